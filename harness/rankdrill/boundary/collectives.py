@@ -1,0 +1,222 @@
+"""Collectives become steps: every process group is wrapped, so DDP, FSDP and functional collectives are seen too."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from rankdrill.boundary import torch_seam
+from rankdrill.boundary.crossing import Boundary, Call
+from rankdrill.ledger import State
+from rankdrill.step import NO_SEQUENCE, Kind, Step
+
+__all__ = ["DrilledGroup", "TrackedWork", "install_collectives"]
+
+# ProcessGroup method -> (the public function's name, the arguments by position). torch 2.13 renamed some
+# methods; both names are here, and those that a torch lacks are never called.
+_METHODS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "allreduce": ("all_reduce", ("tensors", "opts")),
+    "allreduce_coalesced": ("all_reduce_coalesced", ("tensors", "opts")),
+    "broadcast": ("broadcast", ("tensors", "opts")),
+    "reduce": ("reduce", ("tensors", "opts")),
+    "allgather": ("all_gather", ("outputs", "tensors", "opts")),
+    "allgather_coalesced": ("all_gather_coalesced", ("outputs", "tensors", "opts")),
+    "_allgather_base": ("all_gather_into_tensor", ("outputs", "tensors", "opts")),
+    "all_gather_single": ("all_gather_into_tensor", ("outputs", "tensors", "opts")),
+    "allgather_into_tensor_coalesced": ("all_gather_into_tensor_coalesced", ("outputs", "tensors", "opts")),
+    "all_gather_single_coalesced": ("all_gather_into_tensor_coalesced", ("outputs", "tensors", "opts")),
+    "gather": ("gather", ("outputs", "tensors", "opts")),
+    "scatter": ("scatter", ("outputs", "tensors", "opts")),
+    "reduce_scatter": ("reduce_scatter", ("outputs", "tensors", "opts")),
+    "_reduce_scatter_base": ("reduce_scatter_tensor", ("outputs", "tensors", "opts")),
+    "reduce_scatter_single": ("reduce_scatter_tensor", ("outputs", "tensors", "opts")),
+    "reduce_scatter_tensor_coalesced": ("reduce_scatter_tensor_coalesced", ("outputs", "tensors", "opts")),
+    "reduce_scatter_single_coalesced": ("reduce_scatter_tensor_coalesced", ("outputs", "tensors", "opts")),
+    "alltoall": ("all_to_all", ("outputs", "tensors", "opts")),
+    "alltoall_base": ("all_to_all_single", ("outputs", "tensors", "output_splits", "input_splits", "opts")),
+    "all_to_all_single": ("all_to_all_single", ("outputs", "tensors", "output_splits", "input_splits", "opts")),
+    "barrier": ("barrier", ("opts",)),
+    "monitored_barrier": ("monitored_barrier", ("timeout", "wait_all_ranks")),
+    "send": ("send", ("tensors", "peer", "tag")),
+    "recv": ("recv", ("tensors", "peer", "tag")),
+    "recv_anysource": ("recv", ("tensors", "tag")),
+}
+_POINT_TO_POINT = frozenset({"send", "recv"})
+_NO_TIMEOUT = datetime.timedelta(0)
+
+
+class DrilledGroup(dist.ProcessGroup):
+    """A process group whose every call is a step. It carries the backends of the group it wraps.
+
+    Torch reaches the methods below from Python and, by virtual dispatch, from C++ (DDP's reducer, functional
+    collectives); everything not listed goes to the real backends directly.
+    """
+
+    def __init__(self, inner: dist.ProcessGroup, boundary: Boundary) -> None:
+        # The constructor that takes a store makes an object whose overrides C++ does not see.
+        super().__init__(inner.rank(), inner.size())  # type: ignore[call-arg, arg-type]
+        torch_seam.adopt_backends(self, inner)
+        self.inner = inner
+        self.boundary = boundary
+        self.sequence = itertools.count()
+        self.timeout = torch_seam.group_timeout(inner)
+        self._introduced = False
+
+    def introduce(self) -> None:
+        """Write this group's members into the ledger, once, before its first collective."""
+        if not self._introduced and self.boundary.ledger:
+            self._introduced = True
+            ranks = "ranks=" + ",".join(map(str, torch_seam.global_ranks(self)))
+            record = self.boundary.ledger.begin(Step(Kind.COLLECTIVE, "group", str(self.group_name), ranks))
+            self.boundary.mark(record, State.ENDED)
+
+    def get_group_store(self) -> Any:
+        """The wrapped group's store, which the wrapper's own C++ part does not hold."""
+        return self.inner.get_group_store()
+
+    def getBackendName(self) -> str:  # noqa: N802 (torch's name)
+        """What C++ asks for when it reports an error."""
+        return str(self.inner.name())
+
+
+class TrackedWork(dist.Work):
+    """The handle of a collective under way; notes in the ledger when somebody waits and when it is over."""
+
+    def __init__(self, inner: Any, boundary: Boundary, record: int, patience: float) -> None:
+        super().__init__()
+        self.inner = inner
+        self._boundary = boundary
+        self._record = record
+        self._patience = patience
+        boundary.mark(record, State.ISSUED)
+
+    def wait(self, timeout: datetime.timedelta = _NO_TIMEOUT) -> bool:
+        """Wait for the collective, `timeout` 0 meaning the group's own."""
+        bounds = (self._patience, timeout.total_seconds())
+        self._boundary.be_patient(self._record, min(filter(None, bounds), default=0.0))
+        self._boundary.mark(self._record, State.WAITING)
+        try:
+            done = self.inner.wait(timeout) if timeout else self.inner.wait()
+        except BaseException as error:
+            self._boundary.fail(self._record, error)
+            raise
+        self._boundary.mark(self._record, State.ENDED)
+        return bool(done)
+
+    def is_completed(self) -> bool:
+        """Whether it is over, without waiting."""
+        done = bool(self.inner.is_completed())
+        if done:
+            self._boundary.mark(self._record, State.ENDED)
+        return done
+
+    def is_success(self) -> bool:
+        return bool(self.inner.is_success())
+
+    def exception(self) -> Any:
+        return self.inner.exception()
+
+    def result(self) -> Any:
+        return self.inner.result()
+
+    def get_future(self) -> Any:
+        return self.inner.get_future()
+
+    def getFuture(self) -> Any:  # noqa: N802 (torch's name)
+        return self.inner.get_future()
+
+    def synchronize(self) -> None:
+        self.inner.synchronize()
+
+    def source_rank(self) -> int:
+        return int(self.inner.source_rank())
+
+    def _source_rank(self) -> int:
+        return int(self.inner._source_rank())
+
+
+def install_collectives(boundary: Boundary) -> Callable[[], None]:
+    """Wrap every process group made from now on in this process; returns a function that undoes this."""
+    return torch_seam.wrap_new_groups(lambda group: DrilledGroup(group, boundary))
+
+
+def _override(method: str, op: str, names: tuple[str, ...]) -> Callable[..., Any]:
+    def call(self: DrilledGroup, *args: Any, **kwargs: Any) -> Any:
+        bound = dict(zip(names, args, strict=False)) | kwargs
+        positional = names[: len(args)]
+        if not self.boundary.open:
+            return getattr(self.inner, method)(*args, **kwargs)
+
+        def real(crossing: Call) -> Any:
+            group = crossing.args["group"]
+            given = {name: value for name, value in crossing.args.items() if name != "group"}
+            ordered = [given.pop(name) for name in positional]
+            return getattr(getattr(group, "inner", group), method)(*ordered, **given)
+
+        self.introduce()
+        step = _step(self, op, bound)
+        record, work = self.boundary.begin(step, {"group": self, **bound}, real)
+        if work is None or isinstance(work, TrackedWork):
+            self.boundary.mark(record, State.ENDED)
+            return work
+        return TrackedWork(work, self.boundary, record, _patience(self, bound))
+
+    call.__name__ = method
+    call.__doc__ = f"`ProcessGroup.{method}` as the step ``collective.{op}``."
+    return call
+
+
+for _method, (_op, _names) in _METHODS.items():
+    if hasattr(dist.ProcessGroup, _method):
+        setattr(DrilledGroup, _method, _override(_method, _op, _names))
+
+
+def _patience(group: DrilledGroup, args: dict[str, Any]) -> float:
+    """Seconds after which the backend gives up this call: its own timeout, else the group's; 0 if unknown."""
+    own = args.get("timeout") or getattr(args.get("opts"), "timeout", None)
+    unset = own is None or own.total_seconds() <= 0
+    return group.timeout if unset or own is None else float(own.total_seconds())
+
+
+def _step(group: DrilledGroup, op: str, args: dict[str, Any]) -> Step:
+    tensors = list(_flatten(args.get("tensors")))
+    opts = args.get("opts")
+    details = [_shapes(tensors)]
+    if op in ("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_tensor", "all_reduce_coalesced"):
+        details.append(_reduce_op(opts))
+    if hasattr(opts, "rootRank") and op in ("broadcast", "reduce", "gather", "scatter"):
+        details.append(f"root={opts.rootRank}")
+    if op in _POINT_TO_POINT:
+        details.append(f"peer={args.get('peer', 'any')} tag={args.get('tag', 0)}")
+    return Step(
+        Kind.COLLECTIVE,
+        op,
+        target=str(group.group_name),
+        fingerprint=" ".join(filter(None, details)),
+        nbytes=sum(tensor.nbytes for tensor in tensors),
+        sequence=NO_SEQUENCE if op in _POINT_TO_POINT else next(group.sequence),
+    )
+
+
+def _flatten(tensors: Any) -> Iterable[torch.Tensor]:
+    if isinstance(tensors, torch.Tensor):
+        yield tensors
+    elif isinstance(tensors, list | tuple):
+        for item in tensors:
+            yield from _flatten(item)
+
+
+def _shapes(tensors: list[torch.Tensor]) -> str:
+    shown = [f"{str(t.dtype).removeprefix('torch.')}[{','.join(map(str, t.shape))}]" for t in tensors[:3]]
+    return "+".join(shown) + (f"+{len(tensors) - 3} more" if len(tensors) > 3 else "")
+
+
+def _reduce_op(opts: Any) -> str:
+    op = getattr(opts, "reduceOp", opts)
+    name = str(getattr(op, "op", op))
+    return name.rpartition(".")[2].lower() if "RedOp" in name or "ReduceOp" in name else ""

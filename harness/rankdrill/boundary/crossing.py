@@ -1,0 +1,118 @@
+"""The crossing: every call at a boundary becomes a step here, is written down, and may be struck."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Protocol, TypeAlias
+
+from rankdrill.ledger import LedgerWriter, State
+from rankdrill.step import Step
+
+__all__ = ["Boundary", "Call", "Interceptor", "Proceed"]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call as it crosses: the step, the arguments by name, and the record in the ledger.
+
+    A strike changes arguments by passing `call.with_args(...)` on; the call itself is never mutated.
+    """
+
+    step: Step
+    args: dict[str, Any] = field(default_factory=dict)
+    record: int = -1
+
+    def with_args(self, **changes: Any) -> Call:
+        """The same call with some arguments replaced."""
+        return replace(self, args={**self.args, **changes})
+
+
+Proceed: TypeAlias = Callable[[Call], Any]
+
+
+class Interceptor(Protocol):
+    """Stands between a call and the real thing: a fault, a scheduler, a check."""
+
+    def __call__(self, call: Call, proceed: Proceed) -> Any: ...
+
+
+class Boundary:
+    """One rank's boundary: writes each crossing into the ledger and lets interceptors act on it.
+
+    It is open only inside `recording()`; outside, and inside a crossing's own real call, every patched
+    function behaves as if rankdrill were not there.
+    """
+
+    def __init__(self, ledger: LedgerWriter | None = None) -> None:
+        self.ledger = ledger
+        self._interceptors: tuple[Interceptor, ...] = ()
+        self._recording = False
+        self._inside = threading.local()
+
+    @property
+    def open(self) -> bool:
+        """Whether a call made now, on this thread, is a step."""
+        return self._recording and not getattr(self._inside, "depth", 0)
+
+    @contextmanager
+    def recording(self, interceptors: Sequence[Interceptor] = ()) -> Iterator[None]:
+        """Make calls steps for the duration, past `interceptors`, the first outermost. Nests."""
+        before = self._recording, self._interceptors
+        self._recording, self._interceptors = True, tuple(interceptors)
+        try:
+            yield
+        finally:
+            self._recording, self._interceptors = before
+
+    @contextmanager
+    def closed(self) -> Iterator[None]:
+        """Calls made by this thread for the duration are no steps: rankdrill's own work."""
+        self._inside.depth = getattr(self._inside, "depth", 0) + 1
+        try:
+            yield
+        finally:
+            self._inside.depth -= 1
+
+    def cross(self, step: Step, args: dict[str, Any], real: Proceed) -> Any:
+        """Cross with a call that is over when it returns: record, strike, do the real thing, record."""
+        index, result = self.begin(step, args, real)
+        self.mark(index, State.ENDED)
+        return result
+
+    def begin(self, step: Step, args: dict[str, Any], real: Proceed) -> tuple[int, Any]:
+        """Cross with a call that may go on after it returns; whoever waits for it marks how far it got."""
+        with self.closed():
+            index = self.ledger.begin(step) if self.ledger else -1
+            chain = real
+            for interceptor in reversed(self._interceptors):
+                chain = partial(interceptor, proceed=chain)
+            try:
+                return index, chain(Call(step, args, index))
+            except BaseException as error:
+                if self.ledger:
+                    self.ledger.fail(index, error)
+                raise
+
+    def mark(self, index: int, state: State) -> None:
+        """Note in the ledger how far the step got."""
+        if self.ledger:
+            self.ledger.mark(index, state)
+
+    def be_patient(self, index: int, seconds: float) -> None:
+        """Note in the ledger after how many seconds of waiting the rank gives up by itself; 0 is not known."""
+        if self.ledger and seconds:
+            self.ledger.be_patient(index, seconds)
+
+    def fail(self, index: int, error: BaseException) -> None:
+        """Note in the ledger that the step raised."""
+        if self.ledger:
+            self.ledger.fail(index, error)
+
+    def struck(self, call: Call, fault: int) -> None:
+        """Note in the ledger, before it strikes, that the plan's fault number `fault` strikes here."""
+        if self.ledger:
+            self.ledger.strike(call.record, fault)

@@ -1,0 +1,96 @@
+"""The only module that touches private torch APIs; `tests/boundary/test_torch_seam.py` fails when one changes.
+
+What is used, and why:
+
+- ``distributed_c10d._new_process_group_helper``: every group, default or new, is made here, so wrapping its result
+  wraps them all. The public `Backend.register_backend` would rename the backend and cannot wrap explicit
+  ``backend="gloo"``.
+- ``distributed_c10d._world`` and the C++ registry (``_register_process_group``): hold the group under its name, for
+  functional collectives and DeviceMesh; the wrapper takes the group's place in both.
+- ``ProcessGroup._register_backend``, ``_get_backend``, ``_device_types``, ``_set_default_backend``, ``_set_group_name``,
+  ``_set_group_desc``: the wrapper carries the wrapped group's backends, which DDP's reducer looks up in C++.
+- ``Backend.options._timeout``: how long a collective waits before it gives up by itself.
+- ``distributed_c10d._pickler``, ``_unpickler``: what the object collectives pickle with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch.distributed as dist
+from torch._C import _distributed_c10d as c
+from torch.distributed import distributed_c10d as c10d
+
+__all__ = ["PICKLER_NAMES", "adopt_backends", "c10d", "global_ranks", "group_timeout", "replace_group", "wrap_new_groups"]
+
+PICKLER_NAMES = ("_pickler", "_unpickler")
+
+_BACKEND_TYPES = {
+    "gloo": dist.ProcessGroup.BackendType.GLOO,
+    "nccl": dist.ProcessGroup.BackendType.NCCL,
+    "ucc": dist.ProcessGroup.BackendType.UCC,
+    "mpi": dist.ProcessGroup.BackendType.MPI,
+}
+
+
+def wrap_new_groups(wrap: Callable[[Any], Any]) -> Callable[[], None]:
+    """Pass every process group made from now on through `wrap`; returns a function that undoes this."""
+    original: Callable[..., Any] = c10d._new_process_group_helper
+
+    def new_process_group(*args: Any, **kwargs: Any) -> Any:
+        group, store = original(*args, **kwargs)
+        if isinstance(group, dist.ProcessGroup) and type(group) is dist.ProcessGroup:
+            wrapped = wrap(group)
+            replace_group(group, wrapped)
+            return wrapped, store
+        return group, store
+
+    c10d._new_process_group_helper = new_process_group  # type: ignore[assignment]
+
+    def undo() -> None:
+        c10d._new_process_group_helper = original  # type: ignore[assignment]
+
+    return undo
+
+
+def adopt_backends(wrapper: Any, group: Any) -> None:
+    """Give `wrapper` the backends, name and description of `group`."""
+    default = None
+    for device in group._device_types:
+        backend = group._get_backend(device)
+        kind = _BACKEND_TYPES.get(backend.name(), dist.ProcessGroup.BackendType.CUSTOM)
+        wrapper._register_backend(device, kind, backend)
+        default = default or kind
+    if default is not None:
+        wrapper._set_default_backend(default)
+    wrapper._set_group_name(group.group_name)
+    wrapper._set_group_desc(group.group_desc)
+
+
+def replace_group(old: Any, new: Any) -> None:
+    """Put `new` wherever torch keeps `old`."""
+    world = c10d._world
+    for table in (world.pg_map, world.pg_names, world.pg_backend_config, world.pg_to_tag, world.pg_group_ranks):
+        if old in table:
+            table[new] = table.pop(old)
+    for groups in world.tags_to_pg.values():
+        groups[:] = [new if group is old else group for group in groups]
+    name = new.group_name
+    c._unregister_process_group(name)
+    c._register_process_group(name, new)
+
+
+def global_ranks(group: Any) -> tuple[int, ...]:
+    """The global ranks of `group`, by group rank."""
+    ranks = c10d._world.pg_group_ranks.get(group)
+    return tuple(sorted(ranks, key=ranks.__getitem__)) if ranks else tuple(range(group.size()))
+
+
+def group_timeout(group: Any) -> float:
+    """Seconds after which the group's collectives give up; 0 where the backend does not say."""
+    for device in group._device_types:
+        options = getattr(group._get_backend(device), "options", None)
+        if options is not None:
+            return float(options._timeout.total_seconds())
+    return 0.0

@@ -1,0 +1,173 @@
+"""The whole error tree.
+
+Every error rankdrill raises is a `RankdrillError`. Two families matter to callers: a `UsageError` is the
+caller's mistake and names the value and the remedy; a `GatherError` is raised by **all** ranks of a gather
+together and names the ranks that caused it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = [
+    "ArgumentMismatch",
+    "DecodeError",
+    "Desynchronized",
+    "EncodeError",
+    "FaultNotFired",
+    "GatherError",
+    "LedgerError",
+    "OversizeError",
+    "PeerLost",
+    "PlanError",
+    "RankDied",
+    "RankFailure",
+    "RankLeft",
+    "RankStuck",
+    "RankVictim",
+    "RankdrillError",
+    "RanksDisagree",
+    "RemoteError",
+    "StorageError",
+    "UnsupportedPlatform",
+    "UsageError",
+    "WorldError",
+]
+
+
+class RankdrillError(Exception):
+    """Base of every error rankdrill raises."""
+
+
+# ---------------------------------------------------------------------------------------------- usage
+
+
+class UsageError(RankdrillError, ValueError):
+    """The caller asked for something impossible: one line, the value, the remedy. The CLI exits with 2."""
+
+
+class PlanError(UsageError):
+    """A fault plan that does not parse, or asks for a strike where it has no meaning."""
+
+
+class UnsupportedPlatform(UsageError):
+    """This machine lacks what was asked for (GPUs, shared memory, Linux)."""
+
+
+# ---------------------------------------------------------------------------------------------- gathers
+
+
+@dataclass(frozen=True, slots=True)
+class RankFailure:
+    """One rank's part in a failed gather: its group rank and what happened there, in one line."""
+
+    rank: int
+    cause: str
+
+    def __str__(self) -> str:
+        return f"rank {self.rank}: {self.cause}"
+
+
+class GatherError(RankdrillError):
+    """A gather failed on every rank together.
+
+    `path` is the gather's name; `failures` holds one `RankFailure` per rank at fault, in rank order, equal on
+    all ranks wherever they could still talk to one another. Ranks are ranks of the gather's group.
+    """
+
+    def __init__(self, path: str, failures: tuple[RankFailure, ...], hint: str = "") -> None:
+        self.path = path
+        self.failures = failures
+        self.hint = hint
+        super().__init__(path, failures, hint)
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The group ranks at fault, ascending."""
+        return tuple(failure.rank for failure in self.failures)
+
+    def __str__(self) -> str:
+        causes = "; ".join(str(failure) for failure in self.failures)
+        return f"{self.path} failed together on all ranks. {causes}" + (f". {self.hint}" if self.hint else "")
+
+
+class EncodeError(GatherError):
+    """A rank could not serialize its payload: unpicklable, or out of memory while pickling."""
+
+
+class OversizeError(GatherError, ValueError):
+    """A payload does not fit the buffer. Also a `ValueError`, as the hand-written fixed buffers raise."""
+
+
+class DecodeError(GatherError):
+    """A payload arrived whole and could not be loaded."""
+
+
+class StorageError(GatherError):
+    """A rank could not write, read or remove a file or shared-memory segment of the gather."""
+
+
+class ArgumentMismatch(GatherError, ValueError):
+    """Ranks called with arguments, or environment switches, that do not fit together."""
+
+
+class Desynchronized(GatherError):
+    """Ranks met in different calls; both call sites are named."""
+
+
+class PeerLost(GatherError):
+    """A rank died, left or did not come within the timeout. `ranks` is empty where the path cannot know which."""
+
+
+# ---------------------------------------------------------------------------------------------- worlds
+
+
+class WorldError(RankdrillError):
+    """A rank of a world ended in another way than by returning or raising."""
+
+    def __init__(self, message: str, rank: int | None = None) -> None:
+        self.rank = rank
+        super().__init__(message, rank)
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class RankDied(WorldError):
+    """The process of a rank ended: by a signal, or by `exit`."""
+
+
+class RankStuck(WorldError):
+    """A rank was still running at the deadline, in a place where it waited for no other rank."""
+
+
+class RankLeft(WorldError):
+    """A rank returned while others wait for it in a collective that it never entered."""
+
+
+class RankVictim(WorldError):
+    """A rank that failed or hung only because another rank did."""
+
+
+class RanksDisagree(WorldError):
+    """Ranks of one test ended in different ways (one skipped, another passed)."""
+
+
+class FaultNotFired(WorldError):
+    """A planned fault did not strike: no such step. The message lists the steps the rank did take."""
+
+
+class LedgerError(RankdrillError):
+    """A file that is no ledger, or was written by an incompatible version."""
+
+
+class RemoteError(RankdrillError):
+    """Stands in for an exception of a rank that could not be pickled; carries its type's name and traceback."""
+
+    def __init__(self, type_name: str, message: str, traceback: str = "") -> None:
+        self.type_name = type_name
+        self.traceback = traceback
+        super().__init__(type_name, message, traceback)
+
+    def __str__(self) -> str:
+        return f"{self.type_name}: {self.args[1]}"

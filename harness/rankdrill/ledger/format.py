@@ -1,0 +1,114 @@
+"""The ledger's binary format, version 1 (little-endian; also in docs/ledger.md).
+
+One file per rank: a header of `HEADER_BYTES`, then a ring of `capacity` records of `RECORD_BYTES`. Record *i*
+lies in slot ``i % capacity``; `total` in the header counts all records ever begun, so a reader knows how many
+were overwritten. A record's last field, `commit`, is ``(i + 1) mod 2**32`` and is stored last, so a record
+whose writer was killed half way does not carry the right commit and is reported as torn, never believed.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+
+from rankdrill.step import Kind, Step
+
+__all__ = [
+    "CAPACITY",
+    "FIRED_OFFSET",
+    "HEADER",
+    "HEADER_BYTES",
+    "KINDS",
+    "MAGIC",
+    "MAX_FAULTS",
+    "RECORD",
+    "RECORD_BYTES",
+    "TOTAL_OFFSET",
+    "VERSION",
+    "Record",
+    "State",
+    "commit_of",
+    "fit",
+]
+
+MAGIC = b"RDLEDGER"
+VERSION = 1
+CAPACITY = 4096  # records kept per rank: 1 MiB, preallocated so that a full disk cannot SIGBUS a rank
+
+# magic, version, record bytes, capacity, rank, world size, pid, start (ns since the epoch)
+HEADER = struct.Struct("<8sIIIIIIQ")
+HEADER_BYTES = 4096
+TOTAL_OFFSET = 64  # uint64: records begun so far
+FIRED_OFFSET = 128  # MAX_FAULTS x uint32: how often each fault of the plan has struck in this run
+MAX_FAULTS = 256
+
+# index, begin, end (monotonic ns), nbytes, sequence, thread id, fault + 1, state, kind, op, target, fingerprint,
+# error, patience (ms), padding, commit
+RECORD = struct.Struct("<QQQQqIHBB24s76s64s32sI4xI")
+RECORD_BYTES = RECORD.size
+END_OFFSET = 16
+STATE_OFFSET = 46
+FAULT_OFFSET = 44
+ERROR_OFFSET = 212
+ERROR_BYTES = 32
+PATIENCE_OFFSET = 244
+
+KINDS = tuple(Kind)
+ELLIPSIS = "…".encode()
+
+
+class State(IntEnum):
+    """How far a step got."""
+
+    BEGUN = 1  # inside the call
+    ISSUED = 2  # an asynchronous collective was handed to the backend; nobody waits for it yet
+    WAITING = 3  # somebody waits for it
+    ENDED = 4
+    RAISED = 5
+
+    @property
+    def open(self) -> bool:
+        """Whether the rank is inside this step."""
+        return self in (State.BEGUN, State.WAITING)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One step as a rank wrote it down. Times are ns of the machine's monotonic clock; `end_ns` is 0 while open.
+
+    `fault` is the index of the plan's fault that struck here, or None; `error` the type name if it raised.
+    `patience_ms` is how long the rank waits here before it gives up by itself; 0 where that is not known.
+    """
+
+    index: int
+    step: Step
+    state: State
+    begin_ns: int
+    end_ns: int
+    thread: int
+    fault: int | None
+    error: str
+    patience_ms: int = 0
+
+    def __str__(self) -> str:
+        how = {State.RAISED: f"raised {self.error}", State.ENDED: "ended"}.get(self.state, self.state.name.lower())
+        struck = f", struck by fault {self.fault}" if self.fault is not None else ""
+        return f"{self.step} [{how}{struck}]"
+
+
+def commit_of(index: int) -> int:
+    """The commit mark of record `index`; never 0, which is what an unwritten slot holds."""
+    return (index + 1) & 0xFFFFFFFF or 1
+
+
+def fit(text: str, size: int, *, keep: str = "head") -> bytes:
+    """`text` in at most `size` UTF-8 bytes, cut at the far end from what is kept, with an ellipsis.
+
+    The tail of a path says most, the head of anything else.
+    """
+    raw = text.encode("utf-8", "backslashreplace")
+    if len(raw) <= size:
+        return raw
+    room = size - len(ELLIPSIS)
+    return raw[:room] + ELLIPSIS if keep == "head" else ELLIPSIS + raw[-room:]

@@ -1,0 +1,126 @@
+"""Reads ledgers: live from another process, or from disk, torn or whole."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from rankdrill.errors import LedgerError
+from rankdrill.ledger import format as f
+from rankdrill.step import Step
+
+__all__ = ["LedgerReader", "LedgerView"]
+
+
+@dataclass(frozen=True)
+class LedgerView:
+    """The records of one run of one rank, copied out of its ledger and decoded when first asked for.
+
+    `dropped` counts records the ring had already overwritten; `torn` those whose writer was killed half way.
+    """
+
+    raw: tuple[bytes, ...]
+    first: int
+    dropped: int = 0
+
+    @cached_property
+    def _decoded(self) -> tuple[tuple[f.Record, ...], int]:
+        records = [_decode(raw, self.first + offset) for offset, raw in enumerate(self.raw)]
+        whole = tuple(record for record in records if record is not None)
+        return whole, len(records) - len(whole)
+
+    @property
+    def records(self) -> tuple[f.Record, ...]:
+        """All whole records, oldest first."""
+        return self._decoded[0]
+
+    @property
+    def torn(self) -> int:
+        return self._decoded[1]
+
+    @property
+    def last_open(self) -> f.Record | None:
+        """The step this rank is in, or was in when it ended: the newest that has neither ended nor raised."""
+        return next((record for record in reversed(self.records) if record.state.open), None)
+
+    @property
+    def last(self) -> f.Record | None:
+        """The newest step, however it ended."""
+        return self.records[-1] if self.records else None
+
+    def __iter__(self) -> Iterator[f.Record]:
+        return iter(self.records)
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+
+class LedgerReader:
+    """A ledger open for reading while its rank may still be writing.
+
+    Raises `LedgerError` for a file that is no ledger or of another version.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            size = os.fstat(fd).st_size
+            if size < f.HEADER_BYTES:
+                raise LedgerError(f"{path} is no ledger: {size} bytes, a header has {f.HEADER_BYTES}")
+            self._map = mmap.mmap(fd, size, prot=mmap.PROT_READ)
+        finally:
+            os.close(fd)
+        magic, version, record_bytes, capacity, rank, world_size, pid, start_ns = f.HEADER.unpack_from(self._map)
+        if magic != f.MAGIC:
+            raise LedgerError(f"{path} is no ledger: it begins with {magic!r}, a ledger with {f.MAGIC!r}")
+        if version != f.VERSION or record_bytes != f.RECORD_BYTES:
+            raise LedgerError(f"{path} has ledger version {version}; this rankdrill reads version {f.VERSION}")
+        self.rank, self.world_size, self.pid, self.start_ns = rank, world_size, pid, start_ns
+        # A truncated file holds fewer slots than its header says; what is there is still evidence.
+        self.capacity = min(capacity, (size - f.HEADER_BYTES) // f.RECORD_BYTES)
+        self._ring = capacity
+
+    @property
+    def total(self) -> int:
+        """How many steps the rank has begun since the ledger was made."""
+        return int(struct.unpack_from("<Q", self._map, f.TOTAL_OFFSET)[0])
+
+    def fired(self, faults: int) -> tuple[int, ...]:
+        """How often each of the plan's first `faults` faults has struck."""
+        return struct.unpack_from(f"<{min(faults, f.MAX_FAULTS)}I", self._map, f.FIRED_OFFSET)
+
+    def view(self, start: int = 0) -> LedgerView:
+        """A copy of the records from index `start` to the newest."""
+        total = self.total
+        first = max(start, total - self._ring)
+        raw = tuple(self._raw(index) for index in range(first, total))
+        return LedgerView(raw, first, dropped=first - start)
+
+    def close(self) -> None:
+        self._map.close()
+
+    def _raw(self, index: int) -> bytes:
+        slot = f.HEADER_BYTES + (index % self._ring) * f.RECORD_BYTES
+        return self._map[slot : slot + f.RECORD_BYTES]
+
+
+def _decode(raw: bytes, index: int) -> f.Record | None:
+    if len(raw) < f.RECORD_BYTES:
+        return None
+    held, begin, end, nbytes, sequence, thread, fault, state, kind, op, target, mark, error, patience, commit = (
+        f.RECORD.unpack(raw)
+    )
+    if held != index or commit != f.commit_of(index) or kind >= len(f.KINDS) or state not in set(f.State):
+        return None
+    step = Step(f.KINDS[kind], _text(op), _text(target), _text(mark), nbytes, sequence)
+    return f.Record(index, step, f.State(state), begin, end, thread, fault - 1 if fault else None, _text(error), patience)
+
+
+def _text(raw: bytes) -> str:
+    return raw.rstrip(b"\0").decode("utf-8", "replace")

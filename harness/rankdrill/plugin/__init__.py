@@ -1,0 +1,1 @@
+"""The pytest plugin: a test on N ranks, one verdict."""

@@ -1,0 +1,69 @@
+"""Who is at fault: culprits apart from victims, and one verdict."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from rankdrill.errors import GatherError, PeerLost
+from rankdrill.worlds.outcome import RankOutcome, Status, Verdict
+
+__all__ = ["blame", "verdict_on"]
+
+# What a rank sees when another one is gone or late. torch gives these no type of their own: gloo raises
+# RuntimeError, newer versions a subclass of it.
+_PEER_TROUBLE = re.compile(
+    r"connection (was )?(closed|reset|refused)|broken pipe|timed out|timeout|gloo[/:]|socket closed|aborted",
+    re.IGNORECASE,
+)
+
+
+def verdict_on(ranks: Sequence[RankOutcome]) -> Verdict:
+    """The one word for how `ranks` ended."""
+    statuses = {rank.status for rank in ranks}
+    if Status.DIED in statuses:
+        return Verdict.DIED
+    if Status.STUCK in statuses:
+        return Verdict.HANG
+    if len(statuses) > 1 or len({type(rank.exception) for rank in ranks}) > 1:
+        return Verdict.ASYMMETRIC
+    return Verdict.TOGETHER
+
+
+def blame(ranks: Sequence[RankOutcome]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The culprits, first cause first, and the victims.
+
+    A rank is a victim if all that happened to it is that it lost, or waited for, another rank. Where everybody
+    only lost or waited, those that everybody waited for are the culprits, and failing that all of them are.
+    """
+    failed = [rank for rank in ranks if rank.status is not Status.RETURNED]
+    victims = [rank for rank in failed if _only_suffered(rank)]
+    causes = [rank for rank in failed if rank not in victims]
+    left = [rank for rank in ranks if rank.status is Status.RETURNED and _awaited(rank, ranks)]
+    if not causes:
+        causes = left or victims
+        victims = [rank for rank in victims if rank not in causes]
+    causes.sort(key=lambda rank: (not _named(rank, failed), rank.at_ns or float("inf"), rank.rank))
+    return tuple(rank.rank for rank in causes), tuple(rank.rank for rank in victims)
+
+
+def _only_suffered(rank: RankOutcome) -> bool:
+    match rank.status:
+        case Status.STUCK:
+            return rank.wait is not None
+        case Status.RAISED:
+            error = rank.exception
+            return isinstance(error, PeerLost) or (
+                isinstance(error, RuntimeError) and bool(_PEER_TROUBLE.search(str(error)))
+            )
+        case _:
+            return False
+
+
+def _awaited(rank: RankOutcome, ranks: Sequence[RankOutcome]) -> bool:
+    return any(other.wait and rank.rank in other.wait.missing for other in ranks)
+
+
+def _named(rank: RankOutcome, failed: Sequence[RankOutcome]) -> bool:
+    # A gather's error, equal on all ranks, itself says which of them is at fault.
+    return any(isinstance(other.exception, GatherError) and rank.rank in other.exception.ranks for other in failed)

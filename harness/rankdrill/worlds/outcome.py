@@ -1,0 +1,216 @@
+"""What a run came to, rank by rank, and the one verdict on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from signal import Signals
+from typing import TYPE_CHECKING, Any
+
+from rankdrill.diagnosis import Wait
+from rankdrill.errors import (
+    FaultNotFired,
+    RankDied,
+    RankLeft,
+    RankStuck,
+    RankVictim,
+    WorldError,
+)
+from rankdrill.ledger import LedgerView, Record
+
+if TYPE_CHECKING:
+    from rankdrill.faults import Plan
+
+__all__ = ["Death", "Outcome", "RankOutcome", "RemoteTraceback", "Status", "Verdict", "name_ranks"]
+
+
+class Status(StrEnum):
+    """How one rank's run ended."""
+
+    RETURNED = "returned"
+    RAISED = "raised"
+    DIED = "died"
+    STUCK = "stuck"  # still running when the run was ended: at the deadline, or when it could only wait for ever
+
+
+class Verdict(StrEnum):
+    """How all ranks' runs ended, taken together."""
+
+    TOGETHER = "together"  # all returned, or all raised the same type
+    ASYMMETRIC = "asymmetric"
+    HANG = "hang"
+    DIED = "died"
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """How a rank's process ended: by `signal` or with exit `code`; `at_ns` on the machine's monotonic clock."""
+
+    code: int | None
+    signal: int | None
+    at_ns: int
+
+    def __str__(self) -> str:
+        if self.signal is None:
+            return f"exited with code {self.code}"
+        try:
+            return f"killed by {Signals(self.signal).name}"
+        except ValueError:
+            return f"killed by signal {self.signal}"
+
+
+class RemoteTraceback(Exception):  # noqa: N818 (it is the cause of an error, shown above it; never raised)
+    """The traceback an exception had on its rank; shown as its cause."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        super().__init__(text)
+
+    def __str__(self) -> str:
+        return f"\n{self.text}"
+
+
+@dataclass(frozen=True)
+class RankOutcome:
+    """One rank's part of an `Outcome`.
+
+    `at_ns` is when it ended (monotonic clock), 0 if it was stuck; `wait` what it waited for when it was stuck;
+    `stack` the Python stacks of all its threads then. `fired` counts strikes by fault, in the plan's order.
+    """
+
+    rank: int
+    status: Status
+    value: Any = None
+    exception: BaseException | None = None
+    traceback: str = ""
+    death: Death | None = None
+    at_ns: int = 0
+    stdout: str = ""
+    stderr: str = ""
+    ledger: LedgerView = field(default_factory=lambda: LedgerView((), 0))
+    fired: tuple[int, ...] = ()
+    wait: Wait | None = None
+    stack: str = ""
+
+    @property
+    def step(self) -> Record | None:
+        """The step the rank was in when it ended or was ended, or None if it was in none."""
+        return self.ledger.last_open
+
+    def __str__(self) -> str:
+        where = f" in {self.step.step}" if self.step else ""
+        match self.status:
+            case Status.RETURNED:
+                return f"rank {self.rank} returned"
+            case Status.RAISED:
+                return f"rank {self.rank} raised {type(self.exception).__name__}: {self.exception}"
+            case Status.DIED:
+                return f"rank {self.rank} {self.death}{where}"
+            case Status.STUCK if self.wait:
+                return f"rank {self.rank} {self.wait}"
+            case _:
+                return f"rank {self.rank} was still running at the deadline" + (where or ", in no step")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What `World.run` came to.
+
+    `culprits` lists the ranks at fault, first cause first; `victims` those that failed or hung only because of
+    them; `unfired` says of each planned fault that did not strike why it did not.
+    """
+
+    ranks: tuple[RankOutcome, ...]
+    verdict: Verdict
+    culprits: tuple[int, ...]
+    victims: tuple[int, ...]
+    plan: Plan | None = None
+    unfired: tuple[str, ...] = ()
+    elapsed: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        """Every rank returned and every planned fault struck."""
+        return not self.unfired and all(rank.status is Status.RETURNED for rank in self.ranks)
+
+    @property
+    def values(self) -> list[Any]:
+        """What each rank returned, in rank order; None for a rank that did not."""
+        return [rank.value for rank in self.ranks]
+
+    def unwrap(self) -> list[Any]:
+        """The returned values in rank order.
+
+        Raises an `ExceptionGroup` if any rank did not return or a planned fault did not strike: culprits first,
+        equal errors of several ranks once, victims as `RankVictim`.
+        """
+        if self.ok:
+            return self.values
+        errors = [*self._culprit_errors(), *self._victim_errors(), *map(FaultNotFired, self.unfired)]
+        raise BaseExceptionGroup(self.summary(), errors)
+
+    def summary(self) -> str:
+        """One line: the verdict, and who is at fault."""
+        if self.ok:
+            return f"{len(self.ranks)} ranks returned"
+        parts = [self.describe(rank) for rank in self.culprits[:1]]
+        if len(self.culprits) > 1:
+            parts.append(f"also at fault: {name_ranks(self.culprits[1:])}")
+        if self.victims:
+            parts.append(f"victims: {name_ranks(self.victims)}")
+        parts.extend(self.unfired[:1])
+        return f"{self.verdict}: " + "; ".join(parts)
+
+    def describe(self, rank: int) -> str:
+        """One line on what `rank` did, as seen from the whole run."""
+        culprit = self.ranks[rank]
+        return _left(culprit, self.ranks) if culprit.status is Status.RETURNED else str(culprit)
+
+    def _culprit_errors(self) -> Iterable[BaseException]:
+        alike: dict[tuple[type, str, str], list[int]] = {}
+        for rank in self.culprits:
+            error = self.ranks[rank]
+            key = (type(error.exception), str(error.exception), error.traceback or str(error))
+            alike.setdefault(key, []).append(rank)
+        for ranks in alike.values():
+            yield _error(self.ranks[ranks[0]], ranks, self.ranks)
+
+    def _victim_errors(self) -> Iterable[RankVictim]:
+        for rank in self.victims:
+            yield RankVictim(str(self.ranks[rank]), rank)
+
+
+def name_ranks(ranks: Iterable[int]) -> str:
+    """``rank 2``, ``ranks 0, 1, 3``."""
+    listed = list(ranks)
+    return f"rank{'s' if len(listed) > 1 else ''} {', '.join(map(str, listed))}"
+
+
+def _error(culprit: RankOutcome, alike: list[int], ranks: tuple[RankOutcome, ...]) -> BaseException:
+    match culprit.status:
+        case Status.RAISED:
+            assert culprit.exception is not None
+            error = culprit.exception
+            error.__cause__ = RemoteTraceback(culprit.traceback)
+            note = f"raised on {name_ranks(alike)}"
+            if note not in getattr(error, "__notes__", ()):
+                error.add_note(note)
+            return error
+        case Status.DIED:
+            return RankDied(str(culprit), culprit.rank)
+        case Status.STUCK:
+            kept: WorldError = RankStuck(str(culprit), culprit.rank)
+            if culprit.stack:
+                kept.add_note(culprit.stack)
+            return kept
+        case Status.RETURNED:
+            return RankLeft(_left(culprit, ranks), culprit.rank)
+
+
+def _left(culprit: RankOutcome, ranks: tuple[RankOutcome, ...]) -> str:
+    waiting = [rank for rank in ranks if rank.wait and culprit.rank in rank.wait.missing]
+    if not waiting:
+        return f"rank {culprit.rank} returned while others failed"
+    step = waiting[0].wait.record.step if waiting[0].wait else ""
+    return f"rank {culprit.rank} returned without entering {step}, where {name_ranks(r.rank for r in waiting)} wait for it"

@@ -1,0 +1,99 @@
+"""Private directories: one per controller, mode 0700, swept by the next run if the controller could not."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import shutil
+import tempfile
+from pathlib import Path
+
+from rankdrill.errors import UsageError
+
+__all__ = ["PrivateDirectory", "home", "remove_segments", "sweep"]
+
+LOCK_NAME = "lock"
+SEGMENTS = Path("/dev/shm")
+
+
+def home() -> Path:
+    """This user's directory for all runs, below the system's temporary directory.
+
+    Raises `UsageError` where somebody else owns it, or others may enter it.
+    """
+    path = Path(tempfile.gettempdir()) / f"rankdrill-{os.getuid()}"
+    try:
+        path.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot make {path}: {error.strerror}; set TMPDIR to a directory you can write to") from error
+    found = path.lstat()
+    if found.st_uid != os.getuid() or found.st_mode & 0o077 or path.is_symlink():
+        raise UsageError(f"{path} is not private to you (mode {found.st_mode & 0o777:o}); remove it or set TMPDIR elsewhere")
+    return path
+
+
+class PrivateDirectory:
+    """A directory of this process alone. A lock on it, held while the process lives, tells the living from the dead."""
+
+    def __init__(self) -> None:
+        parent = home()
+        sweep(parent)
+        self.path = parent / f"run-{os.getpid()}-{secrets.token_hex(8)}"
+        self.path.mkdir(mode=0o700)
+        self._lock = os.open(self.path / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+
+    def remove(self) -> None:
+        """Remove the directory and all in it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        os.close(self._lock)
+
+
+def sweep(parent: Path) -> list[Path]:
+    """Remove what dead controllers left below `parent`; returns what was removed."""
+    removed = []
+    for run in parent.glob("run-*"):
+        try:
+            lock = os.open(run / LOCK_NAME, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue  # being made, or being removed, by its owner
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            continue  # its controller lives
+        else:
+            remove_segments(run)
+            shutil.rmtree(run, ignore_errors=True)
+            removed.append(run)
+        finally:
+            os.close(lock)
+    return removed
+
+
+def remove_segments(run: Path) -> list[str]:
+    """Unlink shared-memory segments that the ledgers below `run` say were created and not unlinked."""
+    from rankdrill.errors import LedgerError
+    from rankdrill.ledger import LedgerReader
+    from rankdrill.step import Kind
+
+    left: dict[str, None] = {}
+    for path in sorted(run.glob("**/*.ledger")):
+        try:
+            reader = LedgerReader(path)
+        except (OSError, LedgerError):
+            continue  # torn before its header: its rank had created nothing yet
+        for record in reader.view():
+            if record.step.kind is Kind.SHM and record.step.op == "create":
+                left[Path(record.step.target).name] = None
+        reader.close()
+    gone = []
+    for name in left:
+        segment = SEGMENTS / name
+        try:
+            if segment.lstat().st_uid == os.getuid():
+                segment.unlink()
+                gone.append(name)
+        except OSError:
+            continue
+    return gone

@@ -1,0 +1,161 @@
+"""The controller's end of the template: start it, have it fork and kill."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from dataclasses import asdict
+from pathlib import Path
+
+from rankdrill.errors import UnsupportedPlatform, WorldError
+from rankdrill.worlds.outcome import Death
+from rankdrill.worlds.private import PrivateDirectory
+from rankdrill.worlds.processes.template import OBITUARY, PID, READY
+from rankdrill.worlds.processes.wire import FrameReader
+
+__all__ = ["RankHandle", "TemplateClient"]
+
+START_BOUND_S = 120.0  # importing torch from a cold disk
+CLOSE_BOUND_S = 5.0
+_BOOT = "import sys; sys.path[:] = {path!r}; from rankdrill.worlds.processes.template import main; main({fd}, {run!r})"
+# Threads that a fork would not take along, and that then hold locks for ever: none may start in the template.
+_SINGLE_THREADED = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
+
+class RankHandle:
+    """One rank's process: its socket, and the pipe on which the template says how it ended."""
+
+    def __init__(self, rank: int, channel: socket.socket, obituary: int) -> None:
+        self.rank = rank
+        self.channel = channel
+        self.reader = FrameReader(channel)
+        self.obituary = obituary
+        self.up = False
+        self.pid: int | None = None
+        self.death: Death | None = None
+        self._heard = b""
+
+    def listen(self) -> Death | None:
+        """Take news from the template, without waiting."""
+        while self.death is None:
+            try:
+                news = os.read(self.obituary, 64)
+            except BlockingIOError:
+                break
+            if not news:  # the template itself is gone; its ranks died with it
+                self.death = Death(None, signal.SIGKILL, 0)
+                break
+            self._heard += news
+            if self.pid is None and len(self._heard) >= PID.size:
+                (self.pid,) = PID.unpack_from(self._heard)
+                self._heard = self._heard[PID.size :]
+            if self.pid is not None and len(self._heard) >= OBITUARY.size:
+                status, at_ns = OBITUARY.unpack_from(self._heard)
+                killed = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
+                self.death = Death(None if killed else os.WEXITSTATUS(status), killed, at_ns)
+        return self.death
+
+    def close(self) -> None:
+        self.channel.close()
+        os.close(self.obituary)
+
+
+class TemplateClient:
+    """One template process and the private directory of this controller's worlds.
+
+    Safe to use from several threads. `shared()` is the one that worlds use; it starts when first asked for.
+    """
+
+    _shared: TemplateClient | None = None
+    _sharing = threading.Lock()
+
+    @classmethod
+    def shared(cls) -> TemplateClient:
+        """This process's template; a forked child or a dead template gets a new one."""
+        with cls._sharing:
+            if cls._shared is None or not cls._shared.alive:
+                cls._shared = cls()
+            return cls._shared
+
+    def __init__(self) -> None:
+        if not sys.platform.startswith("linux"):
+            raise UnsupportedPlatform(f"worlds of processes need Linux; this is {sys.platform}")
+        self._owner = os.getpid()
+        self._private = PrivateDirectory()
+        self.directory: Path = self._private.path
+        self._sending = threading.Lock()
+        self._ready = False
+        mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        boot = _BOOT.format(path=sys.path, fd=theirs.fileno(), run=str(self.directory))
+        with open(self.directory / "template.log", "wb") as log, theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", boot],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **_SINGLE_THREADED},
+                start_new_session=True,
+            )
+        self._control = mine
+        atexit.register(self.close)
+
+    @property
+    def alive(self) -> bool:
+        return self._owner == os.getpid() and self._process.poll() is None
+
+    def wait_ready(self) -> None:
+        """Wait until the template has imported everything; raises `WorldError` with its output if it cannot."""
+        if self._ready:
+            return
+        self._control.settimeout(START_BOUND_S)
+        try:
+            answer = self._control.recv(64)
+        except TimeoutError:
+            answer = b""
+        if answer != READY:
+            log = (self.directory / "template.log").read_text(errors="replace").strip()
+            raise WorldError(f"the template process did not start; it printed:\n{log[-4000:]}")
+        self._control.settimeout(None)
+        self._ready = True
+
+    def fork(self, spec: object) -> RankHandle:
+        """Fork one rank that is told `spec` (a `RankSpec`)."""
+        with self._sending:
+            self.wait_ready()
+            mine, theirs = socket.socketpair()
+            heard, said = os.pipe2(os.O_CLOEXEC)
+            os.set_blocking(heard, False)
+            fields = asdict(spec)  # type: ignore[call-overload]
+            try:
+                socket.send_fds(self._control, [json.dumps(fields).encode()], [theirs.fileno(), said])
+            finally:
+                theirs.close()
+                os.close(said)
+        return RankHandle(fields["rank"], mine, heard)
+
+    def kill(self, handles: list[RankHandle], signum: int = signal.SIGKILL) -> None:
+        """Signal ranks. The template does it: it reaps them, so no pid can have been reused meanwhile."""
+        pids = [handle.pid for handle in handles if handle.listen() is None and handle.pid is not None]
+        if pids and self.alive:
+            with self._sending:
+                self._control.send(json.dumps({"signal": int(signum), "pids": pids}).encode())
+
+    def close(self) -> None:
+        """End the template and every rank; remove the private directory."""
+        if self._owner != os.getpid():
+            return
+        atexit.unregister(self.close)
+        self._control.close()
+        try:
+            self._process.wait(CLOSE_BOUND_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()  # the ranks go with it, by their parent-death signal
+            self._process.wait()
+        self._private.remove()

@@ -1,0 +1,143 @@
+"""Ranks as processes: start them, give them bodies, throw them away when one misbehaved."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from rankdrill.ledger import LedgerReader, LedgerView
+from rankdrill.worlds.outcome import RankOutcome, Status
+from rankdrill.worlds.private import remove_segments
+from rankdrill.worlds.processes.client import RankHandle, TemplateClient
+from rankdrill.worlds.processes.job import Job, Place, dump
+from rankdrill.worlds.processes.output import OutputFile, Streamer
+from rankdrill.worlds.processes.rank import RankSpec
+from rankdrill.worlds.processes.supervise import Ending, Supervision
+from rankdrill.worlds.processes.wire import send_frame
+
+__all__ = ["ProcessEngine"]
+
+GROUP_TIMEOUT_S = 1800.0  # torch's own default for gloo; the controller's deadline comes first
+DEATH_BOUND_S = 5.0
+"""How long a killed process may take to be gone; the kernel may be busy freeing its memory."""
+
+
+class ProcessEngine:
+    """The processes of one world. `run` starts them when there are none, and keeps them while they are healthy."""
+
+    def __init__(self, n: int, *, backend: str, device: str) -> None:
+        self._n = n
+        self._backend = backend
+        self._device = device
+        self._ranks: list[RankHandle] = []
+        self._directory: Path | None = None
+        self._outputs: dict[int, list[OutputFile]] = {}
+        self._ledgers: dict[int, LedgerReader] = {}
+        self._client: TemplateClient | None = None
+
+    @property
+    def warm(self) -> bool:
+        """Whether ranks of an earlier run wait for the next."""
+        return bool(self._ranks) and self._client is not None and self._client.alive
+
+    def run(self, job: Job, *, deadline: float, stream: bool) -> list[RankOutcome]:
+        """Run `job` on every rank; returns one outcome per rank, in rank order."""
+        if not self.warm:
+            self.discard()
+            self._start()
+        starts = [self._ledger_total(rank) for rank in range(self._n)]
+        for files in self._outputs.values():
+            for file in files:
+                file.mark()
+        assert self._client is not None and self._directory is not None
+        # pytest's capture may have replaced stdout since; a streamer looks it up anew for each run.
+        streamer = Streamer(self._outputs, sys.stdout) if stream else None
+        self._send(job)
+        supervision = Supervision(self._client, self._ranks, self._directory, starts, job.plan, streamer)
+        endings = supervision.watch(deadline)
+        outcomes = [self._outcome(rank, endings[rank], starts[rank], job) for rank in range(self._n)]
+        if not _healthy(outcomes, endings):
+            self.discard()
+        return outcomes
+
+    def discard(self) -> None:
+        """Kill the ranks and remove all they left; the next run starts fresh ones."""
+        if self._client is not None and self._ranks:
+            self._client.kill(self._ranks)
+            self._wait_gone()
+        for handle in self._ranks:
+            handle.close()
+        for ledger in self._ledgers.values():
+            ledger.close()
+        if self._directory is not None:
+            remove_segments(self._directory)
+            shutil.rmtree(self._directory, ignore_errors=True)
+        self._ranks, self._ledgers, self._outputs, self._directory = [], {}, {}, None
+
+    def _start(self) -> None:
+        self._client = TemplateClient.shared()
+        self._directory = self._client.directory / f"world-{secrets.token_hex(6)}"
+        self._directory.mkdir(mode=0o700)
+        for rank in range(self._n):
+            spec = RankSpec(rank, self._n, self._backend, self._device, str(self._directory), GROUP_TIMEOUT_S)
+            self._ranks.append(self._client.fork(spec))
+            stem = self._directory / f"rank-{rank}"
+            self._outputs[rank] = [OutputFile(stem.with_suffix(".out")), OutputFile(stem.with_suffix(".err"))]
+
+    def _send(self, job: Job) -> None:
+        place = Place(tuple(sys.path), os.getcwd(), dict(os.environ))
+        frame = dump((place, dump(job)))
+        for handle in self._ranks:
+            with contextlib.suppress(ConnectionError):  # it died meanwhile: its obituary says how
+                send_frame(handle.channel, frame)
+
+    def _ledger_total(self, rank: int) -> int:
+        reader = self._ledgers.get(rank)
+        return reader.total if reader else 0
+
+    def _view(self, rank: int, start: int) -> tuple[LedgerView, tuple[int, ...]]:
+        assert self._directory is not None
+        if rank not in self._ledgers:
+            try:
+                self._ledgers[rank] = LedgerReader(self._directory / f"rank-{rank}.ledger")
+            except FileNotFoundError:
+                return LedgerView((), 0), ()
+        reader = self._ledgers[rank]
+        return reader.view(start), reader.fired(256)
+
+    def _outcome(self, rank: int, ending: Ending, start: int, job: Job) -> RankOutcome:
+        view, fired = self._view(rank, start)
+        out, err = self._outputs[rank]
+        return RankOutcome(
+            rank=rank,
+            status=ending.status,
+            value=ending.value,
+            exception=ending.exception,
+            traceback=ending.traceback,
+            death=ending.death,
+            at_ns=ending.at_ns,
+            stdout=out.text(),
+            stderr=err.text(),
+            ledger=view,
+            fired=fired[: len(job.plan.faults)] if job.plan is not None else (),
+            wait=ending.wait,
+            stack=ending.stack,
+        )
+
+    def _wait_gone(self) -> None:
+        bound = time.monotonic() + DEATH_BOUND_S
+        while time.monotonic() < bound and any(handle.listen() is None for handle in self._ranks):
+            time.sleep(0.001)
+
+
+def _healthy(outcomes: Sequence[RankOutcome], endings: dict[int, Ending]) -> bool:
+    # Ranks whose counts of collectives differ are out of step: the next collective of one would meet an
+    # older one of another.
+    counts = {ending.collectives for ending in endings.values()}
+    return all(outcome.status is Status.RETURNED for outcome in outcomes) and len(counts) == 1

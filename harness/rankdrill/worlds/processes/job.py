@@ -1,0 +1,79 @@
+"""What a controller asks of a rank, and what the rank answers."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import cloudpickle
+
+if TYPE_CHECKING:
+    from rankdrill.faults import Plan
+
+__all__ = ["Job", "Place", "Raised", "Report", "Returned", "Up", "dump", "load"]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a body runs: what a rank takes over from its controller before each run."""
+
+    sys_path: tuple[str, ...]
+    cwd: str
+    environ: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One body to run. With `with_context` it is given the rank's `RankContext` first."""
+
+    body: Callable[..., Any]
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    plan: Plan | None = None
+    with_context: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Up:
+    """The rank is initialised and waits for jobs."""
+
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """The body returned; `value` is pickled so that a value that cannot be loaded spoils nothing else."""
+
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """The body raised. `error` is the pickled exception, or of a `RemoteError` standing in for it."""
+
+    error: bytes
+    traceback: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """How one job ended on one rank.
+
+    `collectives` counts what the rank issued on the default group so far: ranks that differ are out of step.
+    """
+
+    result: Returned | Raised
+    collectives: int
+    at_ns: int
+
+
+def dump(message: Any) -> bytes:
+    """Pickle `message`; functions that cannot be imported elsewhere travel by value."""
+    return bytes(cloudpickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL))
+
+
+def load(raw: bytes) -> Any:
+    """Unpickle what this run's own other end sent."""
+    return pickle.loads(raw)

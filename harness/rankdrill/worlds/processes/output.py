@@ -1,0 +1,67 @@
+"""What ranks print: kept in a file each, sliced by run, and streamed on request."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+__all__ = ["OutputFile", "Streamer"]
+
+KEPT_BYTES = 1 << 20  # of one rank's output in one run; the tail says most
+
+
+@dataclass
+class OutputFile:
+    """One stream of one rank. `start` is where the current run began."""
+
+    path: Path
+    start: int = 0
+
+    @property
+    def size(self) -> int:
+        try:
+            return self.path.stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    def mark(self) -> None:
+        """A run begins here."""
+        self.start = self.size
+
+    def text(self) -> str:
+        """What was printed since the mark, at most its last `KEPT_BYTES`."""
+        size = self.size
+        if size == self.start:
+            return ""
+        first = max(self.start, size - KEPT_BYTES)
+        text = self._read(first, size).decode("utf-8", "backslashreplace")
+        dropped = first - self.start
+        return f"[{dropped} bytes dropped]\n{text}" if dropped else text
+
+    def _read(self, first: int, last: int) -> bytes:
+        with open(self.path, "rb") as file:
+            return os.pread(file.fileno(), last - first, first)
+
+
+class Streamer:
+    """Copies new whole lines of every rank to a terminal, each prefixed with its rank."""
+
+    def __init__(self, files: dict[int, list[OutputFile]], out: TextIO | None = None) -> None:
+        self._out = out or sys.stdout
+        self._files = [(rank, file, [file.start]) for rank, listed in files.items() for file in listed]
+
+    def pump(self, *, final: bool = False) -> None:
+        """Copy what is new; with `final`, also a last line without its newline."""
+        for rank, file, position in self._files:
+            size = file.size
+            if size <= position[0]:
+                continue
+            new = file._read(position[0], size)
+            whole = new if final else new[: new.rfind(b"\n") + 1]
+            position[0] += len(whole)
+            for line in whole.decode("utf-8", "backslashreplace").splitlines():
+                self._out.write(f"[rank {rank}] {line}\n")
+        self._out.flush()

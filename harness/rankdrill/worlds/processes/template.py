@@ -1,0 +1,172 @@
+"""The template: a process that has imported everything and forks ranks from itself.
+
+It is single-threaded, runs no torch operation and never touches CUDA, so a fork of it is a clean process that
+already has torch. It is the ranks' parent: it reaps them, says at once how each ended, and kills them all, with
+whatever they started, when its controller is gone. Unlike the standard library's fork server it forks without
+re-importing the controller's main module, kills without racing against reused pids, and survives no controller.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import json
+import os
+import selectors
+import shutil
+import signal
+import socket
+import struct
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+__all__ = ["OBITUARY", "PID", "READY", "main"]
+
+READY = b"ready"
+PID = struct.Struct("<q")
+OBITUARY = struct.Struct("<iQ")  # wait status, monotonic ns when it was noticed
+MAX_REQUEST = 1 << 16
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def main(fd: int, run_directory: str) -> None:
+    """Serve the controller at the other end of socket `fd` until it is gone."""
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the controller's to handle
+    entry = _preload()
+    gc.collect()
+    gc.freeze()  # forks then share these pages instead of copying them at their first collection
+    server = Template(socket.socket(fileno=fd), Path(run_directory), entry)
+    server.serve()
+
+
+def _preload() -> Callable[[int, dict[str, Any]], None]:
+    # One shared resource tracker: a rank that used multiprocessing's shared memory would start one of its own.
+    from multiprocessing import resource_tracker
+
+    import rankdrill.worlds.processes.preload  # noqa: F401
+    from rankdrill.worlds.processes.rank import rank_main
+
+    resource_tracker.ensure_running()
+    return rank_main
+
+
+class Template:
+    """Forks, reaps and kills ranks on request."""
+
+    def __init__(self, control: socket.socket, directory: Path, entry: Callable[[int, dict[str, Any]], None]) -> None:
+        self._control = control
+        self._directory = directory
+        self._entry = entry
+        self._obituaries: dict[int, int] = {}  # rank's pid -> pipe to its controller
+        self._mine = _children()  # the resource tracker
+        self._selector = selectors.DefaultSelector()
+        self._wake_r, self._wake_w = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def serve(self) -> None:
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self._wake_w, warn_on_full_buffer=False)
+        self._selector.register(self._control, selectors.EVENT_READ, self._request)
+        self._selector.register(self._wake_r, selectors.EVENT_READ, self._reap)
+        self._control.send(READY)
+        try:
+            while True:
+                for key, _ in self._selector.select():
+                    key.data()
+        except EOFError:
+            self._bury()
+
+    def _request(self) -> None:
+        message, fds, _, _ = socket.recv_fds(self._control, MAX_REQUEST, 4)
+        if not message:
+            raise EOFError
+        request = json.loads(message)
+        if "signal" in request:
+            for pid in request["pids"]:
+                if pid in self._obituaries:
+                    os.kill(pid, request["signal"])
+        else:
+            self._fork(request, *fds)
+
+    def _fork(self, spec: dict[str, Any], channel: int, obituary: int) -> None:
+        template = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                self._become_rank(template, channel, spec)
+            finally:
+                os._exit(1)
+        os.close(channel)
+        os.write(obituary, PID.pack(pid))
+        self._obituaries[pid] = obituary
+
+    def _become_rank(self, template: int, channel: int, spec: dict[str, Any]) -> None:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != template:
+            os._exit(1)  # the template died before it could take this rank along
+        self._selector.close()
+        for fd in (self._control.detach(), self._wake_r, self._wake_w, *self._obituaries.values()):
+            os.close(fd)
+        self._entry(channel, spec)
+
+    def _reap(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._wake_r, 4096)
+        died = False
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                break
+            if pid == 0:
+                break
+            died = True
+            obituary = self._obituaries.pop(pid, None)
+            if obituary is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    os.write(obituary, OBITUARY.pack(status, time.monotonic_ns()))
+                os.close(obituary)
+        if died:
+            self._kill_orphans()
+
+    def _kill_orphans(self) -> None:
+        # What a dead rank had started (data-loader workers, say) is now a child of this subreaper.
+        for pid in _children() - self._mine - set(self._obituaries):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def _bury(self) -> None:
+        """The controller is gone: so are its ranks, then its files."""
+        for pid in self._obituaries:
+            os.kill(pid, signal.SIGKILL)
+        for pid in self._obituaries:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+        self._obituaries.clear()
+        self._kill_orphans()
+        from rankdrill.worlds.private import remove_segments
+
+        remove_segments(self._directory)
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def _children() -> set[int]:
+    pid = os.getpid()
+    listed = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    return {int(child) for child in listed.split()}
+
+
+def _prctl(option: int, value: int) -> None:
+    if ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), f"prctl({option}, {value})")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2])

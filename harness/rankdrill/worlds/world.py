@@ -1,0 +1,123 @@
+"""The world: N ranks that run a body each, and the outcome of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from rankdrill.errors import UsageError
+from rankdrill.worlds.judge import blame, verdict_on
+from rankdrill.worlds.outcome import Outcome, RankOutcome
+from rankdrill.worlds.processes import ProcessEngine
+from rankdrill.worlds.processes.job import Job
+
+if TYPE_CHECKING:
+    from rankdrill.faults import Plan
+
+__all__ = ["DEADLINE_S", "MAX_RANKS", "Engine", "World"]
+
+DEADLINE_S = 30.0
+MAX_RANKS = 1024  # of one world on one machine; more is a typing error
+_ENGINES = ("processes",)
+_BACKENDS = ("gloo", "nccl", "cpu:gloo,cuda:nccl")
+_DEVICES = ("cpu", "cuda")
+
+
+class Engine(Protocol):
+    """Runs bodies on ranks. `processes` is one; a simulator is another."""
+
+    def run(self, job: Job, *, deadline: float, stream: bool) -> list[RankOutcome]: ...
+
+    def discard(self) -> None: ...
+
+
+class World:
+    """`n` ranks with an initialised default process group.
+
+    Ranks start at the first `run` and are kept for the next while they behave; after a run in which a rank
+    failed, died or hung, the next run gets fresh ones. Not for use from several threads at once.
+
+    Raises `UsageError` for a world that cannot be.
+
+        with World(4) as world:
+            assert world.run(lambda: torch.distributed.get_rank()).unwrap() == [0, 1, 2, 3]
+    """
+
+    def __init__(
+        self, n: int, *, engine: str = "processes", backend: str = "gloo", device: str = "cpu", stream: bool = False
+    ) -> None:
+        _check(n, engine, backend, device)
+        self.n = n
+        self.backend = backend
+        self.device = device
+        self.stream = stream
+        self._engine: Engine = ProcessEngine(n, backend=backend, device=device)
+
+    def run(
+        self, fn: Callable[..., Any], *args: Any, plan: Plan | None = None, deadline: float = DEADLINE_S
+    ) -> Outcome:
+        """Run `fn(*args)` on every rank and wait, at most `deadline` seconds, for all of them to end.
+
+        `fn` is anything picklable, or that cloudpickle can pickle by value: lambdas and closures too. `plan`
+        says which faults strike where. Never raises for what a rank did: `Outcome.unwrap()` does.
+        """
+        return self.run_job(Job(fn, args, {}, plan), deadline=deadline)
+
+    def run_job(self, job: Job, *, deadline: float = DEADLINE_S) -> Outcome:
+        """Run a prepared `Job`; see `run`."""
+        if not deadline > 0:
+            raise UsageError(f"deadline={deadline!r} is no time to wait; give seconds above 0")
+        if job.plan is not None:
+            job.plan.check(self.n)
+        began = time.monotonic()
+        ranks = tuple(self._engine.run(job, deadline=deadline, stream=self.stream))
+        culprits, victims = blame(ranks)
+        unfired = _unfired(job.plan, ranks)
+        return Outcome(ranks, verdict_on(ranks), culprits, victims, job.plan, unfired, time.monotonic() - began)
+
+    def discard(self) -> None:
+        """Throw the ranks away now; the next run gets fresh ones."""
+        self._engine.discard()
+
+    def __enter__(self) -> World:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.discard()
+
+
+def _check(n: int, engine: str, backend: str, device: str) -> None:
+    if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n <= MAX_RANKS:
+        raise UsageError(f"World({n!r}): a world has 1 to {MAX_RANKS} ranks")
+    for name, value, known in (("engine", engine, _ENGINES), ("backend", backend, _BACKENDS), ("device", device, _DEVICES)):
+        if value not in known:
+            raise UsageError(f"{name}={value!r} is not known; choose from {', '.join(known)}")
+    if device == "cuda" or "nccl" in backend:
+        _check_gpus(n, backend)
+
+
+def _check_gpus(n: int, backend: str) -> None:
+    from rankdrill.worlds.gpus import count_gpus
+
+    found = count_gpus()
+    # NCCL refuses two ranks on one GPU; gloo with CUDA tensors shares one.
+    needed = n if "nccl" in backend else 1
+    if found < needed:
+        raise UsageError(
+            f"{n} ranks with backend={backend!r} need {needed} GPUs, this machine has {found}; "
+            'use fewer ranks, or backend="gloo" and device="cpu"'
+        )
+
+
+def _unfired(plan: Plan | None, ranks: tuple[RankOutcome, ...]) -> tuple[str, ...]:
+    if plan is None or not plan.faults:
+        return ()
+    from rankdrill.faults import unfired
+
+    return tuple(unfired(plan, [rank.fired for rank in ranks], [rank.ledger for rank in ranks]))
+
+
