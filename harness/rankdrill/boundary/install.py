@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any
 
 from rankdrill.boundary.collectives import install_collectives
 from rankdrill.boundary.crossing import Boundary

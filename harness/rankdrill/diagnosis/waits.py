@@ -45,7 +45,11 @@ class Wait:
     def __str__(self) -> str:
         if not self.missing:
             return f"is in {self.record.step}, which every rank has reached"
-        for_whom = f"rank {self.missing[0]}" if len(self.missing) == 1 else f"ranks {', '.join(map(str, self.missing))}"
+        for_whom = (
+            f"rank {self.missing[0]}"
+            if len(self.missing) == 1
+            else f"ranks {', '.join(map(str, self.missing))}"
+        )
         return f"waits in {self.record.step} for {for_whom}"
 
 

@@ -92,7 +92,9 @@ class Record:
     patience_ms: int = 0
 
     def __str__(self) -> str:
-        how = {State.RAISED: f"raised {self.error}", State.ENDED: "ended"}.get(self.state, self.state.name.lower())
+        how = {State.RAISED: f"raised {self.error}", State.ENDED: "ended"}.get(
+            self.state, self.state.name.lower()
+        )
         struck = f", struck by fault {self.fault}" if self.fault is not None else ""
         return f"{self.step} [{how}{struck}]"
 

@@ -76,11 +76,15 @@ class LedgerReader:
             self._map = mmap.mmap(fd, size, prot=mmap.PROT_READ)
         finally:
             os.close(fd)
-        magic, version, record_bytes, capacity, rank, world_size, pid, start_ns = f.HEADER.unpack_from(self._map)
+        magic, version, record_bytes, capacity, rank, world_size, pid, start_ns = f.HEADER.unpack_from(
+            self._map
+        )
         if magic != f.MAGIC:
             raise LedgerError(f"{path} is no ledger: it begins with {magic!r}, a ledger with {f.MAGIC!r}")
         if version != f.VERSION or record_bytes != f.RECORD_BYTES:
-            raise LedgerError(f"{path} has ledger version {version}; this rankdrill reads version {f.VERSION}")
+            raise LedgerError(
+                f"{path} has ledger version {version}; this rankdrill reads version {f.VERSION}"
+            )
         self.rank, self.world_size, self.pid, self.start_ns = rank, world_size, pid, start_ns
         # A truncated file holds fewer slots than its header says; what is there is still evidence.
         self.capacity = min(capacity, (size - f.HEADER_BYTES) // f.RECORD_BYTES)
@@ -113,13 +117,29 @@ class LedgerReader:
 def _decode(raw: bytes, index: int) -> f.Record | None:
     if len(raw) < f.RECORD_BYTES:
         return None
-    held, begin, end, nbytes, sequence, thread, fault, state, kind, op, target, mark, error, patience, commit = (
-        f.RECORD.unpack(raw)
-    )
+    (
+        held,
+        begin,
+        end,
+        nbytes,
+        sequence,
+        thread,
+        fault,
+        state,
+        kind,
+        op,
+        target,
+        mark,
+        error,
+        patience,
+        commit,
+    ) = f.RECORD.unpack(raw)
     if held != index or commit != f.commit_of(index) or kind >= len(f.KINDS) or state not in set(f.State):
         return None
     step = Step(f.KINDS[kind], _text(op), _text(target), _text(mark), nbytes, sequence)
-    return f.Record(index, step, f.State(state), begin, end, thread, fault - 1 if fault else None, _text(error), patience)
+    return f.Record(
+        index, step, f.State(state), begin, end, thread, fault - 1 if fault else None, _text(error), patience
+    )
 
 
 def _text(raw: bytes) -> str:

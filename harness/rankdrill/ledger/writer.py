@@ -40,7 +40,16 @@ class LedgerWriter:
         self._next = itertools.count()
         self._finish = threading.Lock()
         f.HEADER.pack_into(
-            self._map, 0, f.MAGIC, f.VERSION, f.RECORD_BYTES, capacity, rank, world_size, os.getpid(), time.time_ns()
+            self._map,
+            0,
+            f.MAGIC,
+            f.VERSION,
+            f.RECORD_BYTES,
+            capacity,
+            rank,
+            world_size,
+            os.getpid(),
+            time.time_ns(),
         )
 
     def begin(self, step: Step) -> int:

@@ -66,4 +66,6 @@ def _awaited(rank: RankOutcome, ranks: Sequence[RankOutcome]) -> bool:
 
 def _named(rank: RankOutcome, failed: Sequence[RankOutcome]) -> bool:
     # A gather's error, equal on all ranks, itself says which of them is at fault.
-    return any(isinstance(other.exception, GatherError) and rank.rank in other.exception.ranks for other in failed)
+    return any(
+        isinstance(other.exception, GatherError) and rank.rank in other.exception.ranks for other in failed
+    )

@@ -31,7 +31,9 @@ class Status(StrEnum):
     RETURNED = "returned"
     RAISED = "raised"
     DIED = "died"
-    STUCK = "stuck"  # still running when the run was ended: at the deadline, or when it could only wait for ever
+    STUCK = (
+        "stuck"  # still running when the run was ended: at the deadline, or when it could only wait for ever
+    )
 
 
 class Verdict(StrEnum):

@@ -26,10 +26,14 @@ def home() -> Path:
     try:
         path.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"cannot make {path}: {error.strerror}; set TMPDIR to a directory you can write to") from error
+        raise UsageError(
+            f"cannot make {path}: {error.strerror}; set TMPDIR to a directory you can write to"
+        ) from error
     found = path.lstat()
     if found.st_uid != os.getuid() or found.st_mode & 0o077 or path.is_symlink():
-        raise UsageError(f"{path} is not private to you (mode {found.st_mode & 0o777:o}); remove it or set TMPDIR elsewhere")
+        raise UsageError(
+            f"{path} is not private to you (mode {found.st_mode & 0o777:o}); remove it or set TMPDIR elsewhere"
+        )
     return path
 
 

@@ -46,7 +46,13 @@ class World:
     """
 
     def __init__(
-        self, n: int, *, engine: str = "processes", backend: str = "gloo", device: str = "cpu", stream: bool = False
+        self,
+        n: int,
+        *,
+        engine: str = "processes",
+        backend: str = "gloo",
+        device: str = "cpu",
+        stream: bool = False,
     ) -> None:
         _check(n, engine, backend, device)
         self.n = n
@@ -75,7 +81,9 @@ class World:
         ranks = tuple(self._engine.run(job, deadline=deadline, stream=self.stream))
         culprits, victims = blame(ranks)
         unfired = _unfired(job.plan, ranks)
-        return Outcome(ranks, verdict_on(ranks), culprits, victims, job.plan, unfired, time.monotonic() - began)
+        return Outcome(
+            ranks, verdict_on(ranks), culprits, victims, job.plan, unfired, time.monotonic() - began
+        )
 
     def discard(self) -> None:
         """Throw the ranks away now; the next run gets fresh ones."""
@@ -93,7 +101,11 @@ class World:
 def _check(n: int, engine: str, backend: str, device: str) -> None:
     if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n <= MAX_RANKS:
         raise UsageError(f"World({n!r}): a world has 1 to {MAX_RANKS} ranks")
-    for name, value, known in (("engine", engine, _ENGINES), ("backend", backend, _BACKENDS), ("device", device, _DEVICES)):
+    for name, value, known in (
+        ("engine", engine, _ENGINES),
+        ("backend", backend, _BACKENDS),
+        ("device", device, _DEVICES),
+    ):
         if value not in known:
             raise UsageError(f"{name}={value!r} is not known; choose from {', '.join(known)}")
     if device == "cuda" or "nccl" in backend:
@@ -119,5 +131,3 @@ def _unfired(plan: Plan | None, ranks: tuple[RankOutcome, ...]) -> tuple[str, ..
     from rankdrill.faults import unfired
 
     return tuple(unfired(plan, [rank.fired for rank in ranks], [rank.ledger for rank in ranks]))
-
-

@@ -89,8 +89,12 @@ def _redirect_output(directory: Path, rank: int) -> None:
         os.dup2(file, fd)
         os.close(file)
     sys.stdin = open(0, closefd=False)  # noqa: SIM115 (lives as long as the process)
-    sys.stdout = sys.__stdout__ = open(1, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False)  # type: ignore[misc] # noqa: SIM115
-    sys.stderr = sys.__stderr__ = open(2, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False)  # type: ignore[misc] # noqa: SIM115
+    sys.stdout = sys.__stdout__ = open(
+        1, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False
+    )  # type: ignore[misc] # noqa: SIM115
+    sys.stderr = sys.__stderr__ = open(
+        2, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False
+    )  # type: ignore[misc] # noqa: SIM115
     stacks = open(directory / f"rank-{rank}.stacks", "a")  # noqa: SIM115
     faulthandler.enable(stacks)
     faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
@@ -116,7 +120,9 @@ def _initialise(spec: RankSpec, directory: Path) -> RankContext:
         world_size=spec.world_size,
         timeout=timedelta(seconds=spec.group_timeout),
     )
-    return RankContext(spec.rank, spec.world_size, device, directory, dist.PrefixStore("user", store), boundary)
+    return RankContext(
+        spec.rank, spec.world_size, device, directory, dist.PrefixStore("user", store), boundary
+    )
 
 
 def _device(spec: RankSpec) -> torch.device:

@@ -146,9 +146,9 @@ class Supervision:
 
     def _hangs_for_certain(self) -> bool:
         """Whether all that still run can only wait for ever, seen in the same steps twice in a row."""
-        waits = self._waits()
+        waiting = doomed(self._positions())
         pending = {handle.rank for handle in self.pending}
-        stuck = {rank: wait.record.index for rank, wait in waits.items() if not self._gives_up(wait.record)}
+        stuck = {rank: wait.record.index for rank, wait in waiting.items() if not self._gives_up(wait.record)}
         if set(stuck) != pending:
             self._suspected = {}
             return False
@@ -222,7 +222,9 @@ def _with_value(ending: Ending, raw: bytes, rank: int) -> Ending:
     try:
         return replace(ending, value=load(raw))
     except Exception as error:
-        refused = UsageError(f"rank {rank} returned a value that cannot be loaded here ({error!r}); return plain data")
+        refused = UsageError(
+            f"rank {rank} returned a value that cannot be loaded here ({error!r}); return plain data"
+        )
         return replace(ending, status=Status.RAISED, exception=refused)
 
 
@@ -239,4 +241,6 @@ def _size(path: Path) -> int:
 
 def _own_frames_cut(stack: str) -> str:
     # The frames below the body are rankdrill's own and the same for every rank.
-    return "\n".join(line for line in stack.splitlines() if _OWN not in line and '"<string>", line 1' not in line)
+    return "\n".join(
+        line for line in stack.splitlines() if _OWN not in line and '"<string>", line 1' not in line
+    )

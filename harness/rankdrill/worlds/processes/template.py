@@ -59,7 +59,9 @@ def _preload() -> Callable[[int, dict[str, Any]], None]:
 class Template:
     """Forks, reaps and kills ranks on request."""
 
-    def __init__(self, control: socket.socket, directory: Path, entry: Callable[[int, dict[str, Any]], None]) -> None:
+    def __init__(
+        self, control: socket.socket, directory: Path, entry: Callable[[int, dict[str, Any]], None]
+    ) -> None:
         self._control = control
         self._directory = directory
         self._entry = entry
