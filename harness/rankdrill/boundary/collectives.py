@@ -59,7 +59,7 @@ class DrilledGroup(dist.ProcessGroup):
 
     def __init__(self, inner: dist.ProcessGroup, boundary: Boundary) -> None:
         # The constructor that takes a store makes an object whose overrides C++ does not see.
-        super().__init__(inner.rank(), inner.size())  # type: ignore[call-arg, arg-type]
+        super().__init__(inner.rank(), inner.size())  # type: ignore[call-arg]
         torch_seam.adopt_backends(self, inner)
         self.inner = inner
         self.boundary = boundary
@@ -97,6 +97,7 @@ class TrackedWork(dist.Work):
 
     def wait(self, timeout: datetime.timedelta = _NO_TIMEOUT) -> bool:
         """Wait for the collective, `timeout` 0 meaning the group's own."""
+        __tracebackhide__ = True  # so that pytest ends its traceback in the code under test
         bounds = (self._patience, timeout.total_seconds())
         self._boundary.be_patient(self._record, min(filter(None, bounds), default=0.0))
         self._boundary.mark(self._record, State.WAITING)
@@ -147,12 +148,14 @@ def install_collectives(boundary: Boundary) -> Callable[[], None]:
 
 def _override(method: str, op: str, names: tuple[str, ...]) -> Callable[..., Any]:
     def call(self: DrilledGroup, *args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
         bound = dict(zip(names, args, strict=False)) | kwargs
         positional = names[: len(args)]
         if not self.boundary.open:
             return getattr(self.inner, method)(*args, **kwargs)
 
         def real(crossing: Call) -> Any:
+            __tracebackhide__ = True
             group = crossing.args["group"]
             given = {name: value for name, value in crossing.args.items() if name != "group"}
             ordered = [given.pop(name) for name in positional]
@@ -189,8 +192,8 @@ def _step(group: DrilledGroup, op: str, args: dict[str, Any]) -> Step:
     details = [_shapes(tensors)]
     if op in ("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_tensor", "all_reduce_coalesced"):
         details.append(_reduce_op(opts))
-    if hasattr(opts, "rootRank") and op in ("broadcast", "reduce", "gather", "scatter"):
-        details.append(f"root={opts.rootRank}")
+    if op in ("broadcast", "reduce", "gather", "scatter"):
+        details.append(f"root={getattr(opts, 'rootRank', '?')}")
     if op in _POINT_TO_POINT:
         details.append(f"peer={args.get('peer', 'any')} tag={args.get('tag', 0)}")
     return Step(

@@ -79,12 +79,14 @@ class Boundary:
 
     def cross(self, step: Step, args: dict[str, Any], real: Proceed) -> Any:
         """Cross with a call that is over when it returns: record, strike, do the real thing, record."""
+        __tracebackhide__ = True
         index, result = self.begin(step, args, real)
         self.mark(index, State.ENDED)
         return result
 
     def begin(self, step: Step, args: dict[str, Any], real: Proceed) -> tuple[int, Any]:
         """Cross with a call that may go on after it returns; whoever waits for it marks how far it got."""
+        __tracebackhide__ = True
         with self.closed():
             index = self.ledger.begin(step) if self.ledger else -1
             chain = real

@@ -7,8 +7,8 @@ What is used, and why:
   ``backend="gloo"``.
 - ``distributed_c10d._world`` and the C++ registry (``_register_process_group``): hold the group under its name, for
   functional collectives and DeviceMesh; the wrapper takes the group's place in both.
-- ``ProcessGroup._register_backend``, ``_get_backend``, ``_device_types``, ``_set_default_backend``, ``_set_group_name``,
-  ``_set_group_desc``: the wrapper carries the wrapped group's backends, which DDP's reducer looks up in C++.
+- ``ProcessGroup._register_backend``, ``_get_backend``, ``_device_types``, ``_set_default_backend``,
+  ``_set_group_name``, ``_set_group_desc``: the wrapper carries the wrapped group's backends, which DDP's reducer looks up in C++.
 - ``Backend.options._timeout``: how long a collective waits before it gives up by itself.
 - ``distributed_c10d._pickler``, ``_unpickler``: what the object collectives pickle with.
 """
@@ -22,7 +22,15 @@ import torch.distributed as dist
 from torch._C import _distributed_c10d as c
 from torch.distributed import distributed_c10d as c10d
 
-__all__ = ["PICKLER_NAMES", "adopt_backends", "c10d", "global_ranks", "group_timeout", "replace_group", "wrap_new_groups"]
+__all__ = [
+    "PICKLER_NAMES",
+    "adopt_backends",
+    "c10d",
+    "global_ranks",
+    "group_timeout",
+    "replace_group",
+    "wrap_new_groups",
+]
 
 PICKLER_NAMES = ("_pickler", "_unpickler")
 
@@ -46,10 +54,10 @@ def wrap_new_groups(wrap: Callable[[Any], Any]) -> Callable[[], None]:
             return wrapped, store
         return group, store
 
-    c10d._new_process_group_helper = new_process_group  # type: ignore[assignment]
+    c10d._new_process_group_helper = new_process_group
 
     def undo() -> None:
-        c10d._new_process_group_helper = original  # type: ignore[assignment]
+        c10d._new_process_group_helper = original
 
     return undo
 
@@ -71,7 +79,8 @@ def adopt_backends(wrapper: Any, group: Any) -> None:
 def replace_group(old: Any, new: Any) -> None:
     """Put `new` wherever torch keeps `old`."""
     world = c10d._world
-    for table in (world.pg_map, world.pg_names, world.pg_backend_config, world.pg_to_tag, world.pg_group_ranks):
+    tables: list[dict[Any, Any]] = [world.pg_map, world.pg_names, world.pg_backend_config, world.pg_to_tag]
+    for table in (*tables, world.pg_group_ranks):
         if old in table:
             table[new] = table.pop(old)
     for groups in world.tags_to_pg.values():

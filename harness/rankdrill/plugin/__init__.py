@@ -1,1 +1,1 @@
-"""The pytest plugin: a test on N ranks, one verdict."""
+"""The pytest plugin: a test on N ranks, one honest verdict."""

@@ -25,7 +25,7 @@ def verdict_on(ranks: Sequence[RankOutcome]) -> Verdict:
         return Verdict.DIED
     if Status.STUCK in statuses:
         return Verdict.HANG
-    if len(statuses) > 1 or len({type(rank.exception) for rank in ranks}) > 1:
+    if len(statuses) > 1 or len({type(rank.error) for rank in ranks}) > 1:
         return Verdict.ASYMMETRIC
     return Verdict.TOGETHER
 
@@ -52,7 +52,7 @@ def _only_suffered(rank: RankOutcome) -> bool:
         case Status.STUCK:
             return rank.wait is not None
         case Status.RAISED:
-            error = rank.exception
+            error = rank.error
             return isinstance(error, PeerLost) or (
                 isinstance(error, RuntimeError) and bool(_PEER_TROUBLE.search(str(error)))
             )
@@ -66,6 +66,4 @@ def _awaited(rank: RankOutcome, ranks: Sequence[RankOutcome]) -> bool:
 
 def _named(rank: RankOutcome, failed: Sequence[RankOutcome]) -> bool:
     # A gather's error, equal on all ranks, itself says which of them is at fault.
-    return any(
-        isinstance(other.exception, GatherError) and rank.rank in other.exception.ranks for other in failed
-    )
+    return any(isinstance(other.error, GatherError) and rank.rank in other.error.ranks for other in failed)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from signal import Signals
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +24,7 @@ from rankdrill.ledger import LedgerView, Record
 if TYPE_CHECKING:
     from rankdrill.faults import Plan
 
-__all__ = ["Death", "Outcome", "RankOutcome", "RemoteTraceback", "Status", "Verdict", "name_ranks"]
+__all__ = ["Death", "Outcome", "RankOutcome", "RemoteTraceback", "RenderedError", "Status", "Verdict", "name_ranks"]
 
 
 class Status(StrEnum):
@@ -31,9 +33,7 @@ class Status(StrEnum):
     RETURNED = "returned"
     RAISED = "raised"
     DIED = "died"
-    STUCK = (
-        "stuck"  # still running when the run was ended: at the deadline, or when it could only wait for ever
-    )
+    STUCK = "stuck"  # still running when the run was ended: at the deadline, or when it could only wait for ever
 
 
 class Verdict(StrEnum):
@@ -73,12 +73,38 @@ class RemoteTraceback(Exception):  # noqa: N818 (it is the cause of an error, sh
         return f"\n{self.text}"
 
 
+class RenderedError(Exception):
+    """An exception that its rank has already rendered, as pytest does with rewritten assertions.
+
+    `text` is the rendering, `crash` its last line, `error` the pickled exception itself, empty if it cannot be.
+    """
+
+    def __init__(self, text: str, crash: str, error: bytes, *more: Any) -> None:
+        self.text = text
+        self.crash = crash
+        self.error = error
+        super().__init__(text, crash, error, *more)
+
+    def __str__(self) -> str:
+        return self.crash
+
+    @cached_property
+    def original(self) -> BaseException:
+        """The exception itself, or this stand-in where it cannot be had here."""
+        try:
+            error = pickle.loads(self.error)  # written by this run's own rank, over its private socket
+        except Exception:  # its type may live in a module that only the ranks have imported
+            return self
+        return error if isinstance(error, BaseException) else self
+
+
 @dataclass(frozen=True)
 class RankOutcome:
     """One rank's part of an `Outcome`.
 
     `at_ns` is when it ended (monotonic clock), 0 if it was stuck; `wait` what it waited for when it was stuck;
-    `stack` the Python stacks of all its threads then. `fired` counts strikes by fault, in the plan's order.
+    `stack` the Python stacks of all its threads then. `fired` counts strikes by fault, in the plan's order;
+    `by_plan` says that a planned fault ended the process: that it is gone is what was asked for.
     """
 
     rank: int
@@ -94,25 +120,38 @@ class RankOutcome:
     fired: tuple[int, ...] = ()
     wait: Wait | None = None
     stack: str = ""
+    by_plan: bool = False
+
+    @property
+    def error(self) -> BaseException | None:
+        """What the rank raised, whoever rendered it."""
+        return self.exception.original if isinstance(self.exception, RenderedError) else self.exception
 
     @property
     def step(self) -> Record | None:
         """The step the rank was in when it ended or was ended, or None if it was in none."""
         return self.ledger.last_open
 
+    def _where(self) -> str:
+        if self.step:
+            return f" in {self.step.step}"
+        last = self.ledger.last
+        return f" after {last.step}" if last else " before its first step"
+
     def __str__(self) -> str:
-        where = f" in {self.step.step}" if self.step else ""
+        where = self._where()
         match self.status:
             case Status.RETURNED:
                 return f"rank {self.rank} returned"
             case Status.RAISED:
-                return f"rank {self.rank} raised {type(self.exception).__name__}: {self.exception}"
+                error = self.error
+                return f"rank {self.rank} raised {type(error).__name__}: {error}"
             case Status.DIED:
                 return f"rank {self.rank} {self.death}{where}"
             case Status.STUCK if self.wait:
                 return f"rank {self.rank} {self.wait}"
             case _:
-                return f"rank {self.rank} was still running at the deadline" + (where or ", in no step")
+                return f"rank {self.rank} was still running at the deadline,{where}"
 
 
 @dataclass(frozen=True)
@@ -215,4 +254,6 @@ def _left(culprit: RankOutcome, ranks: tuple[RankOutcome, ...]) -> str:
     if not waiting:
         return f"rank {culprit.rank} returned while others failed"
     step = waiting[0].wait.record.step if waiting[0].wait else ""
-    return f"rank {culprit.rank} returned without entering {step}, where {name_ranks(r.rank for r in waiting)} wait for it"
+    return (
+        f"rank {culprit.rank} returned without entering {step}, where {name_ranks(r.rank for r in waiting)} wait for it"
+    )

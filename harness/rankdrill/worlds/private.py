@@ -26,9 +26,7 @@ def home() -> Path:
     try:
         path.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
-        raise UsageError(
-            f"cannot make {path}: {error.strerror}; set TMPDIR to a directory you can write to"
-        ) from error
+        raise UsageError(f"cannot make {path}: {error.strerror}; set TMPDIR to a directory you can write to") from error
     found = path.lstat()
     if found.st_uid != os.getuid() or found.st_mode & 0o077 or path.is_symlink():
         raise UsageError(

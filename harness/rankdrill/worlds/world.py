@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -28,6 +28,9 @@ _DEVICES = ("cpu", "cuda")
 class Engine(Protocol):
     """Runs bodies on ranks. `processes` is one; a simulator is another."""
 
+    @property
+    def warm(self) -> bool: ...
+
     def run(self, job: Job, *, deadline: float, stream: bool) -> list[RankOutcome]: ...
 
     def discard(self) -> None: ...
@@ -39,7 +42,8 @@ class World:
     Ranks start at the first `run` and are kept for the next while they behave; after a run in which a rank
     failed, died or hung, the next run gets fresh ones. Not for use from several threads at once.
 
-    Raises `UsageError` for a world that cannot be.
+    With `stream`, what ranks print is shown as it comes, each line after its rank. `preload` names modules to
+    import once, before ranks are forked, instead of in each. Raises `UsageError` for a world that cannot be.
 
         with World(4) as world:
             assert world.run(lambda: torch.distributed.get_rank()).unwrap() == [0, 1, 2, 3]
@@ -53,13 +57,14 @@ class World:
         backend: str = "gloo",
         device: str = "cpu",
         stream: bool = False,
+        preload: Sequence[str] = (),
     ) -> None:
         _check(n, engine, backend, device)
         self.n = n
         self.backend = backend
         self.device = device
         self.stream = stream
-        self._engine: Engine = ProcessEngine(n, backend=backend, device=device)
+        self._engine: Engine = ProcessEngine(n, backend=backend, device=device, preload=preload)
 
     def run(
         self, fn: Callable[..., Any], *args: Any, plan: Plan | None = None, deadline: float = DEADLINE_S
@@ -81,9 +86,12 @@ class World:
         ranks = tuple(self._engine.run(job, deadline=deadline, stream=self.stream))
         culprits, victims = blame(ranks)
         unfired = _unfired(job.plan, ranks)
-        return Outcome(
-            ranks, verdict_on(ranks), culprits, victims, job.plan, unfired, time.monotonic() - began
-        )
+        return Outcome(ranks, verdict_on(ranks), culprits, victims, job.plan, unfired, time.monotonic() - began)
+
+    @property
+    def warm(self) -> bool:
+        """Whether ranks of an earlier run wait for the next."""
+        return self._engine.warm
 
     def discard(self) -> None:
         """Throw the ranks away now; the next run gets fresh ones."""

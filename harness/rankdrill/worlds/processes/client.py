@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -124,6 +125,12 @@ class TemplateClient:
             raise WorldError(f"the template process did not start; it printed:\n{log[-4000:]}")
         self._control.settimeout(None)
         self._ready = True
+
+    def preload(self, names: Sequence[str]) -> None:
+        """Have the template import modules that every rank will need; ranks forked from now on have them."""
+        with self._sending:
+            self.wait_ready()
+            self._control.send(json.dumps({"preload": list(names)}).encode())
 
     def fork(self, spec: object) -> RankHandle:
         """Fork one rank that is told `spec` (a `RankSpec`)."""

@@ -15,9 +15,8 @@ from rankdrill.ledger import LedgerReader, LedgerView
 from rankdrill.worlds.outcome import RankOutcome, Status
 from rankdrill.worlds.private import remove_segments
 from rankdrill.worlds.processes.client import RankHandle, TemplateClient
-from rankdrill.worlds.processes.job import Job, Place, dump
+from rankdrill.worlds.processes.job import Job, Place, RankSpec, dump
 from rankdrill.worlds.processes.output import OutputFile, Streamer
-from rankdrill.worlds.processes.rank import RankSpec
 from rankdrill.worlds.processes.supervise import Ending, Supervision
 from rankdrill.worlds.processes.wire import send_frame
 
@@ -31,8 +30,9 @@ DEATH_BOUND_S = 5.0
 class ProcessEngine:
     """The processes of one world. `run` starts them when there are none, and keeps them while they are healthy."""
 
-    def __init__(self, n: int, *, backend: str, device: str) -> None:
+    def __init__(self, n: int, *, backend: str, device: str, preload: Sequence[str] = ()) -> None:
         self._n = n
+        self._preload = preload
         self._backend = backend
         self._device = device
         self._ranks: list[RankHandle] = []
@@ -55,12 +55,17 @@ class ProcessEngine:
         for files in self._outputs.values():
             for file in files:
                 file.mark()
-        assert self._client is not None and self._directory is not None
+        assert self._client is not None
+        assert self._directory is not None
         # pytest's capture may have replaced stdout since; a streamer looks it up anew for each run.
         streamer = Streamer(self._outputs, sys.stdout) if stream else None
         self._send(job)
-        supervision = Supervision(self._client, self._ranks, self._directory, starts, job.plan, streamer)
-        endings = supervision.watch(deadline)
+        supervision = Supervision(self._client, self._ranks, self._directory, job.plan, streamer)
+        try:
+            endings = supervision.watch(deadline)
+        except BaseException:  # Ctrl-C, a test's own alarm: the ranks are in the middle of something
+            self.discard()
+            raise
         outcomes = [self._outcome(rank, endings[rank], starts[rank], job) for rank in range(self._n)]
         if not _healthy(outcomes, endings):
             self.discard()
@@ -82,6 +87,8 @@ class ProcessEngine:
 
     def _start(self) -> None:
         self._client = TemplateClient.shared()
+        if self._preload:
+            self._client.preload(self._preload)
         self._directory = self._client.directory / f"world-{secrets.token_hex(6)}"
         self._directory.mkdir(mode=0o700)
         for rank in range(self._n):

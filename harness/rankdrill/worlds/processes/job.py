@@ -12,7 +12,19 @@ import cloudpickle
 if TYPE_CHECKING:
     from rankdrill.faults import Plan
 
-__all__ = ["Job", "Place", "Raised", "Report", "Returned", "Up", "dump", "load"]
+__all__ = ["Job", "Place", "Raised", "RankSpec", "Report", "Returned", "Up", "dump", "load"]
+
+
+@dataclass(frozen=True, slots=True)
+class RankSpec:
+    """Everything a fresh rank is told; travels as JSON through the template."""
+
+    rank: int
+    world_size: int
+    backend: str
+    device: str
+    directory: str
+    group_timeout: float
 
 
 @dataclass(frozen=True, slots=True)

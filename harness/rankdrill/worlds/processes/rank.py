@@ -17,32 +17,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy
 import torch
 import torch.distributed as dist
+from torch.distributed.distributed_c10d import PrefixStore, Store
 
 from rankdrill.boundary import Boundary, install
 from rankdrill.boundary.collectives import DrilledGroup
 from rankdrill.errors import RemoteError, UsageError
 from rankdrill.ledger import LedgerWriter
-from rankdrill.worlds.processes.job import Job, Place, Raised, Report, Returned, Up, dump, load
+from rankdrill.worlds.processes.job import Job, Place, Raised, RankSpec, Report, Returned, Up, dump, load
 from rankdrill.worlds.processes.wire import recv_frame, send_frame
 
-__all__ = ["RankContext", "RankSpec", "rank_main"]
-
-
-@dataclass(frozen=True, slots=True)
-class RankSpec:
-    """Everything a fresh rank is told; travels as JSON through the template."""
-
-    rank: int
-    world_size: int
-    backend: str
-    device: str
-    directory: str
-    group_timeout: float
+__all__ = ["RankContext", "rank_main"]
 
 
 @dataclass
@@ -53,7 +42,7 @@ class RankContext:
     world_size: int
     device: torch.device
     directory: Path
-    store: dist.Store
+    store: Store
     boundary: Boundary
     kept: dict[str, Any] = field(default_factory=dict)
 
@@ -89,15 +78,14 @@ def _redirect_output(directory: Path, rank: int) -> None:
         os.dup2(file, fd)
         os.close(file)
     sys.stdin = open(0, closefd=False)  # noqa: SIM115 (lives as long as the process)
-    sys.stdout = sys.__stdout__ = open(
-        1, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False
-    )  # type: ignore[misc] # noqa: SIM115
-    sys.stderr = sys.__stderr__ = open(
-        2, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False
-    )  # type: ignore[misc] # noqa: SIM115
-    stacks = open(directory / f"rank-{rank}.stacks", "a")  # noqa: SIM115
+    sys.stdout, sys.stderr = _line_buffered(1), _line_buffered(2)
+    stacks = open(directory / f"rank-{rank}.stacks", "a")  # noqa: SIM115 (faulthandler keeps writing to it)
     faulthandler.enable(stacks)
     faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
+
+
+def _line_buffered(fd: int) -> TextIO:
+    return open(fd, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False)
 
 
 def _reseed() -> None:
@@ -112,17 +100,18 @@ def _initialise(spec: RankSpec, directory: Path) -> RankContext:
     ledger = LedgerWriter(directory / f"rank-{spec.rank}.ledger", rank=spec.rank, world_size=spec.world_size)
     boundary = Boundary(ledger)
     install(boundary)
-    store = dist.FileStore(str(directory / "rendezvous"), spec.world_size)
+    # torch's stubs leave FileStore out.
+    store = dist.FileStore(  # type: ignore[attr-defined]
+        str(directory / "rendezvous"), spec.world_size
+    )
     dist.init_process_group(
         spec.backend,
-        store=dist.PrefixStore("default", store),
+        store=PrefixStore("default", store),
         rank=spec.rank,
         world_size=spec.world_size,
         timeout=timedelta(seconds=spec.group_timeout),
     )
-    return RankContext(
-        spec.rank, spec.world_size, device, directory, dist.PrefixStore("user", store), boundary
-    )
+    return RankContext(spec.rank, spec.world_size, device, directory, PrefixStore("user", store), boundary)
 
 
 def _device(spec: RankSpec) -> torch.device:

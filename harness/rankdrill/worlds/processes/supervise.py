@@ -28,7 +28,13 @@ MOURNING_S = 0.5  # after a death, for the survivors to say what it did to them
 LOOK_S = 0.1  # between two looks at the ledgers; a hang is certain when two looks in a row agree
 IDLE_LOOK_S = 1.0  # the same while nobody has ended yet
 STREAM_S = 0.05
-_OWN = str(Path(__file__).parent)
+# Frames below the body: rankdrill's own and pytest's, the same for every rank.
+_NOT_THE_BODY = (
+    str(Path(__file__).parents[2]),
+    "/_pytest/",
+    "/pluggy/",
+    '"<string>", line 1',
+)
 STACKS_S = 0.5  # for a stuck rank to print its stacks
 
 
@@ -55,14 +61,12 @@ class Supervision:
         client: TemplateClient,
         ranks: Sequence[RankHandle],
         directory: Path,
-        starts: Sequence[int],
         plan: Plan | None,
         streamer: Streamer | None,
     ) -> None:
         self._client = client
         self._ranks = ranks
         self._directory = directory
-        self._starts = starts
         self._plan = plan
         self._streamer = streamer
         self._endings: dict[int, Ending] = {}
@@ -179,7 +183,7 @@ class Supervision:
     def _entered(self, record: Record) -> bool:
         if self._plan is None or record.fault is None:
             return True
-        return self._plan.faults[record.fault].what.name != "skip"
+        return str(self._plan.faults[record.fault].what.name) != "skip"
 
     # ---------------------------------------------------------------------------------- the end of a run
 
@@ -222,9 +226,7 @@ def _with_value(ending: Ending, raw: bytes, rank: int) -> Ending:
     try:
         return replace(ending, value=load(raw))
     except Exception as error:
-        refused = UsageError(
-            f"rank {rank} returned a value that cannot be loaded here ({error!r}); return plain data"
-        )
+        refused = UsageError(f"rank {rank} returned a value that cannot be loaded here ({error!r}); return plain data")
         return replace(ending, status=Status.RAISED, exception=refused)
 
 
@@ -240,7 +242,4 @@ def _size(path: Path) -> int:
 
 
 def _own_frames_cut(stack: str) -> str:
-    # The frames below the body are rankdrill's own and the same for every rank.
-    return "\n".join(
-        line for line in stack.splitlines() if _OWN not in line and '"<string>", line 1' not in line
-    )
+    return "\n".join(line for line in stack.splitlines() if not any(own in line for own in _NOT_THE_BODY))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import importlib
 import json
 import os
 import selectors
@@ -59,9 +60,7 @@ def _preload() -> Callable[[int, dict[str, Any]], None]:
 class Template:
     """Forks, reaps and kills ranks on request."""
 
-    def __init__(
-        self, control: socket.socket, directory: Path, entry: Callable[[int, dict[str, Any]], None]
-    ) -> None:
+    def __init__(self, control: socket.socket, directory: Path, entry: Callable[[int, dict[str, Any]], None]) -> None:
         self._control = control
         self._directory = directory
         self._entry = entry
@@ -88,12 +87,23 @@ class Template:
         if not message:
             raise EOFError
         request = json.loads(message)
-        if "signal" in request:
+        if "preload" in request:
+            self._import(request["preload"])
+        elif "signal" in request:
             for pid in request["pids"]:
                 if pid in self._obituaries:
                     os.kill(pid, request["signal"])
         else:
             self._fork(request, *fds)
+
+    def _import(self, names: list[str]) -> None:
+        for name in names:
+            try:
+                importlib.import_module(name)
+            except Exception as error:  # a rank that needs it will fail with the same error, where it can be seen
+                print(f"cannot preload {name}: {error!r}", file=sys.stderr, flush=True)
+        gc.collect()
+        gc.freeze()
 
     def _fork(self, spec: dict[str, Any], channel: int, obituary: int) -> None:
         template = os.getpid()

@@ -1,0 +1,83 @@
+"""The marker: ``@pytest.mark.ranks(4)`` and all it can say, checked when tests are collected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from rankdrill.errors import UsageError
+
+if TYPE_CHECKING:
+    from rankdrill.faults import Plan
+
+__all__ = ["MARKER_HELP", "RanksMark", "read_mark"]
+
+DEFAULT_DEADLINE_S = 30.0
+MARKER_HELP = (
+    'ranks(n, *more_sizes, backend="gloo", device="cpu", deadline=30, engine="processes", faults=()): run the test on '
+    "n ranks with an initialised process group; several sizes parametrize it; faults are lines of a fault plan"
+)
+_OPTIONS = ("backend", "device", "deadline", "engine", "faults")
+
+
+@dataclass(frozen=True)
+class RanksMark:
+    """What the marker says of one test."""
+
+    sizes: tuple[int, ...]
+    backend: str = "gloo"
+    device: str = "cpu"
+    deadline: float = DEFAULT_DEADLINE_S
+    engine: str = "processes"
+    faults: tuple[str, ...] = field(default=())
+
+    def plan(self) -> Plan | None:
+        """The fault plan, or None; raises `PlanError` if a line does not parse."""
+        if not self.faults:
+            return None
+        from rankdrill.faults import Plan
+
+        return Plan.parse("\n".join(self.faults))
+
+
+def read_mark(node: pytest.Item | pytest.Collector) -> RanksMark | None:
+    """The marker that applies to `node`, nearest first; None if there is none.
+
+    Options given on an outer marker (class, module) hold unless an inner one gives them too.
+    Raises `UsageError` naming the value and the remedy.
+    """
+    marks = list(node.iter_markers("ranks"))
+    if not marks:
+        return None
+    sizes = next((mark.args for mark in marks if mark.args), ())
+    options: dict[str, Any] = {}
+    for mark in reversed(marks):
+        options.update(mark.kwargs)
+    return _checked(sizes, options)
+
+
+def _checked(sizes: Iterable[Any], options: dict[str, Any]) -> RanksMark:
+    listed = tuple(sizes)
+    if not listed:
+        raise UsageError("@pytest.mark.ranks() names no world size; write @pytest.mark.ranks(4), or (2, 4) for both")
+    for size in listed:
+        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+            raise UsageError(f"@pytest.mark.ranks({size!r}): a world has 1 rank or more; give a whole number")
+    unknown = sorted(set(options) - set(_OPTIONS))
+    if unknown:
+        raise UsageError(f"@pytest.mark.ranks has no option {unknown[0]!r}; it has {', '.join(_OPTIONS)}")
+    deadline = options.get("deadline", DEFAULT_DEADLINE_S)
+    if not isinstance(deadline, int | float) or not deadline > 0:
+        raise UsageError(f"deadline={deadline!r} is no time to wait; give seconds above 0")
+    faults = options.get("faults", ())
+    if isinstance(faults, str):
+        faults = [faults]
+    mark = RanksMark(listed, **{**options, "faults": tuple(map(str, faults))})
+    plan = mark.plan()
+    if plan is not None:
+        for size in listed:
+            plan.check(size)
+    return mark

@@ -1,0 +1,102 @@
+"""Which options of the controller's session the ranks' sessions take over, and which would do harm there."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+
+from rankdrill.plugin.phase import SessionSetup
+
+__all__ = ["modules_to_preload", "session_setup"]
+
+# The controller has selected, reports, stops, debugs and distributes; a rank runs what it is told.
+_NOT_IN_A_RANK: dict[str, Any] = {
+    "keyword": "",
+    "markexpr": "",
+    "deselect": None,
+    "lf": False,
+    "failedfirst": False,
+    "newfirst": False,
+    "stepwise": False,
+    "cacheclear": False,
+    "maxfail": 0,
+    "usepdb": False,
+    "trace": False,
+    "capture": "no",  # what a rank prints goes to a file, so that it is there however the rank ends
+    "collectonly": False,
+    "setuponly": False,
+    "setupplan": False,
+    "setupshow": False,
+    "xmlpath": None,
+    "pastebin": None,
+    "log_file": None,
+    "dist": "no",
+    "numprocesses": None,
+    "tx": [],
+    "distload": False,
+    "maxprocesses": None,
+    "looponfail": False,
+    "timeout": 0,
+    "session_timeout": None,
+    "cov_source": None,
+    "no_cov": True,
+    "help": False,
+    "version": 0,
+    "traceconfig": False,
+}
+# Plugins that distribute, report, time or select, which is the controller's part; Hypothesis's engine runs there too.
+_NOT_FOR_RANKS = frozenset(
+    {
+        "xdist",
+        "xdist.looponfail",
+        "timeout",
+        "randomly",
+        "pytest_cov",
+        "hypothesispytest",
+        "rerunfailures",
+        "html",
+        "json-report",
+    }
+)
+
+
+def session_setup(config: pytest.Config) -> SessionSetup:
+    """What a rank's session is made from."""
+    options = {**vars(config.option), **_NOT_IN_A_RANK}
+    options.pop("file_or_dir", None)
+    options = {name: value for name, value in options.items() if _travels(value)}
+    chosen = [name for name in options.get("plugins") or () if name.removeprefix("no:") not in _NOT_FOR_RANKS]
+    options["plugins"] = [*chosen, *(name for name, _ in _entry_points(config)), "no:terminal"]
+    args = [f"--rootdir={config.rootpath}"]
+    if config.inipath is not None:
+        args.append(f"--config-file={config.inipath}")
+    confcutdir = config.getoption("confcutdir", None)
+    if confcutdir:
+        args.append(f"--confcutdir={confcutdir}")
+    return SessionSetup(options, tuple(args), str(config.rootpath))
+
+
+def modules_to_preload(config: pytest.Config) -> tuple[str, ...]:
+    """The modules of the installed plugins that ranks use: imported once, in the template."""
+    return ("rankdrill.plugin.rank_session", *(module for _, module in _entry_points(config)))
+
+
+def _entry_points(config: pytest.Config) -> list[tuple[str, str]]:
+    """Name and module of each installed plugin that this session has loaded and a rank is to have."""
+    found = []
+    for plugin, distribution in config.pluginmanager.list_plugin_distinfo():
+        for entry in distribution.entry_points:
+            known = entry.group == "pytest11" and config.pluginmanager.get_plugin(entry.name) is plugin
+            if known and entry.name not in _NOT_FOR_RANKS:
+                found.append((entry.name, entry.module))
+    return found
+
+
+def _travels(value: Any) -> bool:
+    try:
+        pickle.dumps(value)
+    except Exception:
+        return False
+    return True
