@@ -30,7 +30,7 @@ def run_examples(item: RankedItem) -> None:
 
     @functools.wraps(inner)
     def send(*args: Any, **kwargs: Any) -> None:
-        drawn = {name: value for name, value in kwargs.items() if name not in fixtures}
+        drawn = {name: value for name, value in kwargs.items() if name not in fixtures and value is not item.instance}
         interactive = [name for name, value in drawn.items() if isinstance(value, DataObject)]
         if interactive:
             raise UsageError(

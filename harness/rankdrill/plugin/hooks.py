@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rankdrill.errors import UsageError
-from rankdrill.plugin.marker import MARKER_HELP, read_mark
+from rankdrill.plugin.marker import MARKER_HELP, RanksMark, read_mark
 
 if TYPE_CHECKING:
     from rankdrill.plugin.item import RankedItem
@@ -58,6 +58,8 @@ def world_size(request: pytest.FixtureRequest) -> int:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     try:
         mark = read_mark(metafunc.definition)
+        if mark is not None and not _may_be_skipped(metafunc.definition):
+            _check_worlds(mark)
     except UsageError as error:
         raise pytest.Collector.CollectError(f"{metafunc.definition.nodeid}: {error}") from None
     if mark is None:
@@ -99,6 +101,18 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     pool = session.config.stash.get(_POOL, None)
     if pool is not None:
         pool.close()
+
+
+def _may_be_skipped(node: pytest.Item) -> bool:
+    # `skipif(no GPUs)` is how a test says that it does not run everywhere.
+    return any(node.iter_markers("skip")) or any(node.iter_markers("skipif"))
+
+
+def _check_worlds(mark: RanksMark) -> None:
+    from rankdrill.worlds import check_world
+
+    for size in mark.sizes:
+        check_world(size, engine=mark.engine, backend=mark.backend, device=mark.device)
 
 
 def _in_a_rank(config: pytest.Config) -> bool:

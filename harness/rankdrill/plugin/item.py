@@ -60,7 +60,7 @@ class RankedItem(pytest.Function):
 
     def end(self, following: RankedItem | None) -> None:
         """The teardown phase, on all ranks that are still there."""
-        if self.pool.get(self.key).warm:
+        if self.pool.warm(self.key):
             self._phase("teardown", calls.teardown, following.place if following else None)
 
     def run_example(self, drawn: dict[str, Any]) -> None:
@@ -68,15 +68,15 @@ class RankedItem(pytest.Function):
         try:
             self._phase("call", calls.example, drawn, plan=True)
         except BaseException:
-            if not self.pool.get(self.key).warm:
+            if not self.pool.warm(self.key):
                 # The next example finds a warm world, and its time is its own.
                 self._run(calls.setup)
             raise
 
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException]) -> str | TerminalRepr:  # type: ignore[override]
-        """What the ranks had to show; anything else as pytest shows it."""
+    def _repr_failure_py(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> str | TerminalRepr:
+        """What the ranks had to show, in every phase; anything else as pytest shows it."""
         if self.merged is None:
-            return super().repr_failure(excinfo)
+            return super()._repr_failure_py(excinfo, style)
         notes = getattr(excinfo.value, "__notes__", None) or ()  # Hypothesis says here which example it found
         if notes and all(name != "notes" for name, _ in self.merged.sections):
             self.merged.sections.insert(0, ("notes", "\n".join(notes)))
@@ -98,6 +98,10 @@ class RankedItem(pytest.Function):
                 raise pytest.skip.Exception(report.reason, _use_item_location=True)
             case Ended.XFAILED:
                 raise pytest.xfail.Exception(report.reason)
+            case Ended.REJECTED:
+                from hypothesis.errors import UnsatisfiedAssumption
+
+                raise UnsatisfiedAssumption
             case None:
                 self.merged = report.failure
                 assert report.error is not None
@@ -125,7 +129,10 @@ class RankedItem(pytest.Function):
             if when == "call":
                 self.user_properties.append((f"rank {rank.rank}", _word(rank.value, end) or str(rank.status)))
         for message, category, filename, lineno in sorted(warned):
-            warnings.warn_explicit(message, _category(category), filename, lineno)
+            # Straight to the summary: the filters have had their say on the ranks.
+            kept = warnings.WarningMessage(UserWarning(message), _category(category), filename, lineno)
+            told = {"warning_message": kept, "nodeid": self.nodeid, "when": "runtest", "location": None}
+            self.ihook.pytest_warning_recorded.call_historic(kwargs=told)
 
 
 def make_ranked(item: pytest.Function, mark: RanksMark, pool: WorldPool, wanted: SessionSetup) -> RankedItem:

@@ -125,16 +125,18 @@ def _victim(rank: RankOutcome) -> str:
 
 
 def _blocks(outcome: Outcome, ranks: Iterable[int], ends: dict[int, PhaseEnd]) -> Iterable[Block]:
-    alike: dict[tuple[str, str], list[int]] = {}
-    texts: dict[tuple[str, str], str] = {}
+    """One block for each way to fail; ranks whose tracebacks run through the same lines share one."""
+    alike: dict[tuple[str, ...], list[tuple[int, str, str]]] = {}
     for rank in ranks:
         what, text = _told(outcome, outcome.ranks[rank], ends)
         # Values differ between ranks (addresses, the rank's own number); what failed where does not.
-        place = next((line for line in reversed(text.splitlines()) if _PLACE.match(line)), "")
-        alike.setdefault((what, place), []).append(rank)
-        texts.setdefault((what, place), text)
-    for key, listed in alike.items():
-        yield Block(f"{name_ranks(sorted(listed))} {key[0]}", texts[key])
+        places = tuple(line for line in text.splitlines() if _PLACE.match(line))
+        alike.setdefault(places or (what,), []).append((rank, what, text))
+    for members in alike.values():
+        _, what, text = members[0]
+        others = [f"rank {rank} {other}" for rank, other, _ in members if other != what]
+        listed = name_ranks(sorted(rank for rank, _, _ in members))
+        yield Block(f"{listed} {what}", "\n".join([text, *others]) if others else text)
 
 
 def _told(outcome: Outcome, rank: RankOutcome, ends: dict[int, PhaseEnd]) -> tuple[str, str]:

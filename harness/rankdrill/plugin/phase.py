@@ -17,6 +17,7 @@ class Ended(StrEnum):
     PASSED = "passed"
     SKIPPED = "skipped"
     XFAILED = "xfailed"  # by calling pytest.xfail()
+    REJECTED = "rejected"  # by calling hypothesis.assume()
 
 
 @dataclass(frozen=True)

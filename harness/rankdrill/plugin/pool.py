@@ -55,6 +55,10 @@ class WorldPool:
             self._end(self._worlds.pop(next(iter(self._worlds))))
         return world
 
+    def warm(self, key: WorldKey) -> bool:
+        """Whether ranks for `key` are up."""
+        return key in self._worlds and self._worlds[key].warm
+
     def close(self) -> None:
         """End every world, after its ranks have torn down their fixtures."""
         for world in self._worlds.values():

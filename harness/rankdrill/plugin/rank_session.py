@@ -3,7 +3,7 @@
 It uses pytest's own machinery for all of it (assertion rewriting, fixtures of every scope, hooks of conftest files),
 so a test body behaves as in any session. Private pytest names used, checked by `tests/plugin/test_pytest_seam.py`:
 ``_pytest.config.Config.fromdictargs`` (as pytest-xdist does), ``Session.from_config``, ``session._setupstate`` and
-``_pytest.warnings.catch_warnings_for_item``.
+``_pytest.warnings.catch_warnings_for_item``; of Hypothesis: ``BuildContext`` and ``ConjectureData``.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ import pytest
 from _pytest.config import Config
 from _pytest.main import Session
 from _pytest.warnings import catch_warnings_for_item
+from hypothesis.control import BuildContext
+from hypothesis.errors import UnsatisfiedAssumption
+from hypothesis.internal.conjecture.data import ConjectureData
 
 from rankdrill.errors import WorldError
 from rankdrill.plugin.phase import Ended, PhaseEnd, RankTestError, SessionSetup, TestPlace
@@ -97,6 +100,7 @@ class RankSession:
 
     def run(self, item: pytest.Item, body: Callable[[], object]) -> PhaseEnd:
         """Run one phase of `item` under the session's warning filters; raises `RankTestError`."""
+        __tracebackhide__ = True
         item._report_sections.clear()
         item.user_properties.clear()
         seen: list[warnings.WarningMessage] = []
@@ -109,6 +113,8 @@ class RankSession:
             ended, reason = Ended.SKIPPED, str(skip.msg)
         except pytest.xfail.Exception as xfail:
             ended, reason = Ended.XFAILED, str(xfail.msg)
+        except UnsatisfiedAssumption:
+            ended = Ended.REJECTED
         except BaseException:
             raise _failure(item) from None
         return PhaseEnd(ended, reason, _sections(item), tuple(item.user_properties), _plain(seen))
@@ -135,7 +141,9 @@ def example(context: RankContext, wanted: SessionSetup, place: TestPlace, drawn:
     inner = item.obj.hypothesis.inner_test
     given = {name: item.funcargs[name] for name in item._fixtureinfo.argnames}
     bound = partial(inner, item.instance) if item.instance is not None else inner
-    return session.run(item, partial(bound, **given, **drawn))
+    # The engine is elsewhere, but what a body may call inside a test (assume, note, event) wants a context.
+    with BuildContext(ConjectureData.for_choices(()), is_final=True, wrapped_test=item.obj):
+        return session.run(item, partial(bound, **given, **drawn))
 
 
 def teardown(context: RankContext, wanted: SessionSetup, place: TestPlace, nextplace: TestPlace | None) -> PhaseEnd:

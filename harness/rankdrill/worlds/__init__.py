@@ -1,6 +1,6 @@
 """Who runs the ranks, and what became of them."""
 
 from rankdrill.worlds.outcome import Death, Outcome, RankOutcome, Status, Verdict, name_ranks
-from rankdrill.worlds.world import World
+from rankdrill.worlds.world import World, check_world
 
-__all__ = ["Death", "Outcome", "RankOutcome", "Status", "Verdict", "World", "name_ranks"]
+__all__ = ["Death", "Outcome", "RankOutcome", "Status", "Verdict", "World", "check_world", "name_ranks"]

@@ -16,7 +16,7 @@ from rankdrill.worlds.processes.job import Job
 if TYPE_CHECKING:
     from rankdrill.faults import Plan
 
-__all__ = ["DEADLINE_S", "MAX_RANKS", "Engine", "World"]
+__all__ = ["DEADLINE_S", "MAX_RANKS", "Engine", "World", "check_world"]
 
 DEADLINE_S = 30.0
 MAX_RANKS = 1024  # of one world on one machine; more is a typing error
@@ -59,7 +59,7 @@ class World:
         stream: bool = False,
         preload: Sequence[str] = (),
     ) -> None:
-        _check(n, engine, backend, device)
+        check_world(n, engine=engine, backend=backend, device=device)
         self.n = n
         self.backend = backend
         self.device = device
@@ -106,7 +106,8 @@ class World:
         self.discard()
 
 
-def _check(n: int, engine: str, backend: str, device: str) -> None:
+def check_world(n: int, *, engine: str = "processes", backend: str = "gloo", device: str = "cpu") -> None:
+    """Raise `UsageError` if there can be no such world on this machine."""
     if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n <= MAX_RANKS:
         raise UsageError(f"World({n!r}): a world has 1 to {MAX_RANKS} ranks")
     for name, value, known in (

@@ -1,0 +1,60 @@
+"""What cannot be is refused in one clear line with the value and the remedy, when tests are collected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.plugin.conftest import Ran
+
+Run = Callable[..., Ran]
+
+
+@pytest.mark.parametrize(
+    ("marker", "says"),
+    [
+        ("ranks(0)", "@pytest.mark.ranks(0): a world has 1 rank or more; give a whole number"),
+        ("ranks('four')", "@pytest.mark.ranks('four'): a world has 1 rank or more"),
+        ("ranks()", "@pytest.mark.ranks() names no world size; write @pytest.mark.ranks(4)"),
+        ("ranks(2, deadline=0)", "deadline=0 is no time to wait; give seconds above 0"),
+        ("ranks(2, dedline=3)", "@pytest.mark.ranks has no option 'dedline'; it has backend, device, deadline"),
+    ],
+)
+def test_a_wrong_marker_is_one_clear_line_and_exit_code_2(run: Run, marker: str, says: str) -> None:
+    ran = run(f"@pytest.mark.{marker}\ndef test_it(rank): ...")
+    assert ran.result.ret == 2
+    assert says in ran.screen
+    assert "Traceback" not in ran.screen
+
+
+def test_more_gpus_than_there_are(run: Run) -> None:
+    torch = pytest.importorskip("torch")
+    wanted = torch.cuda.device_count() + 1
+    ran = run(f"@pytest.mark.ranks({wanted}, backend='nccl', device='cuda')\ndef test_it(rank): ...")
+    assert f"need {wanted} GPUs, this machine has {wanted - 1}" in ran.screen
+    assert ran.result.ret == 2
+
+
+def test_a_skipped_test_may_ask_for_gpus_that_are_not_there(run: Run) -> None:
+    ran = run("""
+@pytest.mark.skipif(True, reason="no GPUs here")
+@pytest.mark.ranks(64, backend="nccl", device="cuda")
+def test_it(rank): ...
+""")
+    ran.result.assert_outcomes(skipped=1)
+
+
+def test_rank_without_the_marker_says_what_is_missing(run: Run) -> None:
+    ran = run("def test_it(rank): ...")
+    assert "the fixture 'rank' is for tests marked @pytest.mark.ranks(n); mark this one" in ran.screen
+
+
+def test_a_test_that_ranks_collect_differently_says_so(run: Run) -> None:
+    ran = run("""
+@pytest.mark.ranks(2)
+@pytest.mark.parametrize("pid", [os.getpid()])
+def test_it(pid): ...
+""")
+    assert "did not collect" in ran.failure(next(iter(ran.cases)))
+    assert "parameters or collection differ between processes" in ran.screen

@@ -1,0 +1,88 @@
+"""Under pytest-xdist and beside pytest-timeout."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import psutil
+import pytest
+
+from tests.plugin.conftest import Ran
+
+Run = Callable[..., Ran]
+
+BOTH = """
+@pytest.mark.ranks(2)
+@pytest.mark.parametrize("n", range(6))
+def test_ranks(rank, n):
+    rank.barrier()
+
+@pytest.mark.ranks(2)
+def test_fails(rank):
+    assert rank.index == 0
+
+@pytest.mark.parametrize("n", range(6))
+def test_plain(n): ...
+"""
+
+
+def test_under_xdist(run: Run) -> None:
+    ran = run(BOTH, "-n", "2", subprocess=True)
+    ran.result.assert_outcomes(passed=12, failed=1)
+    assert "rank 1 failed: assert 1 == 0" in ran.screen
+
+
+def test_the_alarm_of_pytest_timeout_ends_the_world_and_the_next_test_runs(run: Run) -> None:
+    ran = run(
+        """
+@pytest.mark.timeout(2)
+@pytest.mark.ranks(2)
+def test_slow(rank):
+    time.sleep(100)
+
+@pytest.mark.ranks(2)
+def test_next(rank):
+    rank.barrier()
+""",
+        subprocess=True,
+    )
+    assert ran.outcome("test_slow") == "failed"
+    assert ran.outcome("test_next") == "passed"
+
+
+def test_when_pytest_timeout_exits_the_process_no_rank_lives_on(run: Run) -> None:
+    marker = f"RANKDRILL_TEST_{os.getpid()}"
+    ran = run(
+        f"""
+@pytest.mark.ranks(2)
+def test_slow(rank, monkeypatch):
+    os.environ[{marker!r}] = "1"
+    time.sleep(100)
+""",
+        "--timeout=2",
+        "--timeout-method=thread",
+        subprocess=True,
+    )
+    assert ran.result.ret != 0
+    _, alive = psutil.wait_procs(_children_of_templates(), timeout=10)
+    assert not alive
+
+
+def _children_of_templates() -> list[psutil.Process]:
+    mine = {child.pid for child in psutil.Process().children(recursive=True)}
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        command = " ".join(process.info["cmdline"] or ())
+        # Templates of other workers of this very suite have living parents.
+        if "worlds.processes.template" in command and process.pid not in mine and process.ppid() == 1:
+            found.append(process)
+    return found
+
+
+@pytest.mark.parametrize(
+    "options", [("-x",), ("--setup-show",), ("-v", "--durations=3"), ("-p", "no:hypothesispytest")]
+)
+def test_with_common_options(run: Run, options: tuple[str, ...]) -> None:
+    ran = run("@pytest.mark.ranks(2)\ndef test_it(rank): rank.barrier()", *options)
+    ran.result.assert_outcomes(passed=1)

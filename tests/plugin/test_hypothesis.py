@@ -1,0 +1,138 @@
+"""Hypothesis on ranks: the engine runs once, in the controller; one verdict, one shrink."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.plugin.conftest import Ran
+
+Run = Callable[..., Ran]
+
+HEAD = """
+from hypothesis import HealthCheck, Verbosity, assume, given, settings, strategies as st
+"""
+
+
+def test_every_rank_gets_the_same_examples(run: Run) -> None:
+    ran = run(
+        HEAD
+        + """
+@pytest.mark.ranks(3)
+@settings(max_examples=30, deadline=None)
+@given(st.integers(), st.lists(st.text()))
+def test_it(rank, number, words):
+    seen = [None] * 3
+    dist.all_gather_object(seen, (number, words))
+    assert seen == [(number, words)] * 3
+"""
+    )
+    ran.result.assert_outcomes(passed=1)
+
+
+def test_a_failure_on_one_rank_is_shrunk_once_to_the_smallest_example(run: Run) -> None:
+    ran = run(
+        HEAD
+        + """
+@pytest.mark.ranks(2)
+@settings(deadline=None, database=None)
+@given(n=st.integers(0, 10_000))
+def test_it(rank, n):
+    assert rank.index == 0 or n < 137
+"""
+    )
+    text = ran.failure("test_it")
+    assert "rank 1 failed" in text
+    assert "n=137," in ran.screen
+    assert "rank=<on each rank>" in ran.screen
+
+
+def test_shrinking_goes_on_past_examples_that_kill_and_hang(run: Run) -> None:
+    ran = run(
+        HEAD
+        + """
+@pytest.mark.ranks(2, deadline=1)
+@settings(deadline=None, database=None, max_examples=60)
+@given(n=st.integers(0, 300))
+def test_kill(rank, n):
+    if n >= 20 and rank.index == 1:
+        os._exit(7)
+    dist.barrier()
+
+@pytest.mark.ranks(2)
+@settings(deadline=None, database=None, max_examples=60)
+@given(n=st.integers(0, 300))
+def test_hang(rank, n):
+    if n < 20 or rank.index == 0:
+        dist.barrier()
+
+@pytest.mark.ranks(2)
+def test_next(rank):
+    rank.barrier()
+"""
+    )
+    assert "rank 1 exited with code 7" in ran.failure("test_kill")
+    assert "rank 1 passed without entering collective.barrier" in ran.failure("test_hang")
+    assert ran.screen.count("n=20,") >= 2
+    assert ran.outcome("test_next") == "passed"
+
+
+def test_assume_on_all_ranks_rejects_the_example(run: Run) -> None:
+    ran = run(
+        HEAD
+        + """
+@pytest.mark.ranks(2)
+@settings(deadline=None, max_examples=20)
+@given(n=st.integers(0, 1000))
+def test_it(rank, n):
+    assume(n % 2 == 0)
+    assert n % 2 == 0
+"""
+    )
+    ran.result.assert_outcomes(passed=1)
+
+
+def test_interactive_draws_are_refused_with_the_remedy(run: Run) -> None:
+    ran = run(
+        HEAD
+        + """
+@pytest.mark.ranks(2)
+@given(data=st.data())
+def test_it(rank, data): ...
+"""
+    )
+    assert "data=st.data() draws inside the test, where each rank would draw its own; draw it in @given" in ran.screen
+
+
+def test_methods_parameters_and_fixtures_beside_given(run: Run) -> None:
+    ran = run(
+        HEAD
+        + """
+@pytest.fixture(scope="module")
+def offset(rank): return 100 * rank.index
+
+class TestIt:
+    @pytest.mark.ranks(2)
+    @pytest.mark.parametrize("word", ["x", "y"])
+    @settings(deadline=None, max_examples=10)
+    @given(n=st.integers())
+    def test_method(self, rank, offset, word, n):
+        assert offset == 100 * rank.index
+        assert word in "xy"
+"""
+    )
+    ran.result.assert_outcomes(passed=2)
+
+
+def test_at_least_a_hundred_examples_a_second_with_an_empty_body(run: Run) -> None:
+    ran = run(
+        HEAD
+        + """
+@pytest.mark.ranks(2)
+@settings(deadline=None, max_examples=300, suppress_health_check=list(HealthCheck), database=None)
+@given(n=st.integers())
+def test_it(rank, n): ...
+"""
+    )
+    seconds = float(str(ran.cases["test_it"].get("time")))
+    # 100 a second is the promise on an idle machine; this one may be busy with others' tests.
+    assert 300 / seconds > 25, f"{300 / seconds:.0f} examples a second"

@@ -1,0 +1,367 @@
+"""A test on ranks behaves as any test: fixtures, parameters, skips, capture, warnings, temporary directories."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.plugin.conftest import Ran
+
+Run = Callable[..., Ran]
+
+
+def test_sizes_parametrize_beside_other_parameters(run: Run) -> None:
+    ran = run("""
+@pytest.mark.ranks(1, 2, 3)
+@pytest.mark.parametrize("word", ["a", "b"])
+def test_it(rank, word, world_size):
+    assert dist.get_world_size() == world_size == rank.world_size
+    words = [None] * world_size
+    dist.all_gather_object(words, word)
+    assert words == [word] * world_size
+""")
+    ran.result.assert_outcomes(passed=6)
+    assert "test_it[3ranks-b]" in ran.cases
+
+
+def test_one_size_adds_nothing_to_the_name_of_the_test(run: Run) -> None:
+    ran = run("""
+@pytest.mark.ranks(2)
+def test_it(world_size):
+    assert world_size == 2
+""")
+    assert set(ran.cases) == {"test_it"}
+    assert ran.outcome("test_it") == "passed"
+
+
+def test_the_marker_works_on_classes_and_modules_and_inner_options_win(run: Run) -> None:
+    ran = run("""
+pytestmark = pytest.mark.ranks(2, deadline=20)
+
+def test_module(rank):
+    assert rank.world_size == 2
+
+@pytest.mark.ranks(3)
+class TestClass:
+    def test_method(self, rank):
+        assert rank.world_size == 3
+        self.kept = 1
+
+    @pytest.mark.ranks(1)
+    def test_inner(self, rank):
+        assert rank.world_size == 1
+        assert not hasattr(self, "kept")
+""")
+    ran.result.assert_outcomes(passed=3)
+
+
+def test_fixtures_of_every_scope_live_on_the_ranks(run: Run) -> None:
+    ran = run("""
+log = []
+
+@pytest.fixture(scope="session")
+def session_wide():
+    log.append("session")
+    yield dist.get_rank()
+
+@pytest.fixture(scope="module", params=["p", "q"])
+def module_wide(request, session_wide):
+    log.append(request.param)
+    yield request.param
+    log.append("-" + request.param)
+
+@pytest.fixture
+def each(module_wide):
+    log.append("each")
+    yield
+    log.append("-each")
+
+class TestScopes:
+    @pytest.fixture(scope="class", autouse=True)
+    def class_wide(self):
+        log.append("class")
+        yield
+        log.append("-class")
+
+    @pytest.mark.ranks(2)
+    def test_one(self, each, session_wide, rank):
+        assert session_wide == rank.index
+
+    @pytest.mark.ranks(2)
+    def test_two(self, each):
+        pass
+
+@pytest.mark.ranks(2)
+def test_log():
+    assert log.count("session") == 1
+    assert log.count("p") == log.count("-p") == 1, log
+    assert log.count("each") == log.count("-each") == 4, log
+    assert log.count("class") == log.count("-class") >= 1, log
+""")
+    ran.result.assert_outcomes(passed=5)
+
+
+def test_fixtures_are_not_set_up_in_the_controller(run: Run) -> None:
+    ran = run("""
+controller = os.getpid()
+
+@pytest.fixture(autouse=True)
+def here(request):
+    assert os.environ["RANK"] in "01", "set up outside a rank"
+
+@pytest.mark.ranks(2)
+def test_it(rank): ...
+""")
+    ran.result.assert_outcomes(passed=1)
+
+
+def test_session_fixtures_are_torn_down_at_the_end(run: Run, pytester: pytest.Pytester) -> None:
+    run("""
+from pathlib import Path
+
+@pytest.fixture(scope="session")
+def resource(rank):
+    yield
+    Path(f"torn-down-{rank.index}").touch()
+
+@pytest.mark.ranks(2)
+def test_it(resource): ...
+""")
+    assert (pytester.path / "torn-down-0").exists()
+    assert (pytester.path / "torn-down-1").exists()
+
+
+def test_an_error_in_a_fixture_of_one_rank_is_an_error_at_setup(run: Run) -> None:
+    ran = run("""
+@pytest.fixture
+def broken(rank):
+    assert rank.index != 1, "no data here"
+
+@pytest.mark.ranks(2)
+def test_it(broken):
+    dist.barrier()  # is never entered: rank 0 would wait in it
+""")
+    assert ran.outcome("test_it") == "error"
+    assert "rank 1 failed: AssertionError: no data here" in ran.failure("test_it")
+
+
+def test_an_error_at_teardown_is_reported_once(run: Run) -> None:
+    ran = run("""
+@pytest.fixture
+def untidy(rank):
+    yield
+    assert rank.index != 0, "left something"
+
+@pytest.mark.ranks(2)
+def test_it(untidy): ...
+
+@pytest.mark.ranks(2)
+def test_after(rank): ...
+""")
+    ran.result.assert_outcomes(passed=2, errors=1)
+    assert "left something" in ran.failure("test_it")
+
+
+def test_tmp_path_is_shared_and_rank_tmp_path_is_not(run: Run) -> None:
+    ran = run("""
+@pytest.mark.ranks(3)
+def test_it(rank, tmp_path, rank_tmp_path):
+    assert list(rank_tmp_path.iterdir()) == []
+    (tmp_path / f"from-{rank.index}").touch()
+    rank.barrier()
+    assert len(list(tmp_path.glob("from-*"))) == 3
+
+@pytest.mark.ranks(3)
+def test_another(tmp_path):
+    assert not list(tmp_path.glob("from-*"))
+""")
+    ran.result.assert_outcomes(passed=2)
+
+
+def test_monkeypatch_capsys_and_raises(run: Run) -> None:
+    ran = run("""
+@pytest.mark.ranks(2)
+def test_it(monkeypatch, capsys, rank):
+    monkeypatch.setenv("WORD", str(rank.index))
+    print("said", os.environ["WORD"])
+    assert capsys.readouterr().out == f"said {rank.index}\\n"
+    with pytest.raises(ZeroDivisionError):
+        1 / 0
+
+@pytest.mark.ranks(2)
+def test_undone():
+    assert "WORD" not in os.environ
+""")
+    ran.result.assert_outcomes(passed=2)
+
+
+def test_skip_and_xfail_are_judged_on_all_ranks_together(run: Run) -> None:
+    ran = run("""
+@pytest.mark.skip(reason="not today")
+@pytest.mark.ranks(2)
+def test_marked(): assert False
+
+@pytest.mark.ranks(2)
+def test_all_skip(): pytest.skip("nothing to do")
+
+@pytest.mark.xfail
+@pytest.mark.ranks(2)
+def test_one_rank_fails(rank): assert rank.index == 0
+
+@pytest.mark.xfail(raises=ZeroDivisionError)
+@pytest.mark.ranks(2)
+def test_raises_that(): 1 / 0
+
+@pytest.mark.xfail(raises=ZeroDivisionError)
+@pytest.mark.ranks(2)
+def test_raises_another(): [][0]
+
+@pytest.mark.ranks(2)
+def test_all_xfail(): pytest.xfail("known")
+
+@pytest.mark.xfail(strict=True)
+@pytest.mark.ranks(2)
+def test_passes_unexpectedly(): ...
+""")
+    ran.result.assert_outcomes(skipped=2, xfailed=3, failed=2)
+    assert ran.outcome("test_raises_another") == ran.outcome("test_passes_unexpectedly") == "failed"
+
+
+def test_output_of_every_rank_is_kept_and_the_culprits_comes_first(run: Run) -> None:
+    ran = run("""
+@pytest.mark.ranks(3)
+def test_it(rank):
+    print("hello from", rank.index)
+    print("oh no", file=sys.stderr)
+    assert rank.index != 2
+""")
+    screen = ran.screen
+    assert screen.index("hello from 2") < screen.index("hello from 0") < screen.index("hello from 1")
+    assert "Captured stdout of rank 2 call" in screen
+    assert "Captured stderr of rank 0 call" in screen
+
+
+def test_dash_s_streams_with_the_rank_before_each_line(run: Run) -> None:
+    ran = run(
+        """
+@pytest.mark.ranks(2)
+def test_it(rank):
+    print("hello")
+    os.write(1, b"no newline")
+""",
+        "-s",
+    )
+    for rank in (0, 1):
+        assert f"[rank {rank}] hello" in ran.screen
+        assert f"[rank {rank}] no newline" in ran.screen
+
+
+def test_warnings_reach_the_summary_once_and_filters_hold_on_ranks(run: Run) -> None:
+    ran = run("""
+import warnings
+
+@pytest.mark.ranks(3)
+def test_warns(): warnings.warn("a word to the wise")
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.ranks(2)
+def test_strict(): warnings.warn("fatal here")
+""")
+    ran.result.assert_outcomes(passed=1, failed=1, warnings=1)
+    assert "UserWarning: a word to the wise" in ran.screen
+    assert "UserWarning: fatal here" in ran.failure("test_strict")
+
+
+def test_equal_failures_are_shown_once_with_the_ranks_listed(run: Run) -> None:
+    ran = run("""
+@pytest.mark.ranks(4)
+def test_it(rank):
+    found = [1, rank.index]
+    assert rank.index == 3 or found == []
+""")
+    text = ran.failure("test_it")
+    assert "ranks 0, 1, 2 failed: " in text
+    assert text.count(">       assert rank.index == 3") == 1, "one traceback for all three"
+    assert all(f"[1, {rank}] == []" in text for rank in range(3)), "and each rank's own values"
+
+
+def test_junit_has_one_case_with_a_property_per_rank(run: Run) -> None:
+    ran = run("""
+@pytest.mark.ranks(2)
+def test_it(rank, record_property):
+    record_property("loss", rank.index / 2)
+    assert rank.index == 0
+""")
+    (case,) = ran.cases.values()
+    properties = {p.get("name"): p.get("value") for p in case.iter("property")}
+    assert properties["rank 0"] == "passed"
+    assert properties["rank 1"] == "failed"
+    assert properties["rank 0 loss"] == "0.0"
+
+
+def test_conftest_fixtures_and_hooks_apply_on_ranks(run: Run, pytester: pytest.Pytester) -> None:
+    pytester.makeconftest("""
+import os
+import pytest
+
+@pytest.fixture
+def from_conftest(rank):
+    return rank.index * 10
+
+def pytest_runtest_call(item):
+    os.environ["HOOK_RAN"] = "yes"
+""")
+    ran = run("""
+@pytest.mark.ranks(2)
+def test_it(from_conftest, rank):
+    assert from_conftest == rank.index * 10
+    assert os.environ["HOOK_RAN"] == "yes"
+""")
+    ran.result.assert_outcomes(passed=1)
+
+
+def test_plain_tests_are_untouched_and_torch_is_not_imported_for_them(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+import sys
+
+def test_plain(tmp_path):
+    assert "torch" not in sys.modules
+    assert "rankdrill.worlds" not in sys.modules
+""")
+    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)
+
+
+def test_torch_is_not_imported_into_the_controller_for_tests_on_ranks_either(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+import sys
+import pytest
+
+@pytest.mark.ranks(2)
+def test_ranks(rank):
+    rank.barrier()
+
+def test_plain():
+    assert "torch" not in sys.modules
+""")
+    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=2)
+
+
+def test_plain_and_ranked_tests_mix_in_any_order(run: Run) -> None:
+    ran = run("""
+@pytest.fixture(scope="module")
+def both(): return os.getpid()
+
+def test_plain(both): ...
+
+@pytest.mark.ranks(2)
+def test_a(both): ...
+
+class TestMixed:
+    def test_plain_method(self, both): ...
+    @pytest.mark.ranks(2)
+    def test_b(self, both): ...
+
+def test_plain_last(both): ...
+""")
+    ran.result.assert_outcomes(passed=5)
