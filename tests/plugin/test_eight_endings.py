@@ -83,10 +83,10 @@ def test_an_assertion_fails_on_one_rank_while_others_wait(run: Run) -> None:
     assert outcome == "failed"
     assert text.startswith("rank 1 failed: assert 1 != 1")
     assert "where 1 = <rank 1 of 4>.index" in text, "assertions are rewritten on ranks"
-    assert "rank 0 waits in collective.barrier #0 on '0' for rank 1" in text
+    assert "rank 0 waits in collective.barrier #0 on 'default' for rank 1" in text
 
 
 def test_a_rank_that_returns_without_the_collective(run: Run) -> None:
     outcome, text = ended(run, "if rank.index != 1: rank.barrier()")
     assert outcome == "failed"
-    assert text.startswith("rank 1 passed without entering collective.barrier #0 on '0', where ranks 0, 2, 3 wait")
+    assert text.startswith("rank 1 passed without entering collective.barrier #0 on 'default', where ranks 0, 2, 3 wait")

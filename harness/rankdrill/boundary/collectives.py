@@ -63,6 +63,8 @@ class DrilledGroup(dist.ProcessGroup):
         torch_seam.adopt_backends(self, inner)
         self.inner = inner
         self.boundary = boundary
+        # torch names groups by number; "default" is how people know this one.
+        self.label = "default" if inner.group_desc == "default_pg" else str(inner.group_name)
         self.sequence = itertools.count()
         self.timeout = torch_seam.group_timeout(inner)
         self._introduced = False
@@ -72,7 +74,7 @@ class DrilledGroup(dist.ProcessGroup):
         if not self._introduced and self.boundary.ledger:
             self._introduced = True
             ranks = "ranks=" + ",".join(map(str, torch_seam.global_ranks(self)))
-            record = self.boundary.ledger.begin(Step(Kind.COLLECTIVE, "group", str(self.group_name), ranks))
+            record = self.boundary.ledger.begin(Step(Kind.COLLECTIVE, "group", self.label, ranks))
             self.boundary.mark(record, State.ENDED)
 
     def get_group_store(self) -> Any:
@@ -199,7 +201,7 @@ def _step(group: DrilledGroup, op: str, args: dict[str, Any]) -> Step:
     return Step(
         Kind.COLLECTIVE,
         op,
-        target=str(group.group_name),
+        target=group.label,
         fingerprint=" ".join(filter(None, details)),
         nbytes=sum(tensor.nbytes for tensor in tensors),
         sequence=NO_SEQUENCE if op in _POINT_TO_POINT else next(group.sequence),

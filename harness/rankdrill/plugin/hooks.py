@@ -87,8 +87,9 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
     error: BaseException | None = None
     if _is_ranked(item):
+        ranked: Any = item
         try:
-            item.end(_following(item))
+            ranked.end(_following(ranked))
         except BaseException as raised:  # this process's own teardown must go on whatever the ranks' came to
             error = raised
     result = yield
@@ -136,9 +137,12 @@ def _pool(config: pytest.Config) -> WorldPool:
     if _POOL not in config.stash:
         from rankdrill.plugin.pool import WorldPool
         from rankdrill.plugin.session_setup import modules_to_preload
+        from rankdrill.worlds import start_template
 
         stream = config.getoption("capture") == "no"
         config.stash[_POOL] = WorldPool(stream=stream, preload=modules_to_preload(config))
+        if not config.getoption("collectonly"):
+            start_template()  # it imports torch while this process goes on collecting
     return config.stash[_POOL]
 
 

@@ -73,7 +73,7 @@ class RankedItem(pytest.Function):
                 self._run(calls.setup)
             raise
 
-    def _repr_failure_py(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> str | TerminalRepr:
+    def _repr_failure_py(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> TerminalRepr:
         """What the ranks had to show, in every phase; anything else as pytest shows it."""
         if self.merged is None:
             return super()._repr_failure_py(excinfo, style)
@@ -143,7 +143,7 @@ def make_ranked(item: pytest.Function, mark: RanksMark, pool: WorldPool, wanted:
     item.mark, item.size, item.pool, item.wanted, item.merged = mark, size_of(item, mark), pool, wanted, None
     # Hypothesis's plugin looks up fixtures to check their scopes, and the look-up would set them up here.
     definitions = item._fixtureinfo.name2fixturedefs
-    item._request._get_active_fixturedef = lambda name: definitions[name][-1]  # type: ignore[method-assign]
+    item._request._get_active_fixturedef = lambda name: definitions[name][-1]  # type: ignore[method-assign, assignment]
     item.place = TestPlace(item.nodeid, str(item.path), _tmp_path(item))
     return item
 

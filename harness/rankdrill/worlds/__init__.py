@@ -1,6 +1,16 @@
 """Who runs the ranks, and what became of them."""
 
 from rankdrill.worlds.outcome import Death, Outcome, RankOutcome, Status, Verdict, name_ranks
-from rankdrill.worlds.world import World, check_world
+from rankdrill.worlds.world import World, check_world, start_template
 
-__all__ = ["Death", "Outcome", "RankOutcome", "Status", "Verdict", "World", "check_world", "name_ranks"]
+__all__ = [
+    "Death",
+    "Outcome",
+    "RankOutcome",
+    "Status",
+    "Verdict",
+    "World",
+    "check_world",
+    "name_ranks",
+    "start_template",
+]

@@ -11,12 +11,13 @@ from rankdrill.errors import UsageError
 from rankdrill.worlds.judge import blame, verdict_on
 from rankdrill.worlds.outcome import Outcome, RankOutcome
 from rankdrill.worlds.processes import ProcessEngine
+from rankdrill.worlds.processes.client import TemplateClient
 from rankdrill.worlds.processes.job import Job
 
 if TYPE_CHECKING:
     from rankdrill.faults import Plan
 
-__all__ = ["DEADLINE_S", "MAX_RANKS", "Engine", "World", "check_world"]
+__all__ = ["DEADLINE_S", "MAX_RANKS", "Engine", "World", "check_world", "start_template"]
 
 DEADLINE_S = 30.0
 MAX_RANKS = 1024  # of one world on one machine; more is a typing error
@@ -104,6 +105,11 @@ class World:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.discard()
+
+
+def start_template() -> None:
+    """Start importing what ranks need, in the background; the first `run` otherwise waits for it."""
+    TemplateClient.shared()
 
 
 def check_world(n: int, *, engine: str = "processes", backend: str = "gloo", device: str = "cpu") -> None:
