@@ -1,0 +1,27 @@
+"""Faults: plans of what breaks where, and the strikes that break it."""
+
+from rankdrill.faults.arming import Armed, arm
+from rankdrill.faults.check import domain
+from rankdrill.faults.firing import unfired
+from rankdrill.faults.plan import Fault, Plan, What, Where
+from rankdrill.faults.registry import ENDING, FAMILIES, STRIKES
+from rankdrill.faults.steps import OPS
+from rankdrill.faults.strike import Argument, Strike, When
+
+__all__ = [
+    "ENDING",
+    "FAMILIES",
+    "OPS",
+    "STRIKES",
+    "Argument",
+    "Armed",
+    "Fault",
+    "Plan",
+    "Strike",
+    "What",
+    "When",
+    "Where",
+    "arm",
+    "domain",
+    "unfired",
+]
