@@ -57,11 +57,12 @@ class DrilledGroup(dist.ProcessGroup):
     collectives); everything not listed goes to the real backends directly.
     """
 
-    def __init__(self, inner: dist.ProcessGroup, boundary: Boundary) -> None:
+    def __init__(self, inner: dist.ProcessGroup, ranks: tuple[int, ...], boundary: Boundary) -> None:
         # The constructor that takes a store makes an object whose overrides C++ does not see.
         super().__init__(inner.rank(), inner.size())  # type: ignore[call-arg]
         torch_seam.adopt_backends(self, inner)
         self.inner = inner
+        self.global_ranks = ranks
         self.boundary = boundary
         # torch names groups by number; "default" is how people know this one.
         self.label = "default" if inner.group_desc == "default_pg" else str(inner.group_name)
@@ -73,7 +74,7 @@ class DrilledGroup(dist.ProcessGroup):
         """Write this group's members into the ledger, once, before its first collective."""
         if not self._introduced and self.boundary.ledger:
             self._introduced = True
-            ranks = "ranks=" + ",".join(map(str, torch_seam.global_ranks(self)))
+            ranks = "ranks=" + ",".join(map(str, self.global_ranks))
             record = self.boundary.ledger.begin(Step(Kind.COLLECTIVE, "group", self.label, ranks))
             self.boundary.mark(record, State.ENDED)
 
@@ -145,7 +146,7 @@ class TrackedWork(dist.Work):
 
 def install_collectives(boundary: Boundary) -> Callable[[], None]:
     """Wrap every process group made from now on in this process; returns a function that undoes this."""
-    return torch_seam.wrap_new_groups(lambda group: DrilledGroup(group, boundary))
+    return torch_seam.wrap_new_groups(lambda group, ranks: DrilledGroup(group, ranks, boundary))
 
 
 def _override(method: str, op: str, names: tuple[str, ...]) -> Callable[..., Any]:

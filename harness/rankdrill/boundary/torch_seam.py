@@ -15,7 +15,7 @@ What is used, and why:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch.distributed as dist
@@ -26,7 +26,6 @@ __all__ = [
     "PICKLER_NAMES",
     "adopt_backends",
     "c10d",
-    "global_ranks",
     "group_timeout",
     "replace_group",
     "wrap_new_groups",
@@ -42,14 +41,14 @@ _BACKEND_TYPES = {
 }
 
 
-def wrap_new_groups(wrap: Callable[[Any], Any]) -> Callable[[], None]:
-    """Pass every process group made from now on through `wrap`; returns a function that undoes this."""
+def wrap_new_groups(wrap: Callable[[Any, tuple[int, ...]], Any]) -> Callable[[], None]:
+    """Replace every process group made from now on by `wrap(group, global_ranks)`; returns a function that undoes it."""
     original: Callable[..., Any] = c10d._new_process_group_helper
 
-    def new_process_group(*args: Any, **kwargs: Any) -> Any:
-        group, store = original(*args, **kwargs)
+    def new_process_group(size: int, rank: int, ranks: Sequence[int], *args: Any, **kwargs: Any) -> Any:
+        group, store = original(size, rank, ranks, *args, **kwargs)
         if isinstance(group, dist.ProcessGroup) and type(group) is dist.ProcessGroup:
-            wrapped = wrap(group)
+            wrapped = wrap(group, tuple(ranks) or tuple(range(size)))  # the default group is given no ranks
             replace_group(group, wrapped)
             return wrapped, store
         return group, store
@@ -88,12 +87,6 @@ def replace_group(old: Any, new: Any) -> None:
     name = new.group_name
     c._unregister_process_group(name)
     c._register_process_group(name, new)
-
-
-def global_ranks(group: Any) -> tuple[int, ...]:
-    """The global ranks of `group`, by group rank."""
-    ranks = c10d._world.pg_group_ranks.get(group)
-    return tuple(sorted(ranks, key=ranks.__getitem__)) if ranks else tuple(range(group.size()))
 
 
 def group_timeout(group: Any) -> float:

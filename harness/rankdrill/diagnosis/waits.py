@@ -10,28 +10,37 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
-from rankdrill.ledger import LedgerView, Record
-from rankdrill.step import NO_SEQUENCE, Kind
+from rankdrill.ledger import LedgerView, Record, State
+from rankdrill.step import NO_SEQUENCE, Kind, Step
 
-__all__ = ["GROUP_OP", "Position", "Wait", "doomed", "position", "waits"]
+__all__ = ["GROUP_OP", "Position", "Progress", "Wait", "doomed", "position", "waits"]
 
 GROUP_OP = "group"  # the record that says which global ranks a process group has
-_PEER = re.compile(r"\bpeer=(\d+)")
+_PEER = re.compile(r"\bpeer=(\d+)(?: tag=(\d+))?")
+_SEND, _RECV = "send", "recv"
+_ANY = -1  # the peer of a receive that takes from anybody
+
+Message: TypeAlias = tuple[str, str, int, int]
+"""What messages are counted by: ``send`` or ``recv``, the group, the peer's rank in it, the tag."""
 
 
 @dataclass(frozen=True)
 class Position:
     """Where one rank is: ended, or in step `at` if it waits there for others, or running.
 
-    `reached` counts the collectives the rank has entered in each group; `groups` maps the groups it has used
-    to their members' global ranks.
+    `reached` counts the collectives the rank has entered in each group, `messages` the sends and receives; `groups`
+    maps the groups it has used to their members' global ranks. `whole` is False where a part of its ledger was
+    overwritten before it was read.
     """
 
     ended: bool
     at: Record | None = None
     reached: Mapping[str, int] = field(default_factory=dict)
     groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    messages: Mapping[Message, int] = field(default_factory=dict)
+    whole: bool = True
 
 
 @dataclass(frozen=True)
@@ -53,23 +62,62 @@ class Wait:
         return f"waits in {self.record.step} for {for_whom}"
 
 
-def position(
-    view: LedgerView, *, ended: bool, entered: Callable[[Record], bool] = lambda record: True
-) -> Position:
-    """Read a rank's position from its ledger; `entered` says of a record whether the collective was really issued."""
-    reached: dict[str, int] = {}
-    groups: dict[str, tuple[int, ...]] = {}
-    for record in view:
+class Progress:
+    """How far one rank has come, followed look by look: each takes the records that are new or were unfinished."""
+
+    def __init__(self, entered: Callable[[Record], bool] = lambda record: True) -> None:
+        self._entered = entered
+        self._reached: dict[str, int] = {}
+        self._groups: dict[str, tuple[int, ...]] = {}
+        self._messages: dict[Message, int] = {}
+        self._counted = 0
+        self._torn: set[int] = set()
+        self._whole = True
+        self._at: Record | None = None
+        self.next = 0
+
+    def take(self, view: LedgerView) -> None:
+        """Take in the records from index `next` on."""
+        self._whole = self._whole and not view.dropped
+        self._at = None
+        end = view.first + len(view.raw)
+        torn = set(range(view.first, end)) - {record.index for record in view} if view.torn else set()
+        self.next = min(torn, default=end)  # another thread may be in the middle of writing it
+        for record in view:
+            if record.state not in (State.ENDED, State.RAISED):
+                self.next = min(self.next, record.index)
+            if record.index >= self._counted or record.index in self._torn:
+                self._count(record)
+            if record.state.open:
+                self._at = record
+        self._counted, self._torn = end, torn
+
+    def _count(self, record: Record) -> None:
         step = record.step
         if step.kind is not Kind.COLLECTIVE:
-            continue
+            return
         if step.op == GROUP_OP:
-            groups[step.target] = parse_ranks(step.fingerprint)
-        elif step.sequence != NO_SEQUENCE and entered(record):
-            reached[step.target] = max(reached.get(step.target, 0), step.sequence + 1)
-    last = view.last
-    waiting = last is not None and last.state.open and last.step.kind is Kind.COLLECTIVE and not ended
-    return Position(ended, last if waiting else None, reached, groups)
+            self._groups[step.target] = parse_ranks(step.fingerprint)
+        elif not self._entered(record):
+            return
+        elif step.sequence != NO_SEQUENCE:
+            self._reached[step.target] = max(self._reached.get(step.target, 0), step.sequence + 1)
+        elif step.op in (_SEND, _RECV):
+            message = (step.op, step.target, *_peer(step))
+            self._messages[message] = self._messages.get(message, 0) + 1
+
+    def position(self, *, ended: bool) -> Position:
+        """Where the rank is now; a rank that is inside a step of another kind runs."""
+        waiting = self._at is not None and self._at.step.kind is Kind.COLLECTIVE and not ended
+        at = self._at if waiting else None
+        return Position(ended, at, self._reached, self._groups, self._messages, self._whole)
+
+
+def position(view: LedgerView, *, ended: bool, entered: Callable[[Record], bool] = lambda record: True) -> Position:
+    """Read a rank's position from its ledger; `entered` says of a record whether the collective was really issued."""
+    progress = Progress(entered)
+    progress.take(view)
+    return progress.position(ended=ended)
 
 
 def doomed(positions: Sequence[Position]) -> dict[int, Wait]:
@@ -96,16 +144,53 @@ def waits(positions: Sequence[Position]) -> dict[int, Wait]:
 def _wait(rank: int, here: Position, positions: Sequence[Position]) -> Wait:
     assert here.at is not None
     step = here.at.step
+    members = _members(step.target, rank, positions)
     if step.sequence == NO_SEQUENCE:
-        peer = _PEER.search(step.fingerprint)
-        return Wait(rank, here.at, (int(peer[1]),) if peer and int(peer[1]) < len(positions) else ())
-    members = here.groups.get(step.target, range(len(positions)))
+        return Wait(rank, here.at, _behind_in_messages(rank, here, members, positions))
     behind = tuple(
         member
         for member in members
         if member != rank and positions[member].reached.get(step.target, 0) <= step.sequence
     )
     return Wait(rank, here.at, behind)
+
+
+def _members(group: str, rank: int, positions: Sequence[Position]) -> tuple[int, ...]:
+    """The global ranks of `group`, by group rank; where no ledger says so any more, those that have used it."""
+    for known in (positions[rank], *positions):
+        if group in known.groups:
+            return tuple(member for member in known.groups[group] if member < len(positions))
+    if all(position.whole for position in positions):
+        return tuple(range(len(positions)))
+    return tuple(member for member, position in enumerate(positions) if group in position.reached)
+
+
+def _behind_in_messages(
+    rank: int, here: Position, members: tuple[int, ...], positions: Sequence[Position]
+) -> tuple[int, ...]:
+    """The peer of a send or receive, unless the peer has begun the other half of it."""
+    assert here.at is not None
+    step = here.at.step
+    peer, tag = _peer(step)
+    if peer == _ANY or peer >= len(members) or rank not in members:
+        return ()
+    there = positions[members[peer]]
+    if not (here.whole and there.whole):
+        return () if not there.ended else (members[peer],)
+    mine, theirs = (_SEND, _RECV) if step.op == _SEND else (_RECV, _SEND)
+    wanted = here.messages.get((mine, step.target, peer, tag), 0)
+    me = members.index(rank)
+    begun = there.messages.get((theirs, step.target, me, tag), 0)
+    anybody = there.messages.get((theirs, step.target, _ANY, tag), 0)
+    return () if begun + anybody >= wanted else (members[peer],)
+
+
+def _peer(step: Step) -> tuple[int, int]:
+    found = _PEER.search(step.fingerprint)
+    if found is None:
+        tag = re.search(r"\btag=(\d+)", step.fingerprint)
+        return _ANY, int(tag[1]) if tag else 0
+    return int(found[1]), int(found[2] or 0)
 
 
 def parse_ranks(text: str) -> tuple[int, ...]:

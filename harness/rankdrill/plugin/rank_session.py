@@ -8,6 +8,7 @@ so a test body behaves as in any session. Private pytest names used, checked by 
 
 from __future__ import annotations
 
+import inspect
 import logging
 import os
 import pickle
@@ -33,6 +34,7 @@ from rankdrill.worlds.processes.rank import RankContext
 __all__ = ["call", "example", "finish", "setup", "teardown"]
 
 _KEY = "pytest session"
+_CONTEXT_NAMES_TEST = "wrapped_test" in inspect.signature(BuildContext).parameters  # newer ones ask for it
 _NO_AUTOLOAD = "PYTEST_DISABLE_PLUGIN_AUTOLOAD"
 
 
@@ -142,7 +144,8 @@ def example(context: RankContext, wanted: SessionSetup, place: TestPlace, drawn:
     given = {name: item.funcargs[name] for name in item._fixtureinfo.argnames}
     bound = partial(inner, item.instance) if item.instance is not None else inner
     # The engine is elsewhere, but what a body may call inside a test (assume, note, event) wants a context.
-    with BuildContext(ConjectureData.for_choices(()), is_final=True, wrapped_test=item.obj):
+    named = {"wrapped_test": item.obj} if _CONTEXT_NAMES_TEST else {}
+    with BuildContext(ConjectureData.for_choices(()), is_final=True, **named):
         return session.run(item, partial(bound, **given, **drawn))
 
 

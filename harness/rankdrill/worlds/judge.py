@@ -19,7 +19,8 @@ _PEER_TROUBLE = re.compile(
 
 
 def verdict_on(ranks: Sequence[RankOutcome]) -> Verdict:
-    """The one word for how `ranks` ended."""
+    """The one word for how `ranks` ended, those aside that the plan itself ended."""
+    ranks = [rank for rank in ranks if not rank.by_plan]
     statuses = {rank.status for rank in ranks}
     if Status.DIED in statuses:
         return Verdict.DIED
@@ -50,7 +51,7 @@ def blame(ranks: Sequence[RankOutcome]) -> tuple[tuple[int, ...], tuple[int, ...
 def _only_suffered(rank: RankOutcome) -> bool:
     match rank.status:
         case Status.STUCK:
-            return rank.wait is not None
+            return rank.wait is not None or rank.cut
         case Status.RAISED:
             error = rank.error
             return isinstance(error, PeerLost) or (

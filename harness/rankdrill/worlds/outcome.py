@@ -104,7 +104,8 @@ class RankOutcome:
 
     `at_ns` is when it ended (monotonic clock), 0 if it was stuck; `wait` what it waited for when it was stuck;
     `stack` the Python stacks of all its threads then. `fired` counts strikes by fault, in the plan's order;
-    `by_plan` says that a planned fault ended the process: that it is gone is what was asked for.
+    `by_plan` says that a planned fault ended the process: that it is gone is what was asked for. `cut` says of a
+    stuck rank that it was ended before the deadline, because another rank was gone.
     """
 
     rank: int
@@ -121,6 +122,7 @@ class RankOutcome:
     wait: Wait | None = None
     stack: str = ""
     by_plan: bool = False
+    cut: bool = False
 
     @property
     def error(self) -> BaseException | None:
@@ -147,11 +149,14 @@ class RankOutcome:
                 error = self.error
                 return f"rank {self.rank} raised {type(error).__name__}: {error}"
             case Status.DIED:
-                return f"rank {self.rank} {self.death}{where}"
+                return f"rank {self.rank} {self.death}{where}" + (", as planned" if self.by_plan else "")
+            case Status.STUCK if self.by_plan:
+                return f"rank {self.rank} stopped{where}, as planned"
             case Status.STUCK if self.wait:
                 return f"rank {self.rank} {self.wait}"
             case _:
-                return f"rank {self.rank} was still running at the deadline,{where}"
+                when = "when another rank was gone" if self.cut else "at the deadline"
+                return f"rank {self.rank} was still running {when},{where}"
 
 
 @dataclass(frozen=True)
@@ -172,8 +177,8 @@ class Outcome:
 
     @property
     def ok(self) -> bool:
-        """Every rank returned and every planned fault struck."""
-        return not self.unfired and all(rank.status is Status.RETURNED for rank in self.ranks)
+        """Every rank returned, but for those that the plan itself ended, and every planned fault struck."""
+        return not self.unfired and all(rank.status is Status.RETURNED or rank.by_plan for rank in self.ranks)
 
     @property
     def values(self) -> list[Any]:
@@ -181,7 +186,7 @@ class Outcome:
         return [rank.value for rank in self.ranks]
 
     def unwrap(self) -> list[Any]:
-        """The returned values in rank order.
+        """The returned values in rank order, None for a rank that the plan itself ended.
 
         Raises an `ExceptionGroup` if any rank did not return or a planned fault did not strike: culprits first,
         equal errors of several ranks once, victims as `RankVictim`.

@@ -15,6 +15,7 @@ __all__ = ["PrivateDirectory", "home", "remove_segments", "sweep"]
 
 LOCK_NAME = "lock"
 SEGMENTS = Path("/dev/shm")
+TRIES = 100
 
 
 def home() -> Path:
@@ -41,15 +42,26 @@ class PrivateDirectory:
     def __init__(self) -> None:
         parent = home()
         sweep(parent)
-        self.path = parent / f"run-{os.getpid()}-{secrets.token_hex(8)}"
-        self.path.mkdir(mode=0o700)
-        self._lock = os.open(self.path / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        made = next(filter(None, (_make(parent) for _ in range(TRIES))), None)
+        assert made is not None, f"{TRIES} new directories in {parent} were swept before they were locked"
+        self.path, self._lock = made
 
     def remove(self) -> None:
         """Remove the directory and all in it."""
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._lock)
+
+
+def _make(parent: Path) -> tuple[Path, int] | None:
+    """A new locked directory, or None where another process swept it before it was locked."""
+    path = parent / f"run-{os.getpid()}-{secrets.token_hex(8)}"
+    path.mkdir(mode=0o700)
+    lock = os.open(path / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    if (path / LOCK_NAME).exists():
+        return path, lock
+    os.close(lock)
+    return None
 
 
 def sweep(parent: Path) -> list[Path]:
@@ -58,7 +70,7 @@ def sweep(parent: Path) -> list[Path]:
     for run in parent.glob("run-*"):
         try:
             lock = os.open(run / LOCK_NAME, os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:
+        except OSError:
             continue  # being made, or being removed, by its owner
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

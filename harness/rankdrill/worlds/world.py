@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from rankdrill.errors import UsageError
 from rankdrill.worlds.judge import blame, verdict_on
 from rankdrill.worlds.outcome import Outcome, RankOutcome
+from rankdrill.worlds.planned import as_planned
 from rankdrill.worlds.processes import ProcessEngine
 from rankdrill.worlds.processes.client import TemplateClient
 from rankdrill.worlds.processes.job import Job
@@ -79,12 +80,14 @@ class World:
 
     def run_job(self, job: Job, *, deadline: float = DEADLINE_S) -> Outcome:
         """Run a prepared `Job`; see `run`."""
-        if not deadline > 0:
+        if not isinstance(deadline, int | float) or not deadline > 0:
             raise UsageError(f"deadline={deadline!r} is no time to wait; give seconds above 0")
+        if not callable(job.body):
+            raise UsageError(f"{job.body!r} cannot be run; give a function")
         if job.plan is not None:
             job.plan.check(self.n)
         began = time.monotonic()
-        ranks = tuple(self._engine.run(job, deadline=deadline, stream=self.stream))
+        ranks = as_planned(job.plan, self._engine.run(job, deadline=deadline, stream=self.stream))
         culprits, victims = blame(ranks)
         unfired = _unfired(job.plan, ranks)
         return Outcome(ranks, verdict_on(ranks), culprits, victims, job.plan, unfired, time.monotonic() - began)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
+import itertools
 import json
 import os
 import signal
@@ -32,8 +34,9 @@ _SINGLE_THREADED = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NU
 class RankHandle:
     """One rank's process: its socket, and the pipe on which the template says how it ended."""
 
-    def __init__(self, rank: int, channel: socket.socket, obituary: int) -> None:
+    def __init__(self, rank: int, number: int, channel: socket.socket, obituary: int) -> None:
         self.rank = rank
+        self.number = number  # of all ranks this template has forked
         self.channel = channel
         self.reader = FrameReader(channel)
         self.obituary = obituary
@@ -92,6 +95,7 @@ class TemplateClient:
         self.directory: Path = self._private.path
         self._sending = threading.Lock()
         self._ready = False
+        self._numbers = itertools.count()
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         boot = _BOOT.format(path=sys.path, fd=theirs.fileno(), run=str(self.directory))
         with open(self.directory / "template.log", "wb") as log, theirs:
@@ -139,20 +143,20 @@ class TemplateClient:
             mine, theirs = socket.socketpair()
             heard, said = os.pipe2(os.O_CLOEXEC)
             os.set_blocking(heard, False)
-            fields = asdict(spec)  # type: ignore[call-overload]
+            fields = asdict(spec) | {"number": next(self._numbers)}  # type: ignore[call-overload]
             try:
                 socket.send_fds(self._control, [json.dumps(fields).encode()], [theirs.fileno(), said])
             finally:
                 theirs.close()
                 os.close(said)
-        return RankHandle(fields["rank"], mine, heard)
+        return RankHandle(fields["rank"], fields["number"], mine, heard)
 
     def kill(self, handles: list[RankHandle], signum: int = signal.SIGKILL) -> None:
         """Signal ranks. The template does it: it reaps them, so no pid can have been reused meanwhile."""
-        pids = [handle.pid for handle in handles if handle.listen() is None and handle.pid is not None]
-        if pids and self.alive:
-            with self._sending:
-                self._control.send(json.dumps({"signal": int(signum), "pids": pids}).encode())
+        numbers = [handle.number for handle in handles if handle.listen() is None]
+        if numbers and self.alive:
+            with self._sending, contextlib.suppress(ConnectionError):  # they die with their template
+                self._control.send(json.dumps({"signal": int(signum), "ranks": numbers}).encode())
 
     def close(self) -> None:
         """End the template and every rank; remove the private directory."""

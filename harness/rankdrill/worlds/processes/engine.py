@@ -11,7 +11,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from rankdrill.ledger import LedgerReader, LedgerView
+from rankdrill.errors import LedgerError, UsageError
+from rankdrill.ledger import LedgerReader, LedgerView, State
+from rankdrill.step import Kind
 from rankdrill.worlds.outcome import RankOutcome, Status
 from rankdrill.worlds.private import remove_segments
 from rankdrill.worlds.processes.client import RankHandle, TemplateClient
@@ -23,6 +25,7 @@ from rankdrill.worlds.processes.wire import send_frame
 __all__ = ["ProcessEngine"]
 
 GROUP_TIMEOUT_S = 1800.0  # torch's own default for gloo; the controller's deadline comes first
+SEND_BOUND_S = 60.0  # for all ranks to take a job; fresh ones take it when they are initialised
 DEATH_BOUND_S = 5.0
 """How long a killed process may take to be gone; the kernel may be busy freeing its memory."""
 
@@ -43,11 +46,27 @@ class ProcessEngine:
 
     @property
     def warm(self) -> bool:
-        """Whether ranks of an earlier run wait for the next."""
-        return bool(self._ranks) and self._client is not None and self._client.alive
+        """Whether ranks of an earlier run wait for the next, all alive."""
+        up = bool(self._ranks) and self._client is not None and self._client.alive
+        return up and all(handle.listen() is None for handle in self._ranks)
 
     def run(self, job: Job, *, deadline: float, stream: bool) -> list[RankOutcome]:
         """Run `job` on every rank; returns one outcome per rank, in rank order."""
+        packed = _pack(job)
+        try:
+            endings, starts = self._watched(job, packed, deadline=deadline, stream=stream)
+        except BaseException:  # Ctrl-C, a test's own alarm: the ranks are in the middle of something
+            self.discard()
+            raise
+        outcomes = [self._outcome(rank, endings[rank], starts[rank], job) for rank in range(self._n)]
+        if not _healthy(outcomes, endings):
+            self.discard()
+        return outcomes
+
+    def _watched(
+        self, job: Job, packed: bytes, *, deadline: float, stream: bool
+    ) -> tuple[dict[int, Ending], list[int]]:
+        """Every rank's ending, and where in its ledger this run began."""
         if not self.warm:
             self.discard()
             self._start()
@@ -59,17 +78,9 @@ class ProcessEngine:
         assert self._directory is not None
         # pytest's capture may have replaced stdout since; a streamer looks it up anew for each run.
         streamer = Streamer(self._outputs, sys.stdout) if stream else None
-        self._send(job)
+        self._send(packed)
         supervision = Supervision(self._client, self._ranks, self._directory, job.plan, streamer)
-        try:
-            endings = supervision.watch(deadline)
-        except BaseException:  # Ctrl-C, a test's own alarm: the ranks are in the middle of something
-            self.discard()
-            raise
-        outcomes = [self._outcome(rank, endings[rank], starts[rank], job) for rank in range(self._n)]
-        if not _healthy(outcomes, endings):
-            self.discard()
-        return outcomes
+        return supervision.watch(deadline), starts
 
     def discard(self) -> None:
         """Kill the ranks and remove all they left; the next run starts fresh ones."""
@@ -97,12 +108,14 @@ class ProcessEngine:
             stem = self._directory / f"rank-{rank}"
             self._outputs[rank] = [OutputFile(stem.with_suffix(".out")), OutputFile(stem.with_suffix(".err"))]
 
-    def _send(self, job: Job) -> None:
+    def _send(self, packed: bytes) -> None:
         place = Place(tuple(sys.path), os.getcwd(), dict(os.environ))
-        frame = dump((place, dump(job)))
+        frame = dump((place, packed))
+        until = time.monotonic() + SEND_BOUND_S
         for handle in self._ranks:
-            with contextlib.suppress(ConnectionError):  # it died meanwhile: its obituary says how
-                send_frame(handle.channel, frame)
+            # If it died meanwhile, its obituary says how; if it takes nothing, it is stuck, which will be seen.
+            with contextlib.suppress(ConnectionError, TimeoutError):
+                send_frame(handle.channel, frame, bound=max(until - time.monotonic(), 0.001))
 
     def _ledger_total(self, rank: int) -> int:
         reader = self._ledgers.get(rank)
@@ -113,7 +126,7 @@ class ProcessEngine:
         if rank not in self._ledgers:
             try:
                 self._ledgers[rank] = LedgerReader(self._directory / f"rank-{rank}.ledger")
-            except FileNotFoundError:
+            except (FileNotFoundError, LedgerError):  # it ended before it had one, or while making it
                 return LedgerView((), 0), ()
         reader = self._ledgers[rank]
         return reader.view(start), reader.fired(256)
@@ -135,6 +148,7 @@ class ProcessEngine:
             fired=fired[: len(job.plan.faults)] if job.plan is not None else (),
             wait=ending.wait,
             stack=ending.stack,
+            cut=ending.cut,
         )
 
     def _wait_gone(self) -> None:
@@ -143,8 +157,22 @@ class ProcessEngine:
             time.sleep(0.001)
 
 
+def _pack(job: Job) -> bytes:
+    try:
+        return dump(job)
+    except Exception as error:
+        raise UsageError(
+            f"{job.body!r} and its arguments cannot be sent to the ranks ({error}); make what cannot be pickled there"
+        ) from error
+
+
 def _healthy(outcomes: Sequence[RankOutcome], endings: dict[int, Ending]) -> bool:
     # Ranks whose counts of collectives differ are out of step: the next collective of one would meet an
-    # older one of another.
+    # older one of another. So would it meet a send that nobody received; and a connection that failed once is gone.
     counts = {ending.collectives for ending in endings.values()}
-    return all(outcome.status is Status.RETURNED for outcome in outcomes) and len(counts) == 1
+    returned = all(outcome.status is Status.RETURNED for outcome in outcomes)
+    return returned and len(counts) == 1 and -1 not in counts and not any(map(_left_open, outcomes))
+
+
+def _left_open(outcome: RankOutcome) -> bool:
+    return any(record.state is not State.ENDED for record in outcome.ledger if record.step.kind is Kind.COLLECTIVE)

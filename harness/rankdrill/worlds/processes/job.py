@@ -63,10 +63,12 @@ class Returned:
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """The body raised. `error` is the pickled exception, or of a `RemoteError` standing in for it."""
+    """The body raised. `error` is the pickled exception, empty if it cannot be pickled and loaded again."""
 
     error: bytes
     traceback: str
+    type_name: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,9 @@ class OutputFile:
             return 0
 
     def mark(self) -> None:
-        """A run begins here."""
+        """A run begins here; what earlier runs printed is given up when it has grown large."""
+        if self.size > KEPT_BYTES:
+            os.truncate(self.path, 0)  # its rank appends, wherever the end is
         self.start = self.size
 
     def text(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 import gc
+import io
 import os
 import pickle
 import random
@@ -13,7 +14,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -26,7 +27,7 @@ from torch.distributed.distributed_c10d import PrefixStore, Store
 
 from rankdrill.boundary import Boundary, install
 from rankdrill.boundary.collectives import DrilledGroup
-from rankdrill.errors import RemoteError, UsageError
+from rankdrill.errors import UsageError
 from rankdrill.ledger import LedgerWriter
 from rankdrill.worlds.processes.job import Job, Place, Raised, RankSpec, Report, Returned, Up, dump, load
 from rankdrill.worlds.processes.wire import recv_frame, send_frame
@@ -44,6 +45,7 @@ class RankContext:
     directory: Path
     store: Store
     boundary: Boundary
+    group: Any  # the default process group that bodies find
     kept: dict[str, Any] = field(default_factory=dict)
 
 
@@ -78,14 +80,15 @@ def _redirect_output(directory: Path, rank: int) -> None:
         os.dup2(file, fd)
         os.close(file)
     sys.stdin = open(0, closefd=False)  # noqa: SIM115 (lives as long as the process)
-    sys.stdout, sys.stderr = _line_buffered(1), _line_buffered(2)
+    sys.stdout, sys.stderr = _unbuffered(1), _unbuffered(2)
     stacks = open(directory / f"rank-{rank}.stacks", "a")  # noqa: SIM115 (faulthandler keeps writing to it)
     faulthandler.enable(stacks)
     faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
 
 
-def _line_buffered(fd: int) -> TextIO:
-    return open(fd, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False)
+def _unbuffered(fd: int) -> TextIO:
+    raw = open(fd, "wb", buffering=0, closefd=False)  # noqa: SIM115 (lives as long as the process)
+    return io.TextIOWrapper(raw, encoding="utf-8", errors="backslashreplace", write_through=True)
 
 
 def _reseed() -> None:
@@ -111,7 +114,9 @@ def _initialise(spec: RankSpec, directory: Path) -> RankContext:
         world_size=spec.world_size,
         timeout=timedelta(seconds=spec.group_timeout),
     )
-    return RankContext(spec.rank, spec.world_size, device, directory, PrefixStore("user", store), boundary)
+    return RankContext(
+        spec.rank, spec.world_size, device, directory, PrefixStore("user", store), boundary, dist.group.WORLD
+    )
 
 
 def _device(spec: RankSpec) -> torch.device:
@@ -130,7 +135,7 @@ def _run(context: RankContext, place: Place, raw: bytes) -> Report:
         except BaseException as error:
             result = _raised(error)
         _flush()
-    return Report(result, _collectives(), time.monotonic_ns())
+    return Report(result, _collectives(context), time.monotonic_ns())
 
 
 def _call(context: RankContext, job: Job) -> Any:
@@ -159,11 +164,15 @@ def _dump_value(context: RankContext, value: Any) -> bytes:
 def _raised(error: BaseException) -> Raised:
     text = "".join(traceback.format_exception(_without_own_frames(error)))
     try:
+        message = str(error)
+    except Exception as broken:
+        message = f"<its message raises {type(broken).__name__}>"
+    try:
         raw = pickle.dumps(error)
         pickle.loads(raw)
-    except Exception:  # a type that cannot be pickled, or not loaded again, still has a name and a message
-        raw = pickle.dumps(RemoteError(type(error).__qualname__, str(error), text))
-    return Raised(raw, text)
+    except Exception:
+        raw = b""
+    return Raised(raw, text, type(error).__qualname__, message)
 
 
 def _without_own_frames(error: BaseException) -> BaseException:
@@ -173,15 +182,18 @@ def _without_own_frames(error: BaseException) -> BaseException:
     return error.with_traceback(frames)
 
 
-def _collectives() -> int:
+def _collectives(context: RankContext) -> int:
     group = dist.group.WORLD if dist.is_initialized() else None
+    if group is not context.group or not isinstance(group, DrilledGroup):
+        return -1  # the body destroyed the group; what it may have put in its place is not ours
     # `itertools.count` shows its next value only in its pickled form.
-    return int(group.sequence.__reduce__()[1][0]) if isinstance(group, DrilledGroup) else -1
+    return int(group.sequence.__reduce__()[1][0])
 
 
 def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
-        stream.flush()
+        with suppress(Exception):  # the body's doing: closed, or replaced by something else
+            stream.flush()
 
 
 @contextmanager
@@ -198,6 +210,9 @@ def _taken_over(context: RankContext, place: Place) -> Iterator[None]:
         os.environ.clear()
         os.environ.update(environ)
     os.chdir(place.cwd)
+    for name, fd in (("stdout", 1), ("stderr", 2)):
+        if getattr(getattr(sys, name), "closed", False):  # by an earlier body
+            setattr(sys, name, _unbuffered(fd))
     dtype = torch.get_default_dtype()
     try:
         yield

@@ -5,17 +5,19 @@ from __future__ import annotations
 import select
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rankdrill.diagnosis import Position, Wait, doomed, position, waits
-from rankdrill.errors import UsageError
+from rankdrill.diagnosis import Position, Progress, Wait, doomed, waits
+from rankdrill.errors import LedgerError, RemoteError, UsageError
 from rankdrill.ledger import LedgerReader, Record
 from rankdrill.worlds.outcome import Death, Status
+from rankdrill.worlds.planned import STOP, ending_strikes, struck_by
 from rankdrill.worlds.processes.client import RankHandle, TemplateClient
 from rankdrill.worlds.processes.job import Raised, Report, Returned, Up, load
+from rankdrill.worlds.processes.motion import seconds_wanted
 from rankdrill.worlds.processes.output import Streamer
 
 if TYPE_CHECKING:
@@ -25,7 +27,8 @@ __all__ = ["Ending", "Supervision"]
 
 START_BOUND_S = 60.0  # for all ranks to be initialised
 MOURNING_S = 0.5  # after a death, for the survivors to say what it did to them
-LOOK_S = 0.1  # between two looks at the ledgers; a hang is certain when two looks in a row agree
+LOOK_S = 0.1  # between two looks at the ledgers; a hang is certain when looks in a row agree
+IDLE_SHARE = 0.1  # of the time between two looks; a rank that ran for less than this did nothing but wait
 IDLE_LOOK_S = 1.0  # the same while nobody has ended yet
 STREAM_S = 0.05
 # Frames below the body: rankdrill's own and pytest's, the same for every rank.
@@ -35,12 +38,17 @@ _NOT_THE_BODY = (
     "/pluggy/",
     '"<string>", line 1',
 )
+_NEVER_ISSUED = STOP | {"skip"}
 STACKS_S = 0.5  # for a stuck rank to print its stacks
+THREAD_LINE = "hread 0x"  # begins each thread's part of faulthandler's dump
 
 
 @dataclass(frozen=True)
 class Ending:
-    """How one rank's run ended. `collectives` is -1 where the rank could not say."""
+    """How one rank's run ended. `collectives` is -1 where the rank could not say.
+
+    `cut` says of a stuck rank that its time was not up: it was ended because another rank was gone.
+    """
 
     status: Status
     value: Any = None
@@ -51,6 +59,7 @@ class Ending:
     collectives: int = -1
     wait: Wait | None = None
     stack: str = ""
+    cut: bool = False
 
 
 class Supervision:
@@ -72,8 +81,14 @@ class Supervision:
         self._endings: dict[int, Ending] = {}
         self._up: set[int] = {handle.rank for handle in ranks if handle.up}
         self._ledgers: dict[int, LedgerReader] = {}
+        self._progress: dict[int, Progress] = {}
         self._suspected: dict[int, int] = {}
+        self._acquitted: dict[int, int] = {}
+        self._ran: dict[int, float] = {}
+        self._looked = 0.0
+        self._mourning = False
         self._deadline = 0.0
+        self._deadly = ending_strikes() if plan is not None else frozenset()
 
     @property
     def pending(self) -> list[RankHandle]:
@@ -93,7 +108,7 @@ class Supervision:
         started = False
         next_look = time.monotonic() + IDLE_LOOK_S
         while self.pending:
-            if not started and len(self._up) == len(self._ranks):
+            if not started and not self._mourning and len(self._up) == len(self._ranks):
                 started, end = True, time.monotonic() + deadline
                 self._deadline = end
             now = time.monotonic()
@@ -108,8 +123,8 @@ class Supervision:
             self._listen(poller)
             if len(self._endings) > before:
                 next_look = min(next_look, time.monotonic() + LOOK_S)
-                if any(ending.death for ending in self._endings.values()):
-                    end = min(end, time.monotonic() + MOURNING_S)
+                if self._some_gone() and end > time.monotonic() + MOURNING_S:
+                    self._mourning, end = True, time.monotonic() + MOURNING_S
             if self._streamer:
                 self._streamer.pump()
         self._end_pending()
@@ -122,16 +137,30 @@ class Supervision:
             bounds.append(STREAM_S)
         return max(min(bounds), 0.0)
 
+    def _some_gone(self) -> bool:
+        """Whether a rank has died, or could not start.
+
+        After a planned death the survivors have the whole deadline: what they do then is what is tested.
+        """
+        return any(
+            rank not in self._up or (ending.death and not self._struck(rank, self._deadly))
+            for rank, ending in self._endings.items()
+        )
+
     def _listen(self, poller: select.poll) -> None:
         for handle in self.pending:
-            if not handle.reader.closed:
-                for frame in handle.reader.frames():
-                    self._hear(handle, load(frame))
-                if handle.reader.closed:
-                    poller.unregister(handle.channel)
+            had_closed = handle.reader.closed
+            for frame in handle.reader.frames():
+                self._hear(handle, load(frame))
             death = handle.listen()
             if death is not None and handle.rank not in self._endings:
                 self._endings[handle.rank] = Ending(Status.DIED, death=death, at_ns=death.at_ns)
+            ended = handle.rank in self._endings
+            # A closed end stays readable for ever; polling it would spin.
+            if not had_closed and (ended or handle.reader.closed):
+                poller.unregister(handle.channel)
+            if ended:
+                poller.unregister(handle.obituary)
 
     def _hear(self, handle: RankHandle, message: Up | Report | Raised) -> None:
         match message:
@@ -149,17 +178,38 @@ class Supervision:
     # ---------------------------------------------------------------------------------- certain hangs
 
     def _hangs_for_certain(self) -> bool:
-        """Whether all that still run can only wait for ever, seen in the same steps twice in a row."""
+        """Whether all that still run can only wait for ever, seen in the same steps, idle, twice in a row."""
         waiting = doomed(self._positions())
-        pending = {handle.rank for handle in self.pending}
+        # A rank that the plan stopped will do nothing more, and need not.
+        pending = {handle.rank for handle in self.pending if not self._struck(handle.rank, STOP)}
         stuck = {rank: wait.record.index for rank, wait in waiting.items() if not self._gives_up(wait.record)}
-        if set(stuck) != pending:
+        if set(stuck) != pending or stuck == self._acquitted:
             self._suspected = {}
             return False
-        if stuck == self._suspected:
-            return True
+        certain = stuck == self._suspected and not self._moved(pending)
         self._suspected = stuck
-        return False
+        if certain and self._another_thread_may_act():
+            self._acquitted = stuck
+            return False
+        return certain
+
+    def _moved(self, pending: set[int]) -> bool:
+        """Whether one of `pending` ran, or wanted to, since the last look: it may be half way through a transfer."""
+        ran, self._ran = self._ran, {h.rank: seconds_wanted(h.pid) for h in self.pending if h.pid is not None}
+        looked, self._looked = self._looked, time.monotonic()
+        idle = IDLE_SHARE * (self._looked - looked)
+        return any(rank not in ran or self._ran.get(rank, 0.0) - ran[rank] > idle for rank in pending)
+
+    def _another_thread_may_act(self) -> bool:
+        """Whether a rank has a second Python thread, which no ledger says anything about until it takes a step."""
+        return any(stack.count(THREAD_LINE) > 1 for stack in self._stacks(self.pending).values())
+
+    def _struck(self, rank: int, names: Container[str]) -> bool:
+        """Whether one of these strikes of the plan has struck `rank` in this run."""
+        reader = self._reader(rank) if self._plan is not None else None
+        if reader is None or self._plan is None:
+            return False
+        return struck_by(self._plan, reader.fired(len(self._plan.faults)), names)
 
     def _gives_up(self, record: Record) -> bool:
         # A wait that ends by itself before the deadline may be what the test is about.
@@ -172,18 +222,27 @@ class Supervision:
 
     def _position(self, handle: RankHandle) -> Position:
         rank = handle.rank
-        ended = rank in self._endings
+        ended = rank in self._endings or self._struck(rank, STOP)
+        reader = self._reader(rank)
+        if reader is None:
+            return Position(ended)
+        progress = self._progress.setdefault(rank, Progress(self._entered))
+        progress.take(reader.view(progress.next))
+        return progress.position(ended=ended)
+
+    def _reader(self, rank: int) -> LedgerReader | None:
         if rank not in self._ledgers:
             try:
                 self._ledgers[rank] = LedgerReader(self._directory / f"rank-{rank}.ledger")
-            except FileNotFoundError:
-                return Position(ended)
-        return position(self._ledgers[rank].view(), ended=ended, entered=self._entered)
+            except (FileNotFoundError, LedgerError):  # not made yet, or just being made
+                return None
+        return self._ledgers[rank]
 
     def _entered(self, record: Record) -> bool:
+        # A collective that was skipped, or before which the rank was stopped, was never issued.
         if self._plan is None or record.fault is None:
             return True
-        return str(self._plan.faults[record.fault].what.name) != "skip"
+        return self._plan.faults[record.fault].what.name not in _NEVER_ISSUED
 
     # ---------------------------------------------------------------------------------- the end of a run
 
@@ -197,9 +256,8 @@ class Supervision:
         stacks = self._stacks(stuck)
         self._client.kill(stuck)
         for handle in stuck:
-            self._endings[handle.rank] = Ending(
-                Status.STUCK, wait=waiting.get(handle.rank), stack=stacks.get(handle.rank, "")
-            )
+            wait, stack = waiting.get(handle.rank), _own_frames_cut(stacks.get(handle.rank, ""))
+            self._endings[handle.rank] = Ending(Status.STUCK, wait=wait, stack=stack, cut=self._mourning)
         if self._streamer:
             self._streamer.pump(final=True)
 
@@ -212,7 +270,7 @@ class Supervision:
             time.sleep(0.005)
         time.sleep(0.005)  # the last lines of a dump follow its first at once
         return {
-            rank: _own_frames_cut(path.read_bytes()[sizes[rank] :].decode("utf-8", "replace"))
+            rank: path.read_bytes()[sizes[rank] :].decode("utf-8", "replace")
             for rank, path in files.items()
             if path.exists()
         }
@@ -231,7 +289,13 @@ def _with_value(ending: Ending, raw: bytes, rank: int) -> Ending:
 
 
 def _raised(raised: Raised, at_ns: int) -> Ending:
-    return Ending(Status.RAISED, exception=load(raised.error), traceback=raised.traceback, at_ns=at_ns)
+    try:
+        error = load(raised.error)
+    except Exception:  # its type lives in a module that only the rank can import
+        error = None
+    if not isinstance(error, BaseException):
+        error = RemoteError(raised.type_name, raised.message, raised.traceback)
+    return Ending(Status.RAISED, exception=error, traceback=raised.traceback, at_ns=at_ns)
 
 
 def _size(path: Path) -> int:

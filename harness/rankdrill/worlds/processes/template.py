@@ -31,18 +31,20 @@ READY = b"ready"
 PID = struct.Struct("<q")
 OBITUARY = struct.Struct("<iQ")  # wait status, monotonic ns when it was noticed
 MAX_REQUEST = 1 << 16
+BURY_BOUND_S = 5.0  # for everything below the template to be gone
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
 
 def main(fd: int, run_directory: str) -> None:
-    """Serve the controller at the other end of socket `fd` until it is gone."""
+    """Serve the controller, the parent process at the other end of socket `fd`, until it is gone."""
+    controller = _watch_process(os.getppid())
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the controller's to handle
     entry = _preload()
     gc.collect()
     gc.freeze()  # forks then share these pages instead of copying them at their first collection
-    server = Template(socket.socket(fileno=fd), Path(run_directory), entry)
+    server = Template(socket.socket(fileno=fd), controller, Path(run_directory), entry)
     server.serve()
 
 
@@ -60,11 +62,19 @@ def _preload() -> Callable[[int, dict[str, Any]], None]:
 class Template:
     """Forks, reaps and kills ranks on request."""
 
-    def __init__(self, control: socket.socket, directory: Path, entry: Callable[[int, dict[str, Any]], None]) -> None:
+    def __init__(
+        self,
+        control: socket.socket,
+        controller: int | None,
+        directory: Path,
+        entry: Callable[[int, dict[str, Any]], None],
+    ) -> None:
         self._control = control
+        self._controller = controller
         self._directory = directory
         self._entry = entry
         self._obituaries: dict[int, int] = {}  # rank's pid -> pipe to its controller
+        self._pids: dict[int, int] = {}  # the controller's number for a rank -> its pid
         self._mine = _children()  # the resource tracker
         self._selector = selectors.DefaultSelector()
         self._wake_r, self._wake_w = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -74,13 +84,18 @@ class Template:
         signal.set_wakeup_fd(self._wake_w, warn_on_full_buffer=False)
         self._selector.register(self._control, selectors.EVENT_READ, self._request)
         self._selector.register(self._wake_r, selectors.EVENT_READ, self._reap)
-        self._control.send(READY)
+        if self._controller is not None:
+            self._selector.register(self._controller, selectors.EVENT_READ, self._abandoned)
         try:
+            self._control.send(READY)
             while True:
                 for key, _ in self._selector.select():
                     key.data()
-        except EOFError:
+        except (EOFError, ConnectionError):
             self._bury()
+
+    def _abandoned(self) -> None:
+        raise EOFError  # a fork of the controller may still hold its end of the socket
 
     def _request(self) -> None:
         message, fds, _, _ = socket.recv_fds(self._control, MAX_REQUEST, 4)
@@ -90,11 +105,12 @@ class Template:
         if "preload" in request:
             self._import(request["preload"])
         elif "signal" in request:
-            for pid in request["pids"]:
+            for number in request["ranks"]:
+                pid = self._pids.get(number)
                 if pid in self._obituaries:
                     os.kill(pid, request["signal"])
         else:
-            self._fork(request, *fds)
+            self._fork(request.pop("number"), request, *fds)
 
     def _import(self, names: list[str]) -> None:
         for name in names:
@@ -105,7 +121,7 @@ class Template:
         gc.collect()
         gc.freeze()
 
-    def _fork(self, spec: dict[str, Any], channel: int, obituary: int) -> None:
+    def _fork(self, number: int, spec: dict[str, Any], channel: int, obituary: int) -> None:
         template = os.getpid()
         pid = os.fork()
         if pid == 0:
@@ -114,8 +130,10 @@ class Template:
             finally:
                 os._exit(1)
         os.close(channel)
-        os.write(obituary, PID.pack(pid))
         self._obituaries[pid] = obituary
+        self._pids[number] = pid
+        with contextlib.suppress(BrokenPipeError):  # given up before it was born; the signal follows
+            os.write(obituary, PID.pack(pid))
 
     def _become_rank(self, template: int, channel: int, spec: dict[str, Any]) -> None:
         signal.set_wakeup_fd(-1)
@@ -123,8 +141,10 @@ class Template:
         _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != template:
             os._exit(1)  # the template died before it could take this rank along
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         self._selector.close()
-        for fd in (self._control.detach(), self._wake_r, self._wake_w, *self._obituaries.values()):
+        watch = [] if self._controller is None else [self._controller]
+        for fd in (self._control.detach(), self._wake_r, self._wake_w, *watch, *self._obituaries.values()):
             os.close(fd)
         self._entry(channel, spec)
 
@@ -146,6 +166,7 @@ class Template:
                     os.write(obituary, OBITUARY.pack(status, time.monotonic_ns()))
                 os.close(obituary)
         if died:
+            self._pids = {number: pid for number, pid in self._pids.items() if pid in self._obituaries}
             self._kill_orphans()
 
     def _kill_orphans(self) -> None:
@@ -162,11 +183,24 @@ class Template:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, 0)
         self._obituaries.clear()
-        self._kill_orphans()
+        until = time.monotonic() + BURY_BOUND_S
+        while _children() - self._mine and time.monotonic() < until:
+            self._kill_orphans()  # each that dies leaves its own children to this process
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(-1, os.WNOHANG)
+            time.sleep(0.001)
         from rankdrill.worlds.private import remove_segments
 
         remove_segments(self._directory)
         shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def _watch_process(pid: int) -> int | None:
+    """A descriptor that becomes readable when `pid` ends; None where the kernel has no such thing."""
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        return None
 
 
 def _children() -> set[int]:

@@ -15,10 +15,13 @@ _LENGTH = struct.Struct("<Q")
 CHUNK = 1 << 20
 
 
-def send_frame(sock: socket.socket, payload: bytes) -> None:
-    """Send one frame, waiting until the other end has taken it."""
-    sock.sendall(_LENGTH.pack(len(payload)))
-    sock.sendall(payload)
+def send_frame(sock: socket.socket, payload: bytes, *, bound: float | None = None) -> None:
+    """Send one frame, waiting until the other end has taken it; raises `TimeoutError` after `bound` seconds."""
+    sock.settimeout(bound)
+    try:
+        sock.sendall(_LENGTH.pack(len(payload)) + payload)
+    finally:
+        sock.settimeout(None)
 
 
 def recv_frame(sock: socket.socket) -> bytes:
