@@ -1,0 +1,22 @@
+"""Gathers of Python objects that fail together; needs torch and numpy, and of rankdrill only its errors."""
+
+from rankdrill.gathers.channel import DEFAULT_TIMEOUT_S
+from rankdrill.gathers.filesys import all_gather_via_filesys
+from rankdrill.gathers.fixed_buffer import all_gather_list
+from rankdrill.gathers.objects import all_gather_object
+from rankdrill.gathers.padded import all_gather
+from rankdrill.gathers.parallel import get_configs_parallel, get_tensors_parallel
+from rankdrill.gathers.to_one import gather_object
+from rankdrill.gathers.workspace import NFSWorkspace
+
+__all__ = [
+    "DEFAULT_TIMEOUT_S",
+    "NFSWorkspace",
+    "all_gather",
+    "all_gather_list",
+    "all_gather_object",
+    "all_gather_via_filesys",
+    "gather_object",
+    "get_configs_parallel",
+    "get_tensors_parallel",
+]

@@ -1,0 +1,198 @@
+"""Files that only the ranks of one call can mean: written aside, renamed, checked before they are read, removed.
+
+Every rank makes a directory of its own, so that nobody waits for anybody's `mkdir`, with a name nobody can guess, which
+the others learn in the agreement. A file counts as a call's own if its size and its keyed digest are the agreed ones; only
+then it is unpickled. A reader bears with a file that is not visible yet, as on NFS, until its deadline.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import stat
+import tempfile
+import time
+from dataclasses import dataclass
+
+from rankdrill.gathers.liveness import Identity, identify, is_gone
+from rankdrill.gathers.slots import DIGEST_BYTES
+from rankdrill.gathers.wire import NONCE_BYTES, Payload
+
+__all__ = ["Offer", "WrongContentError", "default_directory", "offer", "private_directory", "read", "remove", "sweep"]
+
+PREFIX = "rankdrill-"
+FILE, ASIDE = "payload", ".part"
+
+# Leftovers of processes that nobody can ask about (another machine, another container) go after a day.
+LEFTOVER_S = 24 * 3600.0
+
+# Content that is not the agreed one may be an older state that a network file system still shows: so long.
+STALE_S = 1.0
+_PAUSES_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
+_REMOVE_ATTEMPTS = 4
+_CHUNK_BYTES = 1 << 24
+
+
+class WrongContentError(OSError):
+    """A file that is not the one its rank wrote: another size, owner or digest."""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A file that a rank has written: its private directory, its frame's size and keyed digest, the owner's user id.
+
+    Whom a file belongs to is as this file system shows it: with root squashed, NFS shows another user.
+    """
+
+    directory: str
+    size: int
+    digest: bytes
+    owner: int = -1
+
+    @property
+    def path(self) -> str:
+        """The file itself."""
+        return os.path.join(self.directory, FILE)
+
+
+def default_directory() -> str:
+    """A private directory of this user below the system's temporary one; made if absent. Raises OSError."""
+    path = os.path.join(tempfile.gettempdir(), f"{PREFIX}{os.geteuid()}")
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path, 0o700)
+    found = os.lstat(path)
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        raise PermissionError(f"{path} is not a directory that only this user can enter")
+    return path
+
+
+def private_directory(base: str, nonce: bytes, identity: Identity) -> str:
+    """Where the rank that drew `nonce` puts its file; `identity` lets leftovers be told from files in use."""
+    return os.path.join(base, f"{PREFIX}{identity}-{nonce.hex()}")
+
+
+def offer(base: str, payload: Payload, nonce: bytes, identity: Identity) -> Offer:
+    """Write `payload` below `base`, which is made if absent. Raises OSError, MemoryError; leaves nothing then."""
+    frame = memoryview(payload.to_bytearray(nonce[:NONCE_BYTES]))
+    directory = private_directory(base, nonce, identity)
+    os.makedirs(base, exist_ok=True)
+    os.mkdir(directory, 0o700)
+    try:
+        owner = _write_aside(os.path.join(directory, FILE + ASIDE), frame)
+        os.replace(os.path.join(directory, FILE + ASIDE), os.path.join(directory, FILE))
+    except BaseException:
+        with contextlib.suppress(OSError):
+            remove(directory)
+        raise
+    return Offer(directory, payload.nbytes, _digest(frame, nonce), owner)
+
+
+def read(offered: Offer, nonce: bytes, deadline: float) -> memoryview:
+    """The frame of the rank that drew `nonce`, waiting for it until `deadline` (of `time.monotonic`).
+
+    Raises FileNotFoundError if it is not there by then, WrongContentError if it is not what its rank wrote, OSError if it
+    cannot be read.
+    """
+    pauses = iter(_PAUSES_S)
+    while True:
+        try:
+            return _read_once(offered, nonce)
+        except FileNotFoundError:
+            if time.monotonic() >= deadline:
+                raise
+        except WrongContentError:
+            deadline = min(deadline, time.monotonic() + STALE_S)
+            if time.monotonic() >= deadline:
+                raise
+        except OSError as error:
+            if error.errno != errno.ESTALE or time.monotonic() >= deadline:
+                raise
+        time.sleep(next(pauses, _PAUSES_S[-1]))
+
+
+def remove(directory: str) -> None:
+    """Remove a private directory and what is in it; absent is fine. Raises OSError if it stays."""
+    for attempt in range(_REMOVE_ATTEMPTS):
+        try:
+            _remove_once(directory)
+            return
+        except OSError:
+            if attempt == _REMOVE_ATTEMPTS - 1:
+                raise
+            time.sleep(_PAUSES_S[attempt])
+
+
+def sweep(base: str) -> None:
+    """Remove what crashed processes of this user left in `base`; never raises an OSError."""
+    with contextlib.suppress(OSError), os.scandir(base) as entries:
+        me = identify()
+        for entry in entries:
+            with contextlib.suppress(OSError):
+                if entry.name.startswith(PREFIX) and _is_leftover(entry, me):
+                    _remove_once(entry.path)
+
+
+def _write_aside(path: str, frame: memoryview) -> int:
+    """Write a new file and return its owner; it must have the right size before anybody may see it."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        done = 0
+        while done < frame.nbytes:
+            count = os.write(descriptor, frame[done : done + _CHUNK_BYTES])
+            if count <= 0:
+                raise OSError(errno.EIO, "a write wrote nothing", path)
+            done += count
+        status = os.fstat(descriptor)
+    finally:
+        os.close(descriptor)
+    if status.st_size != frame.nbytes:
+        raise OSError(errno.EIO, f"has {status.st_size} of {frame.nbytes} bytes after writing", path)
+    return status.st_uid
+
+
+def _read_once(offered: Offer, nonce: bytes) -> memoryview:
+    descriptor = os.open(offered.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size != offered.size or status.st_uid != offered.owner:
+            raise WrongContentError(f"{offered.path} is not the file that its rank wrote: {status.st_size} bytes of "
+                               f"{offered.size}, user {status.st_uid}")  # fmt: skip
+        frame = memoryview(bytearray(offered.size))
+        done = 0
+        while done < offered.size:
+            chunk = os.read(descriptor, min(_CHUNK_BYTES, offered.size - done))
+            if not chunk:
+                raise WrongContentError(f"{offered.path} ends after {done} of {offered.size} bytes")
+            frame[done : done + len(chunk)] = chunk
+            done += len(chunk)
+    finally:
+        os.close(descriptor)
+    if _digest(frame, nonce) != offered.digest:
+        raise WrongContentError(f"{offered.path} has the right size and other content than its rank wrote")
+    return frame
+
+
+def _remove_once(directory: str) -> None:
+    for name in (FILE, FILE + ASIDE):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(directory, name))
+    with contextlib.suppress(FileNotFoundError):
+        os.rmdir(directory)
+    if os.path.lexists(directory):
+        raise OSError(errno.ENOTEMPTY, "still there after it was removed", directory)
+
+
+def _is_leftover(entry: os.DirEntry[str], me: Identity) -> bool:
+    status = entry.stat(follow_symlinks=False)
+    identity = Identity.parse(entry.name.removeprefix(PREFIX).rpartition("-")[0])
+    if identity is None or not entry.is_dir(follow_symlinks=False) or status.st_uid != os.geteuid():
+        return False
+    if identity.machine == me.machine and me.machine:
+        return is_gone(identity, me)
+    return time.time() - status.st_mtime > LEFTOVER_S
+
+
+def _digest(frame: memoryview, nonce: bytes) -> bytes:
+    return hashlib.blake2b(frame, key=nonce, digest_size=DIGEST_BYTES).digest()

@@ -1,0 +1,87 @@
+"""`all_gather`: by CUDA, CPU or files, as arguments and environment say, if all ranks are told the same."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from rankdrill.gathers import torch_seam
+from rankdrill.gathers.call import Call
+from rankdrill.gathers.channel import DEFAULT_TIMEOUT_S, Channel, channel_of
+from rankdrill.gathers.filesys import directory_of, gather_by_files
+from rankdrill.gathers.outcomes import Kind
+from rankdrill.gathers.transfer import decode_all, to_all, to_all_padded
+from rankdrill.gathers.wire import encode
+
+__all__ = ["all_gather"]
+
+
+@dataclass(frozen=True)
+class _Route:
+    """How the payloads go; equal on all ranks, or the call fails."""
+
+    by: str
+    rank_0_only: bool = False
+    directory: str | None = None
+
+    def __str__(self) -> str:
+        return f"transfer by {self.by}{' to rank 0 only' if self.rank_0_only else ''}" + (
+            f" in {self.directory or 'the default directory'}" if self.by == "files" else ""
+        )
+
+
+def all_gather(
+    data: Any,
+    force_cpu: bool = False,
+    force_filesys: bool = False,
+    filesys_save_dir: str | os.PathLike[str] | None = None,
+    *,
+    group: Any = None,
+    timeout: float = DEFAULT_TIMEOUT_S,
+) -> list[Any]:
+    """Every rank's `data`, in group rank order.
+
+    Payloads go over CUDA where the group's CUDA backend is NCCL (padded to the largest), else over the CPU (by their
+    own size); over the CPU with `force_cpu` or ``MDETR_CPU_REDUCE=1``; through files with `force_filesys` or
+    ``MDETR_FILESYS_REDUCE=1``; through files and to group rank 0 only, with an empty list elsewhere, with
+    ``MDETR_FILESYS_REDUCE_RANK_0_ONLY=1``. A switch that is not set on all ranks is an ArgumentMismatch.
+
+    A world of one returns a copy too, so that what fails on many ranks fails on one. `timeout` is in seconds and bounds
+    each wait for the others. Raises on all ranks together: ArgumentMismatch, EncodeError, DecodeError, StorageError,
+    Desynchronized, PeerLost.
+    """
+    channel = channel_of(group)
+    group = group if group is not None or not dist.is_initialized() else dist.group.WORLD
+    route = _route(channel, group, force_cpu, force_filesys, filesys_save_dir)
+    with Call(channel, "all_gather", timeout, str(route)) as call:
+        if route.by == "files":
+            return gather_by_files(call, data, route.directory, route.rank_0_only)
+        payload = call.attempt(Kind.ENCODE, lambda: encode(data))
+        slots = call.agree(payload)
+        if route.by == "cuda":
+            device = torch.device("cuda", torch.cuda.current_device())
+            frames = to_all_padded(call, slots, payload, group, device)
+        else:
+            frames = to_all(call, slots, payload)
+        values = decode_all(call, slots, frames)
+        call.confirm()
+    return values
+
+
+def _route(channel: Channel, group: Any, force_cpu: bool, force_filesys: bool, directory: Any) -> _Route:
+    if _switched_on("MDETR_FILESYS_REDUCE_RANK_0_ONLY"):
+        return _Route("files", True, directory_of(directory))
+    if _switched_on("MDETR_FILESYS_REDUCE") or force_filesys:
+        return _Route("files", False, directory_of(directory))
+    if _switched_on("MDETR_CPU_REDUCE") or force_cpu or channel.size == 1:
+        return _Route("cpu")
+    on_cuda = torch_seam.cuda_backend(group) == "nccl" and torch.cuda.is_available()
+    return _Route("cuda" if on_cuda else "cpu")
+
+
+def _switched_on(variable: str) -> bool:
+    return os.environ.get(variable) == "1"
