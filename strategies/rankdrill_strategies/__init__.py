@@ -1,0 +1,22 @@
+"""Hypothesis strategies for what crosses ranks, and the tools to judge what came out on the other side."""
+
+from rankdrill_strategies.arrays import arrays
+from rankdrill_strategies.big import big_payloads
+from rankdrill_strategies.difference import explain_difference, same
+from rankdrill_strategies.per_rank import per_rank
+from rankdrill_strategies.picklables import picklables
+from rankdrill_strategies.scribble import scribble
+from rankdrill_strategies.tensors import tensors
+from rankdrill_strategies.worlds import worlds
+
+__all__ = [
+    "arrays",
+    "big_payloads",
+    "explain_difference",
+    "per_rank",
+    "picklables",
+    "same",
+    "scribble",
+    "tensors",
+    "worlds",
+]

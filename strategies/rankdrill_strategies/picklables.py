@@ -1,0 +1,57 @@
+"""Anything that can be pickled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from rankdrill_strategies.arguments import check_count, check_flag
+from rankdrill_strategies.arrays import arrays as draw_arrays
+from rankdrill_strategies.atoms import atoms, hashables
+from rankdrill_strategies.containers import containers, shared
+from rankdrill_strategies.groups import from_groups
+from rankdrill_strategies.knots import knots
+from rankdrill_strategies.tensors import tensors as draw_tensors
+
+__all__ = ["picklables"]
+
+
+def picklables(
+    *,
+    max_leaves: int = 8,
+    tensors: bool = True,
+    arrays: bool = True,
+    recursive: bool = True,
+    sharing: bool = True,
+    newer_dtypes: bool = False,
+) -> st.SearchStrategy[Any]:
+    """Objects that pickle (protocol 5) and cloudpickle carry, of every kind that a rank may want to send.
+
+    Nested containers, numbers of every kind with NaN and -0.0, text with surrogates, dataclasses, enums,
+    objects with their own `__reduce__` or `__getstate__`, classes and functions by reference, tensors and
+    arrays of every dtype and layout; with `sharing`, one object in two places; with `recursive`, structures
+    that contain themselves. Classes come from `rankdrill_strategies.specimens`, so any process can unpickle
+    them. `max_leaves` bounds the size; `newer_dtypes` adds tensors that torch pickles but cannot load, see
+    `tensors`. Every example is made anew: a test may mutate it. Shrinks towards None.
+
+        @given(picklables())
+        def test_my_gather_keeps_everything(payload):
+            assert same(payload, my_gather(payload))
+    """
+    check_count("max_leaves", max_leaves, at_least=1)
+    for name, value in (("recursive", recursive), ("sharing", sharing), ("newer_dtypes", newer_dtypes)):
+        check_flag(name, value)
+    leaves = [atoms(), atoms()]
+    leaves += [draw_tensors(newer_dtypes=newer_dtypes)] if check_flag("tensors", tensors) else []
+    leaves += [draw_arrays()] if check_flag("arrays", arrays) else []
+    keys = hashables()
+
+    def around(parts: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+        plain = containers(parts, keys)
+        groups = [plain, plain, plain]
+        groups += [shared(parts)] if sharing else []
+        groups += [knots(parts)] if recursive else []
+        return from_groups(*groups)
+
+    return st.recursive(from_groups(*leaves), around, max_leaves=max_leaves)

@@ -1,0 +1,302 @@
+"""Every kind of payload is really drawn, survives pickle, and shrinks to something small."""
+
+from __future__ import annotations
+
+import array
+import datetime
+import functools
+import gc
+import io
+import math
+import pathlib
+import pickle
+import re
+import subprocess
+import sys
+import types
+import uuid
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import cloudpickle
+import numpy
+import pytest
+import torch
+from hypothesis import HealthCheck, Phase, find, given, settings
+from hypothesis import strategies as st
+
+from rankdrill.errors import UsageError
+from rankdrill_strategies import explain_difference, picklables, same, specimens
+
+_OPAQUE = (type, types.FunctionType, types.ModuleType, types.BuiltinFunctionType, types.MethodType)
+CENSUS = 5000  # examples: in as many, the rarest kind is met about ten times
+
+
+def _inside(obj: Any) -> Iterator[Any]:
+    """Everything reachable from `obj`, by the garbage collector's word rather than by ours."""
+    seen, pending = set(), [obj]
+    while pending:
+        here = pending.pop()
+        if id(here) in seen:
+            continue
+        seen.add(id(here))
+        yield here
+        if not isinstance(here, _OPAQUE):
+            pending.extend(gc.get_referents(here))
+
+
+@pytest.fixture(scope="module")
+def census() -> set[str]:
+    """The names of all kinds seen in many examples; the same examples in every run."""
+    seen: set[str] = set()
+    missing = dict(KINDS)
+
+    @settings(
+        max_examples=CENSUS,
+        derandomize=True,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+    @given(picklables())
+    def draw(payload: Any) -> None:
+        for part in _inside(payload):
+            for name in [name for name, is_one in missing.items() if is_one(part)]:
+                seen.add(name)
+                del missing[name]
+
+    draw()
+    return seen
+
+
+def _exactly(kind: type) -> Callable[[Any], bool]:
+    return lambda obj: type(obj) is kind
+
+
+def _is(value: Any) -> Callable[[Any], bool]:
+    return lambda obj: obj is value
+
+
+def _is_float(test: Callable[[float], bool]) -> Callable[[Any], bool]:
+    return lambda obj: type(obj) is float and test(obj)
+
+
+def _among(obj: Any, parts: Iterable[Any]) -> bool:
+    return any(part is obj for part in parts)
+
+
+_CLASSES = (
+    *(list, tuple, dict, set, frozenset, deque, OrderedDict, defaultdict, Counter, int, str, bytes, bytearray),
+    *(complex, Fraction, range, slice, array.array, functools.partial, uuid.UUID, re.Pattern, pathlib.PurePosixPath),
+    *(datetime.date, datetime.time, datetime.datetime, datetime.timedelta, datetime.timezone, types.SimpleNamespace),
+    *(torch.Tensor, torch.nn.Parameter, numpy.ndarray, specimens.Couple, specimens.Record, specimens.Slotted),
+    *(specimens.Frozen, specimens.FrozenSlotted, specimens.HalfSlotted, specimens.Reduced, specimens.Stateful),
+    *(specimens.NewArguments, specimens.RefusalError, specimens.Prickly, specimens.TaggedList, specimens.TaggedDict),
+    *(specimens.TaggedInt, specimens.Node, specimens.Outer.Inner, specimens.Colour, specimens.Level),
+    *(specimens.Mode, specimens.Rights, object),
+)
+KINDS: dict[str, Callable[[Any], bool]] = {
+    **{kind.__qualname__: _exactly(kind) for kind in _CLASSES},
+    "None": _is(None),
+    "Ellipsis": _is(Ellipsis),
+    "NotImplemented": _is(NotImplemented),
+    "True": _is(True),
+    "a class": _is(specimens.Record),
+    "a nested class": _is(specimens.Outer.Inner),
+    "a function": _is(specimens.twice),
+    "a builtin": _is(len),
+    "a class method": lambda obj: isinstance(obj, types.MethodType) and obj.__func__.__name__ == "make",
+    "a singleton": _is(specimens.NOTHING),
+    "a generic alias": lambda obj: isinstance(obj, types.GenericAlias),
+    "NaN": _is_float(math.isnan),
+    "infinity": _is_float(lambda number: number == math.inf),
+    "negative infinity": _is_float(lambda number: number == -math.inf),
+    "-0.0": _is_float(lambda number: number == 0 and math.copysign(1, number) < 0),
+    "a big int": lambda obj: type(obj) is int and obj.bit_length() > 2030 and obj > 0,
+    "a big negative int": lambda obj: type(obj) is int and obj.bit_length() > 2030 and obj < 0,
+    "an int of more than 64 bits": lambda obj: type(obj) is int and obj.bit_length() > 64,
+    "NaN, decimal": lambda obj: type(obj) is Decimal and obj.is_qnan(),
+    "signalling NaN, decimal": lambda obj: type(obj) is Decimal and obj.is_snan(),
+    "a lone surrogate": lambda obj: type(obj) is str and any("\ud800" <= char <= "\udfff" for char in obj),
+    "a time zone": lambda obj: isinstance(obj, datetime.datetime) and obj.tzinfo is not None,
+    "a NaN key": lambda obj: type(obj) is dict and any(key != key for key in obj if type(key) is float),
+    "a tuple in a set": lambda obj: type(obj) is set and any(type(member) is tuple for member in obj),
+    "a bounded deque": lambda obj: type(obj) is deque and obj.maxlen == 3,
+    "an unset slot": lambda obj: type(obj) is specimens.HalfSlotted and not hasattr(obj, "slot"),
+    "a numpy scalar": lambda obj: isinstance(obj, numpy.generic),
+    "one list twice": lambda obj: type(obj) is list and len(obj) == 2 and obj[0] is obj[1] and type(obj[0]) is list,
+    "one tensor twice": lambda obj: (
+        type(obj) is list and len(obj) == 2 and obj[0] is obj[1] and type(obj[0]) is torch.Tensor
+    ),
+    "one object at two depths": lambda obj: (
+        type(obj) is tuple and len(obj) == 2 and type(obj[1]) is list and _among(obj[0], obj[1])
+    ),
+    "a list in itself": lambda obj: type(obj) is list and _among(obj, obj),
+    "a list in itself through a tuple": lambda obj: (
+        type(obj) is list and any(type(part) is tuple and _among(obj, part) for part in obj)
+    ),
+    "a dict in itself": lambda obj: type(obj) is dict and _among(obj, obj.values()),
+    "a deque in itself": lambda obj: type(obj) is deque and _among(obj, obj),
+    "a slotted object in itself": lambda obj: type(obj) is specimens.Slotted and obj.second is obj,
+    "an object with state in itself": lambda obj: (
+        type(obj) is specimens.Stateful and type(obj.payload) is list and _among(obj, obj.payload)
+    ),
+    "an object in a set of its own": lambda obj: type(obj) is specimens.Node and obj in obj.friends,
+    "an object in a frozenset of its own": lambda obj: type(obj) is specimens.Node and obj in obj.team,
+    "a ring of objects": lambda obj: type(obj) is specimens.Node and repr(obj.label) == "'first'",
+    "an ordered dict around a default dict": lambda obj: (
+        type(obj) is OrderedDict and type(obj.get("back")) is defaultdict and obj["back"]["self"] is obj
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_is_drawn(kind: str, census: set[str]) -> None:
+    assert kind in census
+
+
+# ---------------------------------------------------------------------------------------------- pickling
+
+
+@settings(max_examples=300, deadline=None)
+@given(picklables())
+def test_pickle_keeps_everything(payload: Any) -> None:
+    assert explain_difference(payload, pickle.loads(pickle.dumps(payload, 5))) is None
+
+
+@settings(max_examples=300, deadline=None)
+@given(picklables())
+def test_cloudpickle_keeps_everything(payload: Any) -> None:
+    assert explain_difference(payload, cloudpickle.loads(cloudpickle.dumps(payload))) is None
+
+
+@settings(max_examples=300, deadline=None)
+@given(picklables(newer_dtypes=True))
+def test_torch_save_keeps_the_newer_dtypes_too(payload: Any) -> None:
+    file = io.BytesIO()
+    torch.save(payload, file, pickle_protocol=5)
+    file.seek(0)
+    assert explain_difference(payload, torch.load(file, weights_only=False)) is None
+
+
+_ECHO = """
+import pickle, sys
+payloads = pickle.load(sys.stdin.buffer)
+sys.stdout.buffer.write(pickle.dumps(payloads, 5))
+"""
+
+
+def test_another_process_can_unpickle_them() -> None:
+    payloads: list[Any] = []
+    some = settings(max_examples=200, database=None, deadline=None, phases=[Phase.generate])
+    some(given(picklables())(lambda payload: payloads.append(payload)))()
+    echo = subprocess.run([sys.executable, "-c", _ECHO], input=pickle.dumps(payloads, 5), capture_output=True)
+    assert echo.returncode == 0, echo.stderr.decode()
+    assert explain_difference(payloads, pickle.loads(echo.stdout)) is None
+
+
+# ---------------------------------------------------------------------------------------------- shrinking
+
+
+def _smallest(test: Callable[[Any], bool], strategy: st.SearchStrategy[Any] | None = None) -> Any:
+    quickly = settings(max_examples=5000, database=None, deadline=None, derandomize=True)
+    return find(picklables() if strategy is None else strategy, test, settings=quickly)
+
+
+def test_the_smallest_payload_is_none() -> None:
+    assert _smallest(lambda payload: True) is None
+
+
+def test_a_list_shrinks_to_an_empty_list() -> None:
+    assert _smallest(lambda payload: type(payload) is list) == []
+
+
+def test_a_shared_list_shrinks_to_an_empty_one() -> None:
+    smallest = _smallest(
+        lambda payload: (
+            type(payload) is list
+            and len(payload) == 2
+            and payload[0] is payload[1] is not None
+            and type(payload[0]) is list
+        )
+    )
+    empty: list[Any] = []
+    assert same(smallest, [empty, empty])
+
+
+def test_a_recursive_list_shrinks_to_itself_around_none() -> None:
+    smallest = _smallest(lambda payload: type(payload) is list and _among(payload, payload))
+    knot = [None]
+    knot.append(knot)  # type: ignore[arg-type]  # that is what a recursive list is
+    assert same(smallest, knot)
+
+
+def test_a_tensor_shrinks_to_zero() -> None:
+    smallest = _smallest(lambda payload: isinstance(payload, torch.Tensor))
+    assert same(smallest, torch.zeros(()))
+
+
+def test_nan_among_other_things_shrinks_alone() -> None:
+    unshared = picklables(sharing=False)
+    smallest = _smallest(lambda payload: type(payload) is list and any(map(KINDS["NaN"], _inside(payload))), unshared)
+    assert same(smallest, [math.nan])
+
+
+# ---------------------------------------------------------------------------------------------- knobs
+
+
+def _kinds_within(strategy: st.SearchStrategy[Any], test: Callable[[Any], bool]) -> list[Any]:
+    found: list[Any] = []
+    some = settings(max_examples=300, database=None, deadline=None, derandomize=True, phases=[Phase.generate])
+    some(given(strategy)(lambda payload: found.extend(part for part in _inside(payload) if test(part))))()
+    return found
+
+
+_OFF: list[tuple[str, Callable[[Any], bool]]] = [
+    ("tensors", lambda obj: isinstance(obj, torch.Tensor)),
+    ("arrays", lambda obj: isinstance(obj, (numpy.ndarray, numpy.generic))),
+    ("recursive", lambda obj: type(obj) in (list, dict, deque) and _among(obj, gc.get_referents(obj))),
+    ("sharing", lambda obj: type(obj) is deque and len(obj) == 3 and obj[0] is obj[2] and type(obj[0]) is list),
+]
+
+
+@pytest.mark.parametrize(("knob", "test"), _OFF, ids=[knob for knob, _ in _OFF])
+def test_a_knob_turned_off_leaves_its_kind_out(knob: str, test: Callable[[Any], bool]) -> None:
+    off: dict[str, Any] = {knob: False}
+    assert not _kinds_within(picklables(**off), test)
+    assert knob == "sharing" or _kinds_within(picklables(), test)
+
+
+def test_max_leaves_bounds_the_size() -> None:
+    sizes: set[int] = set()
+    some = settings(max_examples=300, database=None, deadline=None, derandomize=True, phases=[Phase.generate])
+    only_leaves = picklables(max_leaves=1, recursive=False, sharing=False)
+    some(given(only_leaves)(lambda payload: sizes.add(len(payload)) if type(payload) is list else None))()
+    assert sizes == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"max_leaves": 0}, "max_leaves=0 is out of range; give at least 1"),
+        ({"max_leaves": 2.5}, "max_leaves=2.5 is no count; give an int of at least 1"),
+        ({"max_leaves": True}, "max_leaves=True is no count"),
+        ({"tensors": 1}, "tensors=1 is no switch; give True or False"),
+        ({"arrays": None}, "arrays=None is no switch"),
+        ({"recursive": "no"}, "recursive='no' is no switch"),
+        ({"sharing": 0}, "sharing=0 is no switch"),
+        ({"newer_dtypes": []}, r"newer_dtypes=\[\] is no switch"),
+    ],
+)
+def test_bad_arguments_are_refused_at_once(arguments: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        picklables(**arguments)
+
+
+def test_knobs_are_keyword_only() -> None:
+    with pytest.raises(TypeError):
+        picklables(3)  # type: ignore[call-arg]  # that is the point
