@@ -1,11 +1,23 @@
-"""For the whole suite: pytester, and a Hypothesis profile that does not measure time on a shared machine."""
+"""For the whole suite: pytester, GPU tests where there are GPUs, and no Hypothesis deadlines on a shared machine."""
 
 from __future__ import annotations
 
 import hypothesis
+import pytest
 
 pytest_plugins = ["pytester"]
 
 # Examples run on real processes, next to other tests: how long one takes says nothing.
 hypothesis.settings.register_profile("rankdrill", deadline=None)
 hypothesis.settings.load_profile("rankdrill")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    marked = [item for item in items if item.get_closest_marker("gpu")]
+    if not marked:
+        return
+    from rankdrill.worlds.gpus import count_gpus
+
+    if count_gpus() == 0:
+        for item in marked:
+            item.add_marker(pytest.mark.skip(reason="no GPU that torch can use"))

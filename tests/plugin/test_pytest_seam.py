@@ -1,0 +1,43 @@
+"""Private names of pytest and Hypothesis that the plugin uses: this fails, and says which, when a release changes one."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+
+import pytest
+
+USED = [
+    ("_pytest.config", "Config.fromdictargs", ("option_dict", "args")),
+    ("_pytest.config", "Config._do_configure", ("self",)),
+    ("_pytest.main", "Session.from_config", ("config",)),
+    ("_pytest.main", "Session.perform_collect", ("self", "args")),
+    ("_pytest.runner", "SetupState.teardown_exact", ("self", "nextitem")),
+    ("_pytest.warnings", "catch_warnings_for_item", ("config", "ihook", "when", "item")),
+    ("_pytest.nodes", "Node._repr_failure_py", ("self", "excinfo", "style")),
+    ("_pytest.fixtures", "FixtureRequest._get_active_fixturedef", ("self", "argname")),
+    ("_pytest._code.code", "TerminalRepr.toterminal", ("self", "tw")),
+    ("_pytest._code.code", "ReprFileLocation", ("path", "lineno", "message")),
+    ("hypothesis.control", "BuildContext", ("data", "is_final")),
+    ("hypothesis.internal.conjecture.data", "ConjectureData.for_choices", ("choices",)),
+]
+
+
+@pytest.mark.parametrize(("module", "name", "parameters"), USED, ids=[f"{module}.{name}" for module, name, _ in USED])
+def test_what_the_plugin_uses_is_still_there(module: str, name: str, parameters: tuple[str, ...]) -> None:
+    found = importlib.import_module(module)
+    for part in name.split("."):
+        assert hasattr(found, part), f"{module} has no {name} any more; see harness/rankdrill/plugin"
+        found = getattr(found, part)
+    known = inspect.signature(found).parameters
+    for parameter in parameters:
+        assert parameter in known, f"{module}.{name} takes no {parameter!r} any more; see harness/rankdrill/plugin"
+
+
+def test_items_still_carry_what_is_set_on_them(request: pytest.FixtureRequest) -> None:
+    node = request.node
+    for name in ("_fixtureinfo", "_request", "_report_sections", "user_properties", "funcargs", "instance"):
+        assert hasattr(node, name), f"pytest's Function has no {name} any more; see harness/rankdrill/plugin"
+    assert hasattr(node._fixtureinfo, "name2fixturedefs")
+    assert hasattr(request.config, "_tmp_path_factory")
+    assert hasattr(request.session, "_setupstate")

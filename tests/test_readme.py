@@ -1,0 +1,47 @@
+"""The README is true: its example fails as printed, its commands are the ones CI runs, its faults are those there are."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+README = (Path(__file__).parents[1] / "README.md").read_text()
+
+
+def block(language: str, containing: str) -> str:
+    """The one fenced block of `language` with `containing` in it."""
+    fences = re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    (found,) = [fence for fence in fences if containing in fence]
+    return str(found)
+
+
+def test_the_example_fails_exactly_as_printed(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_training=block("python", "def mean_loss"))
+    result = pytester.runpytest_subprocess("-q", "-p", "no:cacheprovider")
+    result.assert_outcomes(failed=1)
+    screen = str(result.stdout)
+    assert block("text", "victims:").strip() in screen
+
+
+def test_the_commands_set_everything_up_and_use_the_constraints() -> None:
+    commands = dict(re.findall(r"<!-- command: (\w+) -->\n```sh\n(.*?)```", README, re.DOTALL))
+    assert set(commands) == {"drill", "tests"}
+    for command in commands.values():
+        assert command.startswith("python3 -m venv .venv && .venv/bin/pip install")
+        assert "-c constraints.txt" in command
+    assert commands["drill"].rstrip().endswith("rankdrill drill")
+
+
+def test_every_strike_is_in_the_fault_table_and_nothing_else() -> None:
+    from rankdrill.faults import FAMILIES
+
+    rows = re.findall(r"^\| (.+?) \| (.+?) \|$", README, re.MULTILINE)
+    listed = {family: re.findall(r"`(\w+)[`(]", strikes) for family, strikes in rows if "`" in strikes}
+    assert listed == {family: [strike.name for strike in strikes] for family, strikes in FAMILIES.items()}
+
+
+def test_the_documents_it_points_to_are_there() -> None:
+    for target in re.findall(r"\]\(([^)#:]+)\)", README):
+        assert (Path(__file__).parents[1] / target).exists(), target
