@@ -1,4 +1,4 @@
-"""The README is true: its example fails as printed, its commands are the ones CI runs, its faults are those there are."""
+"""The README is true: its example fails as printed, its commands set everything up, its faults are those there are."""
 
 from __future__ import annotations
 
@@ -23,6 +23,10 @@ def test_the_example_fails_exactly_as_printed(pytester: pytest.Pytester) -> None
     result.assert_outcomes(failed=1)
     screen = str(result.stdout)
     assert block("text", "victims:").strip() in screen
+
+
+def test_the_example_is_the_one_in_examples() -> None:
+    assert block("python", "def mean_loss") == (Path(__file__).parents[1] / "examples" / "test_training.py").read_text()
 
 
 def test_the_commands_set_everything_up_and_use_the_constraints() -> None:
