@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import os
+from collections.abc import Callable, Iterable, Sequence
 
 from rankdrill.boundary.collectives import install_collectives
 from rankdrill.boundary.crossing import Boundary
+from rankdrill.boundary.files import file_patches
+from rankdrill.boundary.memory import memory_patches
+from rankdrill.boundary.objects import object_patches
 from rankdrill.boundary.patch import Patch, apply
+from rankdrill.boundary.saving import saving_patches
+from rankdrill.boundary.shm import shm_patches
+from rankdrill.boundary.territory import Territory
 
 __all__ = ["install"]
 
 
-def install(boundary: Boundary) -> Callable[[], None]:
-    """Make calls of this process steps of `boundary`; returns a function that undoes it."""
+def install(boundary: Boundary, *, ignored: Sequence[str | os.PathLike[str]] = ()) -> Callable[[], None]:
+    """Make calls of this process steps of `boundary`; returns a function that undoes it.
+
+    Files below the directories `ignored` are no steps. A function that a module has imported by its own name
+    (``from os import rename``) before this is not seen; classes of shared memory are.
+    """
     undo_groups = install_collectives(boundary)
-    undo_patches = apply(_patches(boundary))
+    undo_patches = apply(_patches(boundary, Territory(ignored)))
 
     def undo() -> None:
         undo_patches()
@@ -23,5 +34,9 @@ def install(boundary: Boundary) -> Callable[[], None]:
     return undo
 
 
-def _patches(boundary: Boundary) -> Iterable[Patch]:
-    return ()
+def _patches(boundary: Boundary, territory: Territory) -> Iterable[Patch]:
+    yield from file_patches(boundary, territory)
+    yield from shm_patches(boundary)
+    yield from object_patches(boundary)
+    yield from saving_patches(boundary)
+    yield from memory_patches(boundary)

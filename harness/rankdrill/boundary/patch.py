@@ -20,14 +20,17 @@ class Patch:
 
 def apply(patches: Iterable[Patch]) -> Callable[[], None]:
     """Apply `patches` in order; returns a function that puts the originals back, last first."""
-    undo: list[tuple[Any, str, Any]] = []
+    undo: list[tuple[Any, str, Any, bool]] = []
     for patch in patches:
         original = getattr(patch.owner, patch.name)
-        undo.append((patch.owner, patch.name, original))
+        undo.append((patch.owner, patch.name, original, patch.name in vars(patch.owner)))
         setattr(patch.owner, patch.name, patch.make(original))
 
     def restore() -> None:
-        for owner, name, original in reversed(undo):
-            setattr(owner, name, original)
+        for owner, name, original, own in reversed(undo):
+            if own:
+                setattr(owner, name, original)
+            else:  # a class had it from its base
+                delattr(owner, name)
 
     return restore

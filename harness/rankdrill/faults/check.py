@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -113,9 +112,8 @@ def _arguments(what: What, strike: type[Strike]) -> tuple[Number, ...]:
 
 
 def _value(value: Any, argument: Argument, strike: type[Strike]) -> Number:
-    numeric = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    whole = argument.type is not int or (numeric and float(value).is_integer())
-    if not numeric or not whole or not argument.least <= value <= argument.most:
+    numeric = isinstance(value, int | float) and not isinstance(value, bool)
+    if not numeric or not argument.least <= value <= argument.most or (argument.type is int and value % 1):
         kind = "whole number" if argument.type is int else "number"
         unit = f" of {argument.unit}" if argument.unit else ""
         raise PlanError(

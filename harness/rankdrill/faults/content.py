@@ -7,7 +7,7 @@ import stat
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from rankdrill.faults.paths import creates, left_by, reads
+from rankdrill.faults.paths import left_by, makes, reads
 from rankdrill.faults.strike import Steps, Strike, When
 from rankdrill.step import Kind
 
@@ -20,7 +20,6 @@ LEFT_OVER = b"left over from a run that crashed\n"
 MAX_REMEMBERED = 1 << 28  # bytes of one older generation; larger files are not made stale
 _NAMING = frozenset({"rename", "replace"})
 _WRITING = _NAMING | {"link", "write", "fsync"}
-_OPENING = frozenset({"open", "create", "attach"})
 
 
 class Torn(Strike):
@@ -101,7 +100,7 @@ class Collision(Strike):
     def fits(self, call: Call) -> bool:
         if os.path.lexists(left_by(call)) or not os.path.isdir(os.path.dirname(left_by(call))):
             return False
-        return call.step.op not in _OPENING or (creates(call) and not call.args["flags"] & os.O_TRUNC)
+        return makes(call) and not call.args.get("flags", 0) & os.O_TRUNC
 
     def act(self, call: Call) -> None:
         path = left_by(call)

@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from rankdrill.faults.paths import creates, left_by
+from rankdrill.faults.paths import left_by, looks, makes
 from rankdrill.faults.steps import FILE_OPS, SHM_OPS
 from rankdrill.faults.strike import Steps, Strike, When, at
 from rankdrill.step import Kind
@@ -34,7 +34,7 @@ class Missing(Strike):
     }
 
     def fits(self, call: Call) -> bool:
-        return creates(call) if self.at is When.AFTER else not creates(call)
+        return makes(call) if self.at is When.AFTER else looks(call)
 
     def strike(self, call: Call, proceed: Proceed) -> Any:
         if self.at is When.AT:
@@ -57,7 +57,7 @@ class Full(Strike):
     on = at({Kind.FILE: _GROWING | {"open"}, Kind.SHM: _GROWING | {"create"}})
 
     def fits(self, call: Call) -> bool:
-        return creates(call)
+        return makes(call)
 
     def strike(self, call: Call, proceed: Proceed) -> Any:
         if call.step.op == "write":

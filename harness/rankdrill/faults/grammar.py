@@ -27,12 +27,12 @@ _Word = TypeVar("_Word", When, Kind)
 MAX_LINE = 10_000  # characters: more is not a fault but a wrong file
 _EXAMPLE = "rank 2: kill before collective.all_reduce #3"
 
-_RANK = re.compile(r"rank\s+(\*|[-+]?\d+)\s*:\s*")
+_RANK = re.compile(r"rank\s+(\*|[-+]?\d{1,9})\s*:\s*")
 _STRIKE = re.compile(r"([A-Za-z_]\w*)\s*(?:\(([^()]*)\))?\s*")
 _WHEN = re.compile(r"(\w+)\s+")
 _STEP = re.compile(r"([\w*]+)\.([\w*]+)\s*")
 _ON = re.compile(r"on\s+(?=\")")
-_COUNT = re.compile(r"(?:#(-?\d+)|(every))(?!\w)\s*")
+_COUNT = re.compile(r"(?:#(-?\d{1,18})|(every))(?!\w)\s*")
 _COMMENT = re.compile(r"#(?!-?\d)")
 
 

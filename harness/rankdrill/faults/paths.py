@@ -1,4 +1,4 @@
-"""What a file step is about: which path it leaves, whether it makes something."""
+"""What a file step is about: which path it leaves, whether it makes or only looks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rankdrill.boundary import Call
 
-__all__ = ["creates", "left_by", "reads"]
+__all__ = ["left_by", "looks", "makes", "reads"]
 
 _OPENING = frozenset({"open", "create", "attach"})
 
@@ -18,13 +18,16 @@ def left_by(call: Call) -> str:
     return str(call.args.get("dst") or call.step.target)
 
 
-def creates(call: Call) -> bool:
-    """Whether the step makes or changes what it is about; of an opening, whether it would make the file."""
-    if call.step.op in _OPENING:
-        return bool(call.args["flags"] & os.O_CREAT)
-    return call.step.op not in ("stat", "lstat", "listdir", "scandir", "read")
+def looks(call: Call) -> bool:
+    """Whether the step, if it opens something, opens only what is there already."""
+    return call.step.op not in _OPENING or not call.args["flags"] & os.O_CREAT
+
+
+def makes(call: Call) -> bool:
+    """Whether the step, if it opens something, makes it where it is not there."""
+    return call.step.op not in _OPENING or bool(call.args["flags"] & os.O_CREAT)
 
 
 def reads(call: Call) -> bool:
     """Whether the step opens or looks at a file that is there already."""
-    return not creates(call) and os.path.isfile(call.step.target)
+    return looks(call) and os.path.isfile(call.step.target)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from rankdrill.faults.files import failure
-from rankdrill.faults.paths import creates
+from rankdrill.faults.paths import looks
 from rankdrill.faults.strike import Argument, Strike, at
 from rankdrill.step import Kind
 
@@ -23,6 +23,7 @@ __all__ = ["STRIKES"]
 MAX_SECONDS = 3600.0
 _NAMING = frozenset({"rename", "replace", "link"})
 _LOOKING = frozenset({"stat", "lstat"})
+_FINDING = _LOOKING | {"open", "attach"}
 _LISTING = frozenset({"listdir", "scandir"})
 
 
@@ -41,7 +42,7 @@ class Late(Strike):
         self._hidden: dict[str, float] = {}
 
     def fits(self, call: Call) -> bool:
-        return call.step.op in _NAMING or not creates(call)
+        return looks(call)
 
     def strike(self, call: Call, proceed: Proceed) -> Any:
         if call.step.op in _NAMING:
@@ -55,10 +56,9 @@ class Late(Strike):
             return proceed(call)
         if call.step.op in _LISTING:
             return self._listing(call, proceed)
-        if self._hides(call.step.target) and call.step.kind in (Kind.FILE, Kind.SHM):
-            looks = call.step.op in _LOOKING or (call.step.op in ("open", "attach") and not creates(call))
-            if looks:
-                raise failure(errno.ENOENT, call)
+        looked_for = call.step.kind in (Kind.FILE, Kind.SHM) and call.step.op in _FINDING and looks(call)
+        if looked_for and self._hides(call.step.target):
+            raise failure(errno.ENOENT, call)
         return proceed(call)
 
     def _hides(self, path: str) -> bool:

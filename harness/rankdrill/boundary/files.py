@@ -1,0 +1,208 @@
+"""Files become steps: `open` and the functions of `os` that name or use one."""
+
+from __future__ import annotations
+
+import builtins
+import fcntl
+import functools
+import io
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from rankdrill.boundary.crossing import Boundary, Call
+from rankdrill.boundary.opened import compose, flags_of, is_plain
+from rankdrill.boundary.patch import Patch
+from rankdrill.boundary.territory import Territory
+from rankdrill.step import Kind, Step
+
+__all__ = ["FD_FUNCTIONS", "PAIR_FUNCTIONS", "PATH_FUNCTIONS", "file_patches"]
+
+# Function of `os` -> op. `remove` is `unlink` by another name.
+PATH_FUNCTIONS = {
+    "listdir": "listdir",
+    "lstat": "lstat",
+    "mkdir": "mkdir",
+    "remove": "unlink",
+    "rmdir": "rmdir",
+    "scandir": "scandir",
+    "stat": "stat",
+    "unlink": "unlink",
+}
+PAIR_FUNCTIONS = {"link": "link", "rename": "rename", "replace": "replace"}
+FD_FUNCTIONS = {
+    "fsync": "fsync",
+    "ftruncate": "ftruncate",
+    "posix_fallocate": "posix_fallocate",
+    "read": "read",
+    "write": "write",
+}
+# Sets in which `os` keeps functions; shutil and others ask whether a function is in them.
+_CAPABILITIES = ("supports_dir_fd", "supports_fd", "supports_follow_symlinks", "supports_effective_ids")
+_READ_WRITE_CREATE = {os.O_CREAT: "O_CREAT", os.O_EXCL: "O_EXCL", os.O_TRUNC: "O_TRUNC", os.O_APPEND: "O_APPEND"}
+_ACCESS = ("O_RDONLY", "O_WRONLY", "O_RDWR", "O_ACCMODE")
+
+
+def file_patches(boundary: Boundary, territory: Territory) -> Iterator[Patch]:
+    """What makes files steps of `boundary`."""
+    opening = _opening(boundary, territory)
+    yield Patch(builtins, "open", opening)
+    yield Patch(io, "open", opening)
+    yield Patch(os, "open", _os_opening(boundary, territory))
+    for name, op in PATH_FUNCTIONS.items():
+        yield Patch(os, name, _naming(op, boundary, territory))
+    for name, op in PAIR_FUNCTIONS.items():
+        yield Patch(os, name, _pairing(op, boundary, territory))
+    for name, op in FD_FUNCTIONS.items():
+        yield Patch(os, name, _using(op, boundary, territory))
+    yield Patch(fcntl, "flock", _using("flock", boundary, territory))
+    for name in _CAPABILITIES:
+        yield Patch(os, name, _with_replacements)
+
+
+def _opening(boundary: Boundary, territory: Territory) -> Callable[[Any], Any]:
+    @functools.cache  # builtins.open and io.open are one function, and stay one
+    def make(original: Any) -> Any:
+        @functools.wraps(original)
+        def open(
+            file: Any,
+            mode: Any = "r",
+            buffering: int = -1,
+            encoding: str | None = None,
+            errors: str | None = None,
+            newline: str | None = None,
+            closefd: bool = True,
+            opener: Any = None,
+        ) -> Any:
+            __tracebackhide__ = True
+            if not boundary.open or not is_plain(mode, buffering, encoding, errors, newline):
+                return original(file, mode, buffering, encoding, errors, newline, closefd, opener)
+            text = encoding, errors, newline
+            if isinstance(file, int) or opener is not None:
+                # Opened before, or by `os.open` within: this is no step, what is done with the file is.
+                raw, opened = compose(file, mode, buffering, text, closefd, opener)
+                used = territory.locate(raw.fileno()) or ""
+                raw.watch(boundary, territory.kind(used) if used else None, used)
+                return opened
+            path = territory.locate(file)
+            kind = territory.kind(path) if path is not None else None
+            if kind is None or path is None:
+                return original(file, mode, buffering, encoding, errors, newline, closefd)
+
+            def real(call: Call) -> Any:
+                __tracebackhide__ = True
+                raw, opened = compose(call.args["path"], mode, buffering, text, closefd)
+                raw.watch(boundary, kind, path)
+                return opened
+
+            flags = flags_of(mode)
+            args = {"path": file, "flags": flags, "dir_fd": None}
+            return boundary.cross(Step(kind, _open_op(kind, flags), path, mode), args, real)
+
+        return open
+
+    return make
+
+
+def _os_opening(boundary: Boundary, territory: Territory) -> Callable[[Any], Any]:
+    def make(original: Any) -> Any:
+        @functools.wraps(original)
+        def open(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> Any:
+            __tracebackhide__ = True
+            located = territory.locate(path, dir_fd) if boundary.open else None
+            kind = territory.kind(located) if located is not None else None
+            if kind is None or located is None:
+                return original(path, flags, mode, dir_fd=dir_fd)
+            step = Step(kind, _open_op(kind, flags), located, _flag_names(flags))
+            args = {"path": path, "flags": flags, "dir_fd": dir_fd}
+            return boundary.cross(
+                step,
+                args,
+                lambda call: original(call.args["path"], call.args["flags"], mode, dir_fd=call.args["dir_fd"]),
+            )
+
+        return open
+
+    return make
+
+
+def _naming(op: str, boundary: Boundary, territory: Territory) -> Callable[[Any], Any]:
+    def make(original: Any) -> Any:
+        @functools.wraps(original)
+        def named(*args: Any, **kwargs: Any) -> Any:
+            __tracebackhide__ = True
+            if not boundary.open:
+                return original(*args, **kwargs)
+            given = args[0] if args else kwargs.get("path", ".")
+            # A descriptor is no name: `os.stat(fd)` and `os.listdir(fd)` look at what is open.
+            path = territory.locate("." if given is None else given, kwargs.get("dir_fd"))
+            kind = territory.kind(path) if path is not None and not isinstance(given, int) else None
+            if kind is None or path is None:
+                return original(*args, **kwargs)
+            return boundary.cross(Step(kind, op, path), {"path": path}, lambda call: original(*args, **kwargs))
+
+        return named
+
+    return make
+
+
+def _pairing(op: str, boundary: Boundary, territory: Territory) -> Callable[[Any], Any]:
+    def make(original: Any) -> Any:
+        @functools.wraps(original)
+        def paired(src: Any, dst: Any, **kwargs: Any) -> Any:
+            __tracebackhide__ = True
+            if not boundary.open:
+                return original(src, dst, **kwargs)
+            source = territory.locate(src, kwargs.get("src_dir_fd"))
+            target = territory.locate(dst, kwargs.get("dst_dir_fd"))
+            kind = territory.kind(source) if source is not None else None
+            if kind is None or source is None or target is None:
+                return original(src, dst, **kwargs)
+            step = Step(kind, op, source, f"to {target}")
+            return boundary.cross(
+                step, {"path": source, "dst": target}, lambda call: original(src, dst, **kwargs)
+            )
+
+        return paired
+
+    return make
+
+
+def _using(op: str, boundary: Boundary, territory: Territory) -> Callable[[Any], Any]:
+    def make(original: Any) -> Any:
+        @functools.wraps(original)
+        def used(fd: Any, *args: Any) -> Any:
+            __tracebackhide__ = True
+            if not boundary.open:
+                return original(fd, *args)
+            number = fd if isinstance(fd, int) else getattr(fd, "fileno", lambda: None)()
+            path = territory.locate(number)
+            kind = territory.kind(path) if path is not None else None
+            if kind is None or path is None:
+                return original(fd, *args)
+            if op == "write":
+                data = args[0]
+                step = Step(kind, op, path, nbytes=memoryview(data).nbytes)
+                return boundary.cross(step, {"fd": fd, "data": data}, lambda call: original(fd, call.args["data"]))
+            step = Step(kind, op, path, nbytes=args[0] if op == "read" else 0)
+            return boundary.cross(step, {"fd": fd}, lambda call: original(fd, *args))
+
+        return used
+
+    return make
+
+
+def _with_replacements(functions: set[Any]) -> set[Any]:
+    patched = [getattr(os, name) for name in ("open", *PATH_FUNCTIONS, *PAIR_FUNCTIONS, *FD_FUNCTIONS)]
+    return functions | {each for each in patched if getattr(each, "__wrapped__", None) in functions}
+
+
+def _open_op(kind: Kind, flags: int) -> str:
+    if kind is Kind.FILE:
+        return "open"
+    return "create" if flags & os.O_CREAT else "attach"
+
+
+def _flag_names(flags: int) -> str:
+    names = [_ACCESS[flags & os.O_ACCMODE], *(name for flag, name in _READ_WRITE_CREATE.items() if flags & flag)]
+    return "|".join(names)

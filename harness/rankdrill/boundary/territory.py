@@ -1,0 +1,56 @@
+"""Whose files are steps: those of the drilled code, not Python's, the system's or rankdrill's own."""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+from collections.abc import Sequence
+from typing import Any
+
+from rankdrill.step import Kind
+
+__all__ = ["SHM_ROOT", "Territory"]
+
+SHM_ROOT = "/dev/shm/"
+_SYSTEM_ROOTS = ("/proc/", "/sys/", "/dev/")
+_SOURCES = (".py", ".pyc", ".pyi", ".so")
+_INSTALLED = ("stdlib", "platstdlib", "purelib", "platlib")
+_FDS = "/proc/self/fd/"
+_DELETED = " (deleted)"
+
+
+class Territory:
+    """Says of a path, or of a descriptor, whether using it is a step, and of which kind.
+
+    `ignored` are directories whose files are no steps: a world's own.
+    """
+
+    def __init__(self, ignored: Sequence[str | os.PathLike[str]] = ()) -> None:
+        installed = (sysconfig.get_path(name) for name in _INSTALLED)
+        roots = (*installed, *(os.fspath(path) for path in ignored))
+        self._ignored = (*_SYSTEM_ROOTS, *(os.path.abspath(root) + os.sep for root in roots if root))
+
+    def kind(self, path: str) -> Kind | None:
+        """`Kind.FILE`, or `Kind.SHM` for what lies in memory, or None where `path` is nobody's business."""
+        if path.startswith(SHM_ROOT):
+            return Kind.SHM
+        if path.startswith(self._ignored) or path.endswith(_SOURCES) or "/__pycache__" in path:
+            return None
+        return Kind.FILE
+
+    def locate(self, path: Any, dir_fd: int | None = None) -> str | None:
+        """The absolute path that `path` means, or None where that cannot be said."""
+        try:
+            if isinstance(path, int):
+                return self._of_descriptor(path)
+            text = os.fsdecode(path)
+            if dir_fd is not None and not os.path.isabs(text):
+                base = self._of_descriptor(dir_fd)
+                return None if base is None else os.path.normpath(os.path.join(base, text))
+            return os.path.abspath(text)
+        except (TypeError, ValueError, OSError):  # the real call says what is wrong with it
+            return None
+
+    def _of_descriptor(self, fd: int) -> str | None:
+        link = os.readlink(f"{_FDS}{fd}")
+        return link.removesuffix(_DELETED) if link.startswith("/") else None
