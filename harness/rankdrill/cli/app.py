@@ -1,0 +1,52 @@
+"""The command group, and what an error of the user's looks like."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from rankdrill import __version__
+from rankdrill.cli.doctor import doctor
+from rankdrill.cli.drill import drill
+from rankdrill.errors import UsageError
+
+__all__ = ["main"]
+
+_HELP = """Fire drills for ranks: break what can break between the ranks of a job, and see which rank did it.
+
+\b
+Examples:
+  rankdrill doctor                       what this machine can do
+  rankdrill drill                        every gather, every fault, every rank: about 3 minutes
+  rankdrill drill --path all_gather      one gather
+  rankdrill drill --fault kill           one kind of fault
+  rankdrill drill --path torch.all_gather_object --fault kill
+                                         what happens to torch's own
+
+Exit codes: 0 all is well, 1 something failed, 2 a mistake in the command, 130 interrupted.
+"""
+
+
+class _Refused(click.ClickException):
+    exit_code = 2
+
+
+class _Group(click.Group):
+    """Shows a `UsageError` as one line and exits with 2."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except UsageError as error:
+            raise _Refused(str(error)) from error
+
+
+@click.group(cls=_Group, help=_HELP, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="rankdrill", message="%(prog)s %(version)s")
+def main() -> None:
+    """The entry point of ``rankdrill``."""
+
+
+main.add_command(drill)
+main.add_command(doctor)

@@ -1,0 +1,119 @@
+"""What the words of a `drill` command select; a word that selects nothing is refused with what comes close."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rankdrill.errors import UsageError
+
+if TYPE_CHECKING:
+    from rankdrill.conformance import Adapter
+
+__all__ = ["check_faults", "check_seconds", "choose_adapters", "choose_output", "choose_payloads", "choose_sizes", "refuse"]
+
+_MAX_SIZE = 64  # of a drilled world: every rank position is struck, so cases grow with its square
+
+
+def refuse(what: str, value: str, known: Iterable[str], remedy: str = "") -> UsageError:
+    """The error for a `value` that is none of `known`, with the closest of them."""
+    names = sorted(known)
+    close = difflib.get_close_matches(value, names, n=3, cutoff=0.5) or [name for name in names if value in name][:3]
+    hint = f"did you mean {' or '.join(close)}?" if close else f"choose from {', '.join(names)}"
+    return UsageError(f"unknown {what} {value!r}: {hint}" + (f" {remedy}" if remedy else ""))
+
+
+def choose_adapters(names: Sequence[str]) -> dict[str, Adapter]:
+    """The adapters called `names`, by name; all of rankdrill's own if there are none.
+
+    ``module:attribute`` is anybody's `Adapter`.
+    """
+    from rankdrill.conformance.paths import FOREIGN, OURS
+
+    chosen: dict[str, Adapter] = {}
+    known = OURS | FOREIGN
+    for name in names or OURS:
+        if name in known:
+            chosen[name] = known[name]
+        elif ":" in name:
+            adapter = _imported(name)
+            chosen[adapter.name] = adapter
+        else:
+            remedy = "(rankdrill drill --list shows all; module:attribute is your own Adapter)"
+            raise refuse("path", name, known, remedy)
+    return chosen
+
+
+def _imported(name: str) -> Adapter:
+    from rankdrill.conformance import Adapter
+
+    module_name, _, attribute = name.partition(":")
+    remedy = "give module:attribute of a rankdrill.conformance.Adapter"
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())  # as `python -m` has it; the ranks take it over
+    try:
+        found = getattr(importlib.import_module(module_name), attribute)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"--path {name!r}: {error}; {remedy}") from error
+    if not isinstance(found, Adapter):
+        kind = type(found).__name__
+        raise UsageError(f"--path {name!r} is a {kind}; {remedy}")
+    return found
+
+
+def choose_sizes(text: str) -> tuple[int, ...]:
+    """``2,4`` → ``(2, 4)``."""
+    sizes: list[int] = []
+    for word in text.split(","):
+        try:
+            size = int(word)
+        except ValueError:
+            raise UsageError(f"--ranks {text!r}: {word!r} is no number; give world sizes such as 2,4") from None
+        if not 1 <= size <= _MAX_SIZE:
+            raise UsageError(f"--ranks {text!r}: a drilled world has 1 to {_MAX_SIZE} ranks, not {size}")
+        sizes.append(size)
+    return tuple(dict.fromkeys(sizes))
+
+
+def choose_payloads(names: Sequence[str], adapters: dict[str, Adapter]) -> tuple[str, ...]:
+    """The payloads called `names`, each known to at least one adapter."""
+    known = {payload for adapter in adapters.values() for payload in adapter.payloads}
+    for name in names:
+        if name not in known:
+            raise refuse("payload", name, known)
+    return tuple(names)
+
+
+def choose_output(option: str, name: str | None) -> Path | None:
+    """The file to write to; refused now, not after minutes of drilling, where it cannot be written."""
+    if name is None:
+        return None
+    path = Path(name)
+    if path.is_dir():
+        raise UsageError(f"{option} {name}: is a directory; give a file")
+    if not path.parent.is_dir():
+        raise UsageError(f"{option} {name}: there is no directory {path.parent}; make it first")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise UsageError(f"{option} {name}: cannot be written; give a file in a directory of yours")
+    return path
+
+
+def check_seconds(option: str, value: float | None) -> None:
+    """Refuse a time that is none."""
+    if value is not None and not value > 0:
+        raise UsageError(f"{option} {value}: give seconds above 0")
+
+
+def check_faults(words: Iterable[str]) -> None:
+    """Refuse a single word that is no strike; a line of a plan says itself what is wrong with it."""
+    from rankdrill.conformance.case import NO_FAULT
+    from rankdrill.faults import STRIKES
+
+    for word in words:
+        if word.isidentifier() and word not in STRIKES and word != NO_FAULT:
+            raise refuse("fault", word, [*STRIKES, NO_FAULT], "(rankdrill drill --list explains them)")

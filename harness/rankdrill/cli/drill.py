@@ -1,0 +1,161 @@
+"""``rankdrill drill``: every gather through every fault that applies to it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from rankdrill.cli.choose import check_faults, check_seconds, choose_adapters, choose_output, choose_payloads, choose_sizes
+from rankdrill.cli.terminal import terminal
+from rankdrill.step import Kind
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from rankdrill.conformance import Adapter, CaseResult, Drill
+    from rankdrill.report import Tally
+
+__all__ = ["drill"]
+
+INTERRUPTED = 130
+
+
+@dataclass(frozen=True, slots=True)
+class _Outputs:
+    json: Path | None
+    junit: Path | None
+
+
+@click.command()
+@click.option(
+    "--path", "paths", multiple=True, metavar="NAME",
+    help="A gather, or module:attribute of an Adapter of your own. Several times for several. [all of rankdrill's]",
+)
+@click.option("--ranks", default="2,4", show_default=True, metavar="N,…", help="World sizes.")
+@click.option(
+    "--fault", "faults", multiple=True, metavar="FAULT",
+    help="A strike (kill), a line of a plan, or none. Several times for several. [every strike that applies]",
+)
+@click.option("--payload", "payloads", multiple=True, metavar="NAME", help="What is gathered. [chosen by the drill]")
+@click.option("--thorough", is_flag=True, help="Strike every occurrence of every step. Takes long.")
+@click.option("--timeout", type=float, default=None, metavar="S", help="The gather's own timeout in every case.")
+@click.option("--deadline", type=float, default=25.0, show_default=True, metavar="S", help="Ends a case that hangs.")
+@click.option("--jobs", type=click.IntRange(1, 64), default=3, show_default=True, help="Worlds at once.")
+@click.option("--json", "json_file", metavar="FILE", help="Write every case as JSON.")
+@click.option("--junit", "junit_file", metavar="FILE", help="Write every case as JUnit XML.")
+@click.option("--list", "list_only", is_flag=True, help="List paths, strikes and payloads, and run nothing.")
+@click.pass_context
+def drill(
+    ctx: click.Context,
+    paths: tuple[str, ...],
+    ranks: str,
+    faults: tuple[str, ...],
+    payloads: tuple[str, ...],
+    thorough: bool,
+    timeout: float | None,
+    deadline: float,
+    jobs: int,
+    json_file: str | None,
+    junit_file: str | None,
+    list_only: bool,
+) -> None:  # fmt: skip
+    """Put gathers through every fault that applies to them.
+
+    First each gather runs with nothing broken, on every world size and with every payload. From the steps it took
+    there, the faults that apply are derived: each strike, at each kind of step, on every rank. A gather passes if in
+    every case all ranks receive the right result, or all raise the same error naming the rank that was struck; the
+    next call works; and nothing is left behind.
+
+    \b
+    Examples:
+      rankdrill drill
+      rankdrill drill --path gather_object --path all_gather --ranks 2,3,5
+      rankdrill drill --fault kill --fault stop --junit drill.xml
+      rankdrill drill --path mypackage.comm:ADAPTER
+    """
+    outputs = _Outputs(choose_output("--json", json_file), choose_output("--junit", junit_file))
+    check_seconds("--timeout", timeout)
+    check_seconds("--deadline", deadline)
+    adapters = choose_adapters(paths)
+    sizes = choose_sizes(ranks)
+    chosen = choose_payloads(payloads, adapters)
+    check_faults(faults)
+    if list_only:
+        _list()
+        return
+    from rankdrill.conformance import Limits
+    from rankdrill.conformance.sweep import Sweep
+
+    limits = Limits(deadline=deadline) if timeout is None else Limits(timeout, timeout, deadline)
+    sweep = Sweep.choose(adapters, sizes, faults, payloads=chosen, thorough=thorough)
+    ctx.exit(_run(sweep.drill(limits, jobs), outputs))
+
+
+def _list() -> None:
+    from rankdrill.cli.listing import print_listing
+    from rankdrill.conformance.paths import FOREIGN, OURS
+    from rankdrill.conformance.payloads import PAYLOADS
+    from rankdrill.conformance.strikes import known_strikes
+
+    sections = {
+        "paths": [(name, _about(adapter)) for name, adapter in OURS.items()],
+        "paths of others, drilled only by name": [(name, _about(adapter)) for name, adapter in FOREIGN.items()],
+        "strikes": known_strikes().items(),
+        "payloads": [(name, payload.about) for name, payload in PAYLOADS.items()],
+    }
+    print_listing(terminal(), sections)
+
+
+def _about(adapter: Adapter) -> str:
+    return "steps: " + ", ".join(kind for kind in Kind if kind in adapter.kinds)
+
+
+def _run(drill: Drill, outputs: _Outputs) -> int:
+    from rankdrill.report import Tally, watched
+
+    out, err = terminal(), terminal(stderr=True)
+    began = time.monotonic()
+    results: list[CaseResult] = []
+    complete = True
+    try:
+        for result in watched(drill.results(), lambda: drill.total, err):
+            results.append(result)
+    except KeyboardInterrupt:
+        complete = False
+    elapsed = time.monotonic() - began
+    tally = Tally(results, tuple(drill.adapters))
+    _show(tally, out, elapsed, drill.total, complete)
+    _write(tally, outputs, elapsed, complete)
+    if not complete:
+        return INTERRUPTED
+    return 0 if tally.ok else 1
+
+
+def _show(tally: Tally, out: Console, elapsed: float, total: int, complete: bool) -> None:
+    from rankdrill.report import print_failures, print_matrix
+
+    out.print()
+    print_matrix(tally, out)
+    print_failures(tally, out)
+    out.print()
+    failed = len(tally.failures)
+    if not complete:
+        out.print(f"[bold yellow]interrupted[/] after {len(tally.results)} of at least {total} cases, {failed} failed")
+    elif failed:
+        out.print(f"[bold red]{failed} of {len(tally.results)} cases failed[/] in {elapsed:.1f} s")
+    else:
+        out.print(f"[bold green]{len(tally.results)} cases passed[/] in {elapsed:.1f} s")
+
+
+def _write(tally: Tally, outputs: _Outputs, elapsed: float, complete: bool) -> None:
+    from rankdrill.report import drill_as_json, drill_as_junit
+
+    if outputs.json:
+        outputs.json.write_text(drill_as_json(tally, elapsed=elapsed, complete=complete), encoding="utf-8")
+    if outputs.junit:
+        outputs.junit.write_text(drill_as_junit(tally, elapsed=elapsed), encoding="utf-8")
+

@@ -1,0 +1,8 @@
+"""The drill any gather can be put through: adapters that describe gathers, cases, and judgements on what came."""
+
+from rankdrill.conformance.adapter import Adapter, Setting, everything
+from rankdrill.conformance.bench import Limits
+from rankdrill.conformance.case import Case, CaseResult, Judgement
+from rankdrill.conformance.drill import Drill
+
+__all__ = ["Adapter", "Case", "CaseResult", "Drill", "Judgement", "Limits", "Setting", "everything"]

@@ -1,0 +1,188 @@
+"""The bench: runs cases one after another on this thread's worlds, which stay warm while their ranks behave."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from rankdrill.conformance.adapter import Adapter
+from rankdrill.conformance.case import Case, CaseResult, Judgement
+from rankdrill.conformance.leftovers import files_left
+from rankdrill.conformance.strikes import Effect, effect_of, lasts
+from rankdrill.conformance.verdicts import Evidence, judge
+from rankdrill.conformance.witness import Statement, Trial, read_statement, testify
+from rankdrill.step import Kind
+from rankdrill.worlds import Outcome, Status, World
+from rankdrill.worlds.processes.job import Job
+
+if TYPE_CHECKING:
+    from rankdrill.faults import Plan
+
+__all__ = ["Bench", "Limits", "Survey"]
+
+_SEGMENTS = Path("/dev/shm")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """In seconds: `brief` is the gather's timeout where the fault makes ranks wait it out, `timeout` everywhere else, so
+    that a busy machine is not taken for a lost peer; `deadline` ends a case that hangs.
+    """
+
+    brief: float = 1.0
+    timeout: float = 10.0
+    deadline: float = 25.0
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What each rank's first call did with nothing broken: its steps' names (``file.open``), in order, by rank."""
+
+    steps: tuple[tuple[str, ...], ...]
+
+
+class Bench:
+    """Runs cases. For one thread only; `scratch` is a directory of this bench alone, `close` throws the worlds away."""
+
+    def __init__(self, adapters: Mapping[str, Adapter], limits: Limits, scratch: Path) -> None:
+        self._adapters = adapters
+        self._limits = limits
+        self._scratch = scratch
+        self._worlds: dict[int, World] = {}
+        self._count = 0
+
+    def run(self, case: Case) -> tuple[CaseResult, Survey]:
+        """Run one case; never raises for what a rank did."""
+        began = time.monotonic()
+        self._count += 1
+        room = self._scratch / f"case-{self._count}"
+        try:
+            outcome, evidence = self._drill(case, room)
+            judgement, why = judge(evidence)
+            if judgement.passed and evidence.doomed:
+                judgement, why = self._aftermath(case, room) or (judgement, why)
+        finally:
+            shutil.rmtree(room, ignore_errors=True)
+        result = CaseResult(
+            case,
+            judgement,
+            why,
+            tuple(_line(rank, evidence) for rank in range(case.size)),
+            tuple(rank.stack for rank in outcome.ranks if rank.stack) + evidence.files,
+            time.monotonic() - began,
+            max((_seconds(each) for each in evidence.statements), default=0.0),
+        )
+        return result, _survey(evidence)
+
+    def close(self) -> None:
+        """Throw the worlds away."""
+        for world in self._worlds.values():
+            world.discard()
+
+    def __enter__(self) -> Bench:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _drill(self, case: Case, room: Path) -> tuple[Outcome, Evidence]:
+        effect = effect_of(case.strike)
+        adapter = self._adapters[case.path]
+        trial = self._trial(case, room, "notes")
+        trial = replace(
+            trial, thaws=case.rank if effect is Effect.STOPS else None, again=not lasts(case.strike)
+        )
+        outcome = self._world(case.size).run_job(
+            Job(testify, (trial,), plan=_plan(case), with_context=True), deadline=self._limits.deadline
+        )
+        statements = _statements(trial, case.size)
+        struck = () if not case.fault else tuple(range(case.size)) if case.rank < 0 else (case.rank,)
+        doomed = struck if effect is Effect.ENDS else ()
+        files = () if doomed else files_left(trial.directory, adapter.keeps)
+        return outcome, Evidence(outcome, statements, struck, doomed, files + _segments_left(outcome))
+
+    def _aftermath(self, case: Case, room: Path) -> tuple[Judgement, str] | None:
+        """After a rank has died: the next job in the same directory must work, and what the dead rank left must go."""
+        trial = self._trial(case, room, "notes-of-the-next")
+        job = Job(testify, (trial,), with_context=True)
+        outcome = self._world(case.size).run_job(job, deadline=self._limits.deadline)
+        files = files_left(trial.directory, self._adapters[case.path].keeps)
+        judgement, why = judge(Evidence(outcome, _statements(trial, case.size), files=files))
+        if judgement is Judgement.RIGHT:
+            return None
+        kept = judgement if judgement in (Judgement.LEAKED, Judgement.WRONG) else Judgement.SPENT
+        return kept, f"after the death, the next job: {why}"
+
+    def _trial(self, case: Case, room: Path, notes: str) -> Trial:
+        directory = room / "files"
+        directory.mkdir(parents=True, exist_ok=True)
+        (room / notes).mkdir()
+        brief = effect_of(case.strike) in (Effect.STOPS, Effect.LINGERS)
+        timeout = self._limits.brief if brief else self._limits.timeout
+        return Trial(self._adapters[case.path], case.payload, str(directory), str(room / notes), timeout)
+
+    def _world(self, size: int) -> World:
+        if size not in self._worlds:
+            self._worlds[size] = World(size)
+        return self._worlds[size]
+
+
+def _plan(case: Case) -> Plan | None:
+    if not case.fault:
+        return None
+    from rankdrill.faults import Plan
+
+    return Plan.parse(case.fault)
+
+
+def _statements(trial: Trial, size: int) -> list[Statement | None]:
+    return [read_statement(trial.notes, rank) for rank in range(size)]
+
+
+def _segments_left(outcome: Outcome) -> tuple[str, ...]:
+    """Shared-memory segments that the ranks' ledgers say were created and that are still there."""
+    names = {
+        Path(record.step.target).name
+        for rank in outcome.ranks
+        for record in rank.ledger
+        if record.step.kind is Kind.SHM and record.step.op == "create"
+    }
+    return tuple(sorted(f"/dev/shm/{name}" for name in names if (_SEGMENTS / name).exists()))
+
+
+def _survey(evidence: Evidence) -> Survey:
+    steps = []
+    for rank, statement in zip(evidence.outcome.ranks, evidence.statements, strict=True):
+        first = statement.first if statement else None
+        within = (
+            record.step.name
+            for record in rank.ledger
+            if first and first.began_ns <= record.begin_ns <= first.ended_ns and record.step.op != "group"
+        )
+        steps.append(tuple(within))
+    return Survey(tuple(steps))
+
+
+def _seconds(statement: Statement | None) -> float:
+    first = statement.first if statement else None
+    return (first.ended_ns - first.began_ns) / 1e9 if first else 0.0
+
+
+def _line(rank: int, evidence: Evidence) -> str:
+    """What one rank saw, for people."""
+    outcome, statement = evidence.outcome.ranks[rank], evidence.statements[rank]
+    first = statement.first if statement else None
+    struck = " (struck)" if rank in evidence.struck else ""
+    if first is None or outcome.status is Status.DIED:
+        return f"{outcome}{struck}"
+    took = f"after {_seconds(statement):.2f} s"
+    if first.error:
+        return f"rank {rank}{struck} raised {first.error} {took}: {first.message}"
+    return f"rank {rank}{struck} returned {took}" + (f", wrong: {first.wrong}" if first.wrong else "")

@@ -1,0 +1,101 @@
+"""The drill: surveys each gather with nothing broken, then strikes what it saw, on several worlds at once."""
+
+from __future__ import annotations
+
+import queue
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rankdrill.conformance.adapter import Adapter
+from rankdrill.conformance.bench import Bench, Limits, Survey
+from rankdrill.conformance.case import Case, CaseResult, Judgement
+
+__all__ = ["Drill"]
+
+_POLL_S = 0.2
+_DEFAULT_JOBS = 3
+_CLOSE_BOUND_S = 10.0
+
+
+@dataclass
+class Drill:
+    """Runs `cases`, and after each of them the cases that `then` derives from what it saw.
+
+    `results()` yields each result as it comes; `total` counts the cases known so far. A drill runs once.
+    """
+
+    adapters: Mapping[str, Adapter]
+    cases: Sequence[Case]
+    then: Callable[[Case, Survey], Sequence[Case]] = lambda case, survey: ()
+    limits: Limits = field(default_factory=Limits)
+    jobs: int = _DEFAULT_JOBS
+
+    def __post_init__(self) -> None:
+        self.total = 0
+        self._abandoned = threading.Event()
+        self._waiting: queue.SimpleQueue[Case | None] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[tuple[CaseResult, Survey]] = queue.SimpleQueue()
+
+    def results(self) -> Iterator[CaseResult]:
+        """Run everything; yields in the order in which cases end. Closing the iterator abandons the rest."""
+        scratch = Path(tempfile.mkdtemp(prefix="rankdrill-drill-"))
+        self._add(self.cases)
+        # Daemons: a drill that is abandoned must not wait for cases under way. Their ranks end with this process.
+        threads = [
+            threading.Thread(target=self._work, args=(scratch / str(job),), daemon=True)
+            for job in range(self.jobs)
+        ]
+        for thread in threads:
+            thread.start()
+        finished = False
+        try:
+            for _ in _counting(lambda: self.total):
+                result, survey = self._next()
+                if result.judgement is Judgement.RIGHT:
+                    self._add(self.then(result.case, survey))
+                yield result
+            finished = True
+        finally:
+            self._abandoned.set()
+            for _ in threads:
+                self._waiting.put(None)
+            for thread in threads if finished else ():
+                thread.join(_CLOSE_BOUND_S)
+            shutil.rmtree(scratch, ignore_errors=True)
+
+    def _add(self, cases: Sequence[Case]) -> None:
+        self.total += len(cases)
+        for case in cases:
+            self._waiting.put(case)
+
+    def _next(self) -> tuple[CaseResult, Survey]:
+        while True:  # bounded by the deadline of the cases under way; in turns, so that Ctrl-C is heard
+            try:
+                return self._done.get(timeout=_POLL_S)
+            except queue.Empty:
+                continue
+
+    def _work(self, scratch: Path) -> None:
+        # Once abandoned, this process may be ending, and the worlds' controller with it.
+        with suppress(OSError), Bench(self.adapters, self.limits, scratch) as bench:
+            while (case := self._waiting.get()) is not None and not self._abandoned.is_set():
+                self._done.put(_run(bench, case))
+
+
+def _run(bench: Bench, case: Case) -> tuple[CaseResult, Survey]:
+    try:
+        return bench.run(case)
+    except Exception as error:  # a case that breaks the drill is a result too, and must not stop the others
+        return CaseResult(case, Judgement.BROKEN, f"{type(error).__name__}: {error}"), Survey(())
+
+
+def _counting(total: Callable[[], int]) -> Iterator[int]:
+    done = 0
+    while done < total():
+        yield done
+        done += 1

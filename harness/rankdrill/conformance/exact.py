@@ -1,0 +1,53 @@
+"""Exact equality of payloads: same types, same values, same shapes and dtypes; says where they first differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy
+import torch
+
+__all__ = ["difference"]
+
+_SHOWN = 60
+
+
+def difference(got: Any, wanted: Any, where: str = "result") -> str | None:
+    """Where `got` first differs from `wanted`, in one line; None if it does not."""
+    if type(got) is not type(wanted):
+        return f"{where} is {_show(got)}, not {_show(wanted)}"
+    match wanted:
+        case torch.Tensor():
+            same = got.dtype == wanted.dtype and got.shape == wanted.shape and torch.equal(got, wanted)
+        case numpy.ndarray():
+            same = got.dtype == wanted.dtype and got.shape == wanted.shape and numpy.array_equal(got, wanted)
+        case Mapping():
+            return _difference_of_mappings(got, wanted, where)
+        case list() | tuple():
+            return _difference_of_sequences(got, wanted, where)
+        case _:
+            same = got == wanted
+    return None if same else f"{where} is {_show(got)}, not {_show(wanted)}"
+
+
+def _difference_of_mappings(got: Any, wanted: Any, where: str) -> str | None:
+    if list(got) != list(wanted):
+        return f"{where} has the keys {list(got)!r}, not {list(wanted)!r}"
+    found = (difference(got[key], wanted[key], f"{where}[{key!r}]") for key in wanted)
+    return next(filter(None, found), None)
+
+
+def _difference_of_sequences(got: Any, wanted: Any, where: str) -> str | None:
+    if len(got) != len(wanted):
+        return f"{where} has {len(got)} items, not {len(wanted)}"
+    pairs = zip(got, wanted, strict=True)
+    found = (difference(left, right, f"{where}[{at}]") for at, (left, right) in enumerate(pairs))
+    return next(filter(None, found), None)
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, torch.Tensor | numpy.ndarray):
+        return f"{type(value).__name__} {value.dtype} {tuple(value.shape)}"
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -1,0 +1,105 @@
+"""How a drill uses each strike: with which arguments, where relative to a step, and what becomes of the struck rank."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from rankdrill.faults import FAMILIES, OPS, STRIKES, Fault, Strike, What, When, Where
+from rankdrill.step import Kind
+
+__all__ = ["DEFAULT_STRIKES", "Effect", "Spread", "Use", "effect_of", "known_strikes", "lasts", "uses_of"]
+
+_LONGER_THAN_BRIEF = 1.6  # seconds: more than `Limits.brief`
+
+
+class Effect(Enum):
+    """What becomes of the struck rank."""
+
+    ENDS = auto()  # its process ends
+    STOPS = auto()  # it is stopped until the drill continues it
+    LINGERS = auto()  # it is late
+    FAILS = auto()  # something it did fails
+
+
+class Spread(Enum):
+    """At which of a rank's steps a strike is tried, if not thoroughly."""
+
+    EACH_OP = auto()  # the first step of each op: file.open, file.replace, …
+    EACH_KIND = auto()  # the first step of each kind: collective, file, …
+    ONCE = auto()  # the first step that it is meant for
+
+
+@dataclass(frozen=True)
+class Use:
+    """One strike as it is drilled: its arguments, where relative to a step, and at which steps.
+
+    With a `payload` it is drilled with that one only.
+    """
+
+    strike: type[Strike]
+    args: tuple[float, ...]
+    whens: tuple[When, ...]
+    spread: Spread = Spread.EACH_OP
+    payload: str | None = None
+
+    def fault(self, rank: int, when: When, kind: Kind, op: str, nth: int) -> Fault:
+        """The fault that strikes `rank` at the `nth` step of this kind."""
+        return Fault(Where(rank, when, kind, op, nth=nth), What(self.strike.name, self.args))
+
+
+# Where no arguments are given here, a strike's defaults are used.
+_ARGUMENTS: Mapping[str, tuple[float, ...]] = {
+    "delay": (0.2,),
+    "hold_gil": (0.2,),
+    "late": (0.3,),
+    "limit": (1 << 20,),
+    "oversize": (1 << 15,),  # twice what the drill gives fixed buffers room for
+}
+_LINGERING = frozenset({"delay", "hold_gil", "late"})
+# What these break is the gather's own code, and gloo ends the process for some of them, whatever the gather does. A
+# caller that skips or repeats a whole call is drilled by `MISSTEPS`.
+DEFAULT_STRIKES = tuple(
+    strike.name for family, strikes in FAMILIES.items() if family != "desync" for strike in strikes
+)
+_LASTING = frozenset({"limit"})
+
+
+def uses_of(strike: type[Strike]) -> Iterator[Use]:
+    """How a drill uses `strike`."""
+    args = _ARGUMENTS.get(strike.name)
+    if args is None:
+        args = tuple(argument.least for argument in strike.arguments if argument.default is None)
+    if strike.name == "limit":
+        # Only what must be mapped anew feels it: a payload that no free memory can hold.
+        yield Use(strike, args, tuple(strike.on), Spread.ONCE, payload="8mib")
+    elif strike.name == "stop":
+        yield Use(strike, args, (When.BEFORE,), Spread.ONCE)  # its peers wait out their timeout each time
+    elif When.AT not in strike.on and strike.on.get(When.BEFORE) == OPS and strike.name != "kill":
+        # They may strike anywhere; what `kill` finds at each op, before and after, need not be found six times.
+        yield Use(strike, args, (When.BEFORE,), Spread.EACH_KIND)
+    else:
+        yield Use(strike, args, tuple(strike.on))
+    if strike.name == "delay":
+        yield Use(strike, (_LONGER_THAN_BRIEF,), (When.BEFORE,), Spread.ONCE)
+
+
+def effect_of(name: str) -> Effect:
+    """The effect of the strike called `name`; of no strike, none."""
+    if name == "stop":
+        return Effect.STOPS
+    if name in _LINGERING:
+        return Effect.LINGERS
+    strike = STRIKES.get(name)
+    return Effect.FAILS if strike is None or strike.survivable else Effect.ENDS
+
+
+def lasts(name: str) -> bool:
+    """Whether the strike called `name` goes on after the step it strikes, so that the next call suffers too."""
+    return name in _LASTING
+
+
+def known_strikes() -> dict[str, str]:
+    """All strikes by name, each with what it does."""
+    return {name: strike.does for name, strike in STRIKES.items()}

@@ -1,0 +1,152 @@
+"""The rank's side of a case: call the gather under the fault, call it again without, and write down what came."""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import signal
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rankdrill.conformance.adapter import Adapter, Setting
+from rankdrill.conformance.exact import difference
+from rankdrill.conformance.leftovers import Belongings
+from rankdrill.conformance.payloads import SMALL
+from rankdrill.step import Kind
+from rankdrill.worlds.processes.rank import RankContext
+
+__all__ = ["Seen", "Statement", "Trial", "read_statement", "testify"]
+
+_POLL_S = 0.01
+_WARM = "conformance.warm"  # what this rank has already called once, in RankContext.kept
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What every rank of a case is told.
+
+    `notes` is a directory of the drill's own. `thaws` is the rank that the plan stops, to be continued when the others
+    are done; `again` asks for the second call.
+    """
+
+    adapter: Adapter
+    payload: str
+    directory: str
+    notes: str
+    timeout: float
+    thaws: int | None = None
+    again: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What one rank saw of one call. `error` is a type's name, empty if the call returned; `blamed` the ranks that
+    the error names, None if it is of no type that could; `wrong` says where a returned value is not the right one.
+    """
+
+    began_ns: int
+    ended_ns: int
+    error: str = ""
+    message: str = ""
+    blamed: tuple[int, ...] | None = None
+    wrong: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What one rank saw of a case; `left` is what its process holds afterwards that it did not hold before."""
+
+    pid: int
+    first: Seen | None = None
+    second: Seen | None = None
+    left: tuple[str, ...] = ()
+    done: bool = False
+
+
+def testify(context: RankContext, trial: Trial) -> None:
+    """Run `trial` on this rank. What it saw is on disk at every moment, for a rank that may not live to return it."""
+    rank, size, closed = context.index, context.world_size, context.boundary.closed
+    room = trial.adapter.payloads[trial.payload].room
+    setting = Setting(rank, size, trial.directory, room, trial.timeout)
+    shared_memory = Kind.SHM in trial.adapter.kinds
+    _warm_up(context, trial, setting)
+    with closed():
+        statement = Statement(os.getpid())
+        _write(trial.notes, rank, statement)
+        before = Belongings.now(shared_memory=shared_memory)
+    first = _call(trial, setting, 1)
+    with closed():
+        statement = replace(statement, first=first)
+        _write(trial.notes, rank, statement)
+        if trial.thaws is not None and trial.thaws != rank:
+            _thaw(trial, rank, size)
+    # After an error of no known type nothing is promised; the first call decides the case.
+    if trial.again and (not first.error or first.blamed is not None):
+        second = _call(trial, setting, 2)
+        statement = replace(statement, second=second)
+    with closed():
+        gc.collect()
+        left = Belongings.now(shared_memory=shared_memory).left_since(before)
+        _write(trial.notes, rank, replace(statement, left=left, done=True))
+
+
+def read_statement(notes: str, rank: int) -> Statement | None:
+    """What `rank` has written down so far; None if it never began."""
+    try:
+        return _load((Path(notes) / f"rank-{rank}").read_bytes())
+    except FileNotFoundError:
+        return None
+
+
+def _warm_up(context: RankContext, trial: Trial, setting: Setting) -> None:
+    # What a gather keeps for good (a group made once, imports) is no leak, and makes the steps of all cases alike.
+    warm = context.kept.setdefault(_WARM, set())
+    if trial.adapter.name not in warm:
+        warm.add(trial.adapter.name)
+        with context.boundary.recording():  # without the plan: nothing strikes here, and a hang is still seen
+            _call(replace(trial, payload=SMALL), setting, 0)
+
+
+def _call(trial: Trial, setting: Setting, turn: int) -> Seen:
+    adapter, rank, size = trial.adapter, setting.rank, setting.size
+    payload = adapter.payload(trial.payload, rank, size, turn)
+    wanted = adapter.expected(trial.payload, rank, size, turn)
+    began = time.monotonic_ns()
+    try:
+        got = adapter.call(payload, setting)
+    except BaseException as error:  # whatever it is, it is what the drill is about
+        ended = time.monotonic_ns()
+        return Seen(began, ended, type(error).__name__, str(error), adapter.blames(error))
+    ended = time.monotonic_ns()
+    return Seen(began, ended, wrong=difference(got, wanted) or "")
+
+
+def _thaw(trial: Trial, rank: int, size: int) -> None:
+    """Continue the stopped rank once all others are done; the last of them to be done does it."""
+    others = [other for other in range(size) if other != trial.thaws]
+    bound = time.monotonic() + 2 * trial.timeout
+    while rank == others[0] and time.monotonic() < bound and not all(_is_done(trial, other) for other in others):
+        time.sleep(_POLL_S)
+    stopped = read_statement(trial.notes, trial.thaws) if trial.thaws is not None else None
+    if rank == others[0] and stopped is not None:
+        os.kill(stopped.pid, signal.SIGCONT)
+
+
+def _is_done(trial: Trial, rank: int) -> bool:
+    statement = read_statement(trial.notes, rank)
+    return statement is not None and statement.first is not None
+
+
+def _write(notes: str, rank: int, statement: Statement) -> None:
+    path = Path(notes) / f"rank-{rank}"
+    aside = path.with_suffix(".part")
+    aside.write_bytes(pickle.dumps(statement))
+    os.replace(aside, path)
+
+
+def _load(raw: bytes) -> Statement:
+    statement = pickle.loads(raw)  # written by a rank of this drill into the drill's own directory
+    assert isinstance(statement, Statement)
+    return statement

@@ -1,0 +1,102 @@
+"""`rankdrill drill` on real ranks: exit codes, the matrix, the documents, and the command that repeats a failure."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from xml.etree import ElementTree
+
+ROOT = Path(__file__).parents[2]
+
+
+def drill(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "rankdrill", "drill", *arguments]
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=120, cwd=ROOT, env={**os.environ, **environment}
+    )
+
+
+def test_two_gathers_of_ours_through_a_few_faults(tmp_path: Path) -> None:
+    report, junit = tmp_path / "drill.json", tmp_path / "drill.xml"
+    faults = ["--fault", "unpicklable", "--fault", "kill", "--fault", "delay"]
+    paths = ["--path", "all_gather_object", "--path", "gather_object"]
+    done = drill(*paths, *faults, "--ranks", "2", "--payload", "small", "--json", str(report), "--junit", str(junit))
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = {line.split()[0]: line.split()[1:] for line in done.stdout.splitlines() if line}
+    assert rows["unpicklable"][0] == rows["kill"][0] == rows["delay"][0] == "raised"
+    assert rows["nothing"] == ["ok", "1", "ok", "1"]
+    document = json.loads(report.read_text())
+    assert document["ok"] is True
+    assert {case["strike"] for case in document["cases"]} == {"none", "unpicklable", "kill", "delay"}
+    assert {case["rank"] for case in document["cases"] if case["strike"] == "kill"} == {0, 1}
+    assert {suite.get("failures") for suite in ElementTree.parse(junit).getroot()} == {"0"}
+
+
+def test_torchs_own_gather_hangs_and_the_printed_command_repeats_it(tmp_path: Path) -> None:
+    report = tmp_path / "drill.json"
+    arguments = ["--path", "torch.all_gather_object", "--fault", "unpicklable", "--ranks", "2", "--payload", "small"]
+    done = drill(*arguments, "--json", str(report))
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "SPLIT 2" in done.stdout
+    assert "never came out" in done.stdout
+    failed = next(case for case in json.loads(report.read_text())["cases"] if not case["passed"])
+    assert failed["repeat"] in done.stdout
+    again = drill(*shlex.split(failed["repeat"])[2:])
+    assert again.returncode == 1
+    assert "SPLIT 1" in again.stdout
+
+
+def test_a_gather_of_somebody_elses_is_drilled_by_its_import_path(tmp_path: Path) -> None:
+    junit = tmp_path / "drill.xml"
+    ours, theirs = "tests.conformance.broken:RIGHT", "tests.conformance.broken:WRONG_ORDER"
+    done = drill("--path", ours, "--path", theirs, "--ranks", "2", "--fault", "none", "--junit", str(junit))
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "SILENTLY WRONG  wrong order" in done.stdout
+    assert "result[0]['rank'] is 1, not 0" in done.stdout
+    right, wrong = ElementTree.parse(junit).getroot()
+    assert (right.get("name"), right.get("failures")) == ("right", "0")
+    assert wrong.get("failures") == wrong.get("tests")
+
+
+def test_a_fault_that_finds_no_step_is_a_failure() -> None:
+    line = 'rank 1: kill before file.open on "no such file"'
+    done = drill("--path", "all_gather_object", "--ranks", "2", "--fault", line)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "UNFIRED 1" in done.stdout
+    assert "did not fire: rank 1 took no such step" in done.stdout
+
+
+def test_a_rank_outside_the_world_is_refused() -> None:
+    done = drill("--path", "all_gather_object", "--ranks", "2", "--fault", "rank 3: kill before collective.*")
+    assert done.returncode == 2
+    assert "the world has 2 ranks: 0 to 1" in done.stderr
+
+
+def test_ctrl_c_shows_what_is_known_and_exits_with_130() -> None:
+    command = [sys.executable, "-m", "rankdrill", "drill", "--ranks", "2", "--fault", "delay"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    time.sleep(6)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, out + err
+    assert "interrupted after" in out
+    assert "Traceback" not in out + err
+
+
+def test_colour_only_where_it_is_wanted() -> None:
+    arguments = ["--path", "all_gather_object", "--ranks", "2", "--fault", "none", "--payload", "small"]
+    assert "\x1b[" not in drill(*arguments).stdout
+    assert "\x1b[" in drill(*arguments, FORCE_COLOR="1").stdout
+
+
+def test_the_list_explains_paths_strikes_and_payloads() -> None:
+    done = drill("--list")
+    assert done.returncode == 0
+    for word in ("get_tensors_parallel", "torch.all_gather_object", "unpicklable", "8mib"):
+        assert word in done.stdout

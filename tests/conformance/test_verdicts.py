@@ -1,0 +1,97 @@
+"""The judgement on what ranks saw, where no real gather of ours can be made to show it."""
+
+from __future__ import annotations
+
+from rankdrill.conformance.case import Judgement
+from rankdrill.conformance.verdicts import Evidence, judge
+from rankdrill.conformance.witness import Seen, Statement
+from rankdrill.worlds import Death, Outcome, RankOutcome, Status, Verdict
+
+RIGHT = Seen(0, 10)
+LOST_2 = Seen(0, 10, "PeerLost", "rank 2 did not come", (2,))
+LOST_SOMEBODY = Seen(0, 10, "PeerLost", "connection closed", ())
+ENCODE_2 = Seen(0, 10, "EncodeError", "rank 2: unpicklable", (2,))
+
+
+def outcome(*ranks: RankOutcome, unfired: tuple[str, ...] = ()) -> Outcome:
+    return Outcome(ranks, Verdict.TOGETHER, (), (), unfired=unfired)
+
+
+def returned(count: int) -> list[RankOutcome]:
+    return [RankOutcome(rank, Status.RETURNED) for rank in range(count)]
+
+
+def test_all_right_twice_is_right() -> None:
+    seen = [Statement(1, RIGHT, RIGHT, done=True) for _ in range(3)]
+    assert judge(Evidence(outcome(*returned(3)), seen, struck=(2,)))[0] is Judgement.RIGHT
+
+
+def test_the_same_error_naming_the_struck_rank_is_together() -> None:
+    seen = [Statement(1, ENCODE_2, RIGHT, done=True) for _ in range(3)]
+    judgement, why = judge(Evidence(outcome(*returned(3)), seen, struck=(2,)))
+    assert (judgement, why) == (Judgement.TOGETHER, "every rank raised EncodeError, naming rank 2")
+
+
+def test_an_error_naming_another_rank_is_unnamed() -> None:
+    seen = [Statement(1, ENCODE_2, RIGHT, done=True) for _ in range(3)]
+    judgement, why = judge(Evidence(outcome(*returned(3)), seen, struck=(1,)))
+    assert judgement is Judgement.UNNAMED
+    assert "rank 1 was struck, and rank 0 blames rank 2" in why
+
+
+def test_what_the_struck_rank_blames_counts_for_nothing() -> None:
+    seen = [Statement(1, LOST_2, RIGHT, done=True), Statement(1, LOST_2, RIGHT, done=True), Statement(1, LOST_SOMEBODY, RIGHT, done=True)]
+    assert judge(Evidence(outcome(*returned(3)), seen, struck=(2,)))[0] is Judgement.TOGETHER
+
+
+def test_survivors_may_not_know_whom_they_lost() -> None:
+    ranks = [*returned(2), RankOutcome(2, Status.DIED, death=Death(None, 9, 5))]
+    seen = [Statement(1, LOST_SOMEBODY, done=True), Statement(1, LOST_2, done=True), Statement(1)]
+    assert judge(Evidence(outcome(*ranks), seen, struck=(2,), doomed=(2,)))[0] is Judgement.TOGETHER
+
+
+def test_the_death_of_another_than_the_struck_rank_is_died() -> None:
+    ranks = [*returned(2), RankOutcome(2, Status.DIED, death=Death(None, 6, 5))]
+    seen = [Statement(1, LOST_2, done=True), Statement(1, LOST_2, done=True), Statement(1)]
+    judgement, why = judge(Evidence(outcome(*ranks), seen, struck=(1,)))
+    assert judgement is Judgement.DIED
+    assert why.startswith("rank 2 killed by SIGABRT")
+
+
+def test_a_survivor_that_returns_while_another_raises_is_asymmetric() -> None:
+    ranks = [*returned(2), RankOutcome(2, Status.DIED, death=Death(None, 9, 5))]
+    seen = [Statement(1, RIGHT, done=True), Statement(1, LOST_2, done=True), Statement(1)]
+    judgement, why = judge(Evidence(outcome(*ranks), seen, struck=(2,), doomed=(2,)))
+    assert (judgement, why) == (Judgement.ASYMMETRIC, "rank 1 raised PeerLost, rank 0 returned")
+
+
+def test_errors_of_different_types_are_asymmetric() -> None:
+    seen = [Statement(1, ENCODE_2, done=True), Statement(1, LOST_2, done=True), Statement(1, LOST_2, done=True)]
+    judgement, why = judge(Evidence(outcome(*returned(3)), seen, struck=(2,)))
+    assert judgement is Judgement.ASYMMETRIC
+    assert why == "ranks raised different types: rank 0 EncodeError; rank 1 PeerLost; rank 2 PeerLost"
+
+
+def test_a_wrong_result_is_worse_than_a_rank_that_raises() -> None:
+    seen = [Statement(1, Seen(0, 1, wrong="result[0] is 1, not 2"), done=True), Statement(1, LOST_2, done=True)]
+    assert judge(Evidence(outcome(*returned(2)), seen, struck=(1,)))[0] is Judgement.WRONG
+
+
+def test_a_fault_that_did_not_fire_is_no_pass() -> None:
+    seen = [Statement(1, RIGHT, RIGHT, done=True)] * 2
+    judgement, why = judge(Evidence(outcome(*returned(2), unfired=("no such step",)), seen, struck=(1,)))
+    assert (judgement, why) == (Judgement.UNFIRED, "no such step")
+
+
+def test_a_rank_that_hangs_in_the_next_call_is_told_so() -> None:
+    ranks = [RankOutcome(0, Status.RETURNED), RankOutcome(1, Status.STUCK)]
+    seen = [Statement(1, RIGHT, RIGHT, done=True), Statement(1, RIGHT)]
+    judgement, why = judge(Evidence(outcome(*ranks), seen))
+    assert judgement is Judgement.HANG
+    assert why.startswith("in the next call: rank 1 was still running")
+
+
+def test_what_is_left_on_disk_is_a_leak() -> None:
+    seen = [Statement(1, RIGHT, RIGHT, done=True)] * 2
+    judgement, why = judge(Evidence(outcome(*returned(2)), seen, files=("a/payload.part",)))
+    assert (judgement, why) == (Judgement.LEAKED, "on disk: a/payload.part")
