@@ -5,6 +5,7 @@ from rankdrill_strategies.big import big_payloads
 from rankdrill_strategies.difference import explain_difference, same
 from rankdrill_strategies.per_rank import per_rank
 from rankdrill_strategies.picklables import picklables
+from rankdrill_strategies.plans import plans
 from rankdrill_strategies.scribble import scribble
 from rankdrill_strategies.tensors import tensors
 from rankdrill_strategies.worlds import worlds
@@ -15,6 +16,7 @@ __all__ = [
     "explain_difference",
     "per_rank",
     "picklables",
+    "plans",
     "same",
     "scribble",
     "tensors",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import strategies as st
 
 from rankdrill.errors import UsageError
-from rankdrill_strategies.arguments import check_count
+from rankdrill_strategies.arguments import check_count, check_strategy
 from rankdrill_strategies.atoms import atoms
 
 if TYPE_CHECKING:
@@ -42,14 +42,14 @@ def arrays(
 
     `dtypes` restricts them, in anything `numpy.dtype` understands; by default they are numbers of either byte
     order, datetimes, strings of fixed and variable width, void, objects, and structures of those. `objects`
-    draws the elements of object arrays, by default leaves without parts. Shrinks towards a float64 array of
-    zero dimensions with the value 0.
+    draws the elements of object arrays, by default leaves without parts. Shrinks towards
+    zero dimensions, zeros and, where the dtype does not matter, one of few bytes.
     """
     check_count("max_dims", max_dims, at_least=0, at_most=8)
     check_count("max_side", max_side, at_least=1)
     if dtypes is not None and not dtypes:
         raise UsageError(f"dtypes={dtypes!r} leaves nothing to draw; name a dtype, or give None for all")
-    elements = atoms() if objects is None else objects
+    elements = check_strategy("objects", atoms() if objects is None else objects)
     return st.deferred(lambda: _arrays(_chosen(dtypes), max_dims, max_side, elements))
 
 

@@ -12,7 +12,7 @@ from rankdrill_strategies.arguments import check_count, check_flag
 __all__ = ["big_payloads"]
 
 _SMALLEST = 1 << 10  # bytes
-_BYTES_PER_INT = 9  # what pickle makes of a random int of 64 bits
+_BYTES_PER_INT = 11  # what pickle makes of a random int of 64 bits
 _FACTOR, _MASK = 0x9E3779B97F4A7C15, (1 << 64) - 1  # Fibonacci hashing: no two neighbours alike, no generator
 
 

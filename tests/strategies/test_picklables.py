@@ -241,7 +241,7 @@ def test_a_tensor_shrinks_to_zero() -> None:
 
 
 def test_nan_among_other_things_shrinks_alone() -> None:
-    unshared = picklables(sharing=False)
+    unshared = picklables(sharing=False, recursive=False, arrays=False, tensors=False)
     smallest = _smallest(lambda payload: type(payload) is list and any(map(KINDS["NaN"], _inside(payload))), unshared)
     assert same(smallest, [math.nan])
 

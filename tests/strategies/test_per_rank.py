@@ -1,0 +1,137 @@
+"""One payload for each rank, fair and unfair; and sizes of worlds."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy
+import pytest
+import torch
+from hypothesis import Phase, find, given, settings
+from hypothesis import strategies as st
+
+from rankdrill.errors import UsageError
+from rankdrill_strategies import big_payloads, per_rank, worlds
+
+quickly = settings(max_examples=1000, database=None, deadline=None, derandomize=True)
+some = settings(max_examples=300, database=None, deadline=None, derandomize=True, phases=[Phase.generate])
+
+
+def _all(strategy: st.SearchStrategy[Any]) -> list[Any]:
+    found: list[Any] = []
+    some(given(strategy)(lambda drawn: found.append(drawn)))()
+    return found
+
+
+def test_every_rank_has_a_payload() -> None:
+    assert {len(payloads) for payloads in _all(per_rank(st.integers(), 3))} == {3}
+
+
+def test_the_world_size_may_be_drawn() -> None:
+    assert {len(payloads) for payloads in _all(per_rank(st.integers()))} == {1, 2, 3, 4}
+    assert {len(payloads) for payloads in _all(per_rank(st.integers(), st.sampled_from([2, 5])))} == {2, 5}
+
+
+def test_some_ranks_have_nothing() -> None:
+    drawn = _all(per_rank(st.integers(), 3))
+    assert any(None in payloads and payloads.count(None) < 3 for payloads in drawn)
+    assert any(payloads == [None, None, None] for payloads in drawn)
+
+
+def test_one_rank_has_a_big_payload_while_the_others_stay_small() -> None:
+    ranks = set()
+    for payloads in _all(per_rank(st.integers(), 3)):
+        sizes = [len(pickle.dumps(payload, 5)) for payload in payloads]
+        large = [rank for rank, size in enumerate(sizes) if size > 1000]
+        assert len(large) <= 1
+        ranks |= set(large)
+    assert ranks == {0, 1, 2}
+
+
+def test_switched_off_they_are_all_drawn_from_the_strategy() -> None:
+    drawn = _all(per_rank(st.integers(), 3, absent=False, uneven=False))
+    assert all(type(payload) is int for payloads in drawn for payload in payloads)
+
+
+def test_what_is_big_may_be_given() -> None:
+    drawn = _all(per_rank(st.integers(), 2, absent=False, big=st.just("big")))
+    assert any("big" in payloads for payloads in drawn)
+    assert all(type(payload) is int or payload == "big" for payloads in drawn for payload in payloads)
+
+
+def test_it_shrinks_to_one_fair_rank() -> None:
+    assert find(per_rank(st.integers()), lambda payloads: True, settings=quickly) == [0]
+    assert find(per_rank(st.integers()), lambda payloads: len(payloads) > 1, settings=quickly) == [0, 0]
+    one_absent = find(
+        per_rank(st.integers(), 3), lambda payloads: any(each is None for each in payloads), settings=quickly
+    )
+    assert sorted(map(str, one_absent)) == ["0", "0", "None"]
+
+
+def test_big_payloads_are_spread_over_sizes_and_kinds() -> None:
+    drawn = _all(big_payloads(max_bytes=1 << 16))
+    assert {type(payload) for payload in drawn} == {bytes, list, numpy.ndarray, torch.Tensor}
+    sizes = [len(payload) for payload in drawn if type(payload) is bytes]
+    assert {size.bit_length() - 1 for size in sizes} == set(range(10, 17))
+    assert max(sizes) == 1 << 16
+    assert any(size & (size - 1) for size in sizes)
+    pickled = [len(pickle.dumps(payload, 5)) for payload in drawn]
+    assert min(pickled) > 900
+    assert max(pickled) < 1.1 * (1 << 16)
+    assert all(type(payload) in (bytes, list) for payload in _all(big_payloads(tensors=False, arrays=False)))
+
+
+def test_a_big_payload_shrinks_to_a_kibibyte_of_bytes() -> None:
+    smallest = find(big_payloads(), lambda payload: True, settings=quickly)
+    assert type(smallest) is bytes
+    assert len(smallest) == 1024
+
+
+def test_worlds_have_every_size_in_bounds() -> None:
+    assert set(_all(worlds())) == {1, 2, 3, 4}
+    assert set(_all(worlds(min_ranks=2, max_ranks=3))) == {2, 3}
+
+
+def test_half_the_worlds_are_small_however_big_they_may_be() -> None:
+    # With something beside it, for Hypothesis draws no example twice.
+    drawn = [size for size, _ in _all(st.tuples(worlds(max_ranks=64), st.binary(min_size=8)))]
+    assert sum(size <= 4 for size in drawn) > len(drawn) / 3
+    assert max(drawn) > 32
+
+
+def test_worlds_shrink_to_the_fewest_ranks() -> None:
+    assert find(worlds(), lambda size: True, settings=quickly) == 1
+    assert find(worlds(min_ranks=2, max_ranks=64), lambda size: True, settings=quickly) == 2
+    assert find(worlds(max_ranks=64), lambda size: size > 7, settings=quickly) == 8
+
+
+def _wrong(value: Any) -> Any:
+    """Hide from the type checker what it would refuse."""
+    return value
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: worlds(min_ranks=0), "min_ranks=0 is out of range; give at least 1"),
+        (lambda: worlds(max_ranks=_wrong(1.5)), "max_ranks=1.5 is no count"),
+        (lambda: worlds(min_ranks=3, max_ranks=2), "min_ranks=3 is above max_ranks=2; .* swap them"),
+        (lambda: per_rank(_wrong(3)), r"strategy=3 is no Hypothesis strategy; for a fixed value give st.just\(...\)"),
+        (lambda: per_rank(st.none(), 0), "world_size=0 is out of range; give at least 1"),
+        (lambda: per_rank(st.none(), True), "world_size=True is no count"),
+        (lambda: per_rank(st.none(), 2, absent=_wrong(1)), "absent=1 is no switch"),
+        (lambda: per_rank(st.none(), 2, uneven=_wrong(1)), "uneven=1 is no switch"),
+        (lambda: per_rank(st.none(), 2, big=_wrong(1 << 20)), "big=1048576 is no Hypothesis strategy"),
+        (lambda: big_payloads(max_bytes=10), "max_bytes=10 is out of range; give at least 1024"),
+        (lambda: big_payloads(tensors=_wrong(0)), "tensors=0 is no switch"),
+    ],
+)
+def test_bad_arguments_are_refused_at_once(make: Any, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        make()
+
+
+def test_a_drawn_world_size_is_checked_too() -> None:
+    with pytest.raises(UsageError, match="world_size=0 is out of range"):
+        find(per_rank(st.none(), st.just(0)), lambda payloads: True, settings=quickly)
