@@ -13,7 +13,7 @@ from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
 from pathlib import PurePath
-from types import BuiltinMethodType, FunctionType, MethodType, ModuleType
+from types import BuiltinMethodType, FunctionType, GenericAlias, MethodType, ModuleType
 from typing import Any
 
 __all__ = ["by_reference", "is_array", "is_frozen", "is_tensor", "is_value"]
@@ -21,7 +21,7 @@ __all__ = ["by_reference", "is_array", "is_frozen", "is_tensor", "is_value"]
 _VALUES: tuple[type, ...] = (
     *(tuple, frozenset, int, float, complex, str, bytes, range, slice),
     *(Decimal, Fraction, date, time, timedelta, tzinfo, uuid.UUID, PurePath, re.Pattern, functools.partial),
-    *(MethodType, BuiltinMethodType, FunctionType),
+    *(MethodType, BuiltinMethodType, FunctionType, GenericAlias),
 )
 
 

@@ -1,4 +1,4 @@
-"""Private names of pytest and Hypothesis that the plugin uses: this fails when a release changes one, and says which."""
+"""Private names of pytest and Hypothesis that the plugin uses: when a release changes one, this says which."""
 
 from __future__ import annotations
 

@@ -232,6 +232,7 @@ SAME: list[tuple[str, Any, Any]] = [
     ("tensors without elements", torch.zeros(2, device="meta"), torch.ones(2, device="meta")),
     ("one tuple, two equal tuples", [(t := (1, 2)), t], [(1, 2), (0 + 1, 2)]),
     ("one frozen dataclass, two equal ones", [(f := specimens.Frozen(1)), f], [specimens.Frozen(1), copy.copy(f)]),
+    ("one alias, two", [(a := list[int]), a], [list[int], list[int]]),
     ("one numpy scalar, two", [(n := numpy.float32(1)), n], [numpy.float32(1), numpy.float32(1)]),
 ]
 

@@ -68,6 +68,10 @@ class Boundary:
         finally:
             self._recording, self._interceptors = before
 
+    def abandon(self) -> None:
+        """Be no boundary any more: what a child process does, forked by the rank, are not the rank's steps."""
+        self.ledger, self._interceptors, self._recording = None, (), False
+
     @contextmanager
     def closed(self) -> Iterator[None]:
         """Calls made by this thread for the duration are no steps: rankdrill's own work."""

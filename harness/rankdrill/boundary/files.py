@@ -37,6 +37,7 @@ FD_FUNCTIONS = {
     "read": "read",
     "write": "write",
 }
+_HERE_BY_DEFAULT = ("listdir", "scandir")
 # Sets in which `os` keeps functions; shutil and others ask whether a function is in them.
 _CAPABILITIES = ("supports_dir_fd", "supports_fd", "supports_follow_symlinks", "supports_effective_ids")
 _READ_WRITE_CREATE = {os.O_CREAT: "O_CREAT", os.O_EXCL: "O_EXCL", os.O_TRUNC: "O_TRUNC", os.O_APPEND: "O_APPEND"}
@@ -133,9 +134,11 @@ def _naming(op: str, boundary: Boundary, territory: Territory) -> Callable[[Any]
             __tracebackhide__ = True
             if not boundary.open:
                 return original(*args, **kwargs)
-            given = args[0] if args else kwargs.get("path", ".")
+            given = args[0] if args else kwargs.get("path")
+            if given is None and op in _HERE_BY_DEFAULT:
+                given = "."
             # A descriptor is no name: `os.stat(fd)` and `os.listdir(fd)` look at what is open.
-            path = territory.locate("." if given is None else given, kwargs.get("dir_fd"))
+            path = territory.locate(given, kwargs.get("dir_fd"))
             kind = territory.kind(path) if path is not None and not isinstance(given, int) else None
             if kind is None or path is None:
                 return original(*args, **kwargs)
@@ -159,9 +162,7 @@ def _pairing(op: str, boundary: Boundary, territory: Territory) -> Callable[[Any
             if kind is None or source is None or target is None:
                 return original(src, dst, **kwargs)
             step = Step(kind, op, source, f"to {target}")
-            return boundary.cross(
-                step, {"path": source, "dst": target}, lambda call: original(src, dst, **kwargs)
-            )
+            return boundary.cross(step, {"path": source, "dst": target}, lambda call: original(src, dst, **kwargs))
 
         return paired
 

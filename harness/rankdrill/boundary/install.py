@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 
 from rankdrill.boundary.collectives import install_collectives
@@ -21,9 +22,17 @@ __all__ = ["install"]
 def install(boundary: Boundary, *, ignored: Sequence[str | os.PathLike[str]] = ()) -> Callable[[], None]:
     """Make calls of this process steps of `boundary`; returns a function that undoes it.
 
-    Files below the directories `ignored` are no steps. A function that a module has imported by its own name
-    (``from os import rename``) before this is not seen; classes of shared memory are.
+    Files below the directories `ignored` are no steps, nor is what forked children do. A function that a module has
+    imported by its own name (``from os import rename``) before this is not seen; classes of shared memory are.
     """
+    boundary_of_this_process = weakref.ref(boundary)
+
+    def forked() -> None:
+        inherited = boundary_of_this_process()
+        if inherited is not None:
+            inherited.abandon()
+
+    os.register_at_fork(after_in_child=forked)
     undo_groups = install_collectives(boundary)
     undo_patches = apply(_patches(boundary, Territory(ignored)))
 

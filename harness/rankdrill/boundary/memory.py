@@ -56,7 +56,7 @@ def _reserving(op: str, measure: Measure, boundary: Boundary) -> Callable[[Any],
 
 
 def _mapping(original: Any, boundary: Boundary) -> Any:
-    class Kin(type):
+    class Kin(type(original)):  # type: ignore[misc]  # a boundary within another finds the other's
         def __instancecheck__(cls, value: Any) -> bool:
             return isinstance(value, original)  # those made before, or by another name, are mmaps too
 

@@ -94,7 +94,8 @@ def compose(
 
     `text` is encoding, errors and newline.
     """
-    raw = DrilledFileIO(file, mode.replace("b", "").replace("t", ""), closefd, opener)
+    named = file if isinstance(file, int) else os.fspath(file)
+    raw = DrilledFileIO(named, mode.replace("b", "").replace("t", ""), closefd, opener)
     if buffering == 0:
         return raw, raw
     try:

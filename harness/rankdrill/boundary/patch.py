@@ -19,12 +19,8 @@ class Patch:
 
 
 def apply(patches: Iterable[Patch]) -> Callable[[], None]:
-    """Apply `patches` in order; returns a function that puts the originals back, last first."""
+    """Apply all of `patches` in order, or none; returns a function that puts the originals back, last first."""
     undo: list[tuple[Any, str, Any, bool]] = []
-    for patch in patches:
-        original = getattr(patch.owner, patch.name)
-        undo.append((patch.owner, patch.name, original, patch.name in vars(patch.owner)))
-        setattr(patch.owner, patch.name, patch.make(original))
 
     def restore() -> None:
         for owner, name, original, own in reversed(undo):
@@ -32,5 +28,15 @@ def apply(patches: Iterable[Patch]) -> Callable[[], None]:
                 setattr(owner, name, original)
             else:  # a class had it from its base
                 delattr(owner, name)
+
+    try:
+        for patch in patches:
+            original = getattr(patch.owner, patch.name)
+            made = patch.make(original)
+            undo.append((patch.owner, patch.name, original, patch.name in vars(patch.owner)))
+            setattr(patch.owner, patch.name, made)
+    except BaseException:  # all or nothing
+        restore()
+        raise
 
     return restore

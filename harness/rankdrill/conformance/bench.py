@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from rankdrill.conformance.adapter import Adapter
 from rankdrill.conformance.case import Case, CaseResult, Judgement
-from rankdrill.conformance.leftovers import files_left
-from rankdrill.conformance.strikes import Effect, effect_of, lasts
+from rankdrill.conformance.leftovers import files_left, is_planted
+from rankdrill.conformance.strikes import Effect, effect_of, is_waited_out, lasts
+from rankdrill.conformance.survey import Site
 from rankdrill.conformance.verdicts import Evidence, judge
 from rankdrill.conformance.witness import Statement, Trial, read_statement, testify
 from rankdrill.step import Kind
@@ -23,7 +24,10 @@ from rankdrill.worlds.processes.job import Job
 if TYPE_CHECKING:
     from rankdrill.faults import Plan
 
-__all__ = ["Bench", "Limits", "Survey"]
+__all__ = ["Bench", "Limits", "Sites"]
+
+Sites: TypeAlias = tuple[tuple[Site, ...], ...]
+"""By rank: where strikes fit in the first call."""
 
 _SEGMENTS = Path("/dev/shm")
 
@@ -39,13 +43,6 @@ class Limits:
     deadline: float = 25.0
 
 
-@dataclass(frozen=True)
-class Survey:
-    """What each rank's first call did with nothing broken: its steps' names (``file.open``), in order, by rank."""
-
-    steps: tuple[tuple[str, ...], ...]
-
-
 class Bench:
     """Runs cases. For one thread only; `scratch` is a directory of this bench alone, `close` throws the worlds away."""
 
@@ -56,7 +53,7 @@ class Bench:
         self._worlds: dict[int, World] = {}
         self._count = 0
 
-    def run(self, case: Case) -> tuple[CaseResult, Survey]:
+    def run(self, case: Case) -> tuple[CaseResult, Sites]:
         """Run one case; never raises for what a rank did."""
         began = time.monotonic()
         self._count += 1
@@ -77,7 +74,7 @@ class Bench:
             time.monotonic() - began,
             max((_seconds(each) for each in evidence.statements), default=0.0),
         )
-        return result, _survey(evidence)
+        return result, tuple(statement.sites if statement else () for statement in evidence.statements)
 
     def close(self) -> None:
         """Throw the worlds away."""
@@ -97,7 +94,7 @@ class Bench:
         adapter = self._adapters[case.path]
         trial = self._trial(case, room, "notes")
         trial = replace(
-            trial, thaws=case.rank if effect is Effect.STOPS else None, again=not lasts(case.strike)
+            trial, thaws=case.rank if effect is Effect.STOPS else None, again=not lasts(case.strike), survey=not case.fault
         )
         outcome = self._world(case.size).run_job(
             Job(testify, (trial,), plan=_plan(case), with_context=True), deadline=self._limits.deadline
@@ -124,9 +121,9 @@ class Bench:
         directory = room / "files"
         directory.mkdir(parents=True, exist_ok=True)
         (room / notes).mkdir()
-        brief = effect_of(case.strike) in (Effect.STOPS, Effect.LINGERS)
-        timeout = self._limits.brief if brief else self._limits.timeout
-        return Trial(self._adapters[case.path], case.payload, str(directory), str(room / notes), timeout)
+        timeout = self._limits.brief if is_waited_out(case.strike) else self._limits.timeout
+        patience = max(timeout, self._limits.timeout)
+        return Trial(self._adapters[case.path], case.payload, str(directory), str(room / notes), timeout, patience)
 
     def _world(self, size: int) -> World:
         if size not in self._worlds:
@@ -154,20 +151,13 @@ def _segments_left(outcome: Outcome) -> tuple[str, ...]:
         for record in rank.ledger
         if record.step.kind is Kind.SHM and record.step.op == "create"
     }
-    return tuple(sorted(f"/dev/shm/{name}" for name in names if (_SEGMENTS / name).exists()))
-
-
-def _survey(evidence: Evidence) -> Survey:
-    steps = []
-    for rank, statement in zip(evidence.outcome.ranks, evidence.statements, strict=True):
-        first = statement.first if statement else None
-        within = (
-            record.step.name
-            for record in rank.ledger
-            if first and first.began_ns <= record.begin_ns <= first.ended_ns and record.step.op != "group"
-        )
-        steps.append(tuple(within))
-    return Survey(tuple(steps))
+    left = []
+    for path in (_SEGMENTS / name for name in sorted(names)):
+        if is_planted(path):
+            path.unlink()
+        elif path.exists():
+            left.append(str(path))
+    return tuple(left)
 
 
 def _seconds(statement: Statement | None) -> float:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rankdrill.conformance.adapter import Adapter
-from rankdrill.conformance.bench import Bench, Limits, Survey
+from rankdrill.conformance.bench import Bench, Limits, Sites
 from rankdrill.conformance.case import Case, CaseResult, Judgement
 
 __all__ = ["Drill"]
@@ -31,7 +31,7 @@ class Drill:
 
     adapters: Mapping[str, Adapter]
     cases: Sequence[Case]
-    then: Callable[[Case, Survey], Sequence[Case]] = lambda case, survey: ()
+    then: Callable[[Case, Sites], Sequence[Case]] = lambda case, sites: ()
     limits: Limits = field(default_factory=Limits)
     jobs: int = _DEFAULT_JOBS
 
@@ -39,7 +39,7 @@ class Drill:
         self.total = 0
         self._abandoned = threading.Event()
         self._waiting: queue.SimpleQueue[Case | None] = queue.SimpleQueue()
-        self._done: queue.SimpleQueue[tuple[CaseResult, Survey]] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[tuple[CaseResult, Sites]] = queue.SimpleQueue()
 
     def results(self) -> Iterator[CaseResult]:
         """Run everything; yields in the order in which cases end. Closing the iterator abandons the rest."""
@@ -55,9 +55,9 @@ class Drill:
         finished = False
         try:
             for _ in _counting(lambda: self.total):
-                result, survey = self._next()
+                result, sites = self._next()
                 if result.judgement is Judgement.RIGHT:
-                    self._add(self.then(result.case, survey))
+                    self._add(self.then(result.case, sites))
                 yield result
             finished = True
         finally:
@@ -73,7 +73,7 @@ class Drill:
         for case in cases:
             self._waiting.put(case)
 
-    def _next(self) -> tuple[CaseResult, Survey]:
+    def _next(self) -> tuple[CaseResult, Sites]:
         while True:  # bounded by the deadline of the cases under way; in turns, so that Ctrl-C is heard
             try:
                 return self._done.get(timeout=_POLL_S)
@@ -87,11 +87,11 @@ class Drill:
                 self._done.put(_run(bench, case))
 
 
-def _run(bench: Bench, case: Case) -> tuple[CaseResult, Survey]:
+def _run(bench: Bench, case: Case) -> tuple[CaseResult, Sites]:
     try:
         return bench.run(case)
     except Exception as error:  # a case that breaks the drill is a result too, and must not stop the others
-        return CaseResult(case, Judgement.BROKEN, f"{type(error).__name__}: {error}"), Survey(())
+        return CaseResult(case, Judgement.BROKEN, f"{type(error).__name__}: {error}"), ()
 
 
 def _counting(total: Callable[[], int]) -> Iterator[int]:

@@ -14,7 +14,9 @@ from typing import Any
 import numpy
 import torch
 
-__all__ = ["Belongings", "files_left"]
+from rankdrill.faults.content import LEFT_OVER
+
+__all__ = ["Belongings", "files_left", "is_planted"]
 
 _SEGMENTS = "/dev/shm/"
 
@@ -73,9 +75,17 @@ def _randomness() -> tuple[int, int, int]:
     )
 
 
+def is_planted(path: Path) -> bool:
+    """Whether a strike put this file there: not the gather's own, so not the gather's to remove."""
+    try:
+        return path.stat().st_size == len(LEFT_OVER) and path.read_bytes() == LEFT_OVER
+    except OSError:
+        return False  # a link to nowhere, say
+
+
 def files_left(directory: str, keeps: Iterable[str]) -> tuple[str, ...]:
     """Files below `directory`, relative to it, that match none of `keeps`."""
     patterns = tuple(keeps)
-    found = (path for path in Path(directory).rglob("*") if not path.is_dir() or path.is_symlink())
+    found = (path for path in Path(directory).rglob("*") if not path.is_dir() and not is_planted(path))
     names = (str(path.relative_to(directory)) for path in found)
     return tuple(sorted(name for name in names if not any(fnmatch.fnmatch(name, each) for each in patterns)))

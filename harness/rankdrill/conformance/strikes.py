@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from rankdrill.conformance.survey import Site
 from rankdrill.faults import FAMILIES, OPS, STRIKES, Fault, Strike, What, When, Where
-from rankdrill.step import Kind
 
-__all__ = ["DEFAULT_STRIKES", "Effect", "Spread", "Use", "effect_of", "known_strikes", "lasts", "uses_of"]
+__all__ = ["DEFAULT_STRIKES", "Effect", "Spread", "Use", "effect_of", "is_waited_out", "known_strikes", "lasts", "uses_of"]
 
-_LONGER_THAN_BRIEF = 1.6  # seconds: more than `Limits.brief`
+_LONGER_THAN_BRIEF = 1.3  # seconds: more than `Limits.brief`
 
 
 class Effect(Enum):
@@ -44,9 +44,9 @@ class Use:
     spread: Spread = Spread.EACH_OP
     payload: str | None = None
 
-    def fault(self, rank: int, when: When, kind: Kind, op: str, nth: int) -> Fault:
-        """The fault that strikes `rank` at the `nth` step of this kind."""
-        return Fault(Where(rank, when, kind, op, nth=nth), What(self.strike.name, self.args))
+    def fault(self, rank: int, site: Site) -> Fault:
+        """The fault that strikes `rank` there."""
+        return Fault(Where(rank, site.when, site.kind, site.op, nth=site.nth), What(self.strike.name, self.args))
 
 
 # Where no arguments are given here, a strike's defaults are used.
@@ -57,12 +57,16 @@ _ARGUMENTS: Mapping[str, tuple[float, ...]] = {
     "limit": (1 << 20,),
     "oversize": (1 << 15,),  # twice what the drill gives fixed buffers room for
 }
+# A file that is not there yet, or not whole, may come: readers wait out their timeout.
+_WAITED_OUT = frozenset({"missing", "stale", "torn"})
 _LINGERING = frozenset({"delay", "hold_gil", "late"})
 # What these break is the gather's own code, and gloo ends the process for some of them, whatever the gather does. A
 # caller that skips or repeats a whole call is drilled by `MISSTEPS`.
 DEFAULT_STRIKES = tuple(
     strike.name for family, strikes in FAMILIES.items() if family != "desync" for strike in strikes
 )
+# To its peers the end of a process is an end, which `kill` drills everywhere; and `stop` makes them wait each time.
+_ONCE = frozenset({"abort", "exit", "stop"})
 _LASTING = frozenset({"limit"})
 
 
@@ -74,8 +78,8 @@ def uses_of(strike: type[Strike]) -> Iterator[Use]:
     if strike.name == "limit":
         # Only what must be mapped anew feels it: a payload that no free memory can hold.
         yield Use(strike, args, tuple(strike.on), Spread.ONCE, payload="8mib")
-    elif strike.name == "stop":
-        yield Use(strike, args, (When.BEFORE,), Spread.ONCE)  # its peers wait out their timeout each time
+    elif strike.name in _ONCE:
+        yield Use(strike, args, (When.BEFORE,), Spread.ONCE)
     elif When.AT not in strike.on and strike.on.get(When.BEFORE) == OPS and strike.name != "kill":
         # They may strike anywhere; what `kill` finds at each op, before and after, need not be found six times.
         yield Use(strike, args, (When.BEFORE,), Spread.EACH_KIND)
@@ -93,6 +97,11 @@ def effect_of(name: str) -> Effect:
         return Effect.LINGERS
     strike = STRIKES.get(name)
     return Effect.FAILS if strike is None or strike.survivable else Effect.ENDS
+
+
+def is_waited_out(name: str) -> bool:
+    """Whether ranks wait out their timeout when the strike called `name` strikes."""
+    return name in _WAITED_OUT or effect_of(name) in (Effect.STOPS, Effect.LINGERS)
 
 
 def lasts(name: str) -> bool:

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from rankdrill.conformance.adapter import Adapter
-from rankdrill.conformance.bench import Limits, Survey
+from rankdrill.conformance.bench import Limits, Sites
 from rankdrill.conformance.case import NO_FAULT, Case
 from rankdrill.conformance.drill import Drill
 from rankdrill.conformance.payloads import SMALL
 from rankdrill.conformance.strikes import DEFAULT_STRIKES, Spread, Use, uses_of
+from rankdrill.conformance.survey import Site
 from rankdrill.faults import STRIKES, Fault, Plan, When
-from rankdrill.step import Kind
 
 __all__ = ["BIG", "Sweep"]
 
-Site: TypeAlias = tuple[When, Kind, str, int]
-"""Where a strike falls: when, seen from a step; the step's kind and op; and which of these steps it is, from 1."""
-
 BIG = "8mib"
-"""The payload that is struck too, in the largest world, at the first step that each strike is meant for."""
+BIG_TOO = ("kill", "full", "torn", "truncate")
+"""With that payload too these strike, in the largest world: a transfer or a write under way is no single step then."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +26,8 @@ class Sweep:
     """What to drill. `strikes` are names of strikes, `lines` faults of the plan language; with neither every strike that
     applies. With `payloads` empty, faults meet a small payload and some a big one, and the gather without faults all.
 
-    By default a strike meets the first step of each op, and every rank, but not each op on each rank: the ops are dealt
-    out among the ranks. With `thorough` it meets every step of every rank.
+    By default a strike meets the first step of each op, and every rank of every world, but not each op on each rank:
+    the ops are dealt out among worlds and ranks. With `thorough` it meets every step of every rank.
     """
 
     adapters: Mapping[str, Adapter]
@@ -83,51 +79,60 @@ class Sweep:
                     for payload in self.payloads or (SMALL,):
                         yield _case(name, size, payload, fault)
 
-    def _strike(self, case: Case, survey: Survey) -> Sequence[Case]:
+    def _strike(self, case: Case, found: Sites) -> Sequence[Case]:
         """The cases that one survey gives rise to."""
         if case.fault:
             return ()
         faults: list[Fault] = []
         for use in (use for strike in self.strikes for use in uses_of(STRIKES[strike])):
-            sites = [self._sites(use, case.path, steps) for steps in survey.steps]
+            sites = [self._chosen(use, case.path, its) for its in found]
             if case.payload in (self.payloads or (use.payload or SMALL,)):
-                dealt = _all(sites) if self.thorough else _dealt(sites)
-            elif case.payload == BIG and not self.payloads and case.size == max(self.sizes):
+                turn = self.sizes.index(case.size)
+                dealt = _all(sites) if self.thorough else _dealt(sites, turn, len(self.sizes))
+            elif self._big(case, use):
                 # At one rank, neither the first nor the last: what a big payload adds does not depend on where.
                 dealt = [(case.size // 2, site) for site in sites[case.size // 2][:1]]
             else:
                 dealt = []
-            faults.extend(use.fault(rank, *site) for rank, site in dealt)
+            faults.extend(use.fault(rank, site) for rank, site in dealt)
         return [_case(case.path, case.size, case.payload, fault) for fault in faults]
 
-    def _sites(self, use: Use, path: str, steps: Sequence[str]) -> list[Site]:
-        """Where `use` can strike a rank that was seen to take `steps`."""
-        counts: Counter[str] = Counter()
-        struck: set[str] = set()
-        sites: list[Site] = []
-        for step in steps:
-            kind, op = Kind(step.partition(".")[0]), step.partition(".")[2]
-            whens = [when for when in use.whens if use.strike.meant_for(kind, op, when)]
-            if kind not in self.adapters[path].kinds or not whens:
+    def _big(self, case: Case, use: Use) -> bool:
+        chosen = case.payload == BIG and not self.payloads and case.size == max(self.sizes)
+        return chosen and (use.strike.name in BIG_TOO or self.thorough)
+
+    def _chosen(self, use: Use, path: str, sites: Sequence[Site]) -> list[Site]:
+        """Those of a rank's `sites` at which `use` is to strike."""
+        chosen: dict[object, Site] = {}
+        for site in sites:
+            if site.strike != use.strike.name or site.when not in use.whens or site.kind not in self.adapters[path].kinds:
                 continue
-            counts[step] += 1
-            alike = {Spread.EACH_OP: step, Spread.EACH_KIND: str(kind), Spread.ONCE: ""}[use.spread]
-            if alike not in struck or self.thorough:
-                struck.add(alike)
-                sites.extend((when, kind, op, counts[step]) for when in whens)
-        return sites
+            alike = {
+                Spread.EACH_OP: (site.when, site.kind, site.op),
+                Spread.EACH_KIND: (site.when, site.kind),
+                Spread.ONCE: site.when,
+            }
+            chosen.setdefault(site if self.thorough else alike[use.spread], site)
+        # All that strike before a step, then all after: dealt out in turns, both then reach worlds of every size.
+        return sorted(chosen.values(), key=lambda site: list(When).index(site.when))
 
 
 def _all(sites: Sequence[Sequence[Site]]) -> list[tuple[int, Site]]:
     return [(rank, site) for rank, its in enumerate(sites) for site in its]
 
 
-def _dealt(sites: Sequence[Sequence[Site]]) -> list[tuple[int, Site]]:
-    """Every site on one rank at least, and every rank at one site at least: not the product of both."""
+def _dealt(sites: Sequence[Sequence[Site]], turn: int, turns: int) -> list[tuple[int, Site]]:
+    """Not the product of sites, ranks and world sizes, but each of them: in the worlds together (this is the one of
+    `turn`, of `turns`) every site on some rank, and in each world every rank at some site.
+    """
     owners: dict[Site, list[int]] = {}
     for rank, site in _all(sites):
         owners.setdefault(site, []).append(rank)
-    dealt = [(ranks[turn % len(ranks)], site) for turn, (site, ranks) in enumerate(owners.items())]
+    dealt = [
+        (ranks[at // turns % len(ranks)], site)
+        for at, (site, ranks) in enumerate(owners.items())
+        if at % turns == turn
+    ]
     met = {rank for rank, _ in dealt}
     dealt += [(rank, its[rank % len(its)]) for rank, its in enumerate(sites) if its and rank not in met]
     return dealt

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -11,6 +12,9 @@ from rankdrill.errors import PeerLost
 from rankdrill.worlds import Outcome, Status, name_ranks
 
 __all__ = ["Evidence", "judge"]
+
+
+_ON_RANKS = re.compile(r"\(on ranks? (\d+(?:, *\d+)*)\)")
 
 
 @dataclass(frozen=True)
@@ -121,6 +125,10 @@ def _error(evidence: Evidence, seen: Mapping[int, Seen]) -> _Verdict:
 
 def _names(seen: Seen, struck: Sequence[int]) -> bool:
     # Where connections only close, a path may be unable to know whom it lost. It may not blame somebody else.
+    # Where it was struck as it read what another had written, the error blames the writer and says on whom it was so.
+    on = {int(rank) for listed in _ON_RANKS.findall(seen.message) for rank in listed.split(",")}
+    if not on.isdisjoint(struck):
+        return True
     return not set(struck).isdisjoint(seen.blamed or ()) or (not seen.blamed and seen.error == PeerLost.__name__)
 
 

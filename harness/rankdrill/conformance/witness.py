@@ -7,6 +7,7 @@ import os
 import pickle
 import signal
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from rankdrill.conformance.adapter import Adapter, Setting
 from rankdrill.conformance.exact import difference
 from rankdrill.conformance.leftovers import Belongings
 from rankdrill.conformance.payloads import SMALL
+from rankdrill.conformance.survey import Site, Surveyor
 from rankdrill.step import Kind
 from rankdrill.worlds.processes.rank import RankContext
 
@@ -27,8 +29,9 @@ _WARM = "conformance.warm"  # what this rank has already called once, in RankCon
 class Trial:
     """What every rank of a case is told.
 
-    `notes` is a directory of the drill's own. `thaws` is the rank that the plan stops, to be continued when the others
-    are done; `again` asks for the second call.
+    `timeout` is for the first call, `patience` for the others. `notes` is a directory of the drill's own. `thaws` is the
+    rank that the plan stops, to be continued when the others are done; `again` asks for the second call,
+    `survey` for the sites of the first.
     """
 
     adapter: Adapter
@@ -36,8 +39,10 @@ class Trial:
     directory: str
     notes: str
     timeout: float
+    patience: float
     thaws: int | None = None
     again: bool = True
+    survey: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,7 @@ class Statement:
     first: Seen | None = None
     second: Seen | None = None
     left: tuple[str, ...] = ()
+    sites: tuple[Site, ...] = ()
     done: bool = False
 
 
@@ -69,16 +75,19 @@ def testify(context: RankContext, trial: Trial) -> None:
     """Run `trial` on this rank. What it saw is on disk at every moment, for a rank that may not live to return it."""
     rank, size, closed = context.index, context.world_size, context.boundary.closed
     room = trial.adapter.payloads[trial.payload].room
-    setting = Setting(rank, size, trial.directory, room, trial.timeout)
+    first_setting = Setting(rank, size, trial.directory, room, trial.timeout)
+    setting = replace(first_setting, timeout=trial.patience)
     shared_memory = Kind.SHM in trial.adapter.kinds
     _warm_up(context, trial, setting)
     with closed():
         statement = Statement(os.getpid())
         _write(trial.notes, rank, statement)
         before = Belongings.now(shared_memory=shared_memory)
-    first = _call(trial, setting, 1)
+    surveyor = Surveyor(context.boundary)
+    with context.boundary.recording([surveyor]) if trial.survey else nullcontext():
+        first = _call(trial, first_setting, 1)
     with closed():
-        statement = replace(statement, first=first)
+        statement = replace(statement, first=first, sites=tuple(surveyor.sites))
         _write(trial.notes, rank, statement)
         if trial.thaws is not None and trial.thaws != rank:
             _thaw(trial, rank, size)

@@ -54,11 +54,7 @@ class Wait:
     def __str__(self) -> str:
         if not self.missing:
             return f"is in {self.record.step}, which every rank has reached"
-        for_whom = (
-            f"rank {self.missing[0]}"
-            if len(self.missing) == 1
-            else f"ranks {', '.join(map(str, self.missing))}"
-        )
+        for_whom = f"rank {self.missing[0]}" if len(self.missing) == 1 else f"ranks {', '.join(map(str, self.missing))}"
         return f"waits in {self.record.step} for {for_whom}"
 
 
@@ -80,11 +76,10 @@ class Progress:
         """Take in the records from index `next` on."""
         self._whole = self._whole and not view.dropped
         self._at = None
-        end = view.first + len(view.raw)
-        torn = set(range(view.first, end)) - {record.index for record in view} if view.torn else set()
+        end, torn = view.first + len(view.raw), set(view.torn_at)
         self.next = min(torn, default=end)  # another thread may be in the middle of writing it
-        for record in view:
-            if record.state not in (State.ENDED, State.RAISED):
+        for record in view.where(_matters):
+            if not _over(record.state):
                 self.next = min(self.next, record.index)
             if record.index >= self._counted or record.index in self._torn:
                 self._count(record)
@@ -95,7 +90,7 @@ class Progress:
     def _count(self, record: Record) -> None:
         step = record.step
         if step.kind is not Kind.COLLECTIVE:
-            return
+            return  # the rank is inside it
         if step.op == GROUP_OP:
             self._groups[step.target] = parse_ranks(step.fingerprint)
         elif not self._entered(record):
@@ -111,6 +106,14 @@ class Progress:
         waiting = self._at is not None and self._at.step.kind is Kind.COLLECTIVE and not ended
         at = self._at if waiting else None
         return Position(ended, at, self._reached, self._groups, self._messages, self._whole)
+
+
+def _over(state: State) -> bool:
+    return state in (State.ENDED, State.RAISED)
+
+
+def _matters(kind: Kind, state: State) -> bool:
+    return kind is Kind.COLLECTIVE or not _over(state)
 
 
 def position(view: LedgerView, *, ended: bool, entered: Callable[[Record], bool] = lambda record: True) -> Position:

@@ -34,7 +34,10 @@ class Missing(Strike):
     }
 
     def fits(self, call: Call) -> bool:
-        return makes(call) if self.at is When.AFTER else looks(call)
+        if self.at is When.AT:
+            return looks(call)
+        moved = call.step.target if "dst" in call.args else ""
+        return makes(call) and not (os.path.isdir(moved) and os.listdir(moved))  # only an empty directory can go
 
     def strike(self, call: Call, proceed: Proceed) -> Any:
         if self.at is When.AT:

@@ -1,11 +1,11 @@
 """Reads a plan's text.
 
-    fault      = "rank" (NUMBER | "*") ":" strike when step ["on" pattern] [occurrence]
-    strike     = NAME ["(" [number {"," number}] ")"]
-    when       = "before" | "after" | "at"
-    step       = (kind | "*") "." (op | "*")
-    pattern    = a glob in double quotes, with JSON's escapes
-    occurrence = "#" NUMBER | "every"
+fault      = "rank" (NUMBER | "*") ":" strike when step ["on" pattern] [occurrence]
+strike     = NAME ["(" [number {"," number}] ")"]
+when       = "before" | "after" | "at"
+step       = (kind | "*") "." (op | "*")
+pattern    = a glob in double quotes, with JSON's escapes
+occurrence = "#" NUMBER | "every"
 """
 
 from __future__ import annotations

@@ -130,9 +130,7 @@ class Plan:
 
     def for_rank(self, rank: int) -> tuple[tuple[int, Fault], ...]:
         """The faults that `rank` must arm, each with its position in the plan."""
-        return tuple(
-            (index, fault) for index, fault in enumerate(self.faults) if fault.where.rank in (None, rank)
-        )
+        return tuple((index, fault) for index, fault in enumerate(self.faults) if fault.where.rank in (None, rank))
 
     def check(self, world_size: int) -> None:
         """Raise `PlanError` if a fault names a rank that a world of `world_size` ranks does not have."""

@@ -18,9 +18,7 @@ FAMILIES: Mapping[str, tuple[type[Strike], ...]] = {
 }
 """The strikes by family, in the order of the documentation."""
 
-STRIKES: Mapping[str, type[Strike]] = {
-    strike.name: strike for family in FAMILIES.values() for strike in family
-}
+STRIKES: Mapping[str, type[Strike]] = {strike.name: strike for family in FAMILIES.values() for strike in family}
 """Every strike, by the name that plans use."""
 
 ENDING = frozenset(name for name, strike in STRIKES.items() if not strike.survivable) | {process.Stop.name}

@@ -99,21 +99,18 @@ class Call:
 
     # ------------------------------------------------------------------------------ this rank's part
 
-    def attempt(self, kind: Kind, action: Callable[[], T], culprit: int | None = None) -> T | None:
-        """Do `action`; what it raises becomes this rank's contribution, and the result is None.
-
-        `culprit` is the channel rank to blame instead of this one.
-        """
+    def attempt(self, kind: Kind, action: Callable[[], T]) -> T | None:
+        """Do `action`; what it raises becomes this rank's contribution, and the result is None."""
         if self.trouble is not None:
             return None
         try:
             return action()
         except Exception as error:
-            self.report(kind, describe(error), culprit)
+            self.report(kind, describe(error))
             return None
 
     def report(self, kind: Kind, cause: str, culprit: int | None = None) -> None:
-        """Contribute a failure; the first one counts."""
+        """Contribute a failure; the first one counts. `culprit` is the channel rank to blame instead of this one."""
         self.trouble = self.trouble or Trouble(kind, cause, culprit)
 
     # ------------------------------------------------------------------------------ with the others
@@ -121,7 +118,8 @@ class Call:
     def agree(self, payload: Payload | None = None, *, stored: Stored | None = None) -> list[Slot]:
         """Tell all ranks what this one brings and return all slots, by channel rank.
 
-        `payload` travels along if it is small; `stored` describes what is offered by a file or segment. Raises the same error on all ranks if any rank has trouble, called with other arguments or is in another call.
+        `payload` travels along if it is small; `stored` describes what is offered by a file or segment. Raises the
+        same error on all ranks if any rank has trouble, called with other arguments or is in another call.
         """
         for _ in range(GENERATIONS_FOLLOWED):
             try:
@@ -169,21 +167,29 @@ class Call:
 
     def _exchange(self, slot: Slot, nbytes: int) -> list[Slot]:
         packed = slot.pack(nbytes)
+        down = None
         try:
             self._connect()
             blocks = self.channel.exchange(packed, self.wait_s)
         except LineDownError as error:
-            self._lost(f"after {time.monotonic() - self.started:.1f} s: {error}")
+            down = str(error)
+        if down is not None:
+            self._lost(f"after {time.monotonic() - self.started:.1f} s: {down}")
         self._met = True
         return [self._read(rank, block) for rank, block in enumerate(blocks)]
 
     def _connect(self) -> None:
         if self.channel.connected:
             return
+        # Before the others can count on this rank: what fails here fails before they wait where nobody can tell them.
+        self.channel.prepare()
+        ended, down = None, None
         try:
             ended = self.channel.board.assemble(self.wait_s)
         except Exception as error:
-            raise LineDownError(describe(error)) from error
+            down = describe(error)
+        if down is not None:
+            raise LineDownError(down)
         if ended is not None:
             self._raise_verdict(ended)
         self.channel.connect(self.wait_s)
@@ -226,10 +232,14 @@ class Call:
             return
         kind = Kind.STORAGE if isinstance(error, OSError) else Kind.DECODE if self._agreed else Kind.ENCODE
         doing = "receiving" if self._agreed else "preparing"
-        try:
-            self._lost("", [(self.channel.rank, Trouble(kind, f"while {doing}: {describe(error)}"))])
-        except GatherError as shared:
-            raise shared from error
+        trouble = Trouble(kind, f"while {doing}: {describe(error)}")
+        for _ in range(GENERATIONS_FOLLOWED):
+            try:
+                self._lost("", [(self.channel.rank, trouble)])
+            except _SupersededError:
+                continue
+            except GatherError as shared:
+                raise shared from error
 
     def _lost(self, seen: str, troubles: Sequence[tuple[int, Trouble]] = ()) -> NoReturn:
         """Hang up, settle with the others what happened, and raise it."""

@@ -1,8 +1,8 @@
 """Files that only the ranks of one call can mean: written aside, renamed, checked before they are read, removed.
 
-Every rank makes a directory of its own, so that nobody waits for anybody's `mkdir`, with a name nobody can guess, which
-the others learn in the agreement. A file counts as a call's own if its size and its keyed digest are the agreed ones; only
-then it is unpickled. A reader bears with a file that is not visible yet, as on NFS, until its deadline.
+Every rank makes a directory of its own, so that nobody waits for anybody's `mkdir`, with a name nobody can guess,
+which the others learn in the agreement. A file counts as a call's own if its size and its keyed digest are the agreed
+ones; only then it is unpickled. A reader bears with a file that is not visible yet, as on NFS, until its deadline.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ def offer(base: str, payload: Payload, nonce: bytes, identity: Identity) -> Offe
 def read(offered: Offer, nonce: bytes, deadline: float) -> memoryview:
     """The frame of the rank that drew `nonce`, waiting for it until `deadline` (of `time.monotonic`).
 
-    Raises FileNotFoundError if it is not there by then, WrongContentError if it is not what its rank wrote, OSError if it
-    cannot be read.
+    Raises FileNotFoundError if it is not there by then, WrongContentError if it is not what its rank wrote, OSError
+    if it cannot be read.
     """
     pauses = iter(_PAUSES_S)
     while True:

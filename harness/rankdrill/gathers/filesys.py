@@ -7,6 +7,7 @@ from typing import Any
 
 from rankdrill.gathers.call import Call
 from rankdrill.gathers.channel import DEFAULT_TIMEOUT_S, channel_of
+from rankdrill.gathers.outcomes import Kind
 from rankdrill.gathers.stored import FileStorage, gather_stored
 from rankdrill.gathers.wire import encode
 
@@ -34,9 +35,9 @@ def all_gather_via_filesys(
     Raises on all ranks together: StorageError (a file that cannot be written, read or removed), ArgumentMismatch,
     EncodeError, DecodeError, Desynchronized, PeerLost.
     """
-    directory = directory_of(filesys_save_dir)
-    arguments = f"gather_to_rank_0_only={bool(gather_to_rank_0_only)}, directory={directory or 'default'}"
-    with Call(channel_of(group), "all_gather_via_filesys", timeout, arguments) as call:
+    with Call(channel_of(group), "all_gather_via_filesys", timeout) as call:
+        directory = call.attempt(Kind.ARGUMENT, lambda: directory_of(filesys_save_dir))
+        call.arguments = f"gather_to_rank_0_only={bool(gather_to_rank_0_only)}, directory={directory or 'default'}"
         return gather_by_files(call, data, directory, gather_to_rank_0_only)
 
 

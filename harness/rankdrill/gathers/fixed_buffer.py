@@ -5,8 +5,8 @@ when sizes differ. So the slot is as large as the ranks agreed in the call befor
 says what `max_size` its rank wants. The first call with a new `max_size` moves what does not fit yet in a second
 exchange; from then on everything is in one. A rank with another `max_size` is found out in that same exchange.
 
-The collective is an all_gather of slots, the one that every path opens with, so that ranks in different paths meet in it;
-the all_reduce of a zeroed buffer that hand-written versions use moves twice the bytes.
+The collective is an all_gather of slots, the one that every path opens with, so that ranks in different paths meet in
+it; the all_reduce of a zeroed buffer that hand-written versions use moves twice the bytes.
 """
 
 from __future__ import annotations

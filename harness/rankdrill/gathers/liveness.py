@@ -1,4 +1,4 @@
-"""Whether a process of this machine is still there: says for certain that a rank has died, and whose leftovers may go."""
+"""Whether a process of this machine is still there: which rank has certainly died, and whose leftovers may go."""
 
 from __future__ import annotations
 

@@ -56,8 +56,10 @@ def all_gather(
     """
     channel = channel_of(group)
     group = group if group is not None or not dist.is_initialized() else dist.group.WORLD
-    route = _route(channel, group, force_cpu, force_filesys, filesys_save_dir)
-    with Call(channel, "all_gather", timeout, str(route)) as call:
+    with Call(channel, "all_gather", timeout) as call:
+        route = call.attempt(Kind.ARGUMENT, lambda: _route(channel, group, force_cpu, force_filesys, filesys_save_dir))
+        route = route or _Route("cpu")
+        call.arguments = str(route)
         if route.by == "files":
             return gather_by_files(call, data, route.directory, route.rank_0_only)
         payload = call.attempt(Kind.ENCODE, lambda: encode(data))

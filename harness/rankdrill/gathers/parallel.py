@@ -11,6 +11,7 @@ import torch
 
 from rankdrill.gathers.call import Call
 from rankdrill.gathers.channel import DEFAULT_TIMEOUT_S, channel_between
+from rankdrill.gathers.outcomes import Kind
 from rankdrill.gathers.stored import FileStorage, SegmentStorage, Storage, gather_stored
 from rankdrill.gathers.wire import Payload, encode
 
@@ -37,9 +38,7 @@ def get_configs_parallel(
     `timeout` is in seconds and bounds each wait for the others. Raises on all of `ranks` together: StorageError,
     ArgumentMismatch, EncodeError, DecodeError, Desynchronized, PeerLost. Raises UsageError for impossible `ranks`.
     """
-    base = os.path.abspath(os.fspath(workspace_path)) if workspace_path else None
-    storage: Storage = FileStorage(base) if base else SegmentStorage()
-    yield _gather_first("get_configs_parallel", config, ranks, group, storage, timeout, f", workspace_path={base}")
+    yield _gather_first("get_configs_parallel", config, ranks, group, workspace_path, timeout)
 
 
 @contextmanager
@@ -51,17 +50,18 @@ def get_tensors_parallel(
     Shapes and dtypes may differ between ranks, and `None` keeps its place. Everything else is as in
     `get_configs_parallel` without a workspace.
     """
-    yield _gather_first("get_tensors_parallel", tensor, ranks, group, SegmentStorage(), timeout)
+    yield _gather_first("get_tensors_parallel", tensor, ranks, group, None, timeout)
 
 
-def _gather_first(
-    path: str, value: Any, ranks: Sequence[int], group: Any, storage: Storage, timeout: float, more: str = ""
-) -> list[Any]:
+def _gather_first(path: str, value: Any, ranks: Sequence[int], group: Any, workspace: Any, timeout: float) -> list[Any]:
     channel = channel_between(ranks, group)
     if channel is None:
         return []
     wanted = list(ranks)
-    with Call(channel, path, timeout, f"ranks={wanted}{more}") as call:
+    with Call(channel, path, timeout) as call:
+        base = call.attempt(Kind.ARGUMENT, lambda: os.path.abspath(os.fspath(workspace)) if workspace else None)
+        storage: Storage = FileStorage(base) if base else SegmentStorage()
+        call.arguments = f"ranks={wanted}, workspace_path={base}"
         first = channel.members.index(wanted[0])
         values = gather_stored(call, storage, lambda: _encode(path, value), first)
     return [values[channel.members.index(rank)] for rank in wanted] if values else []

@@ -1,7 +1,7 @@
 """Shared-memory segments as plain files in /dev/shm, one per rank, whose names live only for the length of one call.
 
-`multiprocessing.shared_memory` is not used: on Python 3.11 its resource tracker unlinks segments of other processes. The
-space is reserved before it is mapped, since touching a mapped page of a full tmpfs ends the process (SIGBUS).
+`multiprocessing.shared_memory` is not used: on Python 3.11 its resource tracker unlinks segments of other processes.
+The space is reserved before it is mapped, since touching a mapped page of a full tmpfs ends the process (SIGBUS).
 """
 
 from __future__ import annotations

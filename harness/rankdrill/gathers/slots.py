@@ -4,8 +4,9 @@ Every exchange of every path moves one slot per rank and the same number of byte
 different arguments, still meet in one collective and can tell each other so. gloo would abort the process if they met
 in collectives of different sizes (seen with torch 2.13).
 
-Layout, little endian: magic and version; path, kind of trouble, round, blamed rank; group rank; call number; size of the
-payload's frame; nonce; digest; process; place (depth and frames); site; text; CRC of all but itself. A small payload follows.
+Layout, little endian: magic and version; path, kind of trouble, round, blamed rank; group rank; call number; size of
+the payload's frame; nonce; digest; process; place (depth and frames); site; text; CRC of all but itself. A small
+payload follows.
 """
 
 from __future__ import annotations
@@ -95,7 +96,8 @@ class Slot:
         path, frames = PATHS.index(self.path), self.place.frames
         _FIXED.pack_into(
             block, 0, MAGIC, VERSION, path, self.kind, self.round, culprit, self.rank, self.number, self.size,
-            self.nonce, self.digest, self.identity.machine, self.identity.pid, self.identity.started, min(self.place.depth, 0xFFFF), len(frames),
+            self.nonce, self.digest,
+            self.identity.machine, self.identity.pid, self.identity.started, min(self.place.depth, 0xFFFF), len(frames),
         )  # fmt: skip
         padded = [part for frame in frames for part in frame] + [0] * (2 * (FRAMES_SENT - len(frames)))
         _FRAMES.pack_into(block, _FRAMES_AT, *padded)

@@ -35,10 +35,11 @@ def reduce_tensor(tensor: torch.Tensor) -> _Reduction | str:
     is loaded onto the receiver's current CUDA device, or the CPU where it has none.
     """
     if not _is_plain(tensor):
-        return tensor.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+        reduction: _Reduction = tensor.__reduce_ex__(pickle.HIGHEST_PROTOCOL)  # type: ignore[no-untyped-call]
+        return reduction
     with torch.no_grad():
         base = tensor.detach().as_subclass(torch.Tensor).resolve_conj().resolve_neg()
-        raw = base.cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+        raw: Any = base.cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
     kind = type(tensor)
     arguments = (
         pickle.PickleBuffer(raw) if raw.size else None,

@@ -28,21 +28,22 @@ def gather_object(
     """Fill `object_gather_list` on one rank with every rank's `obj`, in group rank order.
 
     The receiver is `dst`, a global rank, or `group_dst`, a rank of `group`; by default global rank 0. There
-    `object_gather_list` has one entry per rank of the group; on the others it is None. Nobody but the receiver holds more
-    than its own payload. `timeout` is in seconds and bounds each wait for the others. On a rank outside `group` nothing
-    happens, as in torch.
+    `object_gather_list` has one entry per rank of the group; on the others it is None. Nobody but the receiver
+    holds more than its own payload. `timeout` is in seconds and bounds each wait for the others. On a rank outside
+    `group` nothing happens, as in torch.
 
     Raises on all ranks together: ArgumentMismatch (no list, a list of the wrong length, a list where none belongs,
-    ranks that disagree on the receiver, or one that is no member), EncodeError, DecodeError (also on the ranks that only
-    sent), Desynchronized, PeerLost. Raises UsageError where torch.distributed is not initialised.
+    ranks that disagree on the receiver, or one that is no member), EncodeError, DecodeError (also on the ranks that
+    only sent), Desynchronized, PeerLost. Raises UsageError where torch.distributed is not initialised.
     """
     if not dist.is_initialized():
         raise UsageError("gather_object: call torch.distributed.init_process_group first")
     if not is_member(group):
         return
     channel = channel_of(group)
-    receiver = _receiver(channel, dst, group_dst)
-    with Call(channel, "gather_object", timeout, f"group_dst={receiver}") as call:
+    with Call(channel, "gather_object", timeout) as call:
+        receiver = call.attempt(Kind.ARGUMENT, lambda: _receiver(channel, dst, group_dst))
+        call.arguments = f"group_dst={receiver}"
         if isinstance(receiver, str):
             call.report(Kind.ARGUMENT, receiver)
         cause = call.attempt(Kind.ARGUMENT, lambda: _wrong_list(channel, receiver, object_gather_list))
@@ -71,7 +72,7 @@ def _receiver(channel: Channel, dst: int | None, group_dst: int | None) -> int |
     return f"dst={wanted}: no member of the group, which has global ranks {list(channel.members)}"
 
 
-def _wrong_list(channel: Channel, receiver: int | str, given: list[Any] | None) -> str | None:
+def _wrong_list(channel: Channel, receiver: int | str | None, given: list[Any] | None) -> str | None:
     if channel.rank != receiver:
         return None if given is None else "object_gather_list must be None on a rank that does not receive"
     if given is None:

@@ -1,12 +1,14 @@
-"""The only module of the gathers that touches private torch APIs; `tests/gathers/test_torch_seam.py` fails when one changes.
+"""The only module of the gathers that touches private torch APIs.
+
+`tests/gathers/test_torch_seam.py` fails when one of them changes.
 
 What is used, and why:
 
-- ``distributed_c10d._new_process_group_helper``: makes a group under a name of our choice. The public `new_group` names a
-  group after a counter that differs between ranks as soon as one of them is in a subgroup (torch 2.13: the hashed name
+- ``distributed_c10d._new_process_group_helper``: makes a group under a name of our choice. The public `new_group`
+  names a group after a counter that differs between ranks as soon as one is in a subgroup (torch 2.13: the hashed name
   contains ``len(_world.pg_names)``), and then the ranks wait for one another under different names.
-- ``distributed_c10d._world`` and ``_unregister_process_group``: the companion group is taken out of torch's tables again,
-  so that it changes no later name and lives exactly as long as we hold it.
+- ``distributed_c10d._world`` and ``_unregister_process_group``: the companion group is taken out of torch's tables
+  again, so that it changes no later name and lives exactly as long as we hold it.
 - ``distributed_c10d._get_default_store``: where a group written in Python holds no store of its own.
 """
 
@@ -49,7 +51,7 @@ def store_of(group: Any) -> Any:
     try:
         return group.get_group_store()
     except (AttributeError, RuntimeError):
-        return dist.PrefixStore(f"rankdrill/{group.group_name}", c10d._get_default_store())
+        return c.PrefixStore(f"rankdrill/{group.group_name}", c10d._get_default_store())
 
 
 def cpu_backend(group: Any) -> str:

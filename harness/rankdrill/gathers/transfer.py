@@ -10,11 +10,11 @@ import torch
 
 from rankdrill.gathers import torch_seam
 from rankdrill.gathers.call import Call
-from rankdrill.gathers.channel import LineDownError
+from rankdrill.gathers.channel import LineDownError, bytes_of
 from rankdrill.gathers.outcomes import Kind, describe
 from rankdrill.gathers.slots import Slot
-from rankdrill.gathers.wire import Payload, decode
 from rankdrill.gathers.wire import NONCE_BYTES as FRAME_NONCE_BYTES
+from rankdrill.gathers.wire import Payload, decode
 
 __all__ = ["decode_all", "to_all", "to_all_padded", "to_one"]
 
@@ -36,7 +36,7 @@ def to_all(call: Call, slots: Sequence[Slot], payload: Payload | None) -> list[m
         works = [channel.broadcast(blocks[rank], rank, call.wait_s) for rank in batch] if channel.size > 1 else []
         channel.finish(works, call.wait_s)
         for rank, block in blocks.items():
-            frames[rank] = memoryview(block.numpy())
+            frames[rank] = bytes_of(block)
     return frames
 
 
@@ -52,7 +52,7 @@ def to_one(call: Call, slots: Sequence[Slot], payload: Payload | None, destinati
     blocks = {rank: _block(call, slots[rank], payload) for rank in large}
     channel.finish([channel.receive(blocks[rank], rank, tag=0) for rank in large if rank != me], call.wait_s)
     for rank, block in blocks.items():
-        frames[rank] = memoryview(block.numpy())
+        frames[rank] = bytes_of(block)
     return frames
 
 
@@ -70,17 +70,17 @@ def to_all_padded(
         mine[: own.size].copy_(_block(call, own, payload))
     received = torch.empty(widest * len(slots), dtype=torch.uint8, device=device)
     options = torch_seam.AllgatherOptions()
-    work = call.channel.start(lambda: group.allgather([list(received.split(widest))], [mine], options))
+    work = call.channel.start(lambda: group.allgather([list(torch.split(received, widest))], [mine], options))
     _wait_for_device(work, call.wait_s)
     for slot in slots:
         if not slot.inline:
             start = slot.rank * widest
-            frames[slot.rank] = memoryview(received[start : start + slot.size].cpu().numpy())
+            frames[slot.rank] = bytes_of(received[start : start + slot.size].cpu())
     return frames
 
 
 def decode_all(call: Call, slots: Sequence[Slot], frames: Sequence[memoryview]) -> list[Any]:
-    """The objects in `frames`, by rank; a frame that does not load becomes this rank's trouble, blamed on its sender."""
+    """The objects in `frames`, by rank; a frame that does not load becomes this rank's trouble."""
     values: list[Any] = []
     for slot, frame in zip(slots, frames, strict=False):
         values.append(load(call, slot, frame))
@@ -104,7 +104,7 @@ def _block(call: Call, slot: Slot, payload: Payload | None) -> torch.Tensor:
     block = torch.empty(slot.size, dtype=torch.uint8)
     if slot.rank == call.channel.rank:
         assert payload is not None
-        payload.write_into(memoryview(block.numpy()), call.frame_nonce)
+        payload.write_into(bytes_of(block), call.frame_nonce)
     return block
 
 

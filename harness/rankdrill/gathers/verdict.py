@@ -134,7 +134,7 @@ class Board:
             causes = [(rank, Trouble(Kind.LOST, f"its process ended (pid {pid})")) for rank, pid in gone.items()]
         else:
             causes = [(rank, Trouble(Kind.LOST, f"did not come to call {number}")) for rank in absent]
-        waiting = f"Rank {self._rank} waited in {mark.path}, call {mark.number}, at {mark.place.site}: {seen}"
+        waiting = f"The others waited in {mark.path}, call {mark.number}, at {mark.place.site}: {seen}"
         return Verdict(number, tuple(causes), waiting, met, places)
 
     def _gone(self, ranks: Iterable[int]) -> dict[int, int]:

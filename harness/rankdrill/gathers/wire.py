@@ -1,8 +1,8 @@
 """A payload on the wire: pickle protocol 5 with its buffers out of band, in one frame that says whose it is.
 
-Frame, little endian: magic, version, number of buffers, length of the pickle stream, the call's nonce; the length of each
-buffer; the stream; the buffers, each on a multiple of `ALIGNMENT`; the nonce again. The nonce at both ends tells a frame
-of this call, written whole, from memory that nobody filled and from the frame of another call.
+Frame, little endian: magic, version, number of buffers, length of the pickle stream, the call's nonce; the length of
+each buffer; the stream; the buffers, each on a multiple of `ALIGNMENT`; the nonce again. The nonce at both ends tells a
+frame of this call, written whole, from memory that nobody filled and from the frame of another call.
 """
 
 from __future__ import annotations

@@ -26,8 +26,9 @@ class NFSWorkspace:
 
     Making one and `write_configs_and_weights` are calls of all ranks together; reading is each rank's own business and
     needs no barrier: `write` returns when everybody has written. Without `workspace_path` the workspace is not
-    initialised. This rank's file goes with the next write, with `close`, at the end of a ``with`` block, when the object
-    goes, or when the process exits in good order; files of crashed processes go when a workspace is next made there.
+    initialised. This rank's file goes with the next write, with `close`, at the end of a ``with`` block, when the
+    object goes, or when the process exits in good order; files of crashed processes go when a workspace is
+    next made there.
 
     `timeout` is in seconds and bounds each wait for the others, and a reader's for a file that is not visible yet.
     """
@@ -40,15 +41,16 @@ class NFSWorkspace:
         timeout: float = DEFAULT_TIMEOUT_S,
     ) -> None:
         """Make the directory on all ranks. Raises ArgumentMismatch (different paths), StorageError, together."""
-        self._base = os.path.abspath(os.fspath(workspace_path)) if workspace_path else None
+        self._base: str | None = None
         self._channel = channel_of(group)
         self._timeout = timeout
         self._slots: list[Slot] = []
         self._mine: list[files.Offer] = []
         self._finalizer = weakref.finalize(self, _remove_all, self._mine)
-        with Call(self._channel, "NFSWorkspace", timeout, f"workspace_path={self._base}") as call:
-            if self._base is not None:
-                call.attempt(Kind.STORAGE, self._prepare)
+        with Call(self._channel, "NFSWorkspace", timeout) as call:
+            if workspace_path:
+                self._base = call.attempt(Kind.STORAGE, lambda: _prepared(workspace_path))
+            call.arguments = f"workspace_path={self._base}"
             call.agree()
 
     @property
@@ -114,11 +116,6 @@ class NFSWorkspace:
     ) -> None:
         self.close()
 
-    def _prepare(self) -> None:
-        base = self._initialised()
-        os.makedirs(base, exist_ok=True)
-        files.sweep(base)
-
     def _initialised(self) -> str:
         if self._base is None:
             raise UsageError("this NFSWorkspace has no directory; give workspace_path")
@@ -127,6 +124,13 @@ class NFSWorkspace:
     def _offer_of(self, slot: Slot) -> files.Offer:
         directory = files.private_directory(str(self._base), slot.nonce, slot.identity)
         return files.Offer(directory, slot.size, slot.digest, self._mine[0].owner if self._mine else -1)
+
+
+def _prepared(path: str | os.PathLike[str]) -> str:
+    base = os.path.abspath(os.fspath(path))
+    os.makedirs(base, exist_ok=True)
+    files.sweep(base)
+    return base
 
 
 def _remove_all(offers: list[files.Offer]) -> None:

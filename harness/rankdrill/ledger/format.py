@@ -49,6 +49,7 @@ RECORD = struct.Struct("<QQQQqIHBB24s76s64s32sI4xI")
 RECORD_BYTES = RECORD.size
 END_OFFSET = 16
 STATE_OFFSET = 46
+KIND_OFFSET = 47
 FAULT_OFFSET = 44
 ERROR_OFFSET = 212
 ERROR_BYTES = 32
@@ -92,9 +93,7 @@ class Record:
     patience_ms: int = 0
 
     def __str__(self) -> str:
-        how = {State.RAISED: f"raised {self.error}", State.ENDED: "ended"}.get(
-            self.state, self.state.name.lower()
-        )
+        how = {State.RAISED: f"raised {self.error}", State.ENDED: "ended"}.get(self.state, self.state.name.lower())
         struck = f", struck by fault {self.fault}" if self.fault is not None else ""
         return f"{self.step} [{how}{struck}]"
 

@@ -5,16 +5,20 @@ from __future__ import annotations
 import mmap
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from rankdrill.errors import LedgerError
 from rankdrill.ledger import format as f
-from rankdrill.step import Step
+from rankdrill.step import Kind, Step
 
 __all__ = ["LedgerReader", "LedgerView"]
+
+_STATES = frozenset(f.State)
+_U64 = struct.Struct("<Q")
+_U32 = struct.Struct("<I")
 
 
 @dataclass(frozen=True)
@@ -29,19 +33,13 @@ class LedgerView:
     dropped: int = 0
 
     @cached_property
-    def _decoded(self) -> tuple[tuple[f.Record, ...], int]:
-        records = [_decode(raw, self.first + offset) for offset, raw in enumerate(self.raw)]
-        whole = tuple(record for record in records if record is not None)
-        return whole, len(records) - len(whole)
-
-    @property
     def records(self) -> tuple[f.Record, ...]:
         """All whole records, oldest first."""
-        return self._decoded[0]
+        return tuple(self.where(lambda kind, state: True))
 
     @property
     def torn(self) -> int:
-        return self._decoded[1]
+        return len(self.torn_at)
 
     @property
     def last_open(self) -> f.Record | None:
@@ -52,6 +50,23 @@ class LedgerView:
     def last(self) -> f.Record | None:
         """The newest step, however it ended."""
         return self.records[-1] if self.records else None
+
+    @cached_property
+    def torn_at(self) -> tuple[int, ...]:
+        """The indexes of the torn records."""
+        return tuple(self.first + offset for offset, raw in enumerate(self.raw) if not _whole(raw, self.first + offset))
+
+    def where(self, wanted: Callable[[Kind, f.State], bool]) -> Iterator[f.Record]:
+        """The whole records whose kind and state are `wanted`; the others are not even decoded."""
+        verdicts: dict[bytes, bool] = {}
+        for offset, raw in enumerate(self.raw):
+            if not _whole(raw, self.first + offset):
+                continue
+            mark = raw[f.STATE_OFFSET : f.KIND_OFFSET + 1]
+            if mark not in verdicts:
+                verdicts[mark] = wanted(f.KINDS[mark[1]], f.State(mark[0]))
+            if verdicts[mark]:
+                yield _decode(raw)
 
     def __iter__(self) -> Iterator[f.Record]:
         return iter(self.records)
@@ -76,15 +91,11 @@ class LedgerReader:
             self._map = mmap.mmap(fd, size, prot=mmap.PROT_READ)
         finally:
             os.close(fd)
-        magic, version, record_bytes, capacity, rank, world_size, pid, start_ns = f.HEADER.unpack_from(
-            self._map
-        )
+        magic, version, record_bytes, capacity, rank, world_size, pid, start_ns = f.HEADER.unpack_from(self._map)
         if magic != f.MAGIC:
             raise LedgerError(f"{path} is no ledger: it begins with {magic!r}, a ledger with {f.MAGIC!r}")
         if version != f.VERSION or record_bytes != f.RECORD_BYTES:
-            raise LedgerError(
-                f"{path} has ledger version {version}; this rankdrill reads version {f.VERSION}"
-            )
+            raise LedgerError(f"{path} has ledger version {version}; this rankdrill reads version {f.VERSION}")
         self.rank, self.world_size, self.pid, self.start_ns = rank, world_size, pid, start_ns
         # A truncated file holds fewer slots than its header says; what is there is still evidence.
         self.capacity = min(capacity, (size - f.HEADER_BYTES) // f.RECORD_BYTES)
@@ -114,28 +125,21 @@ class LedgerReader:
         return self._map[slot : slot + f.RECORD_BYTES]
 
 
-def _decode(raw: bytes, index: int) -> f.Record | None:
-    if len(raw) < f.RECORD_BYTES:
-        return None
-    (
-        held,
-        begin,
-        end,
-        nbytes,
-        sequence,
-        thread,
-        fault,
-        state,
-        kind,
-        op,
-        target,
-        mark,
-        error,
-        patience,
-        commit,
-    ) = f.RECORD.unpack(raw)
-    if held != index or commit != f.commit_of(index) or kind >= len(f.KINDS) or state not in set(f.State):
-        return None
+def _whole(raw: bytes, index: int) -> bool:
+    """Whether the slot holds record `index`, written to its end."""
+    return (
+        len(raw) == f.RECORD_BYTES
+        and raw[:8] == _U64.pack(index)
+        and raw[-4:] == _U32.pack(f.commit_of(index))
+        and raw[f.STATE_OFFSET] in _STATES
+        and raw[f.KIND_OFFSET] < len(f.KINDS)
+    )
+
+
+def _decode(raw: bytes) -> f.Record:
+    index, begin, end, nbytes, sequence, thread, fault, state, kind, op, target, mark, error, patience, _ = (
+        f.RECORD.unpack(raw)
+    )
     step = Step(f.KINDS[kind], _text(op), _text(target), _text(mark), nbytes, sequence)
     return f.Record(
         index, step, f.State(state), begin, end, thread, fault - 1 if fault else None, _text(error), patience

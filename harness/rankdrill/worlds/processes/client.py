@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -19,6 +20,7 @@ from pathlib import Path
 from rankdrill.errors import UnsupportedPlatform, WorldError
 from rankdrill.worlds.outcome import Death
 from rankdrill.worlds.private import PrivateDirectory
+from rankdrill.worlds.processes.session import kill_session
 from rankdrill.worlds.processes.template import OBITUARY, PID, READY
 from rankdrill.worlds.processes.wire import FrameReader
 
@@ -43,6 +45,7 @@ class RankHandle:
         self.up = False
         self.pid: int | None = None
         self.death: Death | None = None
+        self.orphaned = False  # it died because its template did
         self._heard = b""
 
     def listen(self) -> Death | None:
@@ -53,7 +56,8 @@ class RankHandle:
             except BlockingIOError:
                 break
             if not news:  # the template itself is gone; its ranks died with it
-                self.death = Death(None, signal.SIGKILL, 0)
+                self.orphaned = True
+                self.death = Death(None, signal.SIGKILL, time.monotonic_ns())
                 break
             self._heard += news
             if self.pid is None and len(self._heard) >= PID.size:
@@ -157,6 +161,18 @@ class TemplateClient:
         if numbers and self.alive:
             with self._sending, contextlib.suppress(ConnectionError):  # they die with their template
                 self._control.send(json.dumps({"signal": int(signum), "ranks": numbers}).encode())
+
+    def bury(self) -> None:
+        """The template has died: kill what its ranks had started, which has nobody else to do it."""
+        until = time.monotonic() + CLOSE_BOUND_S
+        with contextlib.suppress(ChildProcessError):  # reaped already
+            # It is not reaped before, so that its number still is its own.
+            while os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+                if time.monotonic() > until:
+                    return
+                time.sleep(0.001)
+            kill_session(self._process.pid)
+        self._process.poll()
 
     def close(self) -> None:
         """End the template and every rank; remove the private directory."""

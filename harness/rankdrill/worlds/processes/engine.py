@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rankdrill.errors import LedgerError, UsageError
 from rankdrill.ledger import LedgerReader, LedgerView, State
-from rankdrill.step import Kind
+from rankdrill.step import NO_SEQUENCE, Kind
 from rankdrill.worlds.outcome import RankOutcome, Status
 from rankdrill.worlds.private import remove_segments
 from rankdrill.worlds.processes.client import RankHandle, TemplateClient
@@ -87,6 +87,8 @@ class ProcessEngine:
         if self._client is not None and self._ranks:
             self._client.kill(self._ranks)
             self._wait_gone()
+            if any(handle.orphaned for handle in self._ranks):
+                self._client.bury()
         for handle in self._ranks:
             handle.close()
         for ledger in self._ledgers.values():
@@ -175,4 +177,6 @@ def _healthy(outcomes: Sequence[RankOutcome], endings: dict[int, Ending]) -> boo
 
 
 def _left_open(outcome: RankOutcome) -> bool:
-    return any(record.state is not State.ENDED for record in outcome.ledger if record.step.kind is Kind.COLLECTIVE)
+    not_ended = outcome.ledger.where(lambda kind, state: kind is Kind.COLLECTIVE and state is not State.ENDED)
+    # A collective that all ranks have issued ends whether or not somebody asks for it, as DDP's reducer does not.
+    return any(record.state is not State.ISSUED or record.step.sequence == NO_SEQUENCE for record in not_ended)

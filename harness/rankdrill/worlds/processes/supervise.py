@@ -186,7 +186,8 @@ class Supervision:
         if set(stuck) != pending or stuck == self._acquitted:
             self._suspected = {}
             return False
-        certain = stuck == self._suspected and not self._moved(pending)
+        moved = self._moved(pending)
+        certain = stuck == self._suspected and not moved
         self._suspected = stuck
         if certain and self._another_thread_may_act():
             self._acquitted = stuck

@@ -1,0 +1,107 @@
+"""Every private name of torch that rankdrill rests on is there and means what it must; a failure says what changed."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch._C import _distributed_c10d as c
+from torch.distributed import distributed_c10d as c10d
+
+from rankdrill.boundary import torch_seam
+from rankdrill.boundary.jit_seam import known_to_torchscript
+
+WORLD_TIMEOUT_S = 30
+
+
+@pytest.fixture
+def group(tmp_path: Path) -> Iterator[Any]:
+    """The default group of a world of one, not wrapped."""
+    store = dist.FileStore(str(tmp_path / "store"), 1)  # type: ignore[attr-defined]
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1, timeout=timedelta(seconds=WORLD_TIMEOUT_S))
+    yield dist.group.WORLD
+    dist.destroy_process_group()
+
+
+def test_groups_are_made_in_one_place() -> None:
+    assert list(inspect.signature(c10d._new_process_group_helper).parameters)[:3] == [
+        "group_size",
+        "group_rank",
+        "global_ranks_in_group",
+    ]
+    assert "_new_process_group_helper(" in inspect.getsource(c10d.init_process_group)
+    assert "_new_process_group_helper(" in inspect.getsource(c10d._new_group_with_tag)
+
+
+def test_the_tables_of_groups(group: Any) -> None:
+    world = c10d._world
+    for table in (world.pg_map, world.pg_names, world.pg_backend_config, world.pg_to_tag, world.pg_group_ranks):
+        assert group in table
+    assert any(group in groups for groups in world.tags_to_pg.values())
+    assert c._resolve_process_group(group.group_name) is not None
+    assert callable(c._register_process_group)
+    assert callable(c._unregister_process_group)
+
+
+def test_what_a_group_says_of_itself(group: Any) -> None:
+    assert group.group_desc == "default_pg"
+    assert isinstance(group.group_name, str)
+    assert group._device_types
+    for method in ("_register_backend", "_set_default_backend", "_set_group_name", "_set_group_desc"):
+        assert callable(getattr(dist.ProcessGroup, method)), method
+    backend = group._get_backend(torch.device("cpu"))
+    assert backend.name() == "gloo"
+    assert torch_seam.group_timeout(group) == WORLD_TIMEOUT_S
+
+
+def test_the_picklers_of_object_collectives() -> None:
+    assert torch_seam.PICKLER_NAMES == ("_pickler", "_unpickler")
+    assert c10d._pickler is pickle.Pickler
+    assert c10d._unpickler is pickle.Unpickler
+    for function in (c10d._object_to_tensor, c10d._tensor_to_object):
+        assert "pickler(" in inspect.getsource(function)
+
+
+def test_wrapping_new_groups_takes_their_place_everywhere(tmp_path: Path) -> None:
+    class Wrapper(dist.ProcessGroup):
+        def __init__(self, inner: Any, ranks: tuple[int, ...]) -> None:
+            super().__init__(inner.rank(), inner.size())  # type: ignore[call-arg]
+            torch_seam.adopt_backends(self, inner)
+            self.inner, self.ranks = inner, ranks
+
+    undo = torch_seam.wrap_new_groups(Wrapper)
+    try:
+        store = dist.FileStore(str(tmp_path / "store"), 1)  # type: ignore[attr-defined]
+        dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+        default: Any = dist.group.WORLD
+        assert isinstance(default, Wrapper)
+        assert default.ranks == (0,)
+        assert dist.get_backend(default) == "gloo"
+        assert c._resolve_process_group(default.group_name) is default
+        assert c10d._get_default_group() is default
+        assert isinstance(dist.new_group([0]), Wrapper)
+        assert dist.get_process_group_ranks(default) == [0]
+        dist.destroy_process_group()
+    finally:
+        undo()
+    assert c10d._new_process_group_helper.__module__ == c10d.__name__
+
+
+def test_torchscript_knows_functions_by_identity() -> None:
+    from torch.jit import _builtins
+
+    def replacement() -> None: ...
+
+    known_to_torchscript(replacement, torch.zeros)
+    table = _builtins._get_builtin_table()  # type: ignore[no-untyped-call]
+    key = id(replacement)
+    assert table[key] == "aten::zeros"
+    del replacement
+    assert key not in table

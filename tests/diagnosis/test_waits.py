@@ -1,0 +1,337 @@
+"""The wait-for graph: by hand, and against a simulation of random programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from rankdrill.diagnosis import Position, Progress, Wait, doomed, position, waits
+from rankdrill.diagnosis.waits import parse_ranks
+from rankdrill.ledger import LedgerReader, LedgerWriter, Record, State
+from rankdrill.step import NO_SEQUENCE, Kind, Step
+
+
+def step(sequence: int, group: str = "default", op: str = "barrier", fingerprint: str = "") -> Step:
+    return Step(Kind.COLLECTIVE, op, group, fingerprint, sequence=sequence)
+
+
+def record(what: Step, state: State = State.WAITING) -> Record:
+    return Record(0, what, state, 0, 0, 0, None, "")
+
+
+def running(**reached: int) -> Position:
+    return Position(ended=False, reached=reached)
+
+
+def ended(**reached: int) -> Position:
+    return Position(ended=True, reached=reached)
+
+
+def waiting(sequence: int, group: str = "default", *members: int, **reached: int) -> Position:
+    groups = {group: members} if members else {}
+    return Position(False, record(step(sequence, group)), {group: sequence + 1, **reached}, groups)
+
+
+# --------------------------------------------------------------------------------------- by hand
+
+
+def test_nobody_waits() -> None:
+    assert waits([running(), ended()]) == {}
+    assert doomed([running(), ended()]) == {}
+
+
+def test_waiting_for_one_that_runs_is_no_hang() -> None:
+    positions = [waiting(0), running()]
+    assert waits(positions)[0].missing == (1,)
+    assert doomed(positions) == {}
+
+
+def test_waiting_for_one_that_ended_is() -> None:
+    assert list(doomed([waiting(0), ended()])) == [0]
+
+
+def test_what_the_ended_had_reached_is_not_missed() -> None:
+    assert doomed([waiting(0), ended(default=1)]) == {}
+    assert list(doomed([waiting(1), ended(default=1)])) == [0]
+
+
+def test_a_chain_of_waits_behind_an_ended_one() -> None:
+    positions = [waiting(0, "a", 0, 1), waiting(0, "b", 1, 2), waiting(0, "c", 2, 3), ended()]
+    found = doomed(positions)
+    assert {rank: wait.missing for rank, wait in found.items()} == {0: (1,), 1: (2,), 2: (3,)}
+    positions[3] = running()
+    assert doomed(positions) == {}
+
+
+def test_a_cycle_of_waits() -> None:
+    positions = [waiting(0, "a", 0, 1), waiting(0, "b", 0, 1), running()]
+    assert sorted(doomed(positions)) == [0, 1]
+
+
+def test_an_earlier_call_of_the_same_group_is_behind() -> None:
+    """Ranks that issued different numbers of collectives meet in different calls."""
+    assert list(doomed([waiting(3), waiting(3), ended(default=3)])) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("missing", "text"),
+    [
+        ((), "is in collective.barrier #0 on 'default', which every rank has reached"),
+        ((2,), "waits in collective.barrier #0 on 'default' for rank 2"),
+        ((1, 3), "waits in collective.barrier #0 on 'default' for ranks 1, 3"),
+    ],
+)
+def test_a_wait_reads_aloud(missing: tuple[int, ...], text: str) -> None:
+    assert str(Wait(0, record(step(0)), missing)) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "ranks"),
+    [("ranks=0,2-4", (0, 2, 3, 4)), ("ranks=7", (7,)), ("ranks=", ()), ("ranks=3,1,2", (3, 1, 2))],
+)
+def test_members_of_a_group(text: str, ranks: tuple[int, ...]) -> None:
+    assert parse_ranks(text) == ranks
+
+
+# --------------------------------------------------------------------------------------- messages
+
+
+def message(op: str, peer: int | str, tag: int = 0) -> Step:
+    return Step(Kind.COLLECTIVE, op, "default", f"float32[1] peer={peer} tag={tag}")
+
+
+def at_message(op: str, peer: int | str, tag: int = 0, **kwargs: object) -> Position:
+    where = -1 if peer == "any" else int(peer)
+    return Position(False, record(message(op, peer, tag)), messages={(op, "default", where, tag): 1})
+
+
+def test_a_receive_from_one_that_ended() -> None:
+    assert doomed([at_message("recv", 1), ended()])[0].missing == (1,)
+
+
+def test_a_receive_from_anybody_is_never_certain() -> None:
+    assert doomed([at_message("recv", "any"), ended()]) == {}
+
+
+def test_two_that_receive_from_each_other() -> None:
+    assert sorted(doomed([at_message("recv", 1), at_message("recv", 0)])) == [0, 1]
+
+
+def test_a_receive_whose_send_has_begun_comes() -> None:
+    sender = Position(False, record(step(0)), {"default": 1}, messages={("send", "default", 0, 0): 1})
+    assert doomed([at_message("recv", 1), sender]) == {}
+    other_tag = Position(False, record(step(0)), {"default": 1}, messages={("send", "default", 0, 5): 1})
+    assert sorted(doomed([at_message("recv", 1), other_tag])) == [0, 1]
+
+
+def test_a_send_that_anybody_was_ready_for_comes() -> None:
+    receiver = Position(True, messages={("recv", "default", -1, 0): 1})
+    assert doomed([at_message("send", 1), receiver]) == {}
+    assert list(doomed([at_message("send", 1), ended()])) == [0]
+
+
+def test_peers_are_ranks_of_the_group() -> None:
+    here = Position(False, record(message("recv", 0)), {}, {"default": (2, 1)}, {("recv", "default", 0, 0): 1})
+    assert waits([running(), here, running()])[1].missing == (2,)
+
+
+# ---------------------------------------------------------------------------------------- ledgers
+
+
+def test_positions_are_read_from_ledgers(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    with LedgerWriter(path, rank=0, world_size=3) as ledger:
+        ledger.mark(ledger.begin(step(NO_SEQUENCE, "pair", "group", "ranks=0,2")), State.ENDED)
+        ledger.mark(ledger.begin(step(0, "pair")), State.ENDED)
+        ledger.mark(ledger.begin(Step(Kind.FILE, "open", "/x")), State.ENDED)
+        first = ledger.begin(step(1, "pair"))
+        ledger.mark(first, State.WAITING)
+        ledger.mark(ledger.begin(step(2, "pair")), State.ISSUED)
+        read = position(LedgerReader(path).view(), ended=False)
+    assert read.at is not None
+    assert read.at.index == first, "a newer call that nobody waits for does not hide it"
+    assert read.reached == {"pair": 3}
+    assert read.groups == {"pair": (0, 2)}
+    assert position(LedgerReader(path).view(), ended=True).at is None
+
+
+def test_a_rank_inside_another_step_runs(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    with LedgerWriter(path, rank=0, world_size=1) as ledger:
+        ledger.begin(Step(Kind.FILE, "open", "/x"))
+    assert position(LedgerReader(path).view(), ended=False).at is None
+
+
+def test_a_collective_that_was_skipped_is_not_reached(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    with LedgerWriter(path, rank=0, world_size=1) as ledger:
+        ledger.mark(ledger.begin(step(0)), State.ENDED)
+        skipped = ledger.begin(step(1))
+        ledger.strike(skipped, 0)
+        ledger.mark(skipped, State.ENDED)
+    view = LedgerReader(path).view()
+    assert position(view, ended=True).reached == {"default": 2}
+    assert position(view, ended=True, entered=lambda record: record.fault is None).reached == {"default": 1}
+
+
+@given(st.lists(st.tuples(st.sampled_from(["begin", "wait", "end", "look"]), st.integers(0, 5)), max_size=40))
+def test_looking_often_sees_what_looking_once_does(
+    tmp_path_factory: pytest.TempPathFactory, script: list[tuple[str, int]]
+) -> None:
+    path = tmp_path_factory.mktemp("ledger") / "ledger"
+    progress, sequence = Progress(), 0
+    with LedgerWriter(path, rank=0, world_size=1, capacity=64) as ledger:
+        reader = LedgerReader(path)
+        for what, which in [*script, ("look", 0)]:
+            match what:
+                case "begin":
+                    which = sequence
+                    ledger.begin(step(sequence) if sequence % 3 else message("send", 1))
+                    sequence += 1
+                case "wait" if which < sequence:
+                    ledger.mark(which, State.WAITING)
+                case "end" if which < sequence:
+                    ledger.mark(which, State.ENDED)
+                case "look":
+                    progress.take(reader.view(progress.next))
+        assert progress.position(ended=False) == position(reader.view(), ended=False)
+        reader.close()
+
+
+def test_a_ledger_that_lost_its_beginning_accuses_nobody(tmp_path: Path) -> None:
+    """Which ranks a group has is unknown then: only those that were seen using it are its members."""
+    path = tmp_path / "ledger"
+    with LedgerWriter(path, rank=0, world_size=3, capacity=8) as ledger:
+        ledger.mark(ledger.begin(step(NO_SEQUENCE, "pair", "group", "ranks=0,1")), State.ENDED)
+        for sequence in range(20):
+            ledger.mark(ledger.begin(step(sequence, "pair")), State.WAITING if sequence == 19 else State.ENDED)
+    here = position(LedgerReader(path).view(), ended=False)
+    assert not here.whole
+    assert waits([here, running(pair=19), ended()])[0].missing == (1,)
+    assert waits([here, Position(False, None, {}, {"pair": (0, 1)}), ended()])[0].missing == (1,)
+
+
+# --------------------------------------------------------------------- against a simulation of programs
+
+
+@dataclass
+class Program:
+    """What each rank does, in order: the groups whose collective it enters; then it returns, or runs on for ever."""
+
+    calls: list[list[str]]
+    groups: dict[str, tuple[int, ...]]
+    returns: list[bool]
+    entered: list[dict[str, int]] = field(default_factory=list)
+    at: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.entered = [dict.fromkeys(self.groups, 0) for _ in self.calls]
+        self.at = [0] * len(self.calls)
+        self.inside = [False] * len(self.calls)
+
+    def enter(self, rank: int) -> bool:
+        """Let `rank` enter its next collective, if it is in none."""
+        if self.inside[rank] or self.at[rank] == len(self.calls[rank]):
+            return False
+        self.entered[rank][self.calls[rank][self.at[rank]]] += 1
+        self.inside[rank] = True
+        return True
+
+    def leave(self, rank: int) -> bool:
+        """Let `rank` leave its collective, if all members have come as far."""
+        if not self.inside[rank]:
+            return False
+        group = self.calls[rank][self.at[rank]]
+        mine = self.entered[rank][group]
+        if any(self.entered[member][group] < mine for member in self.groups[group]):
+            return False
+        self.at[rank] += 1
+        self.inside[rank] = False
+        return True
+
+    def move(self, rank: int) -> bool:
+        return self.enter(rank) or self.leave(rank)
+
+    def position(self, rank: int) -> Position:
+        done = self.at[rank] == len(self.calls[rank]) and not self.inside[rank]
+        at = None
+        if self.inside[rank]:
+            group = self.calls[rank][self.at[rank]]
+            at = record(step(self.entered[rank][group] - 1, group))
+        known = {name: ranks for name, ranks in self.groups.items() if self.entered[rank][name]}
+        return Position(done and self.returns[rank], at, dict(self.entered[rank]), known)
+
+    def positions(self) -> list[Position]:
+        return [self.position(rank) for rank in range(len(self.calls))]
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> Program:
+    size = draw(st.integers(2, 5))
+    groups: dict[str, tuple[int, ...]] = {"default": tuple(range(size))}
+    for name in "ab"[: draw(st.integers(0, 2))]:
+        groups[name] = tuple(draw(st.lists(st.integers(0, size - 1), min_size=2, max_size=size, unique=True)))
+    common = draw(st.lists(st.sampled_from(sorted(groups)), max_size=6))
+    calls = [[name for name in common if rank in groups[name]] for rank in range(size)]
+    for rank in draw(st.lists(st.integers(0, size - 1), max_size=2)):  # the bugs: dropped, doubled, swapped calls
+        own = [name for name in sorted(groups) if rank in groups[name]]
+        calls[rank] = draw(st.one_of(st.permutations(calls[rank]), st.lists(st.sampled_from(own), max_size=6)))
+    return Program(calls, groups, draw(st.lists(st.booleans(), min_size=size, max_size=size)))
+
+
+@given(programs(), st.data())
+def test_the_doomed_are_those_that_never_go_on(program: Program, data: st.DataObject) -> None:
+    """From any moment of any schedule: a rank goes on in some continuation if and only if it is not doomed.
+
+    A rank that runs on for ever without a further call may, for all that can be seen, still come to any of them.
+    """
+    moves: Sequence[int] = data.draw(st.lists(st.integers(0, len(program.calls) - 1), max_size=25))
+    for rank in moves:
+        program.move(rank)
+    found = doomed(program.positions())
+    inside = [rank for rank in range(len(program.calls)) if program.inside[rank]]
+    free = optimist(program)
+    event(f"doomed: {len(found)} of {len(inside)} waiting")
+    assert sorted(found) == [rank for rank in inside if rank not in free]
+    for wait in found.values():
+        assert wait.missing, "who waits for nobody is not doomed"
+        behind = [program.entered[member][wait.record.step.target] for member in wait.missing]
+        assert max(behind) <= wait.record.step.sequence
+    # And in truth: however the run goes on, no doomed rank ever leaves its call.
+    before = list(program.at)
+    while any(program.move(rank) for rank in range(len(program.calls))):
+        pass
+    assert all(program.at[rank] == before[rank] for rank in found)
+
+
+def optimist(program: Program) -> set[int]:
+    """The ranks that can leave their call if every rank that runs does whatever the others wish."""
+    size = len(program.calls)
+    gone = [program.position(rank).ended for rank in range(size)]
+    free = {rank for rank in range(size) if not program.inside[rank] and not gone[rank]}
+    for _ in range(size):
+        for rank in range(size):
+            if not program.inside[rank]:
+                continue
+            group = program.calls[rank][program.at[rank]]
+            here = program.entered[rank][group]
+            if all(program.entered[member][group] >= here or member in free for member in program.groups[group]):
+                free.add(rank)
+    return free
+
+
+@given(programs())
+def test_a_run_that_stands_still_is_doomed_but_for_those_that_run(program: Program) -> None:
+    """When nobody can move any more, everybody who waits only for ranks that have ended or wait is doomed."""
+    while any(program.move(rank) for rank in range(len(program.calls))):
+        pass
+    positions = program.positions()
+    if all(position.ended or position.at for position in positions):
+        stuck = [rank for rank, position in enumerate(positions) if position.at]
+        event("deadlock" if stuck else "all returned")
+        assert sorted(doomed(positions)) == stuck

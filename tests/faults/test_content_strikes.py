@@ -1,0 +1,156 @@
+"""Strikes at what files hold: torn, of an older generation, left over; and at when they are seen."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from multiprocessing.shared_memory import SharedMemory
+from pathlib import Path
+
+import pytest
+
+from rankdrill.faults.content import LEFT_OVER
+from tests.faults.here import rank_here
+
+LATE_S = 0.3
+PATIENCE_S = 20.0
+
+
+@pytest.mark.parametrize("op", ["rename", "replace", "link"])
+def test_torn_after_it_has_its_name(op: str, tmp_path: Path) -> None:
+    with rank_here(f'rank 0: torn after file.{op} on "*.part"') as here:
+        (tmp_path / "a.part").write_bytes(b"0123456789")
+        getattr(os, op)(tmp_path / "a.part", tmp_path / "a")
+        assert (tmp_path / "a").read_bytes() == b"01234"
+        assert here.fired == (1,)
+
+
+def test_torn_after_writing(tmp_path: Path) -> None:
+    with rank_here("rank 0: torn after file.write"):
+        (tmp_path / "a").write_bytes(b"0123456789")
+    assert (tmp_path / "a").read_bytes() == b"01234"
+
+
+def test_torn_before_it_is_read(tmp_path: Path) -> None:
+    (tmp_path / "empty").write_bytes(b"")
+    (tmp_path / "a").write_bytes(b"0123456789")
+    with rank_here("rank 0: torn before file.open") as here:
+        assert (tmp_path / "empty").read_bytes() == b""
+        assert (tmp_path / "a").read_bytes() == b"01234"
+        assert here.fired == (1,)
+
+
+def test_torn_shared_memory() -> None:
+    name = f"rankdrill-test-{secrets.token_hex(8)}"
+    made = SharedMemory(name, create=True, size=8192)
+    with rank_here("rank 0: torn before shm.attach"):
+        seen = SharedMemory(name)
+    assert seen.size == 4096
+    seen.close()
+    made.close()
+    made.unlink()
+
+
+def test_stale_is_what_this_rank_saw_last(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    with rank_here("rank 0: stale at file.open #2") as here:
+        path.write_bytes(b"first")
+        assert path.read_bytes() == b"first"
+        path.write_bytes(b"second")
+        assert path.read_bytes() == b"first"
+        assert path.read_bytes() == b"second"
+        assert here.fired == (1,)
+
+
+def test_stale_is_empty_where_this_rank_never_looked(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"of another rank")
+    with rank_here("rank 0: stale at file.open #1"):
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        assert os.read(fd, 99) == b""
+        os.close(fd)
+    assert path.read_bytes() == b"of another rank"
+
+
+def test_stale_after_a_rename_is_what_was_there(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"old")
+    (tmp_path / "b").write_bytes(b"new")
+    with rank_here("rank 0: stale after file.replace every") as here:
+        os.replace(tmp_path / "b", tmp_path / "a")
+        assert (tmp_path / "a").read_bytes() == b"old"
+        assert not (tmp_path / "b").exists()
+        os.replace(tmp_path / "a", tmp_path / "c")
+        assert not (tmp_path / "c").exists()
+        assert here.fired == (2,)
+    assert not list(tmp_path.iterdir())
+
+
+def test_collisions_with_what_a_crashed_run_left(tmp_path: Path) -> None:
+    with rank_here("rank 0: collision before file.mkdir"):
+        with pytest.raises(FileExistsError):
+            os.mkdir(tmp_path / "d")
+        os.makedirs(tmp_path / "d", exist_ok=True)
+    with rank_here("rank 0: collision before file.open"):
+        (tmp_path / "truncated").write_bytes(b"no matter what was there")
+        with pytest.raises(FileExistsError):
+            os.open(tmp_path / "x", os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        assert (tmp_path / "x").read_bytes() == LEFT_OVER
+    with rank_here("rank 0: collision before file.link"), pytest.raises(FileExistsError):
+        os.link(tmp_path / "x", tmp_path / "y")
+
+
+def test_collision_of_segments() -> None:
+    name = f"rankdrill-test-{secrets.token_hex(8)}"
+    with rank_here("rank 0: collision before shm.create") as here:
+        with pytest.raises(FileExistsError):
+            SharedMemory(name, create=True, size=100)
+        assert here.fired == (1,)
+    assert Path("/dev/shm", name).read_bytes() == LEFT_OVER
+    Path("/dev/shm", name).unlink()
+
+
+def test_late_is_not_seen_and_then_is(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"there")
+    other = tmp_path / "b"
+    other.write_bytes(b"there")
+    with rank_here(f'rank 0: late({LATE_S}) at file.open on "a"') as here:
+        since = time.monotonic()
+        with pytest.raises(FileNotFoundError):
+            path.read_bytes()
+        assert not path.exists()
+        assert os.listdir(tmp_path) == ["b"]
+        with os.scandir(tmp_path) as entries:
+            assert [entry.name for entry in entries] == ["b"]
+        assert other.read_bytes() == b"there"
+        if time.monotonic() - since > LATE_S:
+            pytest.skip("this machine is too busy to look in time")
+        assert _appears(path)
+        assert time.monotonic() - since >= LATE_S
+        assert path.read_bytes() == b"there"
+        assert sorted(os.listdir(tmp_path)) == ["a", "b"]
+        assert here.fired == (1,)
+
+
+def test_a_late_rename_takes_effect_for_everybody(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"there")
+    with rank_here(f"rank 0: late({LATE_S}) at file.rename") as here:
+        since = time.monotonic()
+        os.rename(tmp_path / "a", tmp_path / "b")
+        with here.boundary.closed():  # another rank's eyes
+            late = not (tmp_path / "b").exists()
+            assert late or time.monotonic() - since > LATE_S
+            assert _appears(tmp_path / "b")
+        assert here.steps.count("file.rename") == 1
+    assert time.monotonic() - since >= LATE_S
+    assert not (tmp_path / "a").exists()
+
+
+def _appears(path: Path) -> bool:
+    until = time.monotonic() + PATIENCE_S
+    while time.monotonic() < until:
+        if path.exists():
+            return True
+        time.sleep(0.01)
+    return False

@@ -1,0 +1,63 @@
+"""The strikes declare themselves well, and the documentation lists them as they are."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rankdrill.boundary import collectives, files, memory
+from rankdrill.faults import ENDING, FAMILIES, OPS, STRIKES, Strike, domain
+from rankdrill.step import Kind
+
+DOCS = Path(__file__).parents[2] / "docs" / "faults.md"
+
+
+def row(strike: type[Strike]) -> str:
+    """The row of the documentation's table for one strike."""
+    arguments = ", ".join(map(str, strike.arguments))
+    called = f"{strike.name}({arguments})" if arguments else strike.name
+    return f"| `{called}` | {strike.does} | `{domain(strike)}` | {strike.seen} |"
+
+
+@pytest.mark.parametrize("strike", STRIKES.values(), ids=list(STRIKES))
+def test_a_strike_declares_itself(strike: type[Strike]) -> None:
+    assert strike.name.isidentifier()
+    assert strike.does.endswith(".")
+    assert strike.seen.endswith((".", "`"))
+    assert "|" not in strike.does + strike.seen
+    assert all(ops and ops <= OPS[kind] for steps in strike.on.values() for kind, ops in steps.items())
+    for argument in strike.arguments:
+        assert argument.default is None or argument.least <= argument.default <= argument.most
+
+
+def test_the_documentation_lists_every_strike() -> None:
+    text = DOCS.read_text().split("\n## Strikes\n")[1]
+    wanted = [row(strike) for family in FAMILIES.values() for strike in family]
+    found = [line for line in text.splitlines() if line.startswith("| `")]
+    assert found == wanted, "write this into docs/faults.md:\n" + "\n".join(wanted)
+
+
+def test_what_ends_a_process() -> None:
+    assert sorted(ENDING) == ["abort", "crash", "exit", "kill", "stop"]
+
+
+def test_the_ops_are_those_of_the_boundary() -> None:
+    assert OPS[Kind.COLLECTIVE] == {op for op, _ in collectives._METHODS.values()}
+    named = {*files.PATH_FUNCTIONS.values(), *files.PAIR_FUNCTIONS.values(), *files.FD_FUNCTIONS.values(), "flock"}
+    assert OPS[Kind.FILE] == named | {"open"}
+    assert OPS[Kind.SHM] == named | {"create", "attach", "close"}
+    assert OPS[Kind.MEMORY] == {*memory._FUNCTIONS, "resize_", "mmap"}
+    assert set(OPS) == set(Kind)
+
+
+def test_a_plan_is_read_without_torch() -> None:
+    code = (
+        "import sys\n"
+        "from rankdrill.faults import Plan\n"
+        "Plan.from_json(Plan.parse('rank 0: skip at collective.*').to_json())\n"
+        "sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

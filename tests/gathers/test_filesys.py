@@ -1,0 +1,156 @@
+"""all_gather_via_filesys on real ranks, with a healthy and with a broken file system."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import random
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import rankdrill
+from rankdrill.gathers import all_gather_via_filesys
+from tests.gathers.attempts import TIMEOUT_S, all_alike, attempt, raiser, replaced
+
+
+def gather(directory: Any, value: Any = None, **kwargs: Any) -> list[Any]:
+    kwargs.setdefault("timeout", TIMEOUT_S)
+    return all_gather_via_filesys(dist.get_rank() if value is None else value, directory, **kwargs)
+
+
+def test_values_and_nothing_left(world: rankdrill.World, tmp_path: pathlib.Path) -> None:
+    def body() -> list[float]:
+        return [value[-1].item() for value in gather(tmp_path, torch.full((1 << 20,), float(dist.get_rank())))]
+
+    assert all_alike(world.run(body).unwrap()) == [0.0, 1.0, 2.0, 3.0]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_to_rank_0_only(world: rankdrill.World, tmp_path: pathlib.Path) -> None:
+    got = world.run(lambda: gather(tmp_path, gather_to_rank_0_only=True)).unwrap()
+    assert got == [[0, 1, 2, 3], [], [], []]
+
+
+def test_subgroups_share_a_directory(world: rankdrill.World, tmp_path: pathlib.Path) -> None:
+    def body() -> list[int]:
+        group = [dist.new_group([0, 1]), dist.new_group([2, 3])][dist.get_rank() // 2]
+        return gather(tmp_path, group=group)
+
+    assert world.run(body).unwrap() == [[0, 1], [0, 1], [2, 3], [2, 3]]
+
+
+def test_directory_from_the_environment_and_by_default(world: rankdrill.World, tmp_path: pathlib.Path) -> None:
+    def body() -> tuple[Any, Any, Any]:
+        os.environ["EXP_DIR"] = str(tmp_path / "experiment")
+        by_environment = gather(None)
+        made = sorted(os.listdir(tmp_path))
+        del os.environ["EXP_DIR"]
+        return by_environment, made, gather(None)
+
+    assert all_alike(world.run(body).unwrap()) == ([0, 1, 2, 3], ["experiment"], [0, 1, 2, 3])
+
+
+def test_random_state_is_neither_read_nor_advanced(world: rankdrill.World, tmp_path: pathlib.Path) -> None:
+    def body() -> bool:
+        random.seed(7)
+        torch.manual_seed(7)
+        before = random.getstate(), torch.get_rng_state()
+        gather(tmp_path)
+        return random.getstate() == before[0] and torch.equal(torch.get_rng_state(), before[1])
+
+    assert all_alike(world.run(body).unwrap()) is True
+
+
+def torn(real: Callable[..., int]) -> Callable[..., int]:
+    def write(descriptor: int, data: Any) -> int:
+        real(descriptor, bytes(data)[: len(data) // 2])
+        return len(data)
+
+    return write
+
+
+def late(real: Callable[..., None]) -> Callable[..., None]:
+    def call(*args: Any) -> None:
+        threading.Timer(0.5, real, args).start()
+
+    return call
+
+
+def no_effect(real: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *args, **kwargs: None
+
+
+def fails(real: Callable[..., Any]) -> Callable[..., Any]:
+    return raiser(OSError(5, "input/output error"))
+
+
+def struck(directory: str, name: str, strike: Callable[..., Any], timeout: float) -> tuple[Any, Any]:
+    """A gather with one call of `os` broken on rank 1, and one with everything whole."""
+    with replaced(os, name, strike(getattr(os, name)), dist.get_rank() == 1):
+        broken = attempt(gather, directory, timeout=timeout)
+    return broken, attempt(gather, directory)
+
+
+@pytest.mark.parametrize("name", ["mkdir", "open", "write", "fstat", "replace", "read", "unlink", "rmdir"])
+def test_a_call_that_fails(world: rankdrill.World, tmp_path: pathlib.Path, name: str) -> None:
+    broken, after = all_alike(world.run(struck, str(tmp_path), name, fails, TIMEOUT_S).unwrap())
+    assert (broken.kind, broken.ranks) == ("StorageError", (1,))
+    assert after == [0, 1, 2, 3]
+    # Only what could not be removed is still there.
+    assert bool(list(tmp_path.iterdir())) == (name in ("unlink", "rmdir"))
+
+
+@pytest.mark.parametrize(
+    ("name", "strike"), [("mkdir", no_effect), ("replace", no_effect), ("unlink", no_effect), ("write", torn)]
+)
+def test_a_call_that_lies(world: rankdrill.World, tmp_path: pathlib.Path, name: str, strike: Any) -> None:
+    timeout = 6.0 if name == "replace" else TIMEOUT_S
+    broken, after = all_alike(world.run(struck, str(tmp_path), name, strike, timeout).unwrap())
+    assert (broken.kind, broken.ranks) == ("StorageError", (1,))
+    assert after == [0, 1, 2, 3]
+
+
+def test_a_file_that_appears_late(world: rankdrill.World, tmp_path: pathlib.Path) -> None:
+    got = world.run(struck, str(tmp_path), "replace", late, TIMEOUT_S).unwrap()
+    assert all_alike(got) == ([0, 1, 2, 3], [0, 1, 2, 3])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_that_cannot_be_made(world: rankdrill.World, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+
+    def body() -> tuple[Any, Any]:
+        return attempt(gather, tmp_path / "file" / "below"), attempt(gather, tmp_path / "good")
+
+    broken, after = all_alike(world.run(body).unwrap())
+    assert (broken.kind, broken.ranks) == ("StorageError", (0, 1, 2, 3))
+    assert after == [0, 1, 2, 3]
+
+
+def test_different_directories(world: rankdrill.World, tmp_path: pathlib.Path) -> None:
+    def body() -> Any:
+        return attempt(gather, tmp_path / ("other" if dist.get_rank() == 2 else "usual"))
+
+    broken = all_alike(world.run(body).unwrap())
+    assert (broken.kind, broken.ranks) == ("ArgumentMismatch", (2,))
+
+
+def test_a_file_of_somebody_else_is_never_loaded(world: rankdrill.World, tmp_path: pathlib.Path) -> None:
+    def planting(real: Callable[..., None]) -> Callable[..., None]:
+        def replace(source: str, target: str) -> None:
+            real(source, target)
+            with open(target, "r+b") as file:
+                file.seek(-20, os.SEEK_END)
+                file.write(b"planted")
+
+        return replace
+
+    broken, after = all_alike(world.run(struck, str(tmp_path), "replace", planting, TIMEOUT_S).unwrap())
+    assert (broken.kind, broken.ranks) == ("StorageError", (1,))
+    assert "other content" in broken.text
+    assert after == [0, 1, 2, 3]

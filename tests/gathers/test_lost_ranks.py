@@ -1,0 +1,219 @@
+"""Ranks that die, leave, linger, come late or are in another call."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import rankdrill
+from rankdrill.gathers import all_gather, all_gather_list, get_configs_parallel
+from tests.gathers.attempts import TIMEOUT_S, Raised, all_alike, attempt, left_in_shared_memory, replaced
+
+SHORT_S = 3.0
+
+
+def gather(value: Any, timeout: float = TIMEOUT_S) -> list[Any]:
+    return all_gather(value, timeout=timeout)
+
+
+def open_fds() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def survivors(outcome: rankdrill.Outcome, lost: int) -> list[Any]:
+    return [one.value for rank, one in enumerate(outcome.ranks) if rank != lost]
+
+
+def die_by(how: str) -> Callable[..., Any]:
+    def die(*args: Any, **kwargs: Any) -> None:
+        if how == "exit":
+            os._exit(3)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    return die
+
+
+@pytest.mark.parametrize("how", ["kill", "exit"])
+@pytest.mark.parametrize("where", ["before", "transfer"])
+def test_a_rank_that_dies_is_named_at_once(how: str, where: str) -> None:
+    def body() -> Any:
+        gather(0)
+        dying = dist.get_rank() == 2
+        if dying and where == "before":
+            die_by(how)()
+        with replaced(torch, "empty", die_by(how), dying):
+            began = time.monotonic()
+            failed = attempt(gather, b"x" * 3_000_000)
+        # The next call knows already that nobody will come.
+        return failed, attempt(gather, 0), time.monotonic() - began
+
+    with rankdrill.World(4) as world:
+        outcome = world.run(body)
+    for failed, after, seconds in survivors(outcome, lost=2):
+        assert (failed.kind, failed.ranks) == ("PeerLost", (2,))
+        assert "process ended" in failed.text
+        assert (after.kind, after.ranks) == ("PeerLost", (2,))
+        assert seconds < TIMEOUT_S
+
+
+def test_a_rank_that_dies_making_its_segment() -> None:
+    def body() -> Any:
+        gather(0)
+        with (
+            replaced(os, "posix_fallocate", die_by("kill"), dist.get_rank() == 1),
+            get_configs_parallel(1, [0, 1, 2, 3], timeout=TIMEOUT_S) as seen,
+        ):
+            return seen
+
+    with rankdrill.World(4) as world:
+        outcome = world.run(lambda: attempt(body))
+        for failed in survivors(outcome, lost=1):
+            assert (failed.kind, failed.ranks) == ("PeerLost", (1,))
+        assert world.run(lambda: len(gather(1)) + len(collect())).unwrap()[0] == 8
+    assert left_in_shared_memory() == []
+
+
+def collect() -> list[Any]:
+    with get_configs_parallel(1, [0, 1, 2, 3], timeout=TIMEOUT_S) as seen:
+        return seen
+
+
+@pytest.mark.parametrize("connected", [False, True])
+def test_a_late_rank_learns_it_and_is_welcome_again(world: rankdrill.World, connected: bool) -> None:
+    def body() -> Any:
+        seen = []
+        if connected:
+            gather(0)
+        for turn in range(3):
+            if turn == 0 and dist.get_rank() == 3:
+                time.sleep(SHORT_S + 1)
+            seen.append(attempt(gather, (dist.get_rank(), turn), SHORT_S if turn == 0 else TIMEOUT_S))
+        return seen
+
+    late, *after = all_alike(world.run(body).unwrap())
+    assert (late.kind, late.ranks) == ("PeerLost", (3,))
+    assert "did not come" in late.text
+    # What rank 3 brought too late never appears.
+    assert after == [[(rank, turn) for rank in range(4)] for turn in (1, 2)]
+
+
+def test_a_rank_that_raises_before_calling_and_goes_on(world: rankdrill.World) -> None:
+    def body() -> Any:
+        failed = None
+        try:
+            if dist.get_rank() == 1:
+                raise ValueError("before the gather")
+            failed = attempt(gather, 0, SHORT_S)
+        except ValueError:
+            pass
+        dist.barrier()
+        return failed, attempt(gather, dist.get_rank())
+
+    got = world.run(body).unwrap()
+    assert got[1][0] is None
+    failed = all_alike([got[rank][0] for rank in (0, 2, 3)])
+    assert (failed.kind, failed.ranks) == ("PeerLost", (1,))
+    assert all_alike([after for _, after in got]) == [0, 1, 2, 3]
+
+
+def test_ranks_in_different_paths(world: rankdrill.World) -> None:
+    def body() -> Any:
+        by_list = dist.get_rank() == 0
+        failed = attempt(lambda: all_gather_list(1, timeout=TIMEOUT_S) if by_list else gather(1))
+        return failed, attempt(gather, dist.get_rank())
+
+    got = world.run(body).unwrap()
+    for failed, after in got:
+        assert (failed.kind, failed.ranks) == ("Desynchronized", (0,))
+        assert failed.text.count("test_lost_ranks.py:") >= 2
+        assert "all_gather_list" in failed.text
+        assert after == [0, 1, 2, 3]
+
+
+def test_a_rank_that_skips_a_call_never_swaps_payloads(world: rankdrill.World) -> None:
+    def body() -> Any:
+        first = None
+        if dist.get_rank() != 2:
+            first = attempt(gather, "first")
+        second = attempt(gather, "second", SHORT_S)
+        return first, second
+
+    got = world.run(body).unwrap()
+    for first, second in got:
+        assert first is None or isinstance(first, Raised)
+        assert isinstance(second, Raised) or second == ["second"] * 4
+    assert got[0][0].kind == "Desynchronized"
+    assert got[0][0].ranks == (2,)
+
+
+def test_branches_of_one_if_are_one_call(world: rankdrill.World) -> None:
+    def body() -> Any:
+        return attempt(gather, "zero") if dist.get_rank() == 0 else attempt(gather, "other")
+
+    assert all_alike(world.run(body).unwrap()) == ["zero", "other", "other", "other"]
+
+
+class Interrupting:
+    def __reduce__(self) -> Any:
+        raise KeyboardInterrupt("by the user")
+
+
+def test_an_interrupt_stays_one_and_lets_the_others_go(world: rankdrill.World) -> None:
+    def body() -> Any:
+        gather(0)
+        try:
+            failed = attempt(gather, Interrupting() if dist.get_rank() == 1 else 1)
+        except KeyboardInterrupt:
+            failed = "interrupted"
+        return failed, attempt(gather, dist.get_rank())
+
+    got = world.run(body).unwrap()
+    assert got[1][0] == "interrupted"
+    lost = all_alike([got[rank][0] for rank in (0, 2, 3)])
+    assert (lost.kind, lost.ranks) == ("PeerLost", (1,))
+    assert all_alike([after for _, after in got]) == [0, 1, 2, 3]
+
+
+def test_the_callers_group_survives_a_timeout(world: rankdrill.World) -> None:
+    def body() -> Any:
+        if dist.get_rank() == 0:
+            time.sleep(SHORT_S)
+        failed = attempt(gather, 1, 1.0)
+        tensor = torch.ones(1)
+        dist.all_reduce(tensor)
+        return failed.kind, tensor.item()
+
+    assert all_alike(world.run(body).unwrap()) == ("PeerLost", 4.0)
+
+
+def test_no_descriptors_are_left(world: rankdrill.World) -> None:
+    def body() -> bool:
+        def fail() -> None:
+            with replaced(torch, "empty", lambda *_, **__: 1 / 0, dist.get_rank() == 0):
+                attempt(gather, b"x" * 100_000)
+            gather(0)
+
+        fail()
+        before = open_fds()
+        for _ in range(5):
+            fail()
+        return open_fds() <= before + 1
+
+    assert all_alike(world.run(body).unwrap()) is True
+
+
+def test_a_gather_inside_a_gather_is_refused(world: rankdrill.World) -> None:
+    class Nested:
+        def __reduce__(self) -> Any:
+            return list, (gather(1),)
+
+    failed = all_alike(world.run(lambda: attempt(gather, Nested() if dist.get_rank() == 0 else 0)).unwrap())
+    assert (failed.kind, failed.ranks) == ("EncodeError", (0,))
+    assert "under way" in failed.text

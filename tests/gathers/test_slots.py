@@ -1,0 +1,63 @@
+"""Slots: what fits, what is cut, what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from rankdrill.gathers.callsite import Place, capture
+from rankdrill.gathers.liveness import identify
+from rankdrill.gathers.outcomes import Kind, Trouble
+from rankdrill.gathers.slots import HEADER_BYTES, PATHS, Slot, SlotError
+
+
+def slot(**changes: object) -> Slot:
+    given: dict[str, object] = {
+        "path": "all_gather", "rank": 3, "number": 1 << 40, "round": 2, "place": capture(), "nonce": b"n" * 16,
+        "size": 1 << 50, "digest": b"d" * 16, "identity": identify(), "text": "max_size=5",
+    }  # fmt: skip
+    return Slot(**{**given, **changes})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_round_trip(path: str) -> None:
+    sent = slot(path=path)
+    got = Slot.unpack(memoryview(sent.pack(HEADER_BYTES + 100)))
+    for name in ("path", "rank", "number", "round", "nonce", "size", "digest", "identity", "text", "trouble"):
+        assert getattr(got, name) == getattr(sent, name), name
+    assert (got.place.site, got.place.depth, got.place.frames) == (
+        sent.place.site,
+        sent.place.depth,
+        sent.place.frames,
+    )
+
+
+def test_a_small_payload_travels_along() -> None:
+    got = Slot.unpack(memoryview(slot(size=5, inline=b"12345").pack(HEADER_BYTES + 100)))
+    assert bytes(got.inline) == b"12345"
+
+
+def test_trouble_takes_the_offer_back() -> None:
+    got = Slot.unpack(memoryview(slot(inline=b"x").with_trouble(Trouble(Kind.DECODE, "why", 1)).pack(HEADER_BYTES)))
+    assert got.trouble == Trouble(Kind.DECODE, "why", 1)
+    assert (got.size, bytes(got.inline)) == (0, b"")
+
+
+def test_long_texts_are_cut_where_it_hurts_least() -> None:
+    long = slot(text="cause " * 500, place=Place("/deep" * 100 + "/file.py:7", 3, ()))
+    got = Slot.unpack(memoryview(long.pack(HEADER_BYTES)))
+    assert got.text.startswith("cause cause")
+    assert got.place.site.endswith("/file.py:7")
+
+
+def test_every_damaged_byte_is_noticed() -> None:
+    whole = slot(size=5, inline=b"12345").pack(HEADER_BYTES + 8)
+    for position in range(len(whole)):
+        damaged = bytearray(whole)
+        damaged[position] ^= 1
+        with pytest.raises(SlotError):
+            Slot.unpack(memoryview(damaged))
+
+
+def test_memory_that_nobody_wrote_is_no_slot() -> None:
+    with pytest.raises(SlotError, match="no slot"):
+        Slot.unpack(memoryview(bytearray(HEADER_BYTES)))

@@ -1,0 +1,56 @@
+"""The private torch APIs that the gathers use are still what they were."""
+
+from __future__ import annotations
+
+import datetime
+import gc
+import os
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed import distributed_c10d as c10d
+
+import rankdrill
+from rankdrill.gathers import all_gather, torch_seam
+from rankdrill.gathers.channel import channel_of
+from tests.gathers.attempts import TIMEOUT_S, all_alike
+
+
+def test_a_companion_leaves_no_trace_in_torchs_tables(world: rankdrill.World) -> None:
+    def body() -> Any:
+        tables = ("pg_map", "pg_names", "pg_group_ranks", "pg_backend_config", "pg_to_tag", "tags_to_pg", "group_count")
+        before = [repr(getattr(c10d._world, name)) for name in tables]
+        all_gather(1, timeout=TIMEOUT_S)
+        return before == [repr(getattr(c10d._world, name)) for name in tables]
+
+    assert all_alike(world.run(body).unwrap()) is True
+
+
+def test_a_made_group_works_under_any_name(world: rankdrill.World) -> None:
+    def body() -> Any:
+        store = torch_seam.store_of(dist.group.WORLD)
+        seconds = datetime.timedelta(seconds=TIMEOUT_S)
+        group = torch_seam.make_group("any name/7", store, [0, 1, 2, 3], dist.get_rank(), "gloo", seconds)
+        tensor = torch.full((1,), dist.get_rank())
+        options = torch_seam.BroadcastOptions()
+        options.rootRank, options.timeout = 2, seconds
+        group.broadcast([tensor], options).wait()
+        return tensor.item(), torch_seam.cpu_backend(dist.group.WORLD)
+
+    assert all_alike(world.run(body).unwrap()) == (2, "gloo")
+
+
+def test_a_companion_goes_with_its_group(world: rankdrill.World) -> None:
+    def body() -> bool:
+        group = dist.new_group([0, 1, 2, 3])
+        before = len(os.listdir("/proc/self/fd"))
+        all_gather(1, group=group, timeout=TIMEOUT_S)
+        connected = channel_of(group).connected
+        dist.barrier()
+        dist.destroy_process_group(group)
+        del group
+        gc.collect()
+        return connected and len(os.listdir("/proc/self/fd")) <= before
+
+    assert all_alike(world.run(body).unwrap()) is True

@@ -1,0 +1,104 @@
+"""Frames: round trips, and bytes that are none."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rankdrill.gathers.wire import FrameError, Payload, decode, encode
+
+NONCE = b"8 bytes!"
+
+
+def frame_of(value: Any) -> bytearray:
+    return encode(value).to_bytearray(NONCE)
+
+
+def round_trip(value: Any) -> Any:
+    return decode(memoryview(frame_of(value)), NONCE)
+
+
+@pytest.mark.parametrize("value", [None, b"", "text", [1, 2.5, {"a": (3,)}], b"x" * 200_000, bytearray(5000)])
+def test_values(value: Any) -> None:
+    assert round_trip(value) == value
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(10_000),
+        np.arange(10_000)[::3],
+        np.zeros(0),
+        np.array(3.5),
+        np.asfortranarray(np.arange(4000).reshape(40, 100)),
+        np.array([("a", 1)] * 300, dtype=[("s", "U8"), ("n", "i4")]),
+        np.array([None, "object"], dtype=object),
+        np.arange(2000, dtype=">i8"),
+        np.ones(3000, dtype=bool),
+    ],
+)
+def test_arrays(array: Any) -> None:
+    got = round_trip({"a": array})["a"]
+    assert got.dtype == array.dtype
+    np.testing.assert_array_equal(got, array)
+    if got.size and got.dtype != object:
+        assert got.flags.writeable
+        assert not np.shares_memory(got, array)
+
+
+def test_a_view_ships_its_own_elements() -> None:
+    assert encode(np.arange(1_000_000)[500_000:500_010]).nbytes < 1000
+
+
+def test_a_large_array_is_not_copied_to_be_encoded() -> None:
+    array = np.arange(100_000)
+    (buffer,) = encode(array).buffers
+    assert np.shares_memory(np.frombuffer(buffer, dtype=array.dtype), array)
+
+
+def test_shared_references_stay_shared() -> None:
+    array = np.arange(5000)
+    first, second = round_trip((array, array))
+    assert first is second
+
+
+def test_buffers_are_aligned() -> None:
+    for array in round_trip([b"x", np.ones(999), np.ones(1001, dtype=np.uint8), np.ones(500)]):
+        assert not isinstance(array, np.ndarray) or array.ctypes.data % array.dtype.alignment == 0
+
+
+def test_every_truncation_is_noticed() -> None:
+    whole = frame_of([1, np.arange(300)])
+    for length in range(len(whole)):
+        with pytest.raises(FrameError):
+            decode(memoryview(whole[:length]), NONCE)
+
+
+@pytest.mark.parametrize("position", [0, 4, 8, 12, 20, 30, -1])
+def test_damage_at_either_end_is_noticed(position: int) -> None:
+    damaged = frame_of(list(range(10)))
+    damaged[position] ^= 0xFF
+    with pytest.raises((FrameError, pickle.UnpicklingError, EOFError)):
+        decode(memoryview(damaged), NONCE)
+
+
+def test_the_frame_of_another_call_is_refused() -> None:
+    with pytest.raises(FrameError, match="not written by this call"):
+        decode(memoryview(frame_of(1)), b"another!")
+
+
+def test_sizes_in_a_frame_cannot_reach_beyond_it() -> None:
+    damaged = frame_of(np.arange(1000))
+    table = damaged.index((8000).to_bytes(8, "little"))
+    damaged[table : table + 8] = (1 << 62).to_bytes(8, "little")
+    with pytest.raises(FrameError, match="ends at"):
+        decode(memoryview(damaged), NONCE)
+
+
+def test_content_bytes_leave_the_frame_out() -> None:
+    payload: Payload = encode(b"x" * 100)
+    assert 100 <= payload.content_bytes < 120
+    assert payload.content_bytes < payload.nbytes < payload.content_bytes + 64

@@ -1,0 +1,246 @@
+"""Runs that would never end: who is waited for, who waits, and how soon it is said."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import signal
+import threading
+import time
+from datetime import timedelta
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from rankdrill import World
+from rankdrill.errors import RankLeft, RankStuck, RankVictim
+from rankdrill.worlds import Outcome, Status, Verdict
+from tests.worlds import bodies
+
+LONG = 60.0  # a deadline that a test which waits for it would not be forgiven
+EARLY = 20.0  # well before it, on the busiest machine
+
+
+def errors_of(outcome: Outcome) -> tuple[BaseException, ...]:
+    with pytest.raises(ExceptionGroup) as caught:
+        outcome.unwrap()
+    return caught.value.exceptions
+
+
+def test_a_rank_asleep_while_others_wait(four: World) -> None:
+    def body() -> None:
+        if dist.get_rank() == 3:
+            time.sleep(1000)
+        dist.barrier()
+
+    outcome = four.run(body, deadline=0.7)
+    assert outcome.verdict is Verdict.HANG
+    assert outcome.culprits == (3,)
+    assert outcome.victims == (0, 1, 2)
+    stuck, *victims = errors_of(outcome)
+    assert isinstance(stuck, RankStuck)
+    assert "rank 3 was still running at the deadline" in str(stuck)
+    assert "in body" in "".join(stuck.__notes__), "its stack says where"
+    assert re.fullmatch(r"rank 0 waits in collective\.barrier #\d+ on 'default' for rank 3", str(victims[0]))
+
+
+def test_a_rank_that_holds_the_gil_shows_its_stack(two: World) -> None:
+    def body() -> None:
+        if dist.get_rank() == 0:
+            ctypes.PyDLL(None).sleep(1000)
+        dist.barrier()
+
+    outcome = two.run(body, deadline=0.7)
+    assert (outcome.culprits, outcome.victims) == ((0,), (1,))
+    assert "in body" in outcome.ranks[0].stack
+
+
+def test_a_stopped_rank(four: World) -> None:
+    def body() -> None:
+        if dist.get_rank() == 1:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        dist.barrier()
+
+    outcome = four.run(body, deadline=0.7)
+    assert outcome.verdict is Verdict.HANG
+    assert outcome.culprits == (1,)
+    assert outcome.victims == (0, 2, 3)
+    assert four.run(bodies.total).unwrap() == [6.0] * 4
+
+
+def test_a_failed_assertion_while_others_wait_ends_the_run_at_once(four: World) -> None:
+    def body() -> None:
+        assert dist.get_rank() != 1
+        dist.barrier()
+
+    outcome = four.run(body, deadline=LONG)
+    assert outcome.elapsed < EARLY
+    assert outcome.verdict is Verdict.HANG
+    assert (outcome.culprits, outcome.victims) == ((1,), (0, 2, 3))
+    assert isinstance(errors_of(outcome)[0], AssertionError)
+
+
+def test_a_rank_that_leaves_without_the_collective(four: World) -> None:
+    def body() -> str:
+        if dist.get_rank() != 2:
+            dist.all_reduce(torch.ones(2))
+        return "done"
+
+    outcome = four.run(body, deadline=LONG)
+    assert outcome.elapsed < EARLY
+    assert (outcome.culprits, outcome.victims) == ((2,), (0, 1, 3))
+    left, *victims = errors_of(outcome)
+    assert isinstance(left, RankLeft)
+    assert re.fullmatch(
+        r"rank 2 returned without entering collective\.all_reduce #\d+ on 'default' \(float32\[2\] sum\), "
+        r"where ranks 0, 1, 3 wait for it",
+        str(left),
+    )
+    assert [type(error) for error in victims] == [RankVictim] * 3
+    assert outcome.values[2] == "done"
+
+
+def test_two_groups_entered_in_opposite_order(four: World) -> None:
+    def body() -> None:
+        left, right = dist.new_group([0, 1]), dist.new_group([0, 1])
+        if dist.get_rank() < 2:
+            for group in (left, right) if dist.get_rank() == 0 else (right, left):
+                dist.barrier(group=group)
+
+    outcome = four.run(body, deadline=LONG)
+    assert outcome.elapsed < EARLY
+    assert outcome.verdict is Verdict.HANG
+    assert sorted(outcome.culprits) == [0, 1]
+    assert outcome.victims == ()
+    assert "for rank 1" in str(outcome.ranks[0])
+    assert "for rank 0" in str(outcome.ranks[1])
+    assert outcome.ranks[3].status is Status.RETURNED
+
+
+def test_a_receive_from_a_rank_that_left(two: World) -> None:
+    def body() -> None:
+        if dist.get_rank() == 0:
+            dist.recv(torch.empty(1), src=1)
+
+    outcome = two.run(body, deadline=LONG)
+    assert outcome.elapsed < EARLY
+    assert (outcome.culprits, outcome.victims) == ((1,), (0,))
+    assert "waits in collective.recv" in str(outcome.ranks[0])
+    assert "for rank 1" in str(outcome.ranks[0])
+
+
+def test_an_older_wait_behind_a_newer_issue_is_seen(two: World) -> None:
+    def body() -> None:
+        if dist.get_rank() == 1:
+            time.sleep(1000)
+        first = dist.all_reduce(torch.ones(1), async_op=True)
+        dist.all_reduce(torch.ones(1), async_op=True)
+        first.wait()
+
+    outcome = two.run(body, deadline=0.7)
+    assert (outcome.culprits, outcome.victims) == ((1,), (0,))
+    assert outcome.ranks[0].wait is not None
+    reached = max(record.step.sequence for record in outcome.ranks[0].ledger)
+    assert outcome.ranks[0].wait.record.step.sequence == reached - 1, "it waits for the first of the two"
+
+
+# ------------------------------------------------------------------------------ what is not a hang
+
+
+def test_a_wait_that_gives_up_by_itself_is_let(two: World) -> None:
+    def body() -> str:
+        group = dist.new_group(timeout=timedelta(seconds=2))
+        if dist.get_rank() == 0:
+            with pytest.raises(RuntimeError, match=r"(?i)time"):
+                dist.barrier(group=group)
+        return "caught"
+
+    assert two.run(body, deadline=LONG).unwrap() == ["caught", "caught"]
+    assert not two.warm, "a connection on which a collective failed is not for the next test"
+
+
+def test_a_slow_rank_is_not_a_lost_one(four: World) -> None:
+    def body() -> float:
+        time.sleep(1.5 if dist.get_rank() == 0 else 0)
+        return bodies.total()
+
+    assert four.run(body).unwrap() == [6.0] * 4
+
+
+def test_a_second_thread_may_still_come(two: World) -> None:
+    """Rank 0's main thread waits for rank 1, rank 1 for a thread of rank 0 that has taken no step yet."""
+
+    def body() -> float:
+        one, other = dist.new_group(), dist.new_group()
+        tensor = torch.ones(1)
+
+        def late() -> None:
+            time.sleep(2.5)
+            dist.all_reduce(tensor, group=other)
+
+        thread = threading.Thread(target=late)
+        if dist.get_rank() == 0:
+            thread.start()
+            dist.barrier(group=one)
+            thread.join()
+        else:
+            dist.all_reduce(tensor, group=other)
+            dist.barrier(group=one)
+        return float(tensor)
+
+    assert two.run(body, deadline=LONG).unwrap() == [2.0, 2.0]
+
+
+def test_a_long_transfer_is_no_hang(four: World) -> None:
+    """A cycle of waits by the book, but gloo needs not all members to have come to go on with a broadcast."""
+
+    def body() -> float:
+        group = dist.new_group([0, 1, 2])
+        if dist.get_rank() == 3:
+            return 0.0  # now the others are looked at more often
+        tensor = torch.zeros(150_000_000)
+        if dist.get_rank() == 2:
+            dist.recv(torch.empty(1), src=1)
+        dist.broadcast(tensor, src=0, group=group)
+        if dist.get_rank() == 1:
+            dist.send(torch.ones(1), dst=2)
+        return float(tensor[0])
+
+    assert four.run(body, deadline=LONG).unwrap() == [0.0] * 4
+
+
+def test_a_long_message_both_halves_begun(four: World) -> None:
+    def body() -> None:
+        group = dist.new_group([0, 1])
+        if dist.get_rank() > 1:
+            return
+        tensor = torch.ones(150_000_000)
+        if dist.get_rank() == 0:
+            work = dist.isend(tensor, dst=1)
+            dist.barrier(group=group)
+            assert work is not None
+            work.wait()
+        else:
+            dist.recv(tensor, src=0)
+            dist.barrier(group=group)
+
+    four.run(body, deadline=LONG).unwrap()
+
+
+def test_a_group_whose_introduction_was_overwritten(four: World) -> None:
+    """More steps than a ledger holds, in a group that rank 3 is no member of."""
+
+    def body() -> float:
+        group = dist.new_group([0, 1, 2])
+        tensor = torch.zeros(1)
+        if dist.get_rank() < 3:
+            for _ in range(4500):
+                dist.broadcast(tensor, src=0, group=group)
+            if dist.get_rank() == 0:
+                time.sleep(1.0)
+            dist.all_reduce(tensor, group=group)
+        return float(tensor)
+
+    assert four.run(body, deadline=LONG).unwrap() == [0.0] * 4

@@ -1,0 +1,137 @@
+"""The private directory: nobody else's, one per controller, swept when its controller is dead."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from rankdrill.errors import UsageError
+from rankdrill.ledger import LedgerWriter
+from rankdrill.step import Kind, Step
+from rankdrill.worlds.private import PrivateDirectory, home, remove_segments, sweep
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A temporary directory of this test alone; returns what will be its user's home in it."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path / f"rankdrill-{os.getuid()}"
+
+
+def test_only_its_owner_may_enter(place: Path) -> None:
+    before = os.umask(0)
+    try:
+        directory = PrivateDirectory()
+    finally:
+        os.umask(before)
+    assert directory.path.parent == home() == place
+    for path in (place, directory.path):
+        assert path.stat().st_mode & 0o777 == 0o700
+    assert (directory.path / "lock").stat().st_mode & 0o777 == 0o600
+    directory.remove()
+    assert list(place.iterdir()) == []
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o770, 0o701])
+def test_an_open_one_is_refused(place: Path, mode: int) -> None:
+    place.mkdir()
+    place.chmod(mode)
+    with pytest.raises(UsageError, match=rf"is not private to you \(mode {mode:o}\); remove it or set TMPDIR"):
+        home()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a directory away")
+def test_a_foreign_one_is_refused(place: Path) -> None:
+    place.mkdir(mode=0o700)
+    os.chown(place, 12345, 12345)
+    with pytest.raises(UsageError, match="is not private to you"):
+        home()
+
+
+def test_a_link_is_refused(place: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    place.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UsageError, match="is not private to you"):
+        home()
+
+
+def test_a_file_in_its_place_is_refused(place: Path) -> None:
+    place.write_text("")
+    with pytest.raises(UsageError, match=r"cannot make .*; set TMPDIR to a directory you can write to"):
+        home()
+
+
+def make_and_die(place: Path, count: int = 1) -> None:
+    source = f"""
+import os, tempfile
+tempfile.tempdir = {str(place.parent)!r}
+from rankdrill.worlds.private import PrivateDirectory
+kept = [PrivateDirectory() for _ in range({count})]
+os._exit(0)
+"""
+    subprocess.run([sys.executable, "-c", source], check=True, timeout=120)
+
+
+def test_the_dead_are_swept_and_the_living_left(place: Path) -> None:
+    make_and_die(place, 2)
+    dead = set(place.iterdir())
+    assert len(dead) == 2
+    living = PrivateDirectory()
+    assert list(place.iterdir()) == [living.path], "making one sweeps"
+    other = PrivateDirectory()
+    assert sweep(place) == []
+    assert set(place.iterdir()) == {living.path, other.path}
+
+
+def test_what_is_not_ours_to_judge_is_left(place: Path) -> None:
+    home()
+    (place / "run-without-lock").mkdir()
+    (place / "run-file").write_text("")
+    (place / "something").mkdir()
+    assert sweep(place) == []
+    assert len(list(place.iterdir())) == 3
+
+
+def test_many_at_once_keep_their_own(place: Path) -> None:
+    """Each sweeps while the others make theirs."""
+    source = f"""
+import tempfile
+tempfile.tempdir = {str(place.parent)!r}
+from rankdrill.worlds.private import PrivateDirectory
+for _ in range(100):
+    directory = PrivateDirectory()
+    assert (directory.path / "lock").exists()
+    directory.remove()
+"""
+    started = [subprocess.Popen([sys.executable, "-c", source], stderr=subprocess.PIPE, text=True) for _ in range(4)]
+    errors = [process.communicate(timeout=120)[1] for process in started]
+    assert errors == [""] * 4
+    assert sweep(place) == []
+
+
+def test_segments_of_the_dead_go_too(place: Path) -> None:
+    make_and_die(place)
+    (run,) = place.iterdir()
+    name = f"rankdrill-test-{os.getpid()}"
+    segment = Path("/dev/shm") / name
+    segment.write_bytes(b"left over")
+    try:
+        with LedgerWriter(run / "rank-0.ledger", rank=0, world_size=1) as ledger:
+            ledger.begin(Step(Kind.SHM, "create", f"/{name}"))
+        (run / "rank-1.ledger").write_bytes(b"torn")
+        assert sweep(place) == [run]
+        assert not segment.exists()
+    finally:
+        segment.unlink(missing_ok=True)
+
+
+def test_segments_that_others_made_are_left(tmp_path: Path) -> None:
+    with LedgerWriter(tmp_path / "rank-0.ledger", rank=0, world_size=1) as ledger:
+        ledger.begin(Step(Kind.SHM, "attach", "/somebody-elses"))
+        ledger.begin(Step(Kind.SHM, "create", "/never-came-to-be"))
+    assert remove_segments(tmp_path) == []

@@ -1,0 +1,81 @@
+"""The template stays what a fork must come from: one thread, no CUDA; and what starting ranks needs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from rankdrill import World
+from rankdrill.errors import WorldError
+from rankdrill.worlds.processes.client import TemplateClient
+from tests.worlds.conftest import PATIENCE_S
+
+
+def test_the_template_has_one_thread_and_no_cuda(two: World) -> None:
+    def body() -> tuple[int, bool]:
+        return os.getppid(), bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
+
+    (template, initialised), (other, _) = two.run(body).unwrap()
+    assert template == other
+    assert not initialised, "ranks would inherit a context that does not survive a fork"
+    assert len(os.listdir(f"/proc/{template}/task")) == 1
+    maps = Path(f"/proc/{template}/maps").read_text()
+    assert "/dev/nvidia" not in maps
+
+
+def test_preloaded_modules_are_there_before_the_fork(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "made_in_the_template.py").write_text("import os\nPID = os.getpid()\n")
+    source = f"""
+import os, sys
+sys.path.append({str(tmp_path)!r})
+from rankdrill import World
+def body():
+    import made_in_the_template
+    return made_in_the_template.PID == os.getppid()
+print(World(2, preload=["made_in_the_template", "there_is_no_such_module"]).run(body).unwrap())
+"""
+    ran = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=120)
+    assert (ran.stdout, ran.stderr) == ("[True, True]\n", "")
+
+
+def test_a_template_that_cannot_start_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text("raise ImportError('libtorch is not there')\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    client = TemplateClient()
+    try:
+        with pytest.raises(WorldError, match="libtorch is not there"):
+            client.wait_ready()
+    finally:
+        client.close()
+
+
+def test_importing_rankdrill_does_not_import_torch() -> None:
+    source = """
+import sys, rankdrill
+from rankdrill import World
+World(2)
+heavy = {"torch", "numpy", "hypothesis", "pytest"} & set(sys.modules)
+sys.exit(f"imported: {heavy}" if heavy else 0)
+"""
+    ran = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=120)
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_sixty_four_ranks(record_property: Callable[[str, object], None]) -> None:
+    def body() -> float:
+        tensor = torch.ones(1)
+        dist.all_reduce(tensor)
+        return float(tensor)
+
+    with World(64) as world:
+        outcome = world.run(body, deadline=10 * PATIENCE_S)
+    record_property("seconds", outcome.elapsed)
+    assert outcome.unwrap() == [64.0] * 64
