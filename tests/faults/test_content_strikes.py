@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from rankdrill.faults import content
 from rankdrill.faults.content import LEFT_OVER
 from tests.faults.here import rank_here
 
@@ -84,6 +85,18 @@ def test_stale_after_a_rename_is_what_was_there(tmp_path: Path) -> None:
         assert not (tmp_path / "c").exists()
         assert here.fired == (2,)
     assert not list(tmp_path.iterdir())
+
+
+def test_what_is_too_large_to_remember_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(content, "MAX_REMEMBERED", 5)
+    (tmp_path / "a").write_bytes(b"old and long")
+    (tmp_path / "b").write_bytes(b"new")
+    with rank_here("rank 0: stale after file.replace\nrank 0: stale at file.open #3") as here:
+        os.replace(tmp_path / "b", tmp_path / "a")
+        (tmp_path / "c").write_bytes(b"long")
+        assert [(tmp_path / name).read_bytes() for name in "ac"] == [b"new", b"long"]
+        assert (tmp_path / "a").read_bytes() == b"", "forgotten for the younger one"
+        assert here.fired == (0, 1)
 
 
 def test_collisions_with_what_a_crashed_run_left(tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ from rankdrill.ledger import LedgerView
 from rankdrill.step import Kind
 from rankdrill.worlds import Outcome, Status
 
-BRIEF = timedelta(seconds=1)
+BRIEF_S = 2.0  # for runs in which somebody waits in vain
+PATIENT_S = 60.0
 Run = Callable[..., Outcome]
 
 
@@ -25,9 +26,9 @@ def collectives(view: LedgerView) -> list[str]:
     return [f"{step.op}#{step.sequence}" for step in steps]
 
 
-def with_timeout(body: Callable[[Any], Any]) -> Any:
-    """Run `body` on a group that gives up soon; returns what it returns, or the error's type name."""
-    group = dist.new_group(timeout=BRIEF)
+def on_a_group(timeout: float, body: Callable[[Any], Any]) -> Any:
+    """Run `body` on a group that gives up after `timeout`; returns what it returns, or the error's type name."""
+    group = dist.new_group(timeout=timedelta(seconds=timeout))
     try:
         return body(group)
     except RuntimeError as error:
@@ -37,18 +38,18 @@ def with_timeout(body: Callable[[Any], Any]) -> Any:
             dist.destroy_process_group(group)
 
 
-def two_sums() -> Any:
+def two_sums(timeout: float = BRIEF_S) -> Any:
     def body(group: Any) -> list[float]:
         first, second = torch.full((2,), dist.get_rank() + 1.0), torch.full((2,), 10.0)
         dist.all_reduce(first, group=group)
         dist.all_reduce(second, group=group)
         return [first[0].item(), second[0].item()]
 
-    return with_timeout(body)
+    return on_a_group(timeout, body)
 
 
 def test_nothing_is_changed_without_a_plan(run: Run) -> None:
-    assert run(2, "", two_sums).unwrap() == [[3.0, 20.0], [3.0, 20.0]]
+    assert run(2, "", two_sums, PATIENT_S).unwrap() == [[3.0, 20.0], [3.0, 20.0]]
 
 
 def test_skip_pairs_the_next_call_with_the_one_left_out(run: Run) -> None:
@@ -77,7 +78,7 @@ def test_extra_is_one_call_ahead(run: Run) -> None:
 
 
 def test_swap_is_issued_after_the_next(run: Run) -> None:
-    outcome = run(2, "rank 1: swap at collective.all_reduce", two_sums)
+    outcome = run(2, "rank 1: swap at collective.all_reduce", two_sums, PATIENT_S)
     # Rank 0: 1 + 10, then 10 + 2. Rank 1 did not wait for its first call, so it saw the second result in the end.
     assert outcome.ranks[0].value == [11.0, 12.0]
     assert outcome.ranks[1].value == [12.0, 11.0]
@@ -114,7 +115,7 @@ def test_wrong_op_is_a_silently_wrong_sum(run: Run) -> None:
     assert fingerprints(outcome.ranks[1].ledger) == ["float32[4] sum", "float32[4] max"]
 
 
-def rooted(op: str) -> Any:
+def rooted(op: str, timeout: float = BRIEF_S) -> Any:
     def body(group: Any) -> Any:
         rank = dist.get_rank()
         tensor = torch.full((2,), rank + 1.0)
@@ -130,20 +131,20 @@ def rooted(op: str) -> Any:
                 dist.scatter(tensor, many, 0, group=group)
         return "done"
 
-    return with_timeout(body)
+    return on_a_group(timeout, body)
 
 
 @pytest.mark.parametrize("op", ["broadcast", "reduce", "gather", "scatter"])
 def test_wrong_root(op: str, run: Run) -> None:
-    assert run(2, "", rooted, op).unwrap() == ["done", "done"]
+    assert run(2, "", rooted, op, PATIENT_S).unwrap() == ["done", "done"]
     outcome = run(2, f"rank 1: wrong_root at collective.{op}", rooted, op)
     assert outcome.values != ["done", "done"], "somebody must have waited in vain"
     step = outcome.ranks[1].ledger.records[-1].step
     assert "root=1" in step.fingerprint
 
 
-def sums_on_two_groups() -> Any:
-    one, other = dist.new_group(timeout=BRIEF), dist.new_group(timeout=BRIEF)
+def sums_on_two_groups(timeout: float = BRIEF_S) -> Any:
+    one, other = (dist.new_group(timeout=timedelta(seconds=timeout)) for _ in range(2))
     tensor = torch.ones(1)
     try:
         dist.all_reduce(tensor, group=one)
@@ -154,8 +155,8 @@ def sums_on_two_groups() -> Any:
 
 
 def test_wrong_group(run: Run) -> None:
-    assert run(2, "", sums_on_two_groups).unwrap() == [4.0, 4.0]
-    outcome = run(2, "rank 1: wrong_group at collective.all_reduce", sums_on_two_groups, deadline=5)
+    assert run(2, "", sums_on_two_groups, PATIENT_S).unwrap() == [4.0, 4.0]
+    outcome = run(2, "rank 1: wrong_group at collective.all_reduce", sums_on_two_groups)
     assert outcome.values != [4.0, 4.0]
     targets = [r.step.target for r in outcome.ranks[1].ledger if r.step.op == "all_reduce"]
     assert targets[0] != targets[1], "the record of what was done instead names the group it was done on"

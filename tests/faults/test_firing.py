@@ -39,7 +39,10 @@ def test_no_such_step_and_many_others(tmp_path: Path) -> None:
 def test_steps_at_which_it_could_change_nothing(tmp_path: Path) -> None:
     plan = Plan.parse('rank 0: collision before file.mkdir on "a"')
     (message,) = unfired(plan, [[0]], [steps_of(tmp_path, "a")])
-    assert "rank 0 took 1 such step, at which collision could change nothing" in message
+    assert "rank 0 took 1 such step, at none of which collision could change anything" in message
+    plan = Plan.parse("rank 0: collision before file.mkdir #3")
+    (message,) = unfired(plan, [[0]], [steps_of(tmp_path, "bcde")])
+    assert "rank 0 took 4 such steps, at fewer than 3 of which collision could change anything" in message
 
 
 def test_no_step_at_all() -> None:

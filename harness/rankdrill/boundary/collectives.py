@@ -15,7 +15,7 @@ from rankdrill.boundary.crossing import Boundary, Call
 from rankdrill.ledger import State
 from rankdrill.step import NO_SEQUENCE, Kind, Step
 
-__all__ = ["DrilledGroup", "TrackedWork", "install_collectives"]
+__all__ = ["DrilledGroup", "TrackedWork", "flatten", "install_collectives", "patience_of", "step_of"]
 
 # ProcessGroup method -> (the public function's name, the arguments by position). torch 2.13 renamed some
 # methods; both names are here, and those that a torch lacks are never called.
@@ -165,12 +165,12 @@ def _override(method: str, op: str, names: tuple[str, ...]) -> Callable[..., Any
             return getattr(getattr(group, "inner", group), method)(*ordered, **given)
 
         self.introduce()
-        step = _step(self, op, bound)
+        step = step_of(self, op, bound)
         record, work = self.boundary.begin(step, {"group": self, **bound}, real)
         if work is None or isinstance(work, TrackedWork):
             self.boundary.mark(record, State.ENDED)
             return work
-        return TrackedWork(work, self.boundary, record, _patience(self, bound))
+        return TrackedWork(work, self.boundary, record, patience_of(self, bound))
 
     call.__name__ = method
     call.__doc__ = f"`ProcessGroup.{method}` as the step ``collective.{op}``."
@@ -182,15 +182,16 @@ for _method, (_op, _names) in _METHODS.items():
         setattr(DrilledGroup, _method, _override(_method, _op, _names))
 
 
-def _patience(group: DrilledGroup, args: dict[str, Any]) -> float:
+def patience_of(group: DrilledGroup, args: dict[str, Any]) -> float:
     """Seconds after which the backend gives up this call: its own timeout, else the group's; 0 if unknown."""
     own = args.get("timeout") or getattr(args.get("opts"), "timeout", None)
     unset = own is None or own.total_seconds() <= 0
     return group.timeout if unset or own is None else float(own.total_seconds())
 
 
-def _step(group: DrilledGroup, op: str, args: dict[str, Any]) -> Step:
-    tensors = list(_flatten(args.get("tensors")))
+def step_of(group: DrilledGroup, op: str, args: dict[str, Any]) -> Step:
+    """The step that is the collective `op` of `group`; takes the group's next number."""
+    tensors = list(flatten(args.get("tensors")))
     opts = args.get("opts")
     details = [_shapes(tensors)]
     if op in ("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_tensor", "all_reduce_coalesced"):
@@ -209,12 +210,13 @@ def _step(group: DrilledGroup, op: str, args: dict[str, Any]) -> Step:
     )
 
 
-def _flatten(tensors: Any) -> Iterable[torch.Tensor]:
+def flatten(tensors: Any) -> Iterable[torch.Tensor]:
+    """The tensors in however many lists they come."""
     if isinstance(tensors, torch.Tensor):
         yield tensors
     elif isinstance(tensors, list | tuple):
         for item in tensors:
-            yield from _flatten(item)
+            yield from flatten(item)
 
 
 def _shapes(tensors: list[torch.Tensor]) -> str:

@@ -57,6 +57,7 @@ def file_patches(boundary: Boundary, territory: Territory) -> Iterator[Patch]:
     for name, op in FD_FUNCTIONS.items():
         yield Patch(os, name, _using(op, boundary, territory))
     yield Patch(fcntl, "flock", _using("flock", boundary, territory))
+    yield Patch(os.path, "realpath", _unseen(boundary))
     for name in _CAPABILITIES:
         yield Patch(os, name, _with_replacements)
 
@@ -161,7 +162,9 @@ def _pairing(op: str, boundary: Boundary, territory: Territory) -> Callable[[Any
             kind = territory.kind(source) if source is not None else None
             if kind is None or source is None or target is None:
                 return original(src, dst, **kwargs)
-            step = Step(kind, op, source, f"to {target}")
+            # The ledger cuts long paths; within one directory the name says all.
+            shown = os.path.basename(target) if os.path.dirname(target) == os.path.dirname(source) else target
+            step = Step(kind, op, source, f"to {shown}")
             return boundary.cross(step, {"path": source, "dst": target}, lambda call: original(src, dst, **kwargs))
 
         return paired
@@ -189,6 +192,21 @@ def _using(op: str, boundary: Boundary, territory: Territory) -> Callable[[Any],
             return boundary.cross(step, {"fd": fd}, lambda call: original(fd, *args))
 
         return used
+
+    return make
+
+
+def _unseen(boundary: Boundary) -> Callable[[Any], Any]:
+    # It calls `lstat` for every part of a path: not what a reader of the ledger looks for, nor what a plan strikes.
+    def make(original: Any) -> Any:
+        @functools.wraps(original)
+        def realpath(*args: Any, **kwargs: Any) -> Any:
+            if not boundary.open:
+                return original(*args, **kwargs)
+            with boundary.closed():
+                return original(*args, **kwargs)
+
+        return realpath
 
     return make
 

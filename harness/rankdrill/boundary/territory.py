@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rankdrill.step import Kind
@@ -26,15 +26,17 @@ class Territory:
     """
 
     def __init__(self, ignored: Sequence[str | os.PathLike[str]] = ()) -> None:
-        installed = (sysconfig.get_path(name) for name in _INSTALLED)
-        roots = (*installed, *(os.fspath(path) for path in ignored))
-        self._ignored = (*_SYSTEM_ROOTS, *(os.path.abspath(root) + os.sep for root in roots if root))
+        installed = [os.path.abspath(sysconfig.get_path(name)) for name in _INSTALLED]
+        roots = (*installed, *(os.path.abspath(os.fspath(path)) for path in ignored))
+        self._ignored = (*_SYSTEM_ROOTS, *(root + os.sep for root in roots))
+        # On the way to installed packages: importing one of them looks at these again and again.
+        self._above = frozenset(above for root in installed for above in _above(root))
 
     def kind(self, path: str) -> Kind | None:
         """`Kind.FILE`, or `Kind.SHM` for what lies in memory, or None where `path` is nobody's business."""
         if path.startswith(SHM_ROOT):
             return Kind.SHM
-        if path.startswith(self._ignored) or path.endswith(_SOURCES) or "/__pycache__" in path:
+        if path.startswith(self._ignored) or path.endswith(_SOURCES) or "/__pycache__" in path or path in self._above:
             return None
         return Kind.FILE
 
@@ -54,3 +56,10 @@ class Territory:
     def _of_descriptor(self, fd: int) -> str | None:
         link = os.readlink(f"{_FDS}{fd}")
         return link.removesuffix(_DELETED) if link.startswith("/") else None
+
+
+def _above(path: str) -> Iterator[str]:
+    while path != os.path.dirname(path):
+        yield path
+        path = os.path.dirname(path)
+    yield path

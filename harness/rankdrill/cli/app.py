@@ -24,6 +24,7 @@ Examples:
   rankdrill drill --path torch.all_gather_object --fault kill
                                          what happens to torch's own
 
+\b
 Exit codes: 0 all is well, 1 something failed, 2 a mistake in the command, 130 interrupted.
 """
 

@@ -15,7 +15,15 @@ from rankdrill.errors import UsageError
 if TYPE_CHECKING:
     from rankdrill.conformance import Adapter
 
-__all__ = ["check_faults", "check_seconds", "choose_adapters", "choose_output", "choose_payloads", "choose_sizes", "refuse"]
+__all__ = [
+    "check_faults",
+    "check_seconds",
+    "choose_adapters",
+    "choose_output",
+    "choose_payloads",
+    "choose_sizes",
+    "refuse",
+]
 
 _MAX_SIZE = 64  # of a drilled world: every rank position is struck, so cases grow with its square
 
@@ -112,8 +120,9 @@ def check_seconds(option: str, value: float | None) -> None:
 def check_faults(words: Iterable[str]) -> None:
     """Refuse a single word that is no strike; a line of a plan says itself what is wrong with it."""
     from rankdrill.conformance.case import NO_FAULT
-    from rankdrill.faults import STRIKES
+    from rankdrill.conformance.strikes import known_strikes
 
+    known = (*known_strikes(), NO_FAULT)
     for word in words:
-        if word.isidentifier() and word not in STRIKES and word != NO_FAULT:
-            raise refuse("fault", word, [*STRIKES, NO_FAULT], "(rankdrill drill --list explains them)")
+        if word.isidentifier() and word not in known:
+            raise refuse("fault", word, known, "(rankdrill drill --list explains them)")

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rankdrill.cli.choose import check_faults, check_seconds, choose_adapters, choose_output, choose_payloads, choose_sizes
+from rankdrill.cli.choose import (
+    check_faults,
+    check_seconds,
+    choose_adapters,
+    choose_output,
+    choose_payloads,
+    choose_sizes,
+)
 from rankdrill.cli.terminal import terminal
 from rankdrill.step import Kind
 
@@ -32,12 +39,18 @@ class _Outputs:
 
 @click.command()
 @click.option(
-    "--path", "paths", multiple=True, metavar="NAME",
+    "--path",
+    "paths",
+    multiple=True,
+    metavar="NAME",
     help="A gather, or module:attribute of an Adapter of your own. Several times for several. [all of rankdrill's]",
 )
 @click.option("--ranks", default="2,4", show_default=True, metavar="N,…", help="World sizes.")
 @click.option(
-    "--fault", "faults", multiple=True, metavar="FAULT",
+    "--fault",
+    "faults",
+    multiple=True,
+    metavar="FAULT",
     help="A strike (kill), a line of a plan, or none. Several times for several. [every strike that applies]",
 )
 @click.option("--payload", "payloads", multiple=True, metavar="NAME", help="What is gathered. [chosen by the drill]")
@@ -158,4 +171,3 @@ def _write(tally: Tally, outputs: _Outputs, elapsed: float, complete: bool) -> N
         outputs.json.write_text(drill_as_json(tally, elapsed=elapsed, complete=complete), encoding="utf-8")
     if outputs.junit:
         outputs.junit.write_text(drill_as_junit(tally, elapsed=elapsed), encoding="utf-8")
-

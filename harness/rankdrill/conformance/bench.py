@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from rankdrill.conformance.adapter import Adapter
 from rankdrill.conformance.case import Case, CaseResult, Judgement
 from rankdrill.conformance.leftovers import files_left, is_planted
+from rankdrill.conformance.missteps import MISSTEPS
 from rankdrill.conformance.strikes import Effect, effect_of, is_waited_out, lasts
 from rankdrill.conformance.survey import Site
 from rankdrill.conformance.verdicts import Evidence, judge
@@ -34,8 +35,8 @@ _SEGMENTS = Path("/dev/shm")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """In seconds: `brief` is the gather's timeout where the fault makes ranks wait it out, `timeout` everywhere else, so
-    that a busy machine is not taken for a lost peer; `deadline` ends a case that hangs.
+    """In seconds: `brief` is the gather's timeout where the fault makes ranks wait it out, `timeout` everywhere else,
+    so that a busy machine is not taken for a lost peer; `deadline` ends a case that hangs.
     """
 
     brief: float = 1.0
@@ -70,7 +71,7 @@ class Bench:
             judgement,
             why,
             tuple(_line(rank, evidence) for rank in range(case.size)),
-            tuple(rank.stack for rank in outcome.ranks if rank.stack) + evidence.files,
+            tuple(f"stack of rank {rank.rank}:\n{rank.stack}" for rank in outcome.ranks if rank.stack),
             time.monotonic() - began,
             max((_seconds(each) for each in evidence.statements), default=0.0),
         )
@@ -94,7 +95,12 @@ class Bench:
         adapter = self._adapters[case.path]
         trial = self._trial(case, room, "notes")
         trial = replace(
-            trial, thaws=case.rank if effect is Effect.STOPS else None, again=not lasts(case.strike), survey=not case.fault
+            trial,
+            thaws=case.rank if effect is Effect.STOPS else None,
+            again=not lasts(case.strike) and case.strike not in MISSTEPS,
+            survey=not case.fault,
+            misstep=case.strike if case.strike in MISSTEPS else None,
+            strays=case.rank,
         )
         outcome = self._world(case.size).run_job(
             Job(testify, (trial,), plan=_plan(case), with_context=True), deadline=self._limits.deadline
@@ -132,7 +138,7 @@ class Bench:
 
 
 def _plan(case: Case) -> Plan | None:
-    if not case.fault:
+    if not case.fault or case.strike in MISSTEPS:
         return None
     from rankdrill.faults import Plan
 

@@ -67,8 +67,8 @@ class Case:
 class CaseResult:
     """What a case came to. `why` is the judgement in one line; `ranks` what each rank saw, one line each.
 
-    `evidence` is what is worth reading beyond that: stacks of stuck ranks, files left. Times are in seconds; `waited` is
-    how long the slowest rank was in the gather.
+    `evidence` is what is worth reading beyond that: stacks of stuck ranks, files left. Times are in seconds; `waited`
+    is how long the slowest rank was in the gather.
     """
 
     case: Case

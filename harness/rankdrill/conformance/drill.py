@@ -47,8 +47,7 @@ class Drill:
         self._add(self.cases)
         # Daemons: a drill that is abandoned must not wait for cases under way. Their ranks end with this process.
         threads = [
-            threading.Thread(target=self._work, args=(scratch / str(job),), daemon=True)
-            for job in range(self.jobs)
+            threading.Thread(target=self._work, args=(scratch / str(job),), daemon=True) for job in range(self.jobs)
         ]
         for thread in threads:
             thread.start()

@@ -32,9 +32,7 @@ class Belongings:
     @classmethod
     def now(cls, *, shared_memory: bool) -> Belongings:
         """Look at this process. Mapped segments are looked for only with `shared_memory`: it takes milliseconds."""
-        return cls(
-            Counter(_open_files()), frozenset(_segments() if shared_memory else ()), _randomness()
-        )
+        return cls(Counter(_open_files()), frozenset(_segments() if shared_memory else ()), _randomness())
 
     def left_since(self, before: Belongings) -> tuple[str, ...]:
         """What is here now and was not before, one line each."""

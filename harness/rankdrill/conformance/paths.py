@@ -27,9 +27,7 @@ def _all_gather(payload: Any, setting: Setting) -> Any:
 
 
 def _all_gather_files(payload: Any, setting: Setting) -> Any:
-    return gathers.all_gather(
-        payload, force_filesys=True, filesys_save_dir=setting.directory, timeout=setting.timeout
-    )
+    return gathers.all_gather(payload, force_filesys=True, filesys_save_dir=setting.directory, timeout=setting.timeout)
 
 
 def _all_gather_via_filesys(payload: Any, setting: Setting) -> Any:

@@ -6,10 +6,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from rankdrill.conformance.missteps import MISSTEPS
 from rankdrill.conformance.survey import Site
 from rankdrill.faults import FAMILIES, OPS, STRIKES, Fault, Strike, What, When, Where
 
-__all__ = ["DEFAULT_STRIKES", "Effect", "Spread", "Use", "effect_of", "is_waited_out", "known_strikes", "lasts", "uses_of"]
+__all__ = [
+    "DEFAULT_STRIKES",
+    "Effect",
+    "Spread",
+    "Use",
+    "effect_of",
+    "is_waited_out",
+    "known_strikes",
+    "lasts",
+    "uses_of",
+]
 
 _LONGER_THAN_BRIEF = 1.3  # seconds: more than `Limits.brief`
 
@@ -35,7 +46,7 @@ class Spread(Enum):
 class Use:
     """One strike as it is drilled: its arguments, where relative to a step, and at which steps.
 
-    With a `payload` it is drilled with that one only.
+    With a `payload` it is drilled with that one only; unless `everywhere`, on one rank of each world only.
     """
 
     strike: type[Strike]
@@ -43,6 +54,7 @@ class Use:
     whens: tuple[When, ...]
     spread: Spread = Spread.EACH_OP
     payload: str | None = None
+    everywhere: bool = True
 
     def fault(self, rank: int, site: Site) -> Fault:
         """The fault that strikes `rank` there."""
@@ -62,9 +74,7 @@ _WAITED_OUT = frozenset({"missing", "stale", "torn"})
 _LINGERING = frozenset({"delay", "hold_gil", "late"})
 # What these break is the gather's own code, and gloo ends the process for some of them, whatever the gather does. A
 # caller that skips or repeats a whole call is drilled by `MISSTEPS`.
-DEFAULT_STRIKES = tuple(
-    strike.name for family, strikes in FAMILIES.items() if family != "desync" for strike in strikes
-)
+DEFAULT_STRIKES = tuple(strike.name for family, strikes in FAMILIES.items() if family != "desync" for strike in strikes)
 # To its peers the end of a process is an end, which `kill` drills everywhere; and `stop` makes them wait each time.
 _ONCE = frozenset({"abort", "exit", "stop"})
 _LASTING = frozenset({"limit"})
@@ -77,9 +87,9 @@ def uses_of(strike: type[Strike]) -> Iterator[Use]:
         args = tuple(argument.least for argument in strike.arguments if argument.default is None)
     if strike.name == "limit":
         # Only what must be mapped anew feels it: a payload that no free memory can hold.
-        yield Use(strike, args, tuple(strike.on), Spread.ONCE, payload="8mib")
+        yield Use(strike, args, tuple(strike.on), Spread.ONCE, payload="8mib", everywhere=False)
     elif strike.name in _ONCE:
-        yield Use(strike, args, (When.BEFORE,), Spread.ONCE)
+        yield Use(strike, args, (When.BEFORE,), Spread.ONCE, everywhere=strike.survivable)
     elif When.AT not in strike.on and strike.on.get(When.BEFORE) == OPS and strike.name != "kill":
         # They may strike anywhere; what `kill` finds at each op, before and after, need not be found six times.
         yield Use(strike, args, (When.BEFORE,), Spread.EACH_KIND)
@@ -110,5 +120,5 @@ def lasts(name: str) -> bool:
 
 
 def known_strikes() -> dict[str, str]:
-    """All strikes by name, each with what it does."""
-    return {name: strike.does for name, strike in STRIKES.items()}
+    """All strikes and missteps by name, each with what it does."""
+    return {name: strike.does for name, strike in STRIKES.items()} | MISSTEPS

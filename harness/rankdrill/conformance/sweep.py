@@ -1,14 +1,16 @@
-"""The sweep: which cases a drill runs. Faults are derived from the steps a gather was seen to take, not listed by hand."""
+"""The sweep: which cases a drill runs. Faults are derived from the steps a gather was seen to take."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from rankdrill.conformance.adapter import Adapter
 from rankdrill.conformance.bench import Limits, Sites
 from rankdrill.conformance.case import NO_FAULT, Case
 from rankdrill.conformance.drill import Drill
+from rankdrill.conformance.missteps import MISSTEPS, misstep_case
 from rankdrill.conformance.payloads import SMALL
 from rankdrill.conformance.strikes import DEFAULT_STRIKES, Spread, Use, uses_of
 from rankdrill.conformance.survey import Site
@@ -23,8 +25,9 @@ BIG_TOO = ("kill", "full", "torn", "truncate")
 
 @dataclass(frozen=True)
 class Sweep:
-    """What to drill. `strikes` are names of strikes, `lines` faults of the plan language; with neither every strike that
-    applies. With `payloads` empty, faults meet a small payload and some a big one, and the gather without faults all.
+    """What to drill. `strikes` are names of strikes and missteps, `lines` faults of the plan language; with neither, every strike
+    that applies. With `payloads` empty, faults meet a small payload and some a big one; with nothing broken, gathers
+    meet all.
 
     By default a strike meets the first step of each op, and every rank of every world, but not each op on each rank:
     the ops are dealt out among worlds and ranks. With `thorough` it meets every step of every rank.
@@ -32,7 +35,7 @@ class Sweep:
 
     adapters: Mapping[str, Adapter]
     sizes: Sequence[int]
-    strikes: Sequence[str] = DEFAULT_STRIKES
+    strikes: Sequence[str] = (*DEFAULT_STRIKES, *MISSTEPS)
     lines: Sequence[str] = ()
     payloads: Sequence[str] = ()
     thorough: bool = False
@@ -50,15 +53,17 @@ class Sweep:
         """Sort the words of a command into strikes and lines. Raises `PlanError` for a line that does not parse,
         or names a rank that none of the worlds has.
         """
-        strikes = tuple(word for word in faults if word in STRIKES)
-        lines = tuple(word for word in faults if word not in STRIKES and word != NO_FAULT)
+        named = (*STRIKES, *MISSTEPS)
+        strikes = tuple(word for word in faults if word in named)
+        lines = tuple(word for word in faults if word not in named and word != NO_FAULT)
         for line in lines:
-            Plan((Fault.parse(line),)).check(max(sizes))
-        return cls(adapters, sizes, strikes if faults else DEFAULT_STRIKES, lines, payloads, thorough)
+            if misstep_case("", max(sizes), SMALL, line) is None:
+                Plan((Fault.parse(line),)).check(max(sizes))
+        return cls(adapters, sizes, strikes if faults else (*DEFAULT_STRIKES, *MISSTEPS), lines, payloads, thorough)
 
     def drill(self, limits: Limits, jobs: int) -> Drill:
         """The drill of this sweep."""
-        return Drill(self.adapters, [*self._lines(), *self._plain()], self._strike, limits, jobs)
+        return Drill(self.adapters, [*self._lines(), *self._plain(), *self._missteps()], self._strike, limits, jobs)
 
     def _plain(self) -> Iterator[Case]:
         """Every path with nothing broken: a test by itself, and the survey that the faults are derived from."""
@@ -72,23 +77,29 @@ class Sweep:
                     yield Case(name, size, payload)
 
     def _lines(self) -> Iterator[Case]:
-        for name in self.adapters:
-            for line in self.lines:
-                fault = Fault.parse(line)
-                for size in (size for size in self.sizes if (fault.where.rank or 0) < size):
-                    for payload in self.payloads or (SMALL,):
-                        yield _case(name, size, payload, fault)
+        payloads = self.payloads or (SMALL,)
+        for name, line, size, payload in product(self.adapters, self.lines, self.sizes, payloads):
+            case = misstep_case(name, size, payload, line) or _case(name, size, payload, Fault.parse(line))
+            if case.rank < size:
+                yield case
+
+    def _missteps(self) -> Iterator[Case]:
+        """Every rank goes wrong in every way, where there is another to notice."""
+        chosen = [name for name in MISSTEPS if name in self.strikes]
+        for name, misstep, size in product(self.adapters, chosen, (size for size in self.sizes if size > 1)):
+            for rank in range(size):
+                yield Case(name, size, SMALL, misstep, f"rank {rank}: {misstep}", rank)
 
     def _strike(self, case: Case, found: Sites) -> Sequence[Case]:
         """The cases that one survey gives rise to."""
         if case.fault:
             return ()
         faults: list[Fault] = []
-        for use in (use for strike in self.strikes for use in uses_of(STRIKES[strike])):
+        for use in (use for strike in self.strikes if strike in STRIKES for use in uses_of(STRIKES[strike])):
             sites = [self._chosen(use, case.path, its) for its in found]
             if case.payload in (self.payloads or (use.payload or SMALL,)):
                 turn = self.sizes.index(case.size)
-                dealt = _all(sites) if self.thorough else _dealt(sites, turn, len(self.sizes))
+                dealt = _all(sites) if self.thorough else _dealt(sites, turn, len(self.sizes), use.everywhere)
             elif self._big(case, use):
                 # At one rank, neither the first nor the last: what a big payload adds does not depend on where.
                 dealt = [(case.size // 2, site) for site in sites[case.size // 2][:1]]
@@ -105,7 +116,11 @@ class Sweep:
         """Those of a rank's `sites` at which `use` is to strike."""
         chosen: dict[object, Site] = {}
         for site in sites:
-            if site.strike != use.strike.name or site.when not in use.whens or site.kind not in self.adapters[path].kinds:
+            if (
+                site.strike != use.strike.name
+                or site.when not in use.whens
+                or site.kind not in self.adapters[path].kinds
+            ):
                 continue
             alike = {
                 Spread.EACH_OP: (site.when, site.kind, site.op),
@@ -121,17 +136,17 @@ def _all(sites: Sequence[Sequence[Site]]) -> list[tuple[int, Site]]:
     return [(rank, site) for rank, its in enumerate(sites) for site in its]
 
 
-def _dealt(sites: Sequence[Sequence[Site]], turn: int, turns: int) -> list[tuple[int, Site]]:
+def _dealt(sites: Sequence[Sequence[Site]], turn: int, turns: int, everywhere: bool) -> list[tuple[int, Site]]:
     """Not the product of sites, ranks and world sizes, but each of them: in the worlds together (this is the one of
     `turn`, of `turns`) every site on some rank, and in each world every rank at some site.
     """
+    if not everywhere:
+        return _all(sites)[-1:]
     owners: dict[Site, list[int]] = {}
     for rank, site in _all(sites):
         owners.setdefault(site, []).append(rank)
     dealt = [
-        (ranks[at // turns % len(ranks)], site)
-        for at, (site, ranks) in enumerate(owners.items())
-        if at % turns == turn
+        (ranks[at // turns % len(ranks)], site) for at, (site, ranks) in enumerate(owners.items()) if at % turns == turn
     ]
     met = {rank for rank, _ in dealt}
     dealt += [(rank, its[rank % len(its)]) for rank, its in enumerate(sites) if its and rank not in met]

@@ -14,6 +14,7 @@ from pathlib import Path
 from rankdrill.conformance.adapter import Adapter, Setting
 from rankdrill.conformance.exact import difference
 from rankdrill.conformance.leftovers import Belongings
+from rankdrill.conformance.missteps import REPEATED, SKIPPED
 from rankdrill.conformance.payloads import SMALL
 from rankdrill.conformance.survey import Site, Surveyor
 from rankdrill.step import Kind
@@ -29,9 +30,10 @@ _WARM = "conformance.warm"  # what this rank has already called once, in RankCon
 class Trial:
     """What every rank of a case is told.
 
-    `timeout` is for the first call, `patience` for the others. `notes` is a directory of the drill's own. `thaws` is the
-    rank that the plan stops, to be continued when the others are done; `again` asks for the second call,
-    `survey` for the sites of the first.
+    `timeout` is for the first call, `patience` for the others. `notes` is a directory of the drill's own. `thaws` is
+    the rank that the plan stops, to be continued when the others are done; `strays` is the rank that
+    makes the `misstep`; `again` asks for the second call, `survey`
+    for the sites of the first.
     """
 
     adapter: Adapter
@@ -41,6 +43,8 @@ class Trial:
     timeout: float
     patience: float
     thaws: int | None = None
+    misstep: str | None = None
+    strays: int = -1
     again: bool = True
     survey: bool = False
 
@@ -85,7 +89,8 @@ def testify(context: RankContext, trial: Trial) -> None:
         before = Belongings.now(shared_memory=shared_memory)
     surveyor = Surveyor(context.boundary)
     with context.boundary.recording([surveyor]) if trial.survey else nullcontext():
-        first = _call(trial, first_setting, 1)
+        meet = _call_once if trial.misstep is None else _out_of_step
+        first = meet(context, trial, first_setting)
     with closed():
         statement = replace(statement, first=first, sites=tuple(surveyor.sites))
         _write(trial.notes, rank, statement)
@@ -93,7 +98,7 @@ def testify(context: RankContext, trial: Trial) -> None:
             _thaw(trial, rank, size)
     # After an error of no known type nothing is promised; the first call decides the case.
     if trial.again and (not first.error or first.blamed is not None):
-        second = _call(trial, setting, 2)
+        second = _call(context, trial, setting, 2)
         statement = replace(statement, second=second)
     with closed():
         gc.collect()
@@ -115,13 +120,32 @@ def _warm_up(context: RankContext, trial: Trial, setting: Setting) -> None:
     if trial.adapter.name not in warm:
         warm.add(trial.adapter.name)
         with context.boundary.recording():  # without the plan: nothing strikes here, and a hang is still seen
-            _call(replace(trial, payload=SMALL), setting, 0)
+            _call(context, replace(trial, payload=SMALL), setting, 0)
 
 
-def _call(trial: Trial, setting: Setting, turn: int) -> Seen:
+def _call_once(context: RankContext, trial: Trial, setting: Setting) -> Seen:
+    return _call(context, trial, setting, 1)
+
+
+def _out_of_step(context: RankContext, trial: Trial, setting: Setting) -> Seen:
+    """What came of the call in which the ranks are out of step. Two calls in the program, as the gather sees it."""
+    strays = setting.rank == trial.strays
+    if not strays or trial.misstep == REPEATED:
+        seen = _call(context, trial, setting, 1)
+        if seen.error or trial.misstep == SKIPPED:
+            return seen
+    if strays and trial.misstep == REPEATED:
+        seen = _call(context, trial, setting, 1)
+        if seen.error or seen.wrong:
+            return seen
+    return _call(context, trial, setting, 2)
+
+
+def _call(context: RankContext, trial: Trial, setting: Setting, turn: int) -> Seen:
     adapter, rank, size = trial.adapter, setting.rank, setting.size
-    payload = adapter.payload(trial.payload, rank, size, turn)
-    wanted = adapter.expected(trial.payload, rank, size, turn)
+    with context.boundary.closed():
+        payload = adapter.payload(trial.payload, rank, size, turn)
+        wanted = adapter.expected(trial.payload, rank, size, turn)
     began = time.monotonic_ns()
     try:
         got = adapter.call(payload, setting)
@@ -129,7 +153,8 @@ def _call(trial: Trial, setting: Setting, turn: int) -> Seen:
         ended = time.monotonic_ns()
         return Seen(began, ended, type(error).__name__, str(error), adapter.blames(error))
     ended = time.monotonic_ns()
-    return Seen(began, ended, wrong=difference(got, wanted) or "")
+    with context.boundary.closed():
+        return Seen(began, ended, wrong=difference(got, wanted) or "")
 
 
 def _thaw(trial: Trial, rank: int, size: int) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["LEFT_OVER", "MAX_REMEMBERED", "STRIKES"]
 
 LEFT_OVER = b"left over from a run that crashed\n"
-MAX_REMEMBERED = 1 << 28  # bytes of one older generation; larger files are not made stale
+MAX_REMEMBERED = 1 << 28  # bytes of older generations; what does not fit is forgotten, the oldest first
 _NAMING = frozenset({"rename", "replace"})
 _WRITING = _NAMING | {"link", "write", "fsync"}
 
@@ -62,12 +62,21 @@ class Stale(Strike):
     def fits(self, call: Call) -> bool:
         if self.at is When.AT:
             return reads(call)
-        return os.path.isfile(call.step.target) and not os.path.isdir(left_by(call))
+        before = left_by(call)
+        if not os.path.isfile(call.step.target) or os.path.isdir(before):
+            return False
+        return not os.path.exists(before) or os.stat(before).st_size <= MAX_REMEMBERED
 
     def linger(self, call: Call, proceed: Proceed) -> Any:
         if self.at is When.AT and call.step.op == "open" and reads(call):
-            self._remembered[call.step.target] = _content(call.step.target) or b""
+            self._remember(call.step.target)
         return proceed(call)
+
+    def _remember(self, path: str) -> None:
+        self._remembered.pop(path, None)
+        self._remembered[path] = _content(path) or b""
+        while sum(map(len, self._remembered.values())) > MAX_REMEMBERED:
+            del self._remembered[next(iter(self._remembered))]
 
     def strike(self, call: Call, proceed: Proceed) -> Any:
         if self.at is When.AT:

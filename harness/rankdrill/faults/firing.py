@@ -45,7 +45,9 @@ def _why(fault: Fault, who: str, count: int, view: LedgerView) -> str:
         return f"{who} took no such step"
     if fault.where.nth is not None and count < fault.where.nth:
         return f"{who} took only {count} such step{'s' if count > 1 else ''}"
-    return f"{who} took {count} such step{'s' if count > 1 else ''}, at which {fault.what.name} could change nothing"
+    steps = f"{count} such steps" if count > 1 else "1 such step"
+    enough = "none" if fault.where.nth in (None, 1) else f"fewer than {fault.where.nth}"
+    return f"{who} took {steps}, at {enough} of which {fault.what.name} could change anything"
 
 
 def _matching(fault: Fault, view: LedgerView) -> int:

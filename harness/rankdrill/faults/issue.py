@@ -27,7 +27,7 @@ def issue(call: Call, proceed: Proceed, boundary: Boundary) -> Any:
     group = call.args["group"]
     group.introduce()
     args = {name: value for name, value in call.args.items() if name != "group"}
-    step = collectives._step(group, call.step.op, args)
+    step = collectives.step_of(group, call.step.op, args)
     record = boundary.ledger.begin(step) if boundary.ledger else -1
     try:
         work = proceed(replace(call, step=step, record=record))
@@ -37,7 +37,7 @@ def issue(call: Call, proceed: Proceed, boundary: Boundary) -> Any:
     if work is None or isinstance(work, collectives.TrackedWork):
         boundary.mark(record, State.ENDED)
         return work
-    return collectives.TrackedWork(work, boundary, record, collectives._patience(group, args))
+    return collectives.TrackedWork(work, boundary, record, collectives.patience_of(group, args))
 
 
 def give_back_number(call: Call) -> None:
@@ -49,7 +49,7 @@ def give_back_number(call: Call) -> None:
 def tensors_of(call: Call, names: tuple[str, ...] = DATA) -> Iterator[torch.Tensor]:
     """The tensors that a collective sends and receives."""
     for name in names:
-        yield from collectives._flatten(call.args.get(name))
+        yield from collectives.flatten(call.args.get(name))
 
 
 def map_tensors(value: Any, change: Any) -> Any:

@@ -21,7 +21,7 @@ __all__ = ["STRIKES", "Crash"]
 
 MAX_SECONDS = 3600.0
 _SECONDS = Argument("seconds", float, 0.0, MAX_SECONDS, "seconds")
-_MICROSECONDS = 1_000_000
+_MAX_MICROSECONDS = 2**32 - 1
 _NAMING = frozenset({"rename", "replace", "link"})
 
 
@@ -90,12 +90,12 @@ class HoldGil(Strike):
     arguments = (_SECONDS,)
 
     def act(self, call: Call) -> None:
-        # PyDLL, unlike CDLL, keeps the lock during the call. One usleep takes less than a second by POSIX.
+        # PyDLL, unlike CDLL, keeps the lock during the call; a signal ends the call early.
         usleep = ctypes.PyDLL(None).usleep
         until = time.monotonic_ns() + int(self.values[0] * 1e9)
         left = until - time.monotonic_ns()
         while left > 0:
-            usleep(ctypes.c_uint(min(left // 1000 + 1, _MICROSECONDS - 1)))
+            usleep(ctypes.c_uint(min(left // 1000 + 1, _MAX_MICROSECONDS)))
             left = until - time.monotonic_ns()
 
 

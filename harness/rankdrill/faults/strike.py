@@ -83,6 +83,7 @@ class Strike:
         super().__init_subclass__()
         if hasattr(cls, "on"):
             cls.when = tuple(cls.on)
+            cls.__doc__ = cls.__doc__ or cls.does
 
     @classmethod
     def meant_for(cls, kind: Kind, op: str, when: When | None = None) -> bool:

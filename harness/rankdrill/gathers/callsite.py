@@ -120,10 +120,10 @@ def _site(frame: FrameType | None) -> str:
     """File and line of the caller, and of its caller: a helper's line alone does not tell two calls apart."""
     if frame is None:
         return "?"
-    outside = frame
-    while outside.f_back is not None and outside.f_code.co_filename.startswith(_RANKDRILL):
+    outside: FrameType | None = frame
+    while outside is not None and outside.f_code.co_filename.startswith((_RANKDRILL, "<")):
         outside = outside.f_back
-    shown = frame if outside.f_code.co_filename.startswith(_RANKDRILL) else outside
+    shown = outside or frame
     site = f"{shown.f_code.co_filename}:{shown.f_lineno}"
     above = shown.f_back
     if above is None or above.f_code.co_filename != shown.f_code.co_filename:

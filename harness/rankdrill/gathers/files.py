@@ -83,7 +83,7 @@ def offer(base: str, payload: Payload, nonce: bytes, identity: Identity) -> Offe
         owner = _write_aside(os.path.join(directory, FILE + ASIDE), frame)
         os.replace(os.path.join(directory, FILE + ASIDE), os.path.join(directory, FILE))
     except BaseException:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, MemoryError):
             remove(directory)
         raise
     return Offer(directory, payload.nbytes, _digest(frame, nonce), owner)
@@ -118,7 +118,7 @@ def remove(directory: str) -> None:
         try:
             _remove_once(directory)
             return
-        except OSError:
+        except (OSError, MemoryError):
             if attempt == _REMOVE_ATTEMPTS - 1:
                 raise
             time.sleep(_PAUSES_S[attempt])
@@ -129,7 +129,7 @@ def sweep(base: str) -> None:
     with contextlib.suppress(OSError), os.scandir(base) as entries:
         me = identify()
         for entry in entries:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, MemoryError):
                 if entry.name.startswith(PREFIX) and _is_leftover(entry, me):
                     _remove_once(entry.path)
 

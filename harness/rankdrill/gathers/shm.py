@@ -38,7 +38,7 @@ def create(payload: Payload, nonce: bytes, identity: Identity) -> None:
         with mmap.mmap(descriptor, payload.nbytes) as memory, memoryview(memory) as view:
             payload.write_into(view, nonce[:NONCE_BYTES])
     except BaseException:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, MemoryError):
             remove(path)
         raise
     finally:
@@ -76,7 +76,7 @@ def remove(path: str) -> None:
             if not os.path.lexists(path):
                 return
             raise OSError(f"{path} is still there after it was removed")
-        except OSError:
+        except (OSError, MemoryError):
             if attempt == _REMOVE_ATTEMPTS - 1:
                 raise
             time.sleep(_PAUSE_S)
@@ -87,7 +87,7 @@ def sweep() -> None:
     with contextlib.suppress(OSError), os.scandir(DIRECTORY) as entries:
         me = identify()
         for entry in entries:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, MemoryError):
                 if entry.name.startswith(PREFIX) and _is_leftover(entry, me):
                     os.unlink(entry.path)
 

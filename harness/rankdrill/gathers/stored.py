@@ -112,7 +112,7 @@ def gather_stored(
         call.confirm()
         return values
     finally:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, MemoryError):
             storage.remove()
 
 

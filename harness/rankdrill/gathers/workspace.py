@@ -135,6 +135,6 @@ def _prepared(path: str | os.PathLike[str]) -> str:
 
 def _remove_all(offers: list[files.Offer]) -> None:
     for offered in offers:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, MemoryError):
             files.remove(offered.directory)
     offers.clear()

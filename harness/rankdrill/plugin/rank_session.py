@@ -179,7 +179,7 @@ def _config(wanted: SessionSetup, context: RankContext) -> Config:
 
 
 def _own_basetemp(context: RankContext) -> Path:
-    return context.directory / f"rank-{context.index}-tmp"
+    return context.directory.parent / f"rank-{context.index}-tmp"
 
 
 def _failure(item: pytest.Item) -> RankTestError:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Console
 from rich.text import Text
 
 from rankdrill.conformance.case import CaseResult
-from rankdrill.report.matrix import LEGEND
+from rankdrill.report.matrix import LEGEND, WORDS
 from rankdrill.report.tally import Tally
 
 __all__ = ["print_failures"]
@@ -23,34 +23,37 @@ def print_failures(tally: Tally, console: Console) -> None:
         groups.setdefault((result.case.path, result.case.strike, result.judgement), []).append(result)
     for number, alike in enumerate(groups.values(), 1):
         console.print()
-        console.print(_in_full(number, alike[0]), soft_wrap=True)
-        if len(alike) > 1:
-            console.print(_others(alike[1:]), soft_wrap=True)
+        for line in _in_full(number, alike[0]):
+            # Wrapped on a terminal only: in a file, lines must be found whole.
+            console.print(line, soft_wrap=not console.is_terminal)
+        console.print(_commands(alike), soft_wrap=True)
 
 
-def _in_full(number: int, result: CaseResult) -> Text:
+def _in_full(number: int, result: CaseResult) -> Iterator[Text]:
     case = result.case
-    text = Text()
-    text.append(f"{number}. {result.judgement.upper()}", "bold red")
-    text.append(f"  {case.path}", "bold")
-    text.append(f" · {case.name}\n")
-    text.append(f"   {LEGEND[result.judgement]}: ", "dim")
-    text.append(f"{result.why}\n")
+    head = (f"{number}. {WORDS[result.judgement]}", "bold red")
+    yield Text.assemble(head, (f"  {case.path}", "bold"), f" · {case.name}")
+    yield Text.assemble((f"{LEGEND[result.judgement]}", "dim"), _reason(result))
     for line in result.ranks:
-        text.append(f"   {line}\n")
+        yield Text(line)
     for item in result.evidence:
         for line in _shortened(item):
-            text.append(f"     {line}\n", "dim")
-    text.append("   again: ", "dim")
-    text.append(case.repeat, "yellow")
-    return text
+            yield Text(f"  {line}", "dim")
 
 
-def _others(results: list[CaseResult]) -> Text:
-    text = Text()
-    text.append(f"   {len(results)} more of this kind:", "dim")
-    for result in results:
-        text.append("\n     ")
+def _reason(result: CaseResult) -> str:
+    # Often it is what the ranks saw, which follows anyway.
+    said = all(part in " ".join(result.ranks) for part in result.why.split("; "))
+    return "" if said else f": {result.why}"
+
+
+def _commands(results: Sequence[CaseResult]) -> Text:
+    # Never wrapped by us: a command must survive being copied.
+    text = Text.assemble(("again: ", "dim"), (results[0].case.repeat, "yellow"))
+    if len(results) > 1:
+        text.append(f"\n{len(results) - 1} more of this kind:", "dim")
+    for result in results[1:]:
+        text.append("\n  ")
         text.append(result.case.repeat, "yellow")
     return text
 

@@ -13,10 +13,10 @@ from rich.text import Text
 from rankdrill.conformance.case import NO_FAULT, Judgement
 from rankdrill.report.tally import Cell, Tally
 
-__all__ = ["LEGEND", "print_matrix"]
+__all__ = ["LEGEND", "WORDS", "print_matrix"]
 
 # Words, not signs: a newcomer must not need the legend, and colour must not be needed at all. Capitals are failures.
-_WORDS = {
+WORDS = {
     Judgement.RIGHT: "ok",
     Judgement.TOGETHER: "raised",
     Judgement.UNFIRED: "UNFIRED",
@@ -36,7 +36,7 @@ LEGEND = {
     Judgement.UNNAMED: "every rank raised, but the error does not name the rank that was struck",
     Judgement.LEAKED: "files, segments, descriptors or random state left behind",
     Judgement.SPENT: "the next call did not work",
-    Judgement.ASYMMETRIC: "some ranks raised, and others returned, hung or raised another type",
+    Judgement.ASYMMETRIC: "asymmetric: some ranks raised, and others returned, hung or raised another type",
     Judgement.DIED: "a rank that was not struck died",
     Judgement.HANG: "ranks waited for ever",
     Judgement.WRONG: "a rank received a wrong result and nothing was raised",
@@ -79,7 +79,7 @@ def _table(tally: Tally, paths: Sequence[str]) -> Table:
 def _cell(cell: Cell | None) -> Text:
     if cell is None:
         return Text("·", style="dim")
-    word = _WORDS[cell.worst]
+    word = WORDS[cell.worst]
     if not cell.failures:
         return Text.assemble((f"{word:<6}", _STYLES[cell.worst]), (f"{cell.cases:>3}", "dim"))
     return Text(f"{word} {cell.failures}"[:_CELL_WIDTH], style=_FAILED)
@@ -99,8 +99,10 @@ def _legend(tally: Tally) -> Text:
     text = Text()
     for judgement, count in tally.counts.items():
         style = _STYLES.get(judgement, _FAILED)
-        text.append(f"{_WORDS[judgement]:<8}", style)
+        text.append(f"{WORDS[judgement]:<8}", style)
         text.append(f"{count:>5} case{'s' if count != 1 else ' '}  {LEGEND[judgement]}\n")
     text.append("·                    the fault does not apply: the gather takes no such step\n", "dim")
-    text.append("Numbers count cases: ranks struck x world sizes x steps struck; of a failure, those that failed.", "dim")
+    text.append(
+        "Numbers count cases: ranks struck x world sizes x steps struck; of a failure, those that failed.", "dim"
+    )
     return text

@@ -20,9 +20,7 @@ def watched(results: Iterable[CaseResult], total: Callable[[], int], console: Co
     return (_with_bar if console.is_terminal else _with_lines)(results, total, console)
 
 
-def _with_bar(
-    results: Iterable[CaseResult], total: Callable[[], int], console: Console
-) -> Iterator[CaseResult]:
+def _with_bar(results: Iterable[CaseResult], total: Callable[[], int], console: Console) -> Iterator[CaseResult]:
     columns = (
         TextColumn("drilling"),
         BarColumn(bar_width=None),
@@ -42,9 +40,7 @@ def _with_bar(
             yield result
 
 
-def _with_lines(
-    results: Iterable[CaseResult], total: Callable[[], int], console: Console
-) -> Iterator[CaseResult]:
+def _with_lines(results: Iterable[CaseResult], total: Callable[[], int], console: Console) -> Iterator[CaseResult]:
     began = said = time.monotonic()
     failed = 0
     for done, result in enumerate(results, 1):

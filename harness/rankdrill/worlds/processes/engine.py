@@ -95,15 +95,16 @@ class ProcessEngine:
             ledger.close()
         if self._directory is not None:
             remove_segments(self._directory)
-            shutil.rmtree(self._directory, ignore_errors=True)
+            shutil.rmtree(self._directory.parent, ignore_errors=True)
         self._ranks, self._ledgers, self._outputs, self._directory = [], {}, {}, None
 
     def _start(self) -> None:
         self._client = TemplateClient.shared()
         if self._preload:
             self._client.preload(self._preload)
-        self._directory = self._client.directory / f"world-{secrets.token_hex(6)}"
-        self._directory.mkdir(mode=0o700)
+        # Apart from what bodies put beside it: nothing below is a step of theirs.
+        self._directory = self._client.directory / f"world-{secrets.token_hex(6)}" / "ranks"
+        self._directory.mkdir(mode=0o700, parents=True)
         for rank in range(self._n):
             spec = RankSpec(rank, self._n, self._backend, self._device, str(self._directory), GROUP_TIMEOUT_S)
             self._ranks.append(self._client.fork(spec))

@@ -3,7 +3,7 @@
 # ruff: noqa: F401
 import cloudpickle
 import hypothesis
-import numpy
+import numpy.random
 import pytest
 import torch
 import torch.distributed

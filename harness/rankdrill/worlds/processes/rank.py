@@ -102,7 +102,7 @@ def _initialise(spec: RankSpec, directory: Path) -> RankContext:
     device = _device(spec)
     ledger = LedgerWriter(directory / f"rank-{spec.rank}.ledger", rank=spec.rank, world_size=spec.world_size)
     boundary = Boundary(ledger)
-    install(boundary)
+    install(boundary, ignored=[directory])
     # torch's stubs leave FileStore out.
     store = dist.FileStore(  # type: ignore[attr-defined]
         str(directory / "rendezvous"), spec.world_size
