@@ -16,7 +16,7 @@ from torch._C import _distributed_c10d as c
 from torch.distributed import distributed_c10d as c10d
 
 from rankdrill.boundary import torch_seam
-from rankdrill.boundary.jit_seam import known_to_torchscript
+from rankdrill.boundary.torch_seam import known_to_torchscript
 
 WORLD_TIMEOUT_S = 30
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ USED = [
 
 @pytest.mark.parametrize(("module", "name", "parameters"), USED, ids=[f"{module}.{name}" for module, name, _ in USED])
 def test_what_the_plugin_uses_is_still_there(module: str, name: str, parameters: tuple[str, ...]) -> None:
-    found = importlib.import_module(module)
+    found: Any = importlib.import_module(module)
     for part in name.split("."):
         assert hasattr(found, part), f"{module} has no {name} any more; see harness/rankdrill/plugin"
         found = getattr(found, part)

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 
 from rankdrill.boundary.crossing import Boundary
-from rankdrill.boundary.jit_seam import known_to_torchscript
 from rankdrill.boundary.patch import Patch
+from rankdrill.boundary.torch_seam import known_to_torchscript
 from rankdrill.step import Kind, Step
 
 __all__ = ["MIN_BYTES", "memory_patches"]

@@ -1,4 +1,4 @@
-"""The only module that touches private torch APIs; `tests/boundary/test_torch_seam.py` fails when one changes.
+"""The one module that touches private torch APIs; `tests/boundary/test_torch_seam.py` fails when one changes.
 
 What is used, and why:
 
@@ -8,13 +8,19 @@ What is used, and why:
 - ``distributed_c10d._world`` and the C++ registry (``_register_process_group``): hold the group under its name, for
   functional collectives and DeviceMesh; the wrapper takes the group's place in both.
 - ``ProcessGroup._register_backend``, ``_get_backend``, ``_device_types``, ``_set_default_backend``,
-  ``_set_group_name``, ``_set_group_desc``: the wrapper carries the wrapped group's backends, which DDP's reducer looks up in C++.
+  ``_set_group_name``, ``_set_group_desc``: the wrapper carries the wrapped group's backends, which DDP's reducer
+  looks up in C++.
 - ``Backend.options._timeout``: how long a collective waits before it gives up by itself.
 - ``distributed_c10d._pickler``, ``_unpickler``: what the object collectives pickle with.
+- ``torch.jit._builtins._get_builtin_table``, from ``id(function)`` to an operator's name: TorchScript knows torch's
+  functions by identity, so one that replaces another must be known for the same operator.
+
+The gathers, which work without the rest, have a `torch_seam` of their own.
 """
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -27,6 +33,8 @@ __all__ = [
     "adopt_backends",
     "c10d",
     "group_timeout",
+    "groups",
+    "known_to_torchscript",
     "replace_group",
     "wrap_new_groups",
 ]
@@ -42,7 +50,7 @@ _BACKEND_TYPES = {
 
 
 def wrap_new_groups(wrap: Callable[[Any, tuple[int, ...]], Any]) -> Callable[[], None]:
-    """Replace every process group made from now on by `wrap(group, global_ranks)`; returns a function that undoes it."""
+    """Replace each process group made from now on by `wrap(group, global_ranks)`; returns a function that undoes it."""
     original: Callable[..., Any] = c10d._new_process_group_helper
 
     def new_process_group(size: int, rank: int, ranks: Sequence[int], *args: Any, **kwargs: Any) -> Any:
@@ -53,7 +61,7 @@ def wrap_new_groups(wrap: Callable[[Any, tuple[int, ...]], Any]) -> Callable[[],
             return wrapped, store
         return group, store
 
-    c10d._new_process_group_helper = new_process_group
+    c10d._new_process_group_helper = new_process_group  # type: ignore[assignment]
 
     def undo() -> None:
         c10d._new_process_group_helper = original
@@ -96,3 +104,19 @@ def group_timeout(group: Any) -> float:
         if options is not None:
             return float(options._timeout.total_seconds())
     return 0.0
+
+
+def groups() -> list[Any]:
+    """Every process group this process is in, in the order they were made."""
+    return list(c10d._world.pg_map)
+
+
+def known_to_torchscript(replacement: Any, original: Any) -> None:
+    """Let TorchScript compile calls of `replacement` as it does those of `original`."""
+    from torch.jit import _builtins
+
+    table = _builtins._get_builtin_table()  # type: ignore[no-untyped-call]
+    if id(original) in table:
+        table[id(replacement)] = table[id(original)]
+        # Another object may have this id one day.
+        weakref.finalize(replacement, table.pop, id(replacement), None)

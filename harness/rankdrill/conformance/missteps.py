@@ -1,4 +1,4 @@
-"""Missteps: a caller that leaves a whole call of the gather out, or makes it twice. No plan can say so: it is no step."""
+"""Missteps: a caller that leaves a whole call out, or makes it twice. No plan says so, for a call is no step."""
 
 from __future__ import annotations
 

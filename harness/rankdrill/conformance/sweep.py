@@ -25,9 +25,9 @@ BIG_TOO = ("kill", "full", "torn", "truncate")
 
 @dataclass(frozen=True)
 class Sweep:
-    """What to drill. `strikes` are names of strikes and missteps, `lines` faults of the plan language; with neither, every strike
-    that applies. With `payloads` empty, faults meet a small payload and some a big one; with nothing broken, gathers
-    meet all.
+    """What to drill. `strikes` are names of strikes and missteps, `lines` faults of the plan language; with neither,
+    everything that applies. With `payloads` empty, faults meet a small payload and some a big one; with nothing
+    broken, gathers meet all.
 
     By default a strike meets the first step of each op, and every rank of every world, but not each op on each rank:
     the ops are dealt out among worlds and ranks. With `thorough` it meets every step of every rank.

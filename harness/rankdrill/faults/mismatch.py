@@ -173,7 +173,7 @@ def _other_groups(call: Call) -> list[Any]:
     from rankdrill.boundary import torch_seam
     from rankdrill.boundary.collectives import DrilledGroup
 
-    groups = [group for group in torch_seam.c10d._world.pg_map if isinstance(group, DrilledGroup)]
+    groups = [group for group in torch_seam.groups() if isinstance(group, DrilledGroup)]
     here = call.args["group"]
     # One of the same size first: it goes unnoticed by the checks each rank can make alone.
     return sorted((group for group in groups if group is not here), key=lambda group: group.size() != here.size())

@@ -101,7 +101,8 @@ def _legend(tally: Tally) -> Text:
         style = _STYLES.get(judgement, _FAILED)
         text.append(f"{WORDS[judgement]:<8}", style)
         text.append(f"{count:>5} case{'s' if count != 1 else ' '}  {LEGEND[judgement]}\n")
-    text.append("·                    the fault does not apply: the gather takes no such step\n", "dim")
+    if any(tally.cell(path, strike) is None for path in tally.paths for strike in tally.strikes):
+        text.append("·                    the fault does not apply: the gather takes no such step\n", "dim")
     text.append(
         "Numbers count cases: ranks struck x world sizes x steps struck; of a failure, those that failed.", "dim"
     )

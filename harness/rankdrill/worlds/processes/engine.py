@@ -103,8 +103,10 @@ class ProcessEngine:
         if self._preload:
             self._client.preload(self._preload)
         # Apart from what bodies put beside it: nothing below is a step of theirs.
-        self._directory = self._client.directory / f"world-{secrets.token_hex(6)}" / "ranks"
-        self._directory.mkdir(mode=0o700, parents=True)
+        world = self._client.directory / f"world-{secrets.token_hex(6)}"
+        self._directory = world / "ranks"
+        for directory in (world, self._directory):
+            directory.mkdir(mode=0o700)
         for rank in range(self._n):
             spec = RankSpec(rank, self._n, self._backend, self._device, str(self._directory), GROUP_TIMEOUT_S)
             self._ranks.append(self._client.fork(spec))
