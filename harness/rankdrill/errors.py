@@ -59,7 +59,10 @@ class UnsupportedPlatform(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class RankFailure:
-    """One rank's part in a failed gather: its group rank and what happened there, in one line."""
+    """One rank's part in a failed gather: its group rank and what went wrong, in one line.
+
+    For a payload that cannot be loaded anywhere `rank` is the one that sent it.
+    """
 
     rank: int
     cause: str
@@ -100,7 +103,7 @@ class OversizeError(GatherError, ValueError):
 
 
 class DecodeError(GatherError):
-    """A payload arrived whole and could not be loaded."""
+    """A payload could not be received or loaded: it does not unpickle, or there is no memory for it."""
 
 
 class StorageError(GatherError):

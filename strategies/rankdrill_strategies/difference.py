@@ -6,7 +6,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from functools import partial
-from types import EllipsisType, FunctionType, NoneType, NotImplementedType
+from types import CellType, EllipsisType, FunctionType, NoneType, NotImplementedType
 from typing import Any
 
 from rankdrill_strategies.arguments import check_flag
@@ -14,7 +14,7 @@ from rankdrill_strategies.describe import describe, type_name
 from rankdrill_strategies.elements import Pair, compare_arrays, compare_tensors
 from rankdrill_strategies.kinds import by_reference, is_array, is_tensor
 from rankdrill_strategies.pairing import Pairing
-from rankdrill_strategies.reduction import compare_items, compare_keyed, compare_reductions
+from rankdrill_strategies.reduction import compare_attributes, compare_items, compare_keyed, compare_reductions
 
 __all__ = ["explain_difference", "same"]
 
@@ -143,6 +143,8 @@ def _comparer(obj: Any) -> Callable[[str, Any, Any], str | list[Pair]]:
         return compare_items
     if type(obj) is bytearray:
         return lambda path, left, right: [] if left == right else f"{path}: {describe(left)} != {describe(right)}"
+    if isinstance(obj, tuple) and type(obj).__reduce_ex__ is object.__reduce_ex__ and hasattr(obj, "_fields"):
+        return lambda path, left, right: compare_attributes(path, left._asdict(), right._asdict())
     if type(obj) is dict:
         return lambda path, left, right: compare_keyed(path, list(left.items()), list(right.items()))
     return compare_reductions
@@ -167,7 +169,14 @@ def _compare_partials(path: str, left: Any, right: Any) -> list[Pair]:
 
 
 def _enclosed(function: FunctionType) -> tuple[Any, ...]:
-    return tuple(cell.cell_contents for cell in function.__closure__ or ())
+    return tuple(_content(cell) for cell in function.__closure__ or ())
+
+
+def _content(cell: CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # a name that is not assigned yet
+        return None
 
 
 # ---------------------------------------------------------------------------------------------- atoms

@@ -25,7 +25,7 @@ def test_help_shows_examples_and_exit_codes() -> None:
 
 
 def test_every_option_is_explained() -> None:
-    for command in main.commands.values():  # type: ignore[attr-defined]
+    for command in main.commands.values():
         assert command.help
         assert all(option.help for option in command.params)
 

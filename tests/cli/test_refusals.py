@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import pytest
 from click.testing import CliRunner
 
@@ -36,5 +35,3 @@ def test_a_mistake_is_refused_in_one_line(arguments: list[str], said: str) -> No
     assert said in result.output
     assert "Traceback" not in result.output
     assert result.output.strip().count("\n") <= 3
-
-

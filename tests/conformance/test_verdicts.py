@@ -40,7 +40,11 @@ def test_an_error_naming_another_rank_is_unnamed() -> None:
 
 
 def test_what_the_struck_rank_blames_counts_for_nothing() -> None:
-    seen = [Statement(1, LOST_2, RIGHT, done=True), Statement(1, LOST_2, RIGHT, done=True), Statement(1, LOST_SOMEBODY, RIGHT, done=True)]
+    seen = [
+        Statement(1, LOST_2, RIGHT, done=True),
+        Statement(1, LOST_2, RIGHT, done=True),
+        Statement(1, LOST_SOMEBODY, RIGHT, done=True),
+    ]
     assert judge(Evidence(outcome(*returned(3)), seen, struck=(2,)))[0] is Judgement.TOGETHER
 
 

@@ -27,10 +27,15 @@ DAY_S = 24 * 3600
 @pytest.fixture
 def disk(fs: FakeFilesystem) -> FakeFilesystem:
     """A disk with a /proc on which this process is alive and process 1 is another one."""
+    fs.set_disk_usage(1 << 20)
     fs.create_file("/proc/sys/kernel/random/boot_id", contents="a-boot\n")
     fs.create_symlink("/proc/self/ns/pid", "pid:[1]")
     _run(fs, os.getpid(), started=100)
     return fs
+
+
+def _used(disk: FakeFilesystem) -> int:
+    return disk.get_disk_usage()[1]
 
 
 def _run(fs: FakeFilesystem, pid: int, started: int) -> None:
@@ -84,19 +89,27 @@ def test_parents_that_are_missing_are_made(carry: Callable[[Any], Any], disk: Fa
 @every_way
 def test_a_full_disk_is_an_error_and_leaves_nothing(carry: Callable[[Any], Any], disk: FakeFilesystem) -> None:
     os.makedirs(BASE)
-    used = disk.get_disk_usage().used
-    full = 0
+    used = _used(disk)
+    outcomes = []
     for free in range(0, 4000, 50):
         disk.set_disk_usage(used + free)
-        try:
-            assert carry(PAYLOAD) == PAYLOAD
-        except StorageError as error:
-            full += 1
-            assert error.ranks == (0,)
-            assert "No space left on device" in str(error)
+        outcomes.append(_attempt(carry))
         assert os.listdir(BASE) == []
-        assert disk.get_disk_usage().used == used
-    assert 0 < full < 4000 // 50  # both were seen: no room, and room again right after
+        assert _used(disk) == used
+    # As soon as there is room it works again, right after the error.
+    assert sorted(outcomes, key=lambda outcome: outcome == PAYLOAD) == outcomes
+    assert outcomes[-1] == PAYLOAD
+    error = outcomes[0]
+    assert isinstance(error, StorageError)
+    assert error.ranks == (0,)
+    assert "No space left on device" in str(error)
+
+
+def _attempt(carry: Callable[[Any], Any]) -> Any:
+    try:
+        return carry(PAYLOAD)
+    except StorageError as error:
+        return error
 
 
 @every_way
@@ -134,7 +147,7 @@ def test_after_a_failed_write_the_pair_written_before_is_still_there(disk: FakeF
     with NFSWorkspace(BASE) as workspace:
         workspace.write_configs_and_weights("old", b"weights")
         before = sorted(os.listdir(BASE))
-        disk.set_disk_usage(disk.get_disk_usage().used + 10)
+        disk.set_disk_usage(_used(disk) + 10)
         with pytest.raises(StorageError, match="No space left on device"):
             workspace.write_configs_and_weights("new", bytes(1000))
         assert workspace.read_configs_and_weights_from_rank(0) == ("old", b"weights")
@@ -226,7 +239,7 @@ def test_a_file_that_is_late_is_waited_for(disk: FakeFilesystem, monkeypatch: py
         if len(naps) == 3:
             os.rename(offered.path + ".late", offered.path)
 
-    monkeypatch.setattr(files.time, "sleep", nap)
+    monkeypatch.setattr("time.sleep", nap)
     assert len(files.read(offered, NONCE, time.monotonic() + 60)) == offered.size
     assert len(naps) == 3
 
@@ -237,8 +250,8 @@ def test_a_file_that_never_comes_is_given_up_at_the_deadline(
     offered = _offer()
     os.unlink(offered.path)
     now = [0.0]
-    monkeypatch.setattr(files.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(files.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    monkeypatch.setattr("time.sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
     with pytest.raises(FileNotFoundError):
         files.read(offered, NONCE, 5.0)
     assert 5.0 <= now[0] < 5.5
@@ -278,9 +291,11 @@ def test_what_is_in_use_or_may_be_or_is_not_ours_is_left_alone(disk: FakeFilesys
     for path in ("rankdrill-notes", "rankdrill-zz-1-2-3", "results", "rankdrill-00000001-1-1-file"):
         disk.create_file(os.path.join(BASE, path), contents="precious")
         kept.add(path)
-    disk.create_file(os.path.join(BASE, "rankdrill-dir", "deep"), contents="precious")
+    for path in ("rankdrill-dir", f"{Identity(me.machine, 2**22 + 1, 5)}-{NONCE.hex()}"):
+        disk.create_dir(os.path.join(BASE, path))
+        kept.add(path)
     files.sweep(BASE)
-    assert set(os.listdir(BASE)) == kept | {"rankdrill-dir"}
+    assert set(os.listdir(BASE)) == kept
 
 
 def test_a_leftover_with_more_in_it_than_a_gather_writes_is_not_destroyed(disk: FakeFilesystem) -> None:

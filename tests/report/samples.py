@@ -6,7 +6,9 @@ from rankdrill.conformance.case import Case, CaseResult, Judgement
 
 __all__ = ["FAILED", "PASSED", "RESULTS"]
 
-PASSED = CaseResult(Case("all_gather", 2, "small"), Judgement.RIGHT, "every rank received the right result", elapsed=0.25)
+PASSED = CaseResult(
+    Case("all_gather", 2, "small"), Judgement.RIGHT, "every rank received the right result", elapsed=0.25
+)
 RAISED = CaseResult(
     Case("all_gather", 2, "small", "oom", "rank 1: oom", 1), Judgement.TOGETHER, "every rank raised EncodeError"
 )
@@ -19,5 +21,7 @@ FAILED = CaseResult(
     1.5,
     0.5,
 )
-SAME_AGAIN = CaseResult(Case("get_configs_parallel/files", 5, "small", "kill", "rank 0: kill", 0), Judgement.HANG, "same")
+SAME_AGAIN = CaseResult(
+    Case("get_configs_parallel/files", 5, "small", "kill", "rank 0: kill", 0), Judgement.HANG, "same"
+)
 RESULTS = (PASSED, RAISED, FAILED, SAME_AGAIN)

@@ -15,7 +15,7 @@ from rankdrill.errors import UsageError
 from rankdrill_strategies import big_payloads, per_rank, worlds
 
 quickly = settings(max_examples=1000, database=None, deadline=None, derandomize=True)
-some = settings(max_examples=300, database=None, deadline=None, derandomize=True, phases=[Phase.generate])
+some = settings(max_examples=150, database=None, deadline=None, derandomize=True, phases=[Phase.generate])
 
 
 def _all(strategy: st.SearchStrategy[Any]) -> list[Any]:

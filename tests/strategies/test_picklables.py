@@ -50,7 +50,7 @@ def _inside(obj: Any) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def census() -> set[str]:
-    """The names of all kinds seen in many examples; the same examples in every run."""
+    """The names of all kinds seen in many examples, the same ones for as long as the code is the same."""
     seen: set[str] = set()
     missing = dict(KINDS)
 

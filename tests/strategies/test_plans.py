@@ -14,7 +14,7 @@ from rankdrill.step import Kind
 from rankdrill_strategies import plans, worlds
 
 quickly = settings(max_examples=3000, database=None, deadline=None, derandomize=True)
-some = settings(max_examples=300, database=None, deadline=None, derandomize=True, phases=[Phase.generate])
+some = settings(max_examples=150, database=None, deadline=None, derandomize=True, phases=[Phase.generate])
 
 
 def _all(strategy: st.SearchStrategy[Plan]) -> list[Plan]:

@@ -37,7 +37,7 @@ def test_every_dtype_is_drawn(drawn: list[torch.Tensor]) -> None:
 
 def test_only_dtypes_that_pickle_can_carry_are_drawn_unless_asked() -> None:
     names: set[str] = set()
-    some(given(tensors())(lambda tensor: names.add(str(tensor.dtype).removeprefix("torch."))))()
+    some(given(tensors(max_dims=0))(lambda tensor: names.add(str(tensor.dtype).removeprefix("torch."))))()
     assert names == PICKLED
 
 

@@ -7,12 +7,13 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import torch.distributed as dist
 
 from rankdrill import World
-from rankdrill.worlds.processes.output import KEPT_BYTES
+from rankdrill.worlds.processes.output import KEPT_BYTES, OutputFile
 
 
 def test_each_rank_keeps_its_own(four: World) -> None:
@@ -76,6 +77,16 @@ def test_much_output_is_bounded_and_its_tail_kept(two: World) -> None:
         assert rank.stdout.endswith("00029999\n")
     assert [rank.stdout for rank in two.run(print, "small").ranks] == ["small\n"] * 2
     assert two.warm
+
+
+def test_what_earlier_runs_printed_does_not_pile_up(tmp_path: Path) -> None:
+    file = OutputFile(tmp_path / "out")
+    for turn in range(4):
+        file.mark()
+        with open(file.path, "ab") as out:
+            out.write(b"%d" % turn * (KEPT_BYTES + 5))
+        assert file.text() == "[5 bytes dropped]\n" + str(turn) * KEPT_BYTES
+        assert file.size == KEPT_BYTES + 5
 
 
 def test_text_that_is_no_utf8(two: World) -> None:

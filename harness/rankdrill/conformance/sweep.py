@@ -12,7 +12,7 @@ from rankdrill.conformance.case import NO_FAULT, Case
 from rankdrill.conformance.drill import Drill
 from rankdrill.conformance.missteps import MISSTEPS, misstep_case
 from rankdrill.conformance.payloads import SMALL
-from rankdrill.conformance.strikes import DEFAULT_STRIKES, Spread, Use, uses_of
+from rankdrill.conformance.strikes import DEFAULT_STRIKES, Effect, Spread, Use, effect_of, uses_of
 from rankdrill.conformance.survey import Site
 from rankdrill.faults import STRIKES, Fault, Plan, When
 
@@ -97,7 +97,9 @@ class Sweep:
         faults: list[Fault] = []
         for use in (use for strike in self.strikes if strike in STRIKES for use in uses_of(STRIKES[strike])):
             sites = [self._chosen(use, case.path, its) for its in found]
-            if case.payload in (self.payloads or (use.payload or SMALL,)):
+            if case.size == 1 and effect_of(use.strike.name) is Effect.STOPS:
+                dealt = []  # nobody is left to continue it
+            elif case.payload in (self.payloads or (use.payload or SMALL,)):
                 turn = self.sizes.index(case.size)
                 dealt = _all(sites) if self.thorough else _dealt(sites, turn, len(self.sizes), use.everywhere)
             elif self._big(case, use):
