@@ -134,21 +134,13 @@ def deaths(repetitions: int) -> tuple[Figure, Figure]:
     return Figure(KNOWN, tuple(known), 50.0), Figure(OVER, tuple(over), 1000.0)
 
 
-def pytest_tests(repetitions: int) -> Figure:
-    """Per test, without what a session costs: two sessions of different length, subtracted."""
-    times = []
-    for _ in range(repetitions):
-        short, long = (_session(count) for count in (10, 60))
-        times.append((long - short) / 50 * 1e3)
-    return Figure(TEST, tuple(times), 6.0)
-
-
-def _session(count: int) -> float:
+def pytest_tests(count: int) -> Figure:
+    """Set-up, call and teardown of each test of one session but the first, which starts the ranks."""
     source = f"""
 import pytest, torch, torch.distributed as dist
 
 @pytest.mark.ranks({RANKS})
-@pytest.mark.parametrize("number", range({count}))
+@pytest.mark.parametrize("number", range({count + 1}))
 def test_trivial(number):
     tensor = torch.ones(1)
     dist.all_reduce(tensor)
@@ -158,13 +150,11 @@ def test_trivial(number):
         (Path(directory) / "test_trivial.py").write_text(source)
         junit = Path(directory) / "junit.xml"
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={junit}", directory]
-        began = time.monotonic()
         ran = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=PEER_BOUND_S)
-        took = time.monotonic() - began
         cases = list(ET.parse(junit).getroot().iter("testcase")) if junit.exists() else []
-    if ran.returncode or len(cases) != count:
+    if ran.returncode or len(cases) != count + 1:
         raise SystemExit(f"the pytest session failed:\n{ran.stdout}{ran.stderr}")
-    return took
+    return Figure(TEST, tuple(float(case.get("time", "nan")) * 1e3 for case in cases[1:]), 6.0)
 
 
 def run_peer(peer: Peer) -> Figure | str:
@@ -220,7 +210,7 @@ def main() -> None:
     jobs: list[Callable[[], Figure | tuple[Figure, ...]]] = [
         lambda: fresh(many),
         lambda: warm(10 * many),
-        lambda: pytest_tests(1 if chosen.quick else 5),
+        lambda: pytest_tests(5 * many),
         lambda: deaths(many),
         lambda: fresh(1 if chosen.quick else 3, MANY, LARGE, None),
     ]
@@ -230,7 +220,7 @@ def main() -> None:
         done = job()
         figures.extend((done,) if isinstance(done, Figure) else done)
     peers = [] if chosen.quick else [(peer, run_peer(peer)) for peer in track(FEW, "peers", console=console)]
-    Console().print(show(figures, peers))
+    Console(width=140).print(show(figures, peers))
     if chosen.json:
         measured = [
             asdict(figure) for figure in (*figures, *(found for _, found in peers if isinstance(found, Figure)))

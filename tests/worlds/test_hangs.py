@@ -173,6 +173,21 @@ def test_a_slow_rank_is_not_a_lost_one(four: World) -> None:
     assert four.run(body).unwrap() == [3.0, 3.0, 3.0, 1.0]
 
 
+def test_those_that_wait_for_ever_do_not_cut_short_one_that_runs(four: World) -> None:
+    def body() -> str:
+        if dist.get_rank() < 2:
+            dist.barrier()
+        if dist.get_rank() == 2:
+            time.sleep(1.5)
+        return "done"
+
+    outcome = four.run(body, deadline=LONG)
+    assert outcome.elapsed < EARLY
+    assert outcome.values == [None, None, "done", "done"]
+    assert sorted(outcome.culprits) == [2, 3]
+    assert outcome.victims == (0, 1)
+
+
 def test_a_second_thread_may_still_come(two: World) -> None:
     """Rank 0's main thread waits for rank 1, rank 1 for a thread of rank 0 that has taken no step yet."""
 

@@ -39,7 +39,8 @@ def reduce_tensor(tensor: torch.Tensor) -> _Reduction | str:
         return reduction
     with torch.no_grad():
         base = tensor.detach().as_subclass(torch.Tensor).resolve_conj().resolve_neg()
-        raw: Any = base.cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+        # Not reshape: an empty tensor keeps its stride through it, and cannot be viewed as bytes.
+        raw: Any = base.cpu().contiguous().as_strided((base.numel(),), (1,)).view(torch.uint8).numpy()
     kind = type(tensor)
     arguments = (
         pickle.PickleBuffer(raw) if raw.size else None,
