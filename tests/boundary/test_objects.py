@@ -149,3 +149,12 @@ def test_a_step_inside_a_step_is_none() -> None:
         file = io.BytesIO()
         torch.save({"a": torch.zeros(10_000)}, file)
         assert here.steps == ["object.dumps", "memory.zeros", "object.save"]
+
+
+def test_an_object_that_will_not_say_its_size_is_a_step_all_the_same() -> None:
+    from rankdrill.boundary.sizes import nbytes_of
+
+    sparse = torch.eye(3).to_sparse()
+    with pytest.raises(RuntimeError):
+        _ = sparse.nbytes
+    assert nbytes_of(sparse) == 0

@@ -240,10 +240,11 @@ def test_a_tensor_shrinks_to_zero() -> None:
     assert same(smallest, torch.zeros(()))
 
 
-def test_nan_among_other_things_shrinks_alone() -> None:
+def test_nan_among_other_things_shrinks_to_little_else() -> None:
     unshared = picklables(sharing=False, recursive=False, arrays=False, tensors=False)
     smallest = _smallest(lambda payload: type(payload) is list and any(map(KINDS["NaN"], _inside(payload))), unshared)
-    assert same(smallest, [math.nan])
+    # Not always [nan]: what Hypothesis tries first depends on constants it finds in the code around.
+    assert sum(1 for _ in _inside(smallest)) <= 4, smallest
 
 
 # ---------------------------------------------------------------------------------------------- knobs

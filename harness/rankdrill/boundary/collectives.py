@@ -12,6 +12,7 @@ import torch.distributed as dist
 
 from rankdrill.boundary import torch_seam
 from rankdrill.boundary.crossing import Boundary, Call
+from rankdrill.boundary.sizes import nbytes_of
 from rankdrill.ledger import State
 from rankdrill.step import NO_SEQUENCE, Kind, Step
 
@@ -205,7 +206,7 @@ def step_of(group: DrilledGroup, op: str, args: dict[str, Any]) -> Step:
         op,
         target=group.label,
         fingerprint=" ".join(filter(None, details)),
-        nbytes=sum(tensor.nbytes for tensor in tensors),
+        nbytes=sum(map(nbytes_of, tensors)),
         sequence=NO_SEQUENCE if op in _POINT_TO_POINT else next(group.sequence),
     )
 

@@ -16,6 +16,7 @@ import torch
 
 from rankdrill.boundary.crossing import Boundary
 from rankdrill.boundary.patch import Patch
+from rankdrill.boundary.sizes import nbytes_of
 from rankdrill.boundary.torch_seam import known_to_torchscript
 from rankdrill.step import Kind, Step
 
@@ -91,7 +92,7 @@ def _like(given: torch.Tensor, *, dtype: torch.dtype | None = None, **kwargs: An
 
 
 def _joined(tensors: Sequence[torch.Tensor], *args: Any, **kwargs: Any) -> int:
-    return sum(tensor.nbytes for tensor in tensors)
+    return sum(map(nbytes_of, tensors))
 
 
 def _resized(given: torch.Tensor, *size: Any, **kwargs: Any) -> int:

@@ -17,5 +17,8 @@ def nbytes_of(value: Any) -> int:
     """Bytes of data in `value`; 0 where that is not known before it is pickled."""
     if isinstance(value, bytes | bytearray):
         return len(value)
-    size = getattr(value, "nbytes", 0)
+    try:
+        size = getattr(value, "nbytes", 0)
+    except Exception:  # a sparse tensor has no such number and says so; other objects may do what they like
+        return 0
     return size if isinstance(size, int) and size >= 0 else 0

@@ -75,8 +75,10 @@ _LINGERING = frozenset({"delay", "hold_gil", "late"})
 # What these break is the gather's own code, and gloo ends the process for some of them, whatever the gather does. A
 # caller that skips or repeats a whole call is drilled by `MISSTEPS`.
 DEFAULT_STRIKES = tuple(strike.name for family, strikes in FAMILIES.items() if family != "desync" for strike in strikes)
-# To its peers the end of a process is an end, which `kill` drills everywhere; and `stop` makes them wait each time.
-_ONCE = frozenset({"abort", "exit", "stop"})
+# `stop` makes its peers wait each time.
+_ONCE = frozenset({"abort", "exit", "limit", "stop"})
+# To its peers the end of a process is an end, which `kill` drills everywhere, and an error is an error, as of `oom`.
+_SELDOM = frozenset({"abort", "cuda_oom", "exit", "limit"})
 _LASTING = frozenset({"limit"})
 
 
@@ -85,18 +87,18 @@ def uses_of(strike: type[Strike]) -> Iterator[Use]:
     args = _ARGUMENTS.get(strike.name)
     if args is None:
         args = tuple(argument.least for argument in strike.arguments if argument.default is None)
-    if strike.name == "limit":
-        # Only what must be mapped anew feels it: a payload that no free memory can hold.
-        yield Use(strike, args, tuple(strike.on), Spread.ONCE, payload="8mib", everywhere=False)
-    elif strike.name in _ONCE:
-        yield Use(strike, args, (When.BEFORE,), Spread.ONCE, everywhere=strike.survivable)
-    elif When.AT not in strike.on and strike.on.get(When.BEFORE) == OPS and strike.name != "kill":
+    # Only what must be mapped anew feels a limit: a payload that no free memory can hold.
+    payload = "8mib" if strike.name == "limit" else None
+    everywhere = strike.name not in _SELDOM
+    if strike.name in _ONCE:
+        yield Use(strike, args, (When.BEFORE,), Spread.ONCE, payload, everywhere)
+    elif strike.on.get(When.BEFORE) == OPS and strike.name != "kill":
         # They may strike anywhere; what `kill` finds at each op, before and after, need not be found six times.
         yield Use(strike, args, (When.BEFORE,), Spread.EACH_KIND)
     else:
-        yield Use(strike, args, tuple(strike.on))
+        yield Use(strike, args, tuple(strike.on), everywhere=everywhere)
     if strike.name == "delay":
-        yield Use(strike, (_LONGER_THAN_BRIEF,), (When.BEFORE,), Spread.ONCE)
+        yield Use(strike, (_LONGER_THAN_BRIEF,), (When.BEFORE,), Spread.ONCE, everywhere=False)
 
 
 def effect_of(name: str) -> Effect:
