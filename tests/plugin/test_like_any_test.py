@@ -365,3 +365,34 @@ class TestMixed:
 def test_plain_last(both): ...
 """)
     ran.result.assert_outcomes(passed=5)
+
+
+def test_plain_tests_need_no_phases_of_their_own_and_still_see_hooks_marks_and_order(
+    run: Run, pytester: pytest.Pytester
+) -> None:
+    pytester.makeconftest("""
+import os
+seen = []
+
+def pytest_runtest_setup(item):
+    seen.append(f"setup {item.name}")
+
+def pytest_runtest_teardown(item):
+    seen.append(f"teardown {item.name}")
+""")
+    ran = run("""
+from conftest import seen
+
+@pytest.mark.ranks(2)
+def test_a(rank): ...
+
+@pytest.mark.skipif("os.environ.get('RANK') is not None", reason="here on ranks alone")
+@pytest.mark.ranks(2)
+def test_b(rank): assert False
+
+@pytest.mark.ranks(2)
+def test_c(rank):
+    assert seen == ["setup test_a", "teardown test_a", "setup test_b", "teardown test_b", "setup test_c"], seen
+""")
+    assert ran.outcome("test_a") == ran.outcome("test_c") == "passed", ran.screen
+    assert ran.outcome("test_b") == "skipped"

@@ -53,6 +53,7 @@ class Bench:
         self._scratch = scratch
         self._worlds: dict[int, World] = {}
         self._count = 0
+        scratch.mkdir()
 
     def run(self, case: Case) -> tuple[CaseResult, Sites]:
         """Run one case; never raises for what a rank did."""
@@ -125,7 +126,10 @@ class Bench:
 
     def _trial(self, case: Case, room: Path, notes: str) -> Trial:
         directory = room / "files"
-        directory.mkdir(parents=True, exist_ok=True)
+        if not room.exists():
+            # Not with its parents: when an abandoned drill has cleaned up, nothing must come back.
+            room.mkdir()
+            directory.mkdir()
         (room / notes).mkdir()
         timeout = self._limits.brief if is_waited_out(case.strike) else self._limits.timeout
         patience = max(timeout, self._limits.timeout)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import queue
-import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -14,6 +12,7 @@ from pathlib import Path
 from rankdrill.conformance.adapter import Adapter
 from rankdrill.conformance.bench import Bench, Limits, Sites
 from rankdrill.conformance.case import Case, CaseResult, Judgement
+from rankdrill.worlds.private import PrivateDirectory
 
 __all__ = ["Drill"]
 
@@ -43,11 +42,12 @@ class Drill:
 
     def results(self) -> Iterator[CaseResult]:
         """Run everything; yields in the order in which cases end. Closing the iterator abandons the rest."""
-        scratch = Path(tempfile.mkdtemp(prefix="rankdrill-drill-"))
+        private = PrivateDirectory()  # swept by the next run, should this one be killed
         self._add(self.cases)
         # Daemons: a drill that is abandoned must not wait for cases under way. Their ranks end with this process.
         threads = [
-            threading.Thread(target=self._work, args=(scratch / str(job),), daemon=True) for job in range(self.jobs)
+            threading.Thread(target=self._work, args=(private.path / f"bench-{job}",), daemon=True)
+            for job in range(self.jobs)
         ]
         for thread in threads:
             thread.start()
@@ -65,7 +65,7 @@ class Drill:
                 self._waiting.put(None)
             for thread in threads if finished else ():
                 thread.join(_CLOSE_BOUND_S)
-            shutil.rmtree(scratch, ignore_errors=True)
+            private.remove()
 
     def _add(self, cases: Sequence[Case]) -> None:
         self.total += len(cases)

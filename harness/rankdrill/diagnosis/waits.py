@@ -70,6 +70,7 @@ class Progress:
         self._torn: set[int] = set()
         self._whole = True
         self._at: Record | None = None
+        self._newest: Record | None = None
         self.next = 0
 
     def take(self, view: LedgerView) -> None:
@@ -85,6 +86,8 @@ class Progress:
                 self._count(record)
             if record.state.open:
                 self._at = record
+            if record.step.kind is Kind.COLLECTIVE:
+                self._newest = record
         self._counted, self._torn = end, torn
 
     def _count(self, record: Record) -> None:
@@ -101,10 +104,17 @@ class Progress:
             message = (step.op, step.target, *_peer(step))
             self._messages[message] = self._messages.get(message, 0) + 1
 
-    def position(self, *, ended: bool) -> Position:
-        """Where the rank is now; a rank that is inside a step of another kind runs."""
-        waiting = self._at is not None and self._at.step.kind is Kind.COLLECTIVE and not ended
-        at = self._at if waiting else None
+    def position(self, *, ended: bool, stuck: bool = False) -> Position:
+        """Where the rank is now; a rank that is inside a step of another kind runs.
+
+        Of a rank known to be `stuck` outside any step, the newest collective it has issued is taken for what it
+        waits for: DDP's reducer, say, waits in C++ for a future, which no ledger sees.
+        """
+        at = self._at
+        if at is None and stuck and self._newest is not None and self._newest.state is State.ISSUED:
+            at = self._newest
+        if ended or (at is not None and at.step.kind is not Kind.COLLECTIVE):
+            at = None
         return Position(ended, at, self._reached, self._groups, self._messages, self._whole)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from rankdrill.worlds.processes.job import Job
 __all__ = ["RankedItem", "make_ranked", "size_of"]
 
 SIZE_PARAMETER = "world_size"
+_OURS = frozenset({"rank", SIZE_PARAMETER})
 _numbers = itertools.count()
 
 
@@ -39,6 +41,17 @@ class RankedItem(pytest.Function):
     place: TestPlace
     merged: MergedFailure | None
 
+    @cached_property
+    def plain(self) -> bool:
+        """Whether there is nothing to set up or tear down but what rankdrill itself gives.
+
+        Such a test needs one exchange with its ranks, not three. With `@given` the setup is a phase of its own: it
+        starts the ranks outside the time that Hypothesis measures.
+        """
+        if hasattr(self.obj, "hypothesis") or "request" in self._fixtureinfo.argnames:
+            return False
+        return all(_gives_nothing_away(found[-1]) for found in self._fixtureinfo.name2fixturedefs.values())
+
     @property
     def key(self) -> WorldKey:
         """Which world it runs on."""
@@ -47,7 +60,8 @@ class RankedItem(pytest.Function):
     def setup(self) -> None:
         """The setup phase, on all ranks. Fixtures are theirs: none is resolved in this process."""
         self.merged = None
-        self._phase("setup", calls.setup)
+        if not self.plain:
+            self._phase("setup", calls.setup)
 
     def runtest(self) -> None:
         """The call phase, on all ranks; with `@given`, once for each example."""
@@ -60,7 +74,9 @@ class RankedItem(pytest.Function):
 
     def end(self, following: RankedItem | None) -> None:
         """The teardown phase, on all ranks that are still there."""
-        if self.pool.warm(self.key):
+        # The next test's setup on the ranks tears this one down first.
+        soon = self.plain and following is not None and following.parent is self.parent
+        if self.pool.warm(self.key) and not soon:
             self._phase("teardown", calls.teardown, following.place if following else None)
 
     def run_example(self, drawn: dict[str, Any]) -> None:
@@ -162,6 +178,11 @@ def _tmp_path(item: pytest.Function) -> str:
     factory: pytest.TempPathFactory = item.config._tmp_path_factory  # type: ignore[attr-defined]
     name = "".join(letter if letter.isalnum() else "_" for letter in item.name)[:30]
     return str(factory.getbasetemp() / f"{name}-ranks-{next(_numbers)}")
+
+
+def _gives_nothing_away(definition: Any) -> bool:
+    # A parameter is, to pytest, a fixture of this name.
+    return definition.argname in _OURS or getattr(definition.func, "__name__", "") == "get_direct_param_fixture_func"
 
 
 def _word(value: Any, end: Any) -> str:

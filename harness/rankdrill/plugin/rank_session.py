@@ -86,11 +86,16 @@ class RankSession:
         """Set the item up, unless it is; returns it."""
         item = self.find(place)
         if self.current is not item:
+            self.tear_down(item)
             self.fixtures.place = place
-            self.session._setupstate.teardown_exact(item)
             item.ihook.pytest_runtest_setup(item=item)
             self.current = item
         return item
+
+    def set_up_quietly(self, place: TestPlace) -> pytest.Item:
+        """`set_up`, of which no step is the body's: faults are meant for the body."""
+        with self.context.boundary.closed():
+            return self.set_up(place)
 
     def tear_down(self, nextitem: pytest.Item | None) -> None:
         """Tear down what `nextitem` does not need."""
@@ -129,16 +134,22 @@ def setup(context: RankContext, wanted: SessionSetup, place: TestPlace) -> Phase
 
 
 def call(context: RankContext, wanted: SessionSetup, place: TestPlace) -> PhaseEnd:
-    """The call phase, on one rank."""
+    """The call phase, on one rank; the setup too, where the controller saw nothing to set up in a phase of its own."""
     session = RankSession.of(context, wanted)
-    item = session.set_up(place)
-    return session.run(item, partial(item.ihook.pytest_runtest_call, item=item))
+    item = session.find(place)
+
+    def body() -> None:
+        __tracebackhide__ = True
+        session.set_up_quietly(place)
+        item.ihook.pytest_runtest_call(item=item)
+
+    return session.run(item, body)
 
 
 def example(context: RankContext, wanted: SessionSetup, place: TestPlace, drawn: dict[str, Any]) -> PhaseEnd:
     """One Hypothesis example, drawn by the controller: the test's inner function with this rank's own fixtures."""
     session = RankSession.of(context, wanted)
-    item = session.set_up(place)
+    item = session.set_up_quietly(place)
     assert isinstance(item, pytest.Function)
     inner = item.obj.hypothesis.inner_test
     given = {name: item.funcargs[name] for name in item._fixtureinfo.argnames}

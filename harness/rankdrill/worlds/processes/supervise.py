@@ -218,10 +218,16 @@ class Supervision:
             return False
         return record.begin_ns / 1e9 + record.patience_ms / 1e3 <= self._deadline
 
+    def _waits_of_stuck(self) -> dict[int, Wait]:
+        """What the ranks that are still there wait for, at the end of the run."""
+        found = waits([self._position(handle, stuck=True) for handle in self._ranks])
+        # One that has issued a collective that all have reached is stuck somewhere else.
+        return {rank: wait for rank, wait in found.items() if wait.missing or wait.record.state.open}
+
     def _positions(self) -> list[Position]:
         return [self._position(handle) for handle in self._ranks]
 
-    def _position(self, handle: RankHandle) -> Position:
+    def _position(self, handle: RankHandle, *, stuck: bool = False) -> Position:
         rank = handle.rank
         ended = rank in self._endings or self._struck(rank, STOP)
         reader = self._reader(rank)
@@ -229,7 +235,7 @@ class Supervision:
             return Position(ended)
         progress = self._progress.setdefault(rank, Progress(self._entered))
         progress.take(reader.view(progress.next))
-        return progress.position(ended=ended)
+        return progress.position(ended=ended, stuck=stuck)
 
     def _reader(self, rank: int) -> LedgerReader | None:
         if rank not in self._ledgers:
@@ -253,7 +259,7 @@ class Supervision:
             if self._streamer:
                 self._streamer.pump(final=True)
             return
-        waiting = waits(self._positions())
+        waiting = self._waits_of_stuck()
         stacks = self._stacks(stuck)
         self._client.kill(stuck)
         for handle in stuck:
