@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["NO_SEQUENCE", "Kind", "Step"]
+__all__ = ["DEFAULT_GROUP", "NO_SEQUENCE", "Kind", "Step"]
 
 NO_SEQUENCE = -1
+DEFAULT_GROUP = "default"
+"""What steps call the default process group; torch's own name for it is a number."""
 
 
 class Kind(StrEnum):

@@ -14,7 +14,7 @@ from rankdrill.boundary import torch_seam
 from rankdrill.boundary.crossing import Boundary, Call
 from rankdrill.boundary.sizes import nbytes_of
 from rankdrill.ledger import State
-from rankdrill.step import NO_SEQUENCE, Kind, Step
+from rankdrill.step import DEFAULT_GROUP, NO_SEQUENCE, Kind, Step
 
 __all__ = ["DrilledGroup", "TrackedWork", "flatten", "install_collectives", "patience_of", "step_of"]
 
@@ -65,8 +65,7 @@ class DrilledGroup(dist.ProcessGroup):
         self.inner = inner
         self.global_ranks = ranks
         self.boundary = boundary
-        # torch names groups by number; "default" is how people know this one.
-        self.label = "default" if inner.group_desc == "default_pg" else str(inner.group_name)
+        self.label = DEFAULT_GROUP if inner.group_desc == "default_pg" else str(inner.group_name)
         self.sequence = itertools.count()
         self.timeout = torch_seam.group_timeout(inner)
         self._introduced = False

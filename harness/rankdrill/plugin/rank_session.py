@@ -88,8 +88,8 @@ class RankSession:
         if self.current is not item:
             self.tear_down(item)
             self.fixtures.place = place
+            self.current = item  # from now on there is something to tear down, also if this fails half way
             item.ihook.pytest_runtest_setup(item=item)
-            self.current = item
         return item
 
     def set_up_quietly(self, place: TestPlace) -> pytest.Item:

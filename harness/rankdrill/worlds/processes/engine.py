@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rankdrill.errors import LedgerError, UsageError
-from rankdrill.ledger import LedgerReader, LedgerView, State
-from rankdrill.step import NO_SEQUENCE, Kind
+from rankdrill.ledger import LedgerReader, LedgerView, Record, State
+from rankdrill.step import DEFAULT_GROUP, NO_SEQUENCE, Kind
 from rankdrill.worlds.outcome import RankOutcome, Status
 from rankdrill.worlds.private import remove_segments
 from rankdrill.worlds.processes.client import RankHandle, TemplateClient
@@ -181,5 +181,12 @@ def _healthy(outcomes: Sequence[RankOutcome], endings: dict[int, Ending]) -> boo
 
 def _left_open(outcome: RankOutcome) -> bool:
     not_ended = outcome.ledger.where(lambda kind, state: kind is Kind.COLLECTIVE and state is not State.ENDED)
+    return any(map(_spoils_the_next, not_ended))
+
+
+def _spoils_the_next(record: Record) -> bool:
+    if record.state is State.RAISED:
+        # Other groups are the body's own and go with it; a gather's, say, which replaces a group that failed.
+        return record.step.target == DEFAULT_GROUP
     # A collective that all ranks have issued ends whether or not somebody asks for it, as DDP's reducer does not.
-    return any(record.state is not State.ISSUED or record.step.sequence == NO_SEQUENCE for record in not_ended)
+    return record.state is not State.ISSUED or record.step.sequence == NO_SEQUENCE
