@@ -104,9 +104,11 @@ class Bench:
             strays=case.rank,
         )
         outcome = self._world(case.size).run_job(
-            Job(testify, (trial,), plan=_plan(case), with_context=True), deadline=self._limits.deadline
+            Job(testify, (trial,), plan=_plan(case), with_context=True, in_step=True), deadline=self._limits.deadline
         )
         statements = _statements(trial, case.size)
+        if not all(statement and statement.second and not statement.second.error for statement in statements):
+            self._world(case.size).discard()  # only a second call that worked shows that the ranks are in step
         struck = () if not case.fault else tuple(range(case.size)) if case.rank < 0 else (case.rank,)
         doomed = struck if effect is Effect.ENDS else ()
         files = () if doomed else files_left(trial.directory, adapter.keeps)

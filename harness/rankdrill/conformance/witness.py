@@ -104,9 +104,6 @@ def testify(context: RankContext, trial: Trial) -> None:
         gc.collect()
         left = Belongings.now(shared_memory=shared_memory).left_since(before)
         _write(trial.notes, rank, replace(statement, left=left, done=True))
-    if statement.second is None or statement.second.error:
-        # Something made once and for all may be gone; the next case is to find it made.
-        context.kept.pop(_WARM, None)
 
 
 def read_statement(notes: str, rank: int) -> Statement | None:

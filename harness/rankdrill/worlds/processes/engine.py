@@ -59,7 +59,7 @@ class ProcessEngine:
             self.discard()
             raise
         outcomes = [self._outcome(rank, endings[rank], starts[rank], job) for rank in range(self._n)]
-        if not _healthy(outcomes, endings):
+        if not _healthy(outcomes, endings, job):
             self.discard()
         return outcomes
 
@@ -171,22 +171,22 @@ def _pack(job: Job) -> bytes:
         ) from error
 
 
-def _healthy(outcomes: Sequence[RankOutcome], endings: dict[int, Ending]) -> bool:
+def _healthy(outcomes: Sequence[RankOutcome], endings: dict[int, Ending], job: Job) -> bool:
     # Ranks whose counts of collectives differ are out of step: the next collective of one would meet an
-    # older one of another. So would it meet a send that nobody received; and a connection that failed once is gone.
+    # older one of another.
     counts = {ending.collectives for ending in endings.values()}
     returned = all(outcome.status is Status.RETURNED for outcome in outcomes)
-    return returned and len(counts) == 1 and -1 not in counts and not any(map(_left_open, outcomes))
+    return returned and len(counts) == 1 and -1 not in counts and not any(_left_open(one, job) for one in outcomes)
 
 
-def _left_open(outcome: RankOutcome) -> bool:
+def _left_open(outcome: RankOutcome, job: Job) -> bool:
     not_ended = outcome.ledger.where(lambda kind, state: kind is Kind.COLLECTIVE and state is not State.ENDED)
-    return any(map(_spoils_the_next, not_ended))
+    return any(_spoils_the_next(record, job) for record in not_ended)
 
 
-def _spoils_the_next(record: Record) -> bool:
-    if record.state is State.RAISED:
-        # Other groups are the body's own and go with it; a gather's, say, which replaces a group that failed.
-        return record.step.target == DEFAULT_GROUP
+def _spoils_the_next(record: Record, job: Job) -> bool:
+    if record.state is State.RAISED:  # a connection that failed once is gone
+        return record.step.target == DEFAULT_GROUP or not job.in_step
     # A collective that all ranks have issued ends whether or not somebody asks for it, as DDP's reducer does not.
+    # A send that nobody received would meet the next run's receive.
     return record.state is not State.ISSUED or record.step.sequence == NO_SEQUENCE

@@ -38,13 +38,18 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One body to run. With `with_context` it is given the rank's `RankContext` first."""
+    """One body to run. With `with_context` it is given the rank's `RankContext` first.
+
+    A world in which a collective failed is thrown away, unless `in_step` says that the caller sees to it that its
+    ranks are in step afterwards, as a drill does whose next call has to work.
+    """
 
     body: Callable[..., Any]
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
     plan: Plan | None = None
     with_context: bool = False
+    in_step: bool = False
 
 
 @dataclass(frozen=True, slots=True)
