@@ -126,6 +126,7 @@ def test_children_of_a_dead_rank_die_too(two: World) -> None:
 
         child = subprocess.Popen(["sleep", "1000"])
         print(child.pid)
+        dist.barrier()  # or the first death ends the run before the other rank has its child
         os._exit(1)
 
     children = [int(rank.stdout) for rank in two.run(body).ranks]
