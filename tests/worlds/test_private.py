@@ -88,6 +88,18 @@ def test_the_dead_are_swept_and_the_living_left(place: Path) -> None:
     assert set(place.iterdir()) == {living.path, other.path}
 
 
+def test_a_removal_cut_short_is_finished_and_a_directory_just_being_made_is_left(place: Path) -> None:
+    home()
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    half_gone, new = place / f"run-{dead.pid}-00", place / f"run-{os.getpid()}-00"
+    for path in (half_gone, new):
+        path.mkdir()
+    (half_gone / "world-1").mkdir()
+    assert sweep(place) == [half_gone]
+    assert list(place.iterdir()) == [new]
+
+
 def test_what_is_not_ours_to_judge_is_left(place: Path) -> None:
     home()
     (place / "run-without-lock").mkdir()

@@ -70,8 +70,15 @@ def sweep(parent: Path) -> list[Path]:
     for run in parent.glob("run-*"):
         try:
             lock = os.open(run / LOCK_NAME, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            # Being made, or being removed, by its owner; if that one died over it, nobody else will remove it.
+            if not _owner_lives(run):
+                remove_segments(run)
+                shutil.rmtree(run, ignore_errors=True)
+                removed.append(run)
+            continue
         except OSError:
-            continue  # being made, or being removed, by its owner
+            continue  # no lock of ours
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -83,6 +90,12 @@ def sweep(parent: Path) -> list[Path]:
         finally:
             os.close(lock)
     return removed
+
+
+def _owner_lives(run: Path) -> bool:
+    # The pid may be another process's by now; then the directory waits for a later sweep.
+    pid = run.name.split("-")[1]
+    return not pid.isdigit() or Path(f"/proc/{pid}").exists()
 
 
 def remove_segments(run: Path) -> list[str]:
