@@ -7,6 +7,7 @@ import pytest
 from rankdrill.conformance import Case, Drill, Limits
 from rankdrill.conformance.bench import Sites
 from rankdrill.conformance.missteps import MISSTEPS
+from rankdrill.conformance.strikes import DEFAULT_STRIKES
 from rankdrill.conformance.survey import Site
 from rankdrill.conformance.sweep import Sweep
 from rankdrill.errors import PlanError
@@ -37,6 +38,20 @@ def test_every_site_is_struck_in_some_world_and_every_rank_in_each() -> None:
     assert {case.rank for case in cases[4]} == {0, 1, 2, 3}
     struck = {(fault.where.when, fault.where.op) for size in (2, 4) for fault in map(_fault, cases[size])}
     assert struck == {(when, op) for when in (When.BEFORE, When.AFTER) for op in OPS}
+
+
+@pytest.mark.parametrize("strike", DEFAULT_STRIKES)
+@pytest.mark.parametrize("size", [2, 4])
+def test_every_strike_meets_every_rank_of_every_world(strike: str, size: int) -> None:
+    drill = Sweep.choose(ADAPTERS, (2, 4), [strike]).drill(Limits(), 1)
+    its = tuple(
+        Site(strike, when, kind, min(ops), 1)
+        for when, steps in STRIKES[strike].on.items()
+        for kind, ops in steps.items()
+        if ops
+    )
+    cases = [case for payload in ("small", "8mib") for case in drill.then(Case("right", size, payload), (its,) * size)]
+    assert {case.rank for case in cases if case.size == size} == set(range(size))
 
 
 def test_a_thorough_sweep_strikes_every_step_of_every_rank() -> None:

@@ -57,7 +57,7 @@ class _Outputs:
 @click.option("--thorough", is_flag=True, help="Strike every occurrence of every step. Takes long.")
 @click.option("--timeout", type=float, default=None, metavar="S", help="The gather's own timeout in every case.")
 @click.option("--deadline", type=float, default=25.0, show_default=True, metavar="S", help="Ends a case that hangs.")
-@click.option("--jobs", type=click.IntRange(1, 64), default=3, show_default=True, help="Worlds at once.")
+@click.option("--jobs", type=click.IntRange(1, 64), default=4, show_default=True, help="Worlds at once.")
 @click.option("--json", "json_file", metavar="FILE", help="Write every case as JSON.")
 @click.option("--junit", "junit_file", metavar="FILE", help="Write every case as JUnit XML.")
 @click.option("--list", "list_only", is_flag=True, help="List paths, strikes and payloads, and run nothing.")

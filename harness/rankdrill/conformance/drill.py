@@ -17,7 +17,7 @@ from rankdrill.worlds.private import PrivateDirectory
 __all__ = ["Drill"]
 
 _POLL_S = 0.2
-_DEFAULT_JOBS = 3
+_DEFAULT_JOBS = 4
 _CLOSE_BOUND_S = 10.0
 
 

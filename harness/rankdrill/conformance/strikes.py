@@ -46,7 +46,7 @@ class Spread(Enum):
 class Use:
     """One strike as it is drilled: its arguments, where relative to a step, and at which steps.
 
-    With a `payload` it is drilled with that one only; unless `everywhere`, on one rank of each world only.
+    With a `payload` it is drilled with that one only.
     """
 
     strike: type[Strike]
@@ -54,7 +54,6 @@ class Use:
     whens: tuple[When, ...]
     spread: Spread = Spread.EACH_OP
     payload: str | None = None
-    everywhere: bool = True
 
     def fault(self, rank: int, site: Site) -> Fault:
         """The fault that strikes `rank` there."""
@@ -77,8 +76,6 @@ _LINGERING = frozenset({"delay", "hold_gil", "late"})
 DEFAULT_STRIKES = tuple(strike.name for family, strikes in FAMILIES.items() if family != "desync" for strike in strikes)
 # `stop` makes its peers wait each time.
 _ONCE = frozenset({"abort", "exit", "limit", "stop"})
-# To its peers the end of a process is an end, which `kill` drills everywhere, and an error is an error, as of `oom`.
-_SELDOM = frozenset({"abort", "cuda_oom", "exit", "limit"})
 _LASTING = frozenset({"limit"})
 
 
@@ -89,16 +86,15 @@ def uses_of(strike: type[Strike]) -> Iterator[Use]:
         args = tuple(argument.least for argument in strike.arguments if argument.default is None)
     # Only what must be mapped anew feels a limit: a payload that no free memory can hold.
     payload = "8mib" if strike.name == "limit" else None
-    everywhere = strike.name not in _SELDOM
     if strike.name in _ONCE:
-        yield Use(strike, args, (When.BEFORE,), Spread.ONCE, payload, everywhere)
+        yield Use(strike, args, (When.BEFORE,), Spread.ONCE, payload)
     elif strike.on.get(When.BEFORE) == OPS and strike.name != "kill":
         # They may strike anywhere; what `kill` finds at each op, before and after, need not be found six times.
         yield Use(strike, args, (When.BEFORE,), Spread.EACH_KIND)
     else:
-        yield Use(strike, args, tuple(strike.on), everywhere=everywhere)
+        yield Use(strike, args, tuple(strike.on))
     if strike.name == "delay":
-        yield Use(strike, (_LONGER_THAN_BRIEF,), (When.BEFORE,), Spread.ONCE, everywhere=False)
+        yield Use(strike, (_LONGER_THAN_BRIEF,), (When.BEFORE,), Spread.ONCE)
 
 
 def effect_of(name: str) -> Effect:

@@ -101,7 +101,7 @@ class Sweep:
                 dealt = []  # nobody is left to continue it
             elif case.payload in (self.payloads or (use.payload or SMALL,)):
                 turn = self.sizes.index(case.size)
-                dealt = _all(sites) if self.thorough else _dealt(sites, turn, len(self.sizes), use.everywhere)
+                dealt = _all(sites) if self.thorough else _dealt(sites, turn, len(self.sizes))
             elif self._big(case, use):
                 # At one rank, neither the first nor the last: what a big payload adds does not depend on where.
                 dealt = [(case.size // 2, site) for site in sites[case.size // 2][:1]]
@@ -138,12 +138,10 @@ def _all(sites: Sequence[Sequence[Site]]) -> list[tuple[int, Site]]:
     return [(rank, site) for rank, its in enumerate(sites) for site in its]
 
 
-def _dealt(sites: Sequence[Sequence[Site]], turn: int, turns: int, everywhere: bool) -> list[tuple[int, Site]]:
+def _dealt(sites: Sequence[Sequence[Site]], turn: int, turns: int) -> list[tuple[int, Site]]:
     """Not the product of sites, ranks and world sizes, but each of them: in the worlds together (this is the one of
     `turn`, of `turns`) every site on some rank, and in each world every rank at some site.
     """
-    if not everywhere:
-        return _all(sites)[-1:]
     owners: dict[Site, list[int]] = {}
     for rank, site in _all(sites):
         owners.setdefault(site, []).append(rank)
