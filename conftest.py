@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import hypothesis
 import pytest
 
@@ -10,6 +12,9 @@ pytest_plugins = ["pytester"]
 # Examples run on real processes, next to other tests: how long one takes says nothing.
 hypothesis.settings.register_profile("rankdrill", deadline=None)
 hypothesis.settings.load_profile("rankdrill")
+
+# A shell ignores Ctrl-C on behalf of what it starts in the background, and so would all that the tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
