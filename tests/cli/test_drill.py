@@ -8,7 +8,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -81,7 +80,8 @@ def test_a_rank_outside_the_world_is_refused() -> None:
 def test_ctrl_c_shows_what_is_known_and_exits_with_130() -> None:
     command = [sys.executable, "-m", "rankdrill", "drill", "--ranks", "2", "--fault", "delay"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
-    time.sleep(6)
+    assert process.stderr is not None
+    assert process.stderr.readline().startswith("drilling: 1 of ")
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, out + err

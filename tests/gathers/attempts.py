@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -37,8 +37,10 @@ def all_alike(values: list[Any]) -> Any:
     return values[0]
 
 
-def left_in_shared_memory() -> list[str]:
-    return [name for name in os.listdir("/dev/shm") if name.startswith("rankdrill-") and name.count("-") == 4]
+def left_in_shared_memory(pids: Sequence[int]) -> list[str]:
+    """What the gathers of the processes `pids` have in shared memory; other tests may be running beside this one."""
+    names = [name for name in os.listdir("/dev/shm") if name.startswith("rankdrill-") and name.count("-") == 4]
+    return [name for name in names if int(name.split("-")[2]) in pids]
 
 
 @contextmanager

@@ -1,15 +1,32 @@
-"""Four ranks for all tests of a module."""
+"""Four ranks for all tests of a module: once over sockets of one machine, once over gloo."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+import torch
 
 import rankdrill
+from rankdrill.gathers.channel import LINE_VARIABLE
+
+
+@pytest.fixture(scope="module", params=["local", "gloo"])
+def line(request: pytest.FixtureRequest) -> Iterator[str]:
+    """What exchanges go over."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(LINE_VARIABLE, request.param)
+        yield request.param
 
 
 @pytest.fixture(scope="module")
-def world() -> Iterator[rankdrill.World]:
+def world(line: str) -> Iterator[rankdrill.World]:
     with rankdrill.World(4) as four_ranks:
         yield four_ranks
+
+
+@pytest.fixture
+def receiving(line: str) -> tuple[Any, str]:
+    """What a rank calls, as (module, name), to have memory for a large payload."""
+    return (torch, "from_file") if line == "local" else (torch, "empty")

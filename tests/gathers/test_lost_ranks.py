@@ -42,13 +42,13 @@ def die_by(how: str) -> Callable[..., Any]:
 
 @pytest.mark.parametrize("how", ["kill", "exit"])
 @pytest.mark.parametrize("where", ["before", "transfer"])
-def test_a_rank_that_dies_is_named_at_once(how: str, where: str) -> None:
+def test_a_rank_that_dies_is_named_at_once(how: str, where: str, receiving: tuple[Any, str]) -> None:
     def body() -> Any:
         gather(0)
         dying = dist.get_rank() == 2
         if dying and where == "before":
             die_by(how)()
-        with replaced(torch, "empty", die_by(how), dying):
+        with replaced(*receiving, die_by(how), dying):
             began = time.monotonic()
             failed = attempt(gather, b"x" * 3_000_000)
         # The next call knows already that nobody will come.
@@ -73,11 +73,12 @@ def test_a_rank_that_dies_making_its_segment() -> None:
             return seen
 
     with rankdrill.World(4) as world:
+        pids = world.run(os.getpid).unwrap()
         outcome = world.run(lambda: attempt(body))
         for failed in survivors(outcome, lost=1):
             assert (failed.kind, failed.ranks) == ("PeerLost", (1,))
         assert world.run(lambda: len(gather(1)) + len(collect())).unwrap()[0] == 8
-    assert left_in_shared_memory() == []
+    assert left_in_shared_memory(pids) == []
 
 
 def collect() -> list[Any]:
@@ -193,10 +194,10 @@ def test_the_callers_group_survives_a_timeout(world: rankdrill.World) -> None:
     assert all_alike(world.run(body).unwrap()) == ("PeerLost", 4.0)
 
 
-def test_no_descriptors_are_left(world: rankdrill.World) -> None:
+def test_no_descriptors_are_left(world: rankdrill.World, receiving: tuple[Any, str]) -> None:
     def body() -> bool:
         def fail() -> None:
-            with replaced(torch, "empty", lambda *_, **__: 1 / 0, dist.get_rank() == 0):
+            with replaced(*receiving, lambda *_, **__: 1 / 0, dist.get_rank() == 0):
                 attempt(gather, b"x" * 100_000)
             gather(0)
 

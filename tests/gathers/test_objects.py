@@ -112,9 +112,9 @@ def test_a_list_of_the_wrong_length(world: rankdrill.World, entries: int) -> Non
     assert after == [0, 1, 2, 3]
 
 
-def test_no_memory_to_receive(world: rankdrill.World) -> None:
+def test_no_memory_to_receive(world: rankdrill.World, receiving: tuple[Any, str]) -> None:
     def body() -> tuple[Any, Any]:
-        with replaced(torch, "empty", raiser(MemoryError("none left")), dist.get_rank() == 2):
+        with replaced(*receiving, raiser(MemoryError("none left")), dist.get_rank() == 2):
             failed = attempt(gather, b"x" * 3_000_000)
         return failed, attempt(gather, dist.get_rank())
 

@@ -37,7 +37,7 @@ def test_the_first_sees_all_and_none_keeps_its_place(
         rank = dist.get_rank()
         config = None if rank == 1 else {"rank": rank, "view": torch.arange(1000)[10:12], "no tensor": "x"}
         seen = configs(config, workspace_path=tmp_path / "workspace" if by_files else None)
-        return [one and (one["rank"], one["view"].tolist()) for one in seen], left_in_shared_memory()
+        return [one and (one["rank"], one["view"].tolist()) for one in seen], left_in_shared_memory([os.getpid()])
 
     seen = [(0, [10, 11]), None, (2, [10, 11]), (3, [10, 11])]
     got = world.run(body).unwrap()
@@ -101,7 +101,7 @@ def test_an_error_in_the_body_is_that_ranks_own(world: rankdrill.World) -> None:
                     raise KeyError("mine")
         except KeyError as error:
             caught = str(error)
-        return caught, len(configs(1)), left_in_shared_memory()
+        return caught, len(configs(1)), left_in_shared_memory([os.getpid()])
 
     assert world.run(body).unwrap() == [("'mine'", 4, []), ("", 0, []), ("", 0, []), ("", 0, [])]
 
@@ -127,13 +127,10 @@ def test_what_crashed_ranks_left_is_swept(world: rankdrill.World) -> None:
         with replaced(os, "posix_fallocate", lambda *_: os._exit(9), dist.get_rank() == 3):
             attempt(configs, 1)
 
+    pids = world.run(os.getpid).unwrap()
     world.run(leave)
-
-    def body() -> list[str]:
-        configs(1)
-        return left_in_shared_memory()
-
-    assert world.run(body).unwrap()[0] == []
+    world.run(lambda: configs(1)).unwrap()
+    assert left_in_shared_memory(pids) == []
 
 
 def test_ranks_that_are_impossible(world: rankdrill.World) -> None:

@@ -50,7 +50,7 @@ def test_long_texts_are_cut_where_it_hurts_least() -> None:
 
 
 def test_every_damaged_byte_is_noticed() -> None:
-    whole = slot(size=5, inline=b"12345").pack(HEADER_BYTES + 8)
+    whole = slot(size=5, inline=b"12345").pack(HEADER_BYTES + 5)
     for position in range(len(whole)):
         damaged = bytearray(whole)
         damaged[position] ^= 1

@@ -78,13 +78,30 @@ class DrilledGroup(dist.ProcessGroup):
             record = self.boundary.ledger.begin(Step(Kind.COLLECTIVE, "group", self.label, ranks))
             self.boundary.mark(record, State.ENDED)
 
+    # A group written in Python has no backends, in which torch would keep these.
+    def getGroupName(self) -> str:  # noqa: N802
+        """The wrapped group's name."""
+        return str(self.inner.group_name)
+
+    def getGroupDesc(self) -> str:  # noqa: N802
+        """The wrapped group's description."""
+        return str(self.inner.group_desc)
+
     def get_group_store(self) -> Any:
         """The wrapped group's store, which the wrapper's own C++ part does not hold."""
         return self.inner.get_group_store()
 
     def getBackendName(self) -> str:  # noqa: N802 (torch's name)
         """What C++ asks for when it reports an error."""
-        return str(self.inner.name())
+        inner: Any = self.inner
+        return str(inner.name() if type(inner) is dist.ProcessGroup else inner.getBackendName())
+
+    def abort(self) -> None:
+        """Close the connections. No step that could be struck, but on record: they are not for the next test."""
+        if self.boundary.open and self.boundary.ledger:
+            record = self.boundary.ledger.begin(Step(Kind.COLLECTIVE, "abort", self.label))
+            self.boundary.fail(record, ConnectionAbortedError("this rank hung up"))
+        self.inner.abort()
 
 
 class TrackedWork(dist.Work):
@@ -146,7 +163,11 @@ class TrackedWork(dist.Work):
 
 def install_collectives(boundary: Boundary) -> Callable[[], None]:
     """Wrap every process group made from now on in this process; returns a function that undoes this."""
-    return torch_seam.wrap_new_groups(lambda group, ranks: DrilledGroup(group, ranks, boundary))
+
+    def wrap(group: Any, ranks: tuple[int, ...]) -> Any:
+        return group if isinstance(group, DrilledGroup) else DrilledGroup(group, ranks, boundary)
+
+    return torch_seam.wrap_new_groups(wrap)
 
 
 def _override(method: str, op: str, names: tuple[str, ...]) -> Callable[..., Any]:

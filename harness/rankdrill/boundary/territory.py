@@ -12,7 +12,7 @@ from rankdrill.step import Kind
 __all__ = ["SHM_ROOT", "Territory"]
 
 SHM_ROOT = "/dev/shm/"
-_SYSTEM_ROOTS = ("/proc/", "/sys/", "/dev/")
+_SYSTEM_ROOTS = ("/proc/", "/sys/", "/dev/", "/memfd:")
 _SOURCES = (".py", ".pyc", ".pyi", ".so")
 _INSTALLED = ("stdlib", "platstdlib", "purelib", "platlib")
 _FDS = "/proc/self/fd/"

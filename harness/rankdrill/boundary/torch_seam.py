@@ -55,11 +55,12 @@ def wrap_new_groups(wrap: Callable[[Any, tuple[int, ...]], Any]) -> Callable[[],
 
     def new_process_group(size: int, rank: int, ranks: Sequence[int], *args: Any, **kwargs: Any) -> Any:
         group, store = original(size, rank, ranks, *args, **kwargs)
-        if isinstance(group, dist.ProcessGroup) and type(group) is dist.ProcessGroup:
-            wrapped = wrap(group, tuple(ranks) or tuple(range(size)))  # the default group is given no ranks
+        if not isinstance(group, dist.ProcessGroup):
+            return group, store  # this rank is no member
+        wrapped = wrap(group, tuple(ranks) or tuple(range(size)))  # the default group is given no ranks
+        if wrapped is not group:
             replace_group(group, wrapped)
-            return wrapped, store
-        return group, store
+        return wrapped, store
 
     c10d._new_process_group_helper = new_process_group  # type: ignore[assignment]
 
@@ -79,8 +80,8 @@ def adopt_backends(wrapper: Any, group: Any) -> None:
         default = default or kind
     if default is not None:
         wrapper._set_default_backend(default)
-    wrapper._set_group_name(group.group_name)
-    wrapper._set_group_desc(group.group_desc)
+        wrapper._set_group_name(group.group_name)
+        wrapper._set_group_desc(group.group_desc)
 
 
 def replace_group(old: Any, new: Any) -> None:

@@ -8,7 +8,7 @@ import click
 
 from rankdrill import __version__
 from rankdrill.cli.doctor import doctor
-from rankdrill.cli.drill import drill
+from rankdrill.cli.drill import INTERRUPTED, drill
 from rankdrill.errors import UsageError
 
 __all__ = ["main"]
@@ -34,13 +34,16 @@ class _Refused(click.ClickException):
 
 
 class _Group(click.Group):
-    """Shows a `UsageError` as one line and exits with 2."""
+    """Shows a `UsageError` as one line and exits with 2; exits with 130 when interrupted, at whatever moment."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except UsageError as error:
             raise _Refused(str(error)) from error
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+            ctx.exit(INTERRUPTED)
 
 
 @click.group(cls=_Group, help=_HELP, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

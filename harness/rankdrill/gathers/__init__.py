@@ -3,6 +3,7 @@
 from rankdrill.gathers.channel import DEFAULT_TIMEOUT_S
 from rankdrill.gathers.filesys import all_gather_via_filesys
 from rankdrill.gathers.fixed_buffer import all_gather_list
+from rankdrill.gathers.in_memory import all_gather_shm
 from rankdrill.gathers.objects import all_gather_object
 from rankdrill.gathers.padded import all_gather
 from rankdrill.gathers.parallel import get_configs_parallel, get_tensors_parallel
@@ -15,6 +16,7 @@ __all__ = [
     "all_gather",
     "all_gather_list",
     "all_gather_object",
+    "all_gather_shm",
     "all_gather_via_filesys",
     "gather_object",
     "get_configs_parallel",

@@ -123,6 +123,7 @@ class Call:
         """
         for _ in range(GENERATIONS_FOLLOWED):
             try:
+                self._come()
                 slots = self._exchange(self._offer(payload, stored), self.channel.slot_bytes)
             except _SupersededError:
                 continue
@@ -132,6 +133,27 @@ class Call:
             self._agreed = True
             return slots
         raise PeerLost(self.path, (), f"{GENERATIONS_FOLLOWED} generations broken in a row")
+
+    def require_one_host(self) -> None:
+        """After `agree`, raise StorageError on all ranks, naming those that are on another machine than rank 0."""
+        first, *others = self.channel.hosts
+        away = sorted(rank for host in others for rank in host)
+        cause = f"is on another machine than rank {self.channel.labels[first[0]]}; use all_gather_object"
+        self._raise_if(([(rank, Trouble(Kind.STORAGE, cause)) for rank in away], ""))
+
+    def announce(self, stored: Stored | None) -> list[Slot]:
+        """After `agree`, tell all ranks where this one has laid down its payload, if it has; returns all slots.
+
+        Raises the same error on all ranks if any rank has trouble.
+        """
+        self._round += 1
+        slot = self._slot()
+        if stored is not None and self.trouble is None:
+            slot = replace(slot, size=stored.size, digest=stored.digest, identity=stored.identity)
+        slots = self._exchange(slot, HEADER_BYTES)
+        self._check_calls(slots)
+        self._raise_troubles(slots)
+        return slots
 
     def confirm(self, all_read: bool = True) -> None:
         """Tell all ranks whether this one got through; raises the same error on all if one did not.
@@ -165,11 +187,20 @@ class Call:
         slot = Slot(self.path, self.channel.rank, self.number, self._round, self.place, self.nonce, text=self.arguments)
         return slot if self.trouble is None else slot.with_trouble(self.trouble)
 
+    def _come(self) -> None:
+        """Connect, where the ranks are not connected yet."""
+        down = None
+        try:
+            self._connect()
+        except LineDownError as error:
+            down = str(error)
+        if down is not None:
+            self._lost(f"after {time.monotonic() - self.started:.1f} s: {down}")
+
     def _exchange(self, slot: Slot, nbytes: int) -> list[Slot]:
         packed = slot.pack(nbytes)
         down = None
         try:
-            self._connect()
             blocks = self.channel.exchange(packed, self.wait_s)
         except LineDownError as error:
             down = str(error)
@@ -185,7 +216,7 @@ class Call:
         self.channel.prepare()
         ended, down = None, None
         try:
-            ended = self.channel.board.assemble(self.wait_s)
+            ended = self.channel.assemble(self.wait_s)
         except Exception as error:
             down = describe(error)
         if down is not None:

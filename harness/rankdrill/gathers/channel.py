@@ -1,15 +1,18 @@
-"""The channel: one companion process group per group of the caller's, with a timeout of its own on every operation.
+"""The channel: what the ranks of one of the caller's groups talk over, with a timeout of its own on every operation.
 
-After a timeout gloo closes all its connections: whoever else uses that group fails too. So the gathers run on a
-companion group over the same ranks, made at the first call and thrown away when it breaks; the next call makes the next
-*generation*. The caller's own group is never harmed. A companion costs about 12 ms, 7 file descriptors and two threads
-per rank (4 ranks, torch 2.13) and goes when the caller's group goes.
+After a timeout gloo closes all its connections: whoever else uses that group fails too. So the gathers never use the
+caller's group, but groups of their own over the same ranks, made when they are first needed and thrown away when they
+break; the next call makes the next *generation*. Exchanges of slots go over a `LocalGroup` where all ranks are on one
+machine, else over gloo, and so do large payloads. The groups go when the caller's group goes.
+
+A gloo group costs about 12 ms, 7 file descriptors and two threads per rank (4 ranks, torch 2.13).
 """
 
 from __future__ import annotations
 
 import contextlib
 import datetime
+import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -20,10 +23,12 @@ import torch.distributed as dist
 
 from rankdrill.errors import UsageError
 from rankdrill.gathers import torch_seam
+from rankdrill.gathers.endpoint import Endpoint, is_visible, open_endpoint
 from rankdrill.gathers.liveness import Identity
+from rankdrill.gathers.local_group import LocalGroup, Meeting
 from rankdrill.gathers.outcomes import describe
 from rankdrill.gathers.slots import HEADER_BYTES
-from rankdrill.gathers.verdict import Board
+from rankdrill.gathers.verdict import Board, Verdict
 
 __all__ = [
     "DEFAULT_TIMEOUT_S",
@@ -39,8 +44,14 @@ __all__ = [
 # How long a rank waits for the others, in seconds, unless told otherwise. torch's default is half an hour.
 DEFAULT_TIMEOUT_S = 60.0
 
-# A slot and the small payload that travels with it.
+# A slot and the small payload that travels with it, over gloo and on one machine: what costs next to nothing more.
 SLOT_BYTES = HEADER_BYTES + 1024
+LOCAL_SLOT_BYTES = HEADER_BYTES + 16 * 1024
+
+# The environment's word on what exchanges go over: `gloo`, or `local` where all ranks are on one machine. If one rank
+# says gloo, all use it.
+LINE_VARIABLE = "RANKDRILL_LINE"
+_LOCAL, _GLOO = "local", "gloo"
 
 _POISON_TAG = 0x5244
 _POISON_WAIT = datetime.timedelta(milliseconds=1)
@@ -67,10 +78,15 @@ class Channel:
         self.rank = self.members.index(dist.get_rank()) if group is not None else 0
         self.completed = 0
         self.generation = 0
+        self.least_slot_bytes = SLOT_BYTES
         self.slot_bytes = SLOT_BYTES
+        self.hosts: tuple[tuple[int, ...], ...] = (tuple(range(self.size)),)
         self.busy = threading.Lock()
         self._known: dict[int, Identity] = {}
+        self._endpoint: Endpoint | None = None
+        self._local = False
         self._pg: Any = None
+        self._bulk: Any = None
         self._scratch: torch.Tensor | None = None
         self._under_way: list[Any] = []
         self._wrecks: list[tuple[Any, list[Any]]] = []
@@ -91,19 +107,59 @@ class Channel:
         """Whether this generation can be talked over."""
         return self.size == 1 or self._pg is not None
 
+    @property
+    def one_host(self) -> bool:
+        """Whether all ranks are on one machine and talk over it."""
+        return self._local
+
     def prepare(self) -> None:
         """Take what hanging up will need, so that it is possible when memory has run out. Raises MemoryError."""
         if self._scratch is None:
             self._scratch = torch.zeros(1, dtype=torch.uint8)
 
+    def assemble(self, timeout_s: float) -> Verdict | None:
+        """Wait for the other members and find out who shares a machine; the verdict, if this generation has ended.
+
+        Raises AbsentError.
+        """
+        wish = _wished_line()
+        board = self.board
+        self._endpoint = endpoint = open_endpoint()
+        ended = board.assemble(timeout_s, endpoint.address if endpoint else "")
+        if ended is None:
+            addresses = board.addresses()
+            seen = [rank for rank, address in enumerate(addresses) if rank == self.rank or is_visible(address)]
+            ended = board.compare(seen, wish, timeout_s)
+        if ended is None:
+            self.hosts = board.hosts()
+            self._local = len(self.hosts) == 1 and board.wishes() == {_LOCAL}
+        return ended
+
     def connect(self, timeout_s: float) -> None:
-        """Make this generation's companion group; waits for the other members. Raises LineDownError."""
+        """Make this generation's group for exchanges, after `assemble`. Raises LineDownError."""
         self._clear_wrecks()
-        name = f"{self._name}/{self.generation}"
-        self._pg = self.start(
-            lambda: torch_seam.make_group(name, self._store, self.members, self.rank, self._backend, _delta(timeout_s))
-        )
+        endpoint, self._endpoint = self._endpoint, None
+        if endpoint is not None and not self._local:
+            endpoint.close()
+        if endpoint is not None and self._local:
+            meeting = Meeting(endpoint, self.board.addresses(), [self._known[rank].pid for rank in range(self.size)])
+            self._pg = self._make_group("", timeout_s, lambda: LocalGroup(self.rank, meeting, timeout_s))
+        else:
+            self._pg = self._make_group("", timeout_s)
+        self.least_slot_bytes = self.slot_bytes = LOCAL_SLOT_BYTES if self._local else SLOT_BYTES
         self._under_way.clear()
+
+    def open_bulk(self, timeout_s: float) -> None:
+        """Make the group that large payloads go over, if there is none yet; all ranks do. Raises LineDownError."""
+        if self._bulk is None and self.size > 1:
+            self._bulk = self._make_group("/bulk", timeout_s) if self._local else self._pg
+
+    def _make_group(self, suffix: str, timeout_s: float, make: Callable[[], Any] | None = None) -> Any:
+        name = f"{self._name}/{self.generation}{suffix}"
+        store, backend, delta = self._store, self._backend, _delta(timeout_s)
+        return self.start(
+            lambda: torch_seam.make_group(name, store, self.members, self.rank, backend, delta, make), under_way=False
+        )
 
     def exchange(self, mine: bytearray, timeout_s: float) -> list[memoryview]:
         """Give `mine` to all ranks and return everybody's, by rank; all ranks give equally many bytes."""
@@ -124,21 +180,22 @@ class Channel:
         options = torch_seam.BroadcastOptions()
         options.rootRank = root
         options.timeout = _delta(timeout_s)
-        return self.start(lambda: self._pg.broadcast([tensor], options))
+        return self.start(lambda: self._bulk.broadcast([tensor], options))
 
     def send(self, tensor: torch.Tensor, to: int, tag: int) -> Any:
         """Start sending `tensor` to one rank; returns what `finish` waits for."""
-        return self.start(lambda: self._pg.send([tensor], to, tag))
+        return self.start(lambda: self._bulk.send([tensor], to, tag))
 
     def receive(self, tensor: torch.Tensor, source: int, tag: int) -> Any:
         """Start receiving `tensor` from one rank; returns what `finish` waits for."""
-        return self.start(lambda: self._pg.recv([tensor], source, tag))
+        return self.start(lambda: self._bulk.recv([tensor], source, tag))
 
-    def start(self, operation: Callable[[], Any]) -> Any:
+    def start(self, operation: Callable[[], Any], *, under_way: bool = True) -> Any:
         """Start an operation, of any group. Raises LineDownError, and MemoryError as it is."""
         try:
             work = operation()
-            self._under_way.append(work)
+            if under_way:
+                self._under_way.append(work)
             return work
         except MemoryError:
             raise
@@ -167,23 +224,31 @@ class Channel:
         Neither `shutdown` nor `abort` of a gloo group closes its connections (torch 2.13); a receive that times out
         does, whoever else still holds the group.
         """
-        group, self._pg = self._pg, None
-        if group is None:
+        endpoint, self._endpoint = self._endpoint, None
+        if endpoint is not None:
+            endpoint.close()
+        groups = {id(group): group for group in (self._pg, self._bulk) if group is not None}
+        self._pg = self._bulk = None
+        for group in groups.values():
+            self._poison(group)
+            self._wrecks.append((group, self._under_way))
+        self._under_way = []
+        self._clear_wrecks()
+
+    def _poison(self, group: Any) -> None:
+        if torch_seam.is_made_by_us(group):
+            group.abort()
             return
         # From every rank: a receive from one whose connection is closed already fails and closes nothing.
         for other in range(self.size):
             if other != self.rank:
                 with contextlib.suppress(Exception):
                     group.recv([self._scratch], other, _POISON_TAG).wait(_POISON_WAIT)
-        self._wrecks.append((group, self._under_way))
-        self._under_way = []
-        self._clear_wrecks()
 
     def next_generation(self) -> None:
         """Leave this generation, which is over for all ranks."""
         self.hang_up()
         self.generation += 1
-        self.slot_bytes = SLOT_BYTES
 
     def _clear_wrecks(self) -> None:
         """Let go of broken groups, but not while an operation runs: their destructor would wait for its timeout.
@@ -240,6 +305,13 @@ def bytes_of(tensor: torch.Tensor) -> memoryview:
     """The memory of a contiguous uint8 tensor."""
     array: Any = tensor.numpy()
     return memoryview(array)
+
+
+def _wished_line() -> str:
+    wish = os.environ.get(LINE_VARIABLE) or _LOCAL
+    if wish not in (_LOCAL, _GLOO):
+        raise ValueError(f"{LINE_VARIABLE}={wish}: give {_LOCAL} or {_GLOO}, or unset it")
+    return wish
 
 
 def _delta(seconds: float) -> datetime.timedelta:

@@ -14,10 +14,10 @@ from __future__ import annotations
 from typing import Any
 
 from rankdrill.gathers.call import Call
-from rankdrill.gathers.channel import DEFAULT_TIMEOUT_S, SLOT_BYTES, Channel, channel_of
+from rankdrill.gathers.channel import DEFAULT_TIMEOUT_S, Channel, channel_of
 from rankdrill.gathers.outcomes import Kind
 from rankdrill.gathers.slots import HEADER_BYTES
-from rankdrill.gathers.transfer import decode_all, to_all
+from rankdrill.gathers.transfer import at_all, load_all
 from rankdrill.gathers.wire import Payload, encode
 
 __all__ = ["all_gather_list"]
@@ -47,8 +47,9 @@ def all_gather_list(
         payload = call.attempt(Kind.ENCODE, lambda: encode(data))
         _check_size(call, payload, max_size)
         slots = call.agree(payload)
-        values = decode_all(call, slots, to_all(call, slots, payload))
-        call.confirm()
+        with at_all(call, slots, payload) as loaders:
+            values = load_all(call, slots, loaders)
+            call.confirm()
         _remember(channel, max_size)
     return values
 
@@ -63,4 +64,5 @@ def _check_size(call: Call, payload: Payload | None, max_size: int) -> None:
 def _remember(channel: Channel, max_size: int) -> None:
     """The agreed size of the next exchange; never less than every other path counts on."""
     wanted = HEADER_BYTES + max_size + _FRAME_BYTES
-    channel.slot_bytes = max(SLOT_BYTES, wanted) if wanted <= LARGEST_SLOT_BYTES else SLOT_BYTES
+    least = channel.least_slot_bytes
+    channel.slot_bytes = max(least, wanted) if wanted <= LARGEST_SLOT_BYTES else least

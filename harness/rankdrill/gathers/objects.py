@@ -10,7 +10,7 @@ from rankdrill.errors import UsageError
 from rankdrill.gathers.call import Call
 from rankdrill.gathers.channel import DEFAULT_TIMEOUT_S, channel_of, is_member
 from rankdrill.gathers.outcomes import Kind
-from rankdrill.gathers.transfer import decode_all, to_all
+from rankdrill.gathers.transfer import at_all, load_all
 from rankdrill.gathers.wire import encode
 
 __all__ = ["all_gather_object"]
@@ -39,6 +39,7 @@ def all_gather_object(
             call.report(Kind.ARGUMENT, f"object_list has {length} entries for a group of {channel.size}")
         payload = call.attempt(Kind.ENCODE, lambda: encode(obj))
         slots = call.agree(payload)
-        values = decode_all(call, slots, to_all(call, slots, payload))
-        call.confirm()
+        with at_all(call, slots, payload) as loaders:
+            values = load_all(call, slots, loaders)
+            call.confirm()
     object_list[:] = values

@@ -14,7 +14,7 @@ from rankdrill.gathers.call import Call
 from rankdrill.gathers.channel import DEFAULT_TIMEOUT_S, Channel, channel_of
 from rankdrill.gathers.filesys import directory_of, gather_by_files
 from rankdrill.gathers.outcomes import Kind
-from rankdrill.gathers.transfer import decode_all, to_all, to_all_padded
+from rankdrill.gathers.transfer import at_all, at_all_padded, load_all
 from rankdrill.gathers.wire import encode
 
 __all__ = ["all_gather"]
@@ -66,11 +66,12 @@ def all_gather(
         slots = call.agree(payload)
         if route.by == "cuda":
             device = torch.device("cuda", torch.cuda.current_device())
-            frames = to_all_padded(call, slots, payload, group, device)
-        else:
-            frames = to_all(call, slots, payload)
-        values = decode_all(call, slots, frames)
-        call.confirm()
+            values = load_all(call, slots, at_all_padded(call, slots, payload, group, device))
+            call.confirm()
+            return values
+        with at_all(call, slots, payload) as loaders:
+            values = load_all(call, slots, loaders)
+            call.confirm()
     return values
 
 

@@ -83,7 +83,7 @@ def remove(path: str) -> None:
 
 
 def sweep() -> None:
-    """Remove what crashed processes of this user left; never raises an OSError."""
+    """Remove the segments and endpoints that crashed processes of this user left; never raises an OSError."""
     with contextlib.suppress(OSError), os.scandir(DIRECTORY) as entries:
         me = identify()
         for entry in entries:
@@ -95,7 +95,8 @@ def sweep() -> None:
 def _is_leftover(entry: os.DirEntry[str], me: Identity) -> bool:
     status = entry.stat(follow_symlinks=False)
     identity = Identity.parse(entry.name.removeprefix(PREFIX).rpartition("-")[0])
-    if identity is None or not entry.is_file(follow_symlinks=False) or status.st_uid != os.geteuid():
+    ours = stat.S_ISREG(status.st_mode) or stat.S_ISSOCK(status.st_mode)
+    if identity is None or not ours or status.st_uid != os.geteuid():
         return False
     if identity.machine == me.machine and me.machine:
         return is_gone(identity, me)

@@ -5,8 +5,8 @@ different arguments, still meet in one collective and can tell each other so. gl
 in collectives of different sizes (seen with torch 2.13).
 
 Layout, little endian: magic and version; path, kind of trouble, round, blamed rank; group rank; call number; size of
-the payload's frame; nonce; digest; process; place (depth and frames); site; text; CRC of all but itself. A small
-payload follows.
+the payload's frame; nonce; digest; process; place (depth and frames); whether the payload follows; site; text; CRC of
+all but itself. A small payload follows.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ _NOBODY = -1
 PATHS = (
     "all_gather",
     "all_gather_via_filesys",
+    "all_gather_shm",
     "all_gather_list",
     "all_gather_object",
     "gather_object",
@@ -42,7 +43,7 @@ PATHS = (
     "get_tensors_parallel",
 )
 
-_FIXED = struct.Struct(f"<4sBBBBiiQQ{NONCE_BYTES}s{DIGEST_BYTES}sIIQHBx")
+_FIXED = struct.Struct(f"<4sBBBBiiQQ{NONCE_BYTES}s{DIGEST_BYTES}sIIQHBB")
 _FRAMES = struct.Struct(f"<{2 * FRAMES_SENT}I")
 _TEXTS = struct.Struct(f"<H{SITE_BYTES}sH{TEXT_BYTES}s")
 _CRC = struct.Struct("<I")
@@ -98,13 +99,14 @@ class Slot:
             block, 0, MAGIC, VERSION, path, self.kind, self.round, culprit, self.rank, self.number, self.size,
             self.nonce, self.digest,
             self.identity.machine, self.identity.pid, self.identity.started, min(self.place.depth, 0xFFFF), len(frames),
+            bool(self.inline),
         )  # fmt: skip
         padded = [part for frame in frames for part in frame] + [0] * (2 * (FRAMES_SENT - len(frames)))
         _FRAMES.pack_into(block, _FRAMES_AT, *padded)
         site, text = _tail(self.place.site, SITE_BYTES), _head(self.text, TEXT_BYTES)
         _TEXTS.pack_into(block, _TEXTS_AT, len(site), site, len(text), text)
         block[HEADER_BYTES : HEADER_BYTES + len(self.inline)] = self.inline
-        _CRC.pack_into(block, _CRC_AT, _checksum(block))
+        _CRC.pack_into(block, _CRC_AT, _checksum(block, len(self.inline)))
         return block
 
     @staticmethod
@@ -113,9 +115,11 @@ class Slot:
         fixed = _FIXED.unpack_from(block)
         if fixed[0] != MAGIC or fixed[1] != VERSION:
             raise SlotError(f"no slot of version {VERSION}: starts with {bytes(block[:8]).hex()}")
-        if _CRC.unpack_from(block, _CRC_AT)[0] != _checksum(block):
+        path, kind, turn, culprit, rank, number, size, nonce, digest, machine, pid, started = fixed[2:14]
+        depth, count, is_inline = fixed[14:]
+        inline = min(size, block.nbytes - HEADER_BYTES) if is_inline else 0
+        if _CRC.unpack_from(block, _CRC_AT)[0] != _checksum(block, inline):
             raise SlotError("a slot that is damaged or not whole")
-        path, kind, turn, culprit, rank, number, size, nonce, digest, machine, pid, started, depth, count = fixed[2:]
         parts = _FRAMES.unpack_from(block, _FRAMES_AT)
         frames = tuple(zip(parts[0 : 2 * count : 2], parts[1 : 2 * count : 2], strict=True))
         site_bytes, site, text_bytes, text = _TEXTS.unpack_from(block, _TEXTS_AT)
@@ -123,13 +127,13 @@ class Slot:
             PATHS[path], rank, number, turn, Place(_text(site[:site_bytes]), depth, frames), nonce, size, digest,
             Kind(kind), None if culprit == _NOBODY else culprit, Identity(machine, pid, started),
             _text(text[:text_bytes]),
-            block[HEADER_BYTES : HEADER_BYTES + size] if size <= block.nbytes - HEADER_BYTES else b"",
+            block[HEADER_BYTES : HEADER_BYTES + inline],
         )  # fmt: skip
 
 
-def _checksum(block: bytearray | memoryview) -> int:
+def _checksum(block: bytearray | memoryview, inline_bytes: int) -> int:
     view = memoryview(block)
-    return zlib.crc32(view[HEADER_BYTES:], zlib.crc32(view[:_CRC_AT]))
+    return zlib.crc32(view[HEADER_BYTES : HEADER_BYTES + inline_bytes], zlib.crc32(view[:_CRC_AT]))
 
 
 def _head(text: str, limit: int) -> bytes:

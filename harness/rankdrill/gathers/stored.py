@@ -16,7 +16,7 @@ from rankdrill.gathers.call import Call, Stored
 from rankdrill.gathers.liveness import identify
 from rankdrill.gathers.outcomes import Kind, describe
 from rankdrill.gathers.slots import Slot
-from rankdrill.gathers.transfer import load
+from rankdrill.gathers.transfer import load, of_frame
 from rankdrill.gathers.wire import Payload
 
 __all__ = ["FileStorage", "SegmentStorage", "Storage", "gather_stored"]
@@ -121,7 +121,7 @@ def _read_all(call: Call, storage: Storage, slots: list[Slot]) -> list[Any]:
     values: list[Any] = []
     for slot in slots:
         frame = _read_one(call, storage, slot, deadline)
-        values.append(load(call, slot, frame) if frame is not None else None)
+        values.append(load(call, slot, of_frame(slot, frame)) if frame is not None else None)
     return values
 
 

@@ -10,7 +10,7 @@ from rankdrill.errors import UsageError
 from rankdrill.gathers.call import Call
 from rankdrill.gathers.channel import DEFAULT_TIMEOUT_S, Channel, channel_of, is_member
 from rankdrill.gathers.outcomes import Kind
-from rankdrill.gathers.transfer import decode_all, to_one
+from rankdrill.gathers.transfer import at_one, load_all
 from rankdrill.gathers.wire import encode
 
 __all__ = ["gather_object"]
@@ -52,8 +52,9 @@ def gather_object(
         payload = call.attempt(Kind.ENCODE, lambda: encode(obj))
         slots = call.agree(payload)
         assert isinstance(receiver, int)
-        values = decode_all(call, slots, to_one(call, slots, payload, receiver))
-        call.confirm(all_read=False)
+        with at_one(call, slots, payload, receiver) as loaders:
+            values = load_all(call, slots, loaders)
+            call.confirm(all_read=False)
     if object_gather_list is not None:
         object_gather_list[:] = values
 

@@ -15,7 +15,8 @@ What is used, and why:
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch.distributed as dist
@@ -24,26 +25,50 @@ from torch.distributed import distributed_c10d as c10d
 
 __all__ = ["AllgatherOptions", "BroadcastOptions", "cpu_backend", "cuda_backend", "make_group", "store_of"]
 
+_OWN_BACKEND = "rankdrill_local"
+
 AllgatherOptions = c.AllgatherOptions
 BroadcastOptions = c.BroadcastOptions
 
 
 def make_group(
-    name: str, store: Any, ranks: Sequence[int], rank: int, backend: str, timeout: datetime.timedelta
+    name: str,
+    store: Any,
+    ranks: Sequence[int],
+    rank: int,
+    backend: str,
+    timeout: datetime.timedelta,
+    make: Callable[[], Any] | None = None,
 ) -> Any:
-    """A process group of `ranks` (global) called `name`, unknown to torch's tables; `rank` is ours within it."""
+    """A process group of `ranks` (global) called `name`, unknown to torch's tables; `rank` is ours within it.
+
+    With `make` it is what that returns, a group of our own, and `backend` is ignored.
+    """
     group, _ = c10d._new_process_group_helper(
         len(ranks),
         rank,
         list(ranks),
-        dist.Backend(backend),
+        _made_by_us() if make else dist.Backend(backend),
         store,
         name,  # type: ignore[arg-type]
+        backend_options=make,
         timeout=timeout,
         group_desc="rankdrill gathers",
     )
     _forget(group, name)
     return group
+
+
+@functools.cache
+def _made_by_us() -> Any:
+    """A backend whose groups are made by the function that is given as its options."""
+    dist.Backend.register_backend(_OWN_BACKEND, lambda _, make: make(), extended_api=True, devices=["cpu"])
+    return dist.Backend(_OWN_BACKEND)
+
+
+def is_made_by_us(group: Any) -> bool:
+    """Whether `group` was made with `make`, however it may be wrapped."""
+    return bool(group.getBackendName() == _OWN_BACKEND)
 
 
 def store_of(group: Any) -> Any:

@@ -67,15 +67,48 @@ class Board:
         self._size = size
         self._known = known
 
-    def assemble(self, timeout_s: float) -> Verdict | None:
+    def assemble(self, timeout_s: float, address: str = "") -> Verdict | None:
         """Wait for all ranks to come to this generation; the verdict, if it has ended before.
 
-        Every rank says which process it is, so that the others can tell if it dies. Raises AbsentError when a rank
-        has certainly died or `timeout_s` seconds are over.
+        Every rank says which process it is, so that the others can tell if it dies, and at which local `address` it
+        can be found. Raises AbsentError when a rank has certainly died or `timeout_s` seconds are over.
         """
+        self._set(f"process/{self._rank}", f"{identify()} {address}")
+        ended = self._wait_for_all("process", timeout_s)
+        self._gone(range(self._size))
+        return ended or self.verdict()
+
+    def addresses(self) -> list[str]:
+        """By rank, what `assemble` was given there; ranks on what is certainly another machine have an empty one."""
+        machine = identify().machine
+        texts = [self._get(f"process/{rank}").partition(" ")[2] for rank in range(self._size)]
+        return [text if self._known[rank].machine == machine else "" for rank, text in enumerate(texts)]
+
+    def compare(self, seen: Sequence[int], wish: str, timeout_s: float) -> Verdict | None:
+        """Tell all ranks which of them this one sees on its machine, and which line it wishes; as `assemble`."""
+        self._set(f"sees/{self._rank}", f"{wish} {' '.join(map(str, seen))}")
+        return self._wait_for_all("sees", timeout_s)
+
+    def hosts(self) -> tuple[tuple[int, ...], ...]:
+        """After `compare`: the ranks that see one another, machine by machine."""
+        seen = [set(map(int, self._get(f"sees/{rank}").split()[1:])) for rank in range(self._size)]
+        hosts: list[tuple[int, ...]] = []
+        placed: set[int] = set()
+        for rank in range(self._size):
+            if rank not in placed:
+                host = (rank, *(other for other in seen[rank] - placed - {rank} if rank in seen[other]))
+                hosts.append(tuple(sorted(host)))
+                placed.update(host)
+        return tuple(hosts)
+
+    def wishes(self) -> set[str]:
+        """After `compare`: what the ranks wish."""
+        return {self._get(f"sees/{rank}").partition(" ")[0] for rank in range(self._size)}
+
+    def _wait_for_all(self, what: str, timeout_s: float) -> Verdict | None:
+        """Wait until every rank has set its `what`, or the generation has ended."""
         deadline = time.monotonic() + timeout_s
-        self._set(f"process/{self._rank}", str(identify()))
-        keys = [f"{self._prefix}process/{rank}" for rank in range(self._size)]
+        keys = [f"{self._prefix}{what}/{rank}" for rank in range(self._size)]
         pause = SHORTEST_PAUSE_S
         while not self._store.check(keys):
             ended = self.verdict()
@@ -88,8 +121,7 @@ class Board:
                 raise AbsentError(f"ranks {absent} of the channel did not come")
             time.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE_S)
-        self._gone(range(self._size))
-        return self.verdict()
+        return None
 
     def verdict(self) -> Verdict | None:
         """How this generation ended, or None."""
@@ -142,7 +174,7 @@ class Board:
         me, gone = identify(), {}
         for rank in ranks:
             text = self._get(f"process/{rank}")
-            identity = Identity.parse(text) if text else None
+            identity = Identity.parse(text.partition(" ")[0]) if text else None
             if identity is not None:
                 self._known[rank] = identity
             if rank in self._known and is_gone(self._known[rank], me):

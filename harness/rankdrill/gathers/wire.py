@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import pickle
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rankdrill.gathers.tensors import TensorReductions
 
-__all__ = ["FrameError", "Payload", "decode", "encode"]
+__all__ = ["FrameError", "Payload", "decode", "encode", "split"]
 
 MAGIC = b"RDgf"
 VERSION = 1
@@ -40,22 +40,41 @@ class Payload:
     content_bytes: int
     nbytes: int
 
+    def pieces(self, nonce: bytes) -> Iterator[Any]:
+        """The frame, piece by piece; large ones are the object's own memory."""
+        stream_bytes = sum(len(piece) for piece in self.stream)
+        yield _HEAD.pack(MAGIC, VERSION, len(self.buffers), stream_bytes, nonce)
+        yield b"".join(_LENGTH.pack(buffer.nbytes) for buffer in self.buffers)
+        yield from self.stream
+        position = _HEAD.size + _LENGTH.size * len(self.buffers) + stream_bytes
+        for buffer in self.buffers:
+            yield bytes(_aligned(position) - position)
+            yield buffer
+            position = _aligned(position) + buffer.nbytes
+        yield nonce
+
+    def blocks(self, nonce: bytes, block_bytes: int) -> Iterator[memoryview]:
+        """The frame in blocks of `block_bytes`, the last one shorter; a block's memory is used again for the next."""
+        block = memoryview(bytearray(min(block_bytes, self.nbytes)))
+        filled = 0
+        for piece in self.pieces(nonce):
+            rest = memoryview(piece)
+            while rest.nbytes:
+                taken = min(block.nbytes - filled, rest.nbytes)
+                block[filled : filled + taken] = rest[:taken]
+                rest, filled = rest[taken:], filled + taken
+                if filled == block.nbytes:
+                    yield block
+                    filled = 0
+        if filled:
+            yield block[:filled]
+
     def write_into(self, target: memoryview, nonce: bytes) -> None:
         """Write the frame into `target`, which has `nbytes` bytes."""
-        stream_bytes = sum(len(piece) for piece in self.stream)
-        _HEAD.pack_into(target, 0, MAGIC, VERSION, len(self.buffers), stream_bytes, nonce)
-        position = _HEAD.size
-        for buffer in self.buffers:
-            _LENGTH.pack_into(target, position, buffer.nbytes)
-            position += _LENGTH.size
-        for piece in self.stream:
+        position = 0
+        for piece in self.pieces(nonce):
             target[position : position + len(piece)] = piece
             position += len(piece)
-        for buffer in self.buffers:
-            start = _aligned(position)
-            position = start + buffer.nbytes
-            target[start:position] = buffer
-        target[position : position + NONCE_BYTES] = nonce
 
     def to_bytearray(self, nonce: bytes) -> bytearray:
         """The frame as one new block of bytes."""
@@ -106,11 +125,12 @@ def decode(frame: memoryview, nonce: bytes) -> Any:
 
     Raises FrameError for bytes that are no frame of the call that `nonce` names, otherwise whatever unpickling raises.
     """
-    stream, buffers = _split(frame, nonce)
-    return pickle.loads(stream, buffers=buffers)
+    stream, buffers = split(frame, nonce)
+    return pickle.loads(frame[stream], buffers=buffers)
 
 
-def _split(frame: memoryview, nonce: bytes) -> tuple[memoryview, list[memoryview]]:
+def split(frame: memoryview, nonce: bytes) -> tuple[slice, list[memoryview]]:
+    """Where the pickle stream is in `frame`, and its buffers. Raises FrameError as `decode`."""
     if frame.nbytes < _HEAD.size + NONCE_BYTES:
         raise FrameError(f"{frame.nbytes} bytes, too few for a frame")
     magic, version, count, stream_bytes, found = _HEAD.unpack_from(frame)
@@ -123,7 +143,7 @@ def _split(frame: memoryview, nonce: bytes) -> tuple[memoryview, list[memoryview
     position = table_end + stream_bytes
     if position > end:
         raise FrameError(f"says {position} bytes, has {end}")
-    stream = frame[table_end:position]
+    stream = slice(table_end, position)
     buffers = []
     for (length,) in _LENGTH.iter_unpack(frame[_HEAD.size : table_end]):
         start = _aligned(position)
