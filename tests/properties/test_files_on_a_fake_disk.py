@@ -15,7 +15,7 @@ from pyfakefs.helpers import reset_ids, set_uid
 from rankdrill.errors import StorageError
 from rankdrill.gathers import NFSWorkspace, all_gather, all_gather_via_filesys, files, get_configs_parallel
 from rankdrill.gathers.liveness import Identity, identify
-from rankdrill.gathers.wire import NONCE_BYTES, decode, encode
+from rankdrill.gathers.wire import NONCE_BYTES, encode
 
 BASE = "/data/run"
 PAYLOAD = {"weights": list(range(20)), "name": "x" * 50}
@@ -185,8 +185,7 @@ def test_a_file_is_private_whole_and_at_a_name_nobody_can_guess(disk: FakeFilesy
     assert os.stat(offered.directory).st_mode & 0o777 == 0o700
     assert NONCE.hex() in offered.directory
     assert os.stat(offered.path).st_size == offered.size
-    frame = files.read(offered, NONCE, time.monotonic())
-    assert decode(frame, NONCE[:NONCE_BYTES]) == PAYLOAD
+    assert files.read(offered, NONCE, time.monotonic()).load() == PAYLOAD
 
 
 def test_a_name_that_is_taken_is_an_error_and_what_took_it_stays(disk: FakeFilesystem) -> None:
@@ -240,7 +239,7 @@ def test_a_file_that_is_late_is_waited_for(disk: FakeFilesystem, monkeypatch: py
             os.rename(offered.path + ".late", offered.path)
 
     monkeypatch.setattr("time.sleep", nap)
-    assert len(files.read(offered, NONCE, time.monotonic() + 60)) == offered.size
+    assert files.read(offered, NONCE, time.monotonic() + 60).load() == PAYLOAD
     assert len(naps) == 3
 
 

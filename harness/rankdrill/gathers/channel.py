@@ -29,13 +29,13 @@ from rankdrill.gathers.local_group import LocalGroup, Meeting
 from rankdrill.gathers.outcomes import describe
 from rankdrill.gathers.slots import HEADER_BYTES
 from rankdrill.gathers.verdict import Board, Verdict
+from rankdrill.gathers.wire import bytes_of
 
 __all__ = [
     "DEFAULT_TIMEOUT_S",
     "SLOT_BYTES",
     "Channel",
     "LineDownError",
-    "bytes_of",
     "channel_between",
     "channel_of",
     "is_member",
@@ -299,12 +299,6 @@ def _kept(group: Any, members: tuple[int, ...]) -> Channel:
 def is_member(group: Any) -> bool:
     """Whether this rank belongs to `group`."""
     return group is None or (group is not dist.GroupMember.NON_GROUP_MEMBER and bool(dist.get_rank(group) >= 0))
-
-
-def bytes_of(tensor: torch.Tensor) -> memoryview:
-    """The memory of a contiguous uint8 tensor."""
-    array: Any = tensor.numpy()
-    return memoryview(array)
 
 
 def _wished_line() -> str:

@@ -10,15 +10,21 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import io
 import os
+import pickle
 import stat
 import tempfile
 import time
 from dataclasses import dataclass
+from typing import Any
+
+import numpy
+import torch
 
 from rankdrill.gathers.liveness import Identity, identify, is_gone
 from rankdrill.gathers.slots import DIGEST_BYTES
-from rankdrill.gathers.wire import NONCE_BYTES, Payload
+from rankdrill.gathers.wire import HEAD_BYTES, NONCE_BYTES, FrameError, Head, Payload, bytes_of
 
 __all__ = ["Offer", "WrongContentError", "default_directory", "offer", "private_directory", "read", "remove", "sweep"]
 
@@ -32,7 +38,8 @@ LEFTOVER_S = 24 * 3600.0
 STALE_S = 1.0
 _PAUSES_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
 _REMOVE_ATTEMPTS = 4
-_CHUNK_BYTES = 1 << 24
+_BLOCK_BYTES = 1 << 22
+_WORD_BYTES = 8
 
 
 class WrongContentError(OSError):
@@ -75,22 +82,21 @@ def private_directory(base: str, nonce: bytes, identity: Identity) -> str:
 
 def offer(base: str, payload: Payload, nonce: bytes, identity: Identity) -> Offer:
     """Write `payload` below `base`, which is made if absent. Raises OSError, MemoryError; leaves nothing then."""
-    frame = memoryview(payload.to_bytearray(nonce[:NONCE_BYTES]))
     directory = private_directory(base, nonce, identity)
     os.makedirs(base, exist_ok=True)
     os.mkdir(directory, 0o700)
     try:
-        owner = _write_aside(os.path.join(directory, FILE + ASIDE), frame)
+        owner, digest = _write_aside(os.path.join(directory, FILE + ASIDE), payload, nonce)
         os.replace(os.path.join(directory, FILE + ASIDE), os.path.join(directory, FILE))
     except BaseException:
         with contextlib.suppress(OSError, MemoryError):
             remove(directory)
         raise
-    return Offer(directory, payload.nbytes, _digest(frame, nonce), owner)
+    return Offer(directory, payload.nbytes, digest, owner)
 
 
-def read(offered: Offer, nonce: bytes, deadline: float) -> memoryview:
-    """The frame of the rank that drew `nonce`, waiting for it until `deadline` (of `time.monotonic`).
+def read(offered: Offer, nonce: bytes, deadline: float) -> Opened:
+    """The file of the rank that drew `nonce`, waiting for it until `deadline` (of `time.monotonic`).
 
     Raises FileNotFoundError if it is not there by then, WrongContentError if it is not what its rank wrote, OSError
     if it cannot be read.
@@ -98,7 +104,7 @@ def read(offered: Offer, nonce: bytes, deadline: float) -> memoryview:
     pauses = iter(_PAUSES_S)
     while True:
         try:
-            return _read_once(offered, nonce)
+            return _open_once(offered, nonce)
         except FileNotFoundError:
             if time.monotonic() >= deadline:
                 raise
@@ -134,44 +140,87 @@ def sweep(base: str) -> None:
                     _remove_once(entry.path)
 
 
-def _write_aside(path: str, frame: memoryview) -> int:
-    """Write a new file and return its owner; it must have the right size before anybody may see it."""
+def _write_aside(path: str, payload: Payload, nonce: bytes) -> tuple[int, bytes]:
+    """Write a new file and return its owner and digest; it must have the right size before anybody may see it."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    digest = _Digest(nonce)
     try:
-        done = 0
-        while done < frame.nbytes:
-            count = os.write(descriptor, frame[done : done + _CHUNK_BYTES])
-            if count <= 0:
-                raise OSError(errno.EIO, "a write wrote nothing", path)
-            done += count
+        for block in payload.blocks(nonce[:NONCE_BYTES], _BLOCK_BYTES):
+            digest.add(block)
+            rest = block
+            while rest.nbytes:
+                count = os.write(descriptor, rest)
+                if count <= 0:
+                    raise OSError(errno.EIO, "a write wrote nothing", path)
+                rest = rest[count:]
         status = os.fstat(descriptor)
     finally:
         os.close(descriptor)
-    if status.st_size != frame.nbytes:
-        raise OSError(errno.EIO, f"has {status.st_size} of {frame.nbytes} bytes after writing", path)
-    return status.st_uid
+    if status.st_size != payload.nbytes:
+        raise OSError(errno.EIO, f"has {status.st_size} of {payload.nbytes} bytes after writing", path)
+    return status.st_uid, digest.value
 
 
-def _read_once(offered: Offer, nonce: bytes) -> memoryview:
+class Opened:
+    """A file that is certainly the one its rank wrote, whole; `load` unpickles it. It closes itself."""
+
+    def __init__(self, descriptor: int, size: int, nonce: bytes) -> None:
+        self._file: Any = open(descriptor, "rb", buffering=0)  # noqa: SIM115 (it outlives this function)
+        self._size = size
+        self._nonce = nonce[:NONCE_BYTES]
+
+    def load(self) -> Any:
+        """The object in it, each buffer in memory of its own. Raises FrameError and what unpickling raises."""
+        with self._file as file:
+            file.seek(0)
+            head = Head.parse(_exactly(file, HEAD_BYTES), self._nonce)
+            stream, places = head.layout(_exactly(file, head.table_end - HEAD_BYTES), self._size)
+            buffers = []
+            for place in places:
+                file.seek(place.start)
+                buffers.append(_filled(file, place.stop - place.start))
+            file.seek(stream.start)
+            with io.BufferedReader(file) as reader:
+                return pickle.load(reader, buffers=buffers)
+
+
+def _filled(file: Any, nbytes: int) -> memoryview:
+    block = bytes_of(torch.empty(nbytes, dtype=torch.uint8))
+    rest = block
+    while rest.nbytes:
+        count = file.readinto(rest)
+        if not count:
+            raise FrameError("ends within a buffer")
+        rest = rest[count:]
+    return block
+
+
+def _exactly(file: Any, nbytes: int) -> bytes:
+    return bytes(_filled(file, nbytes))
+
+
+def _open_once(offered: Offer, nonce: bytes) -> Opened:
     descriptor = os.open(offered.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_size != offered.size or status.st_uid != offered.owner:
             raise WrongContentError(f"{offered.path} is not the file that its rank wrote: {status.st_size} bytes of "
                                f"{offered.size}, user {status.st_uid}")  # fmt: skip
-        frame = memoryview(bytearray(offered.size))
+        digest = _Digest(nonce)
         done = 0
         while done < offered.size:
-            chunk = os.read(descriptor, min(_CHUNK_BYTES, offered.size - done))
+            # As the blocks were written, which a read need not respect.
+            chunk = os.read(descriptor, min(_BLOCK_BYTES - done % _BLOCK_BYTES, offered.size - done))
             if not chunk:
                 raise WrongContentError(f"{offered.path} ends after {done} of {offered.size} bytes")
-            frame[done : done + len(chunk)] = chunk
+            digest.add(chunk)
             done += len(chunk)
-    finally:
+        if digest.value != offered.digest:
+            raise WrongContentError(f"{offered.path} has the right size and other content than its rank wrote")
+    except BaseException:
         os.close(descriptor)
-    if _digest(frame, nonce) != offered.digest:
-        raise WrongContentError(f"{offered.path} has the right size and other content than its rank wrote")
-    return frame
+        raise
+    return Opened(descriptor, offered.size, nonce)
 
 
 def _remove_once(directory: str) -> None:
@@ -194,5 +243,36 @@ def _is_leftover(entry: os.DirEntry[str], me: Identity) -> bool:
     return time.time() - status.st_mtime > LEFTOVER_S
 
 
-def _digest(frame: memoryview, nonce: bytes) -> bytes:
-    return hashlib.blake2b(frame, key=nonce, digest_size=DIGEST_BYTES).digest()
+class _Digest:
+    """A keyed digest of the sums of a file's blocks, as fast as memory: it tells another or a damaged file from the
+    right one. Who may write there at all is a matter of owners and modes.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        self._hash = hashlib.blake2b(key=key, digest_size=DIGEST_BYTES)
+        self._filled = 0
+        self._sum = 0
+        self._odd = b""
+
+    def add(self, data: bytes | memoryview) -> None:
+        """Take in the next bytes, none across the end of a block."""
+        self._filled += len(data)
+        if self._odd:
+            data = self._odd + bytes(data)
+        whole = len(data) - len(data) % _WORD_BYTES
+        self._sum += int(numpy.frombuffer(data, "<u8", whole // _WORD_BYTES).sum())
+        self._odd = bytes(data[whole:])
+        if self._filled == _BLOCK_BYTES:
+            self._end_block()
+
+    @property
+    def value(self) -> bytes:
+        """The digest of all that was added; nothing may be added after."""
+        if self._filled:
+            self._end_block()
+        return self._hash.digest()
+
+    def _end_block(self) -> None:
+        total = (self._sum + int.from_bytes(self._odd, "little")) % (1 << 64)
+        self._hash.update(total.to_bytes(_WORD_BYTES, "little") + self._filled.to_bytes(_WORD_BYTES, "little"))
+        self._filled, self._sum, self._odd = 0, 0, b""

@@ -18,10 +18,10 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 import torch.distributed as dist
 
 from rankdrill.gathers.endpoint import Endpoint
+from rankdrill.gathers.wire import bytes_of
 
 __all__ = ["LineError", "LocalGroup", "Meeting"]
 
@@ -103,8 +103,8 @@ class LocalGroup(dist.ProcessGroup):
     def allgather(self, outputs: Any, tensors: Any, opts: Any = None) -> dist.Work:
         """Every rank's tensor on every rank; all have equally many bytes. Returns a handle to wait for."""
         self.count += 1
-        targets = [_bytes_of(tensor) for tensor in outputs[0]]
-        mine = _bytes_of(tensors[0])
+        targets = [bytes_of(tensor) for tensor in outputs[0]]
+        mine = bytes_of(tensors[0])
         targets[self.me][:] = mine
         return Exchange(self, self.count, mine, targets, getattr(opts, "timeout", _UNSET))
 
@@ -268,8 +268,3 @@ def _watch(pid: int) -> int | None:
         return os.pidfd_open(pid)
     except OSError:
         return None
-
-
-def _bytes_of(tensor: torch.Tensor) -> memoryview:
-    array: Any = tensor.numpy()
-    return memoryview(array)

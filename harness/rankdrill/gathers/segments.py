@@ -26,7 +26,7 @@ from rankdrill.gathers.liveness import Identity, identify
 from rankdrill.gathers.outcomes import Kind, describe
 from rankdrill.gathers.slots import Slot
 from rankdrill.gathers.wire import NONCE_BYTES as FRAME_NONCE_BYTES
-from rankdrill.gathers.wire import FrameError, Payload, split
+from rankdrill.gathers.wire import FrameError, Payload, bytes_of, split
 
 __all__ = ["Segments", "are_possible"]
 
@@ -119,7 +119,6 @@ def _load(path: str, size: int, nonce: bytes) -> Any:
             raise FrameError(f"{path} is not sealed")
         # Not `mmap.mmap`, which keeps a descriptor for as long as the memory lives.
         mapped = torch.from_file(f"/proc/self/fd/{file.fileno()}", shared=False, size=size, dtype=torch.uint8)
-        array: Any = mapped.numpy()
-        stream, buffers = split(memoryview(array), nonce)
+        stream, buffers = split(bytes_of(mapped), nonce)
         file.seek(stream.start)
         return pickle.load(file, buffers=buffers)

@@ -16,7 +16,7 @@ from rankdrill.gathers.call import Call, Stored
 from rankdrill.gathers.liveness import identify
 from rankdrill.gathers.outcomes import Kind, describe
 from rankdrill.gathers.slots import Slot
-from rankdrill.gathers.transfer import load, of_frame
+from rankdrill.gathers.transfer import Loader, load, of_frame
 from rankdrill.gathers.wire import Payload
 
 __all__ = ["FileStorage", "SegmentStorage", "Storage", "gather_stored"]
@@ -31,8 +31,8 @@ class Storage(Protocol):
     def offer(self, payload: Payload, nonce: bytes) -> Stored:
         """Lay down this rank's payload. Raises OSError, leaving nothing."""
 
-    def read(self, slot: Slot, deadline: float) -> memoryview:
-        """The frame that the rank of `slot` laid down. Raises OSError."""
+    def read(self, slot: Slot, deadline: float) -> Loader:
+        """What loads the payload that the rank of `slot` laid down. Raises OSError."""
 
     def remove(self) -> None:
         """Take away what `offer` laid down, if anything. Raises OSError if it stays."""
@@ -53,11 +53,11 @@ class FileStorage:
         self._mine = files.offer(base, payload, nonce, identity)
         return Stored(self._mine.size, self._mine.digest, identity)
 
-    def read(self, slot: Slot, deadline: float) -> memoryview:
+    def read(self, slot: Slot, deadline: float) -> Loader:
         """Another rank's file, checked against the size and digest it announced."""
         owner = self._mine.owner if self._mine else -1
         directory = files.private_directory(self._directory(), slot.nonce, slot.identity)
-        return files.read(files.Offer(directory, slot.size, slot.digest, owner), slot.nonce, deadline)
+        return files.read(files.Offer(directory, slot.size, slot.digest, owner), slot.nonce, deadline).load
 
     def remove(self) -> None:
         """Remove this rank's file and directory."""
@@ -85,9 +85,9 @@ class SegmentStorage:
         self._path = path
         return Stored(payload.nbytes, b"", identity)
 
-    def read(self, slot: Slot, deadline: float) -> memoryview:
+    def read(self, slot: Slot, deadline: float) -> Loader:
         """Another rank's segment, mapped: nothing is copied."""
-        return shm.open_segment(shm.segment_path(slot.nonce, slot.identity), slot.size, deadline)
+        return of_frame(slot, shm.open_segment(shm.segment_path(slot.nonce, slot.identity), slot.size, deadline))
 
     def remove(self) -> None:
         """Unlink this rank's segment."""
@@ -120,12 +120,12 @@ def _read_all(call: Call, storage: Storage, slots: list[Slot]) -> list[Any]:
     deadline = time.monotonic() + READING_SHARE * call.wait_s
     values: list[Any] = []
     for slot in slots:
-        frame = _read_one(call, storage, slot, deadline)
-        values.append(load(call, slot, of_frame(slot, frame)) if frame is not None else None)
+        loader = _read_one(call, storage, slot, deadline)
+        values.append(load(call, slot, loader) if loader is not None else None)
     return values
 
 
-def _read_one(call: Call, storage: Storage, slot: Slot, deadline: float) -> memoryview | None:
+def _read_one(call: Call, storage: Storage, slot: Slot, deadline: float) -> Loader | None:
     if call.trouble is not None:
         return None
     who = call.channel.labels[slot.rank]

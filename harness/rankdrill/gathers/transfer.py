@@ -12,12 +12,12 @@ import torch
 
 from rankdrill.gathers import torch_seam
 from rankdrill.gathers.call import Call
-from rankdrill.gathers.channel import LineDownError, bytes_of
+from rankdrill.gathers.channel import LineDownError
 from rankdrill.gathers.outcomes import Kind, describe
 from rankdrill.gathers.segments import Segments, are_possible
 from rankdrill.gathers.slots import Slot
 from rankdrill.gathers.wire import NONCE_BYTES as FRAME_NONCE_BYTES
-from rankdrill.gathers.wire import Payload, decode
+from rankdrill.gathers.wire import Payload, bytes_of, decode
 
 __all__ = ["Loader", "at_all", "at_all_by_segments", "at_all_padded", "at_one", "load", "load_all", "of_frame"]
 

@@ -13,9 +13,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from rankdrill.gathers.tensors import TensorReductions
 
-__all__ = ["FrameError", "Payload", "decode", "encode", "split"]
+__all__ = ["HEAD_BYTES", "NONCE_BYTES", "FrameError", "Head", "Payload", "bytes_of", "decode", "encode", "split"]
 
 MAGIC = b"RDgf"
 VERSION = 1
@@ -25,6 +27,7 @@ ALIGNMENT = 64
 IN_BAND_BYTES = 1024
 _HEAD = struct.Struct("<4sHxxIQ8s")
 _LENGTH = struct.Struct("<Q")
+HEAD_BYTES = _HEAD.size
 
 
 class FrameError(Exception):
@@ -131,27 +134,58 @@ def decode(frame: memoryview, nonce: bytes) -> Any:
 
 def split(frame: memoryview, nonce: bytes) -> tuple[slice, list[memoryview]]:
     """Where the pickle stream is in `frame`, and its buffers. Raises FrameError as `decode`."""
-    if frame.nbytes < _HEAD.size + NONCE_BYTES:
+    if frame.nbytes < HEAD_BYTES + NONCE_BYTES:
         raise FrameError(f"{frame.nbytes} bytes, too few for a frame")
-    magic, version, count, stream_bytes, found = _HEAD.unpack_from(frame)
-    if magic != MAGIC or version != VERSION:
-        raise FrameError(f"no frame of version {VERSION}: starts with {bytes(frame[:8]).hex()}")
-    if found != nonce or frame[frame.nbytes - NONCE_BYTES :] != nonce:
-        raise FrameError("not written by this call, or not whole")
-    end = frame.nbytes - NONCE_BYTES
-    table_end = _HEAD.size + _LENGTH.size * count
-    position = table_end + stream_bytes
-    if position > end:
-        raise FrameError(f"says {position} bytes, has {end}")
-    stream = slice(table_end, position)
-    buffers = []
-    for (length,) in _LENGTH.iter_unpack(frame[_HEAD.size : table_end]):
-        start = _aligned(position)
-        position = start + length
+    head = Head.parse(frame[:HEAD_BYTES], nonce)
+    if frame[frame.nbytes - NONCE_BYTES :] != nonce:
+        raise FrameError("not written whole")
+    stream, buffers = head.layout(frame[HEAD_BYTES : head.table_end], frame.nbytes)
+    return stream, [frame[buffer] for buffer in buffers]
+
+
+@dataclass(frozen=True)
+class Head:
+    """How a frame begins: how many buffers it has, and how long its stream is."""
+
+    buffers: int
+    stream_bytes: int
+
+    @staticmethod
+    def parse(raw: bytes | memoryview, nonce: bytes) -> Head:
+        """The head in the first `HEAD_BYTES` of a frame. Raises FrameError."""
+        magic, version, count, stream_bytes, found = _HEAD.unpack(raw)
+        if magic != MAGIC or version != VERSION:
+            raise FrameError(f"no frame of version {VERSION}: starts with {bytes(raw[:8]).hex()}")
+        if found != nonce:
+            raise FrameError("not written by this call")
+        return Head(count, stream_bytes)
+
+    @property
+    def table_end(self) -> int:
+        """Where the table of buffer lengths ends and the stream begins."""
+        return HEAD_BYTES + _LENGTH.size * self.buffers
+
+    def layout(self, table: bytes | memoryview, nbytes: int) -> tuple[slice, list[slice]]:
+        """Where stream and buffers are in a frame of `nbytes` bytes. Raises FrameError if they do not fit in it."""
+        end = nbytes - NONCE_BYTES
+        position = self.table_end + self.stream_bytes
         if position > end:
-            raise FrameError(f"a buffer ends at {position}, the frame at {end}")
-        buffers.append(frame[start:position])
-    return stream, buffers
+            raise FrameError(f"says {position} bytes, has {end}")
+        stream = slice(self.table_end, position)
+        buffers = []
+        for (length,) in _LENGTH.iter_unpack(table):
+            start = _aligned(position)
+            position = start + length
+            if position > end:
+                raise FrameError(f"a buffer ends at {position}, the frame at {end}")
+            buffers.append(slice(start, position))
+        return stream, buffers
+
+
+def bytes_of(tensor: torch.Tensor) -> memoryview:
+    """The memory of a contiguous tensor of bytes."""
+    array: Any = tensor.numpy()
+    return memoryview(array)
 
 
 def _aligned(position: int) -> int:

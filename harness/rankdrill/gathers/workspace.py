@@ -16,7 +16,7 @@ from rankdrill.gathers.channel import DEFAULT_TIMEOUT_S, channel_of
 from rankdrill.gathers.liveness import identify
 from rankdrill.gathers.outcomes import Kind, describe
 from rankdrill.gathers.slots import Slot
-from rankdrill.gathers.wire import NONCE_BYTES, decode, encode
+from rankdrill.gathers.wire import encode
 
 __all__ = ["NFSWorkspace"]
 
@@ -95,8 +95,7 @@ class NFSWorkspace:
             return None, None
         slot = self._slots[self._channel.members.index(target_rank)]
         try:
-            frame = files.read(self._offer_of(slot), slot.nonce, time.monotonic() + self._timeout)
-            config, weights = decode(frame, slot.nonce[:NONCE_BYTES])
+            config, weights = files.read(self._offer_of(slot), slot.nonce, time.monotonic() + self._timeout).load()
         except Exception as error:
             label = self._channel.labels[slot.rank]
             failure = RankFailure(label, f"what it wrote cannot be read: {describe(error)}")
