@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -30,3 +31,9 @@ def world(line: str) -> Iterator[rankdrill.World]:
 def receiving(line: str) -> tuple[Any, str]:
     """What a rank calls, as (module, name), to have memory for a large payload."""
     return (torch, "from_file") if line == "local" else (torch, "empty")
+
+
+@pytest.fixture
+def path(tmp_path: pathlib.Path) -> pathlib.Path:
+    """Where ranks save."""
+    return tmp_path / "last.pt"

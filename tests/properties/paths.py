@@ -45,6 +45,10 @@ def _all_gather_object(mine: Any, directory: str) -> list[Any]:
     return received
 
 
+def _all_gather_shm(mine: Any, directory: str) -> list[Any]:
+    return gathers.all_gather_shm(mine, timeout=TIMEOUT_S)
+
+
 def _gather_object_to_last(mine: Any, directory: str) -> list[Any]:
     last = dist.get_world_size() - 1
     received: list[Any] | None = [None] * dist.get_world_size() if dist.get_rank() == last else None
@@ -88,6 +92,7 @@ OBJECT_PATHS: dict[str, tuple[Path, int | None]] = {
     "all_gather_via_filesys to rank 0": (_all_gather_via_filesys_to_0, _FIRST),
     "all_gather_list": (_all_gather_list, None),
     "all_gather_object": (_all_gather_object, None),
+    "all_gather_shm": (_all_gather_shm, None),
     "gather_object": (_gather_object_to_last, _LAST),
     "get_configs_parallel by shared memory": (_configs_by_memory, _FIRST),
     "get_configs_parallel by files": (_configs_by_files, _FIRST),

@@ -13,7 +13,7 @@ from pyfakefs.fake_filesystem import FakeFilesystem
 from pyfakefs.helpers import reset_ids, set_uid
 
 from rankdrill.errors import StorageError
-from rankdrill.gathers import NFSWorkspace, all_gather, all_gather_via_filesys, files, get_configs_parallel
+from rankdrill.gathers import NFSWorkspace, all_gather, all_gather_via_filesys, files, get_configs_parallel, liveness
 from rankdrill.gathers.liveness import Identity, identify
 from rankdrill.gathers.wire import NONCE_BYTES, encode
 
@@ -22,6 +22,16 @@ PAYLOAD = {"weights": list(range(20)), "name": "x" * 50}
 NONCE = bytes(range(32))
 SOMEBODY = 4711  # a user who may not write everywhere, as root may
 DAY_S = 24 * 3600
+
+
+@pytest.fixture(autouse=True)
+def unknown() -> Iterator[None]:
+    """What is remembered of processes is of the real disk, or of another fake one."""
+    for remembered in (liveness._identity_of, liveness._was_gone):
+        remembered.cache_clear()
+    yield
+    for remembered in (liveness._identity_of, liveness._was_gone):
+        remembered.cache_clear()
 
 
 @pytest.fixture

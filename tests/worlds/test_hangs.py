@@ -16,6 +16,7 @@ import torch.distributed as dist
 
 from rankdrill import World
 from rankdrill.errors import RankLeft, RankStuck, RankVictim
+from rankdrill.faults import Plan
 from rankdrill.worlds import Outcome, Status, Verdict
 from tests.worlds import bodies
 
@@ -263,3 +264,17 @@ def test_a_group_whose_introduction_was_overwritten(four: World) -> None:
         return float(tensor)
 
     assert four.run(body, deadline=LONG).unwrap() == [0.0] * 4
+
+
+@pytest.mark.parametrize("strike", ["kill", "exit"])
+def test_a_rank_that_a_plan_ends_before_a_collective_has_not_reached_it(four: World, strike: str) -> None:
+    """The others' connections break, but for one, which waits for a rank that has raised."""
+
+    def body() -> None:
+        for _ in range(3):
+            dist.all_reduce(torch.ones(1 << 16))
+
+    began = time.monotonic()
+    outcome = four.run(body, plan=Plan.parse(f"rank 1: {strike} before collective.all_reduce #2"), deadline=LONG)
+    assert outcome.ranks[1].status is Status.DIED
+    assert time.monotonic() - began < EARLY

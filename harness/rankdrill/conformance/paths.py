@@ -38,6 +38,10 @@ def _all_gather_list(payload: Any, setting: Setting) -> Any:
     return gathers.all_gather_list(payload, max_size=setting.room, timeout=setting.timeout)
 
 
+def _all_gather_shm(payload: Any, setting: Setting) -> Any:
+    return gathers.all_gather_shm(payload, timeout=setting.timeout)
+
+
 def _all_gather_object(payload: Any, setting: Setting) -> Any:
     received: list[Any] = [None] * setting.size
     gathers.all_gather_object(received, payload, timeout=setting.timeout)
@@ -107,6 +111,7 @@ OURS: dict[str, Adapter] = {
         Adapter("all_gather_via_filesys", _all_gather_via_filesys, kinds=_FILES),
         Adapter("all_gather_list", _all_gather_list, kinds=_MEMORY),
         Adapter("all_gather_object", _all_gather_object, kinds=_MEMORY),
+        Adapter("all_gather_shm", _all_gather_shm, kinds=_MEMORY),
         Adapter("gather_object", _gather_object, _last_receives, kinds=_MEMORY),
         NFS_WORKSPACE,
         Adapter("get_configs_parallel", _get_configs_shm, _first_receives, _as_config, kinds=_SHM),

@@ -91,6 +91,7 @@ class Stale(Strike):
         # Only this rank sees the old content: a file in memory, opened anew through its name in /proc.
         memory = os.memfd_create("rankdrill-stale")
         try:
+            os.fchmod(memory, stat.S_IRUSR | stat.S_IWUSR)  # not 0777: who checks modes would refuse it for that
             with os.fdopen(os.dup(memory), "wb") as file:
                 file.write(content)
             flags = call.args["flags"] & ~os.O_NOFOLLOW  # that name is a link

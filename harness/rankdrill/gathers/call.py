@@ -127,6 +127,7 @@ class Call:
                 slots = self._exchange(self._offer(payload, stored), self.channel.slot_bytes)
             except _SupersededError:
                 continue
+            self.channel.adapt(max(slot.size for slot in slots))
             self._check_calls(slots)
             self._raise_troubles(slots)
             self._raise_if(different_arguments(slots))
@@ -162,7 +163,12 @@ class Call:
         is the one to blame.
         """
         self._round += 1
-        slots = self._exchange(self._slot(), HEADER_BYTES)
+        slot = self._slot()
+        ticks = self._exchange_raw(slot.tick())
+        if all(bytes(tick) == replace(slot, rank=rank, kind=Kind.OK).tick() for rank, tick in enumerate(ticks)):
+            return
+        # Not all is well, and all ranks know it: now they tell one another what it is.
+        slots = self._exchange(slot, HEADER_BYTES)
         self._check_calls(slots)
         if all_read:
             slots = [
@@ -198,16 +204,18 @@ class Call:
             self._lost(f"after {time.monotonic() - self.started:.1f} s: {down}")
 
     def _exchange(self, slot: Slot, nbytes: int) -> list[Slot]:
-        packed = slot.pack(nbytes)
+        return [self._read(rank, block) for rank, block in enumerate(self._exchange_raw(slot.pack(nbytes)))]
+
+    def _exchange_raw(self, mine: bytearray) -> list[memoryview]:
         down = None
         try:
-            blocks = self.channel.exchange(packed, self.wait_s)
+            blocks = self.channel.exchange(mine, self.wait_s)
         except LineDownError as error:
             down = str(error)
         if down is not None:
             self._lost(f"after {time.monotonic() - self.started:.1f} s: {down}")
         self._met = True
-        return [self._read(rank, block) for rank, block in enumerate(blocks)]
+        return blocks
 
     def _connect(self) -> None:
         if self.channel.connected:

@@ -44,9 +44,9 @@ __all__ = [
 # How long a rank waits for the others, in seconds, unless told otherwise. torch's default is half an hour.
 DEFAULT_TIMEOUT_S = 60.0
 
-# A slot and the small payload that travels with it, over gloo and on one machine: what costs next to nothing more.
+# A slot and the small payload that travels with it: at first, and at most where payloads turn out to be so large.
 SLOT_BYTES = HEADER_BYTES + 1024
-LOCAL_SLOT_BYTES = HEADER_BYTES + 16 * 1024
+LARGEST_SLOT_BYTES = HEADER_BYTES + 16 * 1024
 
 # The environment's word on what exchanges go over: `gloo`, or `local` where all ranks are on one machine. If one rank
 # says gloo, all use it.
@@ -78,13 +78,13 @@ class Channel:
         self.rank = self.members.index(dist.get_rank()) if group is not None else 0
         self.completed = 0
         self.generation = 0
-        self.least_slot_bytes = SLOT_BYTES
         self.slot_bytes = SLOT_BYTES
         self.hosts: tuple[tuple[int, ...], ...] = (tuple(range(self.size)),)
         self.busy = threading.Lock()
         self._known: dict[int, Identity] = {}
         self._endpoint: Endpoint | None = None
         self._local = False
+        self._wish = _LOCAL
         self._pg: Any = None
         self._bulk: Any = None
         self._scratch: torch.Tensor | None = None
@@ -113,7 +113,11 @@ class Channel:
         return self._local
 
     def prepare(self) -> None:
-        """Take what hanging up will need, so that it is possible when memory has run out. Raises MemoryError."""
+        """Take what connecting and hanging up will need, so that what is wrong with it is known before.
+
+        Raises MemoryError, and ValueError for a line that does not exist.
+        """
+        self._wish = _wished_line()
         if self._scratch is None:
             self._scratch = torch.zeros(1, dtype=torch.uint8)
 
@@ -122,14 +126,13 @@ class Channel:
 
         Raises AbsentError.
         """
-        wish = _wished_line()
         board = self.board
         self._endpoint = endpoint = open_endpoint()
         ended = board.assemble(timeout_s, endpoint.address if endpoint else "")
         if ended is None:
             addresses = board.addresses()
             seen = [rank for rank, address in enumerate(addresses) if rank == self.rank or is_visible(address)]
-            ended = board.compare(seen, wish, timeout_s)
+            ended = board.compare(seen, self._wish, timeout_s)
         if ended is None:
             self.hosts = board.hosts()
             self._local = len(self.hosts) == 1 and board.wishes() == {_LOCAL}
@@ -146,7 +149,7 @@ class Channel:
             self._pg = self._make_group("", timeout_s, lambda: LocalGroup(self.rank, meeting, timeout_s))
         else:
             self._pg = self._make_group("", timeout_s)
-        self.least_slot_bytes = self.slot_bytes = LOCAL_SLOT_BYTES if self._local else SLOT_BYTES
+        self.slot_bytes = SLOT_BYTES
         self._under_way.clear()
 
     def open_bulk(self, timeout_s: float) -> None:
@@ -174,6 +177,11 @@ class Channel:
         self.finish([work], timeout_s)
         view = bytes_of(received)
         return [view[start : start + nbytes] for start in range(0, len(view), nbytes)]
+
+    def adapt(self, largest_payload: int) -> None:
+        """Make room in the next exchange for payloads as large as the largest of this one, if that is little."""
+        wanted = HEADER_BYTES + _rounded_up(largest_payload)
+        self.slot_bytes = max(wanted, SLOT_BYTES) if wanted <= LARGEST_SLOT_BYTES else SLOT_BYTES
 
     def broadcast(self, tensor: torch.Tensor, root: int, timeout_s: float) -> Any:
         """Start sending `tensor` from `root` to all others; returns what `finish` waits for."""
@@ -306,6 +314,11 @@ def _wished_line() -> str:
     if wish not in (_LOCAL, _GLOO):
         raise ValueError(f"{LINE_VARIABLE}={wish}: give {_LOCAL} or {_GLOO}, or unset it")
     return wish
+
+
+def _rounded_up(nbytes: int) -> int:
+    """To a power of two, so that payloads of about one size are all alike."""
+    return 1 << max(nbytes - 1, 0).bit_length()
 
 
 def _delta(seconds: float) -> datetime.timedelta:

@@ -22,7 +22,7 @@ from typing import Any
 import numpy
 import torch
 
-from rankdrill.gathers.liveness import Identity, identify, is_gone
+from rankdrill.gathers.liveness import Identity, has_gone, identify
 from rankdrill.gathers.slots import DIGEST_BYTES
 from rankdrill.gathers.wire import HEAD_BYTES, NONCE_BYTES, FrameError, Head, Payload, bytes_of
 
@@ -239,7 +239,7 @@ def _is_leftover(entry: os.DirEntry[str], me: Identity) -> bool:
     if identity is None or not entry.is_dir(follow_symlinks=False) or status.st_uid != os.geteuid():
         return False
     if identity.machine == me.machine and me.machine:
-        return is_gone(identity, me)
+        return has_gone(identity, me)
     return time.time() - status.st_mtime > LEFTOVER_S
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from rankdrill.gathers.call import Call
-from rankdrill.gathers.channel import DEFAULT_TIMEOUT_S, Channel, channel_of
+from rankdrill.gathers.channel import DEFAULT_TIMEOUT_S, SLOT_BYTES, Channel, channel_of
 from rankdrill.gathers.outcomes import Kind
 from rankdrill.gathers.slots import HEADER_BYTES
 from rankdrill.gathers.transfer import at_all, load_all
@@ -64,5 +64,4 @@ def _check_size(call: Call, payload: Payload | None, max_size: int) -> None:
 def _remember(channel: Channel, max_size: int) -> None:
     """The agreed size of the next exchange; never less than every other path counts on."""
     wanted = HEADER_BYTES + max_size + _FRAME_BYTES
-    least = channel.least_slot_bytes
-    channel.slot_bytes = max(least, wanted) if wanted <= LARGEST_SLOT_BYTES else least
+    channel.slot_bytes = max(SLOT_BYTES, wanted) if wanted <= LARGEST_SLOT_BYTES else SLOT_BYTES

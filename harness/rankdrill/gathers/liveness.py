@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import time
 import zlib
 from dataclasses import dataclass
 
-__all__ = ["NO_IDENTITY", "Identity", "identify", "is_gone"]
+__all__ = ["NO_IDENTITY", "Identity", "has_gone", "identify", "is_gone"]
 
 # Fields of /proc/PID/stat after the command's closing parenthesis.
 _STATE, _START_TIME = 0, 19
@@ -38,7 +40,11 @@ NO_IDENTITY = Identity(0, 0, 0)
 
 def identify() -> Identity:
     """This process. Where /proc cannot be read the machine is 0, about which nothing is ever certain."""
-    pid = os.getpid()
+    return _identity_of(os.getpid())  # by number, for a child has another
+
+
+@functools.lru_cache(maxsize=1)
+def _identity_of(pid: int) -> Identity:
     try:
         started = int(_stat(pid)[_START_TIME])
         with open("/proc/sys/kernel/random/boot_id") as file:
@@ -58,6 +64,16 @@ def is_gone(identity: Identity, me: Identity) -> bool:
     except OSError:
         return not _answers(identity.pid)
     return bool(stat) and (int(stat[_START_TIME]) != identity.started or stat[_STATE] in ("Z", "X"))
+
+
+def has_gone(identity: Identity, me: Identity) -> bool:
+    """As `is_gone`, as it was within the last quarter of a second: for looking at many again and again."""
+    return _was_gone(identity, me, int(time.monotonic() * 4))
+
+
+@functools.lru_cache(maxsize=256)
+def _was_gone(identity: Identity, me: Identity, when: int) -> bool:
+    return is_gone(identity, me)
 
 
 def _answers(pid: int) -> bool:

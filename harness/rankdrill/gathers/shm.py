@@ -13,7 +13,7 @@ import stat
 import time
 
 from rankdrill.gathers.files import PREFIX
-from rankdrill.gathers.liveness import Identity, identify, is_gone
+from rankdrill.gathers.liveness import Identity, has_gone, identify
 from rankdrill.gathers.wire import NONCE_BYTES, Payload
 
 __all__ = ["DIRECTORY", "create", "open_segment", "remove", "segment_path", "sweep"]
@@ -99,5 +99,5 @@ def _is_leftover(entry: os.DirEntry[str], me: Identity) -> bool:
     if identity is None or not ours or status.st_uid != os.geteuid():
         return False
     if identity.machine == me.machine and me.machine:
-        return is_gone(identity, me)
+        return has_gone(identity, me)
     return time.time() - status.st_mtime > LEFTOVER_S

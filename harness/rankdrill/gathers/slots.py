@@ -19,7 +19,7 @@ from rankdrill.gathers.callsite import FRAMES_SENT, Place
 from rankdrill.gathers.liveness import NO_IDENTITY, Identity
 from rankdrill.gathers.outcomes import Kind, Trouble
 
-__all__ = ["HEADER_BYTES", "PATHS", "Slot", "SlotError"]
+__all__ = ["HEADER_BYTES", "PATHS", "TICK_BYTES", "Slot", "SlotError"]
 
 MAGIC = b"RDsl"
 VERSION = 1
@@ -41,6 +41,8 @@ PATHS = (
     "NFSWorkspace.write_configs_and_weights",
     "get_configs_parallel",
     "get_tensors_parallel",
+    "gather_and_save_checkpoint",
+    "load_checkpoint",
 )
 
 _FIXED = struct.Struct(f"<4sBBBBiiQQ{NONCE_BYTES}s{DIGEST_BYTES}sIIQHBB")
@@ -51,6 +53,10 @@ _FRAMES_AT = _FIXED.size
 _TEXTS_AT = _FRAMES_AT + _FRAMES.size
 _CRC_AT = HEADER_BYTES - _CRC.size
 assert _TEXTS_AT + _TEXTS.size <= _CRC_AT
+
+
+_TICK = struct.Struct("<4sBBBxiQ")
+TICK_BYTES = _TICK.size
 
 
 class SlotError(Exception):
@@ -108,6 +114,12 @@ class Slot:
         block[HEADER_BYTES : HEADER_BYTES + len(self.inline)] = self.inline
         _CRC.pack_into(block, _CRC_AT, _checksum(block, len(self.inline)))
         return block
+
+    def tick(self) -> bytearray:
+        """The slot in a few bytes, for when all is well: which call and round it is of, and whether all is well."""
+        return bytearray(
+            _TICK.pack(MAGIC, VERSION, PATHS.index(self.path), self.kind, (self.round << 24) + self.rank, self.number)
+        )
 
     @staticmethod
     def unpack(block: memoryview) -> Slot:

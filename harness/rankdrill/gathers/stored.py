@@ -44,6 +44,7 @@ class FileStorage:
     def __init__(self, base: str | None) -> None:
         self._base = base
         self._mine: files.Offer | None = None
+        self._removed = False
 
     def offer(self, payload: Payload, nonce: bytes) -> Stored:
         """Write this rank's file; first clear away what crashed processes left there."""
@@ -61,8 +62,9 @@ class FileStorage:
 
     def remove(self) -> None:
         """Remove this rank's file and directory."""
-        if self._mine is not None:
+        if self._mine is not None and not self._removed:
             files.remove(self._mine.directory)
+            self._removed = True
 
     def _directory(self) -> str:
         if self._base is None:
@@ -93,6 +95,7 @@ class SegmentStorage:
         """Unlink this rank's segment."""
         if self._path is not None:
             shm.remove(self._path)
+            self._path = None
 
 
 def gather_stored(

@@ -246,10 +246,12 @@ class Supervision:
         return self._ledgers[rank]
 
     def _entered(self, record: Record) -> bool:
-        # A collective that was skipped, or before which the rank was stopped, was never issued.
+        # A collective that was skipped, or before which the rank was stopped or ended, was never issued.
         if self._plan is None or record.fault is None:
             return True
-        return self._plan.faults[record.fault].what.name not in _NEVER_ISSUED
+        fault = self._plan.faults[record.fault]
+        ended = fault.where.when == "before" and fault.what.name in ending_strikes()
+        return not ended and fault.what.name not in _NEVER_ISSUED
 
     # ---------------------------------------------------------------------------------- the end of a run
 

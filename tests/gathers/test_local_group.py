@@ -1,0 +1,157 @@
+"""Ranks of one machine: how they find one another, what ends their waiting, and when they fall back on gloo."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch.distributed as dist
+
+import rankdrill
+from rankdrill.gathers import all_gather, channel, shm
+from rankdrill.gathers.channel import channel_of
+from rankdrill.gathers.endpoint import Endpoint, is_visible, open_endpoint
+from tests.gathers.attempts import TIMEOUT_S, all_alike, attempt, replaced
+
+
+@pytest.fixture
+def four() -> Iterator[rankdrill.World]:
+    with rankdrill.World(4) as world:
+        yield world
+
+
+@pytest.fixture
+def door() -> Iterator[Endpoint]:
+    opened = open_endpoint()
+    assert opened is not None
+    yield opened
+    opened.close()
+
+
+def gather() -> Any:
+    return attempt(all_gather, dist.get_rank(), timeout=TIMEOUT_S)
+
+
+def is_local() -> tuple[Any, bool]:
+    return gather(), channel_of().one_host
+
+
+def test_ranks_of_one_machine_find_one_another(four: rankdrill.World) -> None:
+    assert all_alike(four.run(is_local).unwrap()) == ([0, 1, 2, 3], True)
+
+
+@pytest.mark.parametrize("without", [1, 4])
+def test_without_an_endpoint_on_some_rank_all_use_gloo(four: rankdrill.World, without: int) -> None:
+    def body() -> Any:
+        with replaced(channel, "open_endpoint", lambda: None, dist.get_rank() < without):
+            gathered, local = is_local()
+        return gathered, local, channel_of().hosts
+
+    hosts = ((0,), (1, 2, 3)) if without == 1 else ((0,), (1,), (2,), (3,))
+    assert all_alike(four.run(body).unwrap()) == ([0, 1, 2, 3], False, hosts)
+
+
+def test_one_rank_that_wants_gloo_gets_it(four: rankdrill.World) -> None:
+    def body() -> Any:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("RANKDRILL_LINE", "gloo" if dist.get_rank() == 2 else "local")
+            return is_local()
+
+    assert all_alike(four.run(body).unwrap()) == ([0, 1, 2, 3], False)
+
+
+def test_a_line_that_does_not_exist_is_everybodys_error(four: rankdrill.World) -> None:
+    def body() -> Any:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("RANKDRILL_LINE", "carrier pigeon" if dist.get_rank() == 1 else "")
+            return gather()
+
+    failed = all_alike(four.run(body).unwrap())
+    assert failed.ranks == (1,)
+    assert "RANKDRILL_LINE=carrier pigeon" in failed.text
+
+
+def test_a_rank_that_dies_is_missed_although_its_child_holds_its_sockets(four: rankdrill.World) -> None:
+    def body() -> Any:
+        gather()
+        if dist.get_rank() == 2:
+            if os.fork() == 0:
+                time.sleep(TIMEOUT_S)
+                os._exit(0)
+            os._exit(7)
+        began = time.monotonic()
+        return gather(), time.monotonic() - began
+
+    survivors = [one.value for rank, one in enumerate(four.run(body).ranks) if rank != 2]
+    failed = all_alike([value[0] for value in survivors])
+    assert (failed.kind, failed.ranks) == ("PeerLost", (2,))
+    assert max(seconds for _, seconds in survivors) < TIMEOUT_S / 2
+
+
+def test_exchanges_of_different_sizes_end_in_an_error_that_names_the_rank(four: rankdrill.World) -> None:
+    def body() -> Any:
+        gather()
+        if dist.get_rank() == 3:
+            channel_of().slot_bytes += 64
+        return gather(), gather()
+
+    failed, after = all_alike(four.run(body).unwrap())
+    assert failed.kind == "PeerLost"
+    assert "bytes in exchange" in failed.text
+    assert after == [0, 1, 2, 3]
+
+
+def test_nothing_is_left_of_an_endpoint(four: rankdrill.World) -> None:
+    def body() -> list[str]:
+        gather()
+        mine = f"-{os.getpid()}-"
+        return [name for name in os.listdir("/dev/shm") if name.startswith("rankdrill-") and mine in name]
+
+    assert all_alike(four.run(body).unwrap()) == []
+
+
+def test_an_endpoint_is_for_this_user_alone(door: Endpoint) -> None:
+    assert is_visible(door.address)
+    assert os.stat(door.address).st_mode & 0o777 == 0o600
+
+
+def test_something_else_under_an_endpoints_name_is_not_seen(door: Endpoint) -> None:
+    os.unlink(door.address)
+    assert not is_visible(door.address)
+    with open(door.address, "w"):
+        assert not is_visible(door.address)
+
+
+def test_a_caller_that_is_no_member_is_turned_away(door: Endpoint) -> None:
+    with socket.socket(socket.AF_UNIX) as caller:
+        caller.connect(door.address)
+        caller.sendall(b"\0\0\0\0")
+        with pytest.raises(TimeoutError):
+            door.let_in([os.getpid() + 1], 4, time.monotonic() + 0.3)
+        with contextlib.suppress(ConnectionResetError):  # it left unread what the caller said
+            assert caller.recv(1) == b""
+
+
+def test_a_member_is_let_in(door: Endpoint) -> None:
+    with socket.socket(socket.AF_UNIX) as caller:
+        caller.connect(door.address)
+        caller.sendall(b"\1\0\0\0")
+        hello, link = door.let_in([os.getpid()], 4, time.monotonic() + 10)
+        link.close()
+    assert hello == b"\1\0\0\0"
+
+
+def test_what_a_killed_process_left_is_swept() -> None:
+    child = os.fork()
+    if child == 0:
+        left = open_endpoint()
+        os._exit(0 if left else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert any(f"-{child}-" in name for name in os.listdir("/dev/shm"))
+    shm.sweep()
+    assert not any(f"-{child}-" in name for name in os.listdir("/dev/shm"))
