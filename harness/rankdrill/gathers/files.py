@@ -10,9 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
-import io
 import os
-import pickle
 import stat
 import tempfile
 import time
@@ -20,11 +18,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy
-import torch
 
 from rankdrill.gathers.liveness import Identity, has_gone, identify
+from rankdrill.gathers.reading import fresh, read_exactly, unpickle
 from rankdrill.gathers.slots import DIGEST_BYTES
-from rankdrill.gathers.wire import HEAD_BYTES, NONCE_BYTES, FrameError, Head, Payload, bytes_of
+from rankdrill.gathers.wire import HEAD_BYTES, NONCE_BYTES, Head, Payload
 
 __all__ = ["Offer", "WrongContentError", "default_directory", "offer", "private_directory", "read", "remove", "sweep"]
 
@@ -38,7 +36,7 @@ LEFTOVER_S = 24 * 3600.0
 STALE_S = 1.0
 _PAUSES_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
 _REMOVE_ATTEMPTS = 4
-_BLOCK_BYTES = 1 << 22
+_BLOCK_BYTES = 1 << 20
 _WORD_BYTES = 8
 
 
@@ -164,8 +162,8 @@ def _write_aside(path: str, payload: Payload, nonce: bytes) -> tuple[int, bytes]
 class Opened:
     """A file that is certainly the one its rank wrote, whole; `load` unpickles it. It closes itself."""
 
-    def __init__(self, descriptor: int, size: int, nonce: bytes) -> None:
-        self._file: Any = open(descriptor, "rb", buffering=0)  # noqa: SIM115 (it outlives this function)
+    def __init__(self, file: Any, size: int, nonce: bytes) -> None:
+        self._file = file
         self._size = size
         self._nonce = nonce[:NONCE_BYTES]
 
@@ -173,54 +171,40 @@ class Opened:
         """The object in it, each buffer in memory of its own. Raises FrameError and what unpickling raises."""
         with self._file as file:
             file.seek(0)
-            head = Head.parse(_exactly(file, HEAD_BYTES), self._nonce)
-            stream, places = head.layout(_exactly(file, head.table_end - HEAD_BYTES), self._size)
+            head = Head.parse(read_exactly(file, HEAD_BYTES), self._nonce)
+            stream, places = head.layout(read_exactly(file, head.table_end - HEAD_BYTES), self._size)
             buffers = []
             for place in places:
                 file.seek(place.start)
-                buffers.append(_filled(file, place.stop - place.start))
+                buffers.append(read_exactly(file, place.stop - place.start))
             file.seek(stream.start)
-            with io.BufferedReader(file) as reader:
-                return pickle.load(reader, buffers=buffers)
-
-
-def _filled(file: Any, nbytes: int) -> memoryview:
-    block = bytes_of(torch.empty(nbytes, dtype=torch.uint8))
-    rest = block
-    while rest.nbytes:
-        count = file.readinto(rest)
-        if not count:
-            raise FrameError("ends within a buffer")
-        rest = rest[count:]
-    return block
-
-
-def _exactly(file: Any, nbytes: int) -> bytes:
-    return bytes(_filled(file, nbytes))
+            return unpickle(file, buffers)
 
 
 def _open_once(offered: Offer, nonce: bytes) -> Opened:
     descriptor = os.open(offered.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    file: Any = open(descriptor, "rb", buffering=0)  # noqa: SIM115 (it outlives this function)
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_size != offered.size or status.st_uid != offered.owner:
             raise WrongContentError(f"{offered.path} is not the file that its rank wrote: {status.st_size} bytes of "
                                f"{offered.size}, user {status.st_uid}")  # fmt: skip
         digest = _Digest(nonce)
+        block = fresh(min(_BLOCK_BYTES, offered.size))
         done = 0
         while done < offered.size:
             # As the blocks were written, which a read need not respect.
-            chunk = os.read(descriptor, min(_BLOCK_BYTES - done % _BLOCK_BYTES, offered.size - done))
-            if not chunk:
+            count = file.readinto(block[: min(_BLOCK_BYTES - done % _BLOCK_BYTES, offered.size - done)])
+            if not count:
                 raise WrongContentError(f"{offered.path} ends after {done} of {offered.size} bytes")
-            digest.add(chunk)
-            done += len(chunk)
+            digest.add(block[:count])
+            done += count
         if digest.value != offered.digest:
             raise WrongContentError(f"{offered.path} has the right size and other content than its rank wrote")
     except BaseException:
-        os.close(descriptor)
+        file.close()
         raise
-    return Opened(descriptor, offered.size, nonce)
+    return Opened(file, offered.size, nonce)
 
 
 def _remove_once(directory: str) -> None:

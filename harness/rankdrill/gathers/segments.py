@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import pickle
 import stat
 import struct
 from collections.abc import Callable, Sequence
@@ -24,6 +23,7 @@ import torch
 from rankdrill.gathers.call import Call, Stored
 from rankdrill.gathers.liveness import Identity, identify
 from rankdrill.gathers.outcomes import Kind, describe
+from rankdrill.gathers.reading import unpickle
 from rankdrill.gathers.slots import Slot
 from rankdrill.gathers.wire import NONCE_BYTES as FRAME_NONCE_BYTES
 from rankdrill.gathers.wire import FrameError, Payload, bytes_of, split
@@ -111,7 +111,7 @@ def _path(owner: Identity, descriptor: int) -> str:
 
 def _load(path: str, size: int, nonce: bytes) -> Any:
     """The object whose frame is in the segment at `path`. Raises OSError, FrameError, and what unpickling raises."""
-    with open(path, "rb") as file:
+    with open(path, "rb", buffering=0) as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode) or found.st_size != size or found.st_uid != os.geteuid():
             raise FrameError(f"{path} is not the segment that its rank made: {found.st_size} bytes of {size}")
@@ -121,4 +121,4 @@ def _load(path: str, size: int, nonce: bytes) -> Any:
         mapped = torch.from_file(f"/proc/self/fd/{file.fileno()}", shared=False, size=size, dtype=torch.uint8)
         stream, buffers = split(bytes_of(mapped), nonce)
         file.seek(stream.start)
-        return pickle.load(file, buffers=buffers)
+        return unpickle(file, buffers)

@@ -8,12 +8,14 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeAlias
 
+import numpy
 import torch
 
 from rankdrill.gathers import torch_seam
 from rankdrill.gathers.call import Call
 from rankdrill.gathers.channel import LineDownError
 from rankdrill.gathers.outcomes import Kind, describe
+from rankdrill.gathers.reading import fresh
 from rankdrill.gathers.segments import Segments, are_possible
 from rankdrill.gathers.slots import Slot
 from rankdrill.gathers.wire import NONCE_BYTES as FRAME_NONCE_BYTES
@@ -168,7 +170,7 @@ def load(call: Call, slot: Slot, loader: Loader) -> Any:
 
 def _block(call: Call, slot: Slot, payload: Payload | None) -> torch.Tensor:
     """Memory for one rank's frame, filled if the frame is ours."""
-    block = torch.empty(slot.size, dtype=torch.uint8)
+    block = torch.from_numpy(numpy.asarray(fresh(slot.size)))
     if slot.rank == call.channel.rank:
         assert payload is not None
         payload.write_into(bytes_of(block), call.frame_nonce)
