@@ -6,6 +6,7 @@ import pathlib
 from collections.abc import Iterator
 from typing import Any
 
+import numpy
 import pytest
 import torch
 
@@ -30,7 +31,7 @@ def world(line: str) -> Iterator[rankdrill.World]:
 @pytest.fixture
 def receiving(line: str) -> tuple[Any, str]:
     """What a rank calls, as (module, name), to have memory for a large payload."""
-    return (torch, "from_file") if line == "local" else (torch, "empty")
+    return (torch, "from_file") if line == "local" else (numpy, "empty")
 
 
 @pytest.fixture

@@ -96,13 +96,20 @@ def struck(directory: str, name: str, strike: Callable[..., Any], timeout: float
     return broken, attempt(gather, directory)
 
 
-@pytest.mark.parametrize("name", ["mkdir", "open", "write", "fstat", "replace", "read", "unlink", "rmdir"])
+@pytest.mark.parametrize("name", ["mkdir", "open", "write", "fstat", "replace", "unlink", "rmdir"])
 def test_a_call_that_fails(world: rankdrill.World, tmp_path: pathlib.Path, name: str) -> None:
     broken, after = all_alike(world.run(struck, str(tmp_path), name, fails, TIMEOUT_S).unwrap())
     assert (broken.kind, broken.ranks) == ("StorageError", (1,))
     assert after == [0, 1, 2, 3]
     # Only what could not be removed is still there.
     assert bool(list(tmp_path.iterdir())) == (name in ("unlink", "rmdir"))
+
+
+def test_a_read_that_fails(world: rankdrill.World, tmp_path: pathlib.Path) -> None:
+    plan = rankdrill.Plan.parse('rank 1: io_error at file.read on "*/payload" #3')
+    broken = all_alike(world.run(lambda: attempt(gather, str(tmp_path), timeout=TIMEOUT_S), plan=plan).unwrap())
+    assert (broken.kind, broken.ranks) == ("StorageError", (1,))
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 import torch.distributed as dist
 
 import rankdrill
-from rankdrill.gathers import all_gather, channel, shm
+from rankdrill.gathers import all_gather, channel, endpoint
 from rankdrill.gathers.channel import channel_of
 from rankdrill.gathers.endpoint import Endpoint, is_visible, open_endpoint
 from tests.gathers.attempts import TIMEOUT_S, all_alike, attempt, replaced
@@ -153,5 +153,5 @@ def test_what_a_killed_process_left_is_swept() -> None:
         os._exit(0 if left else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert any(f"-{child}-" in name for name in os.listdir("/dev/shm"))
-    shm.sweep()
+    endpoint.sweep()
     assert not any(f"-{child}-" in name for name in os.listdir("/dev/shm"))

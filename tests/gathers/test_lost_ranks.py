@@ -14,6 +14,7 @@ import torch.distributed as dist
 
 import rankdrill
 from rankdrill.gathers import all_gather, all_gather_list, get_configs_parallel
+from rankdrill.gathers.channel import LINE_VARIABLE
 from tests.gathers.attempts import TIMEOUT_S, Raised, all_alike, attempt, left_in_shared_memory, replaced
 
 SHORT_S = 3.0
@@ -63,12 +64,14 @@ def test_a_rank_that_dies_is_named_at_once(how: str, where: str, receiving: tupl
         assert seconds < TIMEOUT_S
 
 
-def test_a_rank_that_dies_making_its_segment() -> None:
+def test_a_rank_that_dies_making_its_segment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(LINE_VARIABLE, "local")
+
     def body() -> Any:
         gather(0)
         with (
-            replaced(os, "posix_fallocate", die_by("kill"), dist.get_rank() == 1),
-            get_configs_parallel(1, [0, 1, 2, 3], timeout=TIMEOUT_S) as seen,
+            replaced(os, "memfd_create", die_by("kill"), dist.get_rank() == 1),
+            get_configs_parallel(b"x" * 100_000, [0, 1, 2, 3], timeout=TIMEOUT_S) as seen,
         ):
             return seen
 

@@ -12,10 +12,11 @@ from rankdrill.step import Kind
 __all__ = ["SHM_ROOT", "Territory"]
 
 SHM_ROOT = "/dev/shm/"
-_SYSTEM_ROOTS = ("/proc/", "/sys/", "/dev/", "/memfd:")
+_SYSTEM_ROOTS = ("/proc/", "/sys/", "/dev/")
 _SOURCES = (".py", ".pyc", ".pyi", ".so")
 _INSTALLED = ("stdlib", "platstdlib", "purelib", "platlib")
 _FDS = "/proc/self/fd/"
+_MEMFD = "/memfd:"  # how the kernel calls what `os.memfd_create` made
 _DELETED = " (deleted)"
 
 
@@ -34,7 +35,7 @@ class Territory:
 
     def kind(self, path: str) -> Kind | None:
         """`Kind.FILE`, or `Kind.SHM` for what lies in memory, or None where `path` is nobody's business."""
-        if path.startswith(SHM_ROOT):
+        if path.startswith((SHM_ROOT, _MEMFD)):
             return Kind.SHM
         if path.startswith(self._ignored) or path.endswith(_SOURCES) or "/__pycache__" in path or path in self._above:
             return None

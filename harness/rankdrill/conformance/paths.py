@@ -19,7 +19,7 @@ __all__ = ["FOREIGN", "OURS"]
 
 _MEMORY = frozenset({Kind.COLLECTIVE, Kind.OBJECT, Kind.MEMORY, Kind.CLOCK})
 _FILES = _MEMORY | {Kind.FILE}
-_SHM = _MEMORY | {Kind.SHM, Kind.FILE}
+_SHM = _MEMORY | {Kind.SHM}
 
 
 def _all_gather(payload: Any, setting: Setting) -> Any:
@@ -111,7 +111,7 @@ OURS: dict[str, Adapter] = {
         Adapter("all_gather_via_filesys", _all_gather_via_filesys, kinds=_FILES),
         Adapter("all_gather_list", _all_gather_list, kinds=_MEMORY),
         Adapter("all_gather_object", _all_gather_object, kinds=_MEMORY),
-        Adapter("all_gather_shm", _all_gather_shm, kinds=_MEMORY),
+        Adapter("all_gather_shm", _all_gather_shm, kinds=_SHM),
         Adapter("gather_object", _gather_object, _last_receives, kinds=_MEMORY),
         NFS_WORKSPACE,
         Adapter("get_configs_parallel", _get_configs_shm, _first_receives, _as_config, kinds=_SHM),

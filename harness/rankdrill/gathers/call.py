@@ -135,11 +135,11 @@ class Call:
             return slots
         raise PeerLost(self.path, (), f"{GENERATIONS_FOLLOWED} generations broken in a row")
 
-    def require_one_host(self) -> None:
+    def require_one_host(self, remedy: str) -> None:
         """After `agree`, raise StorageError on all ranks, naming those that are on another machine than rank 0."""
         first, *others = self.channel.hosts
         away = sorted(rank for host in others for rank in host)
-        cause = f"is on another machine than rank {self.channel.labels[first[0]]}; use all_gather_object"
+        cause = f"is on another machine than rank {self.channel.labels[first[0]]}; {remedy}"
         self._raise_if(([(rank, Trouble(Kind.STORAGE, cause)) for rank in away], ""))
 
     def announce(self, stored: Stored | None) -> list[Slot]:

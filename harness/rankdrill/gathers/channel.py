@@ -87,6 +87,7 @@ class Channel:
         self._wish = _LOCAL
         self._pg: Any = None
         self._bulk: Any = None
+        self._bulks = 0
         self._scratch: torch.Tensor | None = None
         self._under_way: list[Any] = []
         self._wrecks: list[tuple[Any, list[Any]]] = []
@@ -155,7 +156,13 @@ class Channel:
     def open_bulk(self, timeout_s: float) -> None:
         """Make the group that large payloads go over, if there is none yet; all ranks do. Raises LineDownError."""
         if self._bulk is None and self.size > 1:
-            self._bulk = self._make_group("/bulk", timeout_s) if self._local else self._pg
+            self._bulks += 1
+            self._bulk = self._make_group(f"/bulk-{self._bulks}", timeout_s) if self._local else self._pg
+
+    def close_bulk(self) -> None:
+        """Let go of that group where it was for once, on one machine; all ranks do, after the transfer is confirmed."""
+        if self._local:
+            self._bulk = None
 
     def _make_group(self, suffix: str, timeout_s: float, make: Callable[[], Any] | None = None) -> Any:
         name = f"{self._name}/{self.generation}{suffix}"

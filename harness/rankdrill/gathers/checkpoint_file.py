@@ -15,7 +15,6 @@ import io
 import os
 import secrets
 import stat
-import time
 import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,8 +22,9 @@ from typing import IO, Any
 
 import torch
 
-from rankdrill.gathers.files import LEFTOVER_S, WrongContentError
-from rankdrill.gathers.liveness import Identity, identify, is_gone
+from rankdrill.gathers import leftovers
+from rankdrill.gathers.files import WrongContentError
+from rankdrill.gathers.liveness import identify
 from rankdrill.gathers.outcomes import describe
 
 __all__ = ["Draft", "LoadError", "Saved", "pack", "read", "unpack"]
@@ -73,7 +73,7 @@ class Draft:
     def write(self, shared_state: Any, packed: Sequence[torch.Tensor], weights_only: bool) -> None:
         """Write it aside, down to the disk. Raises OSError, LoadError, and what pickling `shared_state` raises."""
         os.makedirs(self._directory, exist_ok=True)
-        _sweep(self._directory)
+        leftovers.sweep(self._directory, PREFIX, stat.S_ISREG, os.unlink, SUFFIX)
         aside = os.path.join(self._directory, f"{PREFIX}{identify()}-{secrets.token_hex(16)}{SUFFIX}")
         with self._or_nothing(), open(aside, "xb", opener=_private) as file:
             self._aside = aside
@@ -218,23 +218,3 @@ def _sync(directory: int) -> None:
     except OSError as error:
         if error.errno != errno.EINVAL:  # a file system that has no such thing, as some network ones
             raise
-
-
-def _sweep(directory: str) -> None:
-    """Remove the drafts that processes of this user left here which have ended; never raises an OSError."""
-    with contextlib.suppress(OSError), os.scandir(directory) as entries:
-        me = identify()
-        for entry in entries:
-            with contextlib.suppress(OSError):
-                if entry.name.startswith(PREFIX) and entry.name.endswith(SUFFIX) and _is_leftover(entry, me):
-                    os.unlink(entry.path)
-
-
-def _is_leftover(entry: os.DirEntry[str], me: Identity) -> bool:
-    status = entry.stat(follow_symlinks=False)
-    writer = Identity.parse(entry.name.removeprefix(PREFIX).rpartition("-")[0])
-    if writer is None or not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
-        return False
-    if me.machine and writer.machine == me.machine:
-        return is_gone(writer, me)
-    return time.time() - status.st_mtime > LEFTOVER_S

@@ -15,12 +15,12 @@ import struct
 import time
 from collections.abc import Sequence
 
+from rankdrill.gathers import leftovers
 from rankdrill.gathers.liveness import identify
-from rankdrill.gathers.shm import segment_path, sweep
-from rankdrill.gathers.slots import NONCE_BYTES
 
-__all__ = ["Endpoint", "is_visible", "open_endpoint"]
+__all__ = ["Endpoint", "is_visible", "open_endpoint", "sweep"]
 
+DIRECTORY, PREFIX = "/dev/shm", "rankdrill-"
 _CREDENTIALS = struct.Struct("3i")
 _BACKLOG = 4096
 
@@ -57,7 +57,7 @@ class Endpoint:
 def open_endpoint() -> Endpoint | None:
     """A new endpoint of this process; None where there is no shared memory to put it, or no memory."""
     sweep()
-    address = segment_path(secrets.token_bytes(NONCE_BYTES), identify())
+    address = os.path.join(DIRECTORY, f"{PREFIX}{identify()}-{secrets.token_hex(16)}")
     try:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     except OSError:
@@ -72,6 +72,11 @@ def open_endpoint() -> Endpoint | None:
             os.unlink(address)
         return None
     return Endpoint(listener, address)
+
+
+def sweep() -> None:
+    """Remove the endpoints that crashed processes of this user left; never raises an OSError."""
+    leftovers.sweep(DIRECTORY, PREFIX, stat.S_ISSOCK, os.unlink)
 
 
 def is_visible(address: str) -> bool:

@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy
 
-from rankdrill.gathers.liveness import Identity, has_gone, identify
+from rankdrill.gathers import leftovers
+from rankdrill.gathers.liveness import Identity
 from rankdrill.gathers.reading import fresh, read_exactly, unpickle
 from rankdrill.gathers.slots import DIGEST_BYTES
 from rankdrill.gathers.wire import HEAD_BYTES, NONCE_BYTES, Head, Payload
@@ -28,9 +29,6 @@ __all__ = ["Offer", "WrongContentError", "default_directory", "offer", "private_
 
 PREFIX = "rankdrill-"
 FILE, ASIDE = "payload", ".part"
-
-# Leftovers of processes that nobody can ask about (another machine, another container) go after a day.
-LEFTOVER_S = 24 * 3600.0
 
 # Content that is not the agreed one may be an older state that a network file system still shows: so long.
 STALE_S = 1.0
@@ -130,12 +128,7 @@ def remove(directory: str) -> None:
 
 def sweep(base: str) -> None:
     """Remove what crashed processes of this user left in `base`; never raises an OSError."""
-    with contextlib.suppress(OSError), os.scandir(base) as entries:
-        me = identify()
-        for entry in entries:
-            with contextlib.suppress(OSError, MemoryError):
-                if entry.name.startswith(PREFIX) and _is_leftover(entry, me):
-                    _remove_once(entry.path)
+    leftovers.sweep(base, PREFIX, stat.S_ISDIR, _remove_once)
 
 
 def _write_aside(path: str, payload: Payload, nonce: bytes) -> tuple[int, bytes]:
@@ -215,16 +208,6 @@ def _remove_once(directory: str) -> None:
         os.rmdir(directory)
     if os.path.lexists(directory):
         raise OSError(errno.ENOTEMPTY, "still there after it was removed", directory)
-
-
-def _is_leftover(entry: os.DirEntry[str], me: Identity) -> bool:
-    status = entry.stat(follow_symlinks=False)
-    identity = Identity.parse(entry.name.removeprefix(PREFIX).rpartition("-")[0])
-    if identity is None or not entry.is_dir(follow_symlinks=False) or status.st_uid != os.geteuid():
-        return False
-    if identity.machine == me.machine and me.machine:
-        return has_gone(identity, me)
-    return time.time() - status.st_mtime > LEFTOVER_S
 
 
 class _Digest:

@@ -26,7 +26,7 @@ def all_gather_shm(data: Any, *, group: Any = None, timeout: float = DEFAULT_TIM
     with Call(channel_of(group), "all_gather_shm", timeout) as call:
         payload = call.attempt(Kind.ENCODE, lambda: encode(data))
         slots = call.agree(payload)
-        call.require_one_host()
+        call.require_one_host("use all_gather_object")
         with at_all_by_segments(call, slots, payload) as loaders:
             values = load_all(call, slots, loaders)
             call.confirm()

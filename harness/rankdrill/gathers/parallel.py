@@ -12,7 +12,8 @@ import torch
 from rankdrill.gathers.call import Call
 from rankdrill.gathers.channel import DEFAULT_TIMEOUT_S, channel_between
 from rankdrill.gathers.outcomes import Kind
-from rankdrill.gathers.stored import FileStorage, SegmentStorage, Storage, gather_stored
+from rankdrill.gathers.stored import FileStorage, gather_stored
+from rankdrill.gathers.transfer import at_one, load_all
 from rankdrill.gathers.wire import Payload, encode
 
 __all__ = ["get_configs_parallel", "get_tensors_parallel"]
@@ -60,11 +61,23 @@ def _gather_first(path: str, value: Any, ranks: Sequence[int], group: Any, works
     wanted = list(ranks)
     with Call(channel, path, timeout) as call:
         base = call.attempt(Kind.ARGUMENT, lambda: os.path.abspath(os.fspath(workspace)) if workspace else None)
-        storage: Storage = FileStorage(base) if base else SegmentStorage()
         call.arguments = f"ranks={wanted}, workspace_path={base}"
         first = channel.members.index(wanted[0])
-        values = gather_stored(call, storage, lambda: _encode(path, value), first)
+        if base:
+            values = gather_stored(call, FileStorage(base), lambda: _encode(path, value), first)
+        else:
+            values = _through_memory(call, path, value, first)
     return [values[channel.members.index(rank)] for rank in wanted] if values else []
+
+
+def _through_memory(call: Call, path: str, value: Any, first: int) -> list[Any]:
+    payload = call.attempt(Kind.ENCODE, lambda: _encode(path, value))
+    slots = call.agree(payload)
+    call.require_one_host("give workspace_path, a directory that all ranks can see")
+    with at_one(call, slots, payload, first) as loaders:
+        values = load_all(call, slots, loaders)
+        call.confirm(all_read=False)
+    return values
 
 
 def _encode(path: str, value: Any) -> Payload:

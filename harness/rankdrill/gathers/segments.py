@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import mmap
 import os
 import stat
 import struct
@@ -117,7 +118,9 @@ def _load(path: str, size: int, nonce: bytes) -> Any:
             raise FrameError(f"{path} is not the segment that its rank made: {found.st_size} bytes of {size}")
         if fcntl.fcntl(file.fileno(), fcntl.F_GET_SEALS) != _SEALS:
             raise FrameError(f"{path} is not sealed")
-        # Not `mmap.mmap`, which keeps a descriptor for as long as the memory lives.
+        # Not `mmap.mmap`, which keeps a descriptor for as long as the memory lives. But `from_file` leaves one open
+        # where there is no room to map (torch 2.13), so that is tried before.
+        mmap.mmap(-1, size).close()
         mapped = torch.from_file(f"/proc/self/fd/{file.fileno()}", shared=False, size=size, dtype=torch.uint8)
         stream, buffers = split(bytes_of(mapped), nonce)
         file.seek(stream.start)

@@ -1,4 +1,4 @@
-"""A gather whose payloads lie in files or segments: offer, agree, read, confirm, remove, confirm.
+"""A gather whose payloads lie in files: offer, agree, read, confirm, remove, confirm.
 
 The agreement carries where each rank's payload lies and how to recognise it. Nothing is removed before all readers have
 confirmed, and nothing is returned before everybody has removed its own; on an error everybody removes its own as well.
@@ -9,33 +9,20 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
-from rankdrill.gathers import files, shm
+from rankdrill.gathers import files
 from rankdrill.gathers.call import Call, Stored
 from rankdrill.gathers.liveness import identify
 from rankdrill.gathers.outcomes import Kind, describe
 from rankdrill.gathers.slots import Slot
-from rankdrill.gathers.transfer import Loader, load, of_frame
+from rankdrill.gathers.transfer import Loader, load
 from rankdrill.gathers.wire import Payload
 
-__all__ = ["FileStorage", "SegmentStorage", "Storage", "gather_stored"]
+__all__ = ["FileStorage", "gather_stored"]
 
 # Of the time that the others wait in `confirm`, the part in which a reader waits for a file that is not there.
 READING_SHARE = 0.75
-
-
-class Storage(Protocol):
-    """Where ranks lay down payloads for one another."""
-
-    def offer(self, payload: Payload, nonce: bytes) -> Stored:
-        """Lay down this rank's payload. Raises OSError, leaving nothing."""
-
-    def read(self, slot: Slot, deadline: float) -> Loader:
-        """What loads the payload that the rank of `slot` laid down. Raises OSError."""
-
-    def remove(self) -> None:
-        """Take away what `offer` laid down, if anything. Raises OSError if it stays."""
 
 
 class FileStorage:
@@ -72,34 +59,8 @@ class FileStorage:
         return self._base
 
 
-class SegmentStorage:
-    """Shared memory of this machine. What is read stays valid after `remove`: only the name goes."""
-
-    def __init__(self) -> None:
-        self._path: str | None = None
-
-    def offer(self, payload: Payload, nonce: bytes) -> Stored:
-        """Make this rank's segment; first clear away what crashed processes left."""
-        shm.sweep()
-        identity = identify()
-        path = shm.segment_path(nonce, identity)
-        shm.create(payload, nonce, identity)
-        self._path = path
-        return Stored(payload.nbytes, b"", identity)
-
-    def read(self, slot: Slot, deadline: float) -> Loader:
-        """Another rank's segment, mapped: nothing is copied."""
-        return of_frame(slot, shm.open_segment(shm.segment_path(slot.nonce, slot.identity), slot.size, deadline))
-
-    def remove(self) -> None:
-        """Unlink this rank's segment."""
-        if self._path is not None:
-            shm.remove(self._path)
-            self._path = None
-
-
 def gather_stored(
-    call: Call, storage: Storage, encode_it: Callable[[], Payload], reader: int | None = None
+    call: Call, storage: FileStorage, encode_it: Callable[[], Payload], reader: int | None = None
 ) -> list[Any]:
     """Every rank's object, by channel rank; with `reader` only on that rank, an empty list elsewhere.
 
@@ -119,7 +80,7 @@ def gather_stored(
             storage.remove()
 
 
-def _read_all(call: Call, storage: Storage, slots: list[Slot]) -> list[Any]:
+def _read_all(call: Call, storage: FileStorage, slots: list[Slot]) -> list[Any]:
     deadline = time.monotonic() + READING_SHARE * call.wait_s
     values: list[Any] = []
     for slot in slots:
@@ -128,7 +89,7 @@ def _read_all(call: Call, storage: Storage, slots: list[Slot]) -> list[Any]:
     return values
 
 
-def _read_one(call: Call, storage: Storage, slot: Slot, deadline: float) -> Loader | None:
+def _read_one(call: Call, storage: FileStorage, slot: Slot, deadline: float) -> Loader | None:
     if call.trouble is not None:
         return None
     who = call.channel.labels[slot.rank]

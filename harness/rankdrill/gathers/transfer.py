@@ -48,6 +48,7 @@ def at_all(call: Call, slots: Sequence[Slot], payload: Payload | None) -> Iterat
         for rank in segments.laid:
             loaders[rank] = segments.loader(rank)
         yield loaders
+        call.channel.close_bulk()
 
 
 @contextmanager
@@ -76,6 +77,7 @@ def at_one(call: Call, slots: Sequence[Slot], payload: Payload | None, destinati
         for rank in segments.laid if here else ():
             loaders[rank] = segments.loader(rank)
         yield loaders
+        call.channel.close_bulk()
 
 
 def _large(slots: Sequence[Slot]) -> list[int]:
