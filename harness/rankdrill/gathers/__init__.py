@@ -1,5 +1,6 @@
 """Gathers of Python objects that fail together; needs torch and numpy, and of rankdrill only its errors."""
 
+from rankdrill.gathers.auto import gather
 from rankdrill.gathers.channel import DEFAULT_TIMEOUT_S
 from rankdrill.gathers.checkpoint import Checkpoint, gather_and_save_checkpoint, load_checkpoint
 from rankdrill.gathers.filesys import all_gather_via_filesys
@@ -20,6 +21,7 @@ __all__ = [
     "all_gather_object",
     "all_gather_shm",
     "all_gather_via_filesys",
+    "gather",
     "gather_and_save_checkpoint",
     "gather_object",
     "get_configs_parallel",

@@ -43,6 +43,7 @@ PATHS = (
     "get_tensors_parallel",
     "gather_and_save_checkpoint",
     "load_checkpoint",
+    "gather",
 )
 
 _FIXED = struct.Struct(f"<4sBBBBiiQQ{NONCE_BYTES}s{DIGEST_BYTES}sIIQHBB")

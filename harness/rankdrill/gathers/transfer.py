@@ -21,7 +21,17 @@ from rankdrill.gathers.slots import Slot
 from rankdrill.gathers.wire import NONCE_BYTES as FRAME_NONCE_BYTES
 from rankdrill.gathers.wire import Payload, bytes_of, decode
 
-__all__ = ["Loader", "at_all", "at_all_by_segments", "at_all_padded", "at_one", "load", "load_all", "of_frame"]
+__all__ = [
+    "Loader",
+    "at_all",
+    "at_all_by_segments",
+    "at_all_over_the_network",
+    "at_all_padded",
+    "at_one",
+    "load",
+    "load_all",
+    "of_frame",
+]
 
 Loader: TypeAlias = Callable[[], Any]
 """What makes an object of a payload that has come."""
@@ -49,6 +59,13 @@ def at_all(call: Call, slots: Sequence[Slot], payload: Payload | None) -> Iterat
             loaders[rank] = segments.loader(rank)
         yield loaders
         call.channel.close_bulk()
+
+
+@contextmanager
+def at_all_over_the_network(call: Call, slots: Sequence[Slot], payload: Payload | None) -> Iterator[list[Loader]]:
+    """As `at_all`, over the network also on one machine."""
+    yield _over_the_network(call, slots, payload, _large(slots))
+    call.channel.close_bulk()
 
 
 @contextmanager
