@@ -1,0 +1,63 @@
+"""Ten thousand calls leave nothing: no files, descriptors, segments or memory."""
+
+from __future__ import annotations
+
+import gc
+import os
+import pathlib
+from typing import Any
+
+import pytest
+
+import rankdrill
+from rankdrill.gathers import all_gather_list, all_gather_object, all_gather_via_filesys, gather_object
+from rankdrill.gathers.channel import LINE_VARIABLE
+from tests.gathers.attempts import TIMEOUT_S, left_in_shared_memory
+
+CALLS = 10_000
+WARM = 500
+LARGE = bytes(20_000)
+
+
+def resident_bytes() -> int:
+    return int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def held() -> tuple[int, int, list[str]]:
+    gc.collect()
+    return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task")), left_in_shared_memory([os.getpid()])
+
+
+def call(turn: int, rank: int, directory: str) -> None:
+    received: list[Any] = [None, None]
+    if turn % 50 == 0:
+        all_gather_via_filesys(turn, directory, timeout=TIMEOUT_S)
+    elif turn % 10 == 1:
+        all_gather_object(received, LARGE, timeout=TIMEOUT_S)
+    elif turn % 10 == 2:
+        all_gather_list(turn, timeout=TIMEOUT_S)
+    elif turn % 10 == 3:
+        gather_object(turn, received if rank == 0 else None, timeout=TIMEOUT_S)
+    else:
+        all_gather_object(received, {"turn": turn}, timeout=TIMEOUT_S)
+
+
+@pytest.mark.parametrize("line", ["local", "gloo"])
+def test_many_calls_leave_nothing(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, line: str) -> None:
+    monkeypatch.setenv(LINE_VARIABLE, line)
+
+    def body(rank: int) -> tuple[Any, Any, float]:
+        for turn in range(WARM):
+            call(turn, rank, str(tmp_path))
+        before, memory = held(), resident_bytes()
+        for turn in range(CALLS):
+            call(turn, rank, str(tmp_path))
+        return before, held(), resident_bytes() / memory
+
+    with rankdrill.World(2) as world:
+        ranks = world.run(lambda: body(int(os.environ["RANK"])), deadline=300).unwrap()
+    for before, after, growth in ranks:
+        assert before == after
+        assert after[2] == []
+        assert growth < 1.01
+    assert list(tmp_path.iterdir()) == []
