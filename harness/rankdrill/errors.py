@@ -90,7 +90,7 @@ class GatherError(RankdrillError):
         return tuple(failure.rank for failure in self.failures)
 
     def __str__(self) -> str:
-        causes = "; ".join(str(failure) for failure in self.failures)
+        causes = "; ".join(str(failure) for failure in self.failures) or "No rank is known to be at fault"
         return f"{self.path} failed together on all ranks. {causes}" + (f". {self.hint}" if self.hint else "")
 
 

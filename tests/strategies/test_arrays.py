@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rankdrill.errors import UsageError
 from rankdrill_strategies import arrays
 
-some = settings(max_examples=1000, database=None, deadline=None, derandomize=True, phases=[Phase.generate])
+some = settings(max_examples=4000, database=None, deadline=None, derandomize=True, phases=[Phase.generate])
 
 
 @pytest.fixture(scope="module")

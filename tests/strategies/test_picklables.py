@@ -274,7 +274,7 @@ def test_a_knob_turned_off_leaves_its_kind_out(knob: str, test: Callable[[Any], 
 
 def test_max_leaves_bounds_the_size() -> None:
     sizes: set[int] = set()
-    some = settings(max_examples=300, database=None, deadline=None, derandomize=True, phases=[Phase.generate])
+    some = settings(max_examples=2000, database=None, deadline=None, derandomize=True, phases=[Phase.generate])
     only_leaves = picklables(max_leaves=1, recursive=False, sharing=False)
     some(given(only_leaves)(lambda payload: sizes.add(len(payload)) if type(payload) is list else None))()
     assert sizes == {0, 1}

@@ -113,14 +113,16 @@ class TrackedWork(dist.Work):
         self._boundary = boundary
         self._record = record
         self._patience = patience
+        self._over = False
         boundary.mark(record, State.ISSUED)
 
     def wait(self, timeout: datetime.timedelta = _NO_TIMEOUT) -> bool:
         """Wait for the collective, `timeout` 0 meaning the group's own."""
         __tracebackhide__ = True  # so that pytest ends its traceback in the code under test
         bounds = (self._patience, timeout.total_seconds())
-        self._boundary.be_patient(self._record, min(filter(None, bounds), default=0.0))
-        self._boundary.mark(self._record, State.WAITING)
+        if not self._over:
+            self._boundary.be_patient(self._record, min(filter(None, bounds), default=0.0))
+            self._boundary.mark(self._record, State.WAITING)
         try:
             done = self.inner.wait(timeout) if timeout else self.inner.wait()
         except BaseException as error:
@@ -132,7 +134,8 @@ class TrackedWork(dist.Work):
     def is_completed(self) -> bool:
         """Whether it is over, without waiting."""
         done = bool(self.inner.is_completed())
-        if done:
+        if done and not self._over:
+            self._over = True
             self._boundary.mark(self._record, State.ENDED)
         return done
 
