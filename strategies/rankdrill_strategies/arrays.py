@@ -110,7 +110,9 @@ def _fill_bits(draw: _Draw, flat: numpy.ndarray[Any, Any]) -> None:
 
 
 def _text(*, surrogates: bool) -> st.SearchStrategy[str]:
-    return st.text(st.characters(exclude_categories=()) if surrogates else st.characters(codec="utf-8"), max_size=_MAX_TEXT)
+    return st.text(
+        st.characters(exclude_categories=()) if surrogates else st.characters(codec="utf-8"), max_size=_MAX_TEXT
+    )
 
 
 # ---------------------------------------------------------------------------------------------- layouts

@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 import rankdrill
-from rankdrill.gathers import all_gather, all_gather_list, get_configs_parallel
+from rankdrill.gathers import all_gather, all_gather_list, get_configs_parallel, slots
 from rankdrill.gathers.channel import LINE_VARIABLE
 from tests.gathers.attempts import TIMEOUT_S, Raised, all_alike, attempt, left_in_shared_memory, replaced
 
@@ -162,6 +162,19 @@ def test_branches_of_one_if_are_one_call(world: rankdrill.World) -> None:
         return attempt(gather, "zero") if dist.get_rank() == 0 else attempt(gather, "other")
 
     assert all_alike(world.run(body).unwrap()) == ["zero", "other", "other", "other"]
+
+
+def test_a_rank_of_another_version(world: rankdrill.World) -> None:
+    def body() -> Any:
+        gather(0)
+        with replaced(slots, "VERSION", 99, dist.get_rank() == 2):
+            failed = attempt(gather, 1)
+        return failed, attempt(gather, dist.get_rank())
+
+    failed, after = all_alike(world.run(body).unwrap())
+    assert failed.kind == "PeerLost"
+    assert "no slot of version" in failed.text
+    assert after == [0, 1, 2, 3]
 
 
 class Interrupting:
