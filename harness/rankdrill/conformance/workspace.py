@@ -34,7 +34,8 @@ def _agreed(action: Callable[[], T], setting: Setting) -> T:
     except Exception as error:  # the others must hear of it, whatever it is
         problem = f"{type(error).__name__}: {error}"
     problems: list[str | None] = [None] * setting.size
-    gathers.all_gather_object(problems, problem, timeout=setting.timeout)
+    # A rank may have waited for a file for as long as `timeout`; the others must wait longer than that for it.
+    gathers.all_gather_object(problems, problem, timeout=3 * setting.timeout)
     failures = tuple(RankFailure(rank, cause) for rank, cause in enumerate(problems) if cause)
     if failures:
         raise StorageError("NFSWorkspace", failures)
