@@ -151,6 +151,7 @@ class Channel:
         else:
             self._pg = self._make_group("", timeout_s)
         self.slot_bytes = SLOT_BYTES
+        self._bulks = 0  # the last generation may have ended when only some ranks had counted
         self._under_way.clear()
 
     def open_bulk(self, timeout_s: float) -> None:
