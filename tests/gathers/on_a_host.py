@@ -14,6 +14,7 @@ from rankdrill.gathers import all_gather_object, all_gather_shm, gather, get_con
 from rankdrill.gathers.channel import channel_of
 
 LARGE = 200_000
+CROSSING = 8_000_000
 TIMEOUT_S = 30.0
 
 
@@ -24,6 +25,7 @@ def main(rank: int, size: int, address: str) -> None:
     received: list[Any] = [None] * size
     all_gather_object(received, (rank, b"x" * LARGE), timeout=TIMEOUT_S)
     _, why = gather(b"y" * LARGE, explain=True, timeout=TIMEOUT_S)
+    crossed = {path: over_the_cable(path) for path in ("auto", "network")}
     neighbours = dist.new_group([0, 1]) if rank < 2 else None
     dist.new_group([0, 1]) if rank >= 2 else None
     by_memory = [len(one) for one in all_gather_shm(b"z" * LARGE, group=neighbours)] if rank < 2 else []
@@ -32,6 +34,7 @@ def main(rank: int, size: int, address: str) -> None:
         "hosts": channel_of().hosts,
         "objects": [(one, len(data)) for one, data in received],
         "why": why,
+        "crossed": crossed,
         "neighbours": by_memory,
         "shm": refused(lambda: all_gather_shm(b"x" * LARGE, timeout=TIMEOUT_S)),
         "configs": refused(lambda: configs(rank)),
@@ -40,6 +43,23 @@ def main(rank: int, size: int, address: str) -> None:
     print(json.dumps(found), flush=True)
     dist.barrier()
     dist.destroy_process_group()
+
+
+def over_the_cable(path: str) -> float:
+    """How often a payload of this size came to this host while every rank gathered it."""
+    gather(b"warm" * LARGE, path, timeout=TIMEOUT_S)
+    dist.barrier()
+    before = received_bytes()
+    values = gather(b"x" * CROSSING, path, timeout=TIMEOUT_S)
+    assert [len(value) for value in values] == [CROSSING] * dist.get_world_size()
+    dist.barrier()
+    return (received_bytes() - before) / CROSSING
+
+
+def received_bytes() -> int:
+    with open("/proc/net/dev") as table:
+        (line,) = (line for line in table if line.strip().startswith("cable:"))
+    return int(line.partition(":")[2].split()[0])
 
 
 def configs(rank: int) -> list[Any]:

@@ -16,7 +16,7 @@ import torch.distributed as dist
 import rankdrill
 from rankdrill.gathers import all_gather, channel, endpoint
 from rankdrill.gathers.channel import channel_of
-from rankdrill.gathers.endpoint import Endpoint, is_visible, open_endpoint
+from rankdrill.gathers.endpoint import Address, Endpoint, is_visible, open_endpoint
 from tests.gathers.attempts import TIMEOUT_S, all_alike, attempt, replaced
 
 
@@ -118,20 +118,30 @@ def test_nothing_is_left_of_an_endpoint(four: rankdrill.World) -> None:
 
 
 def test_an_endpoint_is_for_this_user_alone(door: Endpoint) -> None:
-    assert is_visible(door.address)
-    assert os.stat(door.address).st_mode & 0o777 == 0o600
+    assert is_visible(door.address, os.getpid())
+    assert os.stat(door.address.path).st_mode & 0o777 == 0o600
 
 
 def test_something_else_under_an_endpoints_name_is_not_seen(door: Endpoint) -> None:
-    os.unlink(door.address)
-    assert not is_visible(door.address)
-    with open(door.address, "w"):
-        assert not is_visible(door.address)
+    os.unlink(door.address.path)
+    assert not is_visible(door.address, os.getpid())
+    with open(door.address.path, "w"):
+        assert not is_visible(door.address, os.getpid())
+
+
+def test_a_rank_whose_memory_cannot_be_read_is_not_seen(door: Endpoint) -> None:
+    other = open_endpoint()
+    assert other is not None
+    assert not is_visible(Address(door.address.path, other.address.proof), os.getpid())
+    assert not is_visible(door.address, os.getppid())
+    with open(os.devnull) as file:
+        assert not is_visible(Address(door.address.path, file.fileno()), os.getpid())
+    other.close()
 
 
 def test_a_caller_that_is_no_member_is_turned_away(door: Endpoint) -> None:
     with socket.socket(socket.AF_UNIX) as caller:
-        caller.connect(door.address)
+        caller.connect(door.address.path)
         caller.sendall(b"\0\0\0\0")
         with pytest.raises(TimeoutError):
             door.let_in([os.getpid() + 1], 4, time.monotonic() + 0.3)
@@ -141,7 +151,7 @@ def test_a_caller_that_is_no_member_is_turned_away(door: Endpoint) -> None:
 
 def test_a_member_is_let_in(door: Endpoint) -> None:
     with socket.socket(socket.AF_UNIX) as caller:
-        caller.connect(door.address)
+        caller.connect(door.address.path)
         caller.sendall(b"\1\0\0\0")
         hello, link = door.let_in([os.getpid()], 4, time.monotonic() + 10)
         link.close()

@@ -12,8 +12,8 @@ import torch
 import torch.distributed as dist
 
 import rankdrill
-from rankdrill.gathers import all_gather_object, all_gather_shm, gather_object, segments
-from rankdrill.gathers.wire import FrameError, encode
+from rankdrill.gathers import all_gather_object, all_gather_shm, gather_object, segment
+from rankdrill.gathers.wire import FrameError, bytes_of, encode
 from tests.gathers.attempts import TIMEOUT_S, Raised, all_alike, attempt, replaced
 
 LARGE = 100_000
@@ -101,7 +101,7 @@ def test_ranks_of_several_machines_are_refused_by_name(world: rankdrill.World) -
         from rankdrill.gathers import channel
 
         apart = dist.get_rank() == 3
-        with replaced(channel, "is_visible", lambda address: False, apart):
+        with replaced(channel, "is_visible", lambda *_: False, apart):
             fresh = dist.new_group([0, 1, 2, 3])
             return attempt(all_gather_shm, b"x" * LARGE, group=fresh, timeout=TIMEOUT_S)
 
@@ -112,7 +112,7 @@ def test_ranks_of_several_machines_are_refused_by_name(world: rankdrill.World) -
 
 
 def test_a_segment_is_sealed() -> None:
-    made = segments._create(encode(b"x" * LARGE), NONCE)
+    made = segment.create(encode(b"x" * LARGE), NONCE)
     for change in (lambda: os.pwrite(made, b"y", 0), lambda: os.ftruncate(made, 10)):
         with pytest.raises(PermissionError):
             change()
@@ -121,16 +121,31 @@ def test_a_segment_is_sealed() -> None:
 
 def test_another_file_is_not_loaded(tmp_path: Any) -> None:
     payload = encode(b"x" * LARGE)
-    frame = payload.to_bytearray(NONCE)
+    me = os.getpid()
     planted = tmp_path / "planted"
-    planted.write_bytes(frame)
-    with pytest.raises((FrameError, OSError)):
-        segments._load(str(planted), payload.nbytes, NONCE)
-    made = segments._create(payload, NONCE)
-    path = f"/proc/self/fd/{made}"
-    assert segments._load(path, payload.nbytes, NONCE) == b"x" * LARGE
+    planted.write_bytes(payload.to_bytearray(NONCE))
+    with open(planted) as file, pytest.raises((FrameError, OSError)):
+        segment.load(me, file.fileno(), payload.nbytes, NONCE)
+    made = segment.create(payload, NONCE)
+    assert segment.load(me, made, payload.nbytes, NONCE) == b"x" * LARGE
     with pytest.raises(FrameError, match="not written by this call"):
-        segments._load(path, payload.nbytes, b"another-")
+        segment.load(me, made, payload.nbytes, b"another-")
     with pytest.raises(FrameError, match="not the segment"):
-        segments._load(path, payload.nbytes - 1, NONCE)
+        segment.load(me, made, payload.nbytes - 1, NONCE)
+    os.close(made)
+
+
+def test_only_the_mapping_of_its_maker_writes_to_a_reserved_segment() -> None:
+    payload = encode(b"x" * LARGE)
+    made = segment.reserve(payload.nbytes)
+    with pytest.raises(FrameError, match="not sealed"):
+        segment.load(os.getpid(), made, payload.nbytes, NONCE)
+    mine = segment.map_shared(made, payload.nbytes)
+    payload.write_into(bytes_of(mine), NONCE)
+    for change in (lambda: os.pwrite(made, b"y", 0), lambda: os.ftruncate(made, 10)):
+        with pytest.raises(PermissionError):
+            change()
+    with pytest.raises((PermissionError, RuntimeError)):
+        segment.map_shared(made, payload.nbytes)
+    assert segment.load(os.getpid(), made, payload.nbytes, NONCE) == b"x" * LARGE
     os.close(made)

@@ -107,9 +107,11 @@ def _choose(channel: Channel, slots: Sequence[Slot], path: str, nccl: bool) -> t
         return path, f"{path}, as asked for: {sizes}"
     if channel.one_host:
         return SHM, f"shared memory: {channel.size} ranks on one machine; {sizes}"
-    machines = f"{channel.size} ranks on {len(channel.hosts)} machines ({' | '.join(map(_listed, channel.hosts))})"
+    machines = f"{channel.size} ranks on {len(channel.sharing)} machines ({' | '.join(map(_listed, channel.sharing))})"
     if nccl and min(slot.size for slot in slots) >= NEARLY * max(large):
         return CUDA, f"NCCL: {machines}; {sizes}, all nearly as large"
+    if len(channel.sharing) < channel.size:
+        return AUTO, f"once to each machine, shared memory within: {machines}; {sizes}"
     return NETWORK, f"a broadcast per payload: {machines}; {sizes}"
 
 
@@ -120,11 +122,13 @@ def _received(
     if way == CUDA:
         yield at_all_padded(call, slots, payload, group, torch.device("cuda", torch.cuda.current_device()))
         return
-    if way == SHM and len(call.channel.hosts) > 1:
+    if way == SHM and path == SHM:
+        # What was chosen may fall back on the network; what was asked for may not.
         call.require_one_host("use path='auto'")
-    # What was chosen may fall back on the network; what was asked for may not.
-    by_memory = at_all if path == AUTO else at_all_by_segments
-    with (by_memory if way == SHM else at_all_over_the_network)(call, slots, payload) as loaders:
+        by = at_all_by_segments
+    else:
+        by = at_all_over_the_network if way == NETWORK else at_all
+    with by(call, slots, payload) as loaders:
         yield loaders
 
 

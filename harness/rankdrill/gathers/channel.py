@@ -23,7 +23,7 @@ import torch.distributed as dist
 
 from rankdrill.errors import UsageError
 from rankdrill.gathers import torch_seam
-from rankdrill.gathers.endpoint import Endpoint, is_visible, open_endpoint
+from rankdrill.gathers.endpoint import Address, Endpoint, is_visible, open_endpoint
 from rankdrill.gathers.liveness import Identity
 from rankdrill.gathers.local_group import LocalGroup, Meeting
 from rankdrill.gathers.outcomes import describe
@@ -48,10 +48,10 @@ DEFAULT_TIMEOUT_S = 60.0
 SLOT_BYTES = HEADER_BYTES + 1024
 LARGEST_SLOT_BYTES = HEADER_BYTES + 16 * 1024
 
-# The environment's word on what exchanges go over: `gloo`, or `local` where all ranks are on one machine. If one rank
-# says gloo, all use it.
+# The environment's word on what ranks of one machine share: memory (`local`) or, if one rank says so, nothing (`gloo`).
+# With `split` they go as if the lower and the upper half of them were on two machines.
 LINE_VARIABLE = "RANKDRILL_LINE"
-_LOCAL, _GLOO = "local", "gloo"
+_LOCAL, _GLOO, _SPLIT = _LINES = "local", "gloo", "split"
 
 _POISON_TAG = 0x5244
 _POISON_WAIT = datetime.timedelta(milliseconds=1)
@@ -68,7 +68,8 @@ class Channel:
     """This rank's end of the line between the ranks `members` (global ranks, by rank in the channel).
 
     `labels` are the ranks of the caller's group that errors name. `completed` counts the calls that are over,
-    `slot_bytes` is the size of the next exchange; both are equal on all ranks that are in step.
+    `slot_bytes` is the size of the next exchange; both are equal on all ranks that are in step. `hosts` are the ranks
+    that share a machine, `sharing` those that also share memory: nobody does where a rank wishes for gloo.
     """
 
     def __init__(self, group: Any, members: Sequence[int], labels: Sequence[int]) -> None:
@@ -80,6 +81,7 @@ class Channel:
         self.generation = 0
         self.slot_bytes = SLOT_BYTES
         self.hosts: tuple[tuple[int, ...], ...] = (tuple(range(self.size)),)
+        self.sharing: tuple[tuple[int, ...], ...] = self.hosts
         self.busy = threading.Lock()
         self._known: dict[int, Identity] = {}
         self._endpoint: Endpoint | None = None
@@ -113,6 +115,10 @@ class Channel:
         """Whether all ranks are on one machine and talk over it."""
         return self._local
 
+    def machine_of(self, rank: int) -> tuple[int, ...]:
+        """The ranks that `rank` shares memory with, itself among them."""
+        return next(machine for machine in self.sharing if rank in machine)
+
     def prepare(self) -> None:
         """Take what connecting and hanging up will need, so that what is wrong with it is known before.
 
@@ -129,15 +135,22 @@ class Channel:
         """
         board = self.board
         self._endpoint = endpoint = open_endpoint()
-        ended = board.assemble(timeout_s, endpoint.address if endpoint else "")
+        ended = board.assemble(timeout_s, str(endpoint.address) if endpoint else "")
         if ended is None:
-            addresses = board.addresses()
-            seen = [rank for rank, address in enumerate(addresses) if rank == self.rank or is_visible(address)]
-            ended = board.compare(seen, self._wish, timeout_s)
+            ended = board.compare([self.rank, *self._neighbours(board)], self._wish, timeout_s)
         if ended is None:
             self.hosts = board.hosts()
-            self._local = len(self.hosts) == 1 and board.wishes() == {_LOCAL}
+            self.sharing = _sharing(self.hosts, board.wishes())
+            self._local = len(self.sharing) == 1
         return ended
+
+    def _neighbours(self, board: Board) -> list[int]:
+        """The other ranks that this one sees on its machine."""
+        return [
+            rank
+            for rank, text in enumerate(board.addresses())
+            if text and rank != self.rank and is_visible(Address.parse(text), self._known[rank].pid)
+        ]
 
     def connect(self, timeout_s: float) -> None:
         """Make this generation's group for exchanges, after `assemble`. Raises LineDownError."""
@@ -146,7 +159,8 @@ class Channel:
         if endpoint is not None and not self._local:
             endpoint.close()
         if endpoint is not None and self._local:
-            meeting = Meeting(endpoint, self.board.addresses(), [self._known[rank].pid for rank in range(self.size)])
+            paths = [Address.parse(text).path for text in self.board.addresses()]
+            meeting = Meeting(endpoint, paths, [self._known[rank].pid for rank in range(self.size)])
             self._pg = self._make_group("", timeout_s, lambda: LocalGroup(self.rank, meeting, timeout_s))
         else:
             self._pg = self._make_group("", timeout_s)
@@ -319,9 +333,19 @@ def is_member(group: Any) -> bool:
 
 def _wished_line() -> str:
     wish = os.environ.get(LINE_VARIABLE) or _LOCAL
-    if wish not in (_LOCAL, _GLOO):
-        raise ValueError(f"{LINE_VARIABLE}={wish}: give {_LOCAL} or {_GLOO}, or unset it")
+    if wish not in _LINES:
+        raise ValueError(f"{LINE_VARIABLE}={wish}: give {', '.join(_LINES)}, or unset it")
     return wish
+
+
+def _sharing(hosts: Sequence[tuple[int, ...]], wishes: set[str]) -> tuple[tuple[int, ...], ...]:
+    """The ranks that share memory, as all wish."""
+    if _GLOO in wishes:
+        return tuple((rank,) for host in hosts for rank in host)
+    if _SPLIT in wishes:
+        halves = [half for host in hosts for half in (host[: len(host) // 2], host[len(host) // 2 :])]
+        return tuple(half for half in halves if half)
+    return tuple(hosts)
 
 
 def _rounded_up(nbytes: int) -> int:

@@ -1,7 +1,8 @@
 """The endpoint of a rank: a socket with a name in shared memory, where ranks of the same machine can find it.
 
 Whether ranks share a machine is not guessed from host names: two ranks do if each sees the other's endpoint, a socket
-of the same user under a name that nobody can guess. Containers with a /dev/shm of their own are machines of their own.
+of the same user under a name that nobody can guess, and can read a segment of its memory. Containers with a /dev/shm or
+with process numbers of their own are machines of their own, and so is each rank where the kernel forbids such reading.
 """
 
 from __future__ import annotations
@@ -14,21 +15,40 @@ import stat
 import struct
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from rankdrill.gathers import leftovers
+from rankdrill.gathers import leftovers, segment
 from rankdrill.gathers.liveness import identify
+from rankdrill.gathers.wire import FrameError
 
-__all__ = ["Endpoint", "is_visible", "open_endpoint", "sweep"]
+__all__ = ["Address", "Endpoint", "is_visible", "open_endpoint", "sweep"]
 
 DIRECTORY, PREFIX = "/dev/shm", "rankdrill-"
 _CREDENTIALS = struct.Struct("3i")
 _BACKLOG = 4096
 
 
+@dataclass(frozen=True)
+class Address:
+    """Where an endpoint is found: the path of its socket, and the descriptor of a segment that says this path."""
+
+    path: str
+    proof: int
+
+    def __str__(self) -> str:
+        return f"{self.path} {self.proof}"
+
+    @staticmethod
+    def parse(text: str) -> Address:
+        """The address that `str` wrote."""
+        path, _, proof = text.rpartition(" ")
+        return Address(path, int(proof))
+
+
 class Endpoint:
     """A listening socket; only processes of this user can connect."""
 
-    def __init__(self, listener: socket.socket, address: str) -> None:
+    def __init__(self, listener: socket.socket, address: Address) -> None:
         self._listener = listener
         self.address = address
 
@@ -48,30 +68,32 @@ class Endpoint:
             link.close()
 
     def close(self) -> None:
-        """Take the name away and listen no longer."""
-        with contextlib.suppress(OSError):
-            os.unlink(self.address)
+        """Take the name away and listen no longer; doing it twice is fine."""
+        if self._listener.fileno() < 0:
+            return
         self._listener.close()
+        with contextlib.suppress(OSError):
+            os.unlink(self.address.path)
+        os.close(self.address.proof)
 
 
 def open_endpoint() -> Endpoint | None:
     """A new endpoint of this process; None where there is no shared memory to put it, or no memory."""
     sweep()
-    address = os.path.join(DIRECTORY, f"{PREFIX}{identify()}-{secrets.token_hex(16)}")
-    try:
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    except OSError:
-        return None
-    try:
-        listener.bind(address)
-        os.chmod(address, 0o600)  # before it listens, nobody can connect
-        listener.listen(_BACKLOG)
-    except OSError:
-        listener.close()
-        with contextlib.suppress(OSError):
-            os.unlink(address)
-        return None
-    return Endpoint(listener, address)
+    path = os.path.join(DIRECTORY, f"{PREFIX}{identify()}-{secrets.token_hex(16)}")
+    with contextlib.ExitStack() as undo:
+        try:
+            proof = segment.proof_of(path.encode())
+            undo.callback(os.close, proof)
+            listener = undo.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+            listener.bind(path)
+            undo.callback(os.unlink, path)
+            os.chmod(path, 0o600)  # before it listens, nobody can connect
+            listener.listen(_BACKLOG)
+        except (OSError, AttributeError):  # AttributeError: this Python has no memfd
+            return None
+        undo.pop_all()
+    return Endpoint(listener, Address(path, proof))
 
 
 def sweep() -> None:
@@ -79,13 +101,16 @@ def sweep() -> None:
     leftovers.sweep(DIRECTORY, PREFIX, stat.S_ISSOCK, os.unlink)
 
 
-def is_visible(address: str) -> bool:
-    """Whether there is an endpoint of this user at `address`."""
+def is_visible(address: Address, pid: int) -> bool:
+    """Whether the endpoint of process `pid`, of this user, is there, and that process's memory can be read."""
+    said = address.path.encode()
     try:
-        found = os.lstat(address)
-    except OSError:
+        found = os.lstat(address.path)
+        with segment.open_segment(pid, address.proof, len(said)) as file:
+            same = file.read() == said
+    except (OSError, FrameError):
         return False
-    return stat.S_ISSOCK(found.st_mode) and found.st_uid == os.geteuid()
+    return same and stat.S_ISSOCK(found.st_mode) and found.st_uid == os.geteuid()
 
 
 def _caller(link: socket.socket) -> tuple[int, int]:

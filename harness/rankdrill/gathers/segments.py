@@ -1,56 +1,46 @@
-"""Payloads in anonymous shared memory: segments without a name, which only the ranks of a call find.
-
-A segment is a sealed memfd: nobody can change or shorten it, so no reader is ever caught by a page that is gone; it is
-not bounded by the size of /dev/shm; and the kernel frees it with its last user, however that ends. Readers open it
-through /proc, by the process and descriptor that its rank announced.
-
-What arrives is mapped privately, copy on write: tensors and arrays are independent of everybody's at no cost until they
-are written to. Large `bytes` are read straight into their own memory.
-"""
+"""The segments of one call among the ranks of one machine: each lays down its payload and tells where."""
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import mmap
 import os
-import stat
 import struct
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
-import torch
-
+from rankdrill.gathers import segment
 from rankdrill.gathers.call import Call, Stored
-from rankdrill.gathers.liveness import Identity, identify
+from rankdrill.gathers.liveness import identify
 from rankdrill.gathers.outcomes import Kind, describe
-from rankdrill.gathers.reading import unpickle
 from rankdrill.gathers.slots import Slot
 from rankdrill.gathers.wire import NONCE_BYTES as FRAME_NONCE_BYTES
-from rankdrill.gathers.wire import FrameError, Payload, bytes_of, split
+from rankdrill.gathers.wire import Payload
 
-__all__ = ["Segments", "are_possible"]
+__all__ = ["Segments"]
 
 _DESCRIPTOR = struct.Struct("<I")
-_SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
-
-
-def are_possible() -> bool:
-    """Whether this system has sealed memfds."""
-    return hasattr(os, "memfd_create")
 
 
 class Segments:
-    """The segments of one call: this rank's own, if its payload is large, and the others'. A context manager.
+    """A context manager: this rank's segment, if its payload is large, and the others', among the ranks `machine`.
 
     Entering lays down this rank's payload and tells the others; `loader` is how a payload is had then. The payload of
     a rank that cannot lay down its own is missing from `laid`; if they are `required`, that is its trouble.
     """
 
-    def __init__(self, call: Call, slots: Sequence[Slot], payload: Payload | None, *, required: bool = False) -> None:
+    def __init__(
+        self,
+        call: Call,
+        slots: Sequence[Slot],
+        payload: Payload | None,
+        machine: Sequence[int],
+        *,
+        required: bool = False,
+    ) -> None:
+        me = call.channel.rank
         self._call = call
         self._required = required
-        self._payload = None if slots[call.channel.rank].inline else payload
+        self._payload = None if slots[me].inline or me not in machine else payload
         self._mine: int | None = None
         self.laid: dict[int, Slot] = {}
 
@@ -69,8 +59,8 @@ class Segments:
     def loader(self, rank: int) -> Callable[[], Any]:
         """What loads the payload of channel rank `rank`."""
         slot = self.laid[rank]
-        path = _path(slot.identity, _DESCRIPTOR.unpack_from(slot.digest)[0])
-        return lambda: _load(path, slot.size, slot.nonce[:FRAME_NONCE_BYTES])
+        descriptor = _DESCRIPTOR.unpack_from(slot.digest)[0]
+        return partial(segment.load, slot.identity.pid, descriptor, slot.size, slot.nonce[:FRAME_NONCE_BYTES])
 
     def close(self) -> None:
         """Let go of this rank's own segment; what others have mapped stays theirs."""
@@ -82,46 +72,9 @@ class Segments:
         if self._payload is None:
             return None
         try:
-            self._mine = _create(self._payload, self._call.frame_nonce)
+            self._mine = segment.create(self._payload, self._call.frame_nonce)
         except (OSError, MemoryError) as error:
             if self._required:
                 self._call.report(Kind.STORAGE, f"no shared memory for its payload: {describe(error)}")
             return None
         return Stored(self._payload.nbytes, _DESCRIPTOR.pack(self._mine), identify())
-
-
-def _create(payload: Payload, nonce: bytes) -> int:
-    """A sealed segment with the frame of `payload`. Raises OSError, leaving nothing."""
-    descriptor = os.memfd_create("rankdrill", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    try:
-        for piece in payload.pieces(nonce):
-            rest = memoryview(piece)
-            while rest.nbytes:
-                rest = rest[os.write(descriptor, rest) :]
-        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.close(descriptor)
-        raise
-    return descriptor
-
-
-def _path(owner: Identity, descriptor: int) -> str:
-    return f"/proc/{owner.pid}/fd/{descriptor}"
-
-
-def _load(path: str, size: int, nonce: bytes) -> Any:
-    """The object whose frame is in the segment at `path`. Raises OSError, FrameError, and what unpickling raises."""
-    with open(path, "rb", buffering=0) as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode) or found.st_size != size or found.st_uid != os.geteuid():
-            raise FrameError(f"{path} is not the segment that its rank made: {found.st_size} bytes of {size}")
-        if fcntl.fcntl(file.fileno(), fcntl.F_GET_SEALS) != _SEALS:
-            raise FrameError(f"{path} is not sealed")
-        # Not `mmap.mmap`, which keeps a descriptor for as long as the memory lives. But `from_file` leaves one open
-        # where there is no room to map (torch 2.13), so that is tried before.
-        mmap.mmap(-1, size).close()
-        mapped = torch.from_file(f"/proc/self/fd/{file.fileno()}", shared=False, size=size, dtype=torch.uint8)
-        stream, buffers = split(bytes_of(mapped), nonce)
-        file.seek(stream.start)
-        return unpickle(file, buffers)

@@ -1,4 +1,4 @@
-"""Moving the payloads, sized by what was agreed: through shared memory on one machine, else over the network."""
+"""Moving the payloads, sized by what was agreed: through shared memory within a machine, over the network between."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from rankdrill.gathers.call import Call
 from rankdrill.gathers.channel import LineDownError
 from rankdrill.gathers.outcomes import Kind, describe
 from rankdrill.gathers.reading import fresh
-from rankdrill.gathers.segments import Segments, are_possible
+from rankdrill.gathers.relay import Relay
+from rankdrill.gathers.segments import Segments
 from rankdrill.gathers.slots import Slot
 from rankdrill.gathers.wire import NONCE_BYTES as FRAME_NONCE_BYTES
 from rankdrill.gathers.wire import Payload, bytes_of, decode
@@ -47,18 +48,18 @@ _POLL_S = 0.0002
 def at_all(call: Call, slots: Sequence[Slot], payload: Payload | None) -> Iterator[list[Loader]]:
     """Every rank's payload, by rank, on every rank; `confirm` before leaving.
 
-    Payloads that came with the slots are not sent again.
+    Payloads that came with the slots are not sent again. Those that go to another machine go there once.
     """
-    if not _by_segments(call, slots):
+    machines = call.channel.sharing
+    if not _large(slots) or len(machines) == call.channel.size:
         yield _over_the_network(call, slots, payload, _large(slots))
-        return
-    with Segments(call, slots, payload) as segments:
-        missing = [rank for rank in _large(slots) if rank not in segments.laid]
-        loaders = _over_the_network(call, slots, payload, missing)
-        for rank in segments.laid:
-            loaders[rank] = segments.loader(rank)
-        yield loaders
-        call.channel.close_bulk()
+    elif len(machines) > 1:
+        with Relay(call, slots, payload) as relay:
+            yield _relayed(call, slots, payload, relay)
+    else:
+        with Segments(call, slots, payload, machines[0]) as segments:
+            yield _and_laid(segments, _over_the_network(call, slots, payload, _missing(slots, segments)))
+            call.channel.close_bulk()
 
 
 @contextmanager
@@ -74,7 +75,7 @@ def at_all_by_segments(call: Call, slots: Sequence[Slot], payload: Payload | Non
     if call.channel.size == 1 or not _large(slots):
         yield _over_the_network(call, slots, payload, _large(slots))
         return
-    with Segments(call, slots, payload, required=True) as segments:
+    with Segments(call, slots, payload, range(call.channel.size), required=True) as segments:
         yield [segments.loader(slot.rank) if slot.rank in segments.laid else of_frame(slot) for slot in slots]
 
 
@@ -84,16 +85,13 @@ def at_one(call: Call, slots: Sequence[Slot], payload: Payload | None, destinati
 
     A sender holds its own payload only.
     """
-    here = call.channel.rank == destination
-    if not _by_segments(call, slots):
+    machine = call.channel.machine_of(destination)
+    if len(machine) == 1 or not set(machine) & set(_large(slots)):
         yield _sent_to_one(call, slots, payload, destination, _large(slots))
         return
-    with Segments(call, slots, payload) as segments:
-        missing = [rank for rank in _large(slots) if rank not in segments.laid]
-        loaders = _sent_to_one(call, slots, payload, destination, missing)
-        for rank in segments.laid if here else ():
-            loaders[rank] = segments.loader(rank)
-        yield loaders
+    with Segments(call, slots, payload, machine) as segments:
+        loaders = _sent_to_one(call, slots, payload, destination, _missing(slots, segments))
+        yield _and_laid(segments, loaders) if loaders else []
         call.channel.close_bulk()
 
 
@@ -102,8 +100,22 @@ def _large(slots: Sequence[Slot]) -> list[int]:
     return [slot.rank for slot in slots if not slot.inline]
 
 
-def _by_segments(call: Call, slots: Sequence[Slot]) -> bool:
-    return call.channel.one_host and are_possible() and bool(_large(slots))
+def _missing(slots: Sequence[Slot], segments: Segments) -> list[int]:
+    """The ranks whose payloads are neither in their slots nor in `segments`."""
+    return [rank for rank in _large(slots) if rank not in segments.laid]
+
+
+def _and_laid(segments: Segments, loaders: list[Loader]) -> list[Loader]:
+    """`loaders`, but for what lies in `segments` those."""
+    return [segments.loader(rank) if rank in segments.laid else loader for rank, loader in enumerate(loaders)]
+
+
+def _relayed(call: Call, slots: Sequence[Slot], payload: Payload | None, relay: Relay) -> list[Loader]:
+    if not relay.possible:
+        return _over_the_network(call, slots, payload, _large(slots))
+    call.channel.open_bulk(call.wait_s)
+    relay.carry()
+    return [of_frame(slot) if slot.inline else relay.loader(slot.rank) for slot in slots]
 
 
 def _over_the_network(call: Call, slots: Sequence[Slot], payload: Payload | None, large: Sequence[int]) -> list[Loader]:
