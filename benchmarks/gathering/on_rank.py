@@ -13,6 +13,8 @@ from benchmarks.gathering.payloads import PAYLOADS, TINY, Payload, as_flat, equa
 from benchmarks.gathering.setting import Call, Setting
 from benchmarks.gathering.ways import WAYS
 
+IN_A_ROW = 20
+
 if TYPE_CHECKING:
     from rankdrill.worlds.processes.rank import RankContext
 
@@ -47,27 +49,40 @@ def _measure(key: str, payload_key: str, directory: str, prefix: str, calls: int
     dist.barrier()  # what `warm` holds may be what another rank still reads
     del warm
     call = way.make(setting, payload.make(setting.rank))
-    samples, values = take(call, calls, dist.barrier)
+    samples, values = take(call, calls, dist.barrier, row_of(payload, check), between=way.pause)
     if check:
         compare(values, payload, setting, first_only=way.first_only, flat=way.flat)
     return samples
 
 
-def take(call: Call, calls: int, barrier: Callable[[], object]) -> tuple[list[Sample], list[Any]]:
-    """`calls` samples, and what the last call gave back."""
+def row_of(payload: Payload, check: bool) -> int:
+    """How many calls make one sample: ranks leave a barrier further apart than a small call takes."""
+    return IN_A_ROW if payload.small and not check else 1
+
+
+def take(
+    call: Call, count: int, barrier: Callable[[], object], row: int = 1, between: Callable[[], object] | None = None
+) -> tuple[list[Sample], list[Any]]:
+    """`count` samples of `row` calls each, and what the last call gave back; a sample is the mean of its row.
+
+    `between` is called between the calls of a row, and counts.
+    """
     samples: list[Sample] = []
     values: list[Any] = []
     memory.tidy()
-    for number in range(calls):
+    for number in range(count):
         values = []  # before the memory is looked at
         if number and samples[-1].growth and samples[-1].growth > memory.WORTH_TIDYING:
             memory.tidy()
         before = memory.start()
         barrier()
         cpu, began = time.process_time(), time.perf_counter()
-        values = call()
+        for turn in range(row):
+            if turn and between is not None:
+                between()
+            values = call()
         seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
-        samples.append(Sample(seconds, cpu, memory.growth(before)))
+        samples.append(Sample(seconds / row, cpu / row, memory.growth(before)))
     barrier()
     return samples, values
 

@@ -17,7 +17,7 @@ from rankdrill.worlds.processes.job import Job
 DEADLINE_S = 300.0  # of one run of a few calls, by far the slowest included
 CHECKED_IS_ENOUGH_S = 10.0  # a first call as slow as this is not repeated just to be warm
 BASELINE_CALLS = 3  # at least, whatever they cost
-CALLS_AT_ONCE = 10  # of a small payload
+SAMPLES_AT_ONCE = 10  # of a small payload
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class Effort:
         return self.small if payload.small else self.large
 
     def calls(self, payload: Payload) -> int:
-        """Calls of one way per round."""
-        return min(CALLS_AT_ONCE, self.small) if payload.small else 1
+        """Samples of one way per round."""
+        return min(SAMPLES_AT_ONCE, self.small) if payload.small else 1
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,8 @@ class Way:
     name in `rankdrill.gathers` without which it cannot run. With `first_only` the other ranks get an empty list; with
     `flat` what arrives are the bare bytes of the payloads as tensors. Payloads above `upto` bytes need `--slow`;
     `equal_only` says that all ranks' payloads must be of one size, `baseline`
-    that ratios have this way below the line, so that one unlucky call must not decide.
+    that ratios have this way below the line, so that one unlucky call must not decide. `pause` is what must come
+    between two calls in a row, where a call does not itself keep off the one before.
     """
 
     key: str
@@ -58,6 +59,7 @@ class Way:
     upto: int = 1000 * MB
     equal_only: bool = False
     baseline: bool = False
+    pause: Callable[[], object] | None = None
 
 
 OURS, TORCH, ORIGINAL, BARE, MPI = "rankdrill", "torch", "original", "bare", "mpi"

@@ -79,5 +79,12 @@ WAYS = (
         flat=True,
         equal_only=True,
     ),
-    Way("original-workspace", "workspace by files, to first", ORIGINAL, _workspace, first_only=True),
+    Way(
+        "original-workspace",
+        "workspace by files, to first",
+        ORIGINAL,
+        _workspace,
+        first_only=True,
+        pause=lambda: dist.barrier(),  # or a rank writes the next file while the first one reads
+    ),
 )

@@ -13,7 +13,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # a script knows its own folder only
 
-from benchmarks.gathering.on_rank import Sample, compare, take
+from benchmarks.gathering.on_rank import Sample, compare, row_of, take
 from benchmarks.gathering.payloads import PAYLOADS
 from benchmarks.gathering.results import repetitions
 from benchmarks.gathering.setting import Setting
@@ -31,7 +31,8 @@ def samples_of(communicator: Any, payload_key: str, count: int, budget_s: float)
     del values
     slowest = max(communicator.allgather(first[0].seconds))
     affordable = max(1, min(count, int(budget_s / slowest)))
-    return take(lambda: list(communicator.allgather(mine)), affordable, communicator.Barrier)[0]
+    row = row_of(payload, check=False)
+    return take(lambda: list(communicator.allgather(mine)), affordable, communicator.Barrier, row)[0]
 
 
 def main() -> None:
