@@ -45,10 +45,10 @@ def test_only_what_the_dead_left_is_removed(path: pathlib.Path) -> None:
     gone = Identity(me.machine, 2**22 + 1, 5)
     elsewhere = Identity(me.machine ^ 1, 2**22 + 1, 5)
     names = {
-        "mine": f".rankdrill-checkpoint-{me}-aa.part",
-        "left": f".rankdrill-checkpoint-{gone}-aa.part",
-        "elsewhere": f".rankdrill-checkpoint-{elsewhere}-aa.part",
-        "old": f".rankdrill-checkpoint-{elsewhere}-bb.part",
+        "mine": f".rankdrill-checkpoint-{me}-{'aa' * 16}.part",
+        "left": f".rankdrill-checkpoint-{gone}-{'aa' * 16}.part",
+        "elsewhere": f".rankdrill-checkpoint-{elsewhere}-{'aa' * 16}.part",
+        "old": f".rankdrill-checkpoint-{elsewhere}-{'bb' * 16}.part",
         "other": ".rankdrill-checkpoint-notes.part",
     }
     for name in names.values():

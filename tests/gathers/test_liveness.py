@@ -59,8 +59,8 @@ def test_only_what_the_dead_left_is_swept(tmp_path: pathlib.Path) -> None:
     for number, owner in enumerate((me, ended(), stranger)):
         files.offer(base, encode(number), bytes([number]) * 16, owner)
     old = files.offer(base, encode(3), bytes([3]) * 16, stranger)
-    os.utime(old.directory, (0, 0))
-    (tmp_path / "rankdrill-of-somebody").mkdir()
+    os.utime(old.path, (0, 0))
+    (tmp_path / "rankdrill-of-somebody").touch()
     files.sweep(base)
     left = sorted(path.name for path in tmp_path.iterdir())
     expected = sorted([f"rankdrill-{me}-{'00' * 16}", f"rankdrill-{stranger}-{'02' * 16}", "rankdrill-of-somebody"])
@@ -68,7 +68,7 @@ def test_only_what_the_dead_left_is_swept(tmp_path: pathlib.Path) -> None:
 
 
 def test_files_and_directories_are_private(tmp_path: pathlib.Path) -> None:
-    offered = files.offer(str(tmp_path), encode(1), b"n" * 16, identify())
-    assert os.stat(offered.directory).st_mode & 0o777 == 0o700
+    offered = files.offer(str(tmp_path / "made"), encode(1), b"n" * 16, identify())
+    assert os.stat(tmp_path / "made").st_mode & 0o777 == 0o700
     assert os.stat(offered.path).st_mode & 0o777 == 0o600
     assert os.stat(files.default_directory()).st_mode & 0o777 == 0o700

@@ -62,7 +62,7 @@ def test_a_failed_write_leaves_the_pair_before(world: rankdrill.World, tmp_path:
     def body() -> Any:
         with NFSWorkspace(tmp_path, timeout=TIMEOUT_S) as workspace:
             workspace.write_configs_and_weights("first", {})
-            with replaced(os, "replace", raiser(OSError(28, "full")), dist.get_rank() == 2):
+            with replaced(os, "write", raiser(OSError(28, "full")), dist.get_rank() == 2):
                 failed = attempt(workspace.write_configs_and_weights, "second", {})
             seen = workspace.read_configs_and_weights_from_rank(2)
             dist.barrier()
@@ -79,7 +79,7 @@ def test_a_file_that_was_changed_is_not_loaded(world: rankdrill.World, tmp_path:
         with NFSWorkspace(tmp_path, timeout=TIMEOUT_S) as workspace:
             workspace.write_configs_and_weights("mine", {})
             if dist.get_rank() == 0:
-                for file in tmp_path.glob("*/payload"):
+                for file in tmp_path.glob("rankdrill-*"):
                     file.write_bytes(b"x" * file.stat().st_size)
             dist.barrier()
             with pytest.raises(StorageError, match="other content"):

@@ -190,20 +190,20 @@ def test_a_file_is_private_whole_and_at_a_name_nobody_can_guess(disk: FakeFilesy
         offered = _offer()
     finally:
         os.umask(before)
-    assert os.listdir(offered.directory) == ["payload"]
+    assert os.listdir(BASE) == [os.path.basename(offered.path)]
     assert os.stat(offered.path).st_mode & 0o777 == 0o600
-    assert os.stat(offered.directory).st_mode & 0o777 == 0o700
-    assert NONCE.hex() in offered.directory
+    assert os.stat(BASE).st_mode & 0o777 == 0o700
+    assert NONCE.hex() in offered.path
     assert os.stat(offered.path).st_size == offered.size
     assert files.read(offered, NONCE, time.monotonic()).load() == PAYLOAD
 
 
 def test_a_name_that_is_taken_is_an_error_and_what_took_it_stays(disk: FakeFilesystem) -> None:
-    taken = files.private_directory(BASE, NONCE, identify())
-    disk.create_file(os.path.join(taken, "payload"), contents="somebody's")
+    taken = files.path_of(BASE, NONCE, identify())
+    disk.create_file(taken, contents="somebody's")
     with pytest.raises(FileExistsError):
         _offer()
-    with open(os.path.join(taken, "payload")) as file:
+    with open(taken) as file:
         assert file.read() == "somebody's"
 
 
@@ -234,7 +234,7 @@ def test_a_link_is_not_followed(disk: FakeFilesystem) -> None:
     offered = _offer()
     os.rename(offered.path, "/elsewhere")
     os.symlink("/elsewhere", offered.path)
-    with pytest.raises(OSError, match="payload"):
+    with pytest.raises(OSError, match="rankdrill-"):
         files.read(offered, NONCE, time.monotonic())
 
 
@@ -269,12 +269,12 @@ def test_a_file_that_never_comes_is_given_up_at_the_deadline(
 # ---------------------------------------------------------------------------------------------- sweeping
 
 
-def _left_by(disk: FakeFilesystem, owner: Identity, age_s: float = 0, name: str = "payload.part") -> str:
-    directory = files.private_directory(BASE, os.urandom(NONCE_BYTES), owner)
-    disk.create_file(os.path.join(directory, name), contents="half of it")
+def _left_by(disk: FakeFilesystem, owner: Identity, age_s: float = 0) -> str:
+    path = files.path_of(BASE, os.urandom(16), owner)
+    disk.create_file(path, contents="half of it")
     when = time.time() - age_s
-    os.utime(directory, (when, when))
-    return os.path.basename(directory)
+    os.utime(path, (when, when))
+    return os.path.basename(path)
 
 
 def test_what_a_process_left_that_is_gone_is_swept(disk: FakeFilesystem) -> None:
@@ -282,7 +282,7 @@ def test_what_a_process_left_that_is_gone_is_swept(disk: FakeFilesystem) -> None
     gone = 2**22 + 1  # more than any process id
     _left_by(disk, Identity(me.machine, gone, 5))
     _left_by(disk, Identity(me.machine, me.pid, me.started - 1))  # the same id in an earlier life
-    _left_by(disk, Identity(me.machine, gone, 7), name="payload")
+    _left_by(disk, Identity(me.machine, gone, 7))
     files.sweep(BASE)
     assert os.listdir(BASE) == []
 
@@ -297,20 +297,15 @@ def test_what_is_in_use_or_may_be_or_is_not_ours_is_left_alone(disk: FakeFilesys
         _left_by(disk, elsewhere, age_s=DAY_S / 2),
     }
     _left_by(disk, elsewhere, age_s=2 * DAY_S)
-    for path in ("rankdrill-notes", "rankdrill-zz-1-2-3", "results", "rankdrill-00000001-1-1-file"):
+    gone = Identity(me.machine, 2**22 + 1, 5)
+    for path in ("rankdrill-notes", "rankdrill-zz-1-2-3", "results", f"rankdrill-{gone}-file"):
         disk.create_file(os.path.join(BASE, path), contents="precious")
         kept.add(path)
-    for path in ("rankdrill-dir", f"{Identity(me.machine, 2**22 + 1, 5)}-{NONCE.hex()}"):
+    for path in ("rankdrill-dir", f"rankdrill-{gone}-{NONCE.hex()}"):
         disk.create_dir(os.path.join(BASE, path))
         kept.add(path)
     files.sweep(BASE)
     assert set(os.listdir(BASE)) == kept
-
-
-def test_a_leftover_with_more_in_it_than_a_gather_writes_is_not_destroyed(disk: FakeFilesystem) -> None:
-    left = _left_by(disk, Identity(identify().machine, 2**22 + 1, 5), name="not a payload")
-    files.sweep(BASE)
-    assert disk.exists(os.path.join(BASE, left, "not a payload"))
 
 
 def test_a_gather_sweeps_before_it_writes(disk: FakeFilesystem) -> None:

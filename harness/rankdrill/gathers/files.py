@@ -1,8 +1,9 @@
-"""Files that only the ranks of one call can mean: written aside, renamed, checked before they are read, removed.
+"""Files that only the ranks of one call can mean: written, checked before they are read, removed.
 
-Every rank makes a directory of its own, so that nobody waits for anybody's `mkdir`, with a name nobody can guess,
-which the others learn in the agreement. A file counts as a call's own if its size and its keyed digest are the agreed
-ones; only then it is unpickled. A reader bears with a file that is not visible yet, as on NFS, until its deadline.
+Every rank makes one file under a name nobody can guess, which the others learn in the agreement, when it is whole and
+closed. So it needs no directory of its own, whose removal would take longer than all else with it, and no renaming. A
+file counts as a call's own if owner, size and keyed digest are the agreed ones; only then it is unpickled. A reader
+bears with a file that is not visible yet, as on NFS, until its deadline.
 """
 
 from __future__ import annotations
@@ -25,10 +26,9 @@ from rankdrill.gathers.reading import fresh, read_exactly, unpickle
 from rankdrill.gathers.slots import DIGEST_BYTES
 from rankdrill.gathers.wire import HEAD_BYTES, NONCE_BYTES, Head, Payload
 
-__all__ = ["Offer", "WrongContentError", "default_directory", "offer", "private_directory", "read", "remove", "sweep"]
+__all__ = ["Offer", "WrongContentError", "default_directory", "offer", "path_of", "read", "remove", "sweep"]
 
 PREFIX = "rankdrill-"
-FILE, ASIDE = "payload", ".part"
 
 # Content that is not the agreed one may be an older state that a network file system still shows: so long.
 STALE_S = 1.0
@@ -44,20 +44,15 @@ class WrongContentError(OSError):
 
 @dataclass(frozen=True)
 class Offer:
-    """A file that a rank has written: its private directory, its frame's size and keyed digest, the owner's user id.
+    """A file that a rank has written: its path, its frame's size and keyed digest, the owner's user id.
 
     Whom a file belongs to is as this file system shows it: with root squashed, NFS shows another user.
     """
 
-    directory: str
+    path: str
     size: int
     digest: bytes
     owner: int = -1
-
-    @property
-    def path(self) -> str:
-        """The file itself."""
-        return os.path.join(self.directory, FILE)
 
 
 def default_directory() -> str:
@@ -71,24 +66,26 @@ def default_directory() -> str:
     return path
 
 
-def private_directory(base: str, nonce: bytes, identity: Identity) -> str:
+def path_of(base: str, nonce: bytes, identity: Identity) -> str:
     """Where the rank that drew `nonce` puts its file; `identity` lets leftovers be told from files in use."""
     return os.path.join(base, f"{PREFIX}{identity}-{nonce.hex()}")
 
 
 def offer(base: str, payload: Payload, nonce: bytes, identity: Identity) -> Offer:
     """Write `payload` below `base`, which is made if absent. Raises OSError, MemoryError; leaves nothing then."""
-    directory = private_directory(base, nonce, identity)
-    os.makedirs(base, exist_ok=True)
-    os.mkdir(directory, 0o700)
+    path = path_of(base, nonce, identity)
+    os.makedirs(base, 0o700, exist_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        owner, digest = _write_aside(os.path.join(directory, FILE + ASIDE), payload, nonce)
-        os.replace(os.path.join(directory, FILE + ASIDE), os.path.join(directory, FILE))
+        try:
+            owner, digest = _write(descriptor, payload, nonce)
+        finally:
+            os.close(descriptor)
     except BaseException:
         with contextlib.suppress(OSError, MemoryError):
-            remove(directory)
+            remove(path)
         raise
-    return Offer(directory, payload.nbytes, digest, owner)
+    return Offer(path, payload.nbytes, digest, owner)
 
 
 def read(offered: Offer, nonce: bytes, deadline: float) -> Opened:
@@ -114,11 +111,11 @@ def read(offered: Offer, nonce: bytes, deadline: float) -> Opened:
         time.sleep(next(pauses, _PAUSES_S[-1]))
 
 
-def remove(directory: str) -> None:
-    """Remove a private directory and what is in it; absent is fine. Raises OSError if it stays."""
+def remove(path: str) -> None:
+    """Remove a file; absent is fine. Raises OSError if it stays."""
     for attempt in range(_REMOVE_ATTEMPTS):
         try:
-            _remove_once(directory)
+            _remove_once(path)
             return
         except (OSError, MemoryError):
             if attempt == _REMOVE_ATTEMPTS - 1:
@@ -128,27 +125,23 @@ def remove(directory: str) -> None:
 
 def sweep(base: str) -> None:
     """Remove what crashed processes of this user left in `base`; never raises an OSError."""
-    leftovers.sweep(base, PREFIX, stat.S_ISDIR, _remove_once)
+    leftovers.sweep(base, PREFIX, stat.S_ISREG, os.unlink)
 
 
-def _write_aside(path: str, payload: Payload, nonce: bytes) -> tuple[int, bytes]:
-    """Write a new file and return its owner and digest; it must have the right size before anybody may see it."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+def _write(descriptor: int, payload: Payload, nonce: bytes) -> tuple[int, bytes]:
+    """Fill a new file and return its owner and digest; it must have the right size before anybody may see it."""
     digest = _Digest(nonce)
-    try:
-        for block in payload.blocks(nonce[:NONCE_BYTES], _BLOCK_BYTES):
-            digest.add(block)
-            rest = block
-            while rest.nbytes:
-                count = os.write(descriptor, rest)
-                if count <= 0:
-                    raise OSError(errno.EIO, "a write wrote nothing", path)
-                rest = rest[count:]
-        status = os.fstat(descriptor)
-    finally:
-        os.close(descriptor)
+    for block in payload.blocks(nonce[:NONCE_BYTES], _BLOCK_BYTES):
+        digest.add(block)
+        rest = block
+        while rest.nbytes:
+            count = os.write(descriptor, rest)
+            if count <= 0:
+                raise OSError(errno.EIO, "a write wrote nothing")
+            rest = rest[count:]
+    status = os.fstat(descriptor)
     if status.st_size != payload.nbytes:
-        raise OSError(errno.EIO, f"has {status.st_size} of {payload.nbytes} bytes after writing", path)
+        raise OSError(errno.EIO, f"has {status.st_size} of {payload.nbytes} bytes after writing")
     return status.st_uid, digest.value
 
 
@@ -200,14 +193,11 @@ def _open_once(offered: Offer, nonce: bytes) -> Opened:
     return Opened(file, offered.size, nonce)
 
 
-def _remove_once(directory: str) -> None:
-    for name in (FILE, FILE + ASIDE):
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(os.path.join(directory, name))
+def _remove_once(path: str) -> None:
     with contextlib.suppress(FileNotFoundError):
-        os.rmdir(directory)
-    if os.path.lexists(directory):
-        raise OSError(errno.ENOTEMPTY, "still there after it was removed", directory)
+        os.unlink(path)
+    if os.path.lexists(path):
+        raise OSError(errno.EBUSY, "still there after it was removed", path)
 
 
 class _Digest:

@@ -44,13 +44,13 @@ class FileStorage:
     def read(self, slot: Slot, deadline: float) -> Loader:
         """Another rank's file, checked against the size and digest it announced."""
         owner = self._mine.owner if self._mine else -1
-        directory = files.private_directory(self._directory(), slot.nonce, slot.identity)
-        return files.read(files.Offer(directory, slot.size, slot.digest, owner), slot.nonce, deadline).load
+        path = files.path_of(self._directory(), slot.nonce, slot.identity)
+        return files.read(files.Offer(path, slot.size, slot.digest, owner), slot.nonce, deadline).load
 
     def remove(self) -> None:
-        """Remove this rank's file and directory."""
+        """Remove this rank's file."""
         if self._mine is not None and not self._removed:
-            files.remove(self._mine.directory)
+            files.remove(self._mine.path)
             self._removed = True
 
     def _directory(self) -> str:

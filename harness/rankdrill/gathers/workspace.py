@@ -121,8 +121,8 @@ class NFSWorkspace:
         return self._base
 
     def _offer_of(self, slot: Slot) -> files.Offer:
-        directory = files.private_directory(str(self._base), slot.nonce, slot.identity)
-        return files.Offer(directory, slot.size, slot.digest, self._mine[0].owner if self._mine else -1)
+        path = files.path_of(str(self._base), slot.nonce, slot.identity)
+        return files.Offer(path, slot.size, slot.digest, self._mine[0].owner if self._mine else -1)
 
 
 def _prepared(path: str | os.PathLike[str]) -> str:
@@ -135,5 +135,5 @@ def _prepared(path: str | os.PathLike[str]) -> str:
 def _remove_all(offers: list[files.Offer]) -> None:
     for offered in offers:
         with contextlib.suppress(OSError, MemoryError):
-            files.remove(offered.directory)
+            files.remove(offered.path)
     offers.clear()
