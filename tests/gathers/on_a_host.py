@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 import sys
 from typing import Any
 
 import torch.distributed as dist
 
 from rankdrill.errors import GatherError
-from rankdrill.gathers import all_gather_object, all_gather_shm, gather, get_configs_parallel
+from rankdrill.gathers import (
+    NFSWorkspace,
+    all_gather_object,
+    all_gather_shm,
+    all_gather_via_filesys,
+    gather,
+    get_configs_parallel,
+)
 from rankdrill.gathers.channel import channel_of
 
 LARGE = 200_000
 CROSSING = 8_000_000
+OWN = "/dev/shm/own"  # each host has its own
 TIMEOUT_S = 30.0
 
 
-def main(rank: int, size: int, address: str) -> None:
+def main(rank: int, size: int, address: str, common: str) -> None:
     wait = datetime.timedelta(seconds=60)
     store = dist.TCPStore(address, 29400, size, rank == 0, timeout=wait)  # type: ignore[attr-defined]
     dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=datetime.timedelta(seconds=60))
@@ -38,6 +47,14 @@ def main(rank: int, size: int, address: str) -> None:
         "neighbours": by_memory,
         "shm": refused(lambda: all_gather_shm(b"x" * LARGE, timeout=TIMEOUT_S)),
         "configs": refused(lambda: configs(rank)),
+        "own": [
+            refused(lambda: all_gather_via_filesys(rank, OWN, timeout=TIMEOUT_S)),
+            refused(lambda: all_gather_via_filesys(rank, OWN, gather_to_rank_0_only=True, timeout=TIMEOUT_S)),
+            refused(lambda: configs(rank, OWN)),
+            refused(lambda: NFSWorkspace(OWN, timeout=TIMEOUT_S)),
+            left(OWN),
+        ],
+        "common": [all_gather_via_filesys(rank, common, timeout=TIMEOUT_S), configs(rank, common), pairs(rank, common)],
         "after": after(rank),
     }
     print(json.dumps(found), flush=True)
@@ -62,9 +79,17 @@ def received_bytes() -> int:
     return int(line.partition(":")[2].split()[0])
 
 
-def configs(rank: int) -> list[Any]:
-    with get_configs_parallel(rank, [0, 1, 2, 3], timeout=TIMEOUT_S) as seen:
+def configs(rank: int, directory: str | None = None) -> list[Any]:
+    with get_configs_parallel(rank, [0, 1, 2, 3], workspace_path=directory, timeout=TIMEOUT_S) as seen:
         return seen
+
+
+def pairs(rank: int, directory: str) -> list[Any]:
+    with NFSWorkspace(directory, timeout=TIMEOUT_S) as workspace:
+        workspace.write_configs_and_weights(rank, None)
+        seen = [workspace.read_configs_and_weights_from_rank(one)[0] for one in range(dist.get_world_size())]
+        dist.barrier()
+    return seen
 
 
 def refused(call: Any) -> tuple[str, tuple[int, ...]] | str:
@@ -75,9 +100,14 @@ def refused(call: Any) -> tuple[str, tuple[int, ...]] | str:
     return "was not refused"
 
 
+def left(directory: str) -> list[str]:
+    dist.barrier()
+    return os.listdir(directory)
+
+
 def after(rank: int) -> list[int]:
     return gather(rank, timeout=TIMEOUT_S)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4])

@@ -50,9 +50,11 @@ def hosts() -> Iterator[tuple[str, str]]:
             subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
 
 
-def start(host: str, ranks: range) -> subprocess.Popen[str]:
+def start(host: str, ranks: range, common: Path) -> subprocess.Popen[str]:
     """Ranks of one host: with a network of their own, and in a mount namespace with a /dev/shm of its own."""
-    each = " & ".join(f"{sys.executable} -m tests.gathers.on_a_host {rank} {SIZE} {ADDRESSES[0]}" for rank in ranks)
+    each = " & ".join(
+        f"{sys.executable} -m tests.gathers.on_a_host {rank} {SIZE} {ADDRESSES[0]} {common}" for rank in ranks
+    )
     shell = f"mount -t tmpfs -o mode=1777 tmpfs /dev/shm && {{ {each} & wait; }}"
     command = ["ip", "netns", "exec", host, "unshare", "--mount", "--propagation", "private", "sh", "-c", shell]
     environment = os.environ | {"GLOO_SOCKET_IFNAME": "cable", "RANKDRILL_LINE": "", "OMP_NUM_THREADS": "1"}
@@ -61,8 +63,8 @@ def start(host: str, ranks: range) -> subprocess.Popen[str]:
     )
 
 
-def test_ranks_on_two_hosts(hosts: tuple[str, str]) -> None:
-    started = [start(hosts[0], range(2)), start(hosts[1], range(2, 4))]
+def test_ranks_on_two_hosts(hosts: tuple[str, str], tmp_path: Path) -> None:
+    started = [start(hosts[0], range(2), tmp_path), start(hosts[1], range(2, 4), tmp_path)]
     found: dict[int, Any] = {}
     for process in started:
         out, errors = process.communicate(timeout=BOUND_S)
@@ -81,4 +83,8 @@ def test_ranks_on_two_hosts(hosts: tuple[str, str]) -> None:
         assert 2.0 <= told["crossed"]["auto"] < 2.2 < told["crossed"]["network"]
         assert told["neighbours"] == ([200_000] * 2 if rank < 2 else [])
         assert told["shm"] == told["configs"] == ["StorageError", [2, 3]]
+        # A directory of each host's own: who looks for files, and cannot see those of the other host, says so.
+        everybody, first = ["StorageError", [0, 1, 2, 3]], ["StorageError", [0]]
+        assert told["own"] == [everybody, first, first, everybody, []]
+        assert told["common"] == [[0, 1, 2, 3], [0, 1, 2, 3] if rank == 0 else [], [0, 1, 2, 3]]
         assert told["after"] == [0, 1, 2, 3]

@@ -15,6 +15,7 @@ import os
 import stat
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,9 +23,11 @@ import numpy
 
 from rankdrill.gathers import leftovers
 from rankdrill.gathers.liveness import Identity
+from rankdrill.gathers.mounts import is_local
 from rankdrill.gathers.reading import fresh, read_exactly, unpickle
+from rankdrill.gathers.segment import map_private
 from rankdrill.gathers.slots import DIGEST_BYTES
-from rankdrill.gathers.wire import HEAD_BYTES, NONCE_BYTES, Head, Payload
+from rankdrill.gathers.wire import HEAD_BYTES, NONCE_BYTES, Head, Payload, bytes_of
 
 __all__ = ["Offer", "WrongContentError", "default_directory", "offer", "path_of", "read", "remove", "sweep"]
 
@@ -36,6 +39,8 @@ _PAUSES_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
 _REMOVE_ATTEMPTS = 4
 _BLOCK_BYTES = 1 << 20
 _WORD_BYTES = 8
+# Below this, mapping saves nothing.
+_MAPPED_BYTES = 1 << 20
 
 
 class WrongContentError(OSError):
@@ -154,17 +159,29 @@ class Opened:
         self._nonce = nonce[:NONCE_BYTES]
 
     def load(self) -> Any:
-        """The object in it, each buffer in memory of its own. Raises FrameError and what unpickling raises."""
+        """The object in it. Raises FrameError and what unpickling raises.
+
+        Each buffer lies in memory of its own, or in the file, mapped copy on write, where that is local and they are
+        large: then the file system keeps its space until the last of them goes.
+        """
         with self._file as file:
             file.seek(0)
             head = Head.parse(read_exactly(file, HEAD_BYTES), self._nonce)
             stream, places = head.layout(read_exactly(file, head.table_end - HEAD_BYTES), self._size)
-            buffers = []
-            for place in places:
-                file.seek(place.start)
-                buffers.append(read_exactly(file, place.stop - place.start))
+            buffers = self._buffers(places)
             file.seek(stream.start)
             return unpickle(file, buffers)
+
+    def _buffers(self, places: Sequence[slice]) -> list[memoryview]:
+        descriptor = self._file.fileno()
+        if sum(place.stop - place.start for place in places) >= _MAPPED_BYTES and is_local(descriptor):
+            mapped = bytes_of(map_private(descriptor, self._size))
+            return [mapped[place] for place in places]
+        buffers = []
+        for place in places:
+            self._file.seek(place.start)
+            buffers.append(read_exactly(self._file, place.stop - place.start))
+        return buffers
 
 
 def _open_once(offered: Offer, nonce: bytes) -> Opened:

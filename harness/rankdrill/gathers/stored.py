@@ -15,6 +15,7 @@ from rankdrill.gathers import files
 from rankdrill.gathers.call import Call, Stored
 from rankdrill.gathers.liveness import identify
 from rankdrill.gathers.outcomes import Kind, describe
+from rankdrill.gathers.sight import look_across
 from rankdrill.gathers.slots import Slot
 from rankdrill.gathers.transfer import Loader, load
 from rankdrill.gathers.wire import Payload
@@ -35,7 +36,7 @@ class FileStorage:
 
     def offer(self, payload: Payload, nonce: bytes) -> Stored:
         """Write this rank's file; first clear away what crashed processes left there."""
-        base = self._directory()
+        base = self.directory()
         files.sweep(base)
         identity = identify()
         self._mine = files.offer(base, payload, nonce, identity)
@@ -44,7 +45,7 @@ class FileStorage:
     def read(self, slot: Slot, deadline: float) -> Loader:
         """Another rank's file, checked against the size and digest it announced."""
         owner = self._mine.owner if self._mine else -1
-        path = files.path_of(self._directory(), slot.nonce, slot.identity)
+        path = files.path_of(self.directory(), slot.nonce, slot.identity)
         return files.read(files.Offer(path, slot.size, slot.digest, owner), slot.nonce, deadline).load
 
     def remove(self) -> None:
@@ -53,7 +54,8 @@ class FileStorage:
             files.remove(self._mine.path)
             self._removed = True
 
-    def _directory(self) -> str:
+    def directory(self) -> str:
+        """Where the files lie. Raises OSError where that is the default one and somebody else can enter it."""
         if self._base is None:
             self._base = files.default_directory()
         return self._base
@@ -81,6 +83,7 @@ def gather_stored(
 
 
 def _read_all(call: Call, storage: FileStorage, slots: list[Slot]) -> list[Any]:
+    look_across(call, storage.directory(), slots)
     deadline = time.monotonic() + READING_SHARE * call.wait_s
     values: list[Any] = []
     for slot in slots:

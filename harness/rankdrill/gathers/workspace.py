@@ -15,6 +15,7 @@ from rankdrill.gathers.call import Call, Stored
 from rankdrill.gathers.channel import DEFAULT_TIMEOUT_S, channel_of
 from rankdrill.gathers.liveness import identify
 from rankdrill.gathers.outcomes import Kind, describe
+from rankdrill.gathers.sight import require_sight
 from rankdrill.gathers.slots import Slot
 from rankdrill.gathers.wire import encode
 
@@ -52,6 +53,8 @@ class NFSWorkspace:
                 self._base = call.attempt(Kind.STORAGE, lambda: _prepared(workspace_path))
             call.arguments = f"workspace_path={self._base}"
             call.agree()
+            if self._base is not None:
+                require_sight(call, self._base)
 
     @property
     def is_initialized(self) -> bool:
