@@ -9,7 +9,9 @@ import torch
 import torch.distributed as dist
 
 import rankdrill
-from rankdrill.gathers import all_gather, all_gather_object, torch_seam
+from rankdrill.gathers import all_gather, all_gather_object, gather, padded, torch_seam
+from rankdrill.gathers.staging import Staging
+from rankdrill.gathers.wire import bytes_of
 from tests.gathers.attempts import TIMEOUT_S, Unloadable, all_alike, attempt, replaced
 
 pytestmark = pytest.mark.gpu
@@ -32,7 +34,10 @@ def test_cuda_tensors_arrive_on_the_receivers_device() -> None:
 def test_the_padded_route() -> None:
     def body() -> Any:
         # NCCL refuses two ranks on one GPU; gloo moves CUDA tensors through the same calls.
-        with replaced(torch_seam, "cuda_backend", lambda group: "nccl"):
+        with (
+            replaced(torch_seam, "cuda_backend", lambda group: "nccl"),
+            replaced(padded, "require_own_gpus", lambda call, slots: None),
+        ):
             sizes = [3_000_000, 5, 70_000]
             values = all_gather(b"x" * sizes[dist.get_rank()], timeout=TIMEOUT_S)
             failed = attempt(all_gather, Unloadable() if dist.get_rank() == 1 else 1, timeout=TIMEOUT_S)
@@ -40,3 +45,33 @@ def test_the_padded_route() -> None:
 
     with rankdrill.World(3, device="cuda") as world:
         assert all_alike(world.run(body).unwrap()) == ([3_000_000, 5, 70_000], "DecodeError", (1,))
+
+
+def test_ranks_on_one_gpu_are_told_of_set_device() -> None:
+    def body() -> Any:
+        with replaced(torch_seam, "cuda_backend", lambda group: "nccl"):
+            failed = [attempt(call, b"x" * 200_000, timeout=TIMEOUT_S) for call in (all_gather, gather_by_cuda)]
+        return failed, all_gather(1, force_cpu=True, timeout=TIMEOUT_S)
+
+    with rankdrill.World(2, device="cuda") as world:
+        failed, after = all_alike(world.run(body).unwrap())
+    assert [(one.kind, one.ranks) for one in failed] == [("ArgumentMismatch", (1,))] * 2
+    assert "set_device" in failed[0].text
+    assert after == [1, 1]
+
+
+def gather_by_cuda(value: Any, **options: Any) -> Any:
+    return gather(value, "cuda", **options)
+
+
+@pytest.mark.parametrize("nbytes", [0, 1, 1000, 1001, 5000])
+def test_staging_through_pinned_memory(nbytes: int) -> None:
+    device = torch.device("cuda", torch.cuda.current_device())
+    staging = Staging(device, stage_bytes=1000)
+    sent = torch.randint(256, (nbytes,), dtype=torch.uint8)
+    there = torch.empty(nbytes, dtype=torch.uint8, device=device)
+    staging.send((bytes_of(part) for part in torch.split(sent, 1000)), there)
+    back = torch.empty(nbytes, dtype=torch.uint8)
+    staging.receive(there, bytes_of(back))
+    assert torch.equal(there.cpu(), sent)
+    assert torch.equal(back, sent)

@@ -14,6 +14,7 @@ from rankdrill.gathers import torch_seam
 from rankdrill.gathers.call import Call
 from rankdrill.gathers.channel import DEFAULT_TIMEOUT_S, Channel, channel_of
 from rankdrill.gathers.filesys import directory_of, gather_by_files
+from rankdrill.gathers.on_device import at_all_padded, device_of, name_gpu, require_own_gpus
 from rankdrill.gathers.outcomes import Kind
 from rankdrill.gathers.slots import Slot
 from rankdrill.gathers.transfer import (
@@ -21,7 +22,6 @@ from rankdrill.gathers.transfer import (
     at_all,
     at_all_by_segments,
     at_all_over_the_network,
-    at_all_padded,
     load_all,
 )
 from rankdrill.gathers.wire import Payload, encode
@@ -89,6 +89,8 @@ def gather(
             call.report(Kind.ARGUMENT, "path='cuda': the group has no NCCL backend, or this rank no GPU")
         call.arguments = f"path={path}, NCCL={nccl}"
         payload = call.attempt(Kind.ENCODE, lambda: encode(data))
+        if nccl:
+            call.gpu = call.attempt(Kind.ARGUMENT, lambda: name_gpu(device_of(group))) or b""
         slots = call.agree(payload)
         way, why = _choose(channel, slots, path, nccl)
         with _received(call, slots, payload, path, way, group) as loaders:
@@ -120,7 +122,8 @@ def _received(
     call: Call, slots: Sequence[Slot], payload: Payload | None, path: str, way: str, group: Any
 ) -> Iterator[list[Loader]]:
     if way == CUDA:
-        yield at_all_padded(call, slots, payload, group, torch.device("cuda", torch.cuda.current_device()))
+        require_own_gpus(call, slots)
+        yield at_all_padded(call, slots, payload, group, device_of(group))
         return
     if way == SHM and path == SHM:
         # What was chosen may fall back on the network; what was asked for may not.

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import NoReturn, TypeVar
@@ -55,7 +55,8 @@ class Stored:
 class Call:
     """A context manager around one call on `channel`; `timeout_s` bounds each wait for the other ranks.
 
-    `arguments` is a text that must be equal on all ranks. `nonce` names this rank's payload, frames and files.
+    `arguments` is a text that must be equal on all ranks. `nonce` names this rank's payload, frames and files,
+    `gpu` the GPU it is to go over, if it is.
     """
 
     def __init__(self, channel: Channel, path: str, timeout_s: float, arguments: str = "") -> None:
@@ -69,6 +70,7 @@ class Call:
         self.number = 0
         self.nonce = secrets.token_bytes(NONCE_BYTES)
         self.trouble: Trouble | None = None
+        self.gpu = b""
         self._met = False
         self._agreed = False
         self._round = 1
@@ -140,7 +142,11 @@ class Call:
         first, *others = self.channel.hosts
         away = sorted(rank for host in others for rank in host)
         cause = f"is on another machine than rank {self.channel.labels[first[0]]}; {remedy}"
-        self._raise_if(([(rank, Trouble(Kind.STORAGE, cause)) for rank in away], ""))
+        self.require(Kind.STORAGE, dict.fromkeys(away, cause))
+
+    def require(self, kind: Kind, causes: Mapping[int, str]) -> None:
+        """After `agree`, raise the same error on all ranks if there are `causes`, by channel rank, which all know."""
+        self._raise_if(([(rank, Trouble(kind, causes[rank])) for rank in sorted(causes)], ""))
 
     def announce(self, stored: Stored | None) -> list[Slot]:
         """After `agree`, tell all ranks where this one has laid down its payload, if it has; returns all slots.
@@ -186,7 +192,7 @@ class Call:
         if payload is not None:
             fits = payload.nbytes <= self.channel.slot_bytes - HEADER_BYTES
             inline = payload.to_bytearray(self.frame_nonce) if fits else b""
-            return replace(slot, size=payload.nbytes, inline=memoryview(inline))
+            return replace(slot, size=payload.nbytes, digest=self.gpu, inline=memoryview(inline))
         return slot
 
     def _slot(self) -> Slot:

@@ -94,6 +94,7 @@ class Channel:
         self._under_way: list[Any] = []
         self._wrecks: list[tuple[Any, list[Any]]] = []
         self._name = ""
+        self._device = torch_seam.bound_device(group)
         if self.size > 1:
             self._store = torch_seam.store_of(group)
             self._backend = torch_seam.cpu_backend(group)
@@ -118,6 +119,10 @@ class Channel:
     def machine_of(self, rank: int) -> tuple[int, ...]:
         """The ranks that `rank` shares memory with, itself among them."""
         return next(machine for machine in self.sharing if rank in machine)
+
+    def at_device(self) -> contextlib.AbstractContextManager[Any]:
+        """Makes the GPU that the group is bound to, if it is, the current one: no context comes to be on another."""
+        return torch.cuda.device(self._device) if self._device is not None else contextlib.nullcontext()
 
     def prepare(self) -> None:
         """Take what connecting and hanging up will need, so that what is wrong with it is known before.

@@ -13,8 +13,9 @@ from rankdrill.gathers import torch_seam
 from rankdrill.gathers.call import Call
 from rankdrill.gathers.channel import DEFAULT_TIMEOUT_S, Channel, channel_of
 from rankdrill.gathers.filesys import directory_of, gather_by_files
+from rankdrill.gathers.on_device import at_all_padded, device_of, name_gpu, require_own_gpus
 from rankdrill.gathers.outcomes import Kind
-from rankdrill.gathers.transfer import at_all, at_all_padded, load_all
+from rankdrill.gathers.transfer import at_all, load_all
 from rankdrill.gathers.wire import encode
 
 __all__ = ["all_gather"]
@@ -63,10 +64,12 @@ def all_gather(
         if route.by == "files":
             return gather_by_files(call, data, route.directory, route.rank_0_only)
         payload = call.attempt(Kind.ENCODE, lambda: encode(data))
+        if route.by == "cuda":
+            call.gpu = call.attempt(Kind.ARGUMENT, lambda: name_gpu(device_of(group))) or b""
         slots = call.agree(payload)
         if route.by == "cuda":
-            device = torch.device("cuda", torch.cuda.current_device())
-            values = load_all(call, slots, at_all_padded(call, slots, payload, group, device))
+            require_own_gpus(call, slots)
+            values = load_all(call, slots, at_all_padded(call, slots, payload, group, device_of(group)))
             call.confirm()
             return values
         with at_all(call, slots, payload) as loaders:

@@ -19,11 +19,20 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch._C import _distributed_c10d as c
 from torch.distributed import distributed_c10d as c10d
 
-__all__ = ["AllgatherOptions", "BroadcastOptions", "cpu_backend", "cuda_backend", "make_group", "store_of"]
+__all__ = [
+    "AllgatherOptions",
+    "BroadcastOptions",
+    "bound_device",
+    "cpu_backend",
+    "cuda_backend",
+    "make_group",
+    "store_of",
+]
 
 _OWN_BACKEND = "rankdrill_local"
 
@@ -87,6 +96,12 @@ def cpu_backend(group: Any) -> str:
 def cuda_backend(group: Any) -> str:
     """The backend `group` uses for CUDA tensors, or an empty string."""
     return _backends(group).get("cuda", "")
+
+
+def bound_device(group: Any) -> torch.device | None:
+    """The GPU that `group` was bound to when it was made (`device_id`), or None."""
+    device: torch.device | None = getattr(group, "bound_device_id", None)
+    return device if device is not None and device.type == "cuda" else None
 
 
 def _backends(group: Any) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -11,9 +10,7 @@ from typing import Any, TypeAlias
 import numpy
 import torch
 
-from rankdrill.gathers import torch_seam
 from rankdrill.gathers.call import Call
-from rankdrill.gathers.channel import LineDownError
 from rankdrill.gathers.outcomes import Kind, describe
 from rankdrill.gathers.reading import fresh
 from rankdrill.gathers.relay import Relay
@@ -27,11 +24,11 @@ __all__ = [
     "at_all",
     "at_all_by_segments",
     "at_all_over_the_network",
-    "at_all_padded",
     "at_one",
     "load",
     "load_all",
     "of_frame",
+    "over_the_network",
 ]
 
 Loader: TypeAlias = Callable[[], Any]
@@ -40,8 +37,6 @@ Loader: TypeAlias = Callable[[], Any]
 # Broadcasts under way at once. Four exact broadcasts of 16 MiB in flight took 35-78 ms, one all_gather 440 ms (gloo,
 # 4 ranks, torch 2.13), and equal sizes or not, nobody receives padding.
 IN_FLIGHT = 32
-
-_POLL_S = 0.0002
 
 
 @contextmanager
@@ -52,20 +47,20 @@ def at_all(call: Call, slots: Sequence[Slot], payload: Payload | None) -> Iterat
     """
     machines = call.channel.sharing
     if not _large(slots) or len(machines) == call.channel.size:
-        yield _over_the_network(call, slots, payload, _large(slots))
+        yield over_the_network(call, slots, payload, _large(slots))
     elif len(machines) > 1:
         with Relay(call, slots, payload) as relay:
             yield _relayed(call, slots, payload, relay)
     else:
         with Segments(call, slots, payload, machines[0]) as segments:
-            yield _and_laid(segments, _over_the_network(call, slots, payload, _missing(slots, segments)))
+            yield _and_laid(segments, over_the_network(call, slots, payload, _missing(slots, segments)))
             call.channel.close_bulk()
 
 
 @contextmanager
 def at_all_over_the_network(call: Call, slots: Sequence[Slot], payload: Payload | None) -> Iterator[list[Loader]]:
     """As `at_all`, over the network also on one machine."""
-    yield _over_the_network(call, slots, payload, _large(slots))
+    yield over_the_network(call, slots, payload, _large(slots))
     call.channel.close_bulk()
 
 
@@ -73,7 +68,7 @@ def at_all_over_the_network(call: Call, slots: Sequence[Slot], payload: Payload 
 def at_all_by_segments(call: Call, slots: Sequence[Slot], payload: Payload | None) -> Iterator[list[Loader]]:
     """As `at_all`, through shared memory or not at all."""
     if call.channel.size == 1 or not _large(slots):
-        yield _over_the_network(call, slots, payload, _large(slots))
+        yield over_the_network(call, slots, payload, _large(slots))
         return
     with Segments(call, slots, payload, range(call.channel.size), required=True) as segments:
         yield [segments.loader(slot.rank) if slot.rank in segments.laid else of_frame(slot) for slot in slots]
@@ -112,13 +107,14 @@ def _and_laid(segments: Segments, loaders: list[Loader]) -> list[Loader]:
 
 def _relayed(call: Call, slots: Sequence[Slot], payload: Payload | None, relay: Relay) -> list[Loader]:
     if not relay.possible:
-        return _over_the_network(call, slots, payload, _large(slots))
+        return over_the_network(call, slots, payload, _large(slots))
     call.channel.open_bulk(call.wait_s)
     relay.carry()
     return [of_frame(slot) if slot.inline else relay.loader(slot.rank) for slot in slots]
 
 
-def _over_the_network(call: Call, slots: Sequence[Slot], payload: Payload | None, large: Sequence[int]) -> list[Loader]:
+def over_the_network(call: Call, slots: Sequence[Slot], payload: Payload | None, large: Sequence[int]) -> list[Loader]:
+    """Loaders of what came with the slots, and of the payloads of the ranks `large`, which are broadcast now."""
     channel = call.channel
     loaders = [of_frame(slot) for slot in slots]
     if large:
@@ -151,28 +147,6 @@ def _sent_to_one(
     return loaders
 
 
-def at_all_padded(
-    call: Call, slots: Sequence[Slot], payload: Payload | None, group: Any, device: torch.device
-) -> list[Loader]:
-    """Every rank's payload by one all_gather of `group` on `device`, each padded to the largest."""
-    loaders = [of_frame(slot) for slot in slots]
-    widest = max((slots[rank].size for rank in _large(slots)), default=0)
-    if not widest or call.channel.size == 1:
-        return loaders if not widest else _over_the_network(call, slots, payload, _large(slots))
-    mine = torch.empty(widest, dtype=torch.uint8, device=device)
-    own = slots[call.channel.rank]
-    if not own.inline:
-        mine[: own.size].copy_(_block(call, own, payload))
-    received = torch.empty(widest * len(slots), dtype=torch.uint8, device=device)
-    options = torch_seam.AllgatherOptions()
-    work = call.channel.start(lambda: group.allgather([list(torch.split(received, widest))], [mine], options))
-    _wait_for_device(work, call.wait_s)
-    for rank in _large(slots):
-        frame = received[rank * widest : rank * widest + slots[rank].size]
-        loaders[rank] = of_frame(slots[rank], bytes_of(frame.cpu()))
-    return loaders
-
-
 def of_frame(slot: Slot, frame: memoryview | None = None) -> Loader:
     """What loads the payload of `slot` from `frame`, which by default came with the slot."""
     return partial(decode, memoryview(slot.inline) if frame is None else frame, slot.nonce[:FRAME_NONCE_BYTES])
@@ -190,7 +164,8 @@ def load_all(call: Call, slots: Sequence[Slot], loaders: list[Loader]) -> list[A
 def load(call: Call, slot: Slot, loader: Loader) -> Any:
     """One object, or None with this rank's trouble reported."""
     try:
-        return None if call.trouble else loader()
+        with call.channel.at_device():
+            return None if call.trouble else loader()
     except MemoryError as error:
         call.report(Kind.DECODE, f"no memory for the payload of rank {call.channel.labels[slot.rank]}: {error}")
     except Exception as error:
@@ -206,15 +181,3 @@ def _block(call: Call, slot: Slot, payload: Payload | None) -> torch.Tensor:
         assert payload is not None
         payload.write_into(bytes_of(block), call.frame_nonce)
     return block
-
-
-def _wait_for_device(work: Any, timeout_s: float) -> None:
-    """Wait for a collective on a device; `Work.wait` of NCCL returns before it is over and knows no timeout."""
-    deadline = time.monotonic() + timeout_s
-    while not work.is_completed():
-        if time.monotonic() > deadline:
-            raise LineDownError(f"a transfer on the device took longer than {timeout_s} s")
-        time.sleep(_POLL_S)
-    work.wait()
-    if torch.cuda.is_available():
-        torch.cuda.current_stream().synchronize()

@@ -1,0 +1,58 @@
+"""Copying in stages, without a GPU: every byte in its place whatever the sizes; and telling GPUs apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import rankdrill
+from rankdrill.gathers import all_gather, on_device, padded, torch_seam
+from rankdrill.gathers.staging import Staging
+from rankdrill.gathers.wire import bytes_of
+from tests.gathers.attempts import TIMEOUT_S, all_alike, attempt, replaced
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("nbytes", [1, 999, 1000, 1001, 2000, 5003])
+def test_what_goes_there_comes_back(nbytes: int) -> None:
+    staging = Staging(CPU, stage_bytes=1000)
+    sent = torch.randint(256, (nbytes,), dtype=torch.uint8)
+    there, back = torch.zeros(nbytes, dtype=torch.uint8), torch.zeros(nbytes, dtype=torch.uint8)
+    staging.send((bytes_of(part) for part in torch.split(sent, 1000)), there)
+    staging.receive(there, bytes_of(back))
+    assert torch.equal(there, sent)
+    assert torch.equal(back, sent)
+
+
+def as_if_on_gpus(names: list[bytes]) -> Any:
+    """A gather over the device, which is the CPU, while ranks believe themselves on the GPUs `names`."""
+    with (
+        replaced(torch_seam, "cuda_backend", lambda group: "nccl"),
+        replaced(torch.cuda, "is_available", lambda: True),
+        replaced(padded, "device_of", lambda group: CPU),
+        replaced(padded, "name_gpu", lambda device: names[dist.get_rank()]),
+    ):
+        sizes = [300_000, 5, 70_000, 2000]
+        sent = b"%d" % dist.get_rank() * sizes[dist.get_rank()]
+        found = attempt(all_gather, sent, timeout=TIMEOUT_S)
+        return found if not isinstance(found, list) else [(one[:1], len(one)) for one in found]
+
+
+def test_the_padded_route(world: rankdrill.World) -> None:
+    found = all_alike(world.run(as_if_on_gpus, [b"a", b"b", b"c", b"d"]).unwrap())
+    assert found == [(b"0", 300_000), (b"1", 5), (b"2", 70_000), (b"3", 2000)]
+
+
+def test_ranks_on_one_gpu_are_told_so(world: rankdrill.World) -> None:
+    failed = all_alike(world.run(as_if_on_gpus, [b"a", b"b", b"a", b"a"]).unwrap())
+    assert (failed.kind, failed.ranks) == ("ArgumentMismatch", (2, 3))
+    assert "is on the same GPU as rank 0; call torch.cuda.set_device(LOCAL_RANK) first" in failed.text
+
+
+def test_a_gpu_without_a_name_is_like_no_other() -> None:
+    with replaced(torch.cuda, "get_device_properties", lambda device: object()):
+        assert on_device.name_gpu(CPU) != on_device.name_gpu(CPU)
