@@ -13,6 +13,7 @@ import torch.distributed as dist
 
 import rankdrill
 from rankdrill.gathers import all_gather_object, all_gather_shm, gather_object, segments
+from rankdrill.gathers.coding import PICKLED
 from rankdrill.gathers.wire import FrameError, encode
 from tests.gathers.attempts import TIMEOUT_S, Raised, all_alike, attempt, replaced
 
@@ -125,12 +126,12 @@ def test_another_file_is_not_loaded(tmp_path: Any) -> None:
     planted = tmp_path / "planted"
     planted.write_bytes(frame)
     with pytest.raises((FrameError, OSError)):
-        segments._load(str(planted), payload.nbytes, NONCE)
+        segments._load(str(planted), payload.nbytes, NONCE, PICKLED)
     made = segments._create(payload, NONCE)
     path = f"/proc/self/fd/{made}"
-    assert segments._load(path, payload.nbytes, NONCE) == b"x" * LARGE
+    assert segments._load(path, payload.nbytes, NONCE, PICKLED) == b"x" * LARGE
     with pytest.raises(FrameError, match="not written by this call"):
-        segments._load(path, payload.nbytes, b"another-")
+        segments._load(path, payload.nbytes, b"another-", PICKLED)
     with pytest.raises(FrameError, match="not the segment"):
-        segments._load(path, payload.nbytes - 1, NONCE)
+        segments._load(path, payload.nbytes - 1, NONCE, PICKLED)
     os.close(made)

@@ -2,7 +2,7 @@
 
 Every rank makes a directory of its own, so that nobody waits for anybody's `mkdir`, with a name nobody can guess,
 which the others learn in the agreement. A file counts as a call's own if its size and its keyed digest are the agreed
-ones; only then it is unpickled. A reader bears with a file that is not visible yet, as on NFS, until its deadline.
+ones; only then it is loaded. A reader bears with a file that is not visible yet, as on NFS, until its deadline.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from typing import Any
 import numpy
 
 from rankdrill.gathers import leftovers
+from rankdrill.gathers.coding import Coding
 from rankdrill.gathers.liveness import Identity
-from rankdrill.gathers.reading import fresh, read_exactly, unpickle
+from rankdrill.gathers.reading import fresh, read_exactly
 from rankdrill.gathers.slots import DIGEST_BYTES
 from rankdrill.gathers.wire import HEAD_BYTES, NONCE_BYTES, Head, Payload
 
@@ -153,25 +154,24 @@ def _write_aside(path: str, payload: Payload, nonce: bytes) -> tuple[int, bytes]
 
 
 class Opened:
-    """A file that is certainly the one its rank wrote, whole; `load` unpickles it. It closes itself."""
+    """A file that is certainly the one its rank wrote, whole; `load` gives its object. It closes itself."""
 
     def __init__(self, file: Any, size: int, nonce: bytes) -> None:
         self._file = file
         self._size = size
         self._nonce = nonce[:NONCE_BYTES]
 
-    def load(self) -> Any:
-        """The object in it, each buffer in memory of its own. Raises FrameError and what unpickling raises."""
+    def load(self, coding: Coding) -> Any:
+        """The object in it, each buffer in memory of its own. Raises FrameError and what loading raises."""
         with self._file as file:
             file.seek(0)
-            head = Head.parse(read_exactly(file, HEAD_BYTES), self._nonce)
-            stream, places = head.layout(read_exactly(file, head.table_end - HEAD_BYTES), self._size)
-            buffers = []
-            for place in places:
-                file.seek(place.start)
-                buffers.append(read_exactly(file, place.stop - place.start))
-            file.seek(stream.start)
-            return unpickle(file, buffers)
+            head = Head.parse(read_exactly(file, HEAD_BYTES), self._nonce, self._size)
+            stream, places = head.layout(read_exactly(file, head.table_end - HEAD_BYTES))
+            return coding.read(file, stream, places, self._part)
+
+    def _part(self, place: slice) -> memoryview:
+        self._file.seek(place.start)
+        return read_exactly(self._file, place.stop - place.start)
 
 
 def _open_once(offered: Offer, nonce: bytes) -> Opened:

@@ -22,9 +22,9 @@ from typing import Any
 import torch
 
 from rankdrill.gathers.call import Call, Stored
+from rankdrill.gathers.coding import Coding
 from rankdrill.gathers.liveness import Identity, identify
 from rankdrill.gathers.outcomes import Kind, describe
-from rankdrill.gathers.reading import unpickle
 from rankdrill.gathers.slots import Slot
 from rankdrill.gathers.wire import NONCE_BYTES as FRAME_NONCE_BYTES
 from rankdrill.gathers.wire import FrameError, Payload, bytes_of, split
@@ -70,7 +70,7 @@ class Segments:
         """What loads the payload of channel rank `rank`."""
         slot = self.laid[rank]
         path = _path(slot.identity, _DESCRIPTOR.unpack_from(slot.digest)[0])
-        return lambda: _load(path, slot.size, slot.nonce[:FRAME_NONCE_BYTES])
+        return lambda: _load(path, slot.size, slot.nonce[:FRAME_NONCE_BYTES], self._call.coding)
 
     def close(self) -> None:
         """Let go of this rank's own segment; what others have mapped stays theirs."""
@@ -110,8 +110,8 @@ def _path(owner: Identity, descriptor: int) -> str:
     return f"/proc/{owner.pid}/fd/{descriptor}"
 
 
-def _load(path: str, size: int, nonce: bytes) -> Any:
-    """The object whose frame is in the segment at `path`. Raises OSError, FrameError, and what unpickling raises."""
+def _load(path: str, size: int, nonce: bytes, coding: Coding) -> Any:
+    """The object whose frame is in the segment at `path`. Raises OSError, FrameError, and what loading raises."""
     with open(path, "rb", buffering=0) as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode) or found.st_size != size or found.st_uid != os.geteuid():
@@ -122,6 +122,5 @@ def _load(path: str, size: int, nonce: bytes) -> Any:
         # where there is no room to map (torch 2.13), so that is tried before.
         mmap.mmap(-1, size).close()
         mapped = torch.from_file(f"/proc/self/fd/{file.fileno()}", shared=False, size=size, dtype=torch.uint8)
-        stream, buffers = split(bytes_of(mapped), nonce)
-        file.seek(stream.start)
-        return unpickle(file, buffers)
+        frame = bytes_of(mapped)
+        return coding.read(file, *split(frame, nonce), frame.__getitem__)

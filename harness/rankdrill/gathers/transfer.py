@@ -19,7 +19,7 @@ from rankdrill.gathers.reading import fresh
 from rankdrill.gathers.segments import Segments, are_possible
 from rankdrill.gathers.slots import Slot
 from rankdrill.gathers.wire import NONCE_BYTES as FRAME_NONCE_BYTES
-from rankdrill.gathers.wire import Payload, bytes_of, decode
+from rankdrill.gathers.wire import Payload, bytes_of
 
 __all__ = [
     "Loader",
@@ -75,7 +75,7 @@ def at_all_by_segments(call: Call, slots: Sequence[Slot], payload: Payload | Non
         yield _over_the_network(call, slots, payload, _large(slots))
         return
     with Segments(call, slots, payload, required=True) as segments:
-        yield [segments.loader(slot.rank) if slot.rank in segments.laid else of_frame(slot) for slot in slots]
+        yield [segments.loader(slot.rank) if slot.rank in segments.laid else of_frame(call, slot) for slot in slots]
 
 
 @contextmanager
@@ -108,7 +108,7 @@ def _by_segments(call: Call, slots: Sequence[Slot]) -> bool:
 
 def _over_the_network(call: Call, slots: Sequence[Slot], payload: Payload | None, large: Sequence[int]) -> list[Loader]:
     channel = call.channel
-    loaders = [of_frame(slot) for slot in slots]
+    loaders = [of_frame(call, slot) for slot in slots]
     if large:
         channel.open_bulk(call.wait_s)
     for begin in range(0, len(large), IN_FLIGHT):
@@ -117,7 +117,7 @@ def _over_the_network(call: Call, slots: Sequence[Slot], payload: Payload | None
         works = [channel.broadcast(blocks[rank], rank, call.wait_s) for rank in batch] if channel.size > 1 else []
         channel.finish(works, call.wait_s)
         for rank, block in blocks.items():
-            loaders[rank] = of_frame(slots[rank], bytes_of(block))
+            loaders[rank] = of_frame(call, slots[rank], bytes_of(block))
     return loaders
 
 
@@ -131,11 +131,11 @@ def _sent_to_one(
         if me in large:
             channel.finish([channel.send(_block(call, slots[me], payload), destination, tag=0)], call.wait_s)
         return []
-    loaders = [of_frame(slot) for slot in slots]
+    loaders = [of_frame(call, slot) for slot in slots]
     blocks = {rank: _block(call, slots[rank], payload) for rank in large}
     channel.finish([channel.receive(blocks[rank], rank, tag=0) for rank in large if rank != me], call.wait_s)
     for rank, block in blocks.items():
-        loaders[rank] = of_frame(slots[rank], bytes_of(block))
+        loaders[rank] = of_frame(call, slots[rank], bytes_of(block))
     return loaders
 
 
@@ -143,7 +143,7 @@ def at_all_padded(
     call: Call, slots: Sequence[Slot], payload: Payload | None, group: Any, device: torch.device
 ) -> list[Loader]:
     """Every rank's payload by one all_gather of `group` on `device`, each padded to the largest."""
-    loaders = [of_frame(slot) for slot in slots]
+    loaders = [of_frame(call, slot) for slot in slots]
     widest = max((slots[rank].size for rank in _large(slots)), default=0)
     if not widest or call.channel.size == 1:
         return loaders if not widest else _over_the_network(call, slots, payload, _large(slots))
@@ -157,13 +157,14 @@ def at_all_padded(
     _wait_for_device(work, call.wait_s)
     for rank in _large(slots):
         frame = received[rank * widest : rank * widest + slots[rank].size]
-        loaders[rank] = of_frame(slots[rank], bytes_of(frame.cpu()))
+        loaders[rank] = of_frame(call, slots[rank], bytes_of(frame.cpu()))
     return loaders
 
 
-def of_frame(slot: Slot, frame: memoryview | None = None) -> Loader:
+def of_frame(call: Call, slot: Slot, frame: memoryview | None = None) -> Loader:
     """What loads the payload of `slot` from `frame`, which by default came with the slot."""
-    return partial(decode, memoryview(slot.inline) if frame is None else frame, slot.nonce[:FRAME_NONCE_BYTES])
+    frame = memoryview(slot.inline) if frame is None else frame
+    return partial(call.coding.decode, frame, slot.nonce[:FRAME_NONCE_BYTES])
 
 
 def load_all(call: Call, slots: Sequence[Slot], loaders: list[Loader]) -> list[Any]:
