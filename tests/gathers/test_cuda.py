@@ -17,11 +17,12 @@ from tests.gathers.attempts import TIMEOUT_S, Unloadable, all_alike, attempt, re
 pytestmark = pytest.mark.gpu
 
 
-def test_cuda_tensors_arrive_on_the_receivers_device() -> None:
+@pytest.mark.parametrize("weights_only", [False, True])
+def test_cuda_tensors_arrive_on_the_receivers_device(weights_only: bool) -> None:
     def body() -> Any:
         values: list[Any] = [None, None]
         mine = torch.full((5000,), float(dist.get_rank()), device="cuda")
-        all_gather_object(values, {"view": mine[10:20], "none": None}, timeout=TIMEOUT_S)
+        all_gather_object(values, {"view": mine[10:20], "none": None}, weights_only=weights_only, timeout=TIMEOUT_S)
         values[0]["view"].add_(1)
         return [(one["view"].device.type, one["view"].tolist()) for one in values], mine.sum().item()
 

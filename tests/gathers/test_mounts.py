@@ -12,6 +12,7 @@ import torch.distributed as dist
 
 import rankdrill
 from rankdrill.gathers import all_gather_via_filesys, files, mounts
+from rankdrill.gathers.coding import PICKLED
 from rankdrill.gathers.liveness import identify
 from rankdrill.gathers.wire import encode
 from tests.gathers.attempts import TIMEOUT_S, replaced
@@ -35,7 +36,7 @@ def test_what_was_read_is_independent_and_outlives_the_file(
     monkeypatch.setattr(files, "is_local", lambda descriptor: local)
     offered = files.offer(str(tmp_path), encode([torch.ones(NUMBERS), torch.zeros(3)]), NONCE, identify())
     before = len(os.listdir("/proc/self/fd"))
-    (one, few), (other, _) = (files.read(offered, NONCE, 0.0).load() for _ in range(2))
+    (one, few), (other, _) = (files.read(offered, NONCE, 0.0).load(PICKLED) for _ in range(2))
     assert (str(tmp_path) in pathlib.Path("/proc/self/maps").read_text()) is local
     one += 1
     few += 1

@@ -13,6 +13,7 @@ import torch.distributed as dist
 
 import rankdrill
 from rankdrill.gathers import all_gather_object, all_gather_shm, gather_object, segment
+from rankdrill.gathers.coding import PICKLED
 from rankdrill.gathers.wire import FrameError, bytes_of, encode
 from tests.gathers.attempts import TIMEOUT_S, Raised, all_alike, attempt, replaced
 
@@ -125,13 +126,13 @@ def test_another_file_is_not_loaded(tmp_path: Any) -> None:
     planted = tmp_path / "planted"
     planted.write_bytes(payload.to_bytearray(NONCE))
     with open(planted) as file, pytest.raises((FrameError, OSError)):
-        segment.load(me, file.fileno(), payload.nbytes, NONCE)
+        segment.load(me, file.fileno(), payload.nbytes, NONCE, PICKLED)
     made = segment.create(payload, NONCE)
-    assert segment.load(me, made, payload.nbytes, NONCE) == b"x" * LARGE
+    assert segment.load(me, made, payload.nbytes, NONCE, PICKLED) == b"x" * LARGE
     with pytest.raises(FrameError, match="not written by this call"):
-        segment.load(me, made, payload.nbytes, b"another-")
+        segment.load(me, made, payload.nbytes, b"another-", PICKLED)
     with pytest.raises(FrameError, match="not the segment"):
-        segment.load(me, made, payload.nbytes - 1, NONCE)
+        segment.load(me, made, payload.nbytes - 1, NONCE, PICKLED)
     os.close(made)
 
 
@@ -139,7 +140,7 @@ def test_only_the_mapping_of_its_maker_writes_to_a_reserved_segment() -> None:
     payload = encode(b"x" * LARGE)
     made = segment.reserve(payload.nbytes)
     with pytest.raises(FrameError, match="not sealed"):
-        segment.load(os.getpid(), made, payload.nbytes, NONCE)
+        segment.load(os.getpid(), made, payload.nbytes, NONCE, PICKLED)
     mine = segment.map_shared(made, payload.nbytes)
     payload.write_into(bytes_of(mine), NONCE)
     for change in (lambda: os.pwrite(made, b"y", 0), lambda: os.ftruncate(made, 10)):
@@ -147,5 +148,5 @@ def test_only_the_mapping_of_its_maker_writes_to_a_reserved_segment() -> None:
             change()
     with pytest.raises((PermissionError, RuntimeError)):
         segment.map_shared(made, payload.nbytes)
-    assert segment.load(os.getpid(), made, payload.nbytes, NONCE) == b"x" * LARGE
+    assert segment.load(os.getpid(), made, payload.nbytes, NONCE, PICKLED) == b"x" * LARGE
     os.close(made)

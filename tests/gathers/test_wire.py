@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import pathlib
 import pickle
+import struct
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
+from rankdrill.gathers import files, segment
+from rankdrill.gathers.coding import Coding, coding_for
+from rankdrill.gathers.liveness import identify
 from rankdrill.gathers.wire import FrameError, Payload, decode, encode
 
 NONCE = b"8 bytes!"
@@ -96,6 +105,61 @@ def test_sizes_in_a_frame_cannot_reach_beyond_it() -> None:
     damaged[table : table + 8] = (1 << 62).to_bytes(8, "little")
     with pytest.raises(FrameError, match="ends at"):
         decode(memoryview(damaged), NONCE)
+
+
+class Bomb(Payload):
+    """A frame that says other things about itself than are true: what `pieces` gives in place of the first ones."""
+
+    def __init__(self, count: int, stream_bytes: int, lengths: bytes, nbytes: int) -> None:
+        head = struct.pack("<4sHxxIQ8s", b"RDgf", 1, count, stream_bytes, NONCE) + lengths
+        super().__init__([head + bytes(nbytes - len(head) - len(NONCE)) + NONCE], [], nbytes, nbytes)
+
+    def pieces(self, nonce: bytes) -> Iterator[Any]:
+        yield from self.stream
+
+
+BOMBS = {
+    "buffers": Bomb(2**32 - 1, 0, b"", 5000),
+    "buffers whose lengths are there": Bomb(600, 0, bytes(8 * 600), 5000),
+    "stream": Bomb(0, 2**63, b"", 5000),
+    "stream beside a buffer": Bomb(1, 2**63, bytes(8), 5000),
+    "buffer": Bomb(1, 0, (2**63).to_bytes(8, "little"), 5000),
+    "largest buffer": Bomb(1, 0, (2**64 - 1).to_bytes(8, "little"), 5000),
+    "buffer without a byte": Bomb(1, 0, bytes(8), 5000),
+    "one byte too many": Bomb(1, 0, (5000 - 64 - 8 + 1).to_bytes(8, "little"), 5000),
+}
+
+
+def from_memory(bomb: Bomb, coding: Coding, directory: pathlib.Path) -> Any:
+    return coding.decode(memoryview(bomb.to_bytearray(NONCE)), NONCE)
+
+
+def from_segment(bomb: Bomb, coding: Coding, directory: pathlib.Path) -> Any:
+    made = segment.create(bomb, NONCE)
+    try:
+        return segment.load(os.getpid(), made, bomb.nbytes, NONCE, coding)
+    finally:
+        os.close(made)
+
+
+def from_file(bomb: Bomb, coding: Coding, directory: pathlib.Path) -> Any:
+    offered = files.offer(str(directory), bomb, NONCE * 2, identify())
+    return files.read(offered, NONCE * 2, time.monotonic()).load(coding)
+
+
+@pytest.mark.parametrize("name", BOMBS)
+@pytest.mark.parametrize("load", [from_memory, from_segment, from_file])
+@pytest.mark.parametrize("weights_only", [False, True])
+def test_a_frame_that_claims_more_than_it_has_costs_nothing(
+    name: str, load: Callable[..., Any], weights_only: bool, tmp_path: pathlib.Path
+) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(FrameError, match=r"says|ends at"):
+            load(BOMBS[name], coding_for(weights_only), tmp_path)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_content_bytes_leave_the_frame_out() -> None:

@@ -14,6 +14,7 @@ from pyfakefs.helpers import reset_ids, set_uid
 
 from rankdrill.errors import StorageError
 from rankdrill.gathers import NFSWorkspace, all_gather, all_gather_via_filesys, files, get_configs_parallel, liveness
+from rankdrill.gathers.coding import PICKLED
 from rankdrill.gathers.liveness import Identity, identify
 from rankdrill.gathers.wire import NONCE_BYTES, encode
 
@@ -195,7 +196,7 @@ def test_a_file_is_private_whole_and_at_a_name_nobody_can_guess(disk: FakeFilesy
     assert os.stat(BASE).st_mode & 0o777 == 0o700
     assert NONCE.hex() in offered.path
     assert os.stat(offered.path).st_size == offered.size
-    assert files.read(offered, NONCE, time.monotonic()).load() == PAYLOAD
+    assert files.read(offered, NONCE, time.monotonic()).load(PICKLED) == PAYLOAD
 
 
 def test_a_name_that_is_taken_is_an_error_and_what_took_it_stays(disk: FakeFilesystem) -> None:
@@ -249,7 +250,7 @@ def test_a_file_that_is_late_is_waited_for(disk: FakeFilesystem, monkeypatch: py
             os.rename(offered.path + ".late", offered.path)
 
     monkeypatch.setattr("time.sleep", nap)
-    assert files.read(offered, NONCE, time.monotonic() + 60).load() == PAYLOAD
+    assert files.read(offered, NONCE, time.monotonic() + 60).load(PICKLED) == PAYLOAD
     assert len(naps) == 3
 
 

@@ -24,7 +24,7 @@ from rankdrill.gathers.transfer import (
     at_all_over_the_network,
     load_all,
 )
-from rankdrill.gathers.wire import Payload, encode
+from rankdrill.gathers.wire import Payload
 
 __all__ = ["gather"]
 
@@ -43,6 +43,7 @@ def gather(
     directory: str | os.PathLike[str] | None = None,
     explain: Literal[False] = False,
     group: Any = None,
+    weights_only: bool = False,
     timeout: float = DEFAULT_TIMEOUT_S,
 ) -> list[Any]: ...
 @overload
@@ -53,6 +54,7 @@ def gather(
     directory: str | os.PathLike[str] | None = None,
     explain: Literal[True],
     group: Any = None,
+    weights_only: bool = False,
     timeout: float = DEFAULT_TIMEOUT_S,
 ) -> tuple[list[Any], str]: ...
 def gather(
@@ -62,6 +64,7 @@ def gather(
     directory: str | os.PathLike[str] | None = None,
     explain: bool = False,
     group: Any = None,
+    weights_only: bool = False,
     timeout: float = DEFAULT_TIMEOUT_S,
 ) -> list[Any] | tuple[list[Any], str]:
     """Every rank's `data`, in group rank order; with `explain` also a line that says which way it went, and why.
@@ -69,14 +72,15 @@ def gather(
     `path` is ``shm`` (shared memory of one machine), ``network``, ``cuda`` (NCCL, padded to the largest), ``files``
     (below `directory`, as in `all_gather_via_filesys`), or ``auto``, which chooses among the first three from what all
     ranks know: who shares a machine, how large the payloads are, and whether the group has NCCL. Small payloads travel
-    with the agreement whatever the path, but for files. `timeout` is in seconds and bounds each wait for the others.
+    with the agreement whatever the path, but for files. With `weights_only` nothing is unpickled but by torch's safe
+    unpickler. `timeout` is in seconds and bounds each wait for the others.
 
-    Raises on all ranks together: ArgumentMismatch (another or an unknown `path`), StorageError, EncodeError,
-    DecodeError, Desynchronized, PeerLost.
+    Raises on all ranks together: ArgumentMismatch (another or an unknown `path`, different `weights_only`),
+    StorageError, EncodeError, DecodeError, Desynchronized, PeerLost.
     """
     channel = channel_of(group)
     group = group if group is not None or not dist.is_initialized() else dist.group.WORLD
-    with Call(channel, "gather", timeout) as call:
+    with Call(channel, "gather", timeout, weights_only=weights_only) as call:
         if path not in WAYS:
             call.report(Kind.ARGUMENT, f"path={path!r}: give one of {', '.join(WAYS)}")
         if path == FILES:
@@ -88,7 +92,7 @@ def gather(
         if path == CUDA and not nccl:
             call.report(Kind.ARGUMENT, "path='cuda': the group has no NCCL backend, or this rank no GPU")
         call.arguments = f"path={path}, NCCL={nccl}"
-        payload = call.attempt(Kind.ENCODE, lambda: encode(data))
+        payload = call.attempt(Kind.ENCODE, lambda: call.coding.encode(data))
         if nccl:
             call.gpu = call.attempt(Kind.ARGUMENT, lambda: name_gpu(device_of(group))) or b""
         slots = call.agree(payload)

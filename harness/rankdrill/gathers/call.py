@@ -21,6 +21,7 @@ from rankdrill.errors import GatherError, PeerLost, UsageError
 from rankdrill.gathers.agreement import different_arguments, different_calls
 from rankdrill.gathers.callsite import Place, capture
 from rankdrill.gathers.channel import Channel, LineDownError
+from rankdrill.gathers.coding import Coding, coding_for
 from rankdrill.gathers.liveness import Identity
 from rankdrill.gathers.outcomes import Kind, Trouble, describe, together
 from rankdrill.gathers.slots import HEADER_BYTES, NONCE_BYTES, Slot, SlotError
@@ -55,16 +56,19 @@ class Stored:
 class Call:
     """A context manager around one call on `channel`; `timeout_s` bounds each wait for the other ranks.
 
-    `arguments` is a text that must be equal on all ranks. `nonce` names this rank's payload, frames and files,
-    `gpu` the GPU it is to go over, if it is.
+    `arguments` is a text that must be equal on all ranks, and so must `weights_only`, which says how payloads become
+    objects: by `coding`. `nonce` names this rank's payload, frames and files, `gpu` the GPU it is to go over, if it is.
     """
 
-    def __init__(self, channel: Channel, path: str, timeout_s: float, arguments: str = "") -> None:
+    def __init__(
+        self, channel: Channel, path: str, timeout_s: float, arguments: str = "", *, weights_only: bool = False
+    ) -> None:
         if not timeout_s > 0:
             raise UsageError(f"timeout={timeout_s}: give a positive number of seconds")
         self.channel = channel
         self.path = path
         self.arguments = arguments
+        self.coding: Coding = coding_for(weights_only)
         self.place: Place = capture()
         self.started = time.monotonic()
         self.number = 0
@@ -196,7 +200,9 @@ class Call:
         return slot
 
     def _slot(self) -> Slot:
-        slot = Slot(self.path, self.channel.rank, self.number, self._round, self.place, self.nonce, text=self.arguments)
+        # The coding first: what is too long for a slot is cut at its end.
+        text = ", ".join(filter(None, (self.coding.argument, self.arguments)))
+        slot = Slot(self.path, self.channel.rank, self.number, self._round, self.place, self.nonce, text=text)
         return slot if self.trouble is None else slot.with_trouble(self.trouble)
 
     def _come(self) -> None:

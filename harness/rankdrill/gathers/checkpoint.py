@@ -12,7 +12,6 @@ from rankdrill.gathers.channel import DEFAULT_TIMEOUT_S, channel_of
 from rankdrill.gathers.checkpoint_file import Draft, Saved, pack, read, unpack
 from rankdrill.gathers.outcomes import Kind, describe
 from rankdrill.gathers.transfer import at_one, load_all
-from rankdrill.gathers.wire import encode
 
 __all__ = ["Checkpoint", "Reshard", "gather_and_save_checkpoint", "load_checkpoint"]
 
@@ -64,7 +63,7 @@ def gather_and_save_checkpoint(
         if group_dst not in range(channel.size):
             call.report(Kind.ARGUMENT, f"group_dst={group_dst}: the group has ranks 0 to {channel.size - 1}")
         packed = call.attempt(Kind.ENCODE, lambda: pack(local_state, weights_only))
-        payload = call.attempt(Kind.ENCODE, lambda: encode(packed))
+        payload = call.attempt(Kind.ENCODE, lambda: call.coding.encode(packed))
         slots = call.agree(payload)
         draft = Draft(str(target)) if channel.rank == group_dst else None
         try:

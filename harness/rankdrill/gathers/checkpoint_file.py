@@ -22,20 +22,15 @@ from typing import IO, Any
 
 import torch
 
-from rankdrill.gathers import leftovers
+from rankdrill.gathers import archives, leftovers
 from rankdrill.gathers.files import WrongContentError
 from rankdrill.gathers.liveness import identify
-from rankdrill.gathers.outcomes import describe
 
-__all__ = ["Draft", "LoadError", "Saved", "pack", "read", "unpack"]
+__all__ = ["Draft", "Saved", "pack", "read", "unpack"]
 
 FORMAT, VERSION = "rankdrill checkpoint", 1
 PREFIX, SUFFIX = ".rankdrill-checkpoint-", ".part"
 _ID_BYTES = 8
-
-
-class LoadError(Exception):
-    """A state that does not load."""
 
 
 @dataclass(frozen=True)
@@ -49,17 +44,16 @@ class Saved:
 
 def pack(state: Any, weights_only: bool) -> torch.Tensor:
     """`state` as `torch.save` writes it, in a uint8 tensor. Raises LoadError for what could not be loaded again."""
-    file = io.BytesIO()
-    torch.save(state, file)
-    file.seek(0)
-    _load("local_state", file, "cpu", weights_only)
-    return torch.frombuffer(file.getbuffer(), dtype=torch.uint8)
+    return torch.frombuffer(archives.pack("local_state", state, weights_only), dtype=torch.uint8)
 
 
 def unpack(saved: Saved, rank: int, weights_only: bool, map_location: Any) -> Any:
     """The state that one rank packed. Raises LoadError."""
     array: Any = saved.packed[rank].cpu().numpy()
-    return _load(f"local_state of rank {rank}", io.BytesIO(array), map_location, weights_only)
+    what, file = f"local_state of rank {rank}", io.BytesIO(array)
+    if weights_only:
+        archives.check_stored(what, file)
+    return archives.load(what, file, map_location, weights_only)
 
 
 class Draft:
@@ -90,7 +84,7 @@ class Draft:
             )
             os.fsync(file.fileno())
             # Mapped, so that no tensor is read: what is tried is whether it opens, and what it is made of.
-            _load("shared_state", aside, "cpu", weights_only, mmap=True)
+            archives.load("shared_state", aside, "cpu", weights_only, mmap=True)
 
     def publish(self) -> None:
         """Give it its name, in place of the former one; durable when this returns. Raises OSError."""
@@ -126,7 +120,7 @@ def read(path: str, weights_only: bool, map_location: Any) -> Saved:
     with open(path, "rb", opener=_without_waiting) as file:
         _check_owner(os.fstat(file.fileno()))
         _check_whole(file)
-        content = _load("shared_state", file, map_location, weights_only)
+        content = archives.load("shared_state", file, map_location, weights_only)
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise WrongContentError("not written by gather_and_save_checkpoint; torch.load opens it")
     if content["version"] != VERSION:
@@ -146,30 +140,6 @@ def _save(content: dict[str, Any], file: IO[bytes]) -> None:
     found = os.fstat(file.fileno()).st_size
     if found != file.tell():
         raise OSError(errno.EIO, f"has {found} of {file.tell()} bytes after writing")
-
-
-def _load(what: str, file: Any, map_location: Any, weights_only: bool, mmap: bool = False) -> Any:
-    try:
-        return torch.load(file, map_location=map_location, weights_only=weights_only, mmap=mmap)
-    except (OSError, MemoryError):
-        raise
-    except Exception as error:
-        unsafe = _unsafe_types(file) if weights_only else []
-        if not unsafe:
-            raise LoadError(f"{what} does not load: {describe(error)}") from error
-        raise LoadError(
-            f"{what} holds {', '.join(unsafe)}, which weights_only=True does not load: "
-            "give weights_only=False to saving and loading, or use torch.serialization.add_safe_globals"
-        ) from error
-
-
-def _unsafe_types(file: Any) -> list[str]:
-    try:
-        if not isinstance(file, str):
-            file.seek(0)
-        return sorted(torch.serialization.get_unsafe_globals_in_checkpoint(file))
-    except Exception:
-        return []
 
 
 def _check_owner(status: os.stat_result) -> None:

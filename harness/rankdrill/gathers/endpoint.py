@@ -74,7 +74,8 @@ class Endpoint:
         self._listener.close()
         with contextlib.suppress(OSError):
             os.unlink(self.address.path)
-        os.close(self.address.proof)
+        with contextlib.suppress(OSError):
+            os.close(self.address.proof)
 
 
 def open_endpoint() -> Endpoint | None:

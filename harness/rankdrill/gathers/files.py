@@ -2,7 +2,7 @@
 
 Every rank makes one file under a name nobody can guess, which the others learn in the agreement, when it is whole and
 closed. So it needs no directory of its own, whose removal would take longer than all else with it, and no renaming. A
-file counts as a call's own if owner, size and keyed digest are the agreed ones; only then it is unpickled. A reader
+file counts as a call's own if owner, size and keyed digest are the agreed ones; only then it is loaded. A reader
 bears with a file that is not visible yet, as on NFS, until its deadline.
 """
 
@@ -15,16 +15,16 @@ import os
 import stat
 import tempfile
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy
 
 from rankdrill.gathers import leftovers
+from rankdrill.gathers.coding import Coding
 from rankdrill.gathers.liveness import Identity
 from rankdrill.gathers.mounts import is_local
-from rankdrill.gathers.reading import fresh, read_exactly, unpickle
+from rankdrill.gathers.reading import fresh, read_exactly
 from rankdrill.gathers.segment import map_private
 from rankdrill.gathers.slots import DIGEST_BYTES
 from rankdrill.gathers.wire import HEAD_BYTES, NONCE_BYTES, Head, Payload, bytes_of
@@ -151,37 +151,31 @@ def _write(descriptor: int, payload: Payload, nonce: bytes) -> tuple[int, bytes]
 
 
 class Opened:
-    """A file that is certainly the one its rank wrote, whole; `load` unpickles it. It closes itself."""
+    """A file that is certainly the one its rank wrote, whole; `load` gives its object. It closes itself."""
 
     def __init__(self, file: Any, size: int, nonce: bytes) -> None:
         self._file = file
         self._size = size
         self._nonce = nonce[:NONCE_BYTES]
 
-    def load(self) -> Any:
-        """The object in it. Raises FrameError and what unpickling raises.
+    def load(self, coding: Coding) -> Any:
+        """The object in it. Raises FrameError and what loading raises.
 
         Each buffer lies in memory of its own, or in the file, mapped copy on write, where that is local and they are
         large: then the file system keeps its space until the last of them goes.
         """
         with self._file as file:
             file.seek(0)
-            head = Head.parse(read_exactly(file, HEAD_BYTES), self._nonce)
-            stream, places = head.layout(read_exactly(file, head.table_end - HEAD_BYTES), self._size)
-            buffers = self._buffers(places)
-            file.seek(stream.start)
-            return unpickle(file, buffers)
+            head = Head.parse(read_exactly(file, HEAD_BYTES), self._nonce, self._size)
+            stream, places = head.layout(read_exactly(file, head.table_end - HEAD_BYTES))
+            large = sum(place.stop - place.start for place in places) >= _MAPPED_BYTES
+            if large and is_local(file.fileno()):
+                return coding.read(file, stream, places, bytes_of(map_private(file.fileno(), self._size)).__getitem__)
+            return coding.read(file, stream, places, self._part)
 
-    def _buffers(self, places: Sequence[slice]) -> list[memoryview]:
-        descriptor = self._file.fileno()
-        if sum(place.stop - place.start for place in places) >= _MAPPED_BYTES and is_local(descriptor):
-            mapped = bytes_of(map_private(descriptor, self._size))
-            return [mapped[place] for place in places]
-        buffers = []
-        for place in places:
-            self._file.seek(place.start)
-            buffers.append(read_exactly(self._file, place.stop - place.start))
-        return buffers
+    def _part(self, place: slice) -> memoryview:
+        self._file.seek(place.start)
+        return read_exactly(self._file, place.stop - place.start)
 
 
 def _open_once(offered: Offer, nonce: bytes) -> Opened:

@@ -71,11 +71,11 @@ def at_all_padded(
     options = torch_seam.AllgatherOptions()
     work = call.channel.start(lambda: group.allgather([list(torch.split(received, widest))], [mine], options))
     _wait_for_device(work, call.wait_s, device)
-    loaders = [of_frame(slot) for slot in slots]
+    loaders = [of_frame(call, slot) for slot in slots]
     for rank in large:
         frame = fresh(slots[rank].size)
         staging.receive(received[rank * widest : rank * widest + slots[rank].size], frame)
-        loaders[rank] = of_frame(slots[rank], frame)
+        loaders[rank] = of_frame(call, slots[rank], frame)
     return loaders
 
 

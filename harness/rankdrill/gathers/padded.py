@@ -16,7 +16,6 @@ from rankdrill.gathers.filesys import directory_of, gather_by_files
 from rankdrill.gathers.on_device import at_all_padded, device_of, name_gpu, require_own_gpus
 from rankdrill.gathers.outcomes import Kind
 from rankdrill.gathers.transfer import at_all, load_all
-from rankdrill.gathers.wire import encode
 
 __all__ = ["all_gather"]
 
@@ -42,6 +41,7 @@ def all_gather(
     filesys_save_dir: str | os.PathLike[str] | None = None,
     *,
     group: Any = None,
+    weights_only: bool = False,
     timeout: float = DEFAULT_TIMEOUT_S,
 ) -> list[Any]:
     """Every rank's `data`, in group rank order.
@@ -51,19 +51,19 @@ def all_gather(
     ``MDETR_FILESYS_REDUCE=1``; through files and to group rank 0 only, with an empty list elsewhere, with
     ``MDETR_FILESYS_REDUCE_RANK_0_ONLY=1``. A switch that is not set on all ranks is an ArgumentMismatch.
 
-    A world of one returns a copy too, so that what fails on many ranks fails on one. `timeout` is in seconds and bounds
-    each wait for the others. Raises on all ranks together: ArgumentMismatch, EncodeError, DecodeError, StorageError,
-    Desynchronized, PeerLost.
+    A world of one returns a copy too, so that what fails on many ranks fails on one. With `weights_only` nothing is
+    unpickled but by torch's safe unpickler. `timeout` is in seconds and bounds each wait for the others. Raises on all
+    ranks together: ArgumentMismatch, EncodeError, DecodeError, StorageError, Desynchronized, PeerLost.
     """
     channel = channel_of(group)
     group = group if group is not None or not dist.is_initialized() else dist.group.WORLD
-    with Call(channel, "all_gather", timeout) as call:
+    with Call(channel, "all_gather", timeout, weights_only=weights_only) as call:
         route = call.attempt(Kind.ARGUMENT, lambda: _route(channel, group, force_cpu, force_filesys, filesys_save_dir))
         route = route or _Route("cpu")
         call.arguments = str(route)
         if route.by == "files":
             return gather_by_files(call, data, route.directory, route.rank_0_only)
-        payload = call.attempt(Kind.ENCODE, lambda: encode(data))
+        payload = call.attempt(Kind.ENCODE, lambda: call.coding.encode(data))
         if route.by == "cuda":
             call.gpu = call.attempt(Kind.ARGUMENT, lambda: name_gpu(device_of(group))) or b""
         slots = call.agree(payload)

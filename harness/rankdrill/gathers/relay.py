@@ -111,7 +111,7 @@ class Relay:
             if keeper not in self._tables:
                 self._tables[keeper] = segment.read_table(pid, table, len(taken))
             descriptor = self._tables[keeper][taken.index(slot.rank)]
-        return segment.load(pid, descriptor, slot.size, slot.nonce[:FRAME_NONCE_BYTES])
+        return segment.load(pid, descriptor, slot.size, slot.nonce[:FRAME_NONCE_BYTES], self._call.coding)
 
     # ------------------------------------------------------------------------------ who carries what
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from rankdrill.gathers.reading import unpickle
+from rankdrill.gathers.coding import Coding
 from rankdrill.gathers.wire import FrameError, Payload, bytes_of, split
 
 __all__ = [
@@ -97,13 +97,11 @@ def open_segment(pid: int, descriptor: int, size: int) -> Iterator[Any]:
         yield file
 
 
-def load(pid: int, descriptor: int, size: int, nonce: bytes) -> Any:
-    """The object whose frame is in that segment. Raises OSError, FrameError, and what unpickling raises."""
+def load(pid: int, descriptor: int, size: int, nonce: bytes, coding: Coding) -> Any:
+    """The object whose frame is in that segment. Raises OSError, FrameError, and what loading raises."""
     with open_segment(pid, descriptor, size) as file:
-        mapped = map_private(file.fileno(), size)
-        stream, buffers = split(bytes_of(mapped), nonce)
-        file.seek(stream.start)
-        return unpickle(file, buffers)
+        frame = bytes_of(map_private(file.fileno(), size))
+        return coding.read(file, *split(frame, nonce), frame.__getitem__)
 
 
 def _written(pieces: Any) -> int:

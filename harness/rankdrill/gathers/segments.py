@@ -60,7 +60,8 @@ class Segments:
         """What loads the payload of channel rank `rank`."""
         slot = self.laid[rank]
         descriptor = _DESCRIPTOR.unpack_from(slot.digest)[0]
-        return partial(segment.load, slot.identity.pid, descriptor, slot.size, slot.nonce[:FRAME_NONCE_BYTES])
+        nonce = slot.nonce[:FRAME_NONCE_BYTES]
+        return partial(segment.load, slot.identity.pid, descriptor, slot.size, nonce, self._call.coding)
 
     def close(self) -> None:
         """Let go of this rank's own segment; what others have mapped stays theirs."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from rankdrill.gathers import files
@@ -42,11 +43,11 @@ class FileStorage:
         self._mine = files.offer(base, payload, nonce, identity)
         return Stored(self._mine.size, self._mine.digest, identity)
 
-    def read(self, slot: Slot, deadline: float) -> Loader:
+    def read(self, slot: Slot, deadline: float) -> files.Opened:
         """Another rank's file, checked against the size and digest it announced."""
         owner = self._mine.owner if self._mine else -1
         path = files.path_of(self.directory(), slot.nonce, slot.identity)
-        return files.read(files.Offer(path, slot.size, slot.digest, owner), slot.nonce, deadline).load
+        return files.read(files.Offer(path, slot.size, slot.digest, owner), slot.nonce, deadline)
 
     def remove(self) -> None:
         """Remove this rank's file."""
@@ -97,7 +98,7 @@ def _read_one(call: Call, storage: FileStorage, slot: Slot, deadline: float) -> 
         return None
     who = call.channel.labels[slot.rank]
     try:
-        return storage.read(slot, deadline)
+        return partial(storage.read(slot, deadline).load, call.coding)
     except (FileNotFoundError, files.WrongContentError) as error:
         # Nothing there, or something else: whoever should have written it is to blame.
         call.report(Kind.STORAGE, f"payload of rank {who} is not there to read: {describe(error)}", culprit=slot.rank)

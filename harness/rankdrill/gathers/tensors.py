@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["TensorReductions"]
+__all__ = ["TensorReductions", "is_plain"]
 
 # Pickle's own reductions: a callable, its arguments, and up to four optional parts.
 _Reduction = tuple[Any, ...]
@@ -34,7 +34,7 @@ def reduce_tensor(tensor: torch.Tensor) -> _Reduction | str:
     A view gives its own elements, not its storage. Python attributes travel along; backward hooks do not. A CUDA tensor
     is loaded onto the receiver's current CUDA device, or the CPU where it has none.
     """
-    if not _is_plain(tensor):
+    if not is_plain(tensor):
         reduction: _Reduction = tensor.__reduce_ex__(pickle.HIGHEST_PROTOCOL)  # type: ignore[no-untyped-call]
         return reduction
     with torch.no_grad():
@@ -79,7 +79,8 @@ def restore_attributes(tensor: torch.Tensor, state: dict[str, Any]) -> None:
     tensor.__dict__.update(state)
 
 
-def _is_plain(tensor: torch.Tensor) -> bool:
+def is_plain(tensor: torch.Tensor) -> bool:
+    """Whether `tensor` is a plain block of numbers, and pickles as one."""
     kind = type(tensor)
     reduces_itself = kind.__reduce_ex__ is not torch.Tensor.__reduce_ex__ or "__reduce__" in _own_names(kind)
     if kind is not torch.nn.Parameter and (reduces_itself or _dispatches(kind)):

@@ -11,7 +11,6 @@ from rankdrill.gathers.call import Call
 from rankdrill.gathers.channel import DEFAULT_TIMEOUT_S, Channel, channel_of, is_member
 from rankdrill.gathers.outcomes import Kind
 from rankdrill.gathers.transfer import at_one, load_all
-from rankdrill.gathers.wire import encode
 
 __all__ = ["gather_object"]
 
@@ -23,14 +22,15 @@ def gather_object(
     group: Any = None,
     group_dst: int | None = None,
     *,
+    weights_only: bool = False,
     timeout: float = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Fill `object_gather_list` on one rank with every rank's `obj`, in group rank order.
 
     The receiver is `dst`, a global rank, or `group_dst`, a rank of `group`; by default global rank 0. There
     `object_gather_list` has one entry per rank of the group; on the others it is None. Nobody but the receiver
-    holds more than its own payload. `timeout` is in seconds and bounds each wait for the others. On a rank outside
-    `group` nothing happens, as in torch.
+    holds more than its own payload. With `weights_only` nothing is unpickled but by torch's safe unpickler. `timeout`
+    is in seconds and bounds each wait for the others. On a rank outside `group` nothing happens, as in torch.
 
     Raises on all ranks together: ArgumentMismatch (no list, a list of the wrong length, a list where none belongs,
     ranks that disagree on the receiver, or one that is no member), EncodeError, DecodeError (also on the ranks that
@@ -41,7 +41,7 @@ def gather_object(
     if not is_member(group):
         return
     channel = channel_of(group)
-    with Call(channel, "gather_object", timeout) as call:
+    with Call(channel, "gather_object", timeout, weights_only=weights_only) as call:
         receiver = call.attempt(Kind.ARGUMENT, lambda: _receiver(channel, dst, group_dst))
         call.arguments = f"group_dst={receiver}"
         if isinstance(receiver, str):
@@ -49,7 +49,7 @@ def gather_object(
         cause = call.attempt(Kind.ARGUMENT, lambda: _wrong_list(channel, receiver, object_gather_list))
         if cause:
             call.report(Kind.ARGUMENT, cause)
-        payload = call.attempt(Kind.ENCODE, lambda: encode(obj))
+        payload = call.attempt(Kind.ENCODE, lambda: call.coding.encode(obj))
         slots = call.agree(payload)
         assert isinstance(receiver, int)
         with at_one(call, slots, payload, receiver) as loaders:

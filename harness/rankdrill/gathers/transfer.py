@@ -17,7 +17,7 @@ from rankdrill.gathers.relay import Relay
 from rankdrill.gathers.segments import Segments
 from rankdrill.gathers.slots import Slot
 from rankdrill.gathers.wire import NONCE_BYTES as FRAME_NONCE_BYTES
-from rankdrill.gathers.wire import Payload, bytes_of, decode
+from rankdrill.gathers.wire import Payload, bytes_of
 
 __all__ = [
     "Loader",
@@ -71,7 +71,7 @@ def at_all_by_segments(call: Call, slots: Sequence[Slot], payload: Payload | Non
         yield over_the_network(call, slots, payload, _large(slots))
         return
     with Segments(call, slots, payload, range(call.channel.size), required=True) as segments:
-        yield [segments.loader(slot.rank) if slot.rank in segments.laid else of_frame(slot) for slot in slots]
+        yield [segments.loader(slot.rank) if slot.rank in segments.laid else of_frame(call, slot) for slot in slots]
 
 
 @contextmanager
@@ -110,13 +110,13 @@ def _relayed(call: Call, slots: Sequence[Slot], payload: Payload | None, relay: 
         return over_the_network(call, slots, payload, _large(slots))
     call.channel.open_bulk(call.wait_s)
     relay.carry()
-    return [of_frame(slot) if slot.inline else relay.loader(slot.rank) for slot in slots]
+    return [of_frame(call, slot) if slot.inline else relay.loader(slot.rank) for slot in slots]
 
 
 def over_the_network(call: Call, slots: Sequence[Slot], payload: Payload | None, large: Sequence[int]) -> list[Loader]:
     """Loaders of what came with the slots, and of the payloads of the ranks `large`, which are broadcast now."""
     channel = call.channel
-    loaders = [of_frame(slot) for slot in slots]
+    loaders = [of_frame(call, slot) for slot in slots]
     if large:
         channel.open_bulk(call.wait_s)
     for begin in range(0, len(large), IN_FLIGHT):
@@ -125,7 +125,7 @@ def over_the_network(call: Call, slots: Sequence[Slot], payload: Payload | None,
         works = [channel.broadcast(blocks[rank], rank, call.wait_s) for rank in batch] if channel.size > 1 else []
         channel.finish(works, call.wait_s)
         for rank, block in blocks.items():
-            loaders[rank] = of_frame(slots[rank], bytes_of(block))
+            loaders[rank] = of_frame(call, slots[rank], bytes_of(block))
     return loaders
 
 
@@ -139,17 +139,18 @@ def _sent_to_one(
         if me in large:
             channel.finish([channel.send(_block(call, slots[me], payload), destination, tag=0)], call.wait_s)
         return []
-    loaders = [of_frame(slot) for slot in slots]
+    loaders = [of_frame(call, slot) for slot in slots]
     blocks = {rank: _block(call, slots[rank], payload) for rank in large}
     channel.finish([channel.receive(blocks[rank], rank, tag=0) for rank in large if rank != me], call.wait_s)
     for rank, block in blocks.items():
-        loaders[rank] = of_frame(slots[rank], bytes_of(block))
+        loaders[rank] = of_frame(call, slots[rank], bytes_of(block))
     return loaders
 
 
-def of_frame(slot: Slot, frame: memoryview | None = None) -> Loader:
+def of_frame(call: Call, slot: Slot, frame: memoryview | None = None) -> Loader:
     """What loads the payload of `slot` from `frame`, which by default came with the slot."""
-    return partial(decode, memoryview(slot.inline) if frame is None else frame, slot.nonce[:FRAME_NONCE_BYTES])
+    frame = memoryview(slot.inline) if frame is None else frame
+    return partial(call.coding.decode, frame, slot.nonce[:FRAME_NONCE_BYTES])
 
 
 def load_all(call: Call, slots: Sequence[Slot], loaders: list[Loader]) -> list[Any]:

@@ -43,6 +43,16 @@ class Payload:
     content_bytes: int
     nbytes: int
 
+    @staticmethod
+    def of(stream: Sequence[Any], buffers: Sequence[memoryview]) -> Payload:
+        """The payload of a stream in pieces and of buffers, none of them empty."""
+        stream_bytes = sum(len(piece) for piece in stream)
+        position = _HEAD.size + _LENGTH.size * len(buffers) + stream_bytes
+        for buffer in buffers:
+            position = _aligned(position) + buffer.nbytes
+        content = stream_bytes + sum(buffer.nbytes for buffer in buffers)
+        return Payload(stream, buffers, content, position + NONCE_BYTES)
+
     def pieces(self, nonce: bytes) -> Iterator[Any]:
         """The frame, piece by piece; large ones are the object's own memory."""
         stream_bytes = sum(len(piece) for piece in self.stream)
@@ -115,12 +125,7 @@ def encode(value: Any) -> Payload:
     pickler = pickle.Pickler(pieces, protocol=5, buffer_callback=keep_out_of_band)
     pickler.dispatch_table = TensorReductions()  # type: ignore[assignment]
     pickler.dump(value)
-    stream_bytes = sum(len(piece) for piece in pieces.pieces)
-    position = _HEAD.size + _LENGTH.size * len(buffers) + stream_bytes
-    for buffer in buffers:
-        position = _aligned(position) + buffer.nbytes
-    content = stream_bytes + sum(buffer.nbytes for buffer in buffers)
-    return Payload(pieces.pieces, buffers, content, position + NONCE_BYTES)
+    return Payload.of(pieces.pieces, buffers)
 
 
 def decode(frame: memoryview, nonce: bytes) -> Any:
@@ -129,55 +134,62 @@ def decode(frame: memoryview, nonce: bytes) -> Any:
     Raises FrameError for bytes that are no frame of the call that `nonce` names, otherwise whatever unpickling raises.
     """
     stream, buffers = split(frame, nonce)
-    return pickle.loads(frame[stream], buffers=buffers)
+    return pickle.loads(frame[stream], buffers=[frame[buffer] for buffer in buffers])
 
 
-def split(frame: memoryview, nonce: bytes) -> tuple[slice, list[memoryview]]:
-    """Where the pickle stream is in `frame`, and its buffers. Raises FrameError as `decode`."""
+def split(frame: memoryview, nonce: bytes) -> tuple[slice, list[slice]]:
+    """Where stream and buffers are in `frame`. Raises FrameError as `decode`."""
     if frame.nbytes < HEAD_BYTES + NONCE_BYTES:
         raise FrameError(f"{frame.nbytes} bytes, too few for a frame")
-    head = Head.parse(frame[:HEAD_BYTES], nonce)
+    head = Head.parse(frame[:HEAD_BYTES], nonce, frame.nbytes)
     if frame[frame.nbytes - NONCE_BYTES :] != nonce:
         raise FrameError("not written whole")
-    stream, buffers = head.layout(frame[HEAD_BYTES : head.table_end], frame.nbytes)
-    return stream, [frame[buffer] for buffer in buffers]
+    return head.layout(frame[HEAD_BYTES : head.table_end])
 
 
 @dataclass(frozen=True)
 class Head:
-    """How a frame begins: how many buffers it has, and how long its stream is."""
+    """How a frame of `nbytes` bytes begins: how many buffers it has, and how long its stream is."""
 
     buffers: int
     stream_bytes: int
+    nbytes: int
 
     @staticmethod
-    def parse(raw: bytes | memoryview, nonce: bytes) -> Head:
-        """The head in the first `HEAD_BYTES` of a frame. Raises FrameError."""
+    def parse(raw: bytes | memoryview, nonce: bytes, nbytes: int) -> Head:
+        """The head in the first `HEAD_BYTES` of a frame. Raises FrameError, also if what it says does not fit."""
         magic, version, count, stream_bytes, found = _HEAD.unpack(raw)
         if magic != MAGIC or version != VERSION:
             raise FrameError(f"no frame of version {VERSION}: starts with {bytes(raw[:8]).hex()}")
         if found != nonce:
             raise FrameError("not written by this call")
-        return Head(count, stream_bytes)
+        head = Head(count, stream_bytes, nbytes)
+        # Before anything is read or allocated by what it says.
+        if head.table_end + stream_bytes > head.end:
+            raise FrameError(f"says {count} buffers and {stream_bytes} bytes of stream, has {head.end} bytes")
+        return head
 
     @property
     def table_end(self) -> int:
         """Where the table of buffer lengths ends and the stream begins."""
         return HEAD_BYTES + _LENGTH.size * self.buffers
 
-    def layout(self, table: bytes | memoryview, nbytes: int) -> tuple[slice, list[slice]]:
-        """Where stream and buffers are in a frame of `nbytes` bytes. Raises FrameError if they do not fit in it."""
-        end = nbytes - NONCE_BYTES
+    @property
+    def end(self) -> int:
+        """Where the last buffer must have ended."""
+        return self.nbytes - NONCE_BYTES
+
+    def layout(self, table: bytes | memoryview) -> tuple[slice, list[slice]]:
+        """Where stream and buffers are, `table` being the lengths of the buffers. Raises FrameError."""
         position = self.table_end + self.stream_bytes
-        if position > end:
-            raise FrameError(f"says {position} bytes, has {end}")
         stream = slice(self.table_end, position)
         buffers = []
         for (length,) in _LENGTH.iter_unpack(table):
             start = _aligned(position)
             position = start + length
-            if position > end:
-                raise FrameError(f"a buffer ends at {position}, the frame at {end}")
+            # No buffer is empty: else a frame could have many more of them than it has room for.
+            if not length or position > self.end:
+                raise FrameError(f"a buffer of {length} bytes ends at {position}, the frame at {self.end}")
             buffers.append(slice(start, position))
         return stream, buffers
 

@@ -13,11 +13,11 @@ from rankdrill.errors import RankFailure, StorageError, UsageError
 from rankdrill.gathers import files
 from rankdrill.gathers.call import Call, Stored
 from rankdrill.gathers.channel import DEFAULT_TIMEOUT_S, channel_of
+from rankdrill.gathers.coding import coding_for
 from rankdrill.gathers.liveness import identify
 from rankdrill.gathers.outcomes import Kind, describe
 from rankdrill.gathers.sight import require_sight
 from rankdrill.gathers.slots import Slot
-from rankdrill.gathers.wire import encode
 
 __all__ = ["NFSWorkspace"]
 
@@ -31,7 +31,8 @@ class NFSWorkspace:
     object goes, or when the process exits in good order; files of crashed processes go when a workspace is
     next made there.
 
-    `timeout` is in seconds and bounds each wait for the others, and a reader's for a file that is not visible yet.
+    With `weights_only` pairs are unpickled by torch's safe unpickler only. `timeout` is in seconds and bounds each wait
+    for the others, and a reader's for a file that is not visible yet.
     """
 
     def __init__(
@@ -39,16 +40,18 @@ class NFSWorkspace:
         workspace_path: str | os.PathLike[str] | None = None,
         *,
         group: Any = None,
+        weights_only: bool = False,
         timeout: float = DEFAULT_TIMEOUT_S,
     ) -> None:
-        """Make the directory on all ranks. Raises ArgumentMismatch (different paths), StorageError, together."""
+        """Make the directory on all ranks. Raises ArgumentMismatch (different arguments), StorageError, together."""
         self._base: str | None = None
         self._channel = channel_of(group)
         self._timeout = timeout
+        self._weights_only = weights_only
         self._slots: list[Slot] = []
         self._mine: list[files.Offer] = []
         self._finalizer = weakref.finalize(self, _remove_all, self._mine)
-        with Call(self._channel, "NFSWorkspace", timeout) as call:
+        with Call(self._channel, "NFSWorkspace", timeout, weights_only=weights_only) as call:
             if workspace_path:
                 self._base = call.attempt(Kind.STORAGE, lambda: _prepared(workspace_path))
             call.arguments = f"workspace_path={self._base}"
@@ -70,8 +73,9 @@ class NFSWorkspace:
         base = self._initialised()
         written: list[files.Offer] = []
         try:
-            with Call(self._channel, "NFSWorkspace.write_configs_and_weights", self._timeout) as call:
-                payload = call.attempt(Kind.ENCODE, lambda: encode((config_json, weights)))
+            path = "NFSWorkspace.write_configs_and_weights"
+            with Call(self._channel, path, self._timeout, weights_only=self._weights_only) as call:
+                payload = call.attempt(Kind.ENCODE, lambda: call.coding.encode((config_json, weights)))
                 identity = identify()
                 if payload is not None:
                     offered = call.attempt(Kind.STORAGE, lambda: files.offer(base, payload, call.nonce, identity))
@@ -98,7 +102,8 @@ class NFSWorkspace:
             return None, None
         slot = self._slots[self._channel.members.index(target_rank)]
         try:
-            config, weights = files.read(self._offer_of(slot), slot.nonce, time.monotonic() + self._timeout).load()
+            opened = files.read(self._offer_of(slot), slot.nonce, time.monotonic() + self._timeout)
+            config, weights = opened.load(coding_for(self._weights_only))
         except Exception as error:
             label = self._channel.labels[slot.rank]
             failure = RankFailure(label, f"what it wrote cannot be read: {describe(error)}")
