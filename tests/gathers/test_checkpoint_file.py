@@ -6,6 +6,7 @@ import os
 import pathlib
 import resource
 import signal
+import threading
 from typing import Any
 
 import pytest
@@ -144,3 +145,22 @@ def test_ranks_that_see_different_checkpoints_do_not_go_on(world: rankdrill.Worl
     assert (failed.kind, failed.ranks) == ("ArgumentMismatch", (3,)), failed
     assert failed.text.count("called with checkpoint") == 2
     assert [(one[0], one[2]) for one in got] == list(zip(loaded(1), loaded(2), strict=True))
+
+
+def test_a_renaming_that_had_no_effect_is_an_error(path: pathlib.Path) -> None:
+    gather_and_save_checkpoint(path, 1)
+    with (
+        replaced(os, "replace", lambda *_: None),
+        pytest.raises(StorageError, match="is not there after it was renamed"),
+    ):
+        gather_and_save_checkpoint(path, 2)
+    assert load_checkpoint(path).local_state == 1
+    assert in_directory(path) == ["last.pt"]
+
+
+def test_a_checkpoint_that_appears_late_is_waited_for(path: pathlib.Path) -> None:
+    gather_and_save_checkpoint(path, 1)
+    late = path.with_name("late")
+    path.rename(late)
+    threading.Timer(0.3, late.rename, [path]).start()
+    assert load_checkpoint(path).local_state == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -82,6 +83,16 @@ def _get_tensors(payload: Any, setting: Setting) -> Any:
         return [tensor.clone() for tensor in tensors]
 
 
+def _checkpoint(payload: Any, setting: Setting) -> Any:
+    path = os.path.join(setting.directory, "last.pt")
+    gathers.gather_and_save_checkpoint(path, payload, weights_only=False, timeout=setting.timeout)
+    return gathers.load_checkpoint(path, weights_only=False, timeout=setting.timeout).local_state
+
+
+def _each_its_own(rank: int, payloads: Sequence[Any]) -> Any:
+    return payloads[rank]
+
+
 def _first_receives(rank: int, payloads: Sequence[Any]) -> Any:
     return list(payloads) if rank == 0 else []
 
@@ -114,6 +125,7 @@ OURS: dict[str, Adapter] = {
         Adapter("all_gather_shm", _all_gather_shm, kinds=_SHM),
         Adapter("gather_object", _gather_object, _last_receives, kinds=_MEMORY),
         NFS_WORKSPACE,
+        Adapter("gather_and_save_checkpoint", _checkpoint, _each_its_own, kinds=_FILES, keeps=("last.pt",)),
         Adapter("get_configs_parallel", _get_configs_shm, _first_receives, _as_config, kinds=_SHM),
         Adapter("get_configs_parallel/files", _get_configs_files, _first_receives, _as_config, kinds=_FILES),
         Adapter("get_tensors_parallel", _get_tensors, _first_receives, payloads=TENSORS, kinds=_SHM),

@@ -10,6 +10,7 @@ from typing import Any
 from rankdrill.gathers.call import Call
 from rankdrill.gathers.channel import DEFAULT_TIMEOUT_S, channel_of
 from rankdrill.gathers.checkpoint_file import Draft, Saved, pack, read, unpack
+from rankdrill.gathers.coding import RAW
 from rankdrill.gathers.outcomes import Kind, describe
 from rankdrill.gathers.transfer import at_one, load_all
 
@@ -62,6 +63,7 @@ def gather_and_save_checkpoint(
         call.arguments = f"group_dst={group_dst}, weights_only={weights_only}, path={target}"
         if group_dst not in range(channel.size):
             call.report(Kind.ARGUMENT, f"group_dst={group_dst}: the group has ranks 0 to {channel.size - 1}")
+        call.coding = RAW  # of archives, which the saver writes as they are and never loads
         packed = call.attempt(Kind.ENCODE, lambda: pack(local_state, weights_only))
         payload = call.attempt(Kind.ENCODE, lambda: call.coding.encode(packed))
         slots = call.agree(payload)

@@ -15,6 +15,7 @@ import io
 import os
 import secrets
 import stat
+import time
 import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,10 @@ __all__ = ["Draft", "Saved", "pack", "read", "unpack"]
 FORMAT, VERSION = "rankdrill checkpoint", 1
 PREFIX, SUFFIX = ".rankdrill-checkpoint-", ".part"
 _ID_BYTES = 8
+
+# So long what another rank, or this one, has renamed may stay out of sight, as on NFS.
+VISIBLE_S = 1.0
+_PAUSE_S = 0.02
 
 
 @dataclass(frozen=True)
@@ -92,11 +97,20 @@ class Draft:
         with self._or_nothing():
             directory = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
-                os.replace(self._aside, self._path)
+                self._rename(self._aside)
                 self._aside = None
                 _sync(directory)
             finally:
                 os.close(directory)
+
+    def _rename(self, aside: str) -> None:
+        wanted = os.stat(aside)
+        os.replace(aside, self._path)
+        until = time.monotonic() + VISIBLE_S
+        while not _is_same(self._path, wanted):
+            if time.monotonic() >= until:
+                raise OSError(errno.EIO, "is not there after it was renamed", self._path)
+            time.sleep(_PAUSE_S)
 
     def discard(self) -> None:
         """Remove what was not put in place, if anything; what cannot be removed is left to a later save."""
@@ -116,7 +130,13 @@ class Draft:
 
 
 def read(path: str, weights_only: bool, map_location: Any) -> Saved:
-    """The checkpoint at `path`. Raises OSError (also for a file that is none, or not ours), LoadError."""
+    """The checkpoint at `path`. Raises OSError (also for a file that is none, or not ours), LoadError.
+
+    Bears for `VISIBLE_S` seconds with a file that is not there yet, as on NFS.
+    """
+    until = time.monotonic() + VISIBLE_S
+    while not os.path.lexists(path) and time.monotonic() < until:
+        time.sleep(_PAUSE_S)
     with open(path, "rb", opener=_without_waiting) as file:
         _check_owner(os.fstat(file.fileno()))
         _check_whole(file)
@@ -140,6 +160,16 @@ def _save(content: dict[str, Any], file: IO[bytes]) -> None:
     found = os.fstat(file.fileno()).st_size
     if found != file.tell():
         raise OSError(errno.EIO, f"has {found} of {file.tell()} bytes after writing")
+
+
+def _is_same(path: str, wanted: os.stat_result) -> bool:
+    """Whether that file is at `path`, by its number or, where a file system makes numbers up, by time and size."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return False
+    alike = (found.st_mtime_ns, found.st_size) == (wanted.st_mtime_ns, wanted.st_size)
+    return alike or found.st_ino == wanted.st_ino
 
 
 def _check_owner(status: os.stat_result) -> None:

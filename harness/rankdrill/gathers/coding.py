@@ -1,8 +1,8 @@
-"""The two ways that objects become frames and are had from them: pickled, and as archives that torch's safe unpickler
-loads.
+"""The ways that objects become frames and are had from them: pickled; as archives that torch's safe unpickler loads;
+and, for what is bytes already, as they are.
 
-A call has one of them, equal on all ranks. The safe one never calls pickle on what came, not even on the frame around
-it: the frame has an empty stream, and one buffer, which is the archive.
+A call has one of them, equal on all ranks. But for the first, pickle is never called on what came, not even on the
+frame around it: the frame has an empty stream, and one buffer.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import torch
 from rankdrill.gathers import archives, wire
 from rankdrill.gathers.reading import Readable, Section, in_memory, unpickle
 from rankdrill.gathers.tensors import is_plain
-from rankdrill.gathers.wire import FrameError, Payload, split
+from rankdrill.gathers.wire import FrameError, Payload, bytes_of, split
 
-__all__ = ["PICKLED", "Coding", "coding_for"]
+__all__ = ["PICKLED", "RAW", "Coding", "coding_for"]
 
 _WHAT = "the payload"
 _PROTOCOL = 2  # that of `torch.save`
@@ -86,10 +86,33 @@ class Safe:
         return _load(file, stream, places)
 
 
-def _load(file: Readable, stream: slice, places: Sequence[slice]) -> Any:
+class Raw:
+    """One uint8 tensor, which lies where the frame lies."""
+
+    argument = ""
+
+    def encode(self, value: Any) -> Payload:
+        """As `Coding`; `value` is a uint8 tensor that is not empty."""
+        return Payload.of([], [bytes_of(value)])
+
+    def decode(self, frame: memoryview, nonce: bytes) -> Any:
+        """As `Coding`."""
+        return torch.frombuffer(frame[_only(*split(frame, nonce))], dtype=torch.uint8)
+
+    def read(self, file: Readable, stream: slice, places: Sequence[slice], part: Callable[[slice], memoryview]) -> Any:
+        """As `Coding`."""
+        return torch.frombuffer(part(_only(stream, places)), dtype=torch.uint8)
+
+
+def _only(stream: slice, places: Sequence[slice]) -> slice:
+    """Where the only buffer of a frame without a stream is. Raises FrameError for another frame."""
     if stream.start != stream.stop or len(places) != 1:
-        raise FrameError(f"{stream.stop - stream.start} bytes of pickle and {len(places)} buffers, not one archive")
-    archive = Section(file, places[0])
+        raise FrameError(f"{stream.stop - stream.start} bytes of pickle and {len(places)} buffers, not one buffer")
+    return places[0]
+
+
+def _load(file: Readable, stream: slice, places: Sequence[slice]) -> Any:
+    archive = Section(file, _only(stream, places))
     archives.check_stored(_WHAT, archive)
     return archives.load(_WHAT, archive, _here, weights_only=True)
 
@@ -122,3 +145,4 @@ _PICKLE = SimpleNamespace(__name__=__name__, Pickler=_OwnElements)
 
 PICKLED: Coding = Pickled()
 SAFE: Coding = Safe()
+RAW: Coding = Raw()
