@@ -41,10 +41,10 @@ what it takes all ranks together to copy what arrives into fresh memory.
 
 All ways run in one session on the same ranks, in rounds, after one call each whose result is compared with what should
 arrive; the ranks do not write down their steps meanwhile. The time of a call is that of its slowest rank after a
-barrier, below 1 MB the mean of 20 calls in a row; CPU seconds are summed over all ranks and their threads; growth is
-the peak of resident memory during the call above what was resident before, on the worst rank; all three are medians
-over the repetitions. Growth counts a page of shared memory once it is touched, so a way that maps what arrives shows
-little before its reader reads. Only ratios within one table mean something on a busy machine.
+barrier, for 1 MB the mean of 5 calls in a row, below of 20; CPU seconds are summed over all ranks and their threads;
+growth is the peak of resident memory during the call above what was resident before, on the worst rank; all three are
+medians over the repetitions. Growth counts a page of shared memory once it is touched, so a way that maps what arrives
+shows little before its reader reads. Only ratios within one table mean something on a busy machine.
 
 \b
 Examples:

@@ -13,7 +13,7 @@ from benchmarks.gathering.payloads import PAYLOADS, TINY, Payload, as_flat, equa
 from benchmarks.gathering.setting import Call, Setting
 from benchmarks.gathering.ways import WAYS
 
-IN_A_ROW = 20
+ROW_OF_SMALL, ROW_OF_MIDDLING = 20, 5
 
 if TYPE_CHECKING:
     from rankdrill.worlds.processes.rank import RankContext
@@ -56,8 +56,10 @@ def _measure(key: str, payload_key: str, directory: str, prefix: str, calls: int
 
 
 def row_of(payload: Payload, check: bool) -> int:
-    """How many calls make one sample: ranks leave a barrier further apart than a small call takes."""
-    return IN_A_ROW if payload.small and not check else 1
+    """How many calls make one sample: ranks leave a barrier about as far apart as a small call takes."""
+    if check:
+        return 1
+    return ROW_OF_SMALL if payload.small else ROW_OF_MIDDLING if payload.middling else 1
 
 
 def take(
@@ -80,6 +82,7 @@ def take(
         for turn in range(row):
             if turn and between is not None:
                 between()
+            values = []
             values = call()
         seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
         samples.append(Sample(seconds / row, cpu / row, memory.growth(before)))

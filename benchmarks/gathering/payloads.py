@@ -33,6 +33,10 @@ class Payload:
         return max(self.first, self.rest) < MB
 
     @property
+    def middling(self) -> bool:
+        return max(self.first, self.rest) == MB
+
+    @property
     def equal(self) -> bool:
         return self.first == self.rest
 
