@@ -91,8 +91,11 @@ def replace_group(old: Any, new: Any) -> None:
     for table in (*tables, world.pg_group_ranks):
         if old in table:
             table[new] = table.pop(old)
-    for groups in world.tags_to_pg.values():
-        groups[:] = [new if group is old else group for group in groups]
+    # No walk through that table: another thread may be making a group, and so adding to it.
+    for groups in (world.tags_to_pg.get("", []), world.tags_to_pg.get(world.pg_to_tag.get(new, ""), [])):
+        if old in groups:
+            groups.append(new)
+            groups.remove(old)
     name = new.group_name
     c._unregister_process_group(name)
     c._register_process_group(name, new)

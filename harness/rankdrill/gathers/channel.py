@@ -27,6 +27,7 @@ from rankdrill.gathers.endpoint import Address, Endpoint, is_visible, open_endpo
 from rankdrill.gathers.liveness import Identity
 from rankdrill.gathers.local_group import LocalGroup, Meeting
 from rankdrill.gathers.outcomes import describe
+from rankdrill.gathers.polled_store import PolledStore
 from rankdrill.gathers.slots import HEADER_BYTES
 from rankdrill.gathers.verdict import Board, Verdict
 from rankdrill.gathers.wire import bytes_of
@@ -97,6 +98,7 @@ class Channel:
         self._device = torch_seam.bound_device(group)
         if self.size > 1:
             self._store = torch_seam.store_of(group)
+            self._polled = PolledStore(self._store)
             self._backend = torch_seam.cpu_backend(group)
             ranks = "-".join(map(str, self.labels))
             self._name = f"rankdrill-{group.group_name}-{ranks}"
@@ -186,7 +188,7 @@ class Channel:
 
     def _make_group(self, suffix: str, timeout_s: float, make: Callable[[], Any] | None = None) -> Any:
         name = f"{self._name}/{self.generation}{suffix}"
-        store, backend, delta = self._store, self._backend, _delta(timeout_s)
+        store, backend, delta = self._polled, self._backend, _delta(timeout_s)
         return self.start(
             lambda: torch_seam.make_group(name, store, self.members, self.rank, backend, delta, make), under_way=False
         )
@@ -310,8 +312,10 @@ def channel_of(group: Any = None) -> Channel:
 def channel_between(ranks: Sequence[int], group: Any = None) -> Channel | None:
     """The channel between `ranks` (global) of `group`; None where this rank is not one of them.
 
-    Raises UsageError unless `ranks` are distinct members of the group.
+    Raises UsageError unless `ranks` are distinct members of the group, as far as a rank outside it can know.
     """
+    if dist.is_initialized() and not is_member(group):
+        return None  # torch tells such a rank the members of another group: of the newest that it is not in
     everyone = (0,) if not dist.is_initialized() else tuple(dist.get_process_group_ranks(group))
     wanted = set(ranks)
     if not wanted or len(wanted) != len(ranks) or not wanted <= set(everyone):
@@ -327,7 +331,8 @@ def _kept(group: Any, members: tuple[int, ...]) -> Channel:
     channels = _channels.setdefault(group, {})
     if members not in channels:
         everyone = dist.get_process_group_ranks(group)
-        channels[members] = Channel(group, members, [everyone.index(rank) for rank in members])
+        # Of two threads that come here at once, both get the channel of the first.
+        channels.setdefault(members, Channel(group, members, [everyone.index(rank) for rank in members]))
     return channels[members]
 
 

@@ -102,6 +102,8 @@ def _read_one(call: Call, storage: FileStorage, slot: Slot, deadline: float) -> 
     except (FileNotFoundError, files.WrongContentError) as error:
         # Nothing there, or something else: whoever should have written it is to blame.
         call.report(Kind.STORAGE, f"payload of rank {who} is not there to read: {describe(error)}", culprit=slot.rank)
+    except MemoryError as error:
+        call.report(Kind.DECODE, f"no memory for the payload of rank {who}: {error}")
     except Exception as error:
         call.report(Kind.STORAGE, f"payload of rank {who} cannot be read: {describe(error)}")
     return None

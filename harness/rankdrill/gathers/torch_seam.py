@@ -14,6 +14,7 @@ What is used, and why:
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import functools
 from collections.abc import Callable, Sequence
@@ -77,7 +78,9 @@ def _made_by_us() -> Any:
 
 def is_made_by_us(group: Any) -> bool:
     """Whether `group` was made with `make`, however it may be wrapped."""
-    return bool(group.getBackendName() == _OWN_BACKEND)
+    # torch's own class, which a group made with gloo is an instance of outside of drills, calls it `name`.
+    asked = group.name if type(group) is dist.ProcessGroup else group.getBackendName
+    return bool(asked() == _OWN_BACKEND)
 
 
 def store_of(group: Any) -> Any:
@@ -111,11 +114,18 @@ def _backends(group: Any) -> dict[str, str]:
 
 
 def _forget(group: Any, name: str) -> None:
+    """Take `group` out of torch's tables.
+
+    Step by step only what no other thread interferes with: another one may be making a group, ours or the caller's.
+    """
     world = c10d._world
-    for table in (world.pg_map, world.pg_names, world.pg_group_ranks, world.pg_backend_config, world.pg_to_tag):
+    tag = world.pg_to_tag.pop(group, "")
+    for table in (world.pg_map, world.pg_names, world.pg_group_ranks, world.pg_backend_config):
         table.pop(group, None)
-    for tag in [tag for tag, groups in world.tags_to_pg.items() if any(one is group for one in groups)]:
-        world.tags_to_pg[tag] = [one for one in world.tags_to_pg[tag] if one is not group]
-        if not world.tags_to_pg[tag]:
-            del world.tags_to_pg[tag]
+    # Every group is under the tag "" too, where the default group stays.
+    for groups in (world.tags_to_pg.get("", []), world.tags_to_pg.get(tag, [])):
+        with contextlib.suppress(ValueError):
+            groups.remove(group)
+    if tag and not world.tags_to_pg.get(tag):
+        world.tags_to_pg.pop(tag, None)
     c._unregister_process_group(name)  # type: ignore[arg-type]
