@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from benchmarks.gathering.on_rank import measure
-from benchmarks.gathering.payloads import Payload
+from benchmarks.gathering.payloads import SEED, Payload
 from benchmarks.gathering.results import Cell, repetitions
 from benchmarks.gathering.setting import Way
 
@@ -72,7 +73,11 @@ def run_payload(
         if not turn.done:
             tell(f"{payload.key}: {turn.way.name}, checked", 0.0)
             _checked(world, turn, payload, effort, place)
+    order = random.Random(SEED)
     while waiting := [turn for turn in turns if not turn.done]:
+        # In another order each time: memory that lay idle is slow at its first use on a virtual machine, and what a way
+        # leaves behind, the next one finds.
+        order.shuffle(waiting)
         for turn in waiting:
             tell(f"{payload.key}: {turn.way.name}", share * sum(_part(each, payload, effort) for each in turns))
             _round(world, turn, payload, effort, place, effort.calls(payload), check=False)

@@ -24,7 +24,8 @@ from rankdrill.gathers import leftovers
 from rankdrill.gathers.coding import Coding
 from rankdrill.gathers.liveness import Identity
 from rankdrill.gathers.mounts import is_local
-from rankdrill.gathers.reading import fresh, read_exactly
+from rankdrill.gathers.pages import fresh
+from rankdrill.gathers.reading import read_exactly
 from rankdrill.gathers.segment import map_private
 from rankdrill.gathers.slots import DIGEST_BYTES
 from rankdrill.gathers.wire import HEAD_BYTES, NONCE_BYTES, Head, Payload, bytes_of

@@ -14,7 +14,7 @@ from rankdrill.gathers import torch_seam
 from rankdrill.gathers.call import Call
 from rankdrill.gathers.channel import LineDownError
 from rankdrill.gathers.outcomes import Kind
-from rankdrill.gathers.reading import fresh
+from rankdrill.gathers.pages import fresh
 from rankdrill.gathers.slots import DIGEST_BYTES, Slot
 from rankdrill.gathers.staging import Staging
 from rankdrill.gathers.transfer import Loader, of_frame, over_the_network

@@ -1,28 +1,18 @@
-"""Reading what lies in files and segments into fresh memory, at the speed of memory.
-
-Fresh memory costs more than the copy into it: the kernel hands it out page by page, zeroed. In pages of 2 MiB that is
-next to nothing (64 MB: 24 ms instead of 58, Linux 6, with huge pages on demand, which is most distributions' default).
-"""
+"""Reading what lies in files and segments into fresh memory, at the speed of memory."""
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import io
-import mmap
 import os
 import pickle
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-import numpy
-
+from rankdrill.gathers.pages import fresh, parts_to_fill
 from rankdrill.gathers.wire import FrameError
 
-__all__ = ["Readable", "Section", "fresh", "in_memory", "read_exactly", "unpickle"]
-
-# Below this, huge pages save nothing.
-_LARGE_BYTES = 1 << 22
+__all__ = ["Readable", "Section", "in_memory", "read_exactly", "unpickle"]
 
 
 class Readable(Protocol):
@@ -35,16 +25,11 @@ class Readable(Protocol):
         """Read at most as much as fits."""
 
 
-def fresh(nbytes: int) -> memoryview:
-    """New memory, which nobody has written to. Raises MemoryError."""
-    block: Any = numpy.empty(nbytes, numpy.uint8)
-    return memoryview(block)  # NumPy asks for huge pages itself
-
-
 def read_exactly(file: Readable, nbytes: int) -> memoryview:
     """The next `nbytes` bytes, in memory of their own. Raises FrameError where there are fewer."""
     block = fresh(nbytes)
-    _fill(file, block)
+    for part in parts_to_fill(block):
+        _fill(file, part)
     return block
 
 
@@ -115,9 +100,13 @@ class _Stream(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any, /) -> int:
-        target = memoryview(buffer).cast("B")
-        _prefer_huge_pages(target)
-        return _fill(self._file, target, or_less=True)
+        done = 0
+        for part in parts_to_fill(memoryview(buffer).cast("B")):
+            got = _fill(self._file, part, or_less=True)
+            done += got
+            if got < part.nbytes:
+                break
+        return done
 
 
 def _fill(file: Readable, block: memoryview, *, or_less: bool = False) -> int:
@@ -130,15 +119,3 @@ def _fill(file: Readable, block: memoryview, *, or_less: bool = False) -> int:
             raise FrameError(f"ends {block.nbytes - done} bytes too soon")
         done += count
     return done
-
-
-def _prefer_huge_pages(target: memoryview) -> None:
-    if target.nbytes < _LARGE_BYTES or _madvise is None:
-        return
-    start = numpy.frombuffer(target, numpy.uint8).ctypes.data
-    first = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE
-    length = (start + target.nbytes - first) // mmap.PAGESIZE * mmap.PAGESIZE
-    _madvise(ctypes.c_void_p(first), ctypes.c_size_t(length), mmap.MADV_HUGEPAGE)  # advice: it may be refused
-
-
-_madvise = getattr(ctypes.CDLL(None), "madvise", None) if hasattr(mmap, "MADV_HUGEPAGE") else None

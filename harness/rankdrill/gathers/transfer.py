@@ -12,7 +12,7 @@ import torch
 
 from rankdrill.gathers.call import Call
 from rankdrill.gathers.outcomes import Kind, describe
-from rankdrill.gathers.reading import fresh
+from rankdrill.gathers.pages import fresh
 from rankdrill.gathers.relay import Relay
 from rankdrill.gathers.segments import Segments
 from rankdrill.gathers.slots import Slot
