@@ -116,6 +116,7 @@ def fails(real: Callable[..., Any]) -> Callable[..., Any]:
 
 def struck(directory: str, name: str, strike: Callable[..., Any], timeout: float, within: Any = os) -> tuple[Any, Any]:
     """A gather with one function broken on rank 1, of `os` by default, and one with everything whole."""
+    gather(directory)  # connected before anything breaks: or rank 1 shares no memory with the others from then on
     with replaced(within, name, strike(getattr(within, name)), dist.get_rank() == 1):
         broken = attempt(gather, directory, timeout=timeout)
     return broken, attempt(gather, directory)

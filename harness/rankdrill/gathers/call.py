@@ -145,7 +145,9 @@ class Call:
         """After `agree`, raise StorageError on all ranks, naming those that are on another machine than rank 0."""
         first, *others = self.channel.hosts
         away = sorted(rank for host in others for rank in host)
-        cause = f"is on another machine than rank {self.channel.labels[first[0]]}; {remedy}"
+        cause = (
+            f"is on another machine than rank {self.channel.labels[first[0]]}, or shares no memory with it; {remedy}"
+        )
         self.require(Kind.STORAGE, dict.fromkeys(away, cause))
 
     def require(self, kind: Kind, causes: Mapping[int, str]) -> None:

@@ -27,6 +27,7 @@ from rankdrill.gathers.endpoint import Address, Endpoint, is_visible, open_endpo
 from rankdrill.gathers.liveness import Identity
 from rankdrill.gathers.local_group import LocalGroup, Meeting
 from rankdrill.gathers.outcomes import describe
+from rankdrill.gathers.overdue import within
 from rankdrill.gathers.polled_store import PolledStore
 from rankdrill.gathers.slots import HEADER_BYTES
 from rankdrill.gathers.verdict import Board, Verdict
@@ -189,9 +190,14 @@ class Channel:
     def _make_group(self, suffix: str, timeout_s: float, make: Callable[[], Any] | None = None) -> Any:
         name = f"{self._name}/{self.generation}{suffix}"
         store, backend, delta = self._polled, self._backend, _delta(timeout_s)
-        return self.start(
-            lambda: torch_seam.make_group(name, store, self.members, self.rank, backend, delta, make), under_way=False
-        )
+        members, rank = self.members, self.rank
+
+        def made() -> Any:
+            return torch_seam.make_group(name, store, members, rank, backend, delta, make)
+
+        # gloo keeps to no bound while it connects: with a rank that died just then it takes 15 s, with one that is
+        # stopped up to a minute (torch 2.13).
+        return self.start(made if make else lambda: within(timeout_s, made), under_way=False)
 
     def exchange(self, mine: bytearray, timeout_s: float) -> list[memoryview]:
         """Give `mine` to all ranks and return everybody's, by rank; all ranks give equally many bytes."""
