@@ -76,3 +76,14 @@ def test_staging_through_pinned_memory(nbytes: int) -> None:
     staging.receive(there, bytes_of(back))
     assert torch.equal(there.cpu(), sent)
     assert torch.equal(back, sent)
+
+
+def test_an_nccl_world_of_one() -> None:
+    def body() -> Any:
+        mine = torch.arange(100_000, device="cuda")
+        (back,), why = gather(mine, explain=True, timeout=TIMEOUT_S)
+        (same,) = all_gather(mine, timeout=TIMEOUT_S)
+        return back.device == mine.device, torch.equal(back, mine), torch.equal(same, mine), why
+
+    with rankdrill.World(1, backend="nccl", device="cuda") as world:
+        assert world.run(body).unwrap()[0][:3] == (True, True, True)

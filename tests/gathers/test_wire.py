@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import mmap
 import os
 import pathlib
 import pickle
@@ -17,7 +19,7 @@ import pytest
 from rankdrill.gathers import files, segment
 from rankdrill.gathers.coding import Coding, coding_for
 from rankdrill.gathers.liveness import identify
-from rankdrill.gathers.wire import FrameError, Payload, decode, encode
+from rankdrill.gathers.wire import FrameError, Head, Payload, decode, encode
 
 NONCE = b"8 bytes!"
 
@@ -166,3 +168,17 @@ def test_content_bytes_leave_the_frame_out() -> None:
     payload: Payload = encode(b"x" * 100)
     assert 100 <= payload.content_bytes < 120
     assert payload.content_bytes < payload.nbytes < payload.content_bytes + 64
+
+
+def test_lengths_beyond_4_gib_are_not_cut() -> None:
+    length = (1 << 32) + 5
+    # Room that nobody touches, and that is not set aside.
+    with mmap.mmap(-1, length, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000) as memory, memoryview(memory) as view:
+        for payload in (Payload.of([b"s"], [view]), Payload.of([view], [])):
+            head, table = itertools.islice(payload.pieces(NONCE), 2)
+            stream, places = Head.parse(head, NONCE, payload.nbytes).layout(table)
+            ends = [stream, *places]
+            assert length in [place.stop - place.start for place in ends]
+            assert ends[-1].stop == payload.nbytes - len(NONCE)
+            del head, table
+        del payload
