@@ -54,7 +54,9 @@ def test_torchs_own_gather_hangs_and_the_printed_command_repeats_it(tmp_path: Pa
 def test_a_gather_of_somebody_elses_is_drilled_by_its_import_path(tmp_path: Path) -> None:
     junit = tmp_path / "drill.xml"
     ours, theirs = "tests.conformance.broken:RIGHT", "tests.conformance.broken:WRONG_ORDER"
-    done = drill("--path", ours, "--path", theirs, "--ranks", "2", "--fault", "none", "--junit", str(junit))
+    done = drill(
+        "--path", ours, "--path", theirs, "--ranks", "2", "--payload", "small", "--fault", "none", "--junit", str(junit)
+    )
     assert done.returncode == 1, done.stdout + done.stderr
     assert "WRONG  wrong order" in done.stdout
     assert "result[0]['rank'] is 1, not 0" in done.stdout
