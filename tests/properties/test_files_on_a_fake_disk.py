@@ -231,6 +231,13 @@ def test_a_file_that_its_rank_did_not_write_is_not_read(change: Callable[[bytes]
         files.read(offered, NONCE, time.monotonic())
 
 
+def test_a_file_of_another_user_is_not_read(disk: FakeFilesystem) -> None:
+    offered = _offer()
+    os.chown(offered.path, SOMEBODY, -1)
+    with pytest.raises(files.WrongContentError, match=f"user {SOMEBODY}"):
+        files.read(offered, NONCE, time.monotonic())
+
+
 def test_a_link_is_not_followed(disk: FakeFilesystem) -> None:
     offered = _offer()
     os.rename(offered.path, "/elsewhere")
