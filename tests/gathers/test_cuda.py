@@ -87,3 +87,15 @@ def test_an_nccl_world_of_one() -> None:
 
     with rankdrill.World(1, backend="nccl", device="cuda") as world:
         assert world.run(body).unwrap()[0][:3] == (True, True, True)
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_no_context_on_another_gpu() -> None:
+    def body() -> Any:
+        all_gather(torch.ones(100_000, device="cuda"), timeout=TIMEOUT_S)
+        gather(b"x" * 200_000, "cuda", timeout=TIMEOUT_S)
+        # What torch holds on the other GPU: nothing, where it has never been the current one.
+        return torch.cuda.memory_reserved(1 - dist.get_rank()), torch.cuda.current_device() == dist.get_rank()
+
+    with rankdrill.World(2, backend="nccl", device="cuda") as world:
+        assert world.run(body).unwrap() == [(0, True), (0, True)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
@@ -56,3 +57,25 @@ def test_ranks_on_one_gpu_are_told_so(world: rankdrill.World) -> None:
 def test_a_gpu_without_a_name_is_like_no_other() -> None:
     with replaced(torch.cuda, "get_device_properties", lambda device: object()):
         assert on_device.name_gpu(CPU) != on_device.name_gpu(CPU)
+
+
+def test_what_arrives_is_loaded_at_the_gpu_that_the_group_is_bound_to(world: rankdrill.World) -> None:
+    """Whatever the current one is: or a context would come to be on another GPU."""
+
+    def body() -> Any:
+        entered: list[Any] = []
+
+        def entering(device: Any) -> Any:
+            entered.append(device)
+            return contextlib.nullcontext()
+
+        bound = torch.device("cuda", 5)
+        with (
+            replaced(torch_seam, "bound_device", lambda group: bound),
+            replaced(torch.cuda, "device", entering),
+        ):
+            group = dist.new_group([0, 1, 2, 3])
+            seen = all_gather(torch.full((3,), dist.get_rank()), force_cpu=True, group=group, timeout=TIMEOUT_S)
+            return [one.tolist() for one in seen], set(entered) == {bound}, on_device.device_of(group) == bound
+
+    assert all_alike(world.run(body).unwrap()) == ([[rank] * 3 for rank in range(4)], True, True)
