@@ -16,7 +16,7 @@ from benchmarks.gathering.ways import WAYS
 ROW_OF_SMALL, ROW_OF_MIDDLING = 20, 5
 
 if TYPE_CHECKING:
-    from rankdrill.worlds.processes.rank import RankContext
+    from rankdrill.worlds.context import RankContext
 
 
 @dataclass(frozen=True)

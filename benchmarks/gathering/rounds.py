@@ -13,7 +13,7 @@ from benchmarks.gathering.results import Cell, repetitions
 from benchmarks.gathering.setting import Way
 
 from rankdrill import World, gathers
-from rankdrill.worlds.processes.job import Job
+from rankdrill.worlds.job import Job
 
 DEADLINE_S = 300.0  # of one run of a few calls, by far the slowest included
 CHECKED_IS_ENOUGH_S = 10.0  # a first call as slow as this is not repeated just to be warm

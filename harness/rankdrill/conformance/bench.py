@@ -20,7 +20,7 @@ from rankdrill.conformance.verdicts import Evidence, judge
 from rankdrill.conformance.witness import Statement, Trial, read_statement, testify
 from rankdrill.step import Kind
 from rankdrill.worlds import Outcome, Status, World
-from rankdrill.worlds.processes.job import Job
+from rankdrill.worlds.job import Job
 
 if TYPE_CHECKING:
     from rankdrill.faults import Plan

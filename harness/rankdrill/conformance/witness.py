@@ -18,7 +18,7 @@ from rankdrill.conformance.missteps import REPEATED, SKIPPED
 from rankdrill.conformance.payloads import SMALL
 from rankdrill.conformance.survey import Site, Surveyor
 from rankdrill.step import Kind
-from rankdrill.worlds.processes.rank import RankContext
+from rankdrill.worlds.context import RankContext
 
 __all__ = ["Seen", "Statement", "Trial", "read_statement", "testify"]
 

@@ -19,7 +19,7 @@ from rankdrill.plugin.merge import MergedFailure, merge
 from rankdrill.plugin.phase import Ended, PhaseEnd, RankTestError, SessionSetup, TestPlace
 from rankdrill.plugin.pool import WorldKey, WorldPool
 from rankdrill.worlds import Outcome
-from rankdrill.worlds.processes.job import Job
+from rankdrill.worlds.job import Job
 
 __all__ = ["RankedItem", "make_ranked", "size_of"]
 

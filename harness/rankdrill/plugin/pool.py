@@ -8,7 +8,7 @@ from rankdrill.errors import WorldError
 from rankdrill.plugin import rank_session_calls as calls
 from rankdrill.plugin.marker import RanksMark
 from rankdrill.worlds import World
-from rankdrill.worlds.processes.job import Job
+from rankdrill.worlds.job import Job
 
 __all__ = ["WorldKey", "WorldPool"]
 

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import ProcessGroup, Store
 
 from rankdrill.plugin.phase import TestPlace
-from rankdrill.worlds.processes.rank import RankContext
+from rankdrill.worlds.context import RankContext
 
 __all__ = ["Rank", "RankFixtures"]
 

@@ -29,7 +29,7 @@ from hypothesis.internal.conjecture.data import ConjectureData
 from rankdrill.errors import WorldError
 from rankdrill.plugin.phase import Ended, PhaseEnd, RankTestError, SessionSetup, TestPlace
 from rankdrill.plugin.rank_fixtures import RankFixtures
-from rankdrill.worlds.processes.rank import RankContext
+from rankdrill.worlds.context import RankContext
 
 __all__ = ["call", "example", "finish", "setup", "teardown"]
 

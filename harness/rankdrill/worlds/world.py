@@ -8,12 +8,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rankdrill.errors import UsageError
+from rankdrill.worlds.job import Job
 from rankdrill.worlds.judge import blame, verdict_on
 from rankdrill.worlds.outcome import Outcome, RankOutcome
 from rankdrill.worlds.planned import as_planned
 from rankdrill.worlds.processes import ProcessEngine
 from rankdrill.worlds.processes.client import TemplateClient
-from rankdrill.worlds.processes.job import Job
 
 if TYPE_CHECKING:
     from rankdrill.faults import Plan

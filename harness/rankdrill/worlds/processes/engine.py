@@ -14,10 +14,11 @@ from pathlib import Path
 from rankdrill.errors import LedgerError, UsageError
 from rankdrill.ledger import LedgerReader, LedgerView, Record, State
 from rankdrill.step import DEFAULT_GROUP, NO_SEQUENCE, Kind
+from rankdrill.worlds.job import Job, Place, dump
 from rankdrill.worlds.outcome import RankOutcome, Status
 from rankdrill.worlds.private import remove_segments
 from rankdrill.worlds.processes.client import RankHandle, TemplateClient
-from rankdrill.worlds.processes.job import Job, Place, RankSpec, dump
+from rankdrill.worlds.processes.messages import RankSpec
 from rankdrill.worlds.processes.output import OutputFile, Streamer
 from rankdrill.worlds.processes.supervise import Ending, Supervision
 from rankdrill.worlds.processes.wire import send_frame

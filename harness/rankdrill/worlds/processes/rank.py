@@ -15,7 +15,6 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TextIO
@@ -23,30 +22,18 @@ from typing import Any, TextIO
 import numpy
 import torch
 import torch.distributed as dist
-from torch.distributed.distributed_c10d import PrefixStore, Store
+from torch.distributed.distributed_c10d import PrefixStore
 
 from rankdrill.boundary import Boundary, install
 from rankdrill.boundary.collectives import DrilledGroup
 from rankdrill.errors import UsageError
 from rankdrill.ledger import LedgerWriter
-from rankdrill.worlds.processes.job import Job, Place, Raised, RankSpec, Report, Returned, Up, dump, load
+from rankdrill.worlds.context import RankContext
+from rankdrill.worlds.job import Job, Place, dump, load
+from rankdrill.worlds.processes.messages import Raised, RankSpec, Report, Returned, Up
 from rankdrill.worlds.processes.wire import recv_frame, send_frame
 
-__all__ = ["RankContext", "rank_main"]
-
-
-@dataclass
-class RankContext:
-    """What a rank knows of itself. `kept` lives as long as the rank does: a warm pytest session, say."""
-
-    index: int
-    world_size: int
-    device: torch.device
-    directory: Path
-    store: Store
-    boundary: Boundary
-    group: Any  # the default process group that bodies find
-    kept: dict[str, Any] = field(default_factory=dict)
+__all__ = ["rank_main"]
 
 
 def rank_main(channel: int, spec_json: dict[str, Any]) -> None:

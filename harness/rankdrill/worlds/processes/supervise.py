@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 from rankdrill.diagnosis import Position, Progress, Wait, doomed, waits
 from rankdrill.errors import LedgerError, RemoteError, UsageError
 from rankdrill.ledger import LedgerReader, Record
+from rankdrill.worlds.job import load
 from rankdrill.worlds.outcome import Death, Status
 from rankdrill.worlds.planned import STOP, ending_strikes, struck_by
 from rankdrill.worlds.processes.client import RankHandle, TemplateClient
-from rankdrill.worlds.processes.job import Raised, Report, Returned, Up, load
+from rankdrill.worlds.processes.messages import Raised, Report, Returned, Up
 from rankdrill.worlds.processes.motion import seconds_wanted
 from rankdrill.worlds.processes.output import Streamer
 

@@ -1,4 +1,4 @@
-"""What a controller asks of a rank, and what the rank answers."""
+"""What is to run on the ranks of a world, whoever runs them."""
 
 from __future__ import annotations
 
@@ -12,19 +12,7 @@ import cloudpickle
 if TYPE_CHECKING:
     from rankdrill.faults import Plan
 
-__all__ = ["Job", "Place", "Raised", "RankSpec", "Report", "Returned", "Up", "dump", "load"]
-
-
-@dataclass(frozen=True, slots=True)
-class RankSpec:
-    """Everything a fresh rank is told; travels as JSON through the template."""
-
-    rank: int
-    world_size: int
-    backend: str
-    device: str
-    directory: str
-    group_timeout: float
+__all__ = ["Job", "Place", "dump", "load"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,42 +38,6 @@ class Job:
     plan: Plan | None = None
     with_context: bool = False
     in_step: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Up:
-    """The rank is initialised and waits for jobs."""
-
-    pid: int
-
-
-@dataclass(frozen=True, slots=True)
-class Returned:
-    """The body returned; `value` is pickled so that a value that cannot be loaded spoils nothing else."""
-
-    value: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Raised:
-    """The body raised. `error` is the pickled exception, empty if it cannot be pickled and loaded again."""
-
-    error: bytes
-    traceback: str
-    type_name: str
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """How one job ended on one rank.
-
-    `collectives` counts what the rank issued on the default group so far: ranks that differ are out of step.
-    """
-
-    result: Returned | Raised
-    collectives: int
-    at_ns: int
 
 
 def dump(message: Any) -> bytes:

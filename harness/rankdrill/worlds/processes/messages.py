@@ -1,0 +1,55 @@
+"""What a controller tells the processes of its ranks, and what they answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Raised", "RankSpec", "Report", "Returned", "Up"]
+
+
+@dataclass(frozen=True, slots=True)
+class RankSpec:
+    """Everything a fresh rank is told; travels as JSON through the template."""
+
+    rank: int
+    world_size: int
+    backend: str
+    device: str
+    directory: str
+    group_timeout: float
+
+
+@dataclass(frozen=True, slots=True)
+class Up:
+    """The rank is initialised and waits for jobs."""
+
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """The body returned; `value` is pickled so that a value that cannot be loaded spoils nothing else."""
+
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """The body raised. `error` is the pickled exception, empty if it cannot be pickled and loaded again."""
+
+    error: bytes
+    traceback: str
+    type_name: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """How one job ended on one rank.
+
+    `collectives` counts what the rank issued on the default group so far: ranks that differ are out of step.
+    """
+
+    result: Returned | Raised
+    collectives: int
+    at_ns: int
