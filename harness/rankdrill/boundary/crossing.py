@@ -68,6 +68,10 @@ class Boundary:
         finally:
             self._recording, self._interceptors = before
 
+    def strike_with(self, interceptors: Sequence[Interceptor]) -> None:
+        """Have other interceptors from here on, in the middle of a recording."""
+        self._interceptors = tuple(interceptors)
+
     def abandon(self) -> None:
         """Be no boundary any more: what a child process does, forked by the rank, are not the rank's steps."""
         self.ledger, self._interceptors, self._recording = None, (), False

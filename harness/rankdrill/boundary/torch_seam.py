@@ -12,6 +12,10 @@ What is used, and why:
   looks up in C++.
 - ``Backend.options._timeout``: how long a collective waits before it gives up by itself.
 - ``distributed_c10d._pickler``, ``_unpickler``: what the object collectives pickle with.
+- ``rendezvous._rendezvous_handlers["env"]``: what ``init_method="env://"`` does; the public way to register a handler
+  refuses a scheme that has one.
+- ``Backend._set_default_timeout``: for a group that is there already, what ``init_process_group(timeout=…)`` asks for.
+- ``torch._tensor_str.PRINT_OPTS``: torch can set its print options, and has no public way to ask for them.
 - ``torch.jit._builtins._get_builtin_table``, from ``id(function)`` to an operator's name: TorchScript knows torch's
   functions by identity, so one that replaces another must be known for the same operator.
 
@@ -20,10 +24,13 @@ The gathers, which work without the rest, have a `torch_seam` of their own.
 
 from __future__ import annotations
 
+import importlib
 import weakref
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch._C import _distributed_c10d as c
 from torch.distributed import distributed_c10d as c10d
@@ -35,7 +42,11 @@ __all__ = [
     "group_timeout",
     "groups",
     "known_to_torchscript",
+    "print_options",
+    "replace_env_rendezvous",
     "replace_group",
+    "set_print_options",
+    "set_timeout",
     "wrap_new_groups",
 ]
 
@@ -124,3 +135,27 @@ def known_to_torchscript(replacement: Any, original: Any) -> None:
         table[id(replacement)] = table[id(original)]
         # Another object may have this id one day.
         weakref.finalize(replacement, table.pop, id(replacement), None)
+
+
+def print_options() -> dict[str, Any]:
+    """How tensors are printed: precision, threshold, edgeitems, linewidth, sci_mode."""
+    return dict(vars(torch._tensor_str.PRINT_OPTS))
+
+
+def set_print_options(options: dict[str, Any]) -> None:
+    """Print tensors as `print_options` said."""
+    torch.set_printoptions(**options)  # type: ignore[no-untyped-call]
+
+
+def replace_env_rendezvous(make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    """Let `make(original)` be what ``init_method="env://"`` does: a generator function of (url, timeout, **more)."""
+    # Of this name the package shows a function, which hides the module.
+    module: Any = importlib.import_module("torch.distributed.rendezvous")
+    handlers: dict[str, Callable[..., Any]] = module._rendezvous_handlers
+    handlers["env"] = make(handlers["env"])
+
+
+def set_timeout(group: Any, timeout: timedelta) -> None:
+    """Let the collectives of `group` give up after `timeout`."""
+    for device in group._device_types:
+        group._get_backend(device)._set_default_timeout(timeout)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,13 +12,20 @@ if TYPE_CHECKING:
     from torch.distributed.distributed_c10d import Store
 
     from rankdrill.boundary import Boundary
+    from rankdrill.worlds.job import Job
 
 __all__ = ["RankContext"]
 
 
 @dataclass
 class RankContext:
-    """What a rank knows of itself. `kept` lives as long as the rank does: a warm pytest session, say."""
+    """What a rank knows of itself. `kept` lives as long as the rank does: a warm pytest session, say.
+
+    `pause(value)` reports `value` as what the running job returned, or raised if it is an exception, and waits in the
+    middle of the body for the next job, which it returns: for a body that goes on where it was. `left` says what a
+    fresh rank would not have, in words: with anything in it the rank is not used for another test. `notes` are for
+    the user to read.
+    """
 
     index: int
     world_size: int
@@ -25,5 +33,8 @@ class RankContext:
     directory: Path
     store: Store
     boundary: Boundary
-    group: Any  # the default process group that bodies find
+    group: Any  # the default process group that bodies find; None in a world without one
+    pause: Callable[[Any], Job]
     kept: dict[str, Any] = field(default_factory=dict)
+    left: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)

@@ -30,6 +30,11 @@ class Job:
 
     A world in which a collective failed is thrown away, unless `in_step` says that the caller sees to it that its
     ranks are in step afterwards, as a drill does whose next call has to work.
+
+    Jobs that belong together, as the setup, call and teardown of one test, say so: only the first of them `begins`,
+    and may get fresh ranks; only after the last, which `ends`, are ranks thrown away that are alive but unfit for
+    others. A body of several jobs pauses between them (`RankContext.pause`), and with `keeps_state` it puts back
+    itself what it changes in its process.
     """
 
     body: Callable[..., Any]
@@ -38,6 +43,9 @@ class Job:
     plan: Plan | None = None
     with_context: bool = False
     in_step: bool = False
+    begins: bool = True
+    ends: bool = True
+    keeps_state: bool = False
 
 
 def dump(message: Any) -> bytes:

@@ -105,7 +105,8 @@ class RankOutcome:
     `at_ns` is when it ended (monotonic clock), 0 if it was stuck; `wait` what it waited for when it was stuck;
     `stack` the Python stacks of all its threads then. `fired` counts strikes by fault, in the plan's order;
     `by_plan` says that a planned fault ended the process: that it is gone is what was asked for. `cut` says of a
-    stuck rank that it was ended before the deadline, because another rank was gone.
+    stuck rank that it was ended before the deadline, because another rank was gone. `left` says what the body left
+    in its process that can only be noticed, not put back; `notes` is what rankdrill has to say about the run.
     """
 
     rank: int
@@ -123,6 +124,8 @@ class RankOutcome:
     stack: str = ""
     by_plan: bool = False
     cut: bool = False
+    left: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def error(self) -> BaseException | None:

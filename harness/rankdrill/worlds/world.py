@@ -33,6 +33,9 @@ class Engine(Protocol):
     @property
     def warm(self) -> bool: ...
 
+    @property
+    def at_rest(self) -> bool: ...
+
     def run(self, job: Job, *, deadline: float, stream: bool) -> list[RankOutcome]: ...
 
     def discard(self) -> None: ...
@@ -45,7 +48,8 @@ class World:
     failed, died or hung, the next run gets fresh ones. Not for use from several threads at once.
 
     With `stream`, what ranks print is shown as it comes, each line after its rank. `preload` names modules to
-    import once, before ranks are forked, instead of in each. Raises `UsageError` for a world that cannot be.
+    import once, before ranks are forked, instead of in each. With `init=False` ranks have no process group until the
+    body makes one. Raises `UsageError` for a world that cannot be.
 
         with World(4) as world:
             assert world.run(lambda: torch.distributed.get_rank()).unwrap() == [0, 1, 2, 3]
@@ -60,13 +64,14 @@ class World:
         device: str = "cpu",
         stream: bool = False,
         preload: Sequence[str] = (),
+        init: bool = True,
     ) -> None:
         check_world(n, engine=engine, backend=backend, device=device)
         self.n = n
         self.backend = backend
         self.device = device
         self.stream = stream
-        self._engine: Engine = ProcessEngine(n, backend=backend, device=device, preload=preload)
+        self._engine: Engine = ProcessEngine(n, backend=backend, device=device, preload=preload, init=init)
 
     def run(
         self, fn: Callable[..., Any], *args: Any, plan: Plan | None = None, deadline: float = DEADLINE_S
@@ -96,6 +101,11 @@ class World:
     def warm(self) -> bool:
         """Whether ranks of an earlier run wait for the next."""
         return self._engine.warm
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether all ranks are alive and wait for a job, be it only for one that ends what they are in."""
+        return self._engine.at_rest
 
     def discard(self) -> None:
         """Throw the ranks away now; the next run gets fresh ones."""

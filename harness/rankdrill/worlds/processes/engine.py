@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import secrets
 import shutil
+import socket
 import sys
 import time
 from collections.abc import Sequence
@@ -34,8 +36,9 @@ DEATH_BOUND_S = 5.0
 class ProcessEngine:
     """The processes of one world. `run` starts them when there are none, and keeps them while they are healthy."""
 
-    def __init__(self, n: int, *, backend: str, device: str, preload: Sequence[str] = ()) -> None:
+    def __init__(self, n: int, *, backend: str, device: str, preload: Sequence[str] = (), init: bool = True) -> None:
         self._n = n
+        self._init = init
         self._preload = preload
         self._backend = backend
         self._device = device
@@ -44,12 +47,19 @@ class ProcessEngine:
         self._outputs: dict[int, list[OutputFile]] = {}
         self._ledgers: dict[int, LedgerReader] = {}
         self._client: TemplateClient | None = None
+        self._port: socket.socket | None = None
+        self._unfit = False  # alive, but not for another test
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether all ranks are alive and wait for a job, be it for one that ends what they are in."""
+        up = bool(self._ranks) and self._client is not None and self._client.alive
+        return up and all(handle.listen() is None for handle in self._ranks)
 
     @property
     def warm(self) -> bool:
         """Whether ranks of an earlier run wait for the next, all alive."""
-        up = bool(self._ranks) and self._client is not None and self._client.alive
-        return up and all(handle.listen() is None for handle in self._ranks)
+        return not self._unfit and self.at_rest
 
     def run(self, job: Job, *, deadline: float, stream: bool) -> list[RankOutcome]:
         """Run `job` on every rank; returns one outcome per rank, in rank order."""
@@ -60,7 +70,9 @@ class ProcessEngine:
             self.discard()
             raise
         outcomes = [self._outcome(rank, endings[rank], starts[rank], job) for rank in range(self._n)]
-        if not _healthy(outcomes, endings, job):
+        self._unfit = self._unfit or not _healthy(outcomes, endings, job)
+        answered = all(outcome.status in (Status.RETURNED, Status.RAISED) for outcome in outcomes)
+        if self._unfit and (job.ends or not answered):
             self.discard()
         return outcomes
 
@@ -68,7 +80,7 @@ class ProcessEngine:
         self, job: Job, packed: bytes, *, deadline: float, stream: bool
     ) -> tuple[dict[int, Ending], list[int]]:
         """Every rank's ending, and where in its ledger this run began."""
-        if not self.warm:
+        if not (self.warm or (self.at_rest and not job.begins)):
             self.discard()
             self._start()
         starts = [self._ledger_total(rank) for rank in range(self._n)]
@@ -97,7 +109,10 @@ class ProcessEngine:
         if self._directory is not None:
             remove_segments(self._directory)
             shutil.rmtree(self._directory.parent, ignore_errors=True)
+        if self._port is not None:
+            self._port.close()
         self._ranks, self._ledgers, self._outputs, self._directory = [], {}, {}, None
+        self._port, self._unfit = None, False
 
     def _start(self) -> None:
         self._client = TemplateClient.shared()
@@ -108,15 +123,27 @@ class ProcessEngine:
         self._directory = world / "ranks"
         for directory in (world, self._directory):
             directory.mkdir(mode=0o700)
+        self._port = _hold_port()
+        port, run = self._port.getsockname()[1], world.name
         for rank in range(self._n):
-            spec = RankSpec(rank, self._n, self._backend, self._device, str(self._directory), GROUP_TIMEOUT_S)
+            spec = RankSpec(
+                rank,
+                self._n,
+                self._backend,
+                self._device,
+                str(self._directory),
+                GROUP_TIMEOUT_S,
+                port,
+                run,
+                self._init,
+            )
             self._ranks.append(self._client.fork(spec))
             stem = self._directory / f"rank-{rank}"
             self._outputs[rank] = [OutputFile(stem.with_suffix(".out")), OutputFile(stem.with_suffix(".err"))]
 
     def _send(self, packed: bytes) -> None:
         place = Place(tuple(sys.path), os.getcwd(), dict(os.environ))
-        frame = dump((place, packed))
+        frame = pickle.dumps((place, packed), pickle.HIGHEST_PROTOCOL)
         until = time.monotonic() + SEND_BOUND_S
         for handle in self._ranks:
             # If it died meanwhile, its obituary says how; if it takes nothing, it is stuck, which will be seen.
@@ -155,12 +182,22 @@ class ProcessEngine:
             wait=ending.wait,
             stack=ending.stack,
             cut=ending.cut,
+            left=ending.left,
+            notes=ending.notes,
         )
 
     def _wait_gone(self) -> None:
         bound = time.monotonic() + DEATH_BOUND_S
         while time.monotonic() < bound and any(handle.listen() is None for handle in self._ranks):
             time.sleep(0.001)
+
+
+def _hold_port() -> socket.socket:
+    """A port that is free, and stays so for the ranks: bound, so that nobody is given it, and not listened on."""
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind(("127.0.0.1", 0))
+    return held
 
 
 def _pack(job: Job) -> bytes:
@@ -176,7 +213,7 @@ def _healthy(outcomes: Sequence[RankOutcome], endings: dict[int, Ending], job: J
     # Ranks whose counts of collectives differ are out of step: the next collective of one would meet an
     # older one of another.
     counts = {ending.collectives for ending in endings.values()}
-    returned = all(outcome.status is Status.RETURNED for outcome in outcomes)
+    returned = all(outcome.status is Status.RETURNED and not outcome.left for outcome in outcomes)
     return returned and len(counts) == 1 and -1 not in counts and not any(_left_open(one, job) for one in outcomes)
 
 

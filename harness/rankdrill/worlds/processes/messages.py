@@ -17,6 +17,9 @@ class RankSpec:
     device: str
     directory: str
     group_timeout: float
+    port: int  # free on the loopback interface, and kept so: MASTER_PORT
+    run: str  # the name of the run: TORCHELASTIC_RUN_ID
+    init: bool = True  # whether bodies find a default process group
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +51,11 @@ class Report:
     """How one job ended on one rank.
 
     `collectives` counts what the rank issued on the default group so far: ranks that differ are out of step.
+    `left` says what a fresh rank would not have, in words; `notes` are for the user.
     """
 
     result: Returned | Raised
     collectives: int
     at_ns: int
+    left: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()

@@ -61,6 +61,8 @@ class Ending:
     wait: Wait | None = None
     stack: str = ""
     cut: bool = False
+    left: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 class Supervision:
@@ -170,9 +172,11 @@ class Supervision:
                 self._up.add(handle.rank)
             case Report(result=Returned(value=raw)):
                 ending = Ending(Status.RETURNED, at_ns=message.at_ns, collectives=message.collectives)
+                ending = replace(ending, left=message.left, notes=message.notes)
                 self._endings[handle.rank] = _with_value(ending, raw, handle.rank)
             case Report(result=Raised() as raised):
-                self._endings[handle.rank] = _raised(raised, message.at_ns)
+                ending = _raised(raised, message.at_ns)
+                self._endings[handle.rank] = replace(ending, left=message.left, notes=message.notes)
             case Raised():
                 self._endings[handle.rank] = _raised(message, time.monotonic_ns())
 

@@ -1,0 +1,182 @@
+"""The life of a rank once it is up: one job after another, each where its controller is now."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import socket
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import torch.distributed as dist
+
+from rankdrill.boundary.collectives import DrilledGroup
+from rankdrill.errors import UsageError
+from rankdrill.worlds.context import RankContext
+from rankdrill.worlds.job import Job, Place, dump, load
+from rankdrill.worlds.processes.messages import Raised, Report, Returned
+from rankdrill.worlds.processes.rendezvous import Rendezvous
+from rankdrill.worlds.processes.state import Condition
+from rankdrill.worlds.processes.streams import unbuffered
+from rankdrill.worlds.processes.wire import recv_frame, send_frame
+
+__all__ = ["Jobs", "raised"]
+
+
+class Jobs:
+    """Takes jobs from the controller's socket and answers each, also from within the body of one."""
+
+    context: RankContext  # which in turn can pause here
+
+    def __init__(self, sock: socket.socket, rendezvous: Rendezvous, variables: dict[str, str]) -> None:
+        self._sock = sock
+        self._rendezvous = rendezvous
+        self._variables = variables
+        self._place: Place | None = None
+
+    def serve(self, context: RankContext) -> None:
+        """Run jobs until the controller hangs up: then `EOFError` or `ConnectionError`."""
+        self.context = context
+        while True:
+            place, raw = self._receive()
+            self._answer(self._run(place, raw))
+
+    def pause(self, value: Any) -> Job:
+        """See `RankContext.pause`."""
+        context = self.context
+        with context.boundary.closed():
+            self._answer(raised(value) if isinstance(value, BaseException) else Returned(self._dump(value)))
+            _, raw = self._receive()
+            job: Job = load(raw)
+        context.boundary.strike_with(self._arm(job))
+        return job
+
+    def _receive(self) -> tuple[Place | None, bytes]:
+        place, raw = pickle.loads(recv_frame(self._sock))
+        return place, raw
+
+    def _answer(self, result: Returned | Raised) -> None:
+        context = self.context
+        context.notes.extend(self._rendezvous.notes)
+        self._rendezvous.notes.clear()
+        report = Report(
+            result, self._collectives(), time.monotonic_ns(), tuple(context.left), tuple(dict.fromkeys(context.notes))
+        )
+        context.notes.clear()
+        send_frame(self._sock, pickle.dumps(report, pickle.HIGHEST_PROTOCOL))
+
+    def _run(self, place: Place | None, raw: bytes) -> Returned | Raised:
+        try:
+            self._rendezvous.begin()
+            if place is not None:
+                self._go_to(place)
+            job: Job = load(raw)
+            if job.keeps_state:
+                return self._body(job)
+            with self._restored():
+                return self._body(job)
+        except BaseException as error:
+            return raised(error)
+
+    def _body(self, job: Job) -> Returned | Raised:
+        context = self.context
+        given = (context, *job.args) if job.with_context else job.args
+        try:
+            with context.boundary.recording(self._arm(job)):
+                value = job.body(*given, **job.kwargs)
+            result: Returned | Raised = Returned(self._dump(value))
+        except BaseException as error:
+            result = raised(error)
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):  # the body's doing: closed, or replaced by something else
+                stream.flush()
+        return result
+
+    def _arm(self, job: Job) -> list[Any]:
+        context = self.context
+        assert context.boundary.ledger is not None
+        context.boundary.ledger.forget_strikes()
+        if job.plan is None:
+            return []
+        from rankdrill.faults import arm
+
+        return arm(job.plan, context.index, context.boundary)
+
+    @contextmanager
+    def _restored(self) -> Iterator[None]:
+        """Leave the process as it was for the next body, or say what cannot be put back."""
+        with warnings.catch_warnings():
+            condition = Condition()
+            try:
+                yield
+            finally:
+                self.context.left.extend(condition.restore())
+
+    def _go_to(self, place: Place) -> None:
+        """Follow the controller: take over what has changed there since the last time, and only that.
+
+        What a fixture of a module or session has set on this rank stays.
+        """
+        last, self._place = self._place, place
+        if last is None or place.sys_path != last.sys_path:
+            sys.path[:] = place.sys_path
+        if last is None or place.cwd != last.cwd:
+            os.chdir(place.cwd)
+        if last is None:
+            os.environ.clear()
+            os.environ.update(place.environ | self._variables)
+        elif place.environ != last.environ:
+            for name in last.environ.keys() - place.environ.keys() - self._variables.keys():
+                os.environ.pop(name, None)
+            for name, value in place.environ.items():
+                if last.environ.get(name) != value and name not in self._variables:
+                    os.environ[name] = value
+        for name, fd in (("stdout", 1), ("stderr", 2)):
+            if getattr(getattr(sys, name), "closed", False):  # by an earlier body
+                setattr(sys, name, unbuffered(fd))
+
+    def _dump(self, value: Any) -> bytes:
+        try:
+            return dump(value)
+        except Exception as error:
+            kind = type(value).__qualname__
+            raise UsageError(
+                f"rank {self.context.index} returned a {kind} that cannot be pickled ({error}); "
+                "return plain data instead"
+            ) from error
+
+    def _collectives(self) -> int:
+        group = dist.group.WORLD if dist.is_initialized() else None
+        if group is not self.context.group:
+            return -1  # the body destroyed the group, or made one; what is there now is not ours
+        if not isinstance(group, DrilledGroup):
+            return 0
+        # `itertools.count` shows its next value only in its pickled form.
+        return int(group.sequence.__reduce__()[1][0])
+
+
+def raised(error: BaseException) -> Raised:
+    """What `error` is to the controller."""
+    text = "".join(traceback.format_exception(_without_own_frames(error)))
+    try:
+        message = str(error)
+    except Exception as broken:
+        message = f"<its message raises {type(broken).__name__}>"
+    try:
+        raw = pickle.dumps(error)
+        pickle.loads(raw)
+    except Exception:
+        raw = b""
+    return Raised(raw, text, type(error).__qualname__, message)
+
+
+def _without_own_frames(error: BaseException) -> BaseException:
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
+        frames = frames.tb_next
+    return error.with_traceback(frames)
