@@ -9,13 +9,16 @@ from typing import Any
 import pytest
 
 USED = [
-    ("_pytest.config", "Config.fromdictargs", ("option_dict", "args")),
+    ("_pytest.config", "get_config", ("args",)),
+    ("_pytest.config", "Config.parse", ("args", "addopts")),
     ("_pytest.config", "Config._do_configure", ("self",)),
+    ("_pytest.config", "Config._ensure_unconfigure", ("self",)),
     ("_pytest.main", "Session.from_config", ("config",)),
     ("_pytest.main", "Session.perform_collect", ("self", "args")),
     ("_pytest.runner", "SetupState.teardown_exact", ("self", "nextitem")),
-    ("_pytest.warnings", "catch_warnings_for_item", ("config", "ihook", "when", "item")),
+    ("_pytest.skipping", "evaluate_skip_marks", ("item",)),
     ("_pytest.nodes", "Node._repr_failure_py", ("self", "excinfo", "style")),
+    ("_pytest.python", "Function._initrequest", ("self",)),
     ("_pytest.fixtures", "FixtureRequest._get_active_fixturedef", ("self", "argname")),
     ("_pytest._code.code", "TerminalRepr.toterminal", ("self", "tw")),
     ("_pytest._code.code", "ReprFileLocation", ("path", "lineno", "message")),
@@ -28,17 +31,25 @@ USED = [
 def test_what_the_plugin_uses_is_still_there(module: str, name: str, parameters: tuple[str, ...]) -> None:
     found: Any = importlib.import_module(module)
     for part in name.split("."):
-        assert hasattr(found, part), f"{module} has no {name} any more; see harness/rankdrill/plugin"
+        assert hasattr(found, part), f"{module} has no {name} any more; see plugin/pytest_seam.py"
         found = getattr(found, part)
     known = inspect.signature(found).parameters
     for parameter in parameters:
-        assert parameter in known, f"{module}.{name} takes no {parameter!r} any more; see harness/rankdrill/plugin"
+        assert parameter in known, f"{module}.{name} takes no {parameter!r} any more; see plugin/pytest_seam.py"
 
 
 def test_items_still_carry_what_is_set_on_them(request: pytest.FixtureRequest) -> None:
     node = request.node
     for name in ("_fixtureinfo", "_request", "_report_sections", "user_properties", "funcargs", "instance"):
-        assert hasattr(node, name), f"pytest's Function has no {name} any more; see harness/rankdrill/plugin"
+        assert hasattr(node, name), f"pytest's Function has no {name} any more; see plugin/pytest_seam.py"
     assert hasattr(node._fixtureinfo, "name2fixturedefs")
     assert hasattr(request.config, "_tmp_path_factory")
+    assert hasattr(request.config._parser, "_inidict")
     assert hasattr(request.session, "_setupstate")
+
+
+@pytest.mark.skipif(int(pytest.__version__.partition(".")[0]) < 9, reason="pytest 8 has no subtests")
+def test_failed_subtests_are_still_counted(request: pytest.FixtureRequest) -> None:
+    subtests = importlib.import_module("_pytest.subtests")
+    assert hasattr(subtests, "failed_subtests_key")
+    assert isinstance(request.config.stash[subtests.failed_subtests_key], dict)

@@ -9,6 +9,9 @@ from hypothesis import Phase, settings
 from hypothesis.strategies import DataObject
 
 from rankdrill.errors import UsageError
+from rankdrill.plugin import pytest_seam
+from rankdrill.plugin.commands import Example, GoOn, NoMoreExamples
+from rankdrill.plugin.merge import ends_of
 
 if TYPE_CHECKING:
     from rankdrill.plugin.item import RankedItem
@@ -25,25 +28,55 @@ def run_examples(item: RankedItem) -> None:
     function = getattr(test, "__func__", test)
     handle = function.hypothesis
     inner = handle.inner_test
-    fixtures = dict.fromkeys(item._fixtureinfo.argnames, _OnEachRank())
+    fixtures = dict.fromkeys(pytest_seam.fixture_names(item), _OnEachRank())
     _without_explanations(function)
 
+    # Not `functools.wraps` alone: of an async function, whether it can be run is for the ranks to say.
     @functools.wraps(inner)
-    def send(*args: Any, **kwargs: Any) -> None:
-        drawn = {name: value for name, value in kwargs.items() if name not in fixtures and value is not item.instance}
+    def send(*args: Any, **kwargs: Any) -> Any:
+        drawn = {name: value for name, value in kwargs.items() if name not in fixtures and not _is_self(value, item)}
         interactive = [name for name, value in drawn.items() if isinstance(value, DataObject)]
         if interactive:
             raise UsageError(
                 f"{interactive[0]}=st.data() draws inside the test, where each rank would draw its own; "
                 "draw it in @given"
             )
-        item.run_example(drawn)
+        return _run_example(item, drawn)
 
     handle.inner_test = send
     try:
+        _wait_for_examples(item)
         test(**fixtures)
     finally:
         handle.inner_test = inner
+        failure = item.merged
+        if item.shared.pool.at_rest(item.key):
+            item.outcome = item.command(NoMoreExamples())
+    if failure is None and item.outcome is not None:
+        item.take("call", item.outcome)
+
+
+def _run_example(item: RankedItem, drawn: dict[str, Any]) -> Any:
+    """One example on all ranks; raises the culprit's error if it fails."""
+    if not item.shared.pool.warm(item.key):
+        # The last one spoiled its ranks. Fresh ones come up outside of any example's own time.
+        item.shared.pool.renew(item.key)
+        item.shared.pool.collect(item.key, item.place.path)
+        item.command(item.opened("setup"))
+        _wait_for_examples(item)
+    outcome = item.command(Example(drawn), plan=True)
+    item.take("call", outcome)
+    returned = (end.returned for rank in outcome.ranks if (ends := ends_of(rank)) for end in ends.phases)
+    return next((_Returned(text) for text in returned if text), None)
+
+
+def _wait_for_examples(item: RankedItem) -> None:
+    outcome = item.command(GoOn(("call",), examples=True))
+    item.take("call", outcome)
+
+
+def _is_self(value: Any, item: RankedItem) -> bool:
+    return value is not None and value is item.instance
 
 
 class _OnEachRank:
@@ -51,6 +84,13 @@ class _OnEachRank:
 
     def __repr__(self) -> str:
         return "<on each rank>"
+
+
+class _Returned(str):
+    """Stands for what a body returned on a rank; Hypothesis refuses a test that returns something."""
+
+    def __repr__(self) -> str:
+        return str(self)
 
 
 def _without_explanations(function: Any) -> None:

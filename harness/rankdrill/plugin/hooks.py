@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+import random
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from rankdrill.errors import UsageError
 from rankdrill.plugin.marker import MARKER_HELP, RanksMark, read_mark
+from rankdrill.plugin.refusals import refusal
 
 if TYPE_CHECKING:
-    from rankdrill.plugin.item import RankedItem
-    from rankdrill.plugin.phase import SessionSetup
-    from rankdrill.plugin.pool import WorldPool
+    from rankdrill.plugin.item import RankedItem, Session
 
 __all__ = [
+    "pytest_addoption",
     "pytest_configure",
     "pytest_generate_tests",
     "pytest_itemcollected",
+    "pytest_report_header",
+    "pytest_runtest_makereport",
+    "pytest_runtest_protocol",
     "pytest_runtest_teardown",
     "pytest_sessionfinish",
     "rank",
@@ -26,12 +30,29 @@ __all__ = [
     "world_size",
 ]
 
-_POOL = pytest.StashKey["WorldPool"]()
-_SETUP = pytest.StashKey["SessionSetup"]()
+_SHARED = pytest.StashKey["Session"]()
+_FOLLOWING = pytest.StashKey[dict[Any, Any]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("rankdrill", "tests on ranks (rankdrill)")
+    group.addoption(
+        "--rankdrill-seed",
+        type=int,
+        metavar="N",
+        help="what the random numbers of all ranks come from; by default drawn anew, and printed in the header",
+    )
+    group.addoption(
+        "--rankdrill-fresh",
+        action="store_true",
+        help="give every test ranks that have run nothing else, as @pytest.mark.ranks(n, fresh=True) does for one",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER_HELP)
+    if not _in_a_rank(config):
+        _seed(config)  # before pytest-xdist copies the options to its workers
 
 
 # Session-scoped, as on the ranks: Hypothesis refuses fixtures that it would have to reset between examples.
@@ -74,13 +95,25 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_itemcollected(item: pytest.Item) -> None:
     if item.get_closest_marker("ranks") is None or _in_a_rank(item.config):
         return
-    if not isinstance(item, pytest.Function):
-        raise pytest.Collector.CollectError(f"{item.nodeid}: @pytest.mark.ranks is for test functions and methods")
+    why_not = refusal(item)
+    if why_not:
+        raise pytest.Collector.CollectError(f"{item.nodeid}: {why_not}")
+    assert isinstance(item, pytest.Function)
     mark = read_mark(item)
     assert mark is not None
     from rankdrill.plugin.item import make_ranked
 
-    make_ranked(item, mark, _pool(item.config), _setup(item.config))
+    make_ranked(item, mark, _shared(item.config))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    ranked: Any = item
+    if _is_ranked(item):
+        ranked.following = _following(ranked)
+        # Outside of the time that pytest-timeout gives the test.
+        ranked.prepare()
+    return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -89,7 +122,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object
     if _is_ranked(item):
         ranked: Any = item
         try:
-            ranked.end(_following(ranked))
+            ranked.end()
         except BaseException as raised:  # this process's own teardown must go on whatever the ranks' came to
             error = raised
     result = yield
@@ -98,10 +131,24 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object
     return result
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item, call: Any) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    # A test with nothing to set up has one exchange with its ranks; what went wrong before its body is an error.
+    if call.excinfo is not None and _is_ranked(item) and report.when == "call":
+        ranked: Any = item
+        report.when = ranked.merged_in
+    return report
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"rankdrill: --rankdrill-seed={_seed(config)}"
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    pool = session.config.stash.get(_POOL, None)
-    if pool is not None:
-        pool.close()
+    shared = session.config.stash.get(_SHARED, None)
+    if shared is not None:
+        shared.pool.close()
 
 
 def _may_be_skipped(node: pytest.Item) -> bool:
@@ -121,34 +168,41 @@ def _in_a_rank(config: pytest.Config) -> bool:
 
 
 def _is_ranked(item: pytest.Item) -> Any:
-    return hasattr(item, "place") and hasattr(item, "pool")
+    return hasattr(item, "place") and hasattr(item, "shared")
 
 
 def _following(item: Any) -> RankedItem | None:
     """The next test of the session in the same world: its ranks keep what the two share."""
-    items: Iterator[Any] = iter(item.session.items)
-    for other in items:
-        if other is item:
-            break
-    return next((other for other in items if _is_ranked(other) and other.key == item.key), None)
+    stash = item.session.stash
+    if _FOLLOWING not in stash:
+        newest: dict[Any, Any] = {}
+        following = stash[_FOLLOWING] = {}
+        for other in reversed(item.session.items):
+            if _is_ranked(other):
+                following[other] = newest.get(other.key)
+                newest[other.key] = other
+    found: RankedItem | None = stash[_FOLLOWING].get(item)
+    return found
 
 
-def _pool(config: pytest.Config) -> WorldPool:
-    if _POOL not in config.stash:
+def _seed(config: pytest.Config) -> int:
+    """What ranks' random numbers come from: the option, or pytest-randomly's seed, or drawn once for the session."""
+    if config.option.rankdrill_seed is None:
+        theirs = getattr(config.option, "randomly_seed", None)
+        config.option.rankdrill_seed = theirs if isinstance(theirs, int) else random.SystemRandom().randrange(1 << 32)
+    return int(config.option.rankdrill_seed)
+
+
+def _shared(config: pytest.Config) -> Session:
+    if _SHARED not in config.stash:
+        from rankdrill.plugin.item import Session
         from rankdrill.plugin.pool import WorldPool
-        from rankdrill.plugin.session_setup import modules_to_preload
+        from rankdrill.plugin.session_setup import modules_to_preload, session_setup
         from rankdrill.worlds import start_template
 
         stream = config.getoption("capture") == "no"
-        config.stash[_POOL] = WorldPool(stream=stream, preload=modules_to_preload(config))
+        pool = WorldPool(session_setup(config), stream=stream, preload=modules_to_preload(config))
+        config.stash[_SHARED] = Session(pool, _seed(config), bool(config.option.rankdrill_fresh))
         if not config.getoption("collectonly"):
             start_template()  # it imports torch while this process goes on collecting
-    return config.stash[_POOL]
-
-
-def _setup(config: pytest.Config) -> SessionSetup:
-    if _SETUP not in config.stash:
-        from rankdrill.plugin.session_setup import session_setup
-
-        config.stash[_SETUP] = session_setup(config)
-    return config.stash[_SETUP]
+    return config.stash[_SHARED]

@@ -4,28 +4,40 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pytest
-from _pytest._code.code import TerminalRepr
 
 from rankdrill.errors import UsageError
-from rankdrill.plugin import rank_session_calls as calls
+from rankdrill.plugin import pytest_seam
+from rankdrill.plugin.commands import Command, GoOn, Open, TestPlace, When
+from rankdrill.plugin.ends import Ended, PhaseEnd
 from rankdrill.plugin.marker import RanksMark
-from rankdrill.plugin.merge import MergedFailure, merge
-from rankdrill.plugin.phase import Ended, PhaseEnd, RankTestError, SessionSetup, TestPlace
+from rankdrill.plugin.merge import Merged, ends_of, merge, phase_of
 from rankdrill.plugin.pool import WorldKey, WorldPool
-from rankdrill.worlds import Outcome
-from rankdrill.worlds.job import Job
+from rankdrill.plugin.pytest_seam import TerminalRepr
+from rankdrill.plugin.shown import MergedFailure
+from rankdrill.plugin.subreports import tell_subreports
+from rankdrill.worlds import Outcome, Status
 
-__all__ = ["RankedItem", "make_ranked", "size_of"]
+__all__ = ["RankedItem", "Session", "make_ranked"]
 
 SIZE_PARAMETER = "world_size"
 _OURS = frozenset({"rank", SIZE_PARAMETER})
 _numbers = itertools.count()
+
+
+@dataclass(frozen=True)
+class Session:
+    """What all tests on ranks of one pytest session share. `fresh` gives every one of them fresh ranks."""
+
+    pool: WorldPool
+    seed: int
+    fresh: bool = False
+    pdb_rank: int | None = None
 
 
 class RankedItem(pytest.Function):
@@ -36,10 +48,13 @@ class RankedItem(pytest.Function):
 
     mark: RanksMark
     size: int
-    pool: WorldPool
-    wanted: SessionSetup
+    shared: Session
     place: TestPlace
+    following: RankedItem | None
     merged: MergedFailure | None
+    merged_in: When
+    outcome: Outcome | None
+    _uncollected: Outcome | None
 
     @cached_property
     def plain(self) -> bool:
@@ -48,20 +63,37 @@ class RankedItem(pytest.Function):
         Such a test needs one exchange with its ranks, not three. With `@given` the setup is a phase of its own: it
         starts the ranks outside the time that Hypothesis measures.
         """
-        if hasattr(self.obj, "hypothesis") or "request" in self._fixtureinfo.argnames:
+        if hasattr(self.obj, "hypothesis") or "request" in pytest_seam.fixture_names(self):
             return False
-        return all(_gives_nothing_away(found[-1]) for found in self._fixtureinfo.name2fixturedefs.values())
+        definitions = pytest_seam.fixture_definitions(self)
+        return all(found.argname in _OURS or pytest_seam.gives_nothing_away(found) for found in definitions)
 
     @property
     def key(self) -> WorldKey:
         """Which world it runs on."""
         return WorldKey.of(self.mark, self.size)
 
+    @property
+    def run_again(self) -> str:
+        """The command line that repeats it."""
+        return f"python -m pytest '{self.nodeid}' --rankdrill-seed={self.shared.seed}"
+
+    def prepare(self) -> None:
+        """Have ranks that have imported the test's file, before any clock runs; what goes wrong, `setup` reports."""
+        self.merged, self.outcome, self._uncollected = None, None, None
+        if self.mark.fresh or self.shared.fresh:
+            self.shared.pool.renew(self.key)
+        if not pytest_seam.is_skipped_by_mark(self):
+            self._uncollected = self.shared.pool.collect(self.key, self.place.path)
+
     def setup(self) -> None:
         """The setup phase, on all ranks. Fixtures are theirs: none is resolved in this process."""
-        self.merged = None
+        self.merged, self.outcome = None, None
+        pytest_seam.look_up_only(self)
+        if self._uncollected is not None:
+            self._conclude("setup", merge(self._uncollected, self._where, self.run_again))
         if not self.plain:
-            self._phase("setup", calls.setup)
+            self.take("setup", self.command(self.opened("setup")))
 
     def runtest(self) -> None:
         """The call phase, on all ranks; with `@given`, once for each example."""
@@ -69,25 +101,34 @@ class RankedItem(pytest.Function):
             from rankdrill.plugin.examples import run_examples
 
             run_examples(self)
+        elif self.plain:
+            outcome = self.command(self.opened("setup", "call", *self._torn_down_at_once()), plan=True)
+            self.take("setup", outcome, among_others=True)
+            self.take("call", outcome)
         else:
-            self._phase("call", calls.call, plan=True)
+            self.take("call", self.command(GoOn(("call",)), plan=True))
 
-    def end(self, following: RankedItem | None) -> None:
+    def teardown(self) -> None:
+        """Nothing: there is no instance here whose teardown could be called."""
+
+    def end(self) -> None:
         """The teardown phase, on all ranks that are still there."""
-        # The next test's setup on the ranks tears this one down first.
-        soon = self.plain and following is not None and following.parent is self.parent
-        if self.pool.warm(self.key) and not soon:
-            self._phase("teardown", calls.teardown, following.place if following else None)
+        outcome = self.outcome
+        self.outcome = None
+        if outcome is not None and any(ends.of("teardown") for ends in map(ends_of, outcome.ranks) if ends):
+            self.take("teardown", outcome, among_others=True)
+        elif self.shared.pool.at_rest(self.key):
+            following = self.following.place if self.following is not None else None
+            outcome = self.command(GoOn(("teardown",), following))
+            # After a failure ranks may be out of step: who waits then for the others has been failed already.
+            if self.merged is None or not any(rank.status is Status.STUCK for rank in outcome.ranks):
+                self.take("teardown", outcome)
+        self._tell_of_a_fresh_world(outcome)
 
-    def run_example(self, drawn: dict[str, Any]) -> None:
-        """One Hypothesis example on all ranks; raises the culprit's error if it fails."""
-        try:
-            self._phase("call", calls.example, drawn, plan=True)
-        except BaseException:
-            if not self.pool.warm(self.key):
-                # The next example finds a warm world, and its time is its own.
-                self._run(calls.setup)
-            raise
+    def _torn_down_at_once(self) -> tuple[When, ...]:
+        # With nothing of its own to tear down, and nothing that the next test does not share.
+        following = self.following
+        return ("teardown",) if following is not None and following.parent is self.parent else ()
 
     def _repr_failure_py(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> TerminalRepr:
         """What the ranks had to show, in every phase; anything else as pytest shows it."""
@@ -102,70 +143,116 @@ class RankedItem(pytest.Function):
         path, line, name = super().reportinfo()
         return Path(path), line, name
 
-    # ------------------------------------------------------------------------------------ one phase
+    # ------------------------------------------------------------------------------------ phases
 
-    def _phase(self, when: str, body: Callable[..., Any], *args: Any, plan: bool = False) -> None:
-        outcome = self._run(body, *args, plan=plan)
+    def opened(self, *phases: When) -> Open:
+        """The command to begin this test and run `phases`."""
+        following = self.following.place if self.following is not None else None
+        return Open(self.place, phases, following, self.shared.seed, self.mark.seed == "same")
+
+    def command(self, command: Command, *, plan: bool = False) -> Outcome:
+        """Have all ranks obey `command`, under the test's fault plan if it is the body's."""
+        faults = self.mark.plan() if plan else None
+        return self.shared.pool.command(self.key, command, plan=faults, deadline=self.mark.deadline)
+
+    def take(self, when: When, outcome: Outcome, *, among_others: bool = False) -> None:
+        """Tell what the ranks reported of phase `when`, and raise what it came to unless they passed.
+
+        Of several phases in one outcome the body's is the main one, and all that was printed is put down to it.
+        """
+        self.outcome = outcome
+        seen = phase_of(outcome, when, among_others=among_others)
+        logged = [(rank.rank, data) for rank in seen.ranks for data in getattr(_end(rank), "more", ())]
+        if logged:
+            tell_subreports(self, logged, self._where)
+        self._keep(when, seen)
+        self._conclude(when, merge(seen, self._where, self.run_again))
+
+    @property
+    def _where(self) -> tuple[str, int]:
         path, line, _ = self.location
-        report = merge(outcome, (path, (line or 0) + 1), self.nodeid)
-        self._keep(when, outcome)
-        match report.ended:
+        return path, (line or 0) + 1
+
+    def _conclude(self, when: When, merged: Merged) -> None:
+        match merged.ended:
             case Ended.SKIPPED:
-                raise pytest.skip.Exception(report.reason, _use_item_location=True)
+                self.merged_in = when
+                raise pytest.skip.Exception(merged.reason, _use_item_location=True)
             case Ended.XFAILED:
-                raise pytest.xfail.Exception(report.reason)
+                self.merged_in = when
+                raise pytest.xfail.Exception(merged.reason)
             case Ended.REJECTED:
                 from hypothesis.errors import UnsatisfiedAssumption
 
                 raise UnsatisfiedAssumption
-            case None:
-                self.merged = report.failure
-                assert report.error is not None
-                raise report.error
+            case Ended.XPASSED:
+                self._expect_failure(merged.reason)
+            case Ended.FAILED:
+                self.merged, self.merged_in = merged.failure, when
+                if merged.expected is not None:
+                    self._expect_failure(merged.expected)
+                assert merged.error is not None
+                raise merged.error
 
-    def _run(self, body: Callable[..., Any], *args: Any, plan: bool = False) -> Outcome:
-        job = Job(body, (self.wanted, self.place, *args), {}, self.mark.plan() if plan else None, with_context=True)
-        return self.pool.get(self.key).run_job(job, deadline=self.mark.deadline)
+    def _expect_failure(self, reason: str) -> None:
+        # A mark that was given on the ranks while the test ran, or by what only they evaluate.
+        if self.get_closest_marker("xfail") is None:
+            self.add_marker(pytest.mark.xfail(reason=reason, strict=False))
 
-    def _keep(self, when: str, outcome: Outcome) -> None:
+    def _keep(self, when: When, outcome: Outcome) -> None:
         """Keep what the ranks printed, logged, recorded and warned of, culprits' first."""
         first = {rank: place for place, rank in enumerate(outcome.culprits)}
         warned: set[tuple[str, str, str, int]] = set()
+        notes: dict[str, None] = {}
         for rank in sorted(outcome.ranks, key=lambda rank: (first.get(rank.rank, len(first)), rank.rank)):
             label = f"of rank {rank.rank}"
+            end = _end(rank)
             for stream, text in (("stdout", rank.stdout), ("stderr", rank.stderr)):
                 if text:
                     self.add_report_section(when, f"{stream} {label}", text)
-            end = rank.value if isinstance(rank.value, PhaseEnd) else rank.exception
-            for _, name, text in getattr(end, "sections", ()):
-                self.add_report_section(when, f"{name} {label}", text)
-            if isinstance(end, PhaseEnd):
+            notes.update(dict.fromkeys(rank.notes))
+            if end is not None:
+                for title, text in end.sections:
+                    self.add_report_section(when, f"{_key(title)} {label}", text)
                 self.user_properties.extend((f"rank {rank.rank} {name}", value) for name, value in end.properties)
-                warned.update(end.warnings)
+            ends = ends_of(self.outcome.ranks[rank.rank]) if self.outcome is not None else None
+            warned.update(ends.warnings if ends is not None else ())
             if when == "call":
-                self.user_properties.append((f"rank {rank.rank}", _word(rank.value, end) or str(rank.status)))
+                self.user_properties.append((f"rank {rank.rank}", str(end.ended if end else rank.status)))
+        for note in notes:
+            self.add_report_section(when, "rankdrill", note)
         for message, category, filename, lineno in sorted(warned):
             # Straight to the summary: the filters have had their say on the ranks.
             kept = warnings.WarningMessage(UserWarning(message), _category(category), filename, lineno)
             told = {"warning_message": kept, "nodeid": self.nodeid, "when": "runtest", "location": None}
             self.ihook.pytest_warning_recorded.call_historic(kwargs=told)
 
+    def _tell_of_a_fresh_world(self, outcome: Outcome | None) -> None:
+        if outcome is None or self.config.get_verbosity() < 1:
+            return
+        reporter: Any = self.config.pluginmanager.get_plugin("terminalreporter")
+        left = [(rank.rank, what) for rank in outcome.ranks for what in rank.left]
+        if left and reporter is not None:
+            rank, what = left[0]
+            reporter.ensure_newline()
+            reporter.write_line(f"  rank {rank} {what}: the next test gets fresh ranks")
 
-def make_ranked(item: pytest.Function, mark: RanksMark, pool: WorldPool, wanted: SessionSetup) -> RankedItem:
+
+def make_ranked(item: pytest.Function, mark: RanksMark, shared: Session) -> RankedItem:
     """Turn `item`, which pytest has just collected, into a test on ranks."""
     kind = type(item)
     item.__class__ = RankedItem if kind is pytest.Function else type(kind.__name__, (RankedItem, kind), {})
     assert isinstance(item, RankedItem)
-    item.mark, item.size, item.pool, item.wanted, item.merged = mark, size_of(item, mark), pool, wanted, None
-    # Hypothesis's plugin looks up fixtures to check their scopes, and the look-up would set them up here.
-    definitions = item._fixtureinfo.name2fixturedefs
-    item._request._get_active_fixturedef = lambda name: definitions[name][-1]  # type: ignore[method-assign, assignment]
+    item.mark = mark
+    item.size = _size_of(item, mark)
+    item.shared = shared
     item.place = TestPlace(item.nodeid, str(item.path), _tmp_path(item))
+    item.following = None
+    item.merged, item.merged_in, item.outcome, item._uncollected = None, "call", None, None
     return item
 
 
-def size_of(item: pytest.Function, mark: RanksMark) -> int:
-    """The world size of this very item: its parameter, or the marker's only one."""
+def _size_of(item: pytest.Function, mark: RanksMark) -> int:
     callspec = getattr(item, "callspec", None)
     if callspec is not None and SIZE_PARAMETER in callspec.params:
         return int(callspec.params[SIZE_PARAMETER])
@@ -175,20 +262,21 @@ def size_of(item: pytest.Function, mark: RanksMark) -> int:
 
 
 def _tmp_path(item: pytest.Function) -> str:
-    factory: pytest.TempPathFactory = item.config._tmp_path_factory  # type: ignore[attr-defined]
     name = "".join(letter if letter.isalnum() else "_" for letter in item.name)[:30]
-    return str(factory.getbasetemp() / f"{name}-ranks-{next(_numbers)}")
+    return str(pytest_seam.base_temp(item.config) / f"{name}-ranks-{next(_numbers)}")
 
 
-def _gives_nothing_away(definition: Any) -> bool:
-    # A parameter is, to pytest, a fixture of this name.
-    return definition.argname in _OURS or getattr(definition.func, "__name__", "") == "get_direct_param_fixture_func"
+def _end(rank: Any) -> PhaseEnd | None:
+    if isinstance(rank.value, PhaseEnd):
+        return rank.value
+    ends = getattr(rank.exception, "ends", None)
+    return ends.phases[0] if ends is not None and ends.phases else None
 
 
-def _word(value: Any, end: Any) -> str:
-    if isinstance(value, PhaseEnd):
-        return str(value.ended)
-    return "failed" if isinstance(end, RankTestError) else ""
+def _key(title: str) -> str:
+    """``Captured log call`` → ``log``: pytest puts the rest around it again."""
+    words = title.split()
+    return " ".join(words[1:-1]) if len(words) > 2 and words[0] == "Captured" else title
 
 
 def _category(name: str) -> type[Warning]:

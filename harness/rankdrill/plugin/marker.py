@@ -17,10 +17,13 @@ __all__ = ["MARKER_HELP", "RanksMark", "read_mark"]
 
 DEFAULT_DEADLINE_S = 30.0
 MARKER_HELP = (
-    'ranks(n, *more_sizes, backend="gloo", device="cpu", deadline=30, engine="processes", faults=()): run the test on '
-    "n ranks with an initialised process group; several sizes parametrize it; faults are lines of a fault plan"
+    'ranks(n, *more_sizes, backend="gloo", device="cpu", deadline=30, engine="processes", faults=(), init=True, '
+    'fresh=False, seed="own"): run the test on n ranks with an initialised process group; several sizes parametrize '
+    "it; faults are lines of a fault plan; init=False leaves making the group to the test; fresh=True gives it ranks "
+    'that have run nothing else; seed="same" gives all ranks the same random numbers'
 )
-_OPTIONS = ("backend", "device", "deadline", "engine", "faults")
+_OPTIONS = ("backend", "device", "deadline", "engine", "faults", "init", "fresh", "seed")
+_SEEDS = ("own", "same")
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,9 @@ class RanksMark:
     deadline: float = DEFAULT_DEADLINE_S
     engine: str = "processes"
     faults: tuple[str, ...] = field(default=())
+    init: bool = True
+    fresh: bool = False
+    seed: str = "own"
 
     def plan(self) -> Plan | None:
         """The fault plan, or None; raises `PlanError` if a line does not parse."""
@@ -72,6 +78,11 @@ def _checked(sizes: Iterable[Any], options: dict[str, Any]) -> RanksMark:
     deadline = options.get("deadline", DEFAULT_DEADLINE_S)
     if not isinstance(deadline, int | float) or not deadline > 0:
         raise UsageError(f"deadline={deadline!r} is no time to wait; give seconds above 0")
+    for name in ("init", "fresh"):
+        if not isinstance(options.get(name, False), bool):
+            raise UsageError(f"{name}={options[name]!r} is neither True nor False")
+    if options.get("seed", "own") not in _SEEDS:
+        raise UsageError(f"seed={options['seed']!r} is not known; choose from {', '.join(map(repr, _SEEDS))}")
     faults = options.get("faults", ())
     if isinstance(faults, str):
         faults = [faults]

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from rankdrill.errors import WorldError
-from rankdrill.plugin import rank_session_calls as calls
+from rankdrill.plugin.commands import Collect, Command, Finish, GoOn, NoMoreExamples, SessionSetup
 from rankdrill.plugin.marker import RanksMark
-from rankdrill.worlds import World
+from rankdrill.plugin.on_rank import entry
+from rankdrill.worlds import Outcome, World
 from rankdrill.worlds.job import Job
+
+if TYPE_CHECKING:
+    from rankdrill.faults import Plan
 
 __all__ = ["WorldKey", "WorldPool"]
 
 MAX_WARM = 4  # worlds kept; the least recently used is thrown away first
 FINISH_S = 30.0
+COLLECT_S = 600.0  # for ranks to import a test file; a loaded machine is no fault of the test's
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,51 +30,103 @@ class WorldKey:
     engine: str
     backend: str
     device: str
+    init: bool
 
     @classmethod
     def of(cls, mark: RanksMark, n: int) -> WorldKey:
-        return cls(n, mark.engine, mark.backend, mark.device)
+        return cls(n, mark.engine, mark.backend, mark.device, mark.init)
+
+
+@dataclass
+class Kept:
+    """One world, and the test files that its present ranks have collected."""
+
+    world: World
+    births: int = 0
+    collected: set[str] = field(default_factory=set)
 
 
 @dataclass
 class WorldPool:
     """Worlds by key, in the order of their last use."""
 
+    wanted: SessionSetup
     stream: bool = False
     preload: tuple[str, ...] = ()
-    _worlds: dict[WorldKey, World] = field(default_factory=dict)
+    _worlds: dict[WorldKey, Kept] = field(default_factory=dict)
 
-    def get(self, key: WorldKey) -> World:
+    def at_rest(self, key: WorldKey) -> bool:
+        """Whether ranks for `key` are up and wait for a command, be it only to end what they are in."""
+        return key in self._worlds and self._worlds[key].world.at_rest
+
+    def warm(self, key: WorldKey) -> bool:
+        """Whether ranks for `key` are up, and fit for another test."""
+        return key in self._worlds and self._worlds[key].world.warm
+
+    def renew(self, key: WorldKey) -> None:
+        """Throw the ranks for `key` away, after their fixtures are torn down; the next command gets fresh ones."""
+        if key in self._worlds:
+            self._end(self._worlds[key].world)
+
+    def collect(self, key: WorldKey, path: str) -> Outcome | None:
+        """Have the ranks import a test file, for as long as that takes; None where they have."""
+        kept = self._get(key)
+        if kept.world.warm and path in kept.collected and kept.births == kept.world.births:
+            return None
+        outcome = self.command(key, Collect(path), deadline=COLLECT_S)
+        if kept.births != kept.world.births:
+            kept.births = kept.world.births
+            kept.collected.clear()
+        kept.collected.add(path)
+        return None if outcome.ok else outcome
+
+    def command(self, key: WorldKey, command: Command, *, plan: Plan | None = None, deadline: float) -> Outcome:
+        """Have all ranks obey `command`."""
+        begins = not isinstance(command, GoOn | NoMoreExamples)
+        phases = getattr(command, "phases", None)
+        ends = phases is None or "teardown" in phases
+        job = Job(
+            entry.obey,
+            (self.wanted, command),
+            {},
+            plan,
+            with_context=True,
+            begins=begins,
+            ends=ends,
+            keeps_state=True,
+        )
+        return self._get(key).world.run_job(job, deadline=deadline)
+
+    def close(self) -> None:
+        """End every world, after its ranks have torn down their fixtures."""
+        for kept in self._worlds.values():
+            self._end(kept.world)
+        self._worlds.clear()
+
+    def _get(self, key: WorldKey) -> Kept:
         """The world for `key`; raises `UsageError` if this machine cannot have it."""
-        world = self._worlds.pop(key, None)
-        if world is None:
+        kept = self._worlds.pop(key, None)
+        if kept is None:
             world = World(
                 key.n,
                 engine=key.engine,
                 backend=key.backend,
                 device=key.device,
+                init=key.init,
                 stream=self.stream,
                 preload=self.preload,
             )
-        self._worlds[key] = world
+            kept = Kept(world)
+        self._worlds[key] = kept
         while len(self._worlds) > MAX_WARM:
-            self._end(self._worlds.pop(next(iter(self._worlds))))
-        return world
-
-    def warm(self, key: WorldKey) -> bool:
-        """Whether ranks for `key` are up."""
-        return key in self._worlds and self._worlds[key].warm
-
-    def close(self) -> None:
-        """End every world, after its ranks have torn down their fixtures."""
-        for world in self._worlds.values():
-            self._end(world)
-        self._worlds.clear()
+            self._end(self._worlds.pop(next(iter(self._worlds))).world)
+        return kept
 
     def _end(self, world: World) -> None:
         try:
-            if world.warm:
-                world.run_job(Job(calls.finish, with_context=True), deadline=FINISH_S)
+            if world.at_rest:
+                job = Job(entry.obey, (self.wanted, Finish()), with_context=True, keeps_state=True, begins=False)
+                world.run_job(job, deadline=FINISH_S)
         except WorldError:
             pass  # the template is gone; so are the ranks
         finally:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from rankdrill.plugin.phase import SessionSetup
+from rankdrill.plugin import pytest_seam
+from rankdrill.plugin.commands import SessionSetup
 
 __all__ = ["modules_to_preload", "session_setup"]
 
@@ -67,20 +68,26 @@ def session_setup(config: pytest.Config) -> SessionSetup:
     options = {**vars(config.option), **_NOT_IN_A_RANK}
     options.pop("file_or_dir", None)
     options = {name: value for name, value in options.items() if _travels(value)}
-    chosen = [name for name in options.get("plugins") or () if name.removeprefix("no:") not in _NOT_FOR_RANKS]
-    options["plugins"] = [*chosen, *(name for name, _ in _entry_points(config)), "no:terminal"]
     args = [f"--rootdir={config.rootpath}"]
+    for name in options.pop("plugins", None) or ():
+        if name.removeprefix("no:") not in _NOT_FOR_RANKS:
+            args += ["-p", name]
+    args += ["-p", "no:terminal"]
     if config.inipath is not None:
         args.append(f"--config-file={config.inipath}")
     confcutdir = config.getoption("confcutdir", None)
     if confcutdir:
         args.append(f"--confcutdir={confcutdir}")
-    return SessionSetup(options, tuple(args), str(config.rootpath))
+    ini, aliases = pytest_seam.ini_options(config)
+    ini = {name: option for name, option in ini.items() if _travels(option)}
+    return SessionSetup(
+        options, tuple(args), tuple(_entry_points(config)), ini, aliases, tuple(config.getini("markers"))
+    )
 
 
 def modules_to_preload(config: pytest.Config) -> tuple[str, ...]:
     """The modules of the installed plugins that ranks use: imported once, in the template."""
-    return ("rankdrill.plugin.rank_session", *(module for _, module in _entry_points(config)))
+    return ("rankdrill.plugin.on_rank.session", *(module for _, module in _entry_points(config)))
 
 
 def _entry_points(config: pytest.Config) -> list[tuple[str, str]]:

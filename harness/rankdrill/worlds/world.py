@@ -36,6 +36,9 @@ class Engine(Protocol):
     @property
     def at_rest(self) -> bool: ...
 
+    @property
+    def births(self) -> int: ...
+
     def run(self, job: Job, *, deadline: float, stream: bool) -> list[RankOutcome]: ...
 
     def discard(self) -> None: ...
@@ -106,6 +109,11 @@ class World:
     def at_rest(self) -> bool:
         """Whether all ranks are alive and wait for a job, be it only for one that ends what they are in."""
         return self._engine.at_rest
+
+    @property
+    def births(self) -> int:
+        """How often fresh ranks were started: what an earlier count had told its ranks, these do not know."""
+        return self._engine.births
 
     def discard(self) -> None:
         """Throw the ranks away now; the next run gets fresh ones."""

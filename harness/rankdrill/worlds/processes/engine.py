@@ -49,6 +49,7 @@ class ProcessEngine:
         self._client: TemplateClient | None = None
         self._port: socket.socket | None = None
         self._unfit = False  # alive, but not for another test
+        self.births = 0
 
     @property
     def at_rest(self) -> bool:
@@ -123,6 +124,7 @@ class ProcessEngine:
         self._directory = world / "ranks"
         for directory in (world, self._directory):
             directory.mkdir(mode=0o700)
+        self.births += 1
         self._port = _hold_port()
         port, run = self._port.getsockname()[1], world.name
         for rank in range(self._n):

@@ -1,0 +1,98 @@
+"""What the controller asks a rank's pytest session to do: plain data, one command to a job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+__all__ = [
+    "Collect",
+    "Command",
+    "Example",
+    "Finish",
+    "GoOn",
+    "NoMoreExamples",
+    "Open",
+    "SessionSetup",
+    "TestPlace",
+    "When",
+]
+
+When: TypeAlias = Literal["setup", "call", "teardown"]
+
+
+@dataclass(frozen=True)
+class SessionSetup:
+    """What a rank needs to make the same session as the controller.
+
+    `plugins` are names and modules of installed plugins; `ini` and `aliases` the ini options of all plugins of the
+    controller, `markers` its markers' ini lines.
+    """
+
+    options: dict[str, Any]
+    args: tuple[str, ...]
+    plugins: tuple[tuple[str, str], ...]
+    ini: dict[str, Any]
+    aliases: dict[str, str]
+    markers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TestPlace:
+    """Which test, and where its ranks' shared `tmp_path` is."""
+
+    __test__ = False  # pytest would take it for a test class
+
+    nodeid: str
+    path: str
+    tmp_path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Collect:
+    """Import a file and collect its tests: for as long as that takes."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Begin a test and run these phases of it; `following` is the next test of this world.
+
+    `seed` is the base of the session; with `same_seed` all ranks draw the same numbers.
+    """
+
+    place: TestPlace
+    phases: tuple[When, ...]
+    following: TestPlace | None
+    seed: int
+    same_seed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GoOn:
+    """Run further phases of the test that is open. With `examples` its body waits for examples."""
+
+    phases: tuple[When, ...]
+    following: TestPlace | None = None
+    examples: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """Run the body of the open test with the values that Hypothesis drew."""
+
+    drawn: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class NoMoreExamples:
+    """Hypothesis is done: let the call phase end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The controller's session is over: tear down what is still up."""
+
+
+Command: TypeAlias = Collect | Open | GoOn | Example | NoMoreExamples | Finish

@@ -1,0 +1,78 @@
+"""How a phase of a test ended on a rank: a report, as it travels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from rankdrill.plugin.commands import When
+from rankdrill.worlds.outcome import RenderedError
+
+__all__ = ["Ended", "Ends", "PhaseEnd", "RankTestError"]
+
+
+class Ended(StrEnum):
+    """What pytest made of a phase on one rank."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    XFAILED = "xfailed"
+    XPASSED = "xpassed"  # though marked as expected to fail
+    REJECTED = "rejected"  # by calling hypothesis.assume()
+
+
+@dataclass(frozen=True)
+class PhaseEnd:
+    """One phase on one rank. `text` is the failure as pytest shows it, `crash` its gist, `error` the pickled exception.
+
+    `marked` says of an xfailed phase that a mark of the test expected it; otherwise it called `pytest.xfail()`.
+    `sections` are (title, text) as in reports, `more` the serialized reports that were logged meanwhile, of subtests
+    say. `returned` describes what a body returned that should have returned nothing.
+    """
+
+    when: When
+    ended: Ended
+    reason: str = ""
+    text: str = ""
+    crash: str = ""
+    error: bytes = b""
+    marked: bool = False
+    sections: tuple[tuple[str, str], ...] = ()
+    properties: tuple[tuple[str, Any], ...] = ()
+    more: tuple[dict[str, Any], ...] = ()
+    returned: str = ""
+
+    @property
+    def raised(self) -> bool:
+        """Whether an exception, or what counts as one, ended it before its end."""
+        return self.ended is Ended.FAILED or bool(self.text)
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The phases that a job ran, in order. `warnings` are (text, category, file, line) of the whole test."""
+
+    phases: tuple[PhaseEnd, ...] = ()
+    warnings: tuple[tuple[str, str, str, int], ...] = ()
+
+    def of(self, when: When) -> PhaseEnd | None:
+        """How phase `when` ended, or None where it did not take place."""
+        return next((end for end in self.phases if end.when == when), None)
+
+    def given(self) -> Ends:
+        """Itself, to be returned; raises `RankTestError` if a phase was ended by an exception."""
+        __tracebackhide__ = True
+        first = next((end for end in self.phases if end.raised), None)
+        if first is not None:
+            raise RankTestError(first.text, first.crash, first.error, self)
+        return self
+
+
+class RankTestError(RenderedError):
+    """A phase failed on a rank, rendered by pytest there. `ends` has all phases of the job."""
+
+    def __init__(self, text: str, crash: str, error: bytes, ends: Ends) -> None:
+        self.ends = ends
+        super().__init__(text, crash, error, ends)

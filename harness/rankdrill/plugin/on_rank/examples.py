@@ -1,0 +1,106 @@
+"""Hypothesis on a rank: the engine is in the controller; here the body runs with what it draws, example by example.
+
+Private names of Hypothesis used, checked by `tests/plugin/test_pytest_seam.py`: ``BuildContext``, ``ConjectureData``,
+``test.hypothesis.inner_test`` and ``default_executor``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis.control import BuildContext
+from hypothesis.errors import InvalidArgument, UnsatisfiedAssumption
+from hypothesis.internal.conjecture.data import ConjectureData
+
+from rankdrill.plugin.commands import Example, NoMoreExamples, Open
+from rankdrill.plugin.ends import Ended, Ends, PhaseEnd
+from rankdrill.worlds.processes.state import reseed, seed_of
+
+if TYPE_CHECKING:
+    from rankdrill.plugin.on_rank.protocol import OpenTest
+
+__all__ = ["Follower"]
+
+_CONTEXT_NAMES_TEST = "wrapped_test" in inspect.signature(BuildContext).parameters  # newer ones ask for it
+
+
+class Follower:
+    """Stands where Hypothesis's wrapper stood, so that hooks and plugins around the body are those of any test."""
+
+    def __init__(self, test: OpenTest, item: Any, opened: Open) -> None:
+        self._test = test
+        self._item = item
+        self._opened = opened
+        self._wrapper = item.obj
+
+    def take_its_place(self) -> None:
+        """Let the item call this instead of the wrapper, until its fixtures are undone."""
+        wrapper, follow = self._wrapper, self._follow
+
+        def follower(*args: Any, **fixtures: Any) -> None:
+            __tracebackhide__ = True
+            follow(fixtures)
+
+        # Plugins that run async tests find the inner function here, and replace it.
+        follower.hypothesis = wrapper.hypothesis  # type: ignore[attr-defined]
+        follower.is_hypothesis_test = True  # type: ignore[attr-defined]
+        self._item.obj = follower
+
+        def back() -> None:
+            self._item.obj = wrapper
+
+        self._item.addfinalizer(back)
+
+    def _follow(self, fixtures: dict[str, Any]) -> None:
+        __tracebackhide__ = True
+        inner = self._wrapper.hypothesis.inner_test
+        instance = getattr(self._item, "instance", None)
+        if inspect.iscoroutinefunction(inner) and not hasattr(instance, "execute_example"):
+            raise InvalidArgument(
+                f"Hypothesis doesn't know how to run async test functions like {inner.__name__}: a plugin for them, "
+                "pytest-asyncio say, has to be installed and in use"
+            )
+        bound = partial(inner, instance) if instance is not None else inner
+        end = PhaseEnd("call", Ended.PASSED)
+        while True:
+            command = self._test.next_command(Ends((end,)))
+            if isinstance(command, NoMoreExamples):
+                return
+            if not isinstance(command, Example):
+                self._test.stray = command
+                return
+            end = self._example(partial(bound, **fixtures, **command.drawn))
+
+    def _example(self, body: partial[Any]) -> PhaseEnd:
+        index = None if self._opened.same_seed else self._test.rank
+        reseed(seed_of(self._opened.seed, self._opened.place.nodeid, index))  # so that an example can be repeated
+        named = {"wrapped_test": self._wrapper} if _CONTEXT_NAMES_TEST else {}
+        # The engine is elsewhere, but what a body may call inside a test (assume, note, event) wants a context.
+        try:
+            with BuildContext(ConjectureData.for_choices(()), is_final=True, **named):
+                returned = body()
+        except UnsatisfiedAssumption:
+            return PhaseEnd("call", Ended.REJECTED)
+        except pytest.skip.Exception as skip:
+            return PhaseEnd("call", Ended.SKIPPED, str(skip.msg))
+        except pytest.xfail.Exception as xfail:
+            return PhaseEnd("call", Ended.XFAILED, str(xfail.msg))
+        except BaseException:
+            return self._failed()
+        if inspect.iscoroutine(returned):
+            returned.close()
+        return PhaseEnd("call", Ended.PASSED, returned="" if returned is None else repr(returned))
+
+    def _failed(self) -> PhaseEnd:
+        excinfo = pytest.ExceptionInfo.from_current()
+        try:
+            raw = pickle.dumps(excinfo.value)
+            pickle.loads(raw)
+        except Exception:  # then its text has to do
+            raw = b""
+        text = str(self._item.repr_failure(excinfo))
+        return PhaseEnd("call", Ended.FAILED, "", text, excinfo.exconly(tryshort=True), raw)

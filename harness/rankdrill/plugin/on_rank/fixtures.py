@@ -1,0 +1,126 @@
+"""The plugin of the rank's session: what a test sees on its rank, and the hooks that tie the session to rankdrill."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Generator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.distributed.distributed_c10d import ProcessGroup, Store
+
+from rankdrill.errors import UsageError
+from rankdrill.worlds.context import RankContext
+
+if TYPE_CHECKING:
+    from rankdrill.plugin.on_rank.session import RankSession
+
+__all__ = ["Rank", "rank_plugin"]
+
+
+@dataclass(frozen=True)
+class Rank:
+    """This rank, as the fixture `rank` gives it.
+
+    `index` is its global rank of `world_size`, `group` the default process group, None in a world without one until
+    the test has made it, `device` what its tensors belong on, `store` a key-value store shared by the ranks.
+    """
+
+    index: int
+    world_size: int
+    device: torch.device
+    store: Store
+
+    @property
+    def group(self) -> ProcessGroup | None:
+        """The default process group."""
+        return dist.group.WORLD
+
+    def __repr__(self) -> str:
+        return f"<rank {self.index} of {self.world_size}>"
+
+    def barrier(self) -> None:
+        """Wait for all ranks of the world."""
+        __tracebackhide__ = True
+        if not dist.is_initialized():
+            raise UsageError("rank.barrier() needs a process group; this world has none until the test makes one")
+        dist.barrier()
+
+
+def rank_plugin(session: RankSession) -> ModuleType:
+    """A pytest plugin for `session`, of plain functions: pytest binds fixture methods to test instances."""
+    context = session.context
+
+    @pytest.fixture(scope="session")
+    def rank() -> Rank:
+        """This rank: index, world_size, group, device, store, barrier()."""
+        return Rank(context.index, context.world_size, context.device, context.store)
+
+    @pytest.fixture
+    def tmp_path() -> Path:
+        """A temporary directory of this test, the same one on all its ranks."""
+        assert session.test is not None
+        return _made(context, Path(session.test.place.tmp_path))
+
+    @pytest.fixture
+    def rank_tmp_path(tmp_path: Path) -> Path:
+        """A temporary directory of this test and this rank alone."""
+        return _made(context, tmp_path / f"rank-{context.index}")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
+        if session.test is None:
+            return None
+        session.test.drive()
+        return True
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(fixturedef: Any, request: Any) -> Generator[None, object, object]:
+        if fixturedef.scope == "function":
+            session.region.open(request.node)
+            return (yield)
+        with session.region.outlived():
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+        session.region.open(item)
+        return (yield)
+
+    def pytest_runtest_logreport(report: Any) -> None:
+        if session.test is not None:
+            session.test.heard(report)
+
+    def pytest_warning_recorded(warning_message: warnings.WarningMessage, when: str) -> None:
+        if session.test is not None and when == "runtest":
+            session.test.warned(warning_message)
+
+    def pytest_collectreport(report: pytest.CollectReport) -> None:
+        if report.failed:
+            session.uncollected(report.longreprtext)
+
+    plugin = ModuleType("rankdrill-rank")
+    parts = {
+        "rank": rank,
+        "tmp_path": tmp_path,
+        "rank_tmp_path": rank_tmp_path,
+        "pytest_runtest_protocol": pytest_runtest_protocol,
+        "pytest_fixture_setup": pytest_fixture_setup,
+        "pytest_runtest_call": pytest_runtest_call,
+        "pytest_runtest_logreport": pytest_runtest_logreport,
+        "pytest_warning_recorded": pytest_warning_recorded,
+        "pytest_collectreport": pytest_collectreport,
+    }
+    vars(plugin).update(parts)
+    return plugin
+
+
+def _made(context: RankContext, path: Path) -> Path:
+    with context.boundary.closed():
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return path

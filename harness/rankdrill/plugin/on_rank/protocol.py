@@ -1,0 +1,135 @@
+"""One test on a rank: the hooks of pytest's protocol, with the controller between the phases."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from rankdrill.plugin import pytest_seam
+from rankdrill.plugin.commands import Command, GoOn, Open, TestPlace, When
+from rankdrill.plugin.ends import Ends, PhaseEnd, RankTestError
+from rankdrill.plugin.on_rank.examples import Follower
+from rankdrill.plugin.on_rank.reports import Told, end_of
+
+if TYPE_CHECKING:
+    from rankdrill.plugin.on_rank.session import RankSession
+
+__all__ = ["OpenTest"]
+
+
+class OpenTest:
+    """A test that has begun on this rank. `drive` runs inside pytest's `pytest_runtest_protocol`, once.
+
+    Between phases the rank pauses: so the wrappers of that hook, which catch warnings and explain assertions, span the
+    test as they do anywhere, and no rank enters the body before all are set up. `stray` is a command that belongs to
+    no open test: the controller has given this one up.
+    """
+
+    def __init__(self, session: RankSession, item: pytest.Item, opened: Open) -> None:
+        self._session = session
+        self._context = session.context
+        self._item = item
+        self._opened = opened
+        self._told = Told()
+        self._more: list[dict[str, Any]] = []
+        self._warned: list[warnings.WarningMessage] = []
+        self._own: Any = None
+        self._up = True  # until it is torn down
+        self._last = Ends()
+        self.stray: Command | None = None
+
+    @property
+    def place(self) -> TestPlace:
+        return self._opened.place
+
+    @property
+    def rank(self) -> int:
+        return self._context.index
+
+    def drive(self) -> None:
+        """Run the phases that the controller asks for, until the test is torn down."""
+        item = self._item
+        pytest_seam.renew_request(item)
+        item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+        command: Open | GoOn = self._opened
+        try:
+            while self._up:
+                ends = self._obey(command)
+                if not self._up:
+                    self._last = ends
+                elif self.stray is None:
+                    self.stray = self._answer(ends)
+                if isinstance(self.stray, GoOn):
+                    command, self.stray = self.stray, None
+                elif self.stray is not None:
+                    command = GoOn(("teardown",))
+        finally:
+            pytest_seam.end_request(item)
+        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+
+    def conclude(self) -> Ends:
+        """How the last phases ended, with the warnings of the whole test."""
+        __tracebackhide__ = True
+        told = tuple((str(w.message), w.category.__name__, w.filename, w.lineno) for w in self._warned)
+        return replace(self._last, warnings=told).given()
+
+    def heard(self, report: Any) -> None:
+        """A report was logged on this rank; those that are not of a phase itself travel with it."""
+        if report is self._own or not isinstance(report, pytest.TestReport):
+            return
+        config = self._item.config
+        data = config.hook.pytest_report_to_serializable(config=config, report=report)
+        if data is not None:
+            self._more.append(data)
+
+    def warned(self, message: warnings.WarningMessage) -> None:
+        """A warning was recorded on this rank."""
+        self._warned.append(message)
+
+    def next_command(self, ends: Ends) -> Command:
+        """Answer with `ends` from within a phase, and wait for the next command."""
+        return self._answer(ends)
+
+    # ------------------------------------------------------------------------------------- phases
+
+    def _answer(self, ends: Ends) -> Command:
+        try:
+            result: Any = ends.given()
+        except RankTestError as error:
+            result = error
+        command: Command = self._context.pause(result).args[-1]
+        return command
+
+    def _obey(self, command: Open | GoOn) -> Ends:
+        ends: list[PhaseEnd] = []
+        passed = True
+        for when in command.phases:
+            if when == "call" and not passed:
+                continue
+            if when == "call" and isinstance(command, GoOn) and command.examples:
+                Follower(self, self._item, self._opened).take_its_place()
+            # Faults are meant for the body, also where one job runs all phases.
+            quiet = when != "call" and len(command.phases) > 1
+            end = self._phase(when, self._context.boundary.closed() if quiet else nullcontext(), command.following)
+            passed = end.ended.value == "passed"
+            ends.append(end)
+        return Ends(tuple(ends))
+
+    def _phase(self, when: When, around: AbstractContextManager[None], following: TestPlace | None) -> PhaseEnd:
+        item = self._item
+        hook = getattr(item.ihook, f"pytest_runtest_{when}")
+        more = {"nextitem": self._session.neighbour(following)} if when == "teardown" else {}
+        if when == "teardown":
+            self._up = False
+        with around:
+            call = pytest.CallInfo.from_call(functools.partial(hook, item=item, **more), when=when)
+            report = item.ihook.pytest_runtest_makereport(item=item, call=call)
+            self._own = report
+            item.ihook.pytest_runtest_logreport(report=report)
+        logged, self._more = self._more, []
+        return end_of(report, call.excinfo, logged, self._told)

@@ -1,0 +1,51 @@
+"""The part of a test whose changes to the process do not outlive it: its body and its own fixtures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from rankdrill.worlds.context import RankContext
+from rankdrill.worlds.processes.state import Condition, Generators
+
+__all__ = ["Region"]
+
+
+class Region:
+    """Opens before the first fixture of function scope, or the body, and closes after the last of these is undone.
+
+    So what a fixture of a class, module, package or session sets holds until its own teardown, and what anything else
+    leaves is put back, or noticed.
+    """
+
+    def __init__(self, context: RankContext) -> None:
+        self._context = context
+        self._condition: Condition | None = None
+        self.seeded = False  # a fixture that outlives tests has seeded: what it draws is its own affair
+
+    def open(self, item: pytest.Item) -> None:
+        """Open it, unless it is; it closes when the finalizers of `item` run."""
+        if self._condition is None:
+            with self._context.boundary.closed():
+                self._condition = Condition()
+            item.addfinalizer(self.close)
+
+    def close(self) -> None:
+        """Put back what can be, and note the rest: such a rank is not used for another test."""
+        condition, self._condition = self._condition, None
+        if condition is not None:
+            with self._context.boundary.closed():
+                self._context.left.extend(condition.restore())
+
+    @contextmanager
+    def outlived(self) -> Iterator[None]:
+        """What happens meanwhile is a fixture's that outlives the test, and stays."""
+        generators = Generators()
+        with self._context.boundary.closed():
+            before = Condition() if self._condition is not None else None
+        yield
+        self.seeded = self.seeded or not generators.unchanged()
+        if before is not None and self._condition is not None:
+            self._condition.allow(before)

@@ -1,0 +1,90 @@
+"""From pytest's reports on a rank to what travels."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+
+from rankdrill.plugin.commands import When
+from rankdrill.plugin.ends import Ended, PhaseEnd
+
+__all__ = ["Told", "end_of"]
+
+_STRICT = "[XPASS(strict)]"  # how pytest begins what it says of a test that should have failed
+_SKIPPED = "Skipped: "
+
+
+class Told:
+    """What earlier phases have told already: reports repeat the sections and properties of those before."""
+
+    def __init__(self) -> None:
+        self.sections = 0
+        self.properties = 0
+
+
+def end_of(
+    report: pytest.TestReport,
+    excinfo: pytest.ExceptionInfo[BaseException] | None,
+    more: list[dict[str, Any]],
+    told: Told,
+) -> PhaseEnd:
+    """How the phase that `report` is about ended."""
+    when: Any = report.when
+    sections, properties = report.sections[told.sections :], report.user_properties[told.properties :]
+    told.sections, told.properties = len(report.sections), len(report.user_properties)
+    ended, reason = _ended(report, excinfo)
+    marked = ended is Ended.XFAILED and excinfo is not None and not isinstance(excinfo.value, pytest.xfail.Exception)
+    text = crash = ""
+    error = b""
+    if ended is Ended.FAILED or marked:
+        text = report.longreprtext
+        crash = excinfo.exconly(tryshort=True) if excinfo is not None else _first_line(text)
+        error = _pickled(excinfo.value) if excinfo is not None else b""
+    return PhaseEnd(
+        _when(when),
+        ended,
+        reason,
+        text or crash,
+        crash,
+        error,
+        marked,
+        tuple((str(title), str(content)) for title, content in sections),
+        tuple(properties),
+        tuple(more),
+    )
+
+
+def _when(when: Any) -> When:
+    assert when in ("setup", "call", "teardown")
+    found: When = when
+    return found
+
+
+def _ended(report: pytest.TestReport, excinfo: pytest.ExceptionInfo[BaseException] | None) -> tuple[Ended, str]:
+    expected = getattr(report, "wasxfail", None)
+    if report.skipped:
+        if expected is not None:
+            return Ended.XFAILED, str(expected)
+        longrepr: Any = report.longrepr
+        told = longrepr[2] if isinstance(longrepr, tuple) else str(longrepr)
+        return Ended.SKIPPED, str(told).removeprefix(_SKIPPED)
+    if report.passed:
+        return (Ended.PASSED, "") if expected is None else (Ended.XPASSED, str(expected))
+    if excinfo is None and str(report.longrepr).startswith(_STRICT):
+        return Ended.XPASSED, str(report.longrepr).removeprefix(_STRICT).strip()
+    return Ended.FAILED, ""
+
+
+def _first_line(text: str) -> str:
+    return next((line for line in text.splitlines() if line.strip()), "failed")
+
+
+def _pickled(error: BaseException) -> bytes:
+    try:
+        raw = pickle.dumps(error)
+        pickle.loads(raw)
+    except Exception:  # then its text has to do
+        return b""
+    return raw

@@ -1,0 +1,158 @@
+"""The rank's pytest session: it collects the same files as the controller and runs the tests it is told to.
+
+It uses pytest's own machinery for all of it (assertion rewriting, fixtures of every scope, hooks of plugins and
+conftest files), so a test body behaves as in any session.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import warnings
+from pathlib import Path
+
+import pytest
+
+from rankdrill.errors import WorldError
+from rankdrill.plugin import pytest_seam
+from rankdrill.plugin.commands import Collect, Command, Finish, Open, SessionSetup, TestPlace
+from rankdrill.plugin.ends import Ends
+from rankdrill.plugin.on_rank.fixtures import rank_plugin
+from rankdrill.plugin.on_rank.protocol import OpenTest
+from rankdrill.plugin.on_rank.region import Region
+from rankdrill.worlds.context import RankContext
+from rankdrill.worlds.processes.state import Generators, reseed, seed_of
+
+__all__ = ["RankSession"]
+
+_KEY = "pytest session"
+_NO_AUTOLOAD = "PYTEST_DISABLE_PLUGIN_AUTOLOAD"
+
+
+class RankSession:
+    """One pytest session inside one rank; lives as long as the rank."""
+
+    def __init__(self, context: RankContext, wanted: SessionSetup) -> None:
+        self.context = context
+        self.region = Region(context)
+        self.test: OpenTest | None = None
+        self._items: dict[str, pytest.Item] = {}
+        self._collected: set[str] = set()
+        self._uncollected: list[str] = []
+        self._seeded_by_file: dict[str, Generators] = {}
+        with context.boundary.closed():
+            self.config = _config(wanted, context)
+            self.config.pluginmanager.register(rank_plugin(self), "rankdrill-rank")
+            pytest_seam.configure(self.config)
+            known = set(self.config.getini("markers"))
+            for line in wanted.markers:
+                if line not in known:
+                    self.config.addinivalue_line("markers", line)
+            self.session = pytest_seam.make_session(self.config)
+            self.config.hook.pytest_sessionstart(session=self.session)
+        # torch's own telemetry logs every failed collective at debug level, in a line as long as a screen.
+        logging.getLogger("c10d-NullHandler-default").disabled = True
+
+    @classmethod
+    def of(cls, context: RankContext, wanted: SessionSetup) -> RankSession:
+        """The rank's session, made when first needed."""
+        if _KEY not in context.kept:
+            context.kept[_KEY] = cls(context, wanted)
+        session: RankSession = context.kept[_KEY]
+        return session
+
+    def obey(self, command: Command) -> Ends:
+        """Do what the controller asks outside of a test; an `Open` takes the commands that belong to it itself."""
+        __tracebackhide__ = True
+        match command:
+            case Collect(path=path):
+                self._collect(path)
+                return Ends()
+            case Open():
+                return self._run(command)
+            case Finish():
+                self._finish()
+                return Ends()
+            case _:
+                return Ends()  # the test that this goes on with could not even begin
+
+    def uncollected(self, told: str) -> None:
+        """Remember why something could not be collected."""
+        self._uncollected.append(told)
+
+    def find(self, place: TestPlace) -> pytest.Item:
+        """The item of `place`; its file is collected once."""
+        self._collect(place.path)
+        if place.nodeid not in self._items:
+            why = "\n".join(self._uncollected) or (
+                "parameters or collection differ between processes (a random or time-dependent parametrize?)"
+            )
+            raise WorldError(
+                f"ranks did not collect {place.nodeid}, the controller did: {why}",
+                self.context.index,
+            )
+        return self._items[place.nodeid]
+
+    def neighbour(self, place: TestPlace | None) -> pytest.Item | None:
+        """The item of `place`, if its file has been collected: what it shares with another test is to stay up."""
+        return self._items.get(place.nodeid) if place is not None else None
+
+    def _collect(self, path: str) -> None:
+        if path in self._collected:
+            return
+        self._collected.add(path)
+        before = Generators()
+        with self.context.boundary.closed():
+            for item in pytest_seam.collect_file(self.session, path):
+                self._items[item.nodeid] = item
+        # A file that seeds when it is imported wants these numbers in its tests, and the same on all ranks.
+        if not before.unchanged():
+            self._seeded_by_file[path] = Generators()
+
+    def _run(self, opened: Open) -> Ends:
+        __tracebackhide__ = True
+        item = self.find(opened.place)
+        self._seed(opened)
+        pytest_seam.forget_sections(item)
+        self.test = test = OpenTest(self, item, opened)
+        try:
+            item.ihook.pytest_runtest_protocol(item=item, nextitem=self.neighbour(opened.following))
+        finally:
+            self.test = None
+        return self.obey(test.stray) if test.stray is not None else test.conclude()
+
+    def _seed(self, opened: Open) -> None:
+        of_file = self._seeded_by_file.get(opened.place.path)
+        if of_file is not None:
+            of_file.put_back()
+        elif not self.region.seeded:
+            index = None if opened.same_seed else self.context.index
+            reseed(seed_of(opened.seed, opened.place.nodeid, index))
+
+    def _finish(self) -> None:
+        self.config.hook.pytest_sessionfinish(session=self.session, exitstatus=0)
+        pytest_seam.unconfigure(self.config)
+
+
+def _config(wanted: SessionSetup, context: RankContext) -> pytest_seam.Config:
+    # The controller names the plugins it has. Loading them all again by entry point would also search every
+    # installed distribution's files for modules to rewrite, in each rank.
+    before = os.environ.get(_NO_AUTOLOAD)
+    os.environ[_NO_AUTOLOAD] = "1"
+    options = {**wanted.options, "basetemp": str(_own_basetemp(context))}
+    plugins = [(name, importlib.import_module(module)) for name, module in wanted.plugins]
+    try:
+        with warnings.catch_warnings():
+            # What there is to say about options and plugins, the controller's own session says.
+            warnings.simplefilter("ignore")
+            return pytest_seam.make_config(options, wanted.args, plugins, wanted.ini, wanted.aliases)
+    finally:
+        if before is None:
+            del os.environ[_NO_AUTOLOAD]
+        else:
+            os.environ[_NO_AUTOLOAD] = before
+
+
+def _own_basetemp(context: RankContext) -> Path:
+    return context.directory.parent / f"rank-{context.index}-tmp"

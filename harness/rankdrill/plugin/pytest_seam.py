@@ -1,0 +1,181 @@
+"""The one module that touches private names of pytest; `tests/plugin/test_pytest_seam.py` fails when one changes.
+
+What is used, and why:
+
+- ``_pytest.config.get_config``, ``Config.option``, ``Config.parse``, ``Config._do_configure``, ``_ensure_unconfigure``,
+  ``Config._parser`` and its ``_inidict`` and ``_ini_aliases``: a rank's session is made with the controller's options,
+  as pytest-xdist makes its workers', and knows the ini options of plugins that it does not load.
+- ``_pytest.main.Session.from_config``, ``perform_collect``, ``session._setupstate``: the rank collects single files and
+  tears down what the next test does not need.
+- ``item._initrequest``, ``item._request`` and its ``_get_active_fixturedef``, ``item.funcargs``, ``item._fixtureinfo``, ``item._report_sections``: what
+  pytest's own runner and fixtures keep on an item.
+- ``_pytest.subtests.failed_subtests_key`` (pytest 9): the terminal fails a test whose subtests failed by this count.
+- ``_pytest.skipping.evaluate_skip_marks``: no ranks are started for a test that is skipped.
+- ``_pytest._code.code``: how a failure is shown, ``TerminalRepr`` and ``ReprFileLocation``.
+- ``config._tmp_path_factory``: the session's directory for temporary files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from _pytest._code.code import ReprFileLocation, TerminalRepr
+from _pytest._io import TerminalWriter
+from _pytest.config import Config, get_config
+from _pytest.main import Session
+from _pytest.skipping import evaluate_skip_marks
+
+__all__ = [
+    "Config",
+    "ReprFileLocation",
+    "Session",
+    "TerminalRepr",
+    "TerminalWriter",
+    "base_temp",
+    "collect_file",
+    "configure",
+    "count_failed_subtest",
+    "end_request",
+    "fixture_definitions",
+    "fixture_names",
+    "forget_sections",
+    "gives_nothing_away",
+    "ini_options",
+    "is_skipped_by_mark",
+    "look_up_only",
+    "make_config",
+    "make_session",
+    "renew_request",
+    "teardown_to",
+    "unconfigure",
+]
+
+# A template may have imported it already; what pytest would say of that is of no use to anybody.
+_QUIET = "ignore:Module already imported:pytest.PytestAssertRewriteWarning"
+
+IniOption = tuple[str, Any, Any]
+"""Help, type and default, as `Parser.addini` keeps them."""
+
+
+def make_config(
+    options: Mapping[str, Any],
+    args: Sequence[str],
+    plugins: Iterable[tuple[str, Any]],
+    ini: Mapping[str, IniOption],
+    aliases: Mapping[str, str],
+) -> Config:
+    """A configuration with `options`, the modules `plugins` by name, and the ini options of absent plugins."""
+    config = get_config(list(args))
+    config.option.__dict__.update(options)
+    for name, module in plugins:
+        if not config.pluginmanager.is_blocked(name) and not config.pluginmanager.is_registered(module):
+            config.pluginmanager.register(module, name)
+    known: dict[str, Any] = config._parser._inidict
+    for name, option in ini.items():
+        known.setdefault(name, option)
+    known_aliases: dict[str, str] = getattr(config._parser, "_ini_aliases", {})
+    for alias, name in aliases.items():
+        known_aliases.setdefault(alias, name)
+    config.parse(["-W", _QUIET, *args], addopts=False)
+    return config
+
+
+def ini_options(config: Config) -> tuple[dict[str, IniOption], dict[str, str]]:
+    """The ini options that the plugins of `config` have declared, and other names for them."""
+    return dict(config._parser._inidict), dict(getattr(config._parser, "_ini_aliases", {}))
+
+
+def configure(config: Config) -> None:
+    """Have the plugins do what they do before a session."""
+    config._do_configure()
+
+
+def unconfigure(config: Config) -> None:
+    """Have the plugins do what they do after a session."""
+    config._ensure_unconfigure()
+
+
+def make_session(config: Config) -> Session:
+    """A session that collects and runs nothing by itself."""
+    return Session.from_config(config)
+
+
+def collect_file(session: Session, path: str) -> list[pytest.Item]:
+    """The items of one file; what could not be collected is told through hooks."""
+    return [item for item in session.perform_collect([path]) if isinstance(item, pytest.Item)]
+
+
+def teardown_to(session: Session, nextitem: pytest.Item | None) -> None:
+    """Tear down all that `nextitem` does not need."""
+    session._setupstate.teardown_exact(nextitem)
+
+
+def renew_request(item: Any) -> None:
+    """Let an item that has run be run again."""
+    if hasattr(item, "_request") and not item._request:
+        item._initrequest()
+
+
+def end_request(item: Any) -> None:
+    """Let go of what the item's fixtures gave it, as pytest's runner does."""
+    if hasattr(item, "_request"):
+        item._request = False
+        item.funcargs = None
+
+
+def fixture_names(item: Any) -> tuple[str, ...]:
+    """The fixtures that the test function itself names."""
+    return tuple(item._fixtureinfo.argnames)
+
+
+def fixture_definitions(item: Any) -> list[Any]:
+    """The definitions of all fixtures that the item sets up."""
+    return [found[-1] for found in item._fixtureinfo.name2fixturedefs.values()]
+
+
+def look_up_only(item: Any) -> None:
+    """Let a look-up of a fixture by its name find the definition, and set up nothing.
+
+    Hypothesis's plugin looks up fixtures to check their scopes.
+    """
+    definitions = item._fixtureinfo.name2fixturedefs
+    item._request._get_active_fixturedef = lambda name: definitions[name][-1]
+
+
+def is_skipped_by_mark(item: pytest.Item) -> bool:
+    """Whether a mark of the item skips it; a mark that cannot be evaluated is for the item's setup to report."""
+    try:
+        return evaluate_skip_marks(item) is not None
+    except BaseException:
+        return False
+
+
+def gives_nothing_away(definition: Any) -> bool:
+    """Whether the fixture only hands a parameter over: to pytest, that is a fixture of this name."""
+    return getattr(definition.func, "__name__", "") == "get_direct_param_fixture_func"
+
+
+def forget_sections(item: Any) -> None:
+    """Forget what an earlier run of the item has captured."""
+    item._report_sections.clear()
+    item.user_properties.clear()
+
+
+def base_temp(config: pytest.Config) -> Path:
+    """The directory of this session's temporary files."""
+    factory: pytest.TempPathFactory = config._tmp_path_factory  # type: ignore[attr-defined]
+    return factory.getbasetemp()
+
+
+def count_failed_subtest(item: pytest.Item) -> None:
+    """Have pytest fail `item` for a subtest of it that failed; older ones have no subtests, or count them as tests."""
+    try:
+        from _pytest.subtests import failed_subtests_key
+    except ImportError:
+        return
+    counts: Any = item.config.stash.get(failed_subtests_key, None)
+    if counts is not None:
+        counts[getattr(item, "id", item.nodeid)] += 1  # by name before pytest 9.2

@@ -1,0 +1,52 @@
+"""What cannot run on ranks, refused when tests are collected, in one line that says what to do instead."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+
+__all__ = ["refusal"]
+
+_HARNESSES = {
+    "MultiProcessTestCase": (
+        "starts processes of its own; derive the class from unittest.TestCase instead, and drop _spawn_processes "
+        "and the tests' init_process_group"
+    ),
+    "MultiProcContinuousTest": (
+        "starts processes of its own; derive the class from unittest.TestCase instead: self.rank is "
+        "torch.distributed.get_rank(), self.world_size get_world_size()"
+    ),
+    "MultiThreadedTestCase": (
+        "runs ranks as threads of its own; derive the class from unittest.TestCase instead: self.rank is "
+        "torch.distributed.get_rank()"
+    ),
+}
+_HARNESSES["MultiProcContinousTest"] = _HARNESSES["MultiProcContinuousTest"]  # torch's spelling until 2.7
+_PORTING = "see docs/porting.md"
+
+
+def refusal(item: pytest.Item) -> str:
+    """Why `item`, marked `ranks`, cannot run on ranks; empty if it can."""
+    if not isinstance(item, pytest.Function):
+        return "@pytest.mark.ranks is for test functions and methods"
+    cls = getattr(item, "cls", None)
+    harness = next((base.__name__ for base in getattr(cls, "__mro__", ()) if base.__name__ in _HARNESSES), None)
+    if harness is not None:
+        return f"{harness} {_HARNESSES[harness]}; {_PORTING}"
+    if _is_state_machine(cls):
+        return (
+            "a rule-based state machine draws its rules while it runs, where each rank would draw its own; "
+            "call run_state_machine_as_test on one rank, or draw the rules as a list with @given"
+        )
+    return ""
+
+
+def _is_state_machine(cls: Any) -> bool:
+    stateful: Any = sys.modules.get("hypothesis.stateful")
+    if stateful is None or cls is None:
+        return False
+    return hasattr(cls, "runTest") and "hypothesis.stateful" in {
+        getattr(base.__dict__.get("runTest"), "__module__", None) for base in cls.__mro__
+    }

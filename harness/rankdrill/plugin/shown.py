@@ -1,0 +1,101 @@
+"""How the failure of a test on ranks is shown: the headline, culprits in full, victims in one line each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from rankdrill.errors import WorldError
+from rankdrill.plugin.ends import PhaseEnd
+from rankdrill.plugin.pytest_seam import ReprFileLocation, TerminalRepr, TerminalWriter
+from rankdrill.worlds import Outcome, RankOutcome, name_ranks
+from rankdrill.worlds.outcome import RenderedError
+
+__all__ = ["Block", "MergedFailure", "blocks_of", "share_alike", "victim_line"]
+
+VICTIM_WIDTH = 120
+_PLACE = re.compile(r"^\S+:\d+: ")  # how pytest ends a traceback entry: file:line: what
+_SOURCE = re.compile(r"\[/\S+:\d+\] ")  # gloo's messages begin with a path on the machine that built torch
+
+
+@dataclass(frozen=True)
+class Block:
+    """What one or several ranks have to show, alike: a heading and the text below it."""
+
+    heading: str
+    text: str = ""
+
+
+class MergedFailure(TerminalRepr):
+    """The failure section of a test on ranks."""
+
+    def __init__(self, headline: str, blocks: Sequence[Block], victims: Sequence[str], where: tuple[str, int]) -> None:
+        self.headline = headline
+        self.blocks = blocks
+        self.victims = victims
+        self.sections: list[tuple[str, str]] = []
+        # pytest's short summary line and JUnit's message attribute are taken from here.
+        self.reprcrash = ReprFileLocation(where[0], where[1], headline)
+
+    def toterminal(self, tw: TerminalWriter) -> None:
+        """Write it as pytest writes failures: error lines red, the failing line bold."""
+        tw.line(self.headline, red=True, bold=True)
+        for block in self.blocks:
+            tw.line("")
+            if block.heading != self.headline:
+                tw.line(block.heading, bold=True)
+            for line in block.text.splitlines():
+                tw.line(line, red=line.startswith("E "), bold=line.startswith((">", "E ")))
+        if self.victims:
+            tw.line("")
+            tw.line("victims:", bold=True)
+            for line in self.victims:
+                tw.line(f"  {line}")
+        for name, text in self.sections:
+            tw.line("")
+            tw.line(f"{name}:", bold=True)
+            for line in text.splitlines():
+                tw.line(f"  {line}")
+
+
+def victim_line(rank: RankOutcome) -> str:
+    """One line, cut where a transport's message begins to chat."""
+    line = _SOURCE.sub("", str(rank).splitlines()[0])
+    where = next((record.step for record in reversed(rank.ledger.records) if record.error), None)
+    cut = line if len(line) <= VICTIM_WIDTH else line[: VICTIM_WIDTH - 1] + "…"
+    return f"{cut} [in {where}]" if where else cut
+
+
+def blocks_of(outcome: Outcome, ranks: Iterable[int], ends: Mapping[int, PhaseEnd]) -> Iterable[Block]:
+    """One block for each way to fail; ranks whose tracebacks run through the same lines share one."""
+    return share_alike((rank, *_told(outcome, outcome.ranks[rank], ends)) for rank in ranks)
+
+
+def share_alike(told: Iterable[tuple[int, str, str]]) -> Iterable[Block]:
+    """Blocks from (rank, what it did, text to show)."""
+    alike: dict[tuple[str, ...], list[tuple[int, str, str]]] = {}
+    for rank, what, text in told:
+        # Values differ between ranks (addresses, the rank's own number); what failed where does not.
+        places = tuple(line for line in text.splitlines() if _PLACE.match(line))
+        alike.setdefault(places or (what,), []).append((rank, what, text))
+    for members in alike.values():
+        _, what, text = members[0]
+        others = [f"rank {rank} {other}" for rank, other, _ in members if other != what]
+        listed = name_ranks(sorted(rank for rank, _, _ in members))
+        yield Block(f"{listed} {what}", "\n".join([text, *others]) if others else text)
+
+
+def _told(outcome: Outcome, rank: RankOutcome, ends: Mapping[int, PhaseEnd]) -> tuple[str, str]:
+    """What a rank did, without its number so that equal ones can be shown once, and the text to show for it."""
+    error = rank.exception
+    if isinstance(error, RenderedError):
+        return f"failed: {error.crash.splitlines()[0]}", error.text
+    if isinstance(error, WorldError):  # says it all: below are only rankdrill's own frames
+        return f"failed: {error}", ""
+    what = outcome.describe(rank.rank).removeprefix(f"rank {rank.rank} ")
+    if rank.rank in ends:
+        end = ends[rank.rank]
+        verb = end.ended + (f" ({end.reason})" if end.reason else "")
+        what = what.replace("returned", verb, 1)
+    return what, rank.traceback or rank.stack
