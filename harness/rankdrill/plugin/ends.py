@@ -9,7 +9,10 @@ from typing import Any
 from rankdrill.plugin.commands import When
 from rankdrill.worlds.outcome import RenderedError
 
-__all__ = ["Ended", "Ends", "PhaseEnd", "RankTestError"]
+__all__ = ["COUNTED", "Ended", "Ends", "PhaseEnd", "RankTestError"]
+
+COUNTED = "rankdrill.counted"
+"""In a serialized report of a subtest: whether pytest fails the whole test for it, on the rank that logged it."""
 
 
 class Ended(StrEnum):
@@ -28,8 +31,9 @@ class PhaseEnd:
     """One phase on one rank. `text` is the failure as pytest shows it, `crash` its gist, `error` the pickled exception.
 
     `marked` says of an xfailed phase that a mark of the test expected it; otherwise it called `pytest.xfail()`.
-    `sections` are (title, text) as in reports, `more` the serialized reports that were logged meanwhile, of subtests
-    say. `returned` describes what a body returned that should have returned nothing.
+    `strict` says of an xpassed one that this fails the test. `sections` are (title, text) as in reports, `more` the serialized
+    reports that were logged meanwhile, of subtests say. `returned` describes what a body returned that should have
+    returned nothing.
     """
 
     when: When
@@ -39,6 +43,7 @@ class PhaseEnd:
     crash: str = ""
     error: bytes = b""
     marked: bool = False
+    strict: bool = False
     sections: tuple[tuple[str, str], ...] = ()
     properties: tuple[tuple[str, Any], ...] = ()
     more: tuple[dict[str, Any], ...] = ()

@@ -186,7 +186,7 @@ class RankedItem(pytest.Function):
 
                 raise UnsatisfiedAssumption
             case Ended.XPASSED:
-                self._expect_failure(merged.reason)
+                self._expect_failure(merged.reason, strict=merged.strict)
             case Ended.FAILED:
                 self.merged, self.merged_in = merged.failure, when
                 if merged.expected is not None:
@@ -194,10 +194,10 @@ class RankedItem(pytest.Function):
                 assert merged.error is not None
                 raise merged.error
 
-    def _expect_failure(self, reason: str) -> None:
+    def _expect_failure(self, reason: str, *, strict: bool = False) -> None:
         # A mark that was given on the ranks while the test ran, or by what only they evaluate.
         if self.get_closest_marker("xfail") is None:
-            self.add_marker(pytest.mark.xfail(reason=reason, strict=False))
+            self.add_marker(pytest.mark.xfail(reason=reason, strict=strict))
 
     def _keep(self, when: When, outcome: Outcome) -> None:
         """Keep what the ranks printed, logged, recorded and warned of, culprits' first."""

@@ -19,7 +19,8 @@ __all__ = ["Merged", "ends_of", "merge", "phase_of"]
 class Merged:
     """One phase of one test on all ranks: how it ended together, and what to raise and show where it failed.
 
-    `expected` is the reason why a mark that only the ranks know of, given while the test ran, expects the failure.
+    `expected` is the reason why a mark that only the ranks know of, given while the test ran, expects the failure;
+    `strict` says of one that passed in spite of such a mark that this is a failure.
     """
 
     ended: Ended
@@ -27,6 +28,7 @@ class Merged:
     error: BaseException | None = None
     failure: MergedFailure | None = None
     expected: str | None = None
+    strict: bool = False
 
 
 def ends_of(rank: RankOutcome) -> Ends | None:
@@ -74,7 +76,9 @@ def merge(outcome: Outcome, where: tuple[str, int], run_again: str) -> Merged:
         if len(kinds) > 1:
             return _disagreement(ends, where)
         first = ends[min(ends)] if ends else None
-        return Merged(first.ended, first.reason) if first is not None else Merged(Ended.PASSED)
+        if first is None:
+            return Merged(Ended.PASSED)
+        return Merged(first.ended, first.reason, strict=first.strict)
     return _failure(outcome, ends, where, run_again)
 
 

@@ -7,8 +7,8 @@ What is used, and why:
   as pytest-xdist makes its workers', and knows the ini options of plugins that it does not load.
 - ``_pytest.main.Session.from_config``, ``perform_collect``, ``session._setupstate``: the rank collects single files and
   tears down what the next test does not need.
-- ``item._initrequest``, ``item._request`` and its ``_get_active_fixturedef``, ``item.funcargs``, ``item._fixtureinfo``, ``item._report_sections``: what
-  pytest's own runner and fixtures keep on an item.
+- ``item._initrequest``, ``item._request`` and its ``_get_active_fixturedef``, ``item.funcargs``, ``item._fixtureinfo``,
+  ``item._report_sections``: what pytest's own runner and fixtures keep on an item.
 - ``_pytest.subtests.failed_subtests_key`` (pytest 9): the terminal fails a test whose subtests failed by this count.
 - ``_pytest.skipping.evaluate_skip_marks``: no ranks are started for a test that is skipped.
 - ``_pytest._code.code``: how a failure is shown, ``TerminalRepr`` and ``ReprFileLocation``.
@@ -39,6 +39,7 @@ __all__ = [
     "configure",
     "count_failed_subtest",
     "end_request",
+    "failed_subtests",
     "fixture_definitions",
     "fixture_names",
     "forget_sections",
@@ -170,12 +171,26 @@ def base_temp(config: pytest.Config) -> Path:
     return factory.getbasetemp()
 
 
+def failed_subtests(item: pytest.Item) -> int:
+    """How many subtests of `item` pytest has counted as failed; 0 where it does not count them."""
+    counts = _subtest_counts(item)
+    return 0 if counts is None else int(counts[_subtest_key(item)])
+
+
 def count_failed_subtest(item: pytest.Item) -> None:
-    """Have pytest fail `item` for a subtest of it that failed; older ones have no subtests, or count them as tests."""
+    """Have pytest fail `item` for a subtest of it that failed."""
+    counts = _subtest_counts(item)
+    if counts is not None:
+        counts[_subtest_key(item)] += 1
+
+
+def _subtest_counts(item: pytest.Item) -> Any:
     try:
         from _pytest.subtests import failed_subtests_key
-    except ImportError:
-        return
-    counts: Any = item.config.stash.get(failed_subtests_key, None)
-    if counts is not None:
-        counts[getattr(item, "id", item.nodeid)] += 1  # by name before pytest 9.2
+    except ImportError:  # before pytest 9
+        return None
+    return item.config.stash.get(failed_subtests_key, None)
+
+
+def _subtest_key(item: pytest.Item) -> Any:
+    return getattr(item, "id", item.nodeid)  # by name before pytest 9.2

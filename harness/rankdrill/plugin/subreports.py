@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from rankdrill.plugin.ends import COUNTED
 from rankdrill.plugin.pytest_seam import count_failed_subtest
 from rankdrill.plugin.shown import MergedFailure, share_alike
 from rankdrill.worlds import name_ranks
@@ -21,15 +22,18 @@ def tell_subreports(item: pytest.Item, logged: Iterable[tuple[int, dict[str, Any
     """Log one report for what each rank logged of the same thing; `logged` has serialized ones by rank, in order."""
     merged: dict[tuple[Any, ...], dict[int, pytest.TestReport]] = {}
     counts: dict[tuple[int, str], int] = {}
+    counted: set[tuple[Any, ...]] = set()
     for rank, data in logged:
         about = repr([data.get(name) for name in _ABOUT])
         turn = counts[rank, about] = counts.get((rank, about), 0) + 1
+        if data.pop(COUNTED, False):
+            counted.add((about, turn))
         report = item.config.hook.pytest_report_from_serializable(config=item.config, data=data)
         if report is not None:
             merged.setdefault((about, turn), {})[rank] = report
-    for reports in merged.values():
+    for key, reports in merged.items():
         report = _one_of(reports, where)
-        if report.failed:
+        if report.failed and key in counted:
             count_failed_subtest(item)
         item.ihook.pytest_runtest_logreport(report=report)
 

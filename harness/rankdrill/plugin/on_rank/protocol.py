@@ -12,7 +12,7 @@ import pytest
 
 from rankdrill.plugin import pytest_seam
 from rankdrill.plugin.commands import Command, GoOn, Open, TestPlace, When
-from rankdrill.plugin.ends import Ends, PhaseEnd, RankTestError
+from rankdrill.plugin.ends import COUNTED, Ends, PhaseEnd, RankTestError
 from rankdrill.plugin.on_rank.examples import Follower
 from rankdrill.plugin.on_rank.reports import Told, end_of
 
@@ -37,6 +37,7 @@ class OpenTest:
         self._opened = opened
         self._told = Told()
         self._more: list[dict[str, Any]] = []
+        self._counted = pytest_seam.failed_subtests(item)
         self._warned: list[warnings.WarningMessage] = []
         self._own: Any = None
         self._up = True  # until it is torn down
@@ -85,7 +86,8 @@ class OpenTest:
         config = self._item.config
         data = config.hook.pytest_report_to_serializable(config=config, report=report)
         if data is not None:
-            self._more.append(data)
+            counted, self._counted = self._counted, pytest_seam.failed_subtests(self._item)
+            self._more.append({**data, COUNTED: self._counted > counted})
 
     def warned(self, message: warnings.WarningMessage) -> None:
         """A warning was recorded on this rank."""

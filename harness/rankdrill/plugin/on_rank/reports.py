@@ -50,6 +50,7 @@ def end_of(
         crash,
         error,
         marked,
+        ended is Ended.XPASSED and report.failed,
         tuple((str(title), str(content)) for title, content in sections),
         tuple(properties),
         tuple(more),
