@@ -43,11 +43,13 @@ def ran(folder: Path, mark: str, *args: str) -> Ran:
     for case in ET.parse(folder / "junit.xml").getroot().iter("testcase"):
         endings = [one for one in case if one.tag in ENDINGS]
         # A failure's message begins with the rank on ranks; a skip's is the reason, and the same.
-        told = sorted(
-            (one.tag, one.get("type"), one.get("message") if one.tag == "skipped" else None) for one in endings
-        )
+        told = sorted((one.tag, str(one.get("type")), _message(one)) for one in endings)
         cases.setdefault(f"{case.get('classname')}::{case.get('name')}", []).append(told)
     return Ran(done.returncode, reports, cases, done.stdout + done.stderr)
+
+
+def _message(ending: ET.Element) -> str:
+    return str(ending.get("message")) if ending.tag == "skipped" else ""
 
 
 @pytest.fixture(scope="module")

@@ -91,3 +91,14 @@ def test_a_body_that_cannot_be_sent_is_refused(two: World) -> None:
         two.run(lambda: lock.locked())
     assert two.warm, "nothing was sent, so the ranks are as they were"
     assert two.run(bodies.rank).unwrap() == [0, 1]
+
+
+def test_functions_that_are_seen_still_obey_the_default_device(two: World) -> None:
+    def body() -> list[str]:
+        torch.set_default_device("meta")
+        made = [torch.ones(2), torch.zeros(2), torch.empty(2), torch.full((2,), 1.0)]
+        with torch.device("cpu"):
+            made.append(torch.ones(2))
+        return [tensor.device.type for tensor in made]
+
+    assert two.run(body).unwrap() == [["meta"] * 4 + ["cpu"]] * 2

@@ -17,7 +17,7 @@ import torch
 from rankdrill.boundary.crossing import Boundary
 from rankdrill.boundary.patch import Patch
 from rankdrill.boundary.sizes import nbytes_of
-from rankdrill.boundary.torch_seam import known_to_torchscript
+from rankdrill.boundary.torch_seam import known_to_torchscript, note_device_constructors
 from rankdrill.step import Kind, Step
 
 __all__ = ["MIN_BYTES", "memory_patches"]
@@ -29,6 +29,7 @@ Measure = Callable[..., int]
 
 def memory_patches(boundary: Boundary) -> Iterator[Patch]:
     """What makes reservations of `MIN_BYTES` and more steps of `boundary`."""
+    note_device_constructors()
     for name, measure in _FUNCTIONS.items():
         yield Patch(torch, name, _reserving(name, measure, boundary))
     yield Patch(torch.Tensor, "resize_", _reserving("resize_", _resized, boundary))

@@ -16,6 +16,8 @@ What is used, and why:
   refuses a scheme that has one.
 - ``Backend._set_default_timeout``: for a group that is there already, what ``init_process_group(timeout=…)`` asks for.
 - ``torch._tensor_str.PRINT_OPTS``: torch can set its print options, and has no public way to ask for them.
+- ``torch.utils._device._device_constructors``: the functions that obey the default device, known by identity; the
+  set is made once, when first asked for, and has to be made of torch's own functions.
 - ``torch.jit._builtins._get_builtin_table``, from ``id(function)`` to an operator's name: TorchScript knows torch's
   functions by identity, so one that replaces another must be known for the same operator.
 
@@ -42,6 +44,7 @@ __all__ = [
     "group_timeout",
     "groups",
     "known_to_torchscript",
+    "note_device_constructors",
     "print_options",
     "replace_env_rendezvous",
     "replace_group",
@@ -159,3 +162,8 @@ def set_timeout(group: Any, timeout: timedelta) -> None:
     """Let the collectives of `group` give up after `timeout`."""
     for device in group._device_types:
         group._get_backend(device)._set_default_timeout(timeout)
+
+
+def note_device_constructors() -> None:
+    """Have torch note which functions obey the default device, before any of them is replaced."""
+    importlib.import_module("torch.utils._device")._device_constructors()

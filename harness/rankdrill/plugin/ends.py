@@ -31,9 +31,9 @@ class PhaseEnd:
     """One phase on one rank. `text` is the failure as pytest shows it, `crash` its gist, `error` the pickled exception.
 
     `marked` says of an xfailed phase that a mark of the test expected it; otherwise it called `pytest.xfail()`.
-    `strict` says of an xpassed one that this fails the test. `sections` are (title, text) as in reports, `more` the serialized
-    reports that were logged meanwhile, of subtests say. `returned` describes what a body returned that should have
-    returned nothing.
+    `strict` says of an xpassed one that this fails the test. `sections` are (title, text) as in reports, `more` the
+    serialized reports that were logged meanwhile, of subtests say. `returned` describes what a body returned that
+    should have returned nothing.
     """
 
     when: When

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,8 @@ _OWNERS: tuple[Any, ...] = (
 )
 """Where tests patch by hand, and what every later test would meet."""
 
-_FDS = Path("/proc/self/fd")
+THREADS_END_S = 0.1  # for threads to end that are about to
+_FDS = "/proc/self/fd/"
 _NOT_LEFT = ("/dev/", "/proc/", "/memfd:")
 _TORCH = str(Path(torch.__file__).parent)
 # Files that torch and Python open once, when first needed, and keep.
@@ -57,32 +59,40 @@ class Watch:
         if tuple(sys.modules.values())[: len(self._modules)] != self._modules:
             yield "changed sys.modules"
         for owner, before in zip(_OWNERS, self._attributes, strict=True):
-            if tuple(vars(owner).values())[: len(before)] != before:
-                yield from self._changed(owner, before)
-        for thread in threading.enumerate():
-            if thread not in self._threads:
-                yield f"left thread {thread.name!r}"
+            now = tuple(vars(owner).values())
+            if now[: len(before)] != before or (isinstance(owner, type) and len(now) > len(before)):
+                yield from _changed(owner, before)
+        yield from self._left_threads()
         if _has_children():
             yield "left a child process"
-        if _descriptors() != self._descriptors:
-            yield from self._opened()
+        now = _descriptors()
+        if now != self._descriptors:
+            yield from self._opened(now)
 
-    def _changed(self, owner: Any, before: tuple[Any, ...]) -> Iterator[str]:
-        """What of `owner` is another object than it was; numbers and the like change in normal use."""
-        # What came since stands behind these, and hides nothing.
-        for (name, value), was in zip(vars(owner).items(), before, strict=False):
-            if value is not was and callable(value) and not name.startswith("__") and not _by_torch(value):
-                yield f"changed {getattr(owner, '__name__', owner)}.{name}"
+    def _left_threads(self) -> Iterator[str]:
+        until = time.monotonic() + THREADS_END_S
+        for thread in threading.enumerate():
+            if thread not in self._threads:
+                thread.join(max(until - time.monotonic(), 0))
+                if thread.is_alive():
+                    yield f"left thread {thread.name!r}"
 
-    def _opened(self) -> Iterator[str]:
-        for fd in sorted(_descriptors() - self._descriptors):
-            try:
-                target = os.readlink(_FDS / str(fd))
-            except OSError:  # the one that the listing itself used
-                continue
+    def _opened(self, now: dict[int, str]) -> Iterator[str]:
+        for fd, target in now.items():
+            new = self._descriptors.get(fd) != target
             # Pipes and sockets may be gloo's, which opens them when it needs them.
-            if target.startswith("/") and not target.startswith(_NOT_LEFT) and not target.endswith(_KEPT):
+            if new and target.startswith("/") and not target.startswith(_NOT_LEFT) and not target.endswith(_KEPT):
                 yield f"left {target} open"
+
+
+def _changed(owner: Any, before: tuple[Any, ...]) -> Iterator[str]:
+    """What of `owner` is another object than it was; numbers and the like change in normal use."""
+    inherited = set().union(*map(vars, owner.__mro__[1:])) if isinstance(owner, type) else set()
+    for place, (name, value) in enumerate(vars(owner).items()):
+        # What a module has got since hides nothing; what a class has may hide what it inherits.
+        same = value is before[place] if place < len(before) else name not in inherited
+        if not same and callable(value) and not name.startswith("__") and not _by_torch(value):
+            yield f"changed {getattr(owner, '__name__', owner)}.{name}"
 
 
 def _by_torch(value: Any) -> bool:
@@ -91,8 +101,13 @@ def _by_torch(value: Any) -> bool:
     return code is not None and code.co_filename.startswith(_TORCH)
 
 
-def _descriptors() -> frozenset[int]:
-    return frozenset(map(int, os.listdir(_FDS)))
+def _descriptors() -> dict[int, str]:
+    """Each open descriptor and what it is of; the one that the listing itself uses is closed again by then."""
+    found = {}
+    for fd in os.listdir(_FDS):
+        with suppress(OSError):
+            found[int(fd)] = os.readlink(_FDS + fd)
+    return found
 
 
 def _has_children() -> bool:

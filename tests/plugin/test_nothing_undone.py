@@ -1,0 +1,279 @@
+"""What a fixture sets holds until its own teardown; what a test leaves behind, the next one does not find."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.plugin.conftest import Ran
+
+Run = Callable[..., Ran]
+
+FIXTURES = """
+from pathlib import Path
+
+def change(value):
+    os.environ["CHANGED"] = value
+    Path(value).mkdir(exist_ok=True)
+    os.chdir(value)
+    sys.path.insert(0, value)
+    torch.set_default_dtype(torch.float64)
+    torch.set_default_device("meta")
+    os.umask(0o027)
+    sys.setrecursionlimit(4321)
+
+def undo(value, before):
+    del os.environ["CHANGED"]
+    os.chdir(before)
+    sys.path.remove(value)
+    torch.set_default_dtype(torch.float32)
+    torch.set_default_device(None)
+    os.umask(0o022)
+    sys.setrecursionlimit(1000)
+
+def changed(value):
+    assert os.environ.get("CHANGED") == value
+    assert Path.cwd().name == value
+    assert value in sys.path
+    assert torch.get_default_dtype() == torch.float64
+    assert torch.ones(1).device.type == "meta"
+    assert sys.getrecursionlimit() == 4321
+    return True
+
+def untouched():
+    assert "CHANGED" not in os.environ
+    assert torch.get_default_dtype() == torch.float32
+    assert torch.ones(1).device.type == "cpu"
+    assert sys.getrecursionlimit() != 4321
+    return True
+
+@pytest.fixture(scope="SCOPE")
+def changing(rank):
+    before, value = os.getcwd(), f"place-{rank.index}"
+    change(value)
+    yield value
+    undo(value, before)
+"""
+
+
+@pytest.mark.parametrize("scope", ["function", "class", "module", "package", "session"])
+def test_what_a_fixture_sets_holds_in_the_body_and_in_every_test_of_its_scope(run: Run, scope: str) -> None:
+    ran = run(
+        FIXTURES.replace("SCOPE", scope)
+        + """
+class TestWithin:
+    @pytest.mark.ranks(2)
+    def test_one(self, changing):
+        assert changed(changing)
+
+    @pytest.mark.ranks(2)
+    def test_two(self, changing):
+        assert changed(changing)
+"""
+        + (
+            ""
+            if scope in ("module", "package", "session")
+            else "\n@pytest.mark.ranks(2)\ndef test_after(): assert untouched()"
+        )
+    )
+    ran.result.assert_outcomes(passed=2 if scope in ("module", "package", "session") else 3)
+
+
+def test_what_a_fixture_of_a_module_sets_is_gone_in_the_next_module(run: Run, pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        test_z="import os\nimport pytest\n\n@pytest.mark.ranks(2)\ndef test_z(): assert 'CHANGED' not in os.environ"
+    )
+    run(
+        FIXTURES.replace("SCOPE", "module")
+        + """
+@pytest.mark.ranks(2)
+def test_it(changing):
+    assert changed(changing)
+""",
+        "test_it.py",
+        "test_z.py",
+    ).result.assert_outcomes(passed=2)
+
+
+def test_monkeypatch_of_a_fixture_holds_in_the_body(run: Run) -> None:
+    ran = run("""
+@pytest.fixture
+def patched(monkeypatch, tmp_path):
+    monkeypatch.setenv("WORD", "said")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend("somewhere")
+    return tmp_path
+
+@pytest.mark.ranks(2)
+def test_it(patched):
+    assert os.environ["WORD"] == "said"
+    assert os.getcwd() == str(patched)
+    assert "somewhere" in sys.path
+
+@pytest.mark.ranks(2)
+def test_after():
+    assert "WORD" not in os.environ
+    assert "somewhere" not in sys.path
+""")
+    ran.result.assert_outcomes(passed=2)
+
+
+def test_a_fixture_of_a_session_that_is_set_up_in_a_body_outlives_it(run: Run) -> None:
+    ran = run("""
+@pytest.fixture(scope="session")
+def lasting():
+    os.environ["LASTING"] = "yes"
+    yield
+    del os.environ["LASTING"]
+
+@pytest.mark.ranks(2)
+def test_asks(request):
+    os.environ["PASSING"] = "yes"
+    request.getfixturevalue("lasting")
+
+@pytest.mark.ranks(2)
+def test_finds(lasting):
+    assert os.environ["LASTING"] == "yes"
+    assert "PASSING" not in os.environ
+""")
+    ran.result.assert_outcomes(passed=2)
+
+
+LEFT_BEHIND = {
+    "environment": ("os.environ['LEFT'] = '1'", "'LEFT' not in os.environ"),
+    "directory": ("os.chdir('/')", "os.getcwd() != '/'"),
+    "path": ("sys.path.append('left')", "'left' not in sys.path"),
+    "dtype": ("torch.set_default_dtype(torch.float64)", "torch.ones(1).dtype == torch.float32"),
+    "device": ("torch.set_default_device('meta')", "torch.ones(1).device.type == 'cpu'"),
+    "grad": ("torch.set_grad_enabled(False)", "torch.is_grad_enabled()"),
+    "anomaly": ("torch.autograd.set_detect_anomaly(True)", "not torch.is_anomaly_enabled()"),
+    "deterministic": (
+        "torch.use_deterministic_algorithms(True)",
+        "not torch.are_deterministic_algorithms_enabled()",
+    ),
+    "threads": ("torch.set_num_threads(2)", "torch.get_num_threads() == 1"),
+    "precision": (
+        "torch.set_float32_matmul_precision('medium')",
+        "torch.get_float32_matmul_precision() == 'highest'",
+    ),
+    "printing": ("torch.set_printoptions(precision=1)", "'0.3333' in str(torch.tensor(1 / 3))"),
+    "sharing": (
+        "torch.multiprocessing.set_sharing_strategy('file_system')",
+        "torch.multiprocessing.get_sharing_strategy() == 'file_descriptor'",
+    ),
+    "signal": (
+        "signal.signal(signal.SIGTERM, lambda *_: None)",
+        "signal.getsignal(signal.SIGTERM) == signal.SIG_DFL",
+    ),
+    "timer": ("signal.setitimer(signal.ITIMER_REAL, 500)", "signal.getitimer(signal.ITIMER_REAL)[0] == 0"),
+    "umask": ("os.umask(0o777)", "os.umask(0o022) != 0o777"),
+    "recursion": ("sys.setrecursionlimit(5000)", "sys.getrecursionlimit() != 5000"),
+    "logging": (
+        "import logging; logging.getLogger().setLevel(1); logging.disable(50)",
+        "__import__('logging').getLogger().level != 1 and __import__('logging').root.manager.disable == 0",
+    ),
+    "garbage": ("import gc; gc.disable()", "__import__('gc').isenabled()"),
+    "stdout": ("sys.stdout = open('out.txt', 'w')", "sys.stdout.fileno() == 1"),
+    "numpy": (
+        "import numpy; numpy.seterr(divide='raise')",
+        "__import__('numpy').geterr()['divide'] == 'warn'",
+    ),
+    "start method": (
+        "import multiprocessing; multiprocessing.set_start_method('spawn', force=True)",
+        "__import__('multiprocessing').get_start_method(allow_none=True) is None",
+    ),
+}
+
+
+@pytest.mark.parametrize(("leave", "gone"), LEFT_BEHIND.values(), ids=LEFT_BEHIND)
+def test_what_a_body_leaves_is_put_back_for_the_next(run: Run, leave: str, gone: str) -> None:
+    ran = run(f"""
+pids = []
+
+@pytest.mark.ranks(2)
+def test_leaves():
+    pids.append(os.getpid())
+    {leave}
+
+@pytest.mark.ranks(2)
+def test_next():
+    assert pids == [os.getpid()], "the same ranks"
+    assert {gone}
+""")
+    ran.result.assert_outcomes(passed=2)
+
+
+NOTICED = {
+    "a thread": ("import threading; threading.Thread(target=time.sleep, args=(60,), daemon=True).start()", "thread"),
+    "a process": ("import subprocess; subprocess.Popen(['sleep', '60'])", "left a child process"),
+    "a file": ("global kept; kept = open('left.txt', 'w')", "left.txt open"),
+    "a module": ("import json; sys.modules['json'] = sys.modules['os']", "changed sys.modules"),
+    "torch": ("torch.Tensor.add_ = lambda *_: None", "changed Tensor.add_"),
+    "torch.distributed": ("dist.barrier = lambda *_: None", "changed torch.distributed.barrier"),
+    "the group": ("dist.destroy_process_group()", ""),
+}
+
+
+@pytest.mark.parametrize(("leave", "told"), NOTICED.values(), ids=NOTICED)
+def test_what_cannot_be_put_back_leads_to_fresh_ranks_and_is_told(run: Run, leave: str, told: str) -> None:
+    ran = run(
+        f"""
+@pytest.mark.ranks(2)
+def test_leaves():
+    {leave}
+
+@pytest.mark.ranks(2)
+def test_next(rank):
+    rank.barrier()
+    total = torch.ones(1).add_(1)
+    assert total == 2
+    assert sys.modules["json"].__name__ == "json" if "json" in sys.modules else True
+
+@pytest.mark.ranks(2)
+def test_after(rank):
+    rank.barrier()
+""",
+        "-v",
+    )
+    ran.result.assert_outcomes(passed=3)
+    assert ran.screen.count("the next test gets fresh ranks") == (1 if told else 0)
+    assert told in ran.screen
+
+
+def test_fresh_gives_a_test_ranks_of_its_own(run: Run) -> None:
+    source = """
+seen = []
+
+@pytest.mark.ranks(2)
+def test_one():
+    seen.append(1)
+
+@pytest.mark.ranks(2, fresh=True)
+def test_two():
+    assert seen == []
+    seen.append(2)
+
+@pytest.mark.ranks(2)
+def test_three():
+    assert seen == EXPECTED
+"""
+    run(source.replace("EXPECTED", "[2]")).result.assert_outcomes(passed=3)
+    run(source.replace("EXPECTED", "[]"), "--rankdrill-fresh").result.assert_outcomes(passed=3)
+
+
+def test_a_failing_test_is_torn_down_on_all_ranks(run: Run, pytester: pytest.Pytester) -> None:
+    ran = run("""
+from pathlib import Path
+
+@pytest.fixture
+def resource(rank):
+    yield
+    Path(f"torn-down-{rank.index}").touch()
+
+@pytest.mark.ranks(2)
+def test_it(resource, rank):
+    assert rank.index == 0
+""")
+    ran.result.assert_outcomes(failed=1)
+    assert {path.name for path in pytester.path.glob("torn-down-*")} == {"torn-down-0", "torn-down-1"}

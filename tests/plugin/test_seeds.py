@@ -1,0 +1,144 @@
+"""Random numbers: each rank its own, as processes have, and the same ones again with the same seed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from tests.plugin.conftest import Ran
+
+Run = Callable[..., Ran]
+
+DRAWS = """
+import json, random, numpy
+from pathlib import Path
+
+def drawn():
+    return [random.random(), float(numpy.random.rand()), float(torch.rand(())), torch.initial_seed()]
+
+def drawn_by_all(drawn):
+    all_drawn = [None] * dist.get_world_size()
+    dist.all_gather_object(all_drawn, drawn)
+    return all_drawn
+"""
+
+
+def test_ranks_draw_different_numbers(run: Run) -> None:
+    ran = run(
+        DRAWS
+        + """
+@pytest.mark.ranks(3)
+def test_it():
+    for numbers in zip(*drawn_by_all(drawn())):
+        assert len(set(numbers)) == 3, numbers
+
+@pytest.mark.ranks(3)
+def test_a_missing_broadcast_is_noticed():
+    first, *others = drawn_by_all(torch.nn.Linear(2, 2).weight.tolist())
+    assert all(other != first for other in others)
+"""
+    )
+    ran.result.assert_outcomes(passed=2)
+
+
+def test_seed_same_gives_all_ranks_the_same(run: Run) -> None:
+    ran = run(
+        DRAWS
+        + """
+@pytest.mark.ranks(3, seed="same")
+def test_it():
+    for numbers in zip(*drawn_by_all(drawn())):
+        assert len(set(numbers)) == 1, numbers
+"""
+    )
+    ran.result.assert_outcomes(passed=1)
+
+
+WRITES = """
+@pytest.mark.ranks(2)
+def test_it(rank):
+    Path(f"drawn-{rank.index}").write_text(json.dumps(drawn()))
+    assert rank.index == 0
+"""
+
+
+def test_the_printed_seed_gives_the_same_numbers_again(run: Run, pytester: pytest.Pytester) -> None:
+    def numbers(*args: str) -> tuple[list[str], Ran]:
+        ran = run(DRAWS + WRITES, *args)
+        return [(pytester.path / f"drawn-{rank}").read_text() for rank in (0, 1)], ran
+
+    first, ran = numbers()
+    (seed,) = set(re.findall(r"--rankdrill-seed=(\d+)", ran.screen))
+    assert f"test_it' --rankdrill-seed={seed}" in ran.failure("test_it"), "the line that runs it again has it"
+    assert numbers("--rankdrill-seed", seed)[0] == first
+    assert numbers("--rankdrill-seed", str(int(seed) + 1))[0] != first
+
+
+def test_the_order_of_tests_does_not_change_what_each_draws(run: Run, pytester: pytest.Pytester) -> None:
+    source = (
+        DRAWS
+        + """
+@pytest.mark.parametrize("name", ["a", "b", "c"])
+@pytest.mark.ranks(2)
+def test_it(rank, name):
+    Path(f"{name}-{rank.index}").write_text(json.dumps(drawn()))
+"""
+    )
+    run(source, "--rankdrill-seed=1")
+    before = {path.name: path.read_text() for path in pytester.path.glob("?-?")}
+    run(source, "--rankdrill-seed=1", "-k", "c or a")
+    assert {path.name: path.read_text() for path in pytester.path.glob("?-?")} == before
+    assert len(set(before.values())) == 6
+
+
+@pytest.mark.parametrize("where", ["when imported", "a session's fixture"])
+def test_who_seeds_for_all_ranks_is_left_to_it(run: Run, where: str) -> None:
+    seeding = {
+        "when imported": "torch.manual_seed(5)\nrandom.seed(5)\nnumpy.random.seed(5)\n",
+        "a session's fixture": """
+@pytest.fixture(scope="session", autouse=True)
+def seeded():
+    torch.manual_seed(5)
+    random.seed(5)
+    numpy.random.seed(5)
+""",
+    }[where]
+    ran = run(
+        DRAWS
+        + seeding
+        + """
+@pytest.mark.ranks(2)
+def test_one():
+    one, other = drawn_by_all(drawn())
+    assert one == other
+
+@pytest.mark.ranks(2)
+def test_two():
+    one, other = drawn_by_all(drawn())
+    assert one == other
+"""
+    )
+    ran.result.assert_outcomes(passed=2)
+
+
+def test_each_hypothesis_example_draws_the_same_again(run: Run) -> None:
+    ran = run(
+        DRAWS
+        + """
+from hypothesis import given, settings, strategies as st
+seen = set()
+
+@pytest.mark.ranks(2)
+@settings(max_examples=5, deadline=None)
+@given(n=st.integers())
+def test_it(n):
+    mine = drawn()
+    seen.add(tuple(mine))
+    one, other = drawn_by_all(mine)
+    assert one != other
+    assert len(seen) == 1
+"""
+    )
+    ran.result.assert_outcomes(passed=1)
