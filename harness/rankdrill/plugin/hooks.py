@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "pytest_addoption",
+    "pytest_collection_modifyitems",
     "pytest_configure",
     "pytest_generate_tests",
     "pytest_itemcollected",
+    "pytest_make_collect_report",
     "pytest_report_header",
     "pytest_runtest_makereport",
     "pytest_runtest_protocol",
@@ -92,18 +94,51 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("world_size", mark.sizes, indirect=True, ids=ids, scope="function")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    if not _in_a_rank(collector.config):
+        items = [one for one in report.result or () if isinstance(one, pytest.Item)]
+        refused = [f"{item.nodeid}: {why}" for item in items if (why := _why_not(item))]
+        if refused:
+            report.outcome, report.longrepr, report.result = "failed", "\n".join(refused), []
+    return report
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
-    if item.get_closest_marker("ranks") is None or _in_a_rank(item.config):
+    if not _in_a_rank(item.config) and not _why_not(item):
+        _make_ranked(item)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if _in_a_rank(config):
         return
-    why_not = refusal(item)
-    if why_not:
-        raise pytest.Collector.CollectError(f"{item.nodeid}: {why_not}")
+    for item in items:  # those that a conftest file has marked only now
+        why = _why_not(item)
+        if why:
+            raise pytest.UsageError(f"{item.nodeid}: {why}")
+        _make_ranked(item)
+
+
+def _why_not(item: pytest.Item) -> str:
+    return refusal(item) if item.get_closest_marker("ranks") is not None else ""
+
+
+def _make_ranked(item: pytest.Item) -> None:
+    if item.get_closest_marker("ranks") is None or _is_ranked(item):
+        return
     assert isinstance(item, pytest.Function)
-    mark = read_mark(item)
-    assert mark is not None
     from rankdrill.plugin.item import make_ranked
 
-    make_ranked(item, mark, _shared(item.config))
+    try:
+        mark = read_mark(item)
+        assert mark is not None
+        make_ranked(item, mark, _shared(item.config))
+    except UsageError as error:
+        raise pytest.UsageError(f"{item.nodeid}: {error}") from None
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

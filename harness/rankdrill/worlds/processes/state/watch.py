@@ -59,8 +59,8 @@ class Watch:
         if tuple(sys.modules.values())[: len(self._modules)] != self._modules:
             yield "changed sys.modules"
         for owner, before in zip(_OWNERS, self._attributes, strict=True):
-            now = tuple(vars(owner).values())
-            if now[: len(before)] != before or (isinstance(owner, type) and len(now) > len(before)):
+            values = tuple(vars(owner).values())
+            if values[: len(before)] != before or (isinstance(owner, type) and len(values) > len(before)):
                 yield from _changed(owner, before)
         yield from self._left_threads()
         if _has_children():

@@ -1,0 +1,307 @@
+"""Tests that were written for other launchers run as they are: they make groups, read torchrun's variables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.plugin.conftest import Ran
+
+Run = Callable[..., Ran]
+
+
+def test_a_second_init_process_group_gives_the_group_that_is_there(run: Run) -> None:
+    ran = run("""
+pids = []
+
+@pytest.mark.ranks(2)
+def test_asks(rank):
+    pids.append(os.getpid())
+    dist.init_process_group("gloo", rank=rank.index, world_size=2)
+    assert dist.group.WORLD is rank.group
+    dist.barrier()
+    assert rank.index == 0, "to see the note"
+
+@pytest.mark.ranks(2)
+def test_again(rank):
+    dist.init_process_group(backend="gloo")
+    dist.barrier()
+    with pytest.raises(ValueError, match="twice"):
+        dist.init_process_group("gloo")
+""")
+    assert ran.outcome("test_again") == "passed"
+    assert "init_process_group() gave the group that this rank already has" in ran.screen
+    assert "init=False" in ran.screen
+
+
+@pytest.mark.parametrize(
+    "asked", ["'nccl'", "'gloo', world_size=3, rank=0", "'gloo', rank=(rank.index + 1) % 2, world_size=2"]
+)
+def test_another_group_than_the_one_that_is_there_is_refused_with_the_remedy(run: Run, asked: str) -> None:
+    ran = run(f"""
+@pytest.mark.ranks(2)
+def test_it(rank):
+    dist.init_process_group({asked})
+""")
+    text = ran.failure("test_it")
+    assert "UsageError: init_process_group(" in text
+    assert "@pytest.mark.ranks(2, init=False) leaves making it to the test" in text
+
+
+def test_a_timeout_that_is_asked_for_holds_for_this_test_alone(run: Run) -> None:
+    ran = run("""
+from datetime import timedelta
+
+@pytest.mark.ranks(2)
+def test_short(rank):
+    dist.init_process_group("gloo", timeout=timedelta(seconds=0.5))
+    if rank.index == 0:
+        with pytest.raises(RuntimeError):
+            dist.all_reduce(torch.ones(1))
+    else:
+        time.sleep(1.5)
+
+@pytest.mark.ranks(2)
+def test_next(rank):
+    if rank.index == 0:
+        time.sleep(1)
+    dist.barrier()
+""")
+    ran.result.assert_outcomes(passed=2)
+
+
+INIT_FALSE = """
+@pytest.mark.ranks(3, init=False)
+def test_it(rank):
+    assert not dist.is_initialized()
+    assert rank.group is None
+    for turn in range(2):
+        dist.init_process_group("gloo"{arguments})
+        total = torch.ones(1)
+        dist.all_reduce(total)
+        assert total == 3
+        assert rank.group is dist.group.WORLD
+        dist.destroy_process_group()
+    assert not dist.is_initialized()
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "",
+        ", init_method='env://'",
+        ", rank=rank.index, world_size=3",
+        ", init_method=f'tcp://127.0.0.1:{int(os.environ[\"MASTER_PORT\"])}', rank=rank.index, world_size=3",
+    ],
+)
+def test_a_world_without_a_group_leaves_making_it_to_the_test(run: Run, arguments: str) -> None:
+    run(INIT_FALSE.replace("{arguments}", arguments)).result.assert_outcomes(passed=1)
+
+
+def test_ranks_without_a_group_are_kept_if_the_test_destroys_its_own(run: Run) -> None:
+    ran = run("""
+pids = []
+
+@pytest.mark.ranks(2, init=False)
+def test_destroys():
+    pids.append(os.getpid())
+    dist.init_process_group("gloo")
+    dist.destroy_process_group()
+
+@pytest.mark.ranks(2, init=False)
+def test_leaves_it():
+    assert pids == [os.getpid()]
+    dist.init_process_group("gloo")
+
+@pytest.mark.ranks(2, init=False)
+def test_is_not_given_it():
+    assert pids == []
+    assert not dist.is_initialized()
+""")
+    ran.result.assert_outcomes(passed=3)
+
+
+def test_destroying_the_group_and_making_another(run: Run) -> None:
+    ran = run("""
+@pytest.mark.ranks(2)
+def test_it(rank):
+    dist.destroy_process_group()
+    assert not dist.is_initialized()
+    dist.init_process_group("gloo", init_method="env://")
+    total = torch.ones(1)
+    dist.all_reduce(total)
+    assert total == 2
+
+@pytest.mark.ranks(2)
+def test_next(rank):
+    rank.barrier()
+""")
+    ran.result.assert_outcomes(passed=2)
+
+
+def test_a_rank_is_told_what_torchrun_would_tell_it(run: Run) -> None:
+    ran = run("""
+@pytest.mark.ranks(2)
+def test_it(rank):
+    env = os.environ
+    assert int(env["RANK"]) == int(env["LOCAL_RANK"]) == rank.index
+    assert int(env["WORLD_SIZE"]) == int(env["LOCAL_WORLD_SIZE"]) == 2
+    assert env["GROUP_RANK"] == "0"
+    assert env["MASTER_ADDR"] == "127.0.0.1"
+    assert env["TORCHELASTIC_USE_AGENT_STORE"] == "False"
+    assert env["TORCHELASTIC_RUN_ID"]
+    assert dist.is_torchelastic_launched()
+
+@pytest.mark.ranks(2)
+def test_the_port_is_free_for_a_store(rank):
+    store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), 2, is_master=rank.index == 0)
+    store.set(str(rank.index), "here")
+    assert store.get(str(1 - rank.index)) == b"here"
+    rank.barrier()  # the master's store lives until all have read
+""")
+    ran.result.assert_outcomes(passed=2)
+
+
+# ------------------------------------------------------------------------------ what sessions are configured with
+
+
+@pytest.mark.parametrize("how", ["ini", "-W"])
+def test_warnings_as_errors(run: Run, pytester: pytest.Pytester, how: str) -> None:
+    if how == "ini":
+        pytester.makeini("[pytest]\nfilterwarnings = error\nasyncio_default_fixture_loop_scope = function\n")
+    ran = run(
+        """
+import warnings
+
+@pytest.mark.ranks(2)
+def test_passes(rank):
+    rank.barrier()
+
+@pytest.mark.ranks(2)
+def test_warns():
+    warnings.warn("careful")
+""",
+        *(["-W", "error", "-p", "no:asyncio"] if how == "-W" else []),
+        subprocess=True,
+    )
+    ran.result.assert_outcomes(passed=1, failed=1)
+    assert "UserWarning: careful" in ran.failure("test_warns")
+
+
+def test_strict_markers_with_markers_of_plugins_that_ranks_do_not_load(run: Run, pytester: pytest.Pytester) -> None:
+    pytester.makeini("""
+[pytest]
+addopts = --strict-markers --strict-config
+timeout = 60
+timeout_method = thread
+asyncio_default_fixture_loop_scope = function
+markers =
+    mine: a marker of this project
+""")
+    ran = run("""
+@pytest.mark.timeout(30)
+@pytest.mark.xdist_group("one")
+@pytest.mark.flaky(reruns=1)
+@pytest.mark.mine
+@pytest.mark.ranks(2)
+def test_it(rank):
+    rank.barrier()
+""")
+    ran.result.assert_outcomes(passed=1)
+
+
+def test_the_ranks_own_error_at_collection_is_shown(run: Run) -> None:
+    ran = run("""
+if "RANK" in os.environ:
+    import no_such_module_on_ranks
+
+@pytest.mark.ranks(2)
+def test_it(rank): ...
+""")
+    assert ran.outcome("test_it") == "error"
+    assert "No module named 'no_such_module_on_ranks'" in ran.failure("test_it")
+
+
+def test_a_slow_import_is_not_counted_against_the_tests_deadline(run: Run) -> None:
+    ran = run("""
+if "RANK" in os.environ:
+    time.sleep(2.5)
+
+@pytest.mark.ranks(2, deadline=2)
+def test_it(rank):
+    rank.barrier()
+
+@pytest.mark.timeout(2)
+@pytest.mark.ranks(3)
+def test_beside_pytest_timeout(rank):
+    rank.barrier()
+""")
+    ran.result.assert_outcomes(passed=2)
+
+
+@pytest.mark.parametrize(
+    ("base", "told"),
+    [
+        ("MultiProcessTestCase", "starts processes of its own; derive the class from unittest.TestCase instead"),
+        ("MultiProcContinuousTest", "derive the class from unittest.TestCase instead: self.rank is"),
+    ],
+)
+def test_torchs_own_harnesses_are_refused_with_a_line_on_how_to_port(run: Run, base: str, told: str) -> None:
+    ran = run(
+        f"""
+from torch.testing._internal.common_distributed import {base}
+
+@pytest.mark.ranks(2)
+class TestIt({base}):
+    world_size = 2
+    def test_one(self): ...
+""",
+        subprocess=True,
+    )
+    assert ran.result.ret == 2
+    assert told in ran.screen
+    assert "see docs/porting.md" in ran.screen
+
+
+def test_a_state_machine_is_refused(run: Run) -> None:
+    ran = run("""
+from hypothesis.stateful import RuleBasedStateMachine, rule
+
+class Machine(RuleBasedStateMachine):
+    @rule()
+    def fails(self):
+        assert False
+
+TestMachine = pytest.mark.ranks(2)(Machine.TestCase)
+""")
+    assert ran.result.ret == 2
+    assert "a rule-based state machine draws its rules while it runs" in ran.screen
+
+
+DOCTEST = '''
+def doubled(x):
+    """
+    >>> doubled(2)
+    4
+    """
+    return 2 * x
+
+def test_it():
+    assert "RANK" in os.environ
+'''
+
+
+def test_marks_that_a_conftest_file_gives_hold_and_a_doctest_is_refused(run: Run, pytester: pytest.Pytester) -> None:
+    pytester.makeconftest("""
+import pytest
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        item.add_marker(pytest.mark.ranks(2))
+""")
+    run(DOCTEST).result.assert_outcomes(passed=1)
+    ran = run(DOCTEST, "--doctest-modules")
+    assert ran.result.ret == pytest.ExitCode.USAGE_ERROR
+    ran.result.stderr.fnmatch_lines(["*test_it.doubled: @pytest.mark.ranks is for test functions and methods"])
