@@ -34,6 +34,9 @@ def test_a_machine_that_cannot_run_ranks_is_told_so(monkeypatch: pytest.MonkeyPa
     result = CliRunner().invoke(main, ["doctor"])
     assert result.exit_code == 1
     assert "rankdrill cannot run here: torch" in result.output
+    result = CliRunner().invoke(main, ["doctor", "--json"])
+    assert result.exit_code == 1
+    assert json.loads(result.output)["ok"] is False
 
 
 def test_a_check_that_fails_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:

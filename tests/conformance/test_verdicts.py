@@ -99,3 +99,20 @@ def test_what_is_left_on_disk_is_a_leak() -> None:
     seen = [Statement(1, RIGHT, RIGHT, done=True)] * 2
     judgement, why = judge(Evidence(outcome(*returned(2)), seen, files=("a/payload.part",)))
     assert (judgement, why) == (Judgement.LEAKED, "on disk: a/payload.part")
+
+
+def test_only_of_a_peer_that_is_lost_nobody_need_be_named() -> None:
+    nameless = Seen(0, 10, "StorageError", "no space left", ())
+    seen = [Statement(1, nameless, RIGHT, done=True) for _ in range(2)]
+    judgement, why = judge(Evidence(outcome(*returned(2)), seen, struck=(1,)))
+    assert (judgement, why) == (
+        Judgement.UNNAMED,
+        "rank 1 was struck, and rank 0 blames nobody: no space left",
+    )
+
+
+def test_a_wrong_result_of_the_next_call_is_as_wrong_as_one_of_the_first() -> None:
+    wrong = Seen(0, 1, wrong="result[0] is 1, not 2")
+    seen = [Statement(1, RIGHT, RIGHT, done=True), Statement(1, RIGHT, wrong, done=True)]
+    judgement, why = judge(Evidence(outcome(*returned(2)), seen))
+    assert (judgement, why) == (Judgement.WRONG, "in the next call: rank 1: result[0] is 1, not 2")

@@ -135,6 +135,15 @@ def test_a_send_that_anybody_was_ready_for_comes() -> None:
     assert list(doomed([at_message("send", 1), ended()])) == [0]
 
 
+def test_who_takes_from_anybody_takes_by_tag(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    with LedgerWriter(path, rank=1, world_size=2) as ledger:
+        ledger.mark(ledger.begin(message("recv", "any", tag=5)), State.ENDED)
+    receiver = position(LedgerReader(path).view(), ended=True)
+    assert doomed([at_message("send", 1, tag=5), receiver]) == {}
+    assert list(doomed([at_message("send", 1), receiver])) == [0]
+
+
 def test_peers_are_ranks_of_the_group() -> None:
     here = Position(False, record(message("recv", 0)), {}, {"default": (2, 1)}, {("recv", "default", 0, 0): 1})
     assert waits([running(), here, running()])[1].missing == (2,)
@@ -165,6 +174,25 @@ def test_a_rank_inside_another_step_runs(tmp_path: Path) -> None:
     with LedgerWriter(path, rank=0, world_size=1) as ledger:
         ledger.begin(Step(Kind.FILE, "open", "/x"))
     assert position(LedgerReader(path).view(), ended=False).at is None
+
+
+def test_what_one_that_is_stuck_outside_any_step_waits_for(tmp_path: Path) -> None:
+    """The newest collective, unless it is over: then what it waits for is not known."""
+    path = tmp_path / "ledger"
+    progress = Progress()
+    with LedgerWriter(path, rank=0, world_size=1) as ledger:
+        reader = LedgerReader(path)
+        issued = ledger.begin(step(0))
+        ledger.mark(issued, State.ISSUED)
+        progress.take(reader.view(progress.next))
+        found = progress.position(ended=False, stuck=True).at
+        assert found is not None
+        assert found.index == issued
+        assert progress.position(ended=False).at is None
+        ledger.mark(issued, State.ENDED)
+        progress.take(reader.view(progress.next))
+        assert progress.position(ended=False, stuck=True).at is None
+        reader.close()
 
 
 def test_a_collective_that_was_skipped_is_not_reached(tmp_path: Path) -> None:
@@ -203,6 +231,20 @@ def test_looking_often_sees_what_looking_once_does(
                     progress.take(reader.view(progress.next))
         assert progress.position(ended=False) == position(reader.view(), ended=False)
         reader.close()
+
+
+def test_what_was_lost_between_two_looks_stays_lost(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    progress, whole = Progress(), []
+    with LedgerWriter(path, rank=0, world_size=1, capacity=8) as ledger:
+        reader = LedgerReader(path)
+        for count in (3, 20, 3):
+            for _ in range(count):
+                ledger.mark(ledger.begin(step(0)), State.ENDED)
+            progress.take(reader.view(progress.next))
+            whole.append(progress.position(ended=False).whole)
+        reader.close()
+    assert whole == [True, False, False]
 
 
 def test_a_ledger_that_lost_its_beginning_accuses_nobody(tmp_path: Path) -> None:

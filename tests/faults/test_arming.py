@@ -39,6 +39,16 @@ def test_only_matching_steps_count(tmp_path: Path) -> None:
         assert here.fired == (1,)
 
 
+def test_a_rename_is_struck_by_the_name_it_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "m.part").write_bytes(b"1")
+    with rank_here('rank 0: denied at file.rename on "*.pt"') as here:
+        os.rename(tmp_path / "m.part", tmp_path / "m.other")
+        with pytest.raises(PermissionError):
+            os.rename(tmp_path / "m.other", tmp_path / "m.pt")
+        assert here.fired == (1,)
+    assert os.listdir(tmp_path) == ["m.other"]
+
+
 def test_steps_that_a_strike_does_not_fit_do_not_count(tmp_path: Path) -> None:
     with rank_here("rank 0: missing at file.open #1") as here:
         (tmp_path / "a").write_bytes(b"made, so it cannot be missing")

@@ -133,6 +133,17 @@ def test_a_file_vanishes_after_it_was_made(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("[dw]"))
 
 
+def test_a_directory_that_is_not_empty_does_not_vanish(room: Path) -> None:
+    with rank_here("rank 0: missing after file.rename") as here:
+        os.rename(room, room.with_name("moved"))
+        assert here.fired == (0,)
+        moved = room.with_name("moved")
+        os.rename(moved / "empty", room.with_name("moved too"))
+        assert here.fired == (1,)
+    assert not room.with_name("moved too").exists()
+    assert os.listdir(moved) == ["old"]
+
+
 def test_missing_once_is_there_the_next_time(room: Path) -> None:
     with rank_here("rank 0: missing at file.stat"):
         assert not (room / "old").exists()

@@ -10,8 +10,8 @@ import torch
 import torch.distributed as dist
 
 import rankdrill
-from rankdrill.gathers import gather
-from tests.gathers.attempts import TIMEOUT_S, all_alike, attempt
+from rankdrill.gathers import gather, transfer
+from tests.gathers.attempts import TIMEOUT_S, all_alike, attempt, replaced
 
 LARGE = 100_000
 
@@ -38,6 +38,14 @@ def test_what_is_asked_for_is_done(world: rankdrill.World, tmp_path: pathlib.Pat
     for nbytes in (LARGE, 2 * LARGE):
         assert "as asked for" in all_alike(world.run(explained, nbytes, path, str(tmp_path)).unwrap())
     assert list(tmp_path.iterdir()) == []
+
+
+def test_more_large_payloads_than_are_sent_at_once(world: rankdrill.World) -> None:
+    def body() -> Any:
+        with replaced(transfer, "IN_FLIGHT", 3):
+            return explained(LARGE, "network")
+
+    assert "4 of 4 payloads are large" in all_alike(world.run(body).unwrap())
 
 
 def test_one_large_payload(world: rankdrill.World) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pathlib
 import random
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +17,9 @@ import torch.distributed as dist
 
 import rankdrill
 from rankdrill.gathers import all_gather_via_filesys, files
+from rankdrill.gathers.coding import coding_for
+from rankdrill.gathers.liveness import identify
+from rankdrill.gathers.wire import encode
 from tests.gathers.attempts import TIMEOUT_S, all_alike, attempt, raiser, replaced
 
 
@@ -181,3 +186,41 @@ def test_a_file_of_somebody_else_is_never_loaded(world: rankdrill.World, tmp_pat
     assert (broken.kind, broken.ranks) == ("StorageError", (1,))
     assert "other content" in broken.text
     assert after == [0, 1, 2, 3]
+
+
+def test_a_file_that_one_rank_alone_does_not_see(tmp_path: pathlib.Path) -> None:
+    """It looks for it as long as it may, and the others are still there to be told."""
+
+    def body() -> Any:
+        real, writer = os.open, gather(tmp_path, os.getpid())[0]
+
+        def blind(path: Any, *args: Any, **kwargs: Any) -> int:
+            if f"-{writer}-" in str(path):
+                raise FileNotFoundError(errno.ENOENT, "not here yet", path)
+            return real(path, *args, **kwargs)
+
+        with replaced(os, "open", blind, dist.get_rank() == 2):
+            broken = attempt(gather, tmp_path, timeout=7.0)
+        return broken, attempt(gather, tmp_path)
+
+    with rankdrill.World(3) as world:
+        broken, after = all_alike(world.run(body).unwrap())
+    assert (broken.kind, broken.ranks) == ("StorageError", (2,))
+    assert after == [0, 1, 2]
+
+
+def test_a_file_handle_that_went_stale_is_looked_up_again(tmp_path: pathlib.Path) -> None:
+    """As NFS asks for: ESTALE says that what a name stood for is gone, not the file."""
+    nonce = b"n" * 16
+    offered = files.offer(str(tmp_path), encode("value"), nonce, identify())
+    real, refused = os.open, iter([errno.ESTALE, errno.ESTALE])
+
+    def stale(path: Any, *args: Any, **kwargs: Any) -> int:
+        number = next(refused, 0) if path == offered.path else 0
+        if number:
+            raise OSError(number, os.strerror(number), path)
+        return real(path, *args, **kwargs)
+
+    with replaced(os, "open", stale):
+        assert files.read(offered, nonce, time.monotonic() + TIMEOUT_S).load(coding_for(False)) == "value"
+    assert list(refused) == []

@@ -10,7 +10,9 @@ import torch.distributed as dist
 
 import rankdrill
 from rankdrill.gathers import all_gather, all_gather_list
+from rankdrill.gathers.call import Call
 from rankdrill.gathers.channel import Channel
+from rankdrill.gathers.coding import coding_for
 from tests.gathers.attempts import TIMEOUT_S, Unpicklable, all_alike, attempt, replaced
 
 
@@ -35,6 +37,22 @@ def test_one_payload_too_large(world: rankdrill.World) -> None:
     failed, after = all_alike(world.run(body).unwrap())
     assert (failed.kind, failed.ranks) == ("OversizeError", (2,))
     assert after == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("weights_only", [False, True])
+def test_a_payload_of_just_the_size_allowed_fits(world: rankdrill.World, weights_only: bool) -> None:
+    """From the second call on it travels in the exchange, like all that is smaller."""
+
+    def body() -> Any:
+        value = "x" * 10_000
+        size = coding_for(weights_only).encode(value).content_bytes
+        first = attempt(all_gather_list, value, None, size, weights_only=weights_only, timeout=TIMEOUT_S)
+        with replaced(Call, "announce", None), replaced(Channel, "broadcast", None):
+            again = attempt(all_gather_list, value, None, size, weights_only=weights_only, timeout=TIMEOUT_S)
+        failed = attempt(all_gather_list, value, None, size - 1, weights_only=weights_only, timeout=TIMEOUT_S)
+        return first == again == [value] * 4, failed.kind, failed.ranks
+
+    assert all_alike(world.run(body).unwrap()) == (True, "OversizeError", (0, 1, 2, 3))
 
 
 @pytest.mark.parametrize("before", [None, 16384, 60_000])

@@ -14,10 +14,13 @@ import pytest
 import torch.distributed as dist
 
 import rankdrill
+from rankdrill import gathers
 from rankdrill.gathers import all_gather, channel, endpoint
-from rankdrill.gathers.channel import channel_of
+from rankdrill.gathers.channel import Channel, channel_of
 from rankdrill.gathers.endpoint import Address, Endpoint, is_visible, open_endpoint
-from tests.gathers.attempts import TIMEOUT_S, all_alike, attempt, replaced
+from tests.gathers.attempts import TIMEOUT_S, all_alike, attempt, raiser, replaced
+
+SHORT_S = 3.0
 
 
 @pytest.fixture
@@ -106,6 +109,20 @@ def test_exchanges_of_different_sizes_end_in_an_error_and_not_the_process(four: 
     # Which of them is told depends on who hangs up first.
     assert re.search("sent [0-9]+ bytes in exchange|hung up", failed.text)
     assert after == [0, 1, 2, 3]
+
+
+def test_ranks_of_which_only_some_had_begun_to_connect_meet_again(four: rankdrill.World) -> None:
+    """For large payloads over the network they connect anew each time, and count the times alike."""
+
+    def body() -> Any:
+        sent = bytes([dist.get_rank()]) * 100_000
+        gather()
+        with replaced(Channel, "open_bulk", raiser(MemoryError("none left")), dist.get_rank() == 2):
+            failed = attempt(gathers.gather, sent, "network", timeout=SHORT_S)
+        after = attempt(gathers.gather, sent, "network", timeout=TIMEOUT_S)
+        return failed.kind, failed.ranks, [one[:1] for one in after] if isinstance(after, list) else after
+
+    assert all_alike(four.run(body).unwrap()) == ("DecodeError", (2,), [b"\0", b"\1", b"\2", b"\3"])
 
 
 def test_nothing_is_left_of_an_endpoint(four: rankdrill.World) -> None:

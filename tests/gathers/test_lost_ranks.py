@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pathlib
 import signal
 import time
 from collections.abc import Callable
@@ -13,8 +14,8 @@ import torch
 import torch.distributed as dist
 
 import rankdrill
-from rankdrill.gathers import all_gather, all_gather_list, get_configs_parallel, slots
-from rankdrill.gathers.channel import LINE_VARIABLE
+from rankdrill.gathers import all_gather, all_gather_list, gather_object, get_configs_parallel, slots
+from rankdrill.gathers.channel import LINE_VARIABLE, Channel
 from tests.gathers.attempts import TIMEOUT_S, Raised, all_alike, attempt, left_in_shared_memory, replaced
 
 SHORT_S = 3.0
@@ -175,6 +176,33 @@ def test_a_rank_of_another_version(world: rankdrill.World) -> None:
     assert failed.kind == "PeerLost"
     assert "no slot of version" in failed.text
     assert after == [0, 1, 2, 3]
+
+
+def test_a_wait_for_a_payload_ends_with_the_time_of_this_call(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    """And not with that of the call which connected the ranks."""
+    monkeypatch.setenv(LINE_VARIABLE, "gloo")
+    over = tmp_path / "over"
+
+    def hold_back(*args: Any, **kwargs: Any) -> None:
+        until = time.monotonic() + TIMEOUT_S
+        while not over.exists() and time.monotonic() < until:
+            time.sleep(0.01)
+
+    def body() -> Any:
+        received = [None, None] if dist.get_rank() == 0 else None
+        gather_object(b"x" * 100_000, received, timeout=10 * TIMEOUT_S)
+        began = time.monotonic()
+        with replaced(Channel, "send", hold_back, dist.get_rank() == 1):
+            failed = attempt(gather_object, b"x" * 100_000, received, timeout=SHORT_S)
+        over.touch()
+        return failed, time.monotonic() - began
+
+    with rankdrill.World(2) as world:
+        (failed, seconds), (told, _) = world.run(body, deadline=3 * TIMEOUT_S).unwrap()
+    assert (failed.kind, failed.ranks) == (told.kind, told.ranks) == ("PeerLost", (1,))
+    assert seconds < TIMEOUT_S / 2
 
 
 class Interrupting:

@@ -82,10 +82,11 @@ def test_a_payload_that_cannot_be_pickled(world: rankdrill.World) -> None:
     assert after == [0, 1, 2, 3]
 
 
-def test_a_payload_that_cannot_be_loaded(world: rankdrill.World) -> None:
-    got = world.run(lambda: fails_then_works(Unloadable() if dist.get_rank() == 1 else 0)).unwrap()
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_payload_that_cannot_be_loaded(world: rankdrill.World, rank: int) -> None:
+    got = world.run(lambda: fails_then_works(Unloadable() if dist.get_rank() == rank else 0)).unwrap()
     failed, after = all_alike(got)
-    assert (failed.kind, failed.ranks) == ("DecodeError", (1,))
+    assert (failed.kind, failed.ranks) == ("DecodeError", (rank,))
     assert after == [0, 1, 2, 3]
 
 

@@ -64,6 +64,12 @@ def test_a_switch_on_one_rank_only(world: rankdrill.World, tmp_path: pathlib.Pat
     assert list(tmp_path.iterdir()) == []
 
 
+def test_switches_that_are_set_to_0_are_off(world: rankdrill.World, tmp_path: pathlib.Path) -> None:
+    got = world.run(gather_switched, dict.fromkeys(SWITCHES, "0"), 1, str(tmp_path / "untouched")).unwrap()
+    assert all_alike(got) == ([0, 1, 2, 3], [0, 1, 2, 3])
+    assert not (tmp_path / "untouched").exists()
+
+
 @pytest.mark.parametrize("switch", SWITCHES)
 def test_a_switch_on_all_ranks(world: rankdrill.World, tmp_path: pathlib.Path, switch: str) -> None:
     got = world.run(gather_switched, {switch: "1"}, None, str(tmp_path)).unwrap()

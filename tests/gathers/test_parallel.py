@@ -78,6 +78,17 @@ def test_ranks_are_global_in_a_subgroup(world: rankdrill.World) -> None:
     assert (got[2][1].kind, got[2][1].ranks) == ("DecodeError", (1,))
 
 
+def test_errors_name_ranks_of_the_group_where_only_some_take_part(world: rankdrill.World) -> None:
+    def body() -> Any:
+        if dist.get_rank() < 2:
+            return None
+        return attempt(configs, Unloadable() if dist.get_rank() == 3 else 1, [2, 3])
+
+    failed = all_alike(world.run(body).unwrap()[2:])
+    assert (failed.kind, failed.ranks) == ("DecodeError", (3,))
+    assert "payload of rank 3 does not load" in failed.text
+
+
 def test_tensors_are_writable_copies_of_any_size(world: rankdrill.World) -> None:
     def body() -> Any:
         mine = torch.full((dist.get_rank() * 1000,), 1.0)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from rankdrill.gathers import slots
 from rankdrill.gathers.callsite import Place, capture
 from rankdrill.gathers.liveness import identify
 from rankdrill.gathers.outcomes import Kind, Trouble
 from rankdrill.gathers.slots import HEADER_BYTES, PATHS, Slot, SlotError
+from tests.gathers.attempts import replaced
 
 
 def slot(**changes: object) -> Slot:
@@ -61,3 +63,11 @@ def test_every_damaged_byte_is_noticed() -> None:
 def test_memory_that_nobody_wrote_is_no_slot() -> None:
     with pytest.raises(SlotError, match="no slot"):
         Slot.unpack(memoryview(bytearray(HEADER_BYTES)))
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_a_slot_of_another_version_is_refused(version: int) -> None:
+    with replaced(slots, "VERSION", version):
+        block = slot().pack(HEADER_BYTES)
+    with pytest.raises(SlotError, match="no slot of version 1"):
+        Slot.unpack(memoryview(block))

@@ -94,3 +94,13 @@ def test_all_ranks_fail_together(world: rankdrill.World, case: str, kind: str, r
     failed = all_alike([failed for failed, _ in got])
     assert (failed.kind, failed.ranks) == (kind, ranks)
     assert [after for _, after in got] == [[0, 1, 2, 3], None, None, None]
+
+
+def test_the_list_is_untouched_after_a_failure(world: rankdrill.World) -> None:
+    def body() -> Any:
+        values = ["untouched"] * 4 if dist.get_rank() == 0 else None
+        failed = attempt(gather_object, Unloadable() if dist.get_rank() == 2 else 1, values, timeout=TIMEOUT_S)
+        return failed.kind, failed.ranks, values
+
+    got = world.run(body).unwrap()
+    assert got == [("DecodeError", (2,), ["untouched"] * 4)] + [("DecodeError", (2,), None)] * 3

@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rankdrill.gathers import files, segment
+from rankdrill.gathers import files, segment, wire
 from rankdrill.gathers.coding import Coding, coding_for
 from rankdrill.gathers.liveness import identify
 from rankdrill.gathers.wire import FrameError, Head, Payload, decode, encode
+from tests.gathers.attempts import replaced
 
 NONCE = b"8 bytes!"
 
@@ -94,6 +95,14 @@ def test_damage_at_either_end_is_noticed(position: int) -> None:
     damaged[position] ^= 0xFF
     with pytest.raises((FrameError, pickle.UnpicklingError, EOFError)):
         decode(memoryview(damaged), NONCE)
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_a_frame_of_another_version_is_refused(version: int) -> None:
+    with replaced(wire, "VERSION", version):
+        frame = frame_of(1)
+    with pytest.raises(FrameError, match="no frame of version 1"):
+        decode(memoryview(frame), NONCE)
 
 
 def test_the_frame_of_another_call_is_refused() -> None:

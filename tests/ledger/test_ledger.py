@@ -172,6 +172,15 @@ def test_a_truncated_file_is_evidence_as_far_as_it_goes(kept: int, tmp_path: Pat
     assert view.torn == 5 - whole
 
 
+def test_a_ring_that_was_cut_short_is_read_where_its_records_were_written(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    write(path, 11, capacity=8)  # a lap and three more: the ring's slots hold 8, 9, 10, 3, 4, 5, 6, 7
+    os.truncate(path, HEADER_BYTES + 5 * RECORD_BYTES)
+    view = read(path)
+    assert ops(view) == ["op3", "op4", "op8", "op9", "op10"]
+    assert (view.first, view.dropped, view.torn) == (3, 3, 3)
+
+
 def test_what_is_no_ledger_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "ledger"
     path.write_bytes(b"short")

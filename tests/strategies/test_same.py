@@ -191,6 +191,7 @@ DIFFERENT: list[tuple[Any, Any, str]] = [
     (numpy.zeros(()), numpy.ones(()), "$: array differs: 0.0 != 1.0 (1 of 1 elements)"),
     (numpy.zeros(1), -numpy.zeros(1), "$: array differs at [0]: 0.0 != -0.0 (1 of 1 elements)"),
     (numpy.zeros(1, "c8"), numpy.array([-0.0j], "c8").conj(), "$: array differs at [0]"),
+    (numpy.array([1 + 1j]), numpy.array([1 + 2j]), "$: array differs at [0]: (1+1j) != (1+2j)"),
     (numpy.array([nan]), numpy.array([1.0]), "$: array differs at [0]: nan != 1.0"),
     (numpy.array([1.0]), numpy.array([nan]), "$: array differs at [0]: 1.0 != nan"),
     (numpy.array([1, 2]), numpy.array([1, 3]), "$: array differs at [1]: 2 != 3"),

@@ -5,9 +5,14 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import secrets
 import signal
 import time
 from collections.abc import Callable
+from multiprocessing import resource_tracker
+from multiprocessing.shared_memory import SharedMemory
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,7 +20,10 @@ import torch.distributed as dist
 
 from rankdrill import World
 from rankdrill.errors import RankDied, RankVictim
+from rankdrill.faults import Plan
 from rankdrill.worlds import Status, Verdict
+from rankdrill.worlds.processes import supervise
+from rankdrill.worlds.processes.supervise import MOURNING_S
 from tests.worlds import bodies
 from tests.worlds.conftest import alive, wait_until
 
@@ -118,6 +126,58 @@ def test_ranks_are_gone_when_the_run_is_over(four: World) -> None:
     pids = [int(rank.stdout) for rank in outcome.ranks]
     assert len(set(pids)) == 4
     assert not any(map(alive, pids))
+
+
+def test_survivors_of_a_planned_death_have_the_whole_deadline(two: World, tmp_path: Path) -> None:
+    """What they do then is what the plan is for; MOURNING_S is all they have after a death that nobody asked for."""
+
+    def body() -> str:
+        if dist.get_rank() == 0:
+            (tmp_path / "never made").mkdir()
+        time.sleep(3 * MOURNING_S)
+        return "survived"
+
+    outcome = two.run(body, plan=Plan.parse("rank 0: kill before file.mkdir"))
+    assert outcome.ok, outcome.summary()
+    assert outcome.unwrap() == [None, "survived"]
+
+
+def test_a_death_is_mourned_once(four: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many ranks end after it: or the last one here, which needs longer, would return."""
+    monkeypatch.setattr(supervise, "MOURNING_S", 2.0)
+
+    def body() -> str:
+        pids: list[Any] = [None] * 4
+        dist.all_gather_object(pids, os.getpid())
+        rank = dist.get_rank()
+        if rank == 0:
+            os._exit(1)
+        wait_until(lambda: not alive(pids[0]), "rank 0 lives")
+        time.sleep(1.4 * rank)
+        return "done"
+
+    outcome = four.run(body)
+    assert outcome.culprits == (0,)
+    assert outcome.values[1] == "done"
+    assert outcome.ranks[3].cut
+
+
+def test_a_segment_of_a_rank_that_died_goes_with_its_world(two: World) -> None:
+    name = f"rankdrill-test-{secrets.token_hex(8)}"
+    segment = Path("/dev/shm", name)
+
+    def body() -> None:
+        made = SharedMemory(name, create=True, size=1)
+        resource_tracker.unregister(made._name, "shared_memory")  # type: ignore[attr-defined]  # it would remove it
+        assert segment.exists()
+        by_sigkill()
+
+    try:
+        outcome = two.run(lambda: body() if dist.get_rank() == 1 else dist.barrier())
+        assert "killed by SIGKILL" in str(outcome.ranks[1])
+        assert not segment.exists()
+    finally:
+        segment.unlink(missing_ok=True)
 
 
 def test_children_of_a_dead_rank_die_too(two: World) -> None:

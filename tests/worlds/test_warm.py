@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import torch
 import torch.distributed as dist
 
 from rankdrill import World
+from rankdrill.worlds.job import Job
 from tests.worlds import bodies
 
 
@@ -95,6 +97,20 @@ def test_ranks_out_of_step_are_thrown_away(two: World) -> None:
     assert two.run(body).ok
     assert not two.warm
     assert two.run(bodies.total).unwrap() == [1.0, 1.0]
+
+
+def test_a_default_group_that_broke_is_thrown_away_even_if_the_ranks_are_in_step(two: World) -> None:
+    def receive_what_nobody_sends() -> None:
+        receive = dist.irecv(torch.zeros(1), src=1 - dist.get_rank())
+        assert receive is not None
+        receive.wait(timedelta(seconds=0.2))
+
+    def body() -> None:
+        with pytest.raises(RuntimeError):  # the first to give up closes the connection under the other
+            receive_what_nobody_sends()
+
+    assert two.run_job(Job(body, in_step=True)).ok
+    assert two.run_job(Job(bodies.total, in_step=True)).unwrap() == [1.0, 1.0]
 
 
 def test_a_message_that_nobody_received_is_not_left_for_the_next(two: World) -> None:
