@@ -15,9 +15,7 @@ SHM_ROOT = "/dev/shm/"
 _SYSTEM_ROOTS = ("/proc/", "/sys/", "/dev/")
 _SOURCES = (".py", ".pyc", ".pyi", ".so")
 # Asked once, before ranks are forked: each question copies all of Python's build configuration, 0.5 ms in a fork.
-_INSTALLED = tuple(
-    os.path.abspath(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")
-)
+_INSTALLED = tuple(os.path.abspath(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 _FDS = "/proc/self/fd/"
 _MEMFD = "/memfd:"  # how the kernel calls what `os.memfd_create` made
 _DELETED = " (deleted)"
