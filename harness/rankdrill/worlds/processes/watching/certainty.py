@@ -18,9 +18,10 @@ IDLE_SHARE = 0.1  # of the time between two looks; a rank that ran for less than
 
 
 class Certainty:
-    """Looks at the ranks again and again. `suspects` says that the last look found only ranks that wait for ever.
+    """Looks at the ranks again and again.
 
-    `stacks` asks ranks for their stacks; it is called when everything else is certain.
+    `suspects` says that the last look found only ranks that wait for ever. `stacks` asks ranks for their stacks; it
+    is called last, when everything else is certain.
     """
 
     def __init__(self, positions: Positions, stacks: Callable[[Collection[RankHandle]], Mapping[int, str]]) -> None:

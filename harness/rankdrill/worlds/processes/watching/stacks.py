@@ -12,6 +12,7 @@ from rankdrill.worlds.processes.client import RankHandle, TemplateClient
 __all__ = ["count_threads", "of_the_body", "stacks_of"]
 
 STACKS_S = 0.5  # for a stuck rank to print its stacks
+MORE_S = 0.01  # for each rank: they share the processors
 POLL_S = 0.005
 THREAD_LINE = "hread 0x"  # begins each thread's part of faulthandler's dump
 # Frames below the body: rankdrill's own and pytest's, the same for every rank.
@@ -28,7 +29,7 @@ def stacks_of(client: TemplateClient, ranks: Sequence[RankHandle], directory: Pa
     files = {handle.rank: directory / f"rank-{handle.rank}.stacks" for handle in ranks}
     sizes = {rank: _size(path) for rank, path in files.items()}
     client.kill(list(ranks), signal.SIGUSR1)
-    until = time.monotonic() + STACKS_S
+    until = time.monotonic() + STACKS_S + MORE_S * len(ranks)
     while time.monotonic() < until and any(_size(path) == sizes[rank] for rank, path in files.items()):
         time.sleep(POLL_S)
     time.sleep(POLL_S)  # the last lines of a dump follow its first at once

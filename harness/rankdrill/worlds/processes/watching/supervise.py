@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import select
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -62,9 +62,8 @@ class Supervision:
         self._running = {handle.rank: handle for handle in ranks}
         self._starting = {handle.rank for handle in ranks if not handle.up}
         self._positions = Positions(ledgers, plan, len(ranks))
-        self._certainty = Certainty(
-            self._positions, lambda handles: stacks_of(self._client, list(handles), self._directory)
-        )
+        self._certainty = Certainty(self._positions, self._ask_stacks)
+        self._stacks: dict[int, str] = {}  # as last asked for
         self._gone = False  # a rank has died, or could not start
         self._mourning = False
         self._poller = select.poll()
@@ -80,7 +79,7 @@ class Supervision:
             if not handle.reader.closed:
                 self._listen_on(handle.channel.fileno(), handle)
         end, latest = time.monotonic() + START_BOUND_S, 0.0
-        started = False
+        started = certain = False
         next_look = time.monotonic() + IDLE_LOOK_S
         while self._running:
             if not started and not self._mourning and not self._starting:
@@ -90,7 +89,8 @@ class Supervision:
             if now >= end:
                 break
             if now >= next_look:
-                if self._certainty.hangs(self._running, latest):
+                certain = self._certainty.hangs(self._running, latest)
+                if certain:
                     break
                 next_look = now + (LOOK_S if self._endings or self._certainty.suspects else IDLE_LOOK_S)
             before = len(self._endings)
@@ -101,7 +101,8 @@ class Supervision:
                     self._mourning, end = True, time.monotonic() + MOURNING_S
             if self._streamer:
                 self._streamer.pump()
-        self._end_running()
+        if self._running:
+            self._end_running(asked=certain)
         if self._streamer:
             self._streamer.pump(final=True)
         return self._endings
@@ -164,16 +165,18 @@ class Supervision:
 
     # ---------------------------------------------------------------------------------- the end of a run
 
-    def _end_running(self) -> None:
-        """Kill those that still run, once they have said where they are."""
-        if not self._running:
-            return
-        stuck = list(self._running.values())
+    def _ask_stacks(self, handles: Collection[RankHandle]) -> dict[int, str]:
+        self._stacks = stacks_of(self._client, list(handles), self._directory)
+        return self._stacks
+
+    def _end_running(self, *, asked: bool) -> None:
+        """Kill those that still run, once they have said where they are; they may have been `asked` just now."""
         waiting = self._certainty.waits_of_stuck(self._running)
-        stacks = stacks_of(self._client, stuck, self._directory)
-        self._client.kill(stuck)
+        if not asked:  # not before: the signal may wake a rank from what it sleeps in
+            self._ask_stacks(self._running.values())
+        self._client.kill(list(self._running.values()))
         for rank in list(self._running):
-            stack = of_the_body(stacks.get(rank, ""))
+            stack = of_the_body(self._stacks.get(rank, ""))
             outcome = RankOutcome(rank, Status.STUCK, wait=waiting.get(rank), stack=stack, cut=self._mourning)
             self._end(Ending(outcome))
 
