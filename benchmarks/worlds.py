@@ -19,6 +19,7 @@ import time
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -33,7 +34,7 @@ from rankdrill.worlds import start_template
 PEERS = Path(__file__).parent / "peers"
 PEER_BOUND_S = 900.0
 RANKS = 4
-MANY = 64
+MANY = {64: 900.0, 256: 6000.0}  # ranks: target
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class Peer:
 
 
 FRESH, WARM, EMPTY = "fresh world, first collective", "warm run, overhead on an all_reduce", "warm run, empty body"
-TEST, KNOWN, OVER, LARGE = "a pytest test", "death known", "death: run over", f"{MANY} ranks: start, all_reduce, end"
+TEST, KNOWN, OVER = "a pytest test", "death known", "death: run over"
 FEW = (
     Peer("MultiProcessTestCase", TEST, "start_by_test_case.py", (), 3),
     Peer("MultiProcContinuousTest, each but the first", TEST, "start_continuous.py", (), 20, skip_first=True),
@@ -105,9 +106,13 @@ def fresh(repetitions: int, size: int = RANKS, name: str = FRESH, target: float 
         for _ in range(repetitions):
             world.discard()
             times.append(timed(lambda: world.run(all_reduce, deadline=300).unwrap()))
-            if size == MANY:
+            if size in MANY:
                 times[-1] += timed(world.discard)
     return Figure(name, tuple(times), target)
+
+
+def large(repetitions: int, size: int) -> Figure:
+    return fresh(repetitions, size, f"{size} ranks: start, all_reduce, end", MANY[size])
 
 
 def warm(repetitions: int) -> tuple[Figure, Figure]:
@@ -212,7 +217,7 @@ def main() -> None:
         lambda: warm(10 * many),
         lambda: pytest_tests(5 * many),
         lambda: deaths(many),
-        lambda: fresh(1 if chosen.quick else 3, MANY, LARGE, None),
+        *(partial(large, 1 if chosen.quick else 5, size) for size in MANY),
     ]
     figures: list[Figure] = []
     console = Console(stderr=True)

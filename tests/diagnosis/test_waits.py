@@ -11,8 +11,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from rankdrill.diagnosis import Position, Progress, Wait, doomed, position, waits
-from rankdrill.diagnosis.waits import parse_ranks
-from rankdrill.ledger import LedgerReader, LedgerWriter, Record, State
+from rankdrill.ledger import GROUP_OP, LedgerReader, LedgerWriter, Record, State, spell_members
 from rankdrill.step import NO_SEQUENCE, Kind, Step
 
 
@@ -90,14 +89,6 @@ def test_a_wait_reads_aloud(missing: tuple[int, ...], text: str) -> None:
     assert str(Wait(0, record(step(0)), missing)) == text
 
 
-@pytest.mark.parametrize(
-    ("text", "ranks"),
-    [("ranks=0,2-4", (0, 2, 3, 4)), ("ranks=7", (7,)), ("ranks=", ()), ("ranks=3,1,2", (3, 1, 2))],
-)
-def test_members_of_a_group(text: str, ranks: tuple[int, ...]) -> None:
-    assert parse_ranks(text) == ranks
-
-
 # --------------------------------------------------------------------------------------- messages
 
 
@@ -167,6 +158,24 @@ def test_positions_are_read_from_ledgers(tmp_path: Path) -> None:
     assert read.reached == {"pair": 3}
     assert read.groups == {"pair": (0, 2)}
     assert position(LedgerReader(path).view(), ended=True).at is None
+
+
+def test_members_that_take_several_records(tmp_path: Path) -> None:
+    """Known when the last has been written, by one look or by several."""
+    ranks = tuple(range(0, 90, 7)) + tuple(number**2 for number in range(10, 30))
+    path = tmp_path / "ledger"
+    with LedgerWriter(path, rank=0, world_size=1000) as ledger:
+        reader, progress = LedgerReader(path), Progress()
+        parts = spell_members(ranks)
+        assert len(parts) > 1
+        for part in parts:
+            progress.take(reader.view(progress.next))
+            assert progress.position(ended=False).groups == {}
+            ledger.mark(ledger.begin(step(NO_SEQUENCE, "odd", GROUP_OP, part)), State.ENDED)
+        progress.take(reader.view(progress.next))
+        assert progress.position(ended=False).groups == {"odd": ranks}
+        assert position(reader.view(), ended=False).groups == {"odd": ranks}
+        reader.close()
 
 
 def test_a_rank_inside_another_step_runs(tmp_path: Path) -> None:

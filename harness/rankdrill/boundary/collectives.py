@@ -13,7 +13,7 @@ import torch.distributed as dist
 from rankdrill.boundary import torch_seam
 from rankdrill.boundary.crossing import Boundary, Call
 from rankdrill.boundary.sizes import nbytes_of
-from rankdrill.ledger import State
+from rankdrill.ledger import GROUP_OP, State, spell_members
 from rankdrill.step import DEFAULT_GROUP, NO_SEQUENCE, Kind, Step
 
 __all__ = ["DrilledGroup", "TrackedWork", "flatten", "install_collectives", "patience_of", "step_of"]
@@ -74,9 +74,9 @@ class DrilledGroup(dist.ProcessGroup):
         """Write this group's members into the ledger, once, before its first collective."""
         if not self._introduced and self.boundary.ledger:
             self._introduced = True
-            ranks = "ranks=" + ",".join(map(str, self.global_ranks))
-            record = self.boundary.ledger.begin(Step(Kind.COLLECTIVE, "group", self.label, ranks))
-            self.boundary.mark(record, State.ENDED)
+            for ranks in spell_members(self.global_ranks):
+                record = self.boundary.ledger.begin(Step(Kind.COLLECTIVE, GROUP_OP, self.label, ranks))
+                self.boundary.mark(record, State.ENDED)
 
     # A group written in Python has no backends, in which torch would keep these.
     def getGroupName(self) -> str:  # noqa: N802

@@ -14,7 +14,8 @@ __all__ = ["SHM_ROOT", "Territory"]
 SHM_ROOT = "/dev/shm/"
 _SYSTEM_ROOTS = ("/proc/", "/sys/", "/dev/")
 _SOURCES = (".py", ".pyc", ".pyi", ".so")
-_INSTALLED = ("stdlib", "platstdlib", "purelib", "platlib")
+# Asked once, before ranks are forked: each question copies all of Python's build configuration, 0.5 ms in a fork.
+_INSTALLED = tuple(os.path.abspath(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 _FDS = "/proc/self/fd/"
 _MEMFD = "/memfd:"  # how the kernel calls what `os.memfd_create` made
 _DELETED = " (deleted)"
@@ -27,11 +28,10 @@ class Territory:
     """
 
     def __init__(self, ignored: Sequence[str | os.PathLike[str]] = ()) -> None:
-        installed = [os.path.abspath(sysconfig.get_path(name)) for name in _INSTALLED]
-        roots = (*installed, *(os.path.abspath(os.fspath(path)) for path in ignored))
+        roots = (*_INSTALLED, *(os.path.abspath(os.fspath(path)) for path in ignored))
         self._ignored = (*_SYSTEM_ROOTS, *(root + os.sep for root in roots))
         # On the way to installed packages: importing one of them looks at these again and again.
-        self._above = frozenset(above for root in installed for above in _above(root))
+        self._above = frozenset(above for root in _INSTALLED for above in _above(root))
 
     def kind(self, path: str) -> Kind | None:
         """`Kind.FILE`, or `Kind.SHM` for what lies in memory, or None where `path` is nobody's business."""

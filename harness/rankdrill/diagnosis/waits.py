@@ -12,12 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from rankdrill.ledger import LedgerView, Record, State
+from rankdrill.ledger import GROUP_OP, LedgerView, Members, Record, State
 from rankdrill.step import NO_SEQUENCE, Kind, Step
 
-__all__ = ["GROUP_OP", "Position", "Progress", "Wait", "doomed", "position", "waits"]
+__all__ = ["Position", "Progress", "Wait", "doomed", "position", "waits"]
 
-GROUP_OP = "group"  # the record that says which global ranks a process group has
 _PEER = re.compile(r"\bpeer=(\d+)(?: tag=(\d+))?")
 _SEND, _RECV = "send", "recv"
 _ANY = -1  # the peer of a receive that takes from anybody
@@ -65,6 +64,7 @@ class Progress:
         self._entered = entered
         self._reached: dict[str, int] = {}
         self._groups: dict[str, tuple[int, ...]] = {}
+        self._members: dict[str, Members] = {}
         self._messages: dict[Message, int] = {}
         self._counted = 0
         self._torn: set[int] = set()
@@ -95,7 +95,9 @@ class Progress:
         if step.kind is not Kind.COLLECTIVE:
             return  # the rank is inside it
         if step.op == GROUP_OP:
-            self._groups[step.target] = parse_ranks(step.fingerprint)
+            members = self._members.setdefault(step.target, Members()).take(step.fingerprint)
+            if members is not None:
+                self._groups[step.target] = members
         elif not self._entered(record):
             return
         elif step.sequence != NO_SEQUENCE:
@@ -204,13 +206,3 @@ def _peer(step: Step) -> tuple[int, int]:
         tag = re.search(r"\btag=(\d+)", step.fingerprint)
         return _ANY, int(tag[1]) if tag else 0
     return int(found[1]), int(found[2] or 0)
-
-
-def parse_ranks(text: str) -> tuple[int, ...]:
-    """``ranks=0,2-4`` → ``(0, 2, 3, 4)``."""
-    ranks: list[int] = []
-    for part in text.removeprefix("ranks=").split(","):
-        low, _, high = part.partition("-")
-        if low.isdigit():
-            ranks.extend(range(int(low), int(high or low) + 1))
-    return tuple(ranks)

@@ -16,6 +16,7 @@ from rankdrill.step import Kind, Step
 
 __all__ = [
     "CAPACITY",
+    "FINGERPRINT_BYTES",
     "FIRED_OFFSET",
     "HEADER",
     "HEADER_BYTES",
@@ -53,6 +54,7 @@ KIND_OFFSET = 47
 FAULT_OFFSET = 44
 ERROR_OFFSET = 212
 ERROR_BYTES = 32
+FINGERPRINT_BYTES = 64
 PATIENCE_OFFSET = 244
 
 KINDS = tuple(Kind)

@@ -69,7 +69,7 @@ class LedgerWriter:
             _KIND_CODES[step.kind],
             f.fit(step.op, 24),
             f.fit(step.target, 76, keep="tail"),
-            f.fit(step.fingerprint, 64),
+            f.fit(step.fingerprint, f.FINGERPRINT_BYTES),
             b"",
             0,
             f.commit_of(index),

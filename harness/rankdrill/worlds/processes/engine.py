@@ -6,23 +6,26 @@ import contextlib
 import os
 import pickle
 import secrets
+import select
 import shutil
 import socket
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from rankdrill.errors import LedgerError, UsageError
-from rankdrill.ledger import LedgerReader, LedgerView, Record, State
+from rankdrill.errors import UsageError
+from rankdrill.ledger import Record, State
 from rankdrill.step import DEFAULT_GROUP, NO_SEQUENCE, Kind
 from rankdrill.worlds.job import Job, Place, dump
 from rankdrill.worlds.outcome import RankOutcome, Status
 from rankdrill.worlds.private import remove_segments
 from rankdrill.worlds.processes.client import RankHandle, TemplateClient
+from rankdrill.worlds.processes.ledgers import Ledgers
 from rankdrill.worlds.processes.messages import RankSpec
 from rankdrill.worlds.processes.output import OutputFile, Streamer
-from rankdrill.worlds.processes.supervise import Ending, Supervision
+from rankdrill.worlds.processes.watching import Ending, Supervision
 from rankdrill.worlds.processes.wire import send_frame
 
 __all__ = ["ProcessEngine"]
@@ -45,7 +48,7 @@ class ProcessEngine:
         self._ranks: list[RankHandle] = []
         self._directory: Path | None = None
         self._outputs: dict[int, list[OutputFile]] = {}
-        self._ledgers: dict[int, LedgerReader] = {}
+        self._ledgers: Ledgers | None = None
         self._client: TemplateClient | None = None
         self._port: socket.socket | None = None
         self._unfit = False  # alive, but not for another test
@@ -70,7 +73,7 @@ class ProcessEngine:
         except BaseException:  # Ctrl-C, a test's own alarm: the ranks are in the middle of something
             self.discard()
             raise
-        outcomes = [self._outcome(rank, endings[rank], starts[rank], job) for rank in range(self._n)]
+        outcomes = [self._complete(endings[rank].outcome, starts[rank], job) for rank in range(self._n)]
         self._unfit = self._unfit or not _healthy(outcomes, endings, job)
         answered = all(outcome.status in (Status.RETURNED, Status.RAISED) for outcome in outcomes)
         if self._unfit and (job.ends or not answered):
@@ -84,16 +87,17 @@ class ProcessEngine:
         if not (self.warm or (self.at_rest and not job.begins)):
             self.discard()
             self._start()
-        starts = [self._ledger_total(rank) for rank in range(self._n)]
+        assert self._client is not None
+        assert self._directory is not None
+        assert self._ledgers is not None
+        starts = [self._ledgers.total(rank) for rank in range(self._n)]
         for files in self._outputs.values():
             for file in files:
                 file.mark()
-        assert self._client is not None
-        assert self._directory is not None
         # pytest's capture may have replaced stdout since; a streamer looks it up anew for each run.
         streamer = Streamer(self._outputs, sys.stdout) if stream else None
         self._send(packed)
-        supervision = Supervision(self._client, self._ranks, self._directory, job.plan, streamer)
+        supervision = Supervision(self._client, self._ranks, self._directory, self._ledgers, job.plan, streamer)
         return supervision.watch(deadline), starts
 
     def discard(self) -> None:
@@ -105,14 +109,14 @@ class ProcessEngine:
                 self._client.bury()
         for handle in self._ranks:
             handle.close()
-        for ledger in self._ledgers.values():
-            ledger.close()
+        if self._ledgers is not None:
+            self._ledgers.close()
         if self._directory is not None:
             remove_segments(self._directory)
             shutil.rmtree(self._directory.parent, ignore_errors=True)
         if self._port is not None:
             self._port.close()
-        self._ranks, self._ledgers, self._outputs, self._directory = [], {}, {}, None
+        self._ranks, self._ledgers, self._outputs, self._directory = [], None, {}, None
         self._port, self._unfit = None, False
 
     def _start(self) -> None:
@@ -125,6 +129,7 @@ class ProcessEngine:
         for directory in (world, self._directory):
             directory.mkdir(mode=0o700)
         self.births += 1
+        self._ledgers = Ledgers(self._directory)
         self._port = _hold_port()
         port, run = self._port.getsockname()[1], world.name
         for rank in range(self._n):
@@ -152,46 +157,30 @@ class ProcessEngine:
             with contextlib.suppress(ConnectionError, TimeoutError):
                 send_frame(handle.channel, frame, bound=max(until - time.monotonic(), 0.001))
 
-    def _ledger_total(self, rank: int) -> int:
-        reader = self._ledgers.get(rank)
-        return reader.total if reader else 0
-
-    def _view(self, rank: int, start: int) -> tuple[LedgerView, tuple[int, ...]]:
-        assert self._directory is not None
-        if rank not in self._ledgers:
-            try:
-                self._ledgers[rank] = LedgerReader(self._directory / f"rank-{rank}.ledger")
-            except (FileNotFoundError, LedgerError):  # it ended before it had one, or while making it
-                return LedgerView((), 0), ()
-        reader = self._ledgers[rank]
-        return reader.view(start), reader.fired(256)
-
-    def _outcome(self, rank: int, ending: Ending, start: int, job: Job) -> RankOutcome:
-        view, fired = self._view(rank, start)
-        out, err = self._outputs[rank]
-        return RankOutcome(
-            rank=rank,
-            status=ending.status,
-            value=ending.value,
-            exception=ending.exception,
-            traceback=ending.traceback,
-            death=ending.death,
-            at_ns=ending.at_ns,
+    def _complete(self, outcome: RankOutcome, start: int, job: Job) -> RankOutcome:
+        """`outcome` with what the rank printed and wrote down in this run."""
+        assert self._ledgers is not None
+        out, err = self._outputs[outcome.rank]
+        faults = len(job.plan.faults) if job.plan is not None else 0
+        return replace(
+            outcome,
             stdout=out.text(),
             stderr=err.text(),
-            ledger=view,
-            fired=fired[: len(job.plan.faults)] if job.plan is not None else (),
-            wait=ending.wait,
-            stack=ending.stack,
-            cut=ending.cut,
-            left=ending.left,
-            notes=ending.notes,
+            ledger=self._ledgers.view(outcome.rank, start),
+            fired=self._ledgers.fired(outcome.rank, faults),
         )
 
     def _wait_gone(self) -> None:
         bound = time.monotonic() + DEATH_BOUND_S
-        while time.monotonic() < bound and any(handle.listen() is None for handle in self._ranks):
-            time.sleep(0.001)
+        poller = select.poll()
+        living = {handle.obituary: handle for handle in self._ranks if handle.listen() is None}
+        for fd in living:
+            poller.register(fd, select.POLLIN)
+        while living and (left := bound - time.monotonic()) > 0:
+            for fd, _ in poller.poll(1000 * left):
+                if living[fd].listen() is not None:
+                    poller.unregister(fd)
+                    del living[fd]
 
 
 def _hold_port() -> socket.socket:

@@ -42,8 +42,7 @@ def main(fd: int, run_directory: str) -> None:
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the controller's to handle
     entry = _preload()
-    gc.collect()
-    gc.freeze()  # forks then share these pages instead of copying them at their first collection
+    _settle()
     server = Template(socket.socket(fileno=fd), controller, Path(run_directory), entry)
     server.serve()
 
@@ -57,6 +56,15 @@ def _preload() -> Callable[[int, dict[str, Any]], None]:
 
     resource_tracker.ensure_running()
     return rank_main
+
+
+def _settle() -> None:
+    """What has been imported stays: make forks of it cheap."""
+    from rankdrill.worlds.processes.pages import collapse_memory
+
+    gc.collect()
+    gc.freeze()  # forks then share these pages instead of copying them at their first collection
+    collapse_memory()
 
 
 class Template:
@@ -118,8 +126,7 @@ class Template:
                 importlib.import_module(name)
             except Exception as error:  # a rank that needs it will fail with the same error, where it can be seen
                 print(f"cannot preload {name}: {error!r}", file=sys.stderr, flush=True)
-        gc.collect()
-        gc.freeze()
+        _settle()
 
     def _fork(self, number: int, spec: dict[str, Any], channel: int, obituary: int) -> None:
         template = os.getpid()

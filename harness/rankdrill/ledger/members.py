@@ -1,0 +1,78 @@
+"""The members of a process group as text that fits the ledger's records: ``ranks=0-25,30,32-62:2``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from rankdrill.ledger.format import FINGERPRINT_BYTES
+
+__all__ = ["GROUP_OP", "Members", "spell_members"]
+
+GROUP_OP = "group"  # the record that says which global ranks a process group has
+SHORTEST_RUN = 3  # `0,1` reads better than `0-1` and is no longer
+MOST_RANKS = 1 << 16  # that one run is believed to have: a ledger may be damaged
+_RUN = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
+_RECORD = re.compile(r"ranks=([\d,:-]*)(?: part=(\d+)/(\d+))?")
+
+
+def spell_members(ranks: Sequence[int]) -> list[str]:
+    """Fingerprints, one a record, that say together which global `ranks` a group has, by rank in the group.
+
+    Nearly every group needs one. Of several, each says which part it is, and of how many.
+    """
+    runs = list(_runs(ranks))
+    whole = f"ranks={','.join(runs)}"
+    if len(whole) <= FINGERPRINT_BYTES:
+        return [whole]
+    room = FINGERPRINT_BYTES - len(f"ranks= part={len(runs)}/{len(runs)}")
+    parts: list[str] = []
+    for run in runs:
+        if parts and len(parts[-1]) + 1 + len(run) <= room:
+            parts[-1] += f",{run}"
+        else:
+            parts.append(run)
+    return [f"ranks={part} part={number}/{len(parts)}" for number, part in enumerate(parts, 1)]
+
+
+def _runs(ranks: Sequence[int]) -> Iterator[str]:
+    """Ranks at equal distances taken together: meshes are made of such groups."""
+    at = 0
+    while at < len(ranks):
+        stride = ranks[at + 1] - ranks[at] if at + 1 < len(ranks) else 0
+        end = at + 1
+        while stride > 0 and end < len(ranks) and ranks[end] - ranks[end - 1] == stride:
+            end += 1
+        if end - at < SHORTEST_RUN:
+            end = at + 1
+            yield str(ranks[at])
+        else:
+            yield f"{ranks[at]}-{ranks[end - 1]}" + (f":{stride}" if stride > 1 else "")
+        at = end
+
+
+class Members:
+    """One group's members, read record by record: known once every part has been seen, in whatever order."""
+
+    def __init__(self) -> None:
+        self._parts: dict[int, tuple[int, ...]] = {}
+        self._count = 0
+
+    def take(self, fingerprint: str) -> tuple[int, ...] | None:
+        """Take in one record's fingerprint; returns the global ranks by rank in the group, None while some lack."""
+        found = _RECORD.fullmatch(fingerprint)
+        if found is None:
+            return None  # no ledger of this version
+        number, count = int(found[2] or 1), int(found[3] or 1)
+        if count != self._count:  # the first, or another group that was given the name
+            self._parts, self._count = {}, count
+        self._parts[number] = tuple(_ranks(found[1]))
+        if len(self._parts) < count:
+            return None
+        return tuple(rank for part in sorted(self._parts) for rank in self._parts[part])
+
+
+def _ranks(text: str) -> Iterator[int]:
+    for found in _RUN.finditer(text):
+        low, high, stride = int(found[1]), int(found[2] or found[1]), int(found[3] or 1)
+        yield from range(low, high + 1, max(stride, 1))[:MOST_RANKS]

@@ -1,0 +1,80 @@
+"""Whether the ranks that are left can only wait for ever: certain long before any deadline."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+
+from rankdrill.diagnosis import Wait, doomed, waits
+from rankdrill.ledger import Record
+from rankdrill.worlds.processes.client import RankHandle
+from rankdrill.worlds.processes.watching.motion import seconds_wanted
+from rankdrill.worlds.processes.watching.positions import Positions
+from rankdrill.worlds.processes.watching.stacks import count_threads
+
+__all__ = ["Certainty"]
+
+IDLE_SHARE = 0.1  # of the time between two looks; a rank that ran for less than this did nothing but wait
+
+
+class Certainty:
+    """Looks at the ranks again and again.
+
+    `suspects` says that the last look found only ranks that wait for ever. `stacks` asks ranks for their stacks; it
+    is called last, when everything else is certain.
+    """
+
+    def __init__(self, positions: Positions, stacks: Callable[[Collection[RankHandle]], Mapping[int, str]]) -> None:
+        self._positions = positions
+        self._stacks = stacks
+        self._suspected: dict[int, int] = {}
+        self._acquitted: dict[int, int] = {}
+        self._ran: dict[int, float] = {}
+        self._looked = 0.0
+
+    @property
+    def suspects(self) -> bool:
+        return bool(self._suspected)
+
+    def hangs(self, running: Mapping[int, RankHandle], deadline: float) -> bool:
+        """Whether all that still run can only wait for ever, seen in the same steps, idle, twice in a row.
+
+        `deadline` is on the monotonic clock: who gives up by itself before it is left to do so.
+        """
+        waiting = doomed(self._positions.now(running))
+        # A rank that the plan stopped will do nothing more, and need not.
+        pending = {rank: handle for rank, handle in running.items() if not self._positions.stopped(rank)}
+        stuck = {rank: wait.record.index for rank, wait in waiting.items() if not _gives_up(wait.record, deadline)}
+        if stuck.keys() != pending.keys() or stuck == self._acquitted:
+            self._suspected = {}
+            return False
+        moved = self._moved(pending)
+        certain = stuck == self._suspected and not moved
+        self._suspected = stuck
+        if certain and self._another_thread_may_act(running):
+            self._acquitted = stuck
+            return False
+        return certain
+
+    def waits_of_stuck(self, running: Mapping[int, RankHandle]) -> dict[int, Wait]:
+        """What the ranks that are still there wait for, at the end of the run."""
+        found = waits(self._positions.now(running, stuck=True))
+        # One that has issued a collective that all have reached is stuck somewhere else.
+        return {rank: wait for rank, wait in found.items() if wait.missing or wait.record.state.open}
+
+    def _moved(self, pending: Mapping[int, RankHandle]) -> bool:
+        """Whether one of `pending` ran, or wanted to, since the last look: it may be half way through a transfer."""
+        now = {rank: seconds_wanted(handle.pid) for rank, handle in pending.items() if handle.pid is not None}
+        ran, self._ran = self._ran, now
+        looked, self._looked = self._looked, time.monotonic()
+        idle = IDLE_SHARE * (self._looked - looked)
+        return any(rank not in ran or now.get(rank, 0.0) - ran[rank] > idle for rank in pending)
+
+    def _another_thread_may_act(self, running: Mapping[int, RankHandle]) -> bool:
+        """Whether a rank has a second Python thread, which no ledger says anything about until it takes a step."""
+        return any(count_threads(stack) > 1 for stack in self._stacks(running.values()).values())
+
+
+def _gives_up(record: Record, deadline: float) -> bool:
+    # A wait that ends by itself before the deadline may be what the test is about.
+    return bool(record.patience_ms) and record.begin_ns / 1e9 + record.patience_ms / 1e3 <= deadline

@@ -1,0 +1,63 @@
+"""Where each rank of a run is, as its ledger and the plan tell."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import TYPE_CHECKING
+
+from rankdrill.diagnosis import Position, Progress
+from rankdrill.ledger import Record
+from rankdrill.worlds.planned import STOP, ending_strikes, struck_by
+from rankdrill.worlds.processes.ledgers import Ledgers
+
+if TYPE_CHECKING:
+    from rankdrill.faults import Plan
+
+__all__ = ["Positions"]
+
+_NEVER_ISSUED = STOP | {"skip"}
+
+
+class Positions:
+    """The positions of `size` ranks, followed through one run under `plan`."""
+
+    def __init__(self, ledgers: Ledgers, plan: Plan | None, size: int) -> None:
+        self._ledgers = ledgers
+        self._plan = plan
+        self._size = size
+        self._progress: dict[int, Progress] = {}
+        self._deadly = ending_strikes() if plan is not None else frozenset()
+
+    def now(self, running: Container[int], *, stuck: bool = False) -> list[Position]:
+        """Where every rank is; those that are not `running` have ended. With `stuck`, the others are known to be."""
+        return [self._of(rank, ended=rank not in running, stuck=stuck) for rank in range(self._size)]
+
+    def stopped(self, rank: int) -> bool:
+        """Whether the plan stopped `rank`: it will do nothing more, and need not."""
+        return self._struck(rank, STOP)
+
+    def ended_by_plan(self, rank: int) -> bool:
+        """Whether the plan stopped `rank` or ended its process."""
+        return self._struck(rank, self._deadly)
+
+    def _struck(self, rank: int, names: Container[str]) -> bool:
+        if self._plan is None:
+            return False
+        return struck_by(self._plan, self._ledgers.fired(rank, len(self._plan.faults)), names)
+
+    def _of(self, rank: int, *, ended: bool, stuck: bool) -> Position:
+        ended = ended or self.stopped(rank)
+        reader = self._ledgers.of(rank)
+        if reader is None:
+            return Position(ended)
+        progress = self._progress.setdefault(rank, Progress(self._entered))
+        progress.take(reader.view(progress.next))
+        return progress.position(ended=ended, stuck=stuck)
+
+    def _entered(self, record: Record) -> bool:
+        # A collective that was skipped, or before which the rank was stopped or ended, was never issued.
+        if self._plan is None or record.fault is None:
+            return True
+        fault = self._plan.faults[record.fault]
+        ended = fault.where.when == "before" and fault.what.name in self._deadly
+        return not ended and fault.what.name not in _NEVER_ISSUED

@@ -1,0 +1,57 @@
+"""The stacks of ranks that are stuck: `faulthandler` prints them by signal, whoever holds the GIL."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from rankdrill.worlds.processes.client import RankHandle, TemplateClient
+
+__all__ = ["count_threads", "of_the_body", "stacks_of"]
+
+STACKS_S = 0.5  # for a stuck rank to print its stacks
+MORE_S = 0.01  # for each rank: they share the processors
+POLL_S = 0.005
+THREAD_LINE = "hread 0x"  # begins each thread's part of faulthandler's dump
+# Frames below the body: rankdrill's own and pytest's, the same for every rank.
+_NOT_THE_BODY = (
+    str(Path(__file__).parents[3]),
+    "/_pytest/",
+    "/pluggy/",
+    '"<string>", line 1',
+)
+
+
+def stacks_of(client: TemplateClient, ranks: Sequence[RankHandle], directory: Path) -> dict[int, str]:
+    """What each of `ranks` prints when asked for the stacks of all its threads; nothing where it cannot in time."""
+    files = {handle.rank: directory / f"rank-{handle.rank}.stacks" for handle in ranks}
+    sizes = {rank: _size(path) for rank, path in files.items()}
+    client.kill(list(ranks), signal.SIGUSR1)
+    until = time.monotonic() + STACKS_S + MORE_S * len(ranks)
+    while time.monotonic() < until and any(_size(path) == sizes[rank] for rank, path in files.items()):
+        time.sleep(POLL_S)
+    time.sleep(POLL_S)  # the last lines of a dump follow its first at once
+    return {
+        rank: path.read_bytes()[sizes[rank] :].decode("utf-8", "replace")
+        for rank, path in files.items()
+        if path.exists()
+    }
+
+
+def count_threads(stack: str) -> int:
+    """How many Python threads a rank has, from its stacks."""
+    return stack.count(THREAD_LINE)
+
+
+def of_the_body(stack: str) -> str:
+    """`stack` without the frames that every rank has below its body."""
+    return "\n".join(line for line in stack.splitlines() if not any(own in line for own in _NOT_THE_BODY))
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0

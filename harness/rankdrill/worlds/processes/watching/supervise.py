@@ -1,0 +1,201 @@
+"""Watches ranks through one run: who reported, who died, and when to end it."""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rankdrill.errors import RemoteError, UsageError
+from rankdrill.worlds.job import load
+from rankdrill.worlds.outcome import RankOutcome, Status
+from rankdrill.worlds.processes.client import RankHandle, TemplateClient
+from rankdrill.worlds.processes.ledgers import Ledgers
+from rankdrill.worlds.processes.messages import Raised, Report, Returned, Up
+from rankdrill.worlds.processes.output import Streamer
+from rankdrill.worlds.processes.watching.certainty import Certainty
+from rankdrill.worlds.processes.watching.positions import Positions
+from rankdrill.worlds.processes.watching.stacks import of_the_body, stacks_of
+
+if TYPE_CHECKING:
+    from rankdrill.faults import Plan
+
+__all__ = ["Ending", "Supervision"]
+
+START_BOUND_S = 60.0  # for all ranks to be initialised
+MOURNING_S = 0.5  # after a death, for the survivors to say what it did to them
+LOOK_S = 0.1  # between two looks at the ledgers; a hang is certain when looks in a row agree
+IDLE_LOOK_S = 1.0  # the same while nobody has ended yet
+STREAM_S = 0.05
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How one rank's run ended: the outcome, as yet without what the rank printed and wrote down.
+
+    `collectives` is how many it has issued on the default group, -1 where it could not say.
+    """
+
+    outcome: RankOutcome
+    collectives: int = -1
+
+
+class Supervision:
+    """One run of one world, watched by sentinels: no rank is ever joined or waited for in order."""
+
+    def __init__(
+        self,
+        client: TemplateClient,
+        ranks: Sequence[RankHandle],
+        directory: Path,
+        ledgers: Ledgers,
+        plan: Plan | None,
+        streamer: Streamer | None,
+    ) -> None:
+        self._client = client
+        self._directory = directory
+        self._streamer = streamer
+        self._endings: dict[int, Ending] = {}
+        self._running = {handle.rank: handle for handle in ranks}
+        self._starting = {handle.rank for handle in ranks if not handle.up}
+        self._positions = Positions(ledgers, plan, len(ranks))
+        self._certainty = Certainty(self._positions, self._ask_stacks)
+        self._stacks: dict[int, str] = {}  # as last asked for
+        self._gone = False  # a rank has died, or could not start
+        self._mourning = False
+        self._poller = select.poll()
+        self._heard_on: dict[int, RankHandle] = {}
+
+    def watch(self, deadline: float) -> dict[int, Ending]:
+        """Watch until every rank has ended, or must be ended; returns an ending for each.
+
+        `deadline` is in seconds from when all ranks are initialised.
+        """
+        for handle in self._running.values():
+            self._listen_on(handle.obituary, handle)
+            if not handle.reader.closed:
+                self._listen_on(handle.channel.fileno(), handle)
+        end, latest = time.monotonic() + START_BOUND_S, 0.0
+        started = certain = False
+        next_look = time.monotonic() + IDLE_LOOK_S
+        while self._running:
+            if not started and not self._mourning and not self._starting:
+                started, end = True, time.monotonic() + deadline
+                latest = end
+            now = time.monotonic()
+            if now >= end:
+                break
+            if now >= next_look:
+                certain = self._certainty.hangs(self._running, latest)
+                if certain:
+                    break
+                next_look = now + (LOOK_S if self._endings or self._certainty.suspects else IDLE_LOOK_S)
+            before = len(self._endings)
+            self._hear_all(self._patience(now, end, next_look))
+            if len(self._endings) > before:
+                next_look = min(next_look, time.monotonic() + LOOK_S)
+                if self._gone and end > time.monotonic() + MOURNING_S:
+                    self._mourning, end = True, time.monotonic() + MOURNING_S
+            if self._streamer:
+                self._streamer.pump()
+        if self._running:
+            self._end_running(asked=certain)
+        if self._streamer:
+            self._streamer.pump(final=True)
+        return self._endings
+
+    def _patience(self, now: float, end: float, next_look: float) -> float:
+        bounds = [end - now, next_look - now]
+        if self._streamer:
+            bounds.append(STREAM_S)
+        return max(min(bounds), 0.0)
+
+    # ---------------------------------------------------------------------------------- what ranks say
+
+    def _listen_on(self, fd: int, handle: RankHandle) -> None:
+        self._heard_on[fd] = handle
+        self._poller.register(fd, select.POLLIN)
+
+    def _stop_listening(self, fd: int) -> None:
+        # What has been closed at the other end stays readable for ever; polling it would spin.
+        if self._heard_on.pop(fd, None) is not None:
+            self._poller.unregister(fd)
+
+    def _hear_all(self, patience: float) -> None:
+        """Wait, at most `patience` seconds, for news, and take it from those that have some."""
+        news = [self._heard_on[fd] for fd, _ in self._poller.poll(1000 * patience)]
+        for handle in dict.fromkeys(news):
+            self._hear(handle)
+
+    def _hear(self, handle: RankHandle) -> None:
+        # What a rank said comes before how it died, whichever of them the poll has seen.
+        for frame in handle.reader.frames():
+            self._take(handle, load(frame))
+        death = handle.listen()
+        if death is not None and handle.rank in self._running:
+            self._gone = self._gone or not self._positions.ended_by_plan(handle.rank)
+            self._end(Ending(RankOutcome(handle.rank, Status.DIED, death=death, at_ns=death.at_ns)))
+        ended = handle.rank not in self._running
+        if ended or handle.reader.closed:
+            self._stop_listening(handle.channel.fileno())
+        if ended:
+            self._stop_listening(handle.obituary)
+
+    def _take(self, handle: RankHandle, message: Up | Report | Raised) -> None:
+        match message:
+            case Up():
+                handle.up = True
+                self._starting.discard(handle.rank)
+            case Report():
+                outcome = _of_result(handle.rank, message.result)
+                outcome = replace(outcome, at_ns=message.at_ns, left=message.left, notes=message.notes)
+                self._end(Ending(outcome, message.collectives))
+            case Raised():
+                self._end(Ending(replace(_of_result(handle.rank, message), at_ns=time.monotonic_ns())))
+
+    def _end(self, ending: Ending) -> None:
+        rank = ending.outcome.rank
+        # After a planned death the survivors have the whole deadline: what they do then is what is tested.
+        self._gone = self._gone or rank in self._starting
+        self._endings[rank] = ending
+        self._running.pop(rank, None)
+
+    # ---------------------------------------------------------------------------------- the end of a run
+
+    def _ask_stacks(self, handles: Collection[RankHandle]) -> dict[int, str]:
+        self._stacks = stacks_of(self._client, list(handles), self._directory)
+        return self._stacks
+
+    def _end_running(self, *, asked: bool) -> None:
+        """Kill those that still run, once they have said where they are; they may have been `asked` just now."""
+        waiting = self._certainty.waits_of_stuck(self._running)
+        if not asked:  # not before: the signal may wake a rank from what it sleeps in
+            self._ask_stacks(self._running.values())
+        self._client.kill(list(self._running.values()))
+        for rank in list(self._running):
+            stack = of_the_body(self._stacks.get(rank, ""))
+            outcome = RankOutcome(rank, Status.STUCK, wait=waiting.get(rank), stack=stack, cut=self._mourning)
+            self._end(Ending(outcome))
+
+
+def _of_result(rank: int, result: Returned | Raised) -> RankOutcome:
+    if isinstance(result, Raised):
+        return RankOutcome(rank, Status.RAISED, exception=_error_of(result), traceback=result.traceback)
+    try:
+        return RankOutcome(rank, Status.RETURNED, value=load(result.value))
+    except Exception as error:
+        refused = UsageError(f"rank {rank} returned a value that cannot be loaded here ({error!r}); return plain data")
+        return RankOutcome(rank, Status.RAISED, exception=refused)
+
+
+def _error_of(raised: Raised) -> BaseException:
+    try:
+        error = load(raised.error)
+    except Exception:  # its type lives in a module that only the rank can import
+        error = None
+    if isinstance(error, BaseException):
+        return error
+    return RemoteError(raised.type_name, raised.message, raised.traceback)
