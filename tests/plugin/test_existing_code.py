@@ -25,10 +25,9 @@ def test_asks(rank):
 
 @pytest.mark.ranks(2)
 def test_again(rank):
-    dist.init_process_group(backend="gloo")
-    dist.barrier()
-    with pytest.raises(ValueError, match="twice"):
-        dist.init_process_group("gloo")
+    for _ in range(2):
+        dist.init_process_group(backend="gloo")
+        dist.barrier()
 """)
     assert ran.outcome("test_again") == "passed"
     assert "init_process_group() gave the group that this rank already has" in ran.screen
@@ -305,3 +304,19 @@ def pytest_collection_modifyitems(items):
     ran = run(DOCTEST, "--doctest-modules")
     assert ran.result.ret == pytest.ExitCode.USAGE_ERROR
     ran.result.stderr.fnmatch_lines(["*test_it.doubled: @pytest.mark.ranks is for test functions and methods"])
+
+
+def test_several_sizes_on_a_unittest_method_are_an_error_of_that_class_alone(run: Run) -> None:
+    ran = run("""
+import unittest
+
+class TestSizes(unittest.TestCase):
+    @pytest.mark.ranks(1, 2)
+    def test_it(self): ...
+
+@pytest.mark.ranks(2)
+def test_other(): ...
+""")
+    assert ran.result.ret == pytest.ExitCode.INTERRUPTED
+    assert "TestSizes::test_it: several world sizes parametrize test functions" in ran.screen
+    assert "write a method for each size" in ran.screen

@@ -277,3 +277,25 @@ def test_it(resource, rank):
 """)
     ran.result.assert_outcomes(failed=1)
     assert {path.name for path in pytester.path.glob("torn-down-*")} == {"torn-down-0", "torn-down-1"}
+
+
+def test_what_a_skipped_test_was_the_last_to_share_is_torn_down_with_it(run: Run) -> None:
+    ran = run("""
+class TestShares:
+    @pytest.fixture(scope="class", autouse=True)
+    def untidy(self, rank):
+        yield
+        assert rank.index == 0, "left something"
+
+    @pytest.mark.ranks(2)
+    def test_one(self): ...
+
+    @pytest.mark.skip(reason="not here")
+    @pytest.mark.ranks(2)
+    def test_two(self): ...
+
+@pytest.mark.ranks(2)
+def test_after(rank): ...
+""")
+    ran.result.assert_outcomes(passed=2, skipped=1, errors=1)
+    assert "rank 1 failed: AssertionError: left something" in ran.screen

@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from rankdrill.errors import UsageError
+from rankdrill.plugin.marker import read_mark
+
 __all__ = ["refusal"]
 
 _HARNESSES = {
@@ -39,6 +42,20 @@ def refusal(item: pytest.Item) -> str:
         return (
             "a rule-based state machine draws its rules while it runs, where each rank would draw its own; "
             "call run_state_machine_as_test on one rank, or draw the rules as a list with @given"
+        )
+    return _of_mark(item)
+
+
+def _of_mark(item: pytest.Function) -> str:
+    try:
+        mark = read_mark(item)
+    except UsageError as error:
+        return str(error)
+    several = mark is not None and len(mark.sizes) > 1 and "world_size" not in getattr(item, "fixturenames", ())
+    if several:
+        return (
+            "several world sizes parametrize test functions and methods of plain classes; "
+            "a method of unittest.TestCase runs on one: write a method for each size"
         )
     return ""
 

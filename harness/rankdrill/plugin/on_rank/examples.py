@@ -7,7 +7,6 @@ Private names of Hypothesis used, checked by `tests/plugin/test_pytest_seam.py`:
 from __future__ import annotations
 
 import inspect
-import pickle
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from hypothesis.internal.conjecture.data import ConjectureData
 
 from rankdrill.plugin.commands import Example, NoMoreExamples, Open
 from rankdrill.plugin.ends import Ended, Ends, PhaseEnd
+from rankdrill.plugin.on_rank.reports import failed
 from rankdrill.worlds.processes.state import reseed, seed_of
 
 if TYPE_CHECKING:
@@ -97,10 +97,4 @@ class Follower:
 
     def _failed(self) -> PhaseEnd:
         excinfo = pytest.ExceptionInfo.from_current()
-        try:
-            raw = pickle.dumps(excinfo.value)
-            pickle.loads(raw)
-        except Exception:  # then its text has to do
-            raw = b""
-        text = str(self._item.repr_failure(excinfo))
-        return PhaseEnd("call", Ended.FAILED, "", text, excinfo.exconly(tryshort=True), raw)
+        return failed("call", excinfo, str(self._item.repr_failure(excinfo)))

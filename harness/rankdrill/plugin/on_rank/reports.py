@@ -10,7 +10,7 @@ import pytest
 from rankdrill.plugin.commands import When
 from rankdrill.plugin.ends import Ended, PhaseEnd
 
-__all__ = ["Told", "end_of"]
+__all__ = ["Told", "end_of", "failed"]
 
 _STRICT = "[XPASS(strict)]"  # how pytest begins what it says of a test that should have failed
 _SKIPPED = "Skipped: "
@@ -55,6 +55,12 @@ def end_of(
         tuple(properties),
         tuple(more),
     )
+
+
+def failed(when: When, excinfo: pytest.ExceptionInfo[BaseException], text: str = "") -> PhaseEnd:
+    """A phase that ended with an exception of which pytest made no report."""
+    shown = text or str(excinfo.getrepr())
+    return PhaseEnd(when, Ended.FAILED, "", shown, excinfo.exconly(tryshort=True), _pickled(excinfo.value))
 
 
 def _when(when: Any) -> When:

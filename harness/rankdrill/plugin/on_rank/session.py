@@ -16,11 +16,12 @@ import pytest
 
 from rankdrill.errors import WorldError
 from rankdrill.plugin import pytest_seam
-from rankdrill.plugin.commands import Collect, Command, Finish, Open, SessionSetup, TestPlace
+from rankdrill.plugin.commands import Collect, Command, Finish, GoOn, Open, SessionSetup, TestPlace
 from rankdrill.plugin.ends import Ends
 from rankdrill.plugin.on_rank.fixtures import rank_plugin
 from rankdrill.plugin.on_rank.protocol import OpenTest
 from rankdrill.plugin.on_rank.region import Region
+from rankdrill.plugin.on_rank.reports import failed
 from rankdrill.worlds.context import RankContext
 from rankdrill.worlds.processes.state import Generators, reseed, seed_of
 
@@ -74,6 +75,8 @@ class RankSession:
             case Finish():
                 self._finish()
                 return Ends()
+            case GoOn(phases=("teardown",), following=following):
+                return self._tear_down_to(following)
             case _:
                 return Ends()  # the test that this goes on with could not even begin
 
@@ -113,6 +116,7 @@ class RankSession:
     def _run(self, opened: Open) -> Ends:
         __tracebackhide__ = True
         item = self.find(opened.place)
+        pytest_seam.teardown_to(self.session, item)
         self._seed(opened)
         pytest_seam.forget_sections(item)
         self.test = test = OpenTest(self, item, opened)
@@ -121,6 +125,15 @@ class RankSession:
         finally:
             self.test = None
         return self.obey(test.stray) if test.stray is not None else test.conclude()
+
+    def _tear_down_to(self, following: TestPlace | None) -> Ends:
+        """Between tests: one that was skipped in the controller may be the last that shared something."""
+        __tracebackhide__ = True
+        try:
+            pytest_seam.teardown_to(self.session, self.neighbour(following))
+        except BaseException:
+            return Ends((failed("teardown", pytest.ExceptionInfo.from_current()),)).given()
+        return Ends()
 
     def _seed(self, opened: Open) -> None:
         of_file = self._seeded_by_file.get(opened.place.path)
