@@ -53,7 +53,7 @@ class RankedItem(pytest.Function):
     place: TestPlace
     following: RankedItem | None
     merged: MergedFailure | None
-    merged_in: When
+    durations: dict[str, float]
     outcome: Outcome | None
     _uncollected: Outcome | None
 
@@ -61,8 +61,8 @@ class RankedItem(pytest.Function):
     def plain(self) -> bool:
         """Whether there is nothing to set up or tear down but what rankdrill itself gives.
 
-        Such a test needs one exchange with its ranks, not three. With `@given` the setup is a phase of its own: it
-        starts the ranks outside the time that Hypothesis measures.
+        Such a test has one exchange with its ranks, not three: in its setup, whose reports are then those of any test.
+        With `@given` the setup is a phase of its own: it starts the ranks outside the time that Hypothesis measures.
         """
         if hasattr(self.obj, "hypothesis") or "request" in pytest_seam.fixture_names(self):
             return False
@@ -88,7 +88,7 @@ class RankedItem(pytest.Function):
 
     def prepare(self) -> None:
         """Have ranks that have imported the test's file, before any clock runs; what goes wrong, `setup` reports."""
-        self.merged, self.outcome, self._uncollected = None, None, None
+        self.merged, self.outcome, self._uncollected, self.durations = None, None, None, {}
         if self.mark.fresh or self.shared.fresh:
             self.shared.pool.renew(self.key)
         if not pytest_seam.is_skipped_by_mark(self):
@@ -99,8 +99,11 @@ class RankedItem(pytest.Function):
         self.merged, self.outcome = None, None
         pytest_seam.look_up_only(self)
         if self._uncollected is not None:
-            self._conclude("setup", merge(self._uncollected, self._where, self.run_again))
-        if not self.plain:
+            self._conclude(merge(self._uncollected, self._where, self.run_again))
+        if self.plain:
+            outcome = self.command(self.opened("setup", "call", *self._torn_down_at_once()), plan=True)
+            self.take("setup", outcome, among_others=True)
+        else:
             self.take("setup", self.command(self.opened("setup")))
 
     def runtest(self) -> None:
@@ -110,9 +113,8 @@ class RankedItem(pytest.Function):
 
             run_examples(self)
         elif self.plain:
-            outcome = self.command(self.opened("setup", "call", *self._torn_down_at_once()), plan=True)
-            self.take("setup", outcome, among_others=True)
-            self.take("call", outcome)
+            assert self.outcome is not None
+            self.take("call", self.outcome)
         else:
             self.take("call", self.command(GoOn(("call",)), plan=True))
 
@@ -170,24 +172,23 @@ class RankedItem(pytest.Function):
         """
         self.outcome = outcome
         seen = phase_of(outcome, when, among_others=among_others)
+        self.durations[when] = max((end.seconds for rank in seen.ranks if (end := _end(rank))), default=0.0)
         logged = [(rank.rank, data) for rank in seen.ranks for data in getattr(_end(rank), "more", ())]
         if logged:
             tell_subreports(self, logged, self._where)
         self._keep(when, seen)
-        self._conclude(when, merge(seen, self._where, self.run_again))
+        self._conclude(merge(seen, self._where, self.run_again))
 
     @property
     def _where(self) -> tuple[str, int]:
         path, line, _ = self.location
         return path, (line or 0) + 1
 
-    def _conclude(self, when: When, merged: Merged) -> None:
+    def _conclude(self, merged: Merged) -> None:
         match merged.ended:
             case Ended.SKIPPED:
-                self.merged_in = when
                 raise pytest.skip.Exception(merged.reason, _use_item_location=True)
             case Ended.XFAILED:
-                self.merged_in = when
                 raise pytest.xfail.Exception(merged.reason)
             case Ended.REJECTED:
                 from hypothesis.errors import UnsatisfiedAssumption
@@ -196,7 +197,7 @@ class RankedItem(pytest.Function):
             case Ended.XPASSED:
                 self._expect_failure(merged.reason, strict=merged.strict)
             case Ended.FAILED:
-                self.merged, self.merged_in = merged.failure, when
+                self.merged = merged.failure
                 if merged.expected is not None:
                     self._expect_failure(merged.expected)
                 assert merged.error is not None
@@ -256,7 +257,7 @@ def make_ranked(item: pytest.Function, mark: RanksMark, shared: Session) -> Rank
     item.shared = shared
     item.place = TestPlace(item.nodeid, str(item.path), _tmp_path(item))
     item.following = None
-    item.merged, item.merged_in, item.outcome, item._uncollected = None, "call", None, None
+    item.merged, item.outcome, item._uncollected, item.durations = None, None, None, {}
     return item
 
 
