@@ -131,7 +131,7 @@ def _make_ranked(item: pytest.Item) -> None:
     if item.get_closest_marker("ranks") is None or _is_ranked(item):
         return
     assert isinstance(item, pytest.Function)
-    from rankdrill.plugin.item import make_ranked
+    from rankdrill.plugin.ranked import make_ranked
 
     try:
         mark = read_mark(item)

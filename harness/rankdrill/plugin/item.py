@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import sys
 import warnings
 from dataclasses import dataclass
@@ -12,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from rankdrill.errors import UsageError
 from rankdrill.plugin import pytest_seam
 from rankdrill.plugin.commands import Command, GoOn, Open, TestPlace, When
 from rankdrill.plugin.ends import Ended, PhaseEnd
@@ -24,11 +22,10 @@ from rankdrill.plugin.shown import MergedFailure
 from rankdrill.plugin.subreports import tell_subreports
 from rankdrill.worlds import Outcome, Status
 
-__all__ = ["RankedItem", "Session", "make_ranked"]
+__all__ = ["RankedItem", "Session"]
 
 SIZE_PARAMETER = "world_size"
 _OURS = frozenset({"rank", SIZE_PARAMETER})
-_numbers = itertools.count()
 
 
 @dataclass(frozen=True)
@@ -44,7 +41,7 @@ class Session:
 class RankedItem(pytest.Function):
     """A test function that runs on ranks. It sets up no fixture here: each rank resolves its own.
 
-    Attributes are given by `make_ranked`: the item already exists when its markers can be read.
+    Attributes are given by `make_ranked` (ranked.py): the item already exists when its markers can be read.
     """
 
     mark: RanksMark
@@ -62,9 +59,8 @@ class RankedItem(pytest.Function):
         """Whether there is nothing to set up or tear down but what rankdrill itself gives.
 
         Such a test has one exchange with its ranks, not three: in its setup, whose reports are then those of any test.
-        With `@given` the setup is a phase of its own: it starts the ranks outside the time that Hypothesis measures.
         """
-        if hasattr(self.obj, "hypothesis") or "request" in pytest_seam.fixture_names(self):
+        if "request" in pytest_seam.fixture_names(self):
             return False
         return all(self._is_plain(found) for found in pytest_seam.fixture_definitions(self))
 
@@ -107,12 +103,8 @@ class RankedItem(pytest.Function):
             self.take("setup", self.command(self.opened("setup")))
 
     def runtest(self) -> None:
-        """The call phase, on all ranks; with `@given`, once for each example."""
-        if hasattr(self.obj, "hypothesis"):
-            from rankdrill.plugin.examples import run_examples
-
-            run_examples(self)
-        elif self.plain:
+        """The call phase, on all ranks."""
+        if self.plain:
             assert self.outcome is not None
             self.take("call", self.outcome)
         else:
@@ -245,34 +237,6 @@ class RankedItem(pytest.Function):
             rank, what = left[0]
             reporter.ensure_newline()
             reporter.write_line(f"  rank {rank} {what}: the next test gets fresh ranks")
-
-
-def make_ranked(item: pytest.Function, mark: RanksMark, shared: Session) -> RankedItem:
-    """Turn `item`, which pytest has just collected, into a test on ranks."""
-    kind = type(item)
-    item.__class__ = RankedItem if kind is pytest.Function else type(kind.__name__, (RankedItem, kind), {})
-    assert isinstance(item, RankedItem)
-    item.mark = mark
-    item.size = _size_of(item, mark)
-    item.shared = shared
-    item.place = TestPlace(item.nodeid, str(item.path), _tmp_path(item))
-    item.following = None
-    item.merged, item.outcome, item._uncollected, item.durations = None, None, None, {}
-    return item
-
-
-def _size_of(item: pytest.Function, mark: RanksMark) -> int:
-    callspec = getattr(item, "callspec", None)
-    if callspec is not None and SIZE_PARAMETER in callspec.params:
-        return int(callspec.params[SIZE_PARAMETER])
-    if len(mark.sizes) > 1:
-        raise UsageError(f"{item.nodeid}: ranks{mark.sizes} needs a test function to parametrize")
-    return mark.sizes[0]
-
-
-def _tmp_path(item: pytest.Function) -> str:
-    name = "".join(letter if letter.isalnum() else "_" for letter in item.name)[:30]
-    return str(pytest_seam.base_temp(item.config) / f"{name}-ranks-{next(_numbers)}")
 
 
 def _end(rank: Any) -> PhaseEnd | None:
