@@ -320,3 +320,43 @@ def test_other(): ...
     assert ran.result.ret == pytest.ExitCode.INTERRUPTED
     assert "TestSizes::test_it: several world sizes parametrize test functions" in ran.screen
     assert "write a method for each size" in ran.screen
+
+
+def test_what_importing_a_test_file_does_is_what_its_tests_begin_with(run: Run) -> None:
+    ran = run("""
+import threading
+pids = []
+
+if "RANK" in os.environ:
+    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+    dist.destroy_process_group()
+    dist.init_process_group("gloo")
+
+@pytest.mark.ranks(2)
+def test_one():
+    dist.barrier()
+    pids.append(os.getpid())
+
+@pytest.mark.ranks(2)
+def test_two():
+    dist.barrier()
+    assert pids == [os.getpid()]
+""")
+    ran.result.assert_outcomes(passed=2)
+
+
+def test_a_failure_on_ranks_that_ran_other_tests_says_how_to_rule_them_out(run: Run) -> None:
+    ran = run("""
+import json
+json.seen = getattr(json, "seen", 0)
+
+@pytest.mark.ranks(2)
+def test_first():
+    assert json.seen == 0
+    json.seen = 1
+
+@pytest.mark.ranks(2)
+def test_second():
+    assert json.seen == 0
+""")
+    assert "its ranks had run 1 test before; with fresh=True on the marker" in ran.failure("test_second")

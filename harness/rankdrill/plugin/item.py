@@ -53,6 +53,7 @@ class RankedItem(pytest.Function):
     durations: dict[str, float]
     outcome: Outcome | None
     _uncollected: Outcome | None
+    _alarm: BaseException | None
 
     @cached_property
     def plain(self) -> bool:
@@ -79,8 +80,13 @@ class RankedItem(pytest.Function):
 
     @property
     def run_again(self) -> str:
-        """The command line that repeats it."""
-        return f"python -m pytest '{self.nodeid}' --rankdrill-seed={self.shared.seed}"
+        """The command line that repeats it, and what else may have been at work."""
+        line = f"python -m pytest '{self.nodeid}' --rankdrill-seed={self.shared.seed}"
+        before = self.shared.pool.tests_before(self.key)
+        if not before:
+            return line
+        ran = f"its ranks had run {before} test{'s' if before > 1 else ''} before"
+        return f"{line}\n({ran}; with fresh=True on the marker, or --rankdrill-fresh, they have run none)"
 
     def prepare(self) -> None:
         """Have ranks that have imported the test's file, before any clock runs; what goes wrong, `setup` reports."""
@@ -92,18 +98,24 @@ class RankedItem(pytest.Function):
 
     def setup(self) -> None:
         """The setup phase, on all ranks. Fixtures are theirs: none is resolved in this process."""
-        self.merged, self.outcome = None, None
+        self.merged, self.outcome, self._alarm = None, None, None
         pytest_seam.look_up_only(self)
         if self._uncollected is not None:
             self._conclude(merge(self._uncollected, self._where, self.run_again))
         if self.plain:
-            outcome = self.command(self.opened("setup", "call", *self._torn_down_at_once()), plan=True)
-            self.take("setup", outcome, among_others=True)
+            try:
+                outcome = self.command(self.opened("setup", "call", *self._torn_down_at_once()), plan=True)
+            except pytest.fail.Exception as alarm:  # pytest-timeout's, and meant for the body
+                self._alarm = alarm
+            else:
+                self.take("setup", outcome, among_others=True)
         else:
             self.take("setup", self.command(self.opened("setup")))
 
     def runtest(self) -> None:
         """The call phase, on all ranks."""
+        if self._alarm is not None:
+            raise self._alarm
         if self.plain:
             assert self.outcome is not None
             self.take("call", self.outcome)

@@ -52,7 +52,8 @@ def phase_of(outcome: Outcome, when: When, *, among_others: bool = False) -> Out
 
 def _in_phase(rank: RankOutcome, when: When, among_others: bool) -> RankOutcome:
     ends = ends_of(rank)
-    if ends is None and among_others:
+    could_not_begin = rank.status is Status.RAISED and when == "setup"
+    if ends is None and among_others and not could_not_begin:
         passed = PhaseEnd(when, Ended.PASSED)
         return replace(rank, status=Status.RETURNED, value=passed, exception=None, stdout="", stderr="")
     if ends is None:

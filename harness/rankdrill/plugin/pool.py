@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rankdrill.errors import WorldError
-from rankdrill.plugin.commands import Collect, Command, Finish, GoOn, NoMoreExamples, SessionSetup
+from rankdrill.plugin.commands import Collect, Command, Finish, GoOn, NoMoreExamples, Open, SessionSetup
 from rankdrill.plugin.marker import RanksMark
 from rankdrill.plugin.on_rank import entry
 from rankdrill.worlds import Outcome, World
@@ -43,6 +43,7 @@ class Kept:
 
     world: World
     births: int = 0
+    tests: int = 0
     collected: set[str] = field(default_factory=set)
 
 
@@ -68,6 +69,10 @@ class WorldPool:
         if key in self._worlds:
             self._end(self._worlds[key].world)
 
+    def tests_before(self, key: WorldKey) -> int:
+        """How many tests the ranks for `key` had run before the one that they run or ran last."""
+        return max(self._worlds[key].tests - 1, 0) if key in self._worlds else 0
+
     def collect(self, key: WorldKey, path: str) -> Outcome | None:
         """Have the ranks import a test file, for as long as that takes; None where they have."""
         kept = self._get(key)
@@ -77,6 +82,7 @@ class WorldPool:
         if kept.births != kept.world.births:
             kept.births = kept.world.births
             kept.collected.clear()
+            kept.tests = 0
         kept.collected.add(path)
         return None if outcome.ok else outcome
 
@@ -87,6 +93,8 @@ class WorldPool:
         ends = phases is None or "teardown" in phases
         # What a session is made from is told once: with the first file that it collects.
         wanted = self.wanted if isinstance(command, Collect) else None
+        if isinstance(command, Open):
+            self._get(key).tests += 1
         job = Job(
             entry.obey,
             (wanted, command),
@@ -96,6 +104,7 @@ class WorldPool:
             begins=begins,
             ends=ends,
             keeps_state=True,
+            prepares=isinstance(command, Collect),
         )
         return self._get(key).world.run_job(job, deadline=deadline)
 

@@ -34,7 +34,8 @@ class Job:
     Jobs that belong together, as the setup, call and teardown of one test, say so: only the first of them `begins`,
     and may get fresh ranks; only after the last, which `ends`, are ranks thrown away that are alive but unfit for
     others. A body of several jobs pauses between them (`RankContext.pause`), and with `keeps_state` it puts back
-    itself what it changes in its process.
+    itself what it changes in its process. One that `prepares` leaves what others are to begin with: importing a test
+    file may start threads, or make a group.
     """
 
     body: Callable[..., Any]
@@ -46,6 +47,7 @@ class Job:
     begins: bool = True
     ends: bool = True
     keeps_state: bool = False
+    prepares: bool = False
 
 
 def dump(message: Any) -> bytes:

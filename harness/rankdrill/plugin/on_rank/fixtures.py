@@ -54,23 +54,8 @@ class Rank:
 
 def rank_plugin(session: RankSession) -> ModuleType:
     """A pytest plugin for `session`, of plain functions: pytest binds fixture methods to test instances."""
-    context = session.context
-
-    @pytest.fixture(scope="session")
-    def rank() -> Rank:
-        """This rank: index, world_size, group, device, store, barrier()."""
-        return Rank(context.index, context.world_size, context.device, context.store)
-
-    @pytest.fixture
-    def tmp_path() -> Path:
-        """A temporary directory of this test, the same one on all its ranks."""
-        assert session.test is not None
-        return _made(context, Path(session.test.place.tmp_path))
-
-    @pytest.fixture
-    def rank_tmp_path(tmp_path: Path) -> Path:
-        """A temporary directory of this test and this rank alone."""
-        return _made(context, tmp_path / f"rank-{context.index}")
+    plugin = ModuleType("rankdrill-rank")
+    vars(plugin).update(_fixtures(session))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
@@ -108,21 +93,38 @@ def rank_plugin(session: RankSession) -> ModuleType:
         if report.failed:
             session.uncollected(report.longreprtext)
 
-    plugin = ModuleType("rankdrill-rank")
-    parts = {
-        "rank": rank,
-        "tmp_path": tmp_path,
-        "rank_tmp_path": rank_tmp_path,
-        "pytest_runtest_protocol": pytest_runtest_protocol,
-        "pytest_fixture_setup": pytest_fixture_setup,
-        "pytest_fixture_post_finalizer": pytest_fixture_post_finalizer,
-        "pytest_runtest_call": pytest_runtest_call,
-        "pytest_runtest_logreport": pytest_runtest_logreport,
-        "pytest_warning_recorded": pytest_warning_recorded,
-        "pytest_collectreport": pytest_collectreport,
-    }
-    vars(plugin).update(parts)
+    vars(plugin).update(
+        pytest_runtest_protocol=pytest_runtest_protocol,
+        pytest_fixture_setup=pytest_fixture_setup,
+        pytest_fixture_post_finalizer=pytest_fixture_post_finalizer,
+        pytest_runtest_call=pytest_runtest_call,
+        pytest_runtest_logreport=pytest_runtest_logreport,
+        pytest_warning_recorded=pytest_warning_recorded,
+        pytest_collectreport=pytest_collectreport,
+    )
     return plugin
+
+
+def _fixtures(session: RankSession) -> dict[str, Any]:
+    context = session.context
+
+    @pytest.fixture(scope="session")
+    def rank() -> Rank:
+        """This rank: index, world_size, group, device, store, barrier()."""
+        return Rank(context.index, context.world_size, context.device, context.store)
+
+    @pytest.fixture
+    def tmp_path() -> Path:
+        """A temporary directory of this test, the same one on all its ranks."""
+        assert session.test is not None
+        return _made(context, Path(session.test.place.tmp_path))
+
+    @pytest.fixture
+    def rank_tmp_path(tmp_path: Path) -> Path:
+        """A temporary directory of this test and this rank alone."""
+        return _made(context, tmp_path / f"rank-{context.index}")
+
+    return {"rank": rank, "tmp_path": tmp_path, "rank_tmp_path": rank_tmp_path}
 
 
 def _made(context: RankContext, path: Path) -> Path:

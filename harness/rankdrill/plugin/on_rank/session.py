@@ -13,6 +13,7 @@ import warnings
 from pathlib import Path
 
 import pytest
+import torch.distributed as dist
 
 from rankdrill.errors import WorldError
 from rankdrill.plugin import pytest_seam
@@ -111,6 +112,9 @@ class RankSession:
         with self.context.boundary.closed():
             for item in pytest_seam.collect_file(self.session, path):
                 self._items[item.nodeid] = item
+        # What importing the file has left is what every test of it begins with.
+        self.context.group = dist.group.WORLD if dist.is_initialized() else None
+        self.context.left.clear()
         # A file that seeds when it is imported wants these numbers in its tests, and the same on all ranks.
         if not before.unchanged():
             self._seeded_by_file[path] = Generators()

@@ -76,7 +76,7 @@ class ProcessEngine:
             self.discard()
             raise
         outcomes = [self._complete(endings[rank].outcome, starts[rank], job) for rank in range(self._n)]
-        self._unfit = self._unfit or not _healthy(outcomes, endings, job)
+        self._unfit = self._unfit or (not job.prepares and not _healthy(outcomes, endings, job))
         answered = all(outcome.status in (Status.RETURNED, Status.RAISED) for outcome in outcomes)
         if self._unfit and (job.ends or not answered):
             self.discard()

@@ -22,7 +22,7 @@ from rankdrill.worlds.job import Job, Place, dump, load
 from rankdrill.worlds.processes.messages import Raised, Report, Returned
 from rankdrill.worlds.processes.rendezvous import Rendezvous
 from rankdrill.worlds.processes.state import Condition
-from rankdrill.worlds.processes.streams import unbuffered
+from rankdrill.worlds.processes.streams import reopen_streams
 from rankdrill.worlds.processes.wire import recv_frame, send_frame
 
 __all__ = ["Jobs", "raised"]
@@ -73,6 +73,7 @@ class Jobs:
     def _run(self, place: Place | None, raw: bytes) -> Returned | Raised:
         try:
             self._rendezvous.begin()
+            reopen_streams()
             if place is not None:
                 self._go_to(place)
             job: Job = load(raw)
@@ -137,9 +138,6 @@ class Jobs:
             for name, value in place.environ.items():
                 if last.environ.get(name) != value and name not in self._variables:
                     os.environ[name] = value
-        for name, fd in (("stdout", 1), ("stderr", 2)):
-            if getattr(getattr(sys, name), "closed", False):  # by an earlier body
-                setattr(sys, name, unbuffered(fd))
 
     def _dump(self, value: Any) -> bytes:
         try:

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TextIO
 
-__all__ = ["redirect_output", "unbuffered"]
+__all__ = ["redirect_output", "reopen_streams"]
 
 
 def redirect_output(directory: Path, rank: int) -> None:
@@ -22,13 +22,19 @@ def redirect_output(directory: Path, rank: int) -> None:
         os.dup2(file, fd)
         os.close(file)
     sys.stdin = open(0, closefd=False)  # noqa: SIM115 (lives as long as the process)
-    sys.stdout, sys.stderr = unbuffered(1), unbuffered(2)
+    sys.stdout, sys.stderr = _unbuffered(1), _unbuffered(2)
     stacks = open(directory / f"rank-{rank}.stacks", "a")  # noqa: SIM115 (faulthandler keeps writing to it)
     faulthandler.enable(stacks)
     faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
 
 
-def unbuffered(fd: int) -> TextIO:
-    """A text stream that keeps nothing to itself."""
+def reopen_streams() -> None:
+    """Have streams again where an earlier body has closed them."""
+    for name, fd in (("stdout", 1), ("stderr", 2)):
+        if getattr(getattr(sys, name), "closed", False):
+            setattr(sys, name, _unbuffered(fd))
+
+
+def _unbuffered(fd: int) -> TextIO:
     raw = open(fd, "wb", buffering=0, closefd=False)  # noqa: SIM115 (lives as long as the process)
     return io.TextIOWrapper(raw, encoding="utf-8", errors="backslashreplace", write_through=True)
