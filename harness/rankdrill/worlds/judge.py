@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from rankdrill.diagnosis import odd_ones
 from rankdrill.errors import GatherError, PeerLost
 from rankdrill.worlds.outcome import RankOutcome, Status, Verdict
 
@@ -35,14 +36,18 @@ def blame(ranks: Sequence[RankOutcome]) -> tuple[tuple[int, ...], tuple[int, ...
     """The culprits, first cause first, and the victims.
 
     A rank is a victim if all that happened to it is that it lost, or waited for, another rank. Where everybody
-    only lost or waited, those that everybody waited for are the culprits, and failing that all of them are.
+    only lost or waited, those whose call is another than the others' are the culprits, failing that those that
+    everybody waited for, and failing that all of them.
     """
     failed = [rank for rank in ranks if rank.status is not Status.RETURNED]
     victims = [rank for rank in failed if _only_suffered(rank)]
     causes = [rank for rank in failed if rank not in victims]
     left = [rank for rank in ranks if rank.status is Status.RETURNED and _awaited(rank, ranks)]
     if not causes:
-        causes = left or victims
+        odd = odd_ones(
+            {rank.rank: rank.wait for rank in ranks if rank.wait is not None}, [rank.ledger for rank in ranks]
+        )
+        causes = [rank for rank in ranks if rank.rank in odd] or left or victims
         victims = [rank for rank in victims if rank not in causes]
     causes.sort(key=lambda rank: (not _named(rank, failed), rank.at_ns or float("inf"), rank.rank))
     return tuple(rank.rank for rank in causes), tuple(rank.rank for rank in victims)

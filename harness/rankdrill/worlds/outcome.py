@@ -10,7 +10,7 @@ from functools import cached_property
 from signal import Signals
 from typing import TYPE_CHECKING, Any
 
-from rankdrill.diagnosis import Wait, name_ranks
+from rankdrill.diagnosis import Wait, name_ranks, odd_ones
 from rankdrill.errors import (
     FaultNotFired,
     RankDied,
@@ -20,6 +20,7 @@ from rankdrill.errors import (
     WorldError,
 )
 from rankdrill.ledger import LedgerView, Record
+from rankdrill.step import Step
 
 if TYPE_CHECKING:
     from rankdrill.faults import Plan
@@ -214,7 +215,18 @@ class Outcome:
     def describe(self, rank: int) -> str:
         """One line on what `rank` did, as seen from the whole run."""
         culprit = self.ranks[rank]
+        if rank in self._odd:
+            mine, others = self._odd[rank]
+            return f"rank {rank} is in {mine}, others are in {others}"
         return _left(culprit, self.ranks) if culprit.status is Status.RETURNED else str(culprit)
+
+    @cached_property
+    def _odd(self) -> dict[int, tuple[Step, Step]]:
+        if not any(rank.wait for rank in self.ranks):
+            return {}
+        stuck = {rank.rank: rank.wait for rank in self.ranks if rank.wait is not None}
+        found = odd_ones(stuck, [rank.ledger for rank in self.ranks])
+        return {rank: steps for rank, steps in found.items() if rank in self.culprits}
 
     def _culprit_errors(self) -> Iterable[BaseException]:
         alike: dict[tuple[type, str, str], list[int]] = {}
