@@ -84,7 +84,7 @@ def rank_plugin(session: RankSession) -> ModuleType:
         if fixturedef.scope == "function":
             session.region.open(request.node)
             return (yield)
-        with session.region.outlived():
+        with session.region.outlived(request):
             return (yield)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
