@@ -241,6 +241,21 @@ def test_after(rank):
     assert told in ran.screen
 
 
+def test_the_line_about_fresh_ranks_is_not_captured(run: Run) -> None:
+    ran = run(
+        """
+import threading
+
+@pytest.mark.ranks(2)
+def test_it():
+    threading.Thread(target=time.sleep, args=(60,), name="lasting", daemon=True).start()
+""",
+        "-v",
+        subprocess=True,  # in this process pytest's own capture is not the one that counts
+    )
+    ran.result.stdout.fnmatch_lines(["*::test_it PASSED*", "  rank 0 left thread 'lasting': the next test gets fresh*"])
+
+
 def test_fresh_gives_a_test_ranks_of_its_own(run: Run) -> None:
     source = """
 seen = []

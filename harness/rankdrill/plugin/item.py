@@ -54,6 +54,7 @@ class RankedItem(pytest.Function):
     merged: MergedFailure | None
     merged_in: When
     outcome: Outcome | None
+    left: list[tuple[int, str]]
     _uncollected: Outcome | None
 
     @cached_property
@@ -80,7 +81,7 @@ class RankedItem(pytest.Function):
 
     def prepare(self) -> None:
         """Have ranks that have imported the test's file, before any clock runs; what goes wrong, `setup` reports."""
-        self.merged, self.outcome, self._uncollected = None, None, None
+        self.merged, self.outcome, self._uncollected, self.left = None, None, None, []
         if self.mark.fresh or self.shared.fresh:
             self.shared.pool.renew(self.key)
         if not pytest_seam.is_skipped_by_mark(self):
@@ -123,7 +124,15 @@ class RankedItem(pytest.Function):
             # After a failure ranks may be out of step: who waits then for the others has been failed already.
             if self.merged is None or not any(rank.status is Status.STUCK for rank in outcome.ranks):
                 self.take("teardown", outcome)
-        self._tell_of_a_fresh_world(outcome)
+        self.left = [(rank.rank, what) for rank in outcome.ranks for what in rank.left] if outcome is not None else []
+
+    def tell_of_fresh_ranks(self) -> None:
+        """With -v: why the next test gets fresh ranks. Not to be called while output is captured."""
+        reporter: Any = self.config.pluginmanager.get_plugin("terminalreporter")
+        if self.left and reporter is not None and self.config.get_verbosity() >= 1:
+            rank, what = self.left[0]
+            reporter.ensure_newline()
+            reporter.write_line(f"  rank {rank} {what}: the next test gets fresh ranks")
 
     def _torn_down_at_once(self) -> tuple[When, ...]:
         # With nothing of its own to tear down, and nothing that the next test does not share.
@@ -227,16 +236,6 @@ class RankedItem(pytest.Function):
             told = {"warning_message": kept, "nodeid": self.nodeid, "when": "runtest", "location": None}
             self.ihook.pytest_warning_recorded.call_historic(kwargs=told)
 
-    def _tell_of_a_fresh_world(self, outcome: Outcome | None) -> None:
-        if outcome is None or self.config.get_verbosity() < 1:
-            return
-        reporter: Any = self.config.pluginmanager.get_plugin("terminalreporter")
-        left = [(rank.rank, what) for rank in outcome.ranks for what in rank.left]
-        if left and reporter is not None:
-            rank, what = left[0]
-            reporter.ensure_newline()
-            reporter.write_line(f"  rank {rank} {what}: the next test gets fresh ranks")
-
 
 def make_ranked(item: pytest.Function, mark: RanksMark, shared: Session) -> RankedItem:
     """Turn `item`, which pytest has just collected, into a test on ranks."""
@@ -248,7 +247,7 @@ def make_ranked(item: pytest.Function, mark: RanksMark, shared: Session) -> Rank
     item.shared = shared
     item.place = TestPlace(item.nodeid, str(item.path), _tmp_path(item))
     item.following = None
-    item.merged, item.merged_in, item.outcome, item._uncollected = None, "call", None, None
+    item.merged, item.merged_in, item.outcome, item._uncollected, item.left = None, "call", None, None, []
     return item
 
 
