@@ -22,7 +22,7 @@ from rankdrill import World
 from rankdrill.errors import RankDied, RankVictim
 from rankdrill.faults import Plan
 from rankdrill.worlds import Status, Verdict
-from rankdrill.worlds.processes import supervise
+from rankdrill.worlds.processes.watching import supervise
 from rankdrill.worlds.processes.watching.supervise import MOURNING_S
 from tests.worlds import bodies
 from tests.worlds.conftest import alive, wait_until

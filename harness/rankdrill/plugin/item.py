@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 import warnings
 from dataclasses import dataclass
 from functools import cached_property
@@ -66,8 +67,15 @@ class RankedItem(pytest.Function):
         """
         if hasattr(self.obj, "hypothesis") or "request" in pytest_seam.fixture_names(self):
             return False
-        definitions = pytest_seam.fixture_definitions(self)
-        return all(found.argname in _OURS or pytest_seam.gives_nothing_away(found) for found in definitions)
+        return all(self._is_plain(found) for found in pytest_seam.fixture_definitions(self))
+
+    def _is_plain(self, definition: Any) -> bool:
+        if definition.argname in _OURS or pytest_seam.gives_nothing_away(definition):
+            return True
+        # What an installed plugin sets up once for the whole session does not fail on one rank alone.
+        module = sys.modules.get(getattr(definition.func, "__module__", ""))
+        home = Path(getattr(module, "__file__", None) or "")
+        return definition.scope == "session" and home.name != "conftest.py" and home != self.path
 
     @property
     def key(self) -> WorldKey:

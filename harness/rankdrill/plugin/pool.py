@@ -85,9 +85,11 @@ class WorldPool:
         begins = not isinstance(command, GoOn | NoMoreExamples)
         phases = getattr(command, "phases", None)
         ends = phases is None or "teardown" in phases
+        # What a session is made from is told once: with the first file that it collects.
+        wanted = self.wanted if isinstance(command, Collect) else None
         job = Job(
             entry.obey,
-            (self.wanted, command),
+            (wanted, command),
             {},
             plan,
             with_context=True,
@@ -125,7 +127,7 @@ class WorldPool:
     def _end(self, world: World) -> None:
         try:
             if world.at_rest:
-                job = Job(entry.obey, (self.wanted, Finish()), with_context=True, keeps_state=True, begins=False)
+                job = Job(entry.obey, (None, Finish()), with_context=True, keeps_state=True, begins=False)
                 world.run_job(job, deadline=FINISH_S)
         except WorldError:
             pass  # the template is gone; so are the ranks

@@ -24,7 +24,8 @@ class RankContext:
     `pause(value)` reports `value` as what the running job returned, or raised if it is an exception, and waits in the
     middle of the body for the next job, which it returns: for a body that goes on where it was. `left` says what a
     fresh rank would not have, in words: with anything in it the rank is not used for another test. `notes` are for
-    the user to read.
+    the user to read. `moves` counts how often the rank has followed its controller to another directory, environment
+    or path.
     """
 
     index: int
@@ -38,3 +39,4 @@ class RankContext:
     kept: dict[str, Any] = field(default_factory=dict)
     left: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    moves: int = 0

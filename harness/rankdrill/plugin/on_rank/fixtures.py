@@ -87,6 +87,10 @@ def rank_plugin(session: RankSession) -> ModuleType:
         with session.region.outlived(request):
             return (yield)
 
+    def pytest_fixture_post_finalizer(fixturedef: Any) -> None:
+        if fixturedef.scope != "function":
+            session.region.forget()
+
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         session.region.open(item)
@@ -111,6 +115,7 @@ def rank_plugin(session: RankSession) -> ModuleType:
         "rank_tmp_path": rank_tmp_path,
         "pytest_runtest_protocol": pytest_runtest_protocol,
         "pytest_fixture_setup": pytest_fixture_setup,
+        "pytest_fixture_post_finalizer": pytest_fixture_post_finalizer,
         "pytest_runtest_call": pytest_runtest_call,
         "pytest_runtest_logreport": pytest_runtest_logreport,
         "pytest_warning_recorded": pytest_warning_recorded,

@@ -24,6 +24,8 @@ class Region:
     def __init__(self, context: RankContext) -> None:
         self._context = context
         self._condition: Condition | None = None
+        self._moves = 0
+        self._is_open = False
         self._seeding: set[str] = set()  # fixtures that outlive tests and have seeded
 
     @property
@@ -33,28 +35,38 @@ class Region:
 
     def open(self, item: pytest.Item) -> None:
         """Open it, unless it is; it closes when the finalizers of `item` run."""
-        if self._condition is None:
+        if self._is_open:
+            return
+        # What the last test was put back to is what this one begins with, if nothing has happened in between.
+        if self._condition is None or self._moves != self._context.moves:
             with self._context.boundary.closed():
-                self._condition = Condition()
-            item.addfinalizer(self.close)
+                self._condition, self._moves = Condition(), self._context.moves
+        self._is_open = True
+        item.addfinalizer(self.close)
 
     def close(self) -> None:
         """Put back what can be, and note the rest: such a rank is not used for another test."""
-        condition, self._condition = self._condition, None
-        if condition is not None:
+        if self._is_open and self._condition is not None:
+            self._is_open = False
             with self._context.boundary.closed():
-                self._context.left.extend(condition.restore())
+                self._context.left.extend(self._condition.restore())
+
+    def forget(self) -> None:
+        """Something outside of any test has happened: look anew at the next."""
+        if not self._is_open:
+            self._condition = None
 
     @contextmanager
     def outlived(self, request: pytest.FixtureRequest) -> Iterator[None]:
         """What happens meanwhile is a fixture's that outlives the test, and stays until it is torn down."""
         generators = Generators()
         with self._context.boundary.closed():
-            before = Condition() if self._condition is not None else None
+            before = Condition() if self._is_open else None
         yield
         if not generators.unchanged():
             name = f"{request.node.nodeid}:{request.fixturename}"
             self._seeding.add(name)
             request.addfinalizer(partial(self._seeding.discard, name))
+        self.forget()
         if before is not None and self._condition is not None:
             self._condition.allow(before)

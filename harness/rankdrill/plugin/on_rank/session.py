@@ -56,9 +56,10 @@ class RankSession:
         logging.getLogger("c10d-NullHandler-default").disabled = True
 
     @classmethod
-    def of(cls, context: RankContext, wanted: SessionSetup) -> RankSession:
-        """The rank's session, made when first needed."""
+    def of(cls, context: RankContext, wanted: SessionSetup | None) -> RankSession:
+        """The rank's session, made when it is first told what from."""
         if _KEY not in context.kept:
+            assert wanted is not None, "a rank begins with collecting a file"
             context.kept[_KEY] = cls(context, wanted)
         session: RankSession = context.kept[_KEY]
         return session
@@ -105,6 +106,7 @@ class RankSession:
         if path in self._collected:
             return
         self._collected.add(path)
+        self.region.forget()
         before = Generators()
         with self.context.boundary.closed():
             for item in pytest_seam.collect_file(self.session, path):

@@ -32,6 +32,7 @@ __all__ = ["ProcessEngine"]
 
 GROUP_TIMEOUT_S = 1800.0  # torch's own default for gloo; the controller's deadline comes first
 SEND_BOUND_S = 60.0  # for all ranks to take a job; fresh ones take it when they are initialised
+CURRENT_TEST = "PYTEST_CURRENT_TEST"  # changes with every phase of every test; ranks have their own
 DEATH_BOUND_S = 5.0
 """How long a killed process may take to be gone; the kernel may be busy freeing its memory."""
 
@@ -51,6 +52,7 @@ class ProcessEngine:
         self._ledgers: Ledgers | None = None
         self._client: TemplateClient | None = None
         self._port: socket.socket | None = None
+        self._told: Place | None = None  # where the ranks were told to be
         self._unfit = False  # alive, but not for another test
         self.births = 0
 
@@ -117,7 +119,7 @@ class ProcessEngine:
         if self._port is not None:
             self._port.close()
         self._ranks, self._ledgers, self._outputs, self._directory = [], None, {}, None
-        self._port, self._unfit = None, False
+        self._port, self._unfit, self._told = None, False, None
 
     def _start(self) -> None:
         self._client = TemplateClient.shared()
@@ -149,8 +151,10 @@ class ProcessEngine:
             self._outputs[rank] = [OutputFile(stem.with_suffix(".out")), OutputFile(stem.with_suffix(".err"))]
 
     def _send(self, packed: bytes) -> None:
-        place = Place(tuple(sys.path), os.getcwd(), dict(os.environ))
-        frame = pickle.dumps((place, packed), pickle.HIGHEST_PROTOCOL)
+        here = _here()
+        # Told only when it has changed: ranks stay where they are.
+        frame = pickle.dumps((None if here == self._told else here, packed), pickle.HIGHEST_PROTOCOL)
+        self._told = here
         until = time.monotonic() + SEND_BOUND_S
         for handle in self._ranks:
             # If it died meanwhile, its obituary says how; if it takes nothing, it is stuck, which will be seen.
@@ -181,6 +185,12 @@ class ProcessEngine:
                 if living[fd].listen() is not None:
                     poller.unregister(fd)
                     del living[fd]
+
+
+def _here() -> Place:
+    environ = dict(os.environ)
+    environ.pop(CURRENT_TEST, None)
+    return Place(tuple(sys.path), os.getcwd(), environ)
 
 
 def _hold_port() -> socket.socket:

@@ -123,6 +123,7 @@ class Jobs:
         What a fixture of a module or session has set on this rank stays.
         """
         last, self._place = self._place, place
+        self.context.moves += 1
         if last is None or place.sys_path != last.sys_path:
             sys.path[:] = place.sys_path
         if last is None or place.cwd != last.cwd:
