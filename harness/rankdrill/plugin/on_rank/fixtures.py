@@ -81,6 +81,7 @@ def rank_plugin(session: RankSession) -> ModuleType:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(fixturedef: Any, request: Any) -> Generator[None, object, object]:
+        __tracebackhide__ = True
         if fixturedef.scope == "function":
             session.region.open(request.node)
             return (yield)
