@@ -182,6 +182,14 @@ def _py_spy() -> _Found:
     return _tool("py-spy", "C++ frames of a stuck rank by hand (py-spy dump --native); Python stacks come without it")
 
 
+def _early() -> _Found:
+    import rankdrill.worlds.processes.preload  # noqa: F401 (what a template imports)
+    from rankdrill.boundary import names_before
+
+    left = [str(name) for name in names_before() if name.stdlib]
+    return Level.OK, ", ".join(left) or "none", "the standard library's second names: calls by them are no steps"
+
+
 def _trial() -> _Found:
     """Two ranks, for real."""
     import time
@@ -228,6 +236,7 @@ _CHECKS: dict[str, Callable[[], _Found]] = {
     "FUSE": _fuse,
     "strace": _strace,
     "py-spy": _py_spy,
+    "unseen names": _early,
     "trial run": _try,
 }
 

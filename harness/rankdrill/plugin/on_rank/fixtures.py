@@ -109,7 +109,6 @@ def rank_plugin(session: RankSession) -> ModuleType:
         if report.failed:
             session.uncollected(report.longreprtext)
 
-    plugin = ModuleType("rankdrill-rank")
     parts = {
         "rank": rank,
         "tmp_path": tmp_path,
@@ -122,6 +121,11 @@ def rank_plugin(session: RankSession) -> ModuleType:
         "pytest_warning_recorded": pytest_warning_recorded,
         "pytest_collectreport": pytest_collectreport,
     }
+    return _module(parts)
+
+
+def _module(parts: dict[str, Any]) -> ModuleType:
+    plugin = ModuleType("rankdrill-rank")
     vars(plugin).update(parts)
     return plugin
 
