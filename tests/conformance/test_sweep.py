@@ -11,7 +11,7 @@ from rankdrill.conformance.strikes import DEFAULT_STRIKES
 from rankdrill.conformance.survey import Site
 from rankdrill.conformance.sweep import Sweep
 from rankdrill.errors import PlanError
-from rankdrill.faults import STRIKES, Fault, When
+from rankdrill.faults import STRIKES, Fault, When, parse_fault
 from rankdrill.step import Kind
 from tests.conformance import broken
 
@@ -112,4 +112,4 @@ def test_a_gather_without_call_numbers_gives_a_skipped_call_away() -> None:
 
 
 def _fault(case: Case) -> Fault:
-    return Fault.parse(case.fault)
+    return parse_fault(case.fault)

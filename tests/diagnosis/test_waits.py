@@ -10,7 +10,7 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from rankdrill.diagnosis import Position, Progress, Wait, doomed, position, waits
+from rankdrill.diagnosis import Position, Progress, Wait, doomed, name_ranks, position, waits
 from rankdrill.ledger import GROUP_OP, LedgerReader, LedgerWriter, Record, State, spell_members
 from rankdrill.step import NO_SEQUENCE, Kind, Step
 
@@ -388,3 +388,17 @@ def test_a_run_that_stands_still_is_doomed_but_for_those_that_run(program: Progr
         stuck = [rank for rank, position in enumerate(positions) if position.at]
         event("deadlock" if stuck else "all returned")
         assert sorted(doomed(positions)) == stuck
+
+
+@pytest.mark.parametrize(
+    ("ranks", "named"),
+    [
+        ([2], "rank 2"),
+        ([0, 1, 3], "ranks 0, 1, 3"),
+        (range(8), "ranks 0, 1, 2, 3, 4, 5, 6, 7"),
+        (range(25), "ranks 0-24"),
+        ([*range(24), 26, 30, 31], "ranks 0-23, 26, 30-31"),
+    ],
+)
+def test_many_ranks_are_named_as_ranges(ranks: Sequence[int], named: str) -> None:
+    assert name_ranks(ranks) == named

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankdrill.errors import PlanError
-from rankdrill.faults import Fault, Plan, What, When, Where
+from rankdrill.faults import Fault, Plan, What, When, Where, parse_fault
 from rankdrill.faults.plan import MAX_FAULTS
 from rankdrill.ledger import MAX_FAULTS as LEDGER_FAULTS
 from rankdrill.step import Kind, Step
@@ -158,7 +158,7 @@ def test_each_rank_arms_its_own_faults() -> None:
 
 
 def test_a_plan_fits_the_ledger() -> None:
-    fault = Fault.parse("rank 0: kill before *.*")
+    fault = parse_fault("rank 0: kill before *.*")
     assert MAX_FAULTS == LEDGER_FAULTS
     assert len(Plan((fault,) * MAX_FAULTS)) == MAX_FAULTS
     with pytest.raises(PlanError, match="at most 256 faults"):

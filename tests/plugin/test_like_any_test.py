@@ -410,3 +410,28 @@ def test_c(rank):
 """)
     assert ran.outcome("test_a") == ran.outcome("test_c") == "passed", ran.screen
     assert ran.outcome("test_b") == "skipped"
+
+
+def test_durations_are_those_of_the_phases_on_the_ranks(run: Run) -> None:
+    ran = run(
+        """
+@pytest.fixture
+def slow(rank):
+    time.sleep(0.3 * rank.index)
+
+@pytest.mark.ranks(2)
+def test_body(rank):
+    time.sleep(0.2 * rank.index)
+
+@pytest.mark.ranks(2)
+def test_setup(slow): ...
+""",
+        "--durations=0",
+        "-vv",
+    )
+    lines = [line.split() for line in ran.screen.splitlines() if "s call" in line or "s setup" in line]
+    seconds = {(when, name.rpartition("::")[2]): float(time.rstrip("s")) for time, when, name in lines}
+    assert seconds["call", "test_body"] >= 0.2
+    assert seconds["setup", "test_setup"] >= 0.3
+    assert seconds["call", "test_setup"] < 0.2
+    assert seconds["setup", "test_body"] < 0.2

@@ -14,7 +14,7 @@ from rankdrill.conformance.missteps import MISSTEPS, misstep_case
 from rankdrill.conformance.payloads import SMALL
 from rankdrill.conformance.strikes import DEFAULT_STRIKES, Effect, Spread, Use, effect_of, uses_of
 from rankdrill.conformance.survey import Site
-from rankdrill.faults import STRIKES, Fault, Plan, When
+from rankdrill.faults import STRIKES, Fault, Plan, When, parse_fault
 
 __all__ = ["BIG", "Sweep"]
 
@@ -58,7 +58,7 @@ class Sweep:
         lines = tuple(word for word in faults if word not in named and word != NO_FAULT)
         for line in lines:
             if misstep_case("", max(sizes), SMALL, line) is None:
-                Plan((Fault.parse(line),)).check(max(sizes))
+                Plan((parse_fault(line),)).check(max(sizes))
         return cls(adapters, sizes, strikes if faults else (*DEFAULT_STRIKES, *MISSTEPS), lines, payloads, thorough)
 
     def drill(self, limits: Limits, jobs: int) -> Drill:
@@ -79,7 +79,7 @@ class Sweep:
     def _lines(self) -> Iterator[Case]:
         payloads = self.payloads or (SMALL,)
         for name, line, size, payload in product(self.adapters, self.lines, self.sizes, payloads):
-            case = misstep_case(name, size, payload, line) or _case(name, size, payload, Fault.parse(line))
+            case = misstep_case(name, size, payload, line) or _case(name, size, payload, parse_fault(line))
             if case.rank < size:
                 yield case
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from rankdrill.conformance.case import Judgement
 from rankdrill.conformance.witness import Seen, Statement
+from rankdrill.diagnosis import name_ranks
 from rankdrill.errors import PeerLost
-from rankdrill.worlds import Outcome, Status, name_ranks
+from rankdrill.worlds import Outcome, Status
 
 __all__ = ["Evidence", "judge"]
 

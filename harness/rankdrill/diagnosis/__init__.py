@@ -1,5 +1,5 @@
 """Why ranks hang: who waits for whom, read from ledgers."""
 
-from rankdrill.diagnosis.waits import Position, Progress, Wait, doomed, position, waits
+from rankdrill.diagnosis.waits import Position, Progress, Wait, doomed, name_ranks, position, waits
 
-__all__ = ["Position", "Progress", "Wait", "doomed", "position", "waits"]
+__all__ = ["Position", "Progress", "Wait", "doomed", "name_ranks", "position", "waits"]

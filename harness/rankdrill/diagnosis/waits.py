@@ -8,19 +8,20 @@ come either. So most hangs are certain long before any timeout.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from rankdrill.ledger import GROUP_OP, LedgerView, Members, Record, State
 from rankdrill.step import NO_SEQUENCE, Kind, Step
 
-__all__ = ["Position", "Progress", "Wait", "doomed", "position", "waits"]
+__all__ = ["Position", "Progress", "Wait", "doomed", "name_ranks", "position", "waits"]
 
 _PEER = re.compile(r"\bpeer=(\d+)(?: tag=(\d+))?")
 _SEND, _RECV = "send", "recv"
 _ANY = -1  # the peer of a receive that takes from anybody
 
+FEW = 8  # ranks that a message lists one by one
 Message: TypeAlias = tuple[str, str, int, int]
 """What messages are counted by: ``send`` or ``recv``, the group, the peer's rank in it, the tag."""
 
@@ -53,8 +54,22 @@ class Wait:
     def __str__(self) -> str:
         if not self.missing:
             return f"is in {self.record.step}, which every rank has reached"
-        for_whom = f"rank {self.missing[0]}" if len(self.missing) == 1 else f"ranks {', '.join(map(str, self.missing))}"
-        return f"waits in {self.record.step} for {for_whom}"
+        return f"waits in {self.record.step} for {name_ranks(self.missing)}"
+
+
+def name_ranks(ranks: Iterable[int]) -> str:
+    """``rank 2``, ``ranks 0, 1, 3``; of more than a few, those that follow each other as ``ranks 0-24, 26``."""
+    listed = list(ranks)
+    parts = [str(rank) for rank in listed] if len(listed) <= FEW else list(_runs(listed))
+    return f"rank{'s' if len(listed) > 1 else ''} {', '.join(parts)}"
+
+
+def _runs(ranks: Sequence[int]) -> Iterable[str]:
+    first = 0
+    for place, rank in enumerate(ranks):
+        if place + 1 == len(ranks) or ranks[place + 1] != rank + 1:
+            yield str(rank) if first == place else f"{ranks[first]}-{rank}"
+            first = place + 1
 
 
 class Progress:

@@ -2,11 +2,14 @@
 
 from rankdrill.faults.arming import Armed, arm
 from rankdrill.faults.check import domain
+from rankdrill.faults.fault import Fault
 from rankdrill.faults.firing import unfired
-from rankdrill.faults.plan import Fault, Plan, What, Where
+from rankdrill.faults.grammar import parse_fault
+from rankdrill.faults.plan import Plan
 from rankdrill.faults.registry import ENDING, FAMILIES, STRIKES
 from rankdrill.faults.steps import OPS
 from rankdrill.faults.strike import Argument, Strike, When
+from rankdrill.faults.where import What, Where
 
 __all__ = [
     "ENDING",
@@ -23,5 +26,6 @@ __all__ = [
     "Where",
     "arm",
     "domain",
+    "parse_fault",
     "unfired",
 ]

@@ -6,7 +6,8 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from rankdrill.faults.check import find_strike
-from rankdrill.faults.plan import Fault, Plan
+from rankdrill.faults.fault import Fault
+from rankdrill.faults.plan import Plan
 
 if TYPE_CHECKING:
     from rankdrill.boundary import Boundary, Call, Interceptor, Proceed

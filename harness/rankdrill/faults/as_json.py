@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 from rankdrill.errors import PlanError
 from rankdrill.faults.check import closest
+from rankdrill.faults.fault import Fault
 from rankdrill.faults.strike import When
+from rankdrill.faults.where import What, Where
 from rankdrill.step import Kind
 
-if TYPE_CHECKING:
-    from rankdrill.faults.plan import Fault, Plan
-
-__all__ = ["VERSION", "plan_from_json", "plan_to_json"]
+__all__ = ["VERSION", "faults_from_json", "faults_to_json"]
 
 VERSION = 1
 _ANY = "*"
@@ -21,15 +21,13 @@ _EVERY = "every"
 _FIELDS = ("rank", "strike", "args", "when", "kind", "op", "pattern", "nth")
 
 
-def plan_to_json(plan: Plan) -> str:
+def faults_to_json(faults: Iterable[Fault]) -> str:
     """See `Plan.to_json`."""
-    return json.dumps({"version": VERSION, "faults": [_fault_to_json(fault) for fault in plan.faults]}, indent=1)
+    return json.dumps({"version": VERSION, "faults": [_fault_to_json(fault) for fault in faults]}, indent=1)
 
 
-def plan_from_json(text: str | bytes) -> Plan:
+def faults_from_json(text: str | bytes) -> list[Fault]:
     """See `Plan.from_json`."""
-    from rankdrill.faults.plan import Plan
-
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -38,7 +36,7 @@ def plan_from_json(text: str | bytes) -> Plan:
         raise PlanError('a plan in JSON is {"version": 1, "faults": [...]}')
     if data.get("version") != VERSION:
         raise PlanError(f"the plan has version {data.get('version')!r}; this rankdrill reads version {VERSION}")
-    return Plan(tuple(_fault(entry, position) for position, entry in enumerate(data["faults"])))
+    return [_fault(entry, position) for position, entry in enumerate(data["faults"])]
 
 
 def _fault_to_json(fault: Fault) -> dict[str, Any]:
@@ -56,8 +54,6 @@ def _fault_to_json(fault: Fault) -> dict[str, Any]:
 
 
 def _fault(entry: Any, position: int) -> Fault:
-    from rankdrill.faults.plan import Fault, What, Where
-
     place = f"fault {position} of the plan"
     if not isinstance(entry, dict):
         raise PlanError(f"{place} is {type(entry).__name__}, not an object")

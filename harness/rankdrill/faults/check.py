@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rankdrill.errors import PlanError
 from rankdrill.faults.registry import STRIKES
 from rankdrill.faults.steps import OPS
 from rankdrill.faults.strike import Argument, Number, Steps, Strike, When
+from rankdrill.faults.where import What, Where
 from rankdrill.step import Kind
-
-if TYPE_CHECKING:
-    from rankdrill.faults.plan import Fault, What, Where
 
 __all__ = ["check_fault", "closest", "domain", "find_strike"]
 
@@ -21,9 +19,8 @@ MAX_OCCURRENCE = 2**32 - 1  # the ledger's counters are of 32 bits
 _FEW = 3
 
 
-def check_fault(fault: Fault) -> tuple[Number, ...]:
+def check_fault(where: Where, what: What) -> tuple[Number, ...]:
     """The fault's arguments, defaults filled in. Raises `PlanError` for a fault that cannot be."""
-    where, what = fault.where, fault.what
     strike = find_strike(what.name)
     _check_rank(where.rank)
     _check_count(where.nth)

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
 
-from rankdrill.faults.plan import Fault, Plan
+from rankdrill.faults.fault import Fault
+from rankdrill.faults.plan import Plan
 from rankdrill.ledger import LedgerView
 
 __all__ = ["MAX_LISTED", "unfired"]

@@ -16,11 +16,12 @@ from typing import NoReturn, TypeVar
 
 from rankdrill.errors import PlanError
 from rankdrill.faults.check import closest
-from rankdrill.faults.plan import FIRST, Fault, Plan, What, Where
+from rankdrill.faults.fault import Fault
 from rankdrill.faults.strike import Number, When
+from rankdrill.faults.where import FIRST, What, Where
 from rankdrill.step import Kind
 
-__all__ = ["MAX_LINE", "parse_fault", "parse_plan"]
+__all__ = ["MAX_LINE", "parse_fault", "parse_faults"]
 
 _Word = TypeVar("_Word", When, Kind)
 
@@ -36,8 +37,8 @@ _COUNT = re.compile(r"(?:#(-?\d{1,18})|(every))(?!\w)\s*")
 _COMMENT = re.compile(r"#(?!-?\d)")
 
 
-def parse_plan(text: str) -> Plan:
-    """See `Plan.parse`."""
+def parse_faults(text: str) -> list[Fault]:
+    """The faults of a plan; see `Plan.parse`."""
     if not isinstance(text, str):
         raise PlanError(f"a plan is text, not {type(text).__name__}; write one fault per line, as in {_EXAMPLE!r}")
     faults = []
@@ -48,11 +49,11 @@ def parse_plan(text: str) -> Plan:
                 faults.append(parse_fault(line))
             except PlanError as error:
                 raise PlanError(f"line {number} of the plan: {error}") from None
-    return Plan(tuple(faults))
+    return faults
 
 
 def parse_fault(line: str) -> Fault:
-    """See `Fault.parse`."""
+    """The fault that `line` says, as ``str`` prints it. Raises `PlanError`."""
     if len(line) > MAX_LINE:
         raise PlanError(f"a fault of {len(line)} characters; {MAX_LINE} are the most")
     scanner = _Scanner(line.strip())

@@ -48,6 +48,7 @@ class PhaseEnd:
     properties: tuple[tuple[str, Any], ...] = ()
     more: tuple[dict[str, Any], ...] = ()
     returned: str = ""
+    seconds: float = 0.0
 
     @property
     def raised(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hypothesis import Phase, settings
 from hypothesis.strategies import DataObject
@@ -11,72 +11,72 @@ from hypothesis.strategies import DataObject
 from rankdrill.errors import UsageError
 from rankdrill.plugin import pytest_seam
 from rankdrill.plugin.commands import Example, GoOn, NoMoreExamples
+from rankdrill.plugin.item import RankedItem
 from rankdrill.plugin.merge import ends_of
 
-if TYPE_CHECKING:
-    from rankdrill.plugin.item import RankedItem
-
-__all__ = ["run_examples"]
+__all__ = ["GivenItem"]
 
 
-def run_examples(item: RankedItem) -> None:
-    """Run the `@given` test of `item`: draw and shrink in this process, execute on the ranks.
+class GivenItem(RankedItem):
+    """A `@given` test on ranks: drawn and shrunk in this process, executed on the ranks."""
 
-    Raises `UsageError` for `st.data()`, which draws inside the body: each rank would draw for itself.
-    """
-    test = item.obj
-    function = getattr(test, "__func__", test)
-    handle = function.hypothesis
-    inner = handle.inner_test
-    fixtures = dict.fromkeys(pytest_seam.fixture_names(item), _OnEachRank())
-    _without_explanations(function)
+    plain = False  # its setup is a phase of its own, which starts the ranks outside the time that Hypothesis measures
 
-    # Not `functools.wraps` alone: of an async function, whether it can be run is for the ranks to say.
-    @functools.wraps(inner)
-    def send(*args: Any, **kwargs: Any) -> Any:
-        drawn = {name: value for name, value in kwargs.items() if name not in fixtures and not _is_self(value, item)}
-        interactive = [name for name, value in drawn.items() if isinstance(value, DataObject)]
-        if interactive:
-            raise UsageError(
-                f"{interactive[0]}=st.data() draws inside the test, where each rank would draw its own; "
-                "draw it in @given"
-            )
-        return _run_example(item, drawn)
+    def runtest(self) -> None:
+        """The call phase, once for each example.
 
-    handle.inner_test = send
-    try:
-        _wait_for_examples(item)
-        test(**fixtures)
-    finally:
-        handle.inner_test = inner
-        failure = item.merged
-        if item.shared.pool.at_rest(item.key):
-            item.outcome = item.command(NoMoreExamples())
-    if failure is None and item.outcome is not None:
-        item.take("call", item.outcome)
+        Raises `UsageError` for `st.data()`, which draws inside the body: each rank would draw for itself.
+        """
+        test = self.obj
+        function = getattr(test, "__func__", test)
+        handle = function.hypothesis
+        inner = handle.inner_test
+        fixtures = dict.fromkeys(pytest_seam.fixture_names(self), _OnEachRank())
+        _without_explanations(function)
 
+        # An ordinary function, also for an async one: whether that can be run is for the ranks to say.
+        @functools.wraps(inner)
+        def send(*args: Any, **kwargs: Any) -> Any:
+            drawn = {name: value for name, value in kwargs.items() if name not in fixtures and not self._is_self(value)}
+            interactive = [name for name, value in drawn.items() if isinstance(value, DataObject)]
+            if interactive:
+                raise UsageError(
+                    f"{interactive[0]}=st.data() draws inside the test, where each rank would draw its own; "
+                    "draw it in @given"
+                )
+            return self._run_example(drawn)
 
-def _run_example(item: RankedItem, drawn: dict[str, Any]) -> Any:
-    """One example on all ranks; raises the culprit's error if it fails."""
-    if not item.shared.pool.warm(item.key):
-        # The last one spoiled its ranks. Fresh ones come up outside of any example's own time.
-        item.shared.pool.renew(item.key)
-        item.shared.pool.collect(item.key, item.place.path)
-        item.command(item.opened("setup"))
-        _wait_for_examples(item)
-    outcome = item.command(Example(drawn), plan=True)
-    item.take("call", outcome)
-    returned = (end.returned for rank in outcome.ranks if (ends := ends_of(rank)) for end in ends.phases)
-    return next((_Returned(text) for text in returned if text), None)
+        handle.inner_test = send
+        try:
+            self._wait_for_examples()
+            test(**fixtures)
+        finally:
+            handle.inner_test = inner
+            failure = self.merged
+            if self.shared.pool.at_rest(self.key):
+                self.outcome = self.command(NoMoreExamples())
+        if failure is None and self.outcome is not None:
+            self.take("call", self.outcome)
 
+    def _run_example(self, drawn: dict[str, Any]) -> Any:
+        """One example on all ranks; raises the culprit's error if it fails."""
+        pool = self.shared.pool
+        if not pool.warm(self.key):
+            # The last one spoiled its ranks. Fresh ones come up outside of any example's own time.
+            pool.renew(self.key)
+            pool.collect(self.key, self.place.path)
+            self.command(self.opened("setup"))
+            self._wait_for_examples()
+        outcome = self.command(Example(drawn), plan=True)
+        self.take("call", outcome)
+        returned = (end.returned for rank in outcome.ranks if (ends := ends_of(rank)) for end in ends.phases)
+        return next((_Returned(text) for text in returned if text), None)
 
-def _wait_for_examples(item: RankedItem) -> None:
-    outcome = item.command(GoOn(("call",), examples=True))
-    item.take("call", outcome)
+    def _wait_for_examples(self) -> None:
+        self.take("call", self.command(GoOn(("call",), examples=True)))
 
-
-def _is_self(value: Any, item: RankedItem) -> bool:
-    return value is not None and value is item.instance
+    def _is_self(self, value: Any) -> bool:
+        return value is not None and value is self.instance
 
 
 class _OnEachRank:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import sys
 import warnings
 from dataclasses import dataclass
@@ -12,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from rankdrill.errors import UsageError
 from rankdrill.plugin import pytest_seam
 from rankdrill.plugin.commands import Command, GoOn, Open, TestPlace, When
 from rankdrill.plugin.ends import Ended, PhaseEnd
@@ -24,11 +22,10 @@ from rankdrill.plugin.shown import MergedFailure
 from rankdrill.plugin.subreports import tell_subreports
 from rankdrill.worlds import Outcome, Status
 
-__all__ = ["RankedItem", "Session", "make_ranked"]
+__all__ = ["RankedItem", "Session"]
 
 SIZE_PARAMETER = "world_size"
 _OURS = frozenset({"rank", SIZE_PARAMETER})
-_numbers = itertools.count()
 
 
 @dataclass(frozen=True)
@@ -44,7 +41,7 @@ class Session:
 class RankedItem(pytest.Function):
     """A test function that runs on ranks. It sets up no fixture here: each rank resolves its own.
 
-    Attributes are given by `make_ranked`: the item already exists when its markers can be read.
+    Attributes are given by `make_ranked` (ranked.py): the item already exists when its markers can be read.
     """
 
     mark: RanksMark
@@ -53,7 +50,7 @@ class RankedItem(pytest.Function):
     place: TestPlace
     following: RankedItem | None
     merged: MergedFailure | None
-    merged_in: When
+    durations: dict[str, float]
     outcome: Outcome | None
     left: list[tuple[int, str]]
     _uncollected: Outcome | None
@@ -62,10 +59,9 @@ class RankedItem(pytest.Function):
     def plain(self) -> bool:
         """Whether there is nothing to set up or tear down but what rankdrill itself gives.
 
-        Such a test needs one exchange with its ranks, not three. With `@given` the setup is a phase of its own: it
-        starts the ranks outside the time that Hypothesis measures.
+        Such a test has one exchange with its ranks, not three: in its setup, whose reports are then those of any test.
         """
-        if hasattr(self.obj, "hypothesis") or "request" in pytest_seam.fixture_names(self):
+        if "request" in pytest_seam.fixture_names(self):
             return False
         return all(self._is_plain(found) for found in pytest_seam.fixture_definitions(self))
 
@@ -89,7 +85,8 @@ class RankedItem(pytest.Function):
 
     def prepare(self) -> None:
         """Have ranks that have imported the test's file, before any clock runs; what goes wrong, `setup` reports."""
-        self.merged, self.outcome, self._uncollected, self.left = None, None, None, []
+        self.merged, self.outcome, self._uncollected = None, None, None
+        self.durations, self.left = {}, []
         if self.mark.fresh or self.shared.fresh:
             self.shared.pool.renew(self.key)
         if not pytest_seam.is_skipped_by_mark(self):
@@ -100,20 +97,18 @@ class RankedItem(pytest.Function):
         self.merged, self.outcome = None, None
         pytest_seam.look_up_only(self)
         if self._uncollected is not None:
-            self._conclude("setup", merge(self._uncollected, self._where, self.run_again))
-        if not self.plain:
+            self._conclude(merge(self._uncollected, self._where, self.run_again))
+        if self.plain:
+            outcome = self.command(self.opened("setup", "call", *self._torn_down_at_once()), plan=True)
+            self.take("setup", outcome, among_others=True)
+        else:
             self.take("setup", self.command(self.opened("setup")))
 
     def runtest(self) -> None:
-        """The call phase, on all ranks; with `@given`, once for each example."""
-        if hasattr(self.obj, "hypothesis"):
-            from rankdrill.plugin.examples import run_examples
-
-            run_examples(self)
-        elif self.plain:
-            outcome = self.command(self.opened("setup", "call", *self._torn_down_at_once()), plan=True)
-            self.take("setup", outcome, among_others=True)
-            self.take("call", outcome)
+        """The call phase, on all ranks."""
+        if self.plain:
+            assert self.outcome is not None
+            self.take("call", self.outcome)
         else:
             self.take("call", self.command(GoOn(("call",)), plan=True))
 
@@ -179,24 +174,23 @@ class RankedItem(pytest.Function):
         """
         self.outcome = outcome
         seen = phase_of(outcome, when, among_others=among_others)
+        self.durations[when] = max((end.seconds for rank in seen.ranks if (end := _end(rank))), default=0.0)
         logged = [(rank.rank, data) for rank in seen.ranks for data in getattr(_end(rank), "more", ())]
         if logged:
             tell_subreports(self, logged, self._where)
         self._keep(when, seen)
-        self._conclude(when, merge(seen, self._where, self.run_again))
+        self._conclude(merge(seen, self._where, self.run_again))
 
     @property
     def _where(self) -> tuple[str, int]:
         path, line, _ = self.location
         return path, (line or 0) + 1
 
-    def _conclude(self, when: When, merged: Merged) -> None:
+    def _conclude(self, merged: Merged) -> None:
         match merged.ended:
             case Ended.SKIPPED:
-                self.merged_in = when
                 raise pytest.skip.Exception(merged.reason, _use_item_location=True)
             case Ended.XFAILED:
-                self.merged_in = when
                 raise pytest.xfail.Exception(merged.reason)
             case Ended.REJECTED:
                 from hypothesis.errors import UnsatisfiedAssumption
@@ -205,7 +199,7 @@ class RankedItem(pytest.Function):
             case Ended.XPASSED:
                 self._expect_failure(merged.reason, strict=merged.strict)
             case Ended.FAILED:
-                self.merged, self.merged_in = merged.failure, when
+                self.merged = merged.failure
                 if merged.expected is not None:
                     self._expect_failure(merged.expected)
                 assert merged.error is not None
@@ -243,34 +237,6 @@ class RankedItem(pytest.Function):
             kept = warnings.WarningMessage(UserWarning(message), _category(category), filename, lineno)
             told = {"warning_message": kept, "nodeid": self.nodeid, "when": "runtest", "location": None}
             self.ihook.pytest_warning_recorded.call_historic(kwargs=told)
-
-
-def make_ranked(item: pytest.Function, mark: RanksMark, shared: Session) -> RankedItem:
-    """Turn `item`, which pytest has just collected, into a test on ranks."""
-    kind = type(item)
-    item.__class__ = RankedItem if kind is pytest.Function else type(kind.__name__, (RankedItem, kind), {})
-    assert isinstance(item, RankedItem)
-    item.mark = mark
-    item.size = _size_of(item, mark)
-    item.shared = shared
-    item.place = TestPlace(item.nodeid, str(item.path), _tmp_path(item))
-    item.following = None
-    item.merged, item.merged_in, item.outcome, item._uncollected, item.left = None, "call", None, None, []
-    return item
-
-
-def _size_of(item: pytest.Function, mark: RanksMark) -> int:
-    callspec = getattr(item, "callspec", None)
-    if callspec is not None and SIZE_PARAMETER in callspec.params:
-        return int(callspec.params[SIZE_PARAMETER])
-    if len(mark.sizes) > 1:
-        raise UsageError(f"{item.nodeid}: ranks{mark.sizes} needs a test function to parametrize")
-    return mark.sizes[0]
-
-
-def _tmp_path(item: pytest.Function) -> str:
-    name = "".join(letter if letter.isalnum() else "_" for letter in item.name)[:30]
-    return str(pytest_seam.base_temp(item.config) / f"{name}-ranks-{next(_numbers)}")
 
 
 def _end(rank: Any) -> PhaseEnd | None:

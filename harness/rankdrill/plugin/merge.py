@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from rankdrill.diagnosis import name_ranks
 from rankdrill.errors import FaultNotFired, RankDied, RanksDisagree, RankStuck, WorldError
 from rankdrill.plugin.commands import When
 from rankdrill.plugin.ends import Ended, Ends, PhaseEnd, RankTestError
 from rankdrill.plugin.shown import Block, MergedFailure, blocks_of, victim_line
-from rankdrill.worlds import Outcome, RankOutcome, Status, name_ranks
+from rankdrill.worlds import Outcome, RankOutcome, Status
 from rankdrill.worlds.judge import blame, verdict_on
 
 __all__ = ["Merged", "ends_of", "merge", "phase_of"]

@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from rankdrill.diagnosis import name_ranks
 from rankdrill.errors import WorldError
 from rankdrill.plugin.ends import PhaseEnd
 from rankdrill.plugin.pytest_seam import ReprFileLocation, TerminalRepr, TerminalWriter
-from rankdrill.worlds import Outcome, RankOutcome, name_ranks
+from rankdrill.worlds import Outcome, RankOutcome
 from rankdrill.worlds.outcome import RenderedError
 
 __all__ = ["Block", "MergedFailure", "blocks_of", "share_alike", "victim_line"]

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from rankdrill.diagnosis import name_ranks
 from rankdrill.plugin.ends import COUNTED
 from rankdrill.plugin.pytest_seam import count_failed_subtest
 from rankdrill.plugin.shown import MergedFailure, share_alike
-from rankdrill.worlds import name_ranks
 
 __all__ = ["tell_subreports"]
 

@@ -1,6 +1,6 @@
 """Who runs the ranks, and what became of them."""
 
-from rankdrill.worlds.outcome import Death, Outcome, RankOutcome, Status, Verdict, name_ranks
+from rankdrill.worlds.outcome import Death, Outcome, RankOutcome, Status, Verdict
 from rankdrill.worlds.world import World, check_world, start_template
 
 __all__ = [
@@ -11,6 +11,5 @@ __all__ = [
     "Verdict",
     "World",
     "check_world",
-    "name_ranks",
     "start_template",
 ]

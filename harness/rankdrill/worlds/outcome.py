@@ -10,7 +10,7 @@ from functools import cached_property
 from signal import Signals
 from typing import TYPE_CHECKING, Any
 
-from rankdrill.diagnosis import Wait
+from rankdrill.diagnosis import Wait, name_ranks
 from rankdrill.errors import (
     FaultNotFired,
     RankDied,
@@ -24,7 +24,7 @@ from rankdrill.ledger import LedgerView, Record
 if TYPE_CHECKING:
     from rankdrill.faults import Plan
 
-__all__ = ["Death", "Outcome", "RankOutcome", "RemoteTraceback", "RenderedError", "Status", "Verdict", "name_ranks"]
+__all__ = ["Death", "Outcome", "RankOutcome", "RemoteTraceback", "RenderedError", "Status", "Verdict"]
 
 
 class Status(StrEnum):
@@ -228,12 +228,6 @@ class Outcome:
     def _victim_errors(self) -> Iterable[RankVictim]:
         for rank in self.victims:
             yield RankVictim(str(self.ranks[rank]), rank)
-
-
-def name_ranks(ranks: Iterable[int]) -> str:
-    """``rank 2``, ``ranks 0, 1, 3``."""
-    listed = list(ranks)
-    return f"rank{'s' if len(listed) > 1 else ''} {', '.join(map(str, listed))}"
 
 
 def _error(culprit: RankOutcome, alike: list[int], ranks: tuple[RankOutcome, ...]) -> BaseException:

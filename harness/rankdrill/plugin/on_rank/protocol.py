@@ -134,4 +134,4 @@ class OpenTest:
             self._own = report
             item.ihook.pytest_runtest_logreport(report=report)
         logged, self._more = self._more, []
-        return end_of(report, call.excinfo, logged, self._told)
+        return replace(end_of(report, call.excinfo, logged, self._told), seconds=call.duration)

@@ -1,0 +1,48 @@
+"""From what pytest has collected to a test on ranks."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from rankdrill.errors import UsageError
+from rankdrill.plugin import pytest_seam
+from rankdrill.plugin.commands import TestPlace
+from rankdrill.plugin.examples import GivenItem
+from rankdrill.plugin.item import SIZE_PARAMETER, RankedItem, Session
+from rankdrill.plugin.marker import RanksMark
+
+__all__ = ["make_ranked"]
+
+_numbers = itertools.count()
+
+
+def make_ranked(item: pytest.Function, mark: RanksMark, shared: Session) -> RankedItem:
+    """Turn `item`, which pytest has just collected, into a test on ranks."""
+    kind = type(item)
+    ranked = GivenItem if hasattr(item.obj, "hypothesis") else RankedItem
+    item.__class__ = ranked if kind is pytest.Function else type(kind.__name__, (ranked, kind), {})
+    assert isinstance(item, RankedItem)
+    item.mark = mark
+    item.size = _size_of(item, mark)
+    item.shared = shared
+    item.place = TestPlace(item.nodeid, str(item.path), _tmp_path(item))
+    item.following = None
+    item.merged, item.outcome, item._uncollected = None, None, None
+    item.durations, item.left = {}, []
+    return item
+
+
+def _size_of(item: pytest.Function, mark: RanksMark) -> int:
+    callspec = getattr(item, "callspec", None)
+    if callspec is not None and SIZE_PARAMETER in callspec.params:
+        return int(callspec.params[SIZE_PARAMETER])
+    if len(mark.sizes) > 1:
+        raise UsageError(f"{item.nodeid}: ranks{mark.sizes} needs a test function to parametrize")
+    return mark.sizes[0]
+
+
+def _tmp_path(item: pytest.Function) -> str:
+    name = "".join(letter if letter.isalnum() else "_" for letter in item.name)[:30]
+    return str(pytest_seam.base_temp(item.config) / f"{name}-ranks-{next(_numbers)}")
