@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
+
+from rankdrill.plugin.marker import RanksMark
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 
@@ -19,10 +22,11 @@ def block(language: str, containing: str) -> str:
 
 def test_the_example_fails_exactly_as_printed(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_training=block("python", "def mean_loss"))
-    result = pytester.runpytest_subprocess("-q", "-p", "no:cacheprovider")
+    printed = block("text", "victims:").strip()
+    (seed,) = re.findall(r"--rankdrill-seed=\d+", printed)
+    result = pytester.runpytest_subprocess("-q", "-p", "no:cacheprovider", seed)
     result.assert_outcomes(failed=1)
-    screen = str(result.stdout)
-    assert block("text", "victims:").strip() in screen
+    assert printed in str(result.stdout)
 
 
 def test_the_example_is_the_one_in_examples() -> None:
@@ -44,6 +48,11 @@ def test_every_strike_is_in_the_fault_table_and_nothing_else() -> None:
     rows = re.findall(r"^\| (.+?) \| (.+?) \|$", README, re.MULTILINE)
     listed = {family: re.findall(r"`(\w+)[`(]", strikes) for family, strikes in rows if "`" in strikes}
     assert listed == {family: [strike.name for strike in strikes] for family, strikes in FAMILIES.items()}
+
+
+def test_every_option_of_the_marker_is_shown() -> None:
+    shown = set(re.findall(r"(\w+)=", block("python", "# parametrize the world size")))
+    assert shown == {option.name for option in fields(RanksMark)} - {"sizes", "engine"}
 
 
 def test_the_documents_it_points_to_are_there() -> None:

@@ -15,6 +15,7 @@ def test_it_says_what_is_here_and_that_rankdrill_runs() -> None:
     assert result.exit_code == 0, result.output
     for word in ("Python", "torch", "gloo", "/dev/shm", "open files", "strace", "py-spy", "2 ranks met after"):
         assert word in result.output
+    assert "tarfile.bltn_open" in result.output, "what is not seen is said"
     assert "rankdrill runs here" in result.output
 
 

@@ -25,6 +25,19 @@ def test_it(rank, word, world_size):
     assert "test_it[3ranks-b]" in ran.cases
 
 
+def test_several_sizes_need_not_be_named_by_the_test(run: Run) -> None:
+    ran = run("""
+@pytest.mark.ranks(1, 2)
+def test_it(): ...
+
+@pytest.mark.ranks(1, 2)
+class TestClass:
+    @pytest.mark.parametrize("word", ["a", "b"])
+    def test_method(self, word): ...
+""")
+    ran.result.assert_outcomes(passed=6)
+
+
 def test_one_size_adds_nothing_to_the_name_of_the_test(run: Run) -> None:
     ran = run("""
 @pytest.mark.ranks(2)

@@ -241,6 +241,21 @@ def test_after(rank):
     assert told in ran.screen
 
 
+def test_the_line_about_fresh_ranks_is_not_captured(run: Run) -> None:
+    ran = run(
+        """
+import threading
+
+@pytest.mark.ranks(2)
+def test_it():
+    threading.Thread(target=time.sleep, args=(60,), name="lasting", daemon=True).start()
+""",
+        "-v",
+        subprocess=True,  # in this process pytest's own capture is not the one that counts
+    )
+    ran.result.stdout.fnmatch_lines(["*::test_it PASSED*", "  rank 0 left thread 'lasting': the next test gets fresh*"])
+
+
 def test_fresh_gives_a_test_ranks_of_its_own(run: Run) -> None:
     source = """
 seen = []
@@ -299,3 +314,28 @@ def test_after(rank): ...
 """)
     ran.result.assert_outcomes(passed=2, skipped=1, errors=1)
     assert "rank 1 failed: AssertionError: left something" in ran.screen
+
+
+@pytest.mark.parametrize("ends", ["assert rank.index == 0", "dist.destroy_process_group()"])
+def test_ranks_that_are_thrown_away_are_torn_down_whole(run: Run, pytester: pytest.Pytester, ends: str) -> None:
+    run(f"""
+from pathlib import Path
+
+@pytest.fixture(scope="module")
+def resource(rank):
+    Path(f"up-{{rank.index}}-{{os.getpid()}}").touch()
+    yield
+    Path(f"down-{{rank.index}}-{{os.getpid()}}").touch()
+
+@pytest.mark.ranks(2)
+def test_one(resource, rank):
+    {ends}
+
+@pytest.mark.ranks(2)
+def test_two(resource, rank):
+    rank.barrier()
+""")
+    up = {path.name.removeprefix("up-") for path in pytester.path.glob("up-*")}
+    down = {path.name.removeprefix("down-") for path in pytester.path.glob("down-*")}
+    assert len(up) == 4, "two sets of ranks"
+    assert down == up

@@ -123,6 +123,29 @@ def test_two():
     ran.result.assert_outcomes(passed=2)
 
 
+def test_a_fixture_that_has_been_torn_down_seeds_no_more(run: Run) -> None:
+    ran = run(
+        DRAWS
+        + """
+class TestSeeded:
+    @pytest.fixture(scope="class", autouse=True)
+    def seeded(self):
+        torch.manual_seed(5)
+
+    @pytest.mark.ranks(2)
+    def test_one(self):
+        one, other = drawn_by_all(torch.initial_seed())
+        assert one == other == 5
+
+@pytest.mark.ranks(2)
+def test_after():
+    one, other = drawn_by_all(drawn())
+    assert one != other
+"""
+    )
+    ran.result.assert_outcomes(passed=2)
+
+
 def test_each_hypothesis_example_draws_the_same_again(run: Run) -> None:
     ran = run(
         DRAWS

@@ -1,6 +1,7 @@
 """Where calls become steps: collectives, files, shared memory, objects, memory."""
 
 from rankdrill.boundary.crossing import Boundary, Call, Interceptor, Proceed
-from rankdrill.boundary.install import install
+from rankdrill.boundary.early import Early
+from rankdrill.boundary.install import install, names_before
 
-__all__ = ["Boundary", "Call", "Interceptor", "Proceed", "install"]
+__all__ = ["Boundary", "Call", "Early", "Interceptor", "Proceed", "install", "names_before"]

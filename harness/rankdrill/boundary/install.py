@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from rankdrill.boundary.collectives import install_collectives
 from rankdrill.boundary.crossing import Boundary
+from rankdrill.boundary.early import Early, early_names, early_patches
 from rankdrill.boundary.files import file_patches
 from rankdrill.boundary.memory import memory_patches
 from rankdrill.boundary.objects import object_patches
@@ -16,14 +17,22 @@ from rankdrill.boundary.saving import saving_patches
 from rankdrill.boundary.shm import shm_patches
 from rankdrill.boundary.territory import Territory
 
-__all__ = ["install"]
+__all__ = ["install", "names_before"]
 
 
-def install(boundary: Boundary, *, ignored: Sequence[str | os.PathLike[str]] = ()) -> Callable[[], None]:
+def names_before() -> tuple[Early, ...]:
+    """Second names that modules imported so far have for what `install` replaces; to be asked before that."""
+    return tuple(early_names(_patches(Boundary(), Territory(()))))
+
+
+def install(
+    boundary: Boundary, *, ignored: Sequence[str | os.PathLike[str]] = (), early: Sequence[Early] = ()
+) -> Callable[[], None]:
     """Make calls of this process steps of `boundary`; returns a function that undoes it.
 
     Files below the directories `ignored` are no steps, nor is what forked children do. A function that a module has
-    imported by its own name (``from os import rename``) before this is not seen; classes of shared memory are.
+    imported by its own name (``from os import rename``) before this is seen only where it is in `early`, see
+    `names_before`; classes of shared memory are seen anyway.
     """
     boundary_of_this_process = weakref.ref(boundary)
 
@@ -34,7 +43,8 @@ def install(boundary: Boundary, *, ignored: Sequence[str | os.PathLike[str]] = (
 
     os.register_at_fork(after_in_child=forked)
     undo_groups = install_collectives(boundary)
-    undo_patches = apply(_patches(boundary, Territory(ignored)))
+    patches = list(_patches(boundary, Territory(ignored)))
+    undo_patches = apply([*patches, *early_patches(early, patches)])
 
     def undo() -> None:
         undo_patches()

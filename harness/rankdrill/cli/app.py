@@ -15,6 +15,9 @@ __all__ = ["main"]
 
 _HELP = """Fire drills for ranks: break what can break between the ranks of a job, and see which rank did it.
 
+A test runs on ranks when it is marked @pytest.mark.ranks(4) and pytest is called as ever; the commands here are for the
+machine, and for ways to gather Python objects across ranks.
+
 \b
 Examples:
   rankdrill doctor                       what this machine can do

@@ -23,7 +23,8 @@ _STYLES = {"ok": "green", "absent": "dim", "poor": "yellow", "fatal": "bold red"
 def doctor(ctx: click.Context, as_json: bool) -> None:
     """Say what this machine has, and what each thing switches on.
 
-    Ends with a trial run of two ranks. Exits with 0 unless rankdrill cannot run here.
+    What is absent is not needed; beside it stands what it would switch on. Ends with a trial run of two ranks. Exits
+    with 0 unless rankdrill cannot run here.
     """
     from rankdrill.cli.machine import Level, look
 
@@ -57,4 +58,5 @@ def _show(findings: Sequence[Finding], fatal: Sequence[str]) -> None:
     if fatal:
         out.print(f"[bold red]rankdrill cannot run here[/]: {', '.join(fatal)}")
     else:
-        out.print("[bold green]rankdrill runs here.[/] Next: rankdrill drill --path all_gather")
+        out.print("[bold green]rankdrill runs here.[/] Next: mark a test @pytest.mark.ranks(2) and call pytest,")
+        out.print("or rankdrill drill --path all_gather")

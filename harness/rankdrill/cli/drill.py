@@ -43,7 +43,7 @@ class _Outputs:
     "paths",
     multiple=True,
     metavar="NAME",
-    help="A gather, or module:attribute of an Adapter of your own. Several times for several. [all of rankdrill's]",
+    help="A gather (see --list), or module:attribute of an Adapter of your own. May be repeated. [all of rankdrill's]",
 )
 @click.option("--ranks", default="2,4", show_default=True, metavar="N,…", help="World sizes.")
 @click.option(
@@ -51,9 +51,15 @@ class _Outputs:
     "faults",
     multiple=True,
     metavar="FAULT",
-    help="A strike (kill), a line of a plan, or none. Several times for several. [every strike that applies]",
+    help="A strike (see --list), a line of a plan, or the word none. May be repeated. [every strike that applies]",
 )
-@click.option("--payload", "payloads", multiple=True, metavar="NAME", help="What is gathered. [chosen by the drill]")
+@click.option(
+    "--payload",
+    "payloads",
+    multiple=True,
+    metavar="NAME",
+    help="What is gathered (see --list). May be repeated. [chosen by the drill]",
+)
 @click.option("--thorough", is_flag=True, help="Strike every occurrence of every step. Takes long.")
 @click.option("--timeout", type=float, default=None, metavar="S", help="The gather's own timeout in every case.")
 @click.option("--deadline", type=float, default=25.0, show_default=True, metavar="S", help="Ends a case that hangs.")

@@ -87,14 +87,14 @@ def _backends() -> _Found:
     }
     found = ", ".join(name for name, there in available.items() if there) or "none"
     level = Level.OK if available["gloo"] else Level.FATAL
-    return level, found, 'gloo runs every drill; nccl adds World(backend="nccl")'
+    return level, found, 'gloo runs every drill; nccl adds backend="nccl"'
 
 
 def _gpus() -> _Found:
     import torch
 
     count = torch.cuda.device_count()
-    means = 'World(device="cuda"), and one rank per GPU with nccl'
+    means = 'device="cuda", and one rank per GPU with nccl'
     if not count:
         return Level.ABSENT, "none", f"not needed; switches on {means}"
     names = ", ".join(dict.fromkeys(torch.cuda.get_device_name(index) for index in range(count)))
@@ -122,7 +122,7 @@ def _memory() -> _Found:
 
 def _shm() -> _Found:
     usage = shutil.disk_usage("/dev/shm")
-    found, means = f"{_size(usage.free)} free of {_size(usage.total)}", "get_configs_parallel, get_tensors_parallel"
+    found, means = f"{_size(usage.free)} free of {_size(usage.total)}", "for get_configs_parallel, get_tensors_parallel"
     if usage.free < MIN_SHM:
         return Level.POOR, found, f"{means}: too small (docker: --shm-size=1g)"
     return Level.OK, found, means
@@ -144,27 +144,35 @@ def _temp() -> _Found:
 def _files() -> _Found:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     level = Level.OK if soft == resource.RLIM_INFINITY or soft >= MIN_FILES else Level.POOR
-    return level, f"{_limit(soft)} (hard {_limit(hard)})", "about 10 per process group and rank"
+    return level, f"{_limit(soft)} (hard {_limit(hard)})", "ulimit -n; about 10 per process group and rank"
 
 
 def _processes() -> _Found:
     soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
     pids = _cgroup("pids.max")
     capped = f", cgroup allows {pids}" if pids.isdigit() else ""
-    return Level.OK, f"{_limit(soft)} (hard {_limit(hard)}){capped}", "one process per rank, several threads each"
+    return (
+        Level.OK,
+        f"{_limit(soft)} (hard {_limit(hard)}){capped}",
+        "ulimit -u; one process per rank, several threads each",
+    )
 
 
 def _locked() -> _Found:
     soft, hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     unit = [_limit(each) if each == resource.RLIM_INFINITY else _size(each) for each in (soft, hard)]
-    return Level.OK, f"{unit[0]} (hard {unit[1]})", "pinned memory and InfiniBand want it unlimited; drills do not"
+    return (
+        Level.OK,
+        f"{unit[0]} (hard {unit[1]})",
+        "ulimit -l; pinned memory and InfiniBand want it unlimited, drills do not",
+    )
 
 
 def _cgroups() -> _Found:
     path = _cgroup_path()
     found = "version 2" if path else "no version 2"
     can_write = bool(path) and os.access(path or "", os.W_OK)
-    means = "limits above; not needed"
+    means = "not needed; what limits cores, memory and processes above"
     return (Level.OK if path else Level.ABSENT), f"{found}, {'writable' if can_write else 'read-only'}", means
 
 
@@ -180,6 +188,14 @@ def _strace() -> _Found:
 
 def _py_spy() -> _Found:
     return _tool("py-spy", "C++ frames of a stuck rank by hand (py-spy dump --native); Python stacks come without it")
+
+
+def _early() -> _Found:
+    import rankdrill.worlds.processes.preload  # noqa: F401 (what a template imports)
+    from rankdrill.boundary import names_before
+
+    left = [str(name) for name in names_before() if name.stdlib]
+    return Level.OK, ", ".join(left) or "none", "the standard library's second names: calls by them are no steps"
 
 
 def _trial() -> _Found:
@@ -228,6 +244,7 @@ _CHECKS: dict[str, Callable[[], _Found]] = {
     "FUSE": _fuse,
     "strace": _strace,
     "py-spy": _py_spy,
+    "unseen names": _early,
     "trial run": _try,
 }
 

@@ -148,7 +148,10 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         ranked.following = _following(ranked)
         # Outside of the time that pytest-timeout gives the test.
         ranked.prepare()
-    return (yield)
+    result = yield
+    if _is_ranked(item):
+        ranked.tell_of_fresh_ranks()
+    return result
 
 
 @pytest.hookimpl(wrapper=True)

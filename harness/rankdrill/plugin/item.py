@@ -52,6 +52,7 @@ class RankedItem(pytest.Function):
     merged: MergedFailure | None
     durations: dict[str, float]
     outcome: Outcome | None
+    left: list[tuple[int, str]]
     _uncollected: Outcome | None
     _alarm: BaseException | None
 
@@ -90,7 +91,8 @@ class RankedItem(pytest.Function):
 
     def prepare(self) -> None:
         """Have ranks that have imported the test's file, before any clock runs; what goes wrong, `setup` reports."""
-        self.merged, self.outcome, self._uncollected, self.durations = None, None, None, {}
+        self.merged, self.outcome, self._uncollected = None, None, None
+        self.durations, self.left = {}, []
         if self.mark.fresh or self.shared.fresh:
             self.shared.pool.renew(self.key)
         if not pytest_seam.is_skipped_by_mark(self):
@@ -127,17 +129,31 @@ class RankedItem(pytest.Function):
 
     def end(self) -> None:
         """The teardown phase, on all ranks that are still there."""
-        outcome = self.outcome
-        self.outcome = None
-        if outcome is not None and any(ends.of("teardown") for ends in map(ends_of, outcome.ranks) if ends):
-            self.take("teardown", outcome, among_others=True)
-        elif self.shared.pool.at_rest(self.key):
-            following = self.following.place if self.following is not None else None
-            outcome = self.command(GoOn(("teardown",), following))
-            # After a failure ranks may be out of step: who waits then for the others has been failed already.
-            if self.merged is None or not any(rank.status is Status.STUCK for rank in outcome.ranks):
-                self.take("teardown", outcome)
-        self._tell_of_a_fresh_world(outcome)
+        outcome, self.outcome, self.left = self.outcome, None, []
+        try:
+            if outcome is not None and any(ends.of("teardown") for ends in map(ends_of, outcome.ranks) if ends):
+                self._note_left(outcome)
+                self.take("teardown", outcome, among_others=True)
+            elif self.shared.pool.at_rest(self.key):
+                following = self.following.place if self.following is not None else None
+                outcome = self.command(GoOn(("teardown",), following))
+                self._note_left(outcome)
+                # After a failure ranks may be out of step: who waits then for the others has been failed already.
+                if self.merged is None or not any(rank.status is Status.STUCK for rank in outcome.ranks):
+                    self.take("teardown", outcome)
+        finally:
+            self.shared.pool.settle(self.key)
+
+    def _note_left(self, outcome: Outcome) -> None:
+        self.left = [(rank.rank, what) for rank in outcome.ranks for what in rank.left]
+
+    def tell_of_fresh_ranks(self) -> None:
+        """With -v: why the next test gets fresh ranks. Not to be called while output is captured."""
+        reporter: Any = self.config.pluginmanager.get_plugin("terminalreporter")
+        if self.left and reporter is not None and self.config.get_verbosity() >= 1:
+            rank, what = self.left[0]
+            reporter.ensure_newline()
+            reporter.write_line(f"  rank {rank} {what}: the next test gets fresh ranks")
 
     def _torn_down_at_once(self) -> tuple[When, ...]:
         # With nothing of its own to tear down, and nothing that the next test does not share.
@@ -239,16 +255,6 @@ class RankedItem(pytest.Function):
             kept = warnings.WarningMessage(UserWarning(message), _category(category), filename, lineno)
             told = {"warning_message": kept, "nodeid": self.nodeid, "when": "runtest", "location": None}
             self.ihook.pytest_warning_recorded.call_historic(kwargs=told)
-
-    def _tell_of_a_fresh_world(self, outcome: Outcome | None) -> None:
-        if outcome is None or self.config.get_verbosity() < 1:
-            return
-        reporter: Any = self.config.pluginmanager.get_plugin("terminalreporter")
-        left = [(rank.rank, what) for rank in outcome.ranks for what in rank.left]
-        if left and reporter is not None:
-            rank, what = left[0]
-            reporter.ensure_newline()
-            reporter.write_line(f"  rank {rank} {what}: the next test gets fresh ranks")
 
 
 def _end(rank: Any) -> PhaseEnd | None:

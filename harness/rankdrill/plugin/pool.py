@@ -89,8 +89,6 @@ class WorldPool:
     def command(self, key: WorldKey, command: Command, *, plan: Plan | None = None, deadline: float) -> Outcome:
         """Have all ranks obey `command`."""
         begins = not isinstance(command, GoOn | NoMoreExamples)
-        phases = getattr(command, "phases", None)
-        ends = phases is None or "teardown" in phases
         # What a session is made from is told once: with the first file that it collects.
         wanted = self.wanted if isinstance(command, Collect) else None
         if isinstance(command, Open):
@@ -102,11 +100,16 @@ class WorldPool:
             plan,
             with_context=True,
             begins=begins,
-            ends=ends,
+            ends=False,  # what becomes of the ranks is settled when the test is over
             keeps_state=True,
             prepares=isinstance(command, Collect),
         )
         return self._get(key).world.run_job(job, deadline=deadline)
+
+    def settle(self, key: WorldKey) -> None:
+        """A test is over: ranks that are not fit for another are thrown away, after all they have up is torn down."""
+        if self.at_rest(key) and not self.warm(key):
+            self.renew(key)
 
     def close(self) -> None:
         """End every world, after its ranks have torn down their fixtures."""

@@ -29,7 +29,8 @@ def make_ranked(item: pytest.Function, mark: RanksMark, shared: Session) -> Rank
     item.shared = shared
     item.place = TestPlace(item.nodeid, str(item.path), _tmp_path(item))
     item.following = None
-    item.merged, item.outcome, item._uncollected, item.durations = None, None, None, {}
+    item.merged, item.outcome, item._uncollected = None, None, None
+    item.durations, item.left = {}, []
     return item
 
 

@@ -51,8 +51,9 @@ def _of_mark(item: pytest.Function) -> str:
         mark = read_mark(item)
     except UsageError as error:
         return str(error)
-    several = mark is not None and len(mark.sizes) > 1 and "world_size" not in getattr(item, "fixturenames", ())
-    if several:
+    # Not `item.fixturenames`: pytest leaves out of it what is parametrized and not named by the test.
+    parametrized = "world_size" in getattr(getattr(item, "callspec", None), "params", ())
+    if mark is not None and len(mark.sizes) > 1 and not parametrized:
         return (
             "several world sizes parametrize test functions and methods of plain classes; "
             "a method of unittest.TestCase runs on one: write a method for each size"

@@ -66,10 +66,11 @@ def rank_plugin(session: RankSession) -> ModuleType:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(fixturedef: Any, request: Any) -> Generator[None, object, object]:
+        __tracebackhide__ = True
         if fixturedef.scope == "function":
             session.region.open(request.node)
             return (yield)
-        with session.region.outlived():
+        with session.region.outlived(request):
             return (yield)
 
     def pytest_fixture_post_finalizer(fixturedef: Any) -> None:

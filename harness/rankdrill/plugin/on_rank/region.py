@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 
@@ -25,7 +26,12 @@ class Region:
         self._condition: Condition | None = None
         self._moves = 0
         self._is_open = False
-        self.seeded = False  # a fixture that outlives tests has seeded: what it draws is its own affair
+        self._seeding: set[str] = set()  # fixtures that outlive tests and have seeded
+
+    @property
+    def seeded(self) -> bool:
+        """Whether a fixture that is still up has seeded: then what tests draw is its affair."""
+        return bool(self._seeding)
 
     def open(self, item: pytest.Item) -> None:
         """Open it, unless it is; it closes when the finalizers of `item` run."""
@@ -51,13 +57,16 @@ class Region:
             self._condition = None
 
     @contextmanager
-    def outlived(self) -> Iterator[None]:
-        """What happens meanwhile is a fixture's that outlives the test, and stays."""
+    def outlived(self, request: pytest.FixtureRequest) -> Iterator[None]:
+        """What happens meanwhile is a fixture's that outlives the test, and stays until it is torn down."""
         generators = Generators()
         with self._context.boundary.closed():
             before = Condition() if self._is_open else None
         yield
-        self.seeded = self.seeded or not generators.unchanged()
+        if not generators.unchanged():
+            name = f"{request.node.nodeid}:{request.fixturename}"
+            self._seeding.add(name)
+            request.addfinalizer(partial(self._seeding.discard, name))
         self.forget()
         if before is not None and self._condition is not None:
             self._condition.allow(before)

@@ -6,6 +6,7 @@ import gc
 import os
 import random
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore
 
-from rankdrill.boundary import Boundary, install
+from rankdrill.boundary import Boundary, Early, install
 from rankdrill.ledger import LedgerWriter
 from rankdrill.worlds.context import RankContext
 from rankdrill.worlds.job import dump
@@ -27,8 +28,11 @@ from rankdrill.worlds.processes.wire import send_frame
 __all__ = ["rank_main"]
 
 
-def rank_main(channel: int, spec_json: dict[str, Any]) -> None:
-    """Life of a rank, from the fork to the end of its process. Never returns."""
+def rank_main(channel: int, spec_json: dict[str, Any], early: Sequence[Early]) -> None:
+    """Life of a rank, from the fork to the end of its process. Never returns.
+
+    `early` are the names that modules of the template took of what the boundary is to replace.
+    """
     gc.enable()
     spec = RankSpec(**spec_json)
     sock = socket.socket(fileno=channel)
@@ -36,7 +40,7 @@ def rank_main(channel: int, spec_json: dict[str, Any]) -> None:
     redirect_output(directory, spec.rank)
     _reseed()
     try:
-        jobs, context = _initialise(spec, directory, sock)
+        jobs, context = _initialise(spec, directory, sock, early)
     except BaseException as error:
         send_frame(sock, dump(raised(error)))
         os._exit(1)
@@ -54,12 +58,14 @@ def _reseed() -> None:
     torch.default_generator.seed()
 
 
-def _initialise(spec: RankSpec, directory: Path, sock: socket.socket) -> tuple[Jobs, RankContext]:
+def _initialise(
+    spec: RankSpec, directory: Path, sock: socket.socket, early: Sequence[Early]
+) -> tuple[Jobs, RankContext]:
     torch.set_num_threads(1)  # as torchrun does: ranks share the cores
     device = _device(spec)
     ledger = LedgerWriter(directory / f"rank-{spec.rank}.ledger", rank=spec.rank, world_size=spec.world_size)
     boundary = Boundary(ledger)
-    install(boundary, ignored=[directory])
+    install(boundary, ignored=[directory], early=early)
     # torch's stubs leave FileStore out.
     store = dist.FileStore(  # type: ignore[attr-defined]
         str(directory / "rendezvous"), spec.world_size

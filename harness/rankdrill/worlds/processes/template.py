@@ -21,7 +21,7 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +42,11 @@ def main(fd: int, run_directory: str) -> None:
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the controller's to handle
     entry = _preload()
-    _settle()
     server = Template(socket.socket(fileno=fd), controller, Path(run_directory), entry)
     server.serve()
 
 
-def _preload() -> Callable[[int, dict[str, Any]], None]:
+def _preload() -> Callable[[int, dict[str, Any], Sequence[Any]], None]:
     # One shared resource tracker: a rank that used multiprocessing's shared memory would start one of its own.
     from multiprocessing import resource_tracker
 
@@ -58,13 +57,16 @@ def _preload() -> Callable[[int, dict[str, Any]], None]:
     return rank_main
 
 
-def _settle() -> None:
-    """What has been imported stays: make forks of it cheap."""
+def _settle() -> Sequence[Any]:
+    """What has been imported stays: make forks of it cheap. Returns the names it took of what ranks replace."""
+    from rankdrill.boundary import names_before
     from rankdrill.worlds.processes.pages import collapse_memory
 
+    early = names_before()  # a walk through all modules, for all ranks at once
     gc.collect()
     gc.freeze()  # forks then share these pages instead of copying them at their first collection
     collapse_memory()
+    return early
 
 
 class Template:
@@ -75,12 +77,13 @@ class Template:
         control: socket.socket,
         controller: int | None,
         directory: Path,
-        entry: Callable[[int, dict[str, Any]], None],
+        entry: Callable[[int, dict[str, Any], Sequence[Any]], None],
     ) -> None:
         self._control = control
         self._controller = controller
         self._directory = directory
         self._entry = entry
+        self._early = _settle()
         self._obituaries: dict[int, int] = {}  # rank's pid -> pipe to its controller
         self._pids: dict[int, int] = {}  # the controller's number for a rank -> its pid
         self._mine = _children()  # the resource tracker
@@ -126,7 +129,7 @@ class Template:
                 importlib.import_module(name)
             except Exception as error:  # a rank that needs it will fail with the same error, where it can be seen
                 print(f"cannot preload {name}: {error!r}", file=sys.stderr, flush=True)
-        _settle()
+        self._early = _settle()
 
     def _fork(self, number: int, spec: dict[str, Any], channel: int, obituary: int) -> None:
         template = os.getpid()
@@ -153,7 +156,7 @@ class Template:
         watch = [] if self._controller is None else [self._controller]
         for fd in (self._control.detach(), self._wake_r, self._wake_w, *watch, *self._obituaries.values()):
             os.close(fd)
-        self._entry(channel, spec)
+        self._entry(channel, spec, self._early)
 
     def _reap(self) -> None:
         with contextlib.suppress(BlockingIOError):
