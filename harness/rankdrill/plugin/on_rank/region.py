@@ -40,7 +40,7 @@ class Region:
         # What the last test was put back to is what this one begins with, if nothing has happened in between.
         if self._condition is None or self._moves != self._context.moves:
             with self._context.boundary.closed():
-                self._condition, self._moves = Condition(), self._context.moves
+                self._condition, self._moves = Condition(code=True), self._context.moves
         self._is_open = True
         item.addfinalizer(self.close)
 

@@ -13,12 +13,14 @@ __all__ = ["Condition"]
 class Condition:
     """What this process is like now; made before a body runs, asked to `restore` when it has.
 
-    `docs/warm.md` has the table of what is put back and what leads to a fresh world.
+    With `code` it also tells whether modules, or functions of torch, are others than they were. `docs/warm.md` has the
+    table of what is put back and what leads to a fresh world.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, code: bool = False) -> None:
+        self._code = code
         self._was: dict[str, Any] = {setting.name: setting.read() for setting in SETTINGS}
-        self._watch = Watch()
+        self._watch = Watch(code=self._code)
 
     def allow(self, before: Condition) -> None:
         """Take what has changed since `before` for part of this condition: a fixture that outlives the body set it."""
@@ -33,7 +35,7 @@ class Condition:
                 self._was[setting.name] = {**kept, **changed}
             else:
                 self._was[setting.name] = now
-        self._watch = Watch()
+        self._watch = Watch(code=self._code)
 
     def restore(self) -> tuple[str, ...]:
         """Put back all that can be; returns what cannot, in words."""

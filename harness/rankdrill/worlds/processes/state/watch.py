@@ -46,20 +46,24 @@ _KEPT = (".so", ".py", ".pyc", ".zip")
 
 
 class Watch:
-    """What was there at one moment; `left()` says what has come or changed since, in words."""
+    """What was there at one moment; `left()` says what has come or changed since, in words.
 
-    def __init__(self) -> None:
-        self._modules = tuple(sys.modules.values())
-        self._attributes = [tuple(vars(owner).values()) for owner in _OWNERS]
+    With `code` also which modules there are, and what tests patch by hand.
+    """
+
+    def __init__(self, *, code: bool) -> None:
+        # Looking at code touches every object of it: in a fresh fork, a page each that has to be copied.
+        self._modules = tuple(sys.modules.values()) if code else None
+        self._attributes = [(owner, tuple(vars(owner).values())) for owner in _OWNERS] if code else []
         self._threads = frozenset(threading.enumerate())
         self._open = _count_descriptors()
         self._descriptors = _descriptors()
 
     def left(self) -> Iterator[str]:
         """Each thing that a fresh rank would not have."""
-        if not _begins_with(tuple(sys.modules.values()), self._modules):
+        if self._modules is not None and not _begins_with(tuple(sys.modules.values()), self._modules):
             yield "changed sys.modules"
-        for owner, before in zip(_OWNERS, self._attributes, strict=True):
+        for owner, before in self._attributes:
             values = tuple(vars(owner).values())
             if not _begins_with(values, before) or (isinstance(owner, type) and len(values) > len(before)):
                 yield from _changed(owner, before)
