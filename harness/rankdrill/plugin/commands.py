@@ -11,6 +11,7 @@ __all__ = [
     "Example",
     "Finish",
     "GoOn",
+    "Measured",
     "NoMoreExamples",
     "Open",
     "SessionSetup",
@@ -19,6 +20,22 @@ __all__ = [
 ]
 
 When: TypeAlias = Literal["setup", "call", "teardown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What of coverage a rank needs: the settings as the controller has them, and a `directory` for its data.
+
+    `by_test` says that lines are to be put down to the tests that ran them.
+    """
+
+    directory: str
+    started_in: str
+    config_file: str | None
+    source: tuple[str, ...] | None
+    source_pkgs: tuple[str, ...]
+    branch: bool
+    by_test: bool
 
 
 @dataclass(frozen=True)
@@ -35,6 +52,7 @@ class SessionSetup:
     ini: dict[str, Any]
     aliases: dict[str, str]
     markers: tuple[str, ...]
+    measured: Measured | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ __all__ = [
     "pytest_runtest_makereport",
     "pytest_runtest_protocol",
     "pytest_runtest_teardown",
+    "pytest_runtestloop",
     "pytest_sessionfinish",
     "rank",
     "rank_tmp_path",
@@ -180,7 +181,19 @@ def pytest_report_header(config: pytest.Config) -> str:
     return f"rankdrill: --rankdrill-seed={_seed(config)}"
 
 
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
+    try:
+        return (yield)
+    finally:  # inside of what pytest-cov does here: it then has what the ranks measured
+        _end_ranks(session)
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
+    _end_ranks(session)
+
+
+def _end_ranks(session: pytest.Session) -> None:
     shared = session.config.stash.get(_SHARED, None)
     if shared is not None:
         shared.pool.close()

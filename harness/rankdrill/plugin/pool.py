@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rankdrill.errors import WorldError
 from rankdrill.plugin.commands import Collect, Command, Finish, GoOn, NoMoreExamples, SessionSetup
 from rankdrill.plugin.marker import RanksMark
+from rankdrill.plugin.measured import take_in
 from rankdrill.plugin.on_rank import entry
 from rankdrill.worlds import Outcome, World
 from rankdrill.worlds.job import Job
@@ -102,6 +103,8 @@ class WorldPool:
         for kept in self._worlds.values():
             self._end(kept.world)
         self._worlds.clear()
+        if self.wanted.measured is not None:
+            take_in(self.wanted.measured)
 
     def _get(self, key: WorldKey) -> Kept:
         """The world for `key`; raises `UsageError` if this machine cannot have it."""

@@ -9,6 +9,7 @@ import pytest
 
 from rankdrill.plugin import pytest_seam
 from rankdrill.plugin.commands import SessionSetup
+from rankdrill.plugin.measured import measured
 
 __all__ = ["modules_to_preload", "session_setup"]
 
@@ -54,7 +55,6 @@ _NOT_FOR_RANKS = frozenset(
         "xdist.looponfail",
         "timeout",
         "randomly",
-        "pytest_cov",
         "hypothesispytest",
         "rerunfailures",
         "html",
@@ -81,7 +81,13 @@ def session_setup(config: pytest.Config) -> SessionSetup:
     ini, aliases = pytest_seam.ini_options(config)
     ini = {name: option for name, option in ini.items() if _travels(option)}
     return SessionSetup(
-        options, tuple(args), tuple(_entry_points(config)), ini, aliases, tuple(config.getini("markers"))
+        options,
+        tuple(args),
+        tuple(_entry_points(config)),
+        ini,
+        aliases,
+        tuple(config.getini("markers")),
+        measured(config),
     )
 
 

@@ -19,6 +19,7 @@ from rankdrill.plugin import pytest_seam
 from rankdrill.plugin.commands import Collect, Command, Finish, Open, SessionSetup, TestPlace
 from rankdrill.plugin.ends import Ends
 from rankdrill.plugin.on_rank.fixtures import rank_plugin
+from rankdrill.plugin.on_rank.measuring import Measuring
 from rankdrill.plugin.on_rank.protocol import OpenTest
 from rankdrill.plugin.on_rank.region import Region
 from rankdrill.worlds.context import RankContext
@@ -42,8 +43,11 @@ class RankSession:
         self._uncollected: list[str] = []
         self._seeded_by_file: dict[str, Generators] = {}
         with context.boundary.closed():
+            self._measuring = Measuring(wanted.measured, context) if wanted.measured is not None else None
             self.config = _config(wanted, context)
             self.config.pluginmanager.register(rank_plugin(self), "rankdrill-rank")
+            if self._measuring is not None:
+                self.config.pluginmanager.register(self._measuring, "rankdrill-measuring")
             pytest_seam.configure(self.config)
             known = set(self.config.getini("markers"))
             for line in wanted.markers:
@@ -64,6 +68,14 @@ class RankSession:
 
     def obey(self, command: Command) -> Ends:
         """Do what the controller asks outside of a test; an `Open` takes the commands that belong to it itself."""
+        __tracebackhide__ = True
+        try:
+            return self._do(command)
+        finally:
+            if self._measuring is not None:
+                self._measuring.save()
+
+    def _do(self, command: Command) -> Ends:
         __tracebackhide__ = True
         match command:
             case Collect(path=path):
