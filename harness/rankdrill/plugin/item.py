@@ -19,7 +19,7 @@ from rankdrill.plugin.marker import RanksMark
 from rankdrill.plugin.merge import Merged, ends_of, merge, phase_of
 from rankdrill.plugin.pool import WorldKey, WorldPool
 from rankdrill.plugin.pytest_seam import TerminalRepr
-from rankdrill.plugin.shown import MergedFailure
+from rankdrill.plugin.shown import Block, MergedFailure
 from rankdrill.plugin.subreports import tell_subreports
 from rankdrill.worlds import Outcome, Status
 
@@ -132,9 +132,13 @@ class RankedItem(pytest.Function):
 
     def _repr_failure_py(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> TerminalRepr:
         """What the ranks had to show, in every phase; anything else as pytest shows it."""
+        notes = getattr(excinfo.value, "__notes__", None) or ()
+        if self.merged is None and notes and isinstance(excinfo.value, pytest.fail.Exception):
+            # An alarm's, and where the ranks were: the frames of this process are all rankdrill's.
+            return MergedFailure(str(excinfo.value), [Block("the ranks were", "\n".join(notes))], (), self._where)
         if self.merged is None:
             return super()._repr_failure_py(excinfo, style)
-        notes = getattr(excinfo.value, "__notes__", None) or ()  # Hypothesis says here which example it found
+        # Hypothesis notes which example it found.
         if notes and all(name != "notes" for name, _ in self.merged.sections):
             self.merged.sections.insert(0, ("notes", "\n".join(notes)))
         return self.merged

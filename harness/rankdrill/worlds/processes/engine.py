@@ -25,7 +25,7 @@ from rankdrill.worlds.processes.client import RankHandle, TemplateClient
 from rankdrill.worlds.processes.ledgers import Ledgers
 from rankdrill.worlds.processes.messages import RankSpec
 from rankdrill.worlds.processes.output import OutputFile, Streamer
-from rankdrill.worlds.processes.watching import Ending, Supervision
+from rankdrill.worlds.processes.watching import Ending, Supervision, stacks_of, where_ranks_are
 from rankdrill.worlds.processes.wire import send_frame
 
 __all__ = ["ProcessEngine"]
@@ -70,8 +70,11 @@ class ProcessEngine:
         packed = _pack(job)
         try:
             endings, starts = self._watched(job, packed, deadline=deadline, stream=stream)
-        except BaseException:  # Ctrl-C, a test's own alarm: the ranks are in the middle of something
-            self.discard()
+        except BaseException as error:  # Ctrl-C, a test's own alarm: the ranks are in the middle of something
+            try:
+                self._tell_where(error)
+            finally:
+                self.discard()
             raise
         outcomes = [self._complete(endings[rank].outcome, starts[rank], job) for rank in range(self._n)]
         self._unfit = self._unfit or not _healthy(outcomes, endings, job)
@@ -99,6 +102,12 @@ class ProcessEngine:
         self._send(packed)
         supervision = Supervision(self._client, self._ranks, self._directory, self._ledgers, job.plan, streamer)
         return supervision.watch(deadline), starts
+
+    def _tell_where(self, error: BaseException) -> None:
+        """Have `error` say where the ranks were when it ended their run."""
+        living = [handle for handle in self._ranks if handle.up and handle.listen() is None]
+        if self._client is not None and self._directory is not None and living:
+            error.add_note(where_ranks_are(stacks_of(self._client, living, self._directory)))
 
     def discard(self) -> None:
         """Kill the ranks and remove all they left; the next run starts fresh ones."""
