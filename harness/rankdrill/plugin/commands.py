@@ -43,7 +43,7 @@ class SessionSetup:
     """What a rank needs to make the same session as the controller.
 
     `plugins` are names and modules of installed plugins; `ini` and `aliases` the ini options of all plugins of the
-    controller, `markers` its markers' ini lines.
+    controller, `markers` its markers' ini lines. With `live_log` what is logged is shown at once.
     """
 
     options: dict[str, Any]
@@ -53,6 +53,7 @@ class SessionSetup:
     aliases: dict[str, str]
     markers: tuple[str, ...]
     measured: Measured | None = None
+    live_log: bool = False
 
 
 @dataclass(frozen=True, slots=True)

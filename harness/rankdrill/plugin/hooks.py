@@ -243,13 +243,16 @@ def _seed(config: pytest.Config) -> int:
 
 def _shared(config: pytest.Config) -> Session:
     if _SHARED not in config.stash:
+        from rankdrill.plugin import pytest_seam
         from rankdrill.plugin.item import Session
         from rankdrill.plugin.pool import WorldPool
         from rankdrill.plugin.session_setup import modules_to_preload, session_setup
         from rankdrill.worlds import start_template
 
         stream = config.getoption("capture") == "no"
-        pool = WorldPool(session_setup(config), stream=stream, preload=modules_to_preload(config))
+        wanted = session_setup(config)
+        tell_log = pytest_seam.tell_log(config) if wanted.live_log else None
+        pool = WorldPool(wanted, stream=stream, preload=modules_to_preload(config), tell_log=tell_log)
         config.stash[_SHARED] = Session(pool, _seed(config), bool(config.option.rankdrill_fresh))
         if not config.getoption("collectonly"):
             start_template()  # it imports torch while this process goes on collecting

@@ -15,6 +15,7 @@ from rankdrill.worlds.job import Job
 
 if TYPE_CHECKING:
     from rankdrill.faults import Plan
+    from rankdrill.worlds.processes.output import Tell
 
 __all__ = ["WorldKey", "WorldPool"]
 
@@ -54,6 +55,7 @@ class WorldPool:
     wanted: SessionSetup
     stream: bool = False
     preload: tuple[str, ...] = ()
+    tell_log: Tell | None = None
     _worlds: dict[WorldKey, Kept] = field(default_factory=dict)
 
     def at_rest(self, key: WorldKey) -> bool:
@@ -118,6 +120,7 @@ class WorldPool:
                 init=key.init,
                 stream=self.stream,
                 preload=self.preload,
+                tell_log=self.tell_log,
             )
             kept = Kept(world)
         self._worlds[key] = kept

@@ -88,6 +88,7 @@ def session_setup(config: pytest.Config) -> SessionSetup:
         aliases,
         tuple(config.getini("markers")),
         measured(config),
+        pytest_seam.shows_logs(config),
     )
 
 

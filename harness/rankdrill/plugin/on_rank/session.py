@@ -55,6 +55,8 @@ class RankSession:
                     self.config.addinivalue_line("markers", line)
             self.session = pytest_seam.make_session(self.config)
             self.config.hook.pytest_sessionstart(session=self.session)
+            if wanted.live_log:
+                pytest_seam.log_to(self.config, context.log)
         # torch's own telemetry logs every failed collective at debug level, in a line as long as a screen.
         logging.getLogger("c10d-NullHandler-default").disabled = True
 
