@@ -11,6 +11,7 @@ __all__ = [
     "Example",
     "Finish",
     "GoOn",
+    "Lent",
     "Measured",
     "NoMoreExamples",
     "Open",
@@ -38,12 +39,22 @@ class Measured:
     by_test: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Lent:
+    """The controller's terminal, lent to one rank: paths of what it reads from and writes to."""
+
+    rank: int
+    stdin: str
+    stdout: str
+
+
 @dataclass(frozen=True)
 class SessionSetup:
     """What a rank needs to make the same session as the controller.
 
     `plugins` are names and modules of installed plugins; `ini` and `aliases` the ini options of all plugins of the
-    controller, `markers` its markers' ini lines. With `live_log` what is logged is shown at once.
+    controller, `markers` its markers' ini lines. With `live_log` what is logged is shown at once, with
+    `post_mortem` a failure on the rank that the terminal is lent to opens a prompt.
     """
 
     options: dict[str, Any]
@@ -54,6 +65,8 @@ class SessionSetup:
     markers: tuple[str, ...]
     measured: Measured | None = None
     live_log: bool = False
+    lent: Lent | None = None
+    post_mortem: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,10 @@ __all__ = [
     "pytest_addoption",
     "pytest_collection_modifyitems",
     "pytest_configure",
+    "pytest_exception_interact",
     "pytest_generate_tests",
     "pytest_itemcollected",
+    "pytest_load_initial_conftests",
     "pytest_make_collect_report",
     "pytest_report_header",
     "pytest_runtest_makereport",
@@ -50,6 +52,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="give every test ranks that have run nothing else, as @pytest.mark.ranks(n, fresh=True) does for one",
     )
+    group.addoption(
+        "--pdb-rank",
+        type=int,
+        metavar="N",
+        help="lend this terminal to rank N: breakpoint() opens its prompt there, with --pdb a failure does too; "
+        "the deadlines of tests do not run",
+    )
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # before pytest captures what the terminal is
+def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, None, None]:
+    rank = early_config.known_args_namespace.pdb_rank
+    if rank is not None and not _in_a_rank(early_config):
+        from rankdrill.plugin.terminal import lend_terminal
+
+        lend_terminal(early_config, rank)
+    return (yield)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -149,7 +168,18 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         ranked.following = _following(ranked)
         # Outside of the time that pytest-timeout gives the test.
         ranked.prepare()
+        from rankdrill.plugin.terminal import without_pdb
+
+        with without_pdb(item.config):
+            return (yield)
     return (yield)
+
+
+def pytest_exception_interact(node: Any) -> None:
+    if _is_ranked(node):
+        from rankdrill.plugin.terminal import tell_of_pdb_rank
+
+        tell_of_pdb_rank(node)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -253,7 +283,11 @@ def _shared(config: pytest.Config) -> Session:
         wanted = session_setup(config)
         tell_log = pytest_seam.tell_log(config) if wanted.live_log else None
         pool = WorldPool(wanted, stream=stream, preload=modules_to_preload(config), tell_log=tell_log)
-        config.stash[_SHARED] = Session(pool, _seed(config), bool(config.option.rankdrill_fresh))
+        config.stash[_SHARED] = Session(
+            pool, _seed(config), bool(config.option.rankdrill_fresh), config.option.pdb_rank
+        )
+        if config.option.pdb_rank is not None:
+            config.hook.pytest_enter_pdb(config=config, pdb=None)  # has pytest-timeout set no alarm
         if not config.getoption("collectonly"):
             start_template()  # it imports torch while this process goes on collecting
     return config.stash[_SHARED]

@@ -21,6 +21,7 @@ from rankdrill.plugin.pool import WorldKey, WorldPool
 from rankdrill.plugin.pytest_seam import TerminalRepr
 from rankdrill.plugin.shown import Block, MergedFailure
 from rankdrill.plugin.subreports import tell_subreports
+from rankdrill.plugin.terminal import DEBUG_S
 from rankdrill.worlds import Outcome, Status
 
 __all__ = ["RankedItem", "Session", "make_ranked"]
@@ -32,7 +33,9 @@ _numbers = itertools.count()
 
 @dataclass(frozen=True)
 class Session:
-    """What all tests on ranks of one pytest session share. `fresh` gives every one of them fresh ranks."""
+    """What all tests on ranks of one pytest session share. `fresh` gives every one of them fresh ranks; with
+    `pdb_rank` no deadline runs, for that rank may sit at a prompt.
+    """
 
     pool: WorldPool
     seed: int
@@ -157,7 +160,8 @@ class RankedItem(pytest.Function):
     def command(self, command: Command, *, plan: bool = False) -> Outcome:
         """Have all ranks obey `command`, under the test's fault plan if it is the body's."""
         faults = self.mark.plan() if plan else None
-        return self.shared.pool.command(self.key, command, plan=faults, deadline=self.mark.deadline)
+        deadline = self.mark.deadline if self.shared.pdb_rank is None else DEBUG_S
+        return self.shared.pool.command(self.key, command, plan=faults, deadline=deadline)
 
     def take(self, when: When, outcome: Outcome, *, among_others: bool = False) -> None:
         """Tell what the ranks reported of phase `when`, and raise what it came to unless they passed.

@@ -10,6 +10,7 @@ import pytest
 from rankdrill.plugin import pytest_seam
 from rankdrill.plugin.commands import SessionSetup
 from rankdrill.plugin.measured import measured
+from rankdrill.plugin.terminal import lent
 
 __all__ = ["modules_to_preload", "session_setup"]
 
@@ -89,6 +90,8 @@ def session_setup(config: pytest.Config) -> SessionSetup:
         tuple(config.getini("markers")),
         measured(config),
         pytest_seam.shows_logs(config),
+        lent(config),
+        bool(config.getoption("usepdb")),
     )
 
 

@@ -18,6 +18,7 @@ from rankdrill.errors import WorldError
 from rankdrill.plugin import pytest_seam
 from rankdrill.plugin.commands import Collect, Command, Finish, Open, SessionSetup, TestPlace
 from rankdrill.plugin.ends import Ends
+from rankdrill.plugin.on_rank.debugging import Debugging
 from rankdrill.plugin.on_rank.fixtures import rank_plugin
 from rankdrill.plugin.on_rank.measuring import Measuring
 from rankdrill.plugin.on_rank.protocol import OpenTest
@@ -55,6 +56,10 @@ class RankSession:
                     self.config.addinivalue_line("markers", line)
             self.session = pytest_seam.make_session(self.config)
             self.config.hook.pytest_sessionstart(session=self.session)
+            kind = self.config.getoption("usepdb_cls", None)
+            debugging = Debugging(wanted.lent, context, wanted.post_mortem, kind)
+            self.config.pluginmanager.register(debugging, "rankdrill-debugging")
+            debugging.install()
             if wanted.live_log:
                 pytest_seam.log_to(self.config, context.log)
         # torch's own telemetry logs every failed collective at debug level, in a line as long as a screen.
