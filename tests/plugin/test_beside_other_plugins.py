@@ -103,3 +103,28 @@ def _children_of_templates() -> list[psutil.Process]:
 def test_with_common_options(run: Run, options: tuple[str, ...]) -> None:
     ran = run("@pytest.mark.ranks(2)\ndef test_it(rank): rank.barrier()", *options)
     ran.result.assert_outcomes(passed=1)
+
+
+def test_what_a_plugin_warns_of_is_told_by_the_controller_alone(run: Run) -> None:
+    ran = run("@pytest.mark.ranks(2)\ndef test_it(rank): rank.barrier()", "-s", subprocess=True)
+    ran.result.assert_outcomes(passed=1)
+    told = ran.screen + str(ran.result.stderr)
+    assert told.count('"asyncio_default_fixture_loop_scope" is unset') == 1
+    assert "[rank" not in told
+
+
+def test_torchs_own_traces_are_no_logs_of_a_test(run: Run) -> None:
+    ran = run(
+        """
+import logging
+
+@pytest.mark.ranks(2)
+def test_it(rank):
+    logging.getLogger("mine").debug("a log of the test's")
+    dist.broadcast(torch.ones(1), src=7)
+""",
+        "--log-level=DEBUG",
+        "--tb=short",
+    )
+    ran.result.stdout.re_match_lines([r"-+ Captured log of rank 0 call -+", "DEBUG +mine:.*"])
+    assert "c10d" not in ran.screen.partition("Captured log")[2]

@@ -49,7 +49,8 @@ class RankSession:
             self.config.pluginmanager.register(rank_plugin(self), "rankdrill-rank")
             if self._measuring is not None:
                 self.config.pluginmanager.register(self._measuring, "rankdrill-measuring")
-            pytest_seam.configure(self.config)
+            with warnings.catch_warnings(record=True):  # the controller's plugins have warned of the same already
+                pytest_seam.configure(self.config)
             known = set(self.config.getini("markers"))
             for line in wanted.markers:
                 if line not in known:
