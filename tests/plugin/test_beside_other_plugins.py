@@ -33,13 +33,19 @@ def test_under_xdist(run: Run) -> None:
     assert "rank 1 failed: assert 1 == 0" in ran.screen
 
 
-def test_the_alarm_of_pytest_timeout_ends_the_world_and_the_next_test_runs(run: Run) -> None:
+def test_the_alarm_of_pytest_timeout_ends_the_world_and_says_where_its_ranks_were(run: Run) -> None:
     ran = run(
         """
-@pytest.mark.timeout(2)
-@pytest.mark.ranks(2)
-def test_slow(rank):
+def busy():
     time.sleep(100)
+
+@pytest.mark.timeout(6)
+@pytest.mark.ranks(4)
+def test_slow(rank, tmp_path):
+    if rank.index == 1:
+        busy()
+    if rank.index < 3:
+        time.sleep(100)
 
 @pytest.mark.ranks(2)
 def test_next(rank):
@@ -47,8 +53,19 @@ def test_next(rank):
 """,
         subprocess=True,
     )
-    assert ran.outcome("test_slow") == "failed"
     assert ran.outcome("test_next") == "passed"
+    told = [
+        r"Timeout .*",
+        r"the ranks were",
+        r"ranks 0, 2 at \(innermost call first\):",
+        r"  File .*test_it.py.* in test_slow",
+        r"rank 1 at \(innermost call first\):",
+        r"  File .* in busy",
+        r"  File .* in test_slow",
+        r"rank 3 outside of the body",
+    ]
+    ran.result.stdout.re_match_lines(told)
+    assert "supervise.py" not in ran.screen
 
 
 def test_when_pytest_timeout_exits_the_process_no_rank_lives_on(run: Run) -> None:
@@ -86,3 +103,28 @@ def _children_of_templates() -> list[psutil.Process]:
 def test_with_common_options(run: Run, options: tuple[str, ...]) -> None:
     ran = run("@pytest.mark.ranks(2)\ndef test_it(rank): rank.barrier()", *options)
     ran.result.assert_outcomes(passed=1)
+
+
+def test_what_a_plugin_warns_of_is_told_by_the_controller_alone(run: Run) -> None:
+    ran = run("@pytest.mark.ranks(2)\ndef test_it(rank): rank.barrier()", "-s", subprocess=True)
+    ran.result.assert_outcomes(passed=1)
+    told = ran.screen + str(ran.result.stderr)
+    assert told.count('"asyncio_default_fixture_loop_scope" is unset') == 1
+    assert "[rank" not in told
+
+
+def test_torchs_own_traces_are_no_logs_of_a_test(run: Run) -> None:
+    ran = run(
+        """
+import logging
+
+@pytest.mark.ranks(2)
+def test_it(rank):
+    logging.getLogger("mine").debug("a log of the test's")
+    dist.broadcast(torch.ones(1), src=7)
+""",
+        "--log-level=DEBUG",
+        "--tb=short",
+    )
+    ran.result.stdout.re_match_lines([r"-+ Captured log of rank 0 call -+", "DEBUG +mine:.*"])
+    assert "c10d" not in ran.screen.partition("Captured log")[2]

@@ -53,3 +53,9 @@ def test_failed_subtests_are_still_counted(request: pytest.FixtureRequest) -> No
     subtests = importlib.import_module("_pytest.subtests")
     assert hasattr(subtests, "failed_subtests_key")
     assert isinstance(request.config.stash[subtests.failed_subtests_key], dict)
+
+
+def test_live_logs_are_still_made_by_the_same_plugin(request: pytest.FixtureRequest) -> None:
+    plugin = request.config.pluginmanager.get_plugin("logging-plugin")
+    for name in ("_log_cli_enabled", "log_cli_handler", "log_cli_level"):
+        assert hasattr(plugin, name), f"pytest's logging plugin has no {name} any more; see plugin/pytest_seam.py"

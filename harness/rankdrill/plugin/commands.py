@@ -11,6 +11,8 @@ __all__ = [
     "Example",
     "Finish",
     "GoOn",
+    "Lent",
+    "Measured",
     "NoMoreExamples",
     "Open",
     "SessionSetup",
@@ -21,12 +23,38 @@ __all__ = [
 When: TypeAlias = Literal["setup", "call", "teardown"]
 
 
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What of coverage a rank needs: the settings as the controller has them, and a `directory` for its data.
+
+    `by_test` says that lines are to be put down to the tests that ran them.
+    """
+
+    directory: str
+    started_in: str
+    config_file: str | None
+    source: tuple[str, ...] | None
+    source_pkgs: tuple[str, ...]
+    branch: bool
+    by_test: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Lent:
+    """The controller's terminal, lent to one rank: paths of what it reads from and writes to."""
+
+    rank: int
+    stdin: str
+    stdout: str
+
+
 @dataclass(frozen=True)
 class SessionSetup:
     """What a rank needs to make the same session as the controller.
 
     `plugins` are names and modules of installed plugins; `ini` and `aliases` the ini options of all plugins of the
-    controller, `markers` its markers' ini lines.
+    controller, `markers` its markers' ini lines. With `live_log` what is logged is shown at once, with
+    `post_mortem` a failure on the rank that the terminal is lent to opens a prompt.
     """
 
     options: dict[str, Any]
@@ -35,6 +63,10 @@ class SessionSetup:
     ini: dict[str, Any]
     aliases: dict[str, str]
     markers: tuple[str, ...]
+    measured: Measured | None = None
+    live_log: bool = False
+    lent: Lent | None = None
+    post_mortem: bool = False
 
 
 @dataclass(frozen=True, slots=True)

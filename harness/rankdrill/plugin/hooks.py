@@ -19,13 +19,16 @@ __all__ = [
     "pytest_addoption",
     "pytest_collection_modifyitems",
     "pytest_configure",
+    "pytest_exception_interact",
     "pytest_generate_tests",
     "pytest_itemcollected",
+    "pytest_load_initial_conftests",
     "pytest_make_collect_report",
     "pytest_report_header",
     "pytest_runtest_makereport",
     "pytest_runtest_protocol",
     "pytest_runtest_teardown",
+    "pytest_runtestloop",
     "pytest_sessionfinish",
     "rank",
     "rank_tmp_path",
@@ -49,6 +52,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="give every test ranks that have run nothing else, as @pytest.mark.ranks(n, fresh=True) does for one",
     )
+    group.addoption(
+        "--pdb-rank",
+        type=int,
+        metavar="N",
+        help="lend this terminal to rank N: breakpoint() opens its prompt there, with --pdb a failure does too; "
+        "the deadlines of tests do not run",
+    )
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # before pytest captures what the terminal is
+def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, None, None]:
+    rank = early_config.known_args_namespace.pdb_rank
+    if rank is not None and not _in_a_rank(early_config):
+        from rankdrill.plugin.terminal import lend_terminal
+
+        lend_terminal(early_config, rank)
+    return (yield)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -148,10 +168,20 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         ranked.following = _following(ranked)
         # Outside of the time that pytest-timeout gives the test.
         ranked.prepare()
-    result = yield
-    if _is_ranked(item):
+        from rankdrill.plugin.terminal import without_pdb
+
+        with without_pdb(item.config):
+            result = yield
         ranked.tell_of_fresh_ranks()
-    return result
+        return result
+    return (yield)
+
+
+def pytest_exception_interact(node: Any) -> None:
+    if _is_ranked(node):
+        from rankdrill.plugin.terminal import tell_of_pdb_rank
+
+        tell_of_pdb_rank(node)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -183,7 +213,19 @@ def pytest_report_header(config: pytest.Config) -> str:
     return f"rankdrill: --rankdrill-seed={_seed(config)}"
 
 
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
+    try:
+        return (yield)
+    finally:  # inside of what pytest-cov does here: it then has what the ranks measured
+        _end_ranks(session)
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
+    _end_ranks(session)
+
+
+def _end_ranks(session: pytest.Session) -> None:
     shared = session.config.stash.get(_SHARED, None)
     if shared is not None:
         shared.pool.close()
@@ -233,14 +275,21 @@ def _seed(config: pytest.Config) -> int:
 
 def _shared(config: pytest.Config) -> Session:
     if _SHARED not in config.stash:
+        from rankdrill.plugin import pytest_seam
         from rankdrill.plugin.item import Session
         from rankdrill.plugin.pool import WorldPool
         from rankdrill.plugin.session_setup import modules_to_preload, session_setup
         from rankdrill.worlds import start_template
 
         stream = config.getoption("capture") == "no"
-        pool = WorldPool(session_setup(config), stream=stream, preload=modules_to_preload(config))
-        config.stash[_SHARED] = Session(pool, _seed(config), bool(config.option.rankdrill_fresh))
+        wanted = session_setup(config)
+        tell_log = pytest_seam.tell_log(config) if wanted.live_log else None
+        pool = WorldPool(wanted, stream=stream, preload=modules_to_preload(config), tell_log=tell_log)
+        config.stash[_SHARED] = Session(
+            pool, _seed(config), bool(config.option.rankdrill_fresh), config.option.pdb_rank
+        )
+        if config.option.pdb_rank is not None:
+            config.hook.pytest_enter_pdb(config=config, pdb=None)  # has pytest-timeout set no alarm
         if not config.getoption("collectonly"):
             start_template()  # it imports torch while this process goes on collecting
     return config.stash[_SHARED]

@@ -18,8 +18,9 @@ from rankdrill.plugin.marker import RanksMark
 from rankdrill.plugin.merge import Merged, ends_of, merge, phase_of
 from rankdrill.plugin.pool import WorldKey, WorldPool
 from rankdrill.plugin.pytest_seam import TerminalRepr
-from rankdrill.plugin.shown import MergedFailure
+from rankdrill.plugin.shown import Block, MergedFailure
 from rankdrill.plugin.subreports import tell_subreports
+from rankdrill.plugin.terminal import DEBUG_S
 from rankdrill.worlds import Outcome, Status
 
 __all__ = ["RankedItem", "Session"]
@@ -30,7 +31,9 @@ _OURS = frozenset({"rank", SIZE_PARAMETER})
 
 @dataclass(frozen=True)
 class Session:
-    """What all tests on ranks of one pytest session share. `fresh` gives every one of them fresh ranks."""
+    """What all tests on ranks of one pytest session share. `fresh` gives every one of them fresh ranks; with
+    `pdb_rank` no deadline runs, for that rank may sit at a prompt.
+    """
 
     pool: WorldPool
     seed: int
@@ -162,9 +165,13 @@ class RankedItem(pytest.Function):
 
     def _repr_failure_py(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> TerminalRepr:
         """What the ranks had to show, in every phase; anything else as pytest shows it."""
+        notes = getattr(excinfo.value, "__notes__", None) or ()
+        if self.merged is None and notes and isinstance(excinfo.value, pytest.fail.Exception):
+            # An alarm's, and where the ranks were: the frames of this process are all rankdrill's.
+            return MergedFailure(str(excinfo.value), [Block("the ranks were", "\n".join(notes))], (), self._where)
         if self.merged is None:
             return super()._repr_failure_py(excinfo, style)
-        notes = getattr(excinfo.value, "__notes__", None) or ()  # Hypothesis says here which example it found
+        # Hypothesis notes which example it found.
         if notes and all(name != "notes" for name, _ in self.merged.sections):
             self.merged.sections.insert(0, ("notes", "\n".join(notes)))
         return self.merged
@@ -183,7 +190,8 @@ class RankedItem(pytest.Function):
     def command(self, command: Command, *, plan: bool = False) -> Outcome:
         """Have all ranks obey `command`, under the test's fault plan if it is the body's."""
         faults = self.mark.plan() if plan else None
-        return self.shared.pool.command(self.key, command, plan=faults, deadline=self.mark.deadline)
+        deadline = self.mark.deadline if self.shared.pdb_rank is None else DEBUG_S
+        return self.shared.pool.command(self.key, command, plan=faults, deadline=deadline)
 
     def take(self, when: When, outcome: Outcome, *, among_others: bool = False) -> None:
         """Tell what the ranks reported of phase `when`, and raise what it came to unless they passed.

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 from rankdrill.errors import WorldError
 from rankdrill.plugin.commands import Collect, Command, Finish, GoOn, NoMoreExamples, Open, SessionSetup
 from rankdrill.plugin.marker import RanksMark
+from rankdrill.plugin.measured import take_in
 from rankdrill.plugin.on_rank import entry
 from rankdrill.worlds import Outcome, World
 from rankdrill.worlds.job import Job
 
 if TYPE_CHECKING:
     from rankdrill.faults import Plan
+    from rankdrill.worlds.processes.output import Tell
 
 __all__ = ["WorldKey", "WorldPool"]
 
@@ -54,6 +56,7 @@ class WorldPool:
     wanted: SessionSetup
     stream: bool = False
     preload: tuple[str, ...] = ()
+    tell_log: Tell | None = None
     _worlds: dict[WorldKey, Kept] = field(default_factory=dict)
 
     def at_rest(self, key: WorldKey) -> bool:
@@ -116,6 +119,8 @@ class WorldPool:
         for kept in self._worlds.values():
             self._end(kept.world)
         self._worlds.clear()
+        if self.wanted.measured is not None:
+            take_in(self.wanted.measured)
 
     def _get(self, key: WorldKey) -> Kept:
         """The world for `key`; raises `UsageError` if this machine cannot have it."""
@@ -129,6 +134,7 @@ class WorldPool:
                 init=key.init,
                 stream=self.stream,
                 preload=self.preload,
+                tell_log=self.tell_log,
             )
             kept = Kept(world)
         self._worlds[key] = kept

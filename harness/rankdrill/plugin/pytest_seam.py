@@ -12,12 +12,15 @@ What is used, and why:
 - ``_pytest.subtests.failed_subtests_key`` (pytest 9): the terminal fails a test whose subtests failed by this count.
 - ``_pytest.skipping.evaluate_skip_marks``: no ranks are started for a test that is skipped.
 - ``_pytest._code.code``: how a failure is shown, ``TerminalRepr`` and ``ReprFileLocation``.
+- the plugin ``logging-plugin``, its ``_log_cli_enabled``, ``log_cli_handler`` and ``log_cli_level``: what ranks log is
+  shown as pytest shows logs live, past its capture.
 - ``config._tmp_path_factory``: the session's directory for temporary files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,11 +49,14 @@ __all__ = [
     "gives_nothing_away",
     "ini_options",
     "is_skipped_by_mark",
+    "log_to",
     "look_up_only",
     "make_config",
     "make_session",
     "renew_request",
+    "shows_logs",
     "teardown_to",
+    "tell_log",
     "unconfigure",
 ]
 
@@ -194,3 +200,48 @@ def _subtest_counts(item: pytest.Item) -> Any:
 
 def _subtest_key(item: pytest.Item) -> Any:
     return getattr(item, "id", item.nodeid)  # by name before pytest 9.2
+
+
+def shows_logs(config: pytest.Config) -> bool:
+    """Whether this process shows in its terminal what is logged, as it is logged."""
+    plugin: Any = config.pluginmanager.get_plugin("logging-plugin")
+    return plugin is not None and bool(plugin._log_cli_enabled())
+
+
+def tell_log(config: pytest.Config) -> Callable[[int, str], None]:
+    """Shows a line that a rank has logged, as if it had been logged here, after the rank's number."""
+    plugin: Any = config.pluginmanager.get_plugin("logging-plugin")
+    handler = plugin.log_cli_handler
+    handler.setFormatter(_Formatted(handler.formatter))
+
+    def tell(rank: int, line: str) -> None:
+        record = logging.makeLogRecord({"msg": f"[rank {rank}] {line}", _FORMATTED: True})
+        handler.handle(record)
+
+    return tell
+
+
+def log_to(config: Config, path: Path) -> None:
+    """Have all that is logged from now on also in the file, formatted for pytest's live logs and by their level."""
+    plugin: Any = config.pluginmanager.get_plugin("logging-plugin")
+    handler = logging.FileHandler(path, encoding="utf-8", errors="backslashreplace")
+    handler.setFormatter(plugin.log_cli_handler.formatter)
+    root = logging.getLogger()
+    root.addHandler(handler)
+    if plugin.log_cli_level is not None:
+        handler.setLevel(plugin.log_cli_level)
+        root.setLevel(min(root.level, plugin.log_cli_level))
+
+
+_FORMATTED = "rankdrill_formatted"
+
+
+class _Formatted(logging.Formatter):
+    """Leaves alone what was formatted on a rank."""
+
+    def __init__(self, others: logging.Formatter) -> None:
+        super().__init__()
+        self._others = others
+
+    def format(self, record: logging.LogRecord) -> str:
+        return record.getMessage() if hasattr(record, _FORMATTED) else self._others.format(record)

@@ -9,6 +9,8 @@ import pytest
 
 from rankdrill.plugin import pytest_seam
 from rankdrill.plugin.commands import SessionSetup
+from rankdrill.plugin.measured import measured
+from rankdrill.plugin.terminal import lent
 
 __all__ = ["modules_to_preload", "session_setup"]
 
@@ -54,7 +56,6 @@ _NOT_FOR_RANKS = frozenset(
         "xdist.looponfail",
         "timeout",
         "randomly",
-        "pytest_cov",
         "hypothesispytest",
         "rerunfailures",
         "html",
@@ -81,7 +82,16 @@ def session_setup(config: pytest.Config) -> SessionSetup:
     ini, aliases = pytest_seam.ini_options(config)
     ini = {name: option for name, option in ini.items() if _travels(option)}
     return SessionSetup(
-        options, tuple(args), tuple(_entry_points(config)), ini, aliases, tuple(config.getini("markers"))
+        options,
+        tuple(args),
+        tuple(_entry_points(config)),
+        ini,
+        aliases,
+        tuple(config.getini("markers")),
+        measured(config),
+        pytest_seam.shows_logs(config),
+        lent(config),
+        bool(config.getoption("usepdb")),
     )
 
 

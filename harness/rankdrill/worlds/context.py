@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rankdrill.worlds.processes.output import log_of
+
 if TYPE_CHECKING:
     import torch
     from torch.distributed.distributed_c10d import Store
@@ -40,3 +42,8 @@ class RankContext:
     left: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     moves: int = 0
+
+    @property
+    def log(self) -> Path:
+        """A file for lines that the controller is to see at once; see `World`'s `tell_log`."""
+        return log_of(self.directory, self.index)

@@ -52,7 +52,8 @@ class World:
 
     With `stream`, what ranks print is shown as it comes, each line after its rank. `preload` names modules to
     import once, before ranks are forked, instead of in each. With `init=False` ranks have no process group until the
-    body makes one. Raises `UsageError` for a world that cannot be.
+    body makes one. `tell_log(rank, line)` is called, as they come, for lines that ranks write to their log files
+    (`RankContext.log`). Raises `UsageError` for a world that cannot be.
 
         with World(4) as world:
             assert world.run(lambda: torch.distributed.get_rank()).unwrap() == [0, 1, 2, 3]
@@ -68,13 +69,16 @@ class World:
         stream: bool = False,
         preload: Sequence[str] = (),
         init: bool = True,
+        tell_log: Callable[[int, str], None] | None = None,
     ) -> None:
         check_world(n, engine=engine, backend=backend, device=device)
         self.n = n
         self.backend = backend
         self.device = device
         self.stream = stream
-        self._engine: Engine = ProcessEngine(n, backend=backend, device=device, preload=preload, init=init)
+        self._engine: Engine = ProcessEngine(
+            n, backend=backend, device=device, preload=preload, init=init, tell_log=tell_log
+        )
 
     def run(
         self, fn: Callable[..., Any], *args: Any, plan: Plan | None = None, deadline: float = DEADLINE_S

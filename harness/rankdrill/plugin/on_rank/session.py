@@ -19,7 +19,9 @@ from rankdrill.errors import WorldError
 from rankdrill.plugin import pytest_seam
 from rankdrill.plugin.commands import Collect, Command, Finish, GoOn, Open, SessionSetup, TestPlace
 from rankdrill.plugin.ends import Ends
+from rankdrill.plugin.on_rank.debugging import Debugging
 from rankdrill.plugin.on_rank.fixtures import rank_plugin
+from rankdrill.plugin.on_rank.measuring import Measuring
 from rankdrill.plugin.on_rank.protocol import OpenTest
 from rankdrill.plugin.on_rank.region import Region
 from rankdrill.plugin.on_rank.reports import failed
@@ -44,15 +46,25 @@ class RankSession:
         self._uncollected: list[str] = []
         self._seeded_by_file: dict[str, Generators] = {}
         with context.boundary.closed():
+            self._measuring = Measuring(wanted.measured, context) if wanted.measured is not None else None
             self.config = _config(wanted, context)
             self.config.pluginmanager.register(rank_plugin(self), "rankdrill-rank")
-            pytest_seam.configure(self.config)
+            if self._measuring is not None:
+                self.config.pluginmanager.register(self._measuring, "rankdrill-measuring")
+            with warnings.catch_warnings(record=True):  # the controller's plugins have warned of the same already
+                pytest_seam.configure(self.config)
             known = set(self.config.getini("markers"))
             for line in wanted.markers:
                 if line not in known:
                     self.config.addinivalue_line("markers", line)
             self.session = pytest_seam.make_session(self.config)
             self.config.hook.pytest_sessionstart(session=self.session)
+            kind = self.config.getoption("usepdb_cls", None)
+            debugging = Debugging(wanted.lent, context, wanted.post_mortem, kind)
+            self.config.pluginmanager.register(debugging, "rankdrill-debugging")
+            debugging.install()
+            if wanted.live_log:
+                pytest_seam.log_to(self.config, context.log)
         # torch's own telemetry logs every failed collective at debug level, in a line as long as a screen.
         logging.getLogger("c10d-NullHandler-default").disabled = True
 
@@ -67,6 +79,14 @@ class RankSession:
 
     def obey(self, command: Command) -> Ends:
         """Do what the controller asks outside of a test; an `Open` takes the commands that belong to it itself."""
+        __tracebackhide__ = True
+        try:
+            return self._do(command)
+        finally:
+            if self._measuring is not None:
+                self._measuring.save()
+
+    def _do(self, command: Command) -> Ends:
         __tracebackhide__ = True
         match command:
             case Collect(path=path):

@@ -24,8 +24,8 @@ from rankdrill.worlds.private import remove_segments
 from rankdrill.worlds.processes.client import RankHandle, TemplateClient
 from rankdrill.worlds.processes.ledgers import Ledgers
 from rankdrill.worlds.processes.messages import RankSpec
-from rankdrill.worlds.processes.output import OutputFile, Streamer
-from rankdrill.worlds.processes.watching import Ending, Supervision
+from rankdrill.worlds.processes.output import OutputFile, Streamer, Tell, log_of, tell_on
+from rankdrill.worlds.processes.watching import Ending, Supervision, stacks_of, where_ranks_are
 from rankdrill.worlds.processes.wire import send_frame
 
 __all__ = ["ProcessEngine"]
@@ -40,8 +40,18 @@ DEATH_BOUND_S = 5.0
 class ProcessEngine:
     """The processes of one world. `run` starts them when there are none, and keeps them while they are healthy."""
 
-    def __init__(self, n: int, *, backend: str, device: str, preload: Sequence[str] = (), init: bool = True) -> None:
+    def __init__(
+        self,
+        n: int,
+        *,
+        backend: str,
+        device: str,
+        preload: Sequence[str] = (),
+        init: bool = True,
+        tell_log: Tell | None = None,
+    ) -> None:
         self._n = n
+        self._tell_log = tell_log
         self._init = init
         self._preload = preload
         self._backend = backend
@@ -49,6 +59,7 @@ class ProcessEngine:
         self._ranks: list[RankHandle] = []
         self._directory: Path | None = None
         self._outputs: dict[int, list[OutputFile]] = {}
+        self._logs: dict[int, list[OutputFile]] = {}
         self._ledgers: Ledgers | None = None
         self._client: TemplateClient | None = None
         self._port: socket.socket | None = None
@@ -72,8 +83,11 @@ class ProcessEngine:
         packed = _pack(job)
         try:
             endings, starts = self._watched(job, packed, deadline=deadline, stream=stream)
-        except BaseException:  # Ctrl-C, a test's own alarm: the ranks are in the middle of something
-            self.discard()
+        except BaseException as error:  # Ctrl-C, a test's own alarm: the ranks are in the middle of something
+            try:
+                self._tell_where(error)
+            finally:
+                self.discard()
             raise
         outcomes = [self._complete(endings[rank].outcome, starts[rank], job) for rank in range(self._n)]
         self._unfit = self._unfit or (not job.prepares and not _healthy(outcomes, endings, job))
@@ -93,14 +107,22 @@ class ProcessEngine:
         assert self._directory is not None
         assert self._ledgers is not None
         starts = [self._ledgers.total(rank) for rank in range(self._n)]
-        for files in self._outputs.values():
+        for files in (*self._outputs.values(), *self._logs.values()):
             for file in files:
                 file.mark()
         # pytest's capture may have replaced stdout since; a streamer looks it up anew for each run.
-        streamer = Streamer(self._outputs, sys.stdout) if stream else None
+        streamers = [Streamer(self._outputs, tell_on(sys.stdout))] if stream else []
+        if self._tell_log is not None:
+            streamers.append(Streamer(self._logs, self._tell_log))
         self._send(packed)
-        supervision = Supervision(self._client, self._ranks, self._directory, self._ledgers, job.plan, streamer)
+        supervision = Supervision(self._client, self._ranks, self._directory, self._ledgers, job.plan, streamers)
         return supervision.watch(deadline), starts
+
+    def _tell_where(self, error: BaseException) -> None:
+        """Have `error` say where the ranks were when it ended their run."""
+        living = [handle for handle in self._ranks if handle.up and handle.listen() is None]
+        if self._client is not None and self._directory is not None and living:
+            error.add_note(where_ranks_are(stacks_of(self._client, living, self._directory)))
 
     def discard(self) -> None:
         """Kill the ranks and remove all they left; the next run starts fresh ones."""
@@ -118,7 +140,8 @@ class ProcessEngine:
             shutil.rmtree(self._directory.parent, ignore_errors=True)
         if self._port is not None:
             self._port.close()
-        self._ranks, self._ledgers, self._outputs, self._directory = [], None, {}, None
+        self._ranks, self._ledgers, self._directory = [], None, None
+        self._outputs, self._logs = {}, {}
         self._port, self._unfit, self._told = None, False, None
 
     def _start(self) -> None:
@@ -149,6 +172,8 @@ class ProcessEngine:
             self._ranks.append(self._client.fork(spec))
             stem = self._directory / f"rank-{rank}"
             self._outputs[rank] = [OutputFile(stem.with_suffix(".out")), OutputFile(stem.with_suffix(".err"))]
+            if self._tell_log is not None:
+                self._logs[rank] = [OutputFile(log_of(self._directory, rank))]
 
     def _send(self, packed: bytes) -> None:
         here = _here()

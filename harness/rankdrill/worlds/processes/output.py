@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import os
-import sys
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import TextIO, TypeAlias
 
-__all__ = ["OutputFile", "Streamer"]
+__all__ = ["OutputFile", "Streamer", "Tell", "log_of", "tell_on"]
+
+Tell: TypeAlias = Callable[[int, str], None]
+"""Shows one line of one rank."""
 
 KEPT_BYTES = 1 << 20  # of one rank's output in one run; the tail says most
+
+
+def log_of(directory: Path, rank: int) -> Path:
+    """The file for what a rank logs and is to be shown at once; whoever runs on the rank writes whole lines to it."""
+    return directory / f"rank-{rank}.log"
 
 
 @dataclass
@@ -49,10 +57,10 @@ class OutputFile:
 
 
 class Streamer:
-    """Copies new whole lines of every rank to a terminal, each prefixed with its rank."""
+    """Tells new whole lines of every rank as they come."""
 
-    def __init__(self, files: dict[int, list[OutputFile]], out: TextIO | None = None) -> None:
-        self._out = out or sys.stdout
+    def __init__(self, files: Mapping[int, Iterable[OutputFile]], tell: Tell) -> None:
+        self._tell = tell
         self._files = [(rank, file, [file.start]) for rank, listed in files.items() for file in listed]
 
     def pump(self, *, final: bool = False) -> None:
@@ -65,5 +73,14 @@ class Streamer:
             whole = new if final else new[: new.rfind(b"\n") + 1]
             position[0] += len(whole)
             for line in whole.decode("utf-8", "backslashreplace").splitlines():
-                self._out.write(f"[rank {rank}] {line}\n")
-        self._out.flush()
+                self._tell(rank, line)
+
+
+def tell_on(out: TextIO) -> Tell:
+    """Lines on a terminal, each prefixed with its rank."""
+
+    def tell(rank: int, line: str) -> None:
+        out.write(f"[rank {rank}] {line}\n")
+        out.flush()
+
+    return tell

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from rankdrill.diagnosis import name_ranks
 from rankdrill.worlds.processes.client import RankHandle, TemplateClient
 
-__all__ = ["count_threads", "of_the_body", "stacks_of"]
+__all__ = ["count_threads", "of_the_body", "stacks_of", "where_ranks_are"]
 
 STACKS_S = 0.5  # for a stuck rank to print its stacks
 MORE_S = 0.01  # for each rank: they share the processors
@@ -48,6 +49,33 @@ def count_threads(stack: str) -> int:
 def of_the_body(stack: str) -> str:
     """`stack` without the frames that every rank has below its body."""
     return "\n".join(line for line in stack.splitlines() if not any(own in line for own in _NOT_THE_BODY))
+
+
+def where_ranks_are(stacks: Mapping[int, str]) -> str:
+    """Where ranks with these stacks are, for a reader: those at the same place together."""
+    alike: dict[tuple[str, ...], list[int]] = {}
+    for rank, stack in sorted(stacks.items()):
+        alike.setdefault(_frames(stack), []).append(rank)
+    lines: list[str] = []
+    for frames, ranks in alike.items():
+        lines.append(
+            f"{name_ranks(ranks)} at (innermost call first):" if frames else f"{name_ranks(ranks)} outside of the body"
+        )
+        lines.extend(f"  {frame}" for frame in frames)
+    return "\n".join(lines)
+
+
+def _frames(stack: str) -> tuple[str, ...]:
+    """The frames of a test in `stack`, those of its other threads after a heading."""
+    found: list[str] = []
+    heading = ""
+    for line in of_the_body(stack).splitlines():
+        if THREAD_LINE in line:
+            heading = "" if line.startswith("Current thread") else "another thread (innermost call first):"
+        elif line.strip():
+            found += [heading, line.strip()] if heading else [line.strip()]
+            heading = ""
+    return tuple(found)
 
 
 def _size(path: Path) -> int:

@@ -53,11 +53,11 @@ class Supervision:
         directory: Path,
         ledgers: Ledgers,
         plan: Plan | None,
-        streamer: Streamer | None,
+        streamers: Sequence[Streamer],
     ) -> None:
         self._client = client
         self._directory = directory
-        self._streamer = streamer
+        self._streamers = streamers
         self._endings: dict[int, Ending] = {}
         self._running = {handle.rank: handle for handle in ranks}
         self._starting = {handle.rank for handle in ranks if not handle.up}
@@ -99,17 +99,17 @@ class Supervision:
                 next_look = min(next_look, time.monotonic() + LOOK_S)
                 if self._gone and end > time.monotonic() + MOURNING_S:
                     self._mourning, end = True, time.monotonic() + MOURNING_S
-            if self._streamer:
-                self._streamer.pump()
+            for streamer in self._streamers:
+                streamer.pump()
         if self._running:
             self._end_running(asked=certain)
-        if self._streamer:
-            self._streamer.pump(final=True)
+        for streamer in self._streamers:
+            streamer.pump(final=True)
         return self._endings
 
     def _patience(self, now: float, end: float, next_look: float) -> float:
         bounds = [end - now, next_look - now]
-        if self._streamer:
+        if self._streamers:
             bounds.append(STREAM_S)
         return max(min(bounds), 0.0)
 
