@@ -49,6 +49,7 @@ class PhaseEnd:
     more: tuple[dict[str, Any], ...] = ()
     returned: str = ""
     seconds: float = 0.0
+    figures: tuple[dict[str, Any], ...] = ()  # of pytest-benchmark
 
     @property
     def raised(self) -> bool:

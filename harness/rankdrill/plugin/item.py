@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from rankdrill.plugin import pytest_seam
+from rankdrill.plugin.benchmarked import put_in_table
 from rankdrill.plugin.commands import Command, GoOn, Open, TestPlace, When
 from rankdrill.plugin.ends import Ended, PhaseEnd
 from rankdrill.plugin.marker import RanksMark
@@ -204,6 +205,8 @@ class RankedItem(pytest.Function):
         logged = [(rank.rank, data) for rank in seen.ranks for data in getattr(_end(rank), "more", ())]
         if logged:
             tell_subreports(self, logged, self._where)
+        for rank in seen.ranks:
+            put_in_table(self.config, getattr(_end(rank), "figures", ()))
         self._keep(when, seen)
         self._conclude(merge(seen, self._where, self.run_again))
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rankdrill.plugin import pytest_seam
+from rankdrill.plugin.benchmarked import figures_since
 from rankdrill.plugin.commands import Command, GoOn, Open, TestPlace, When
 from rankdrill.plugin.ends import COUNTED, Ends, PhaseEnd, RankTestError
 from rankdrill.plugin.on_rank.examples import Follower
@@ -37,6 +38,7 @@ class OpenTest:
         self._opened = opened
         self._told = Told()
         self._more: list[dict[str, Any]] = []
+        self._measured = figures_since(item.config, 0)[1]
         self._counted = pytest_seam.failed_subtests(item)
         self._warned: list[warnings.WarningMessage] = []
         self._own: Any = None
@@ -134,4 +136,6 @@ class OpenTest:
             self._own = report
             item.ihook.pytest_runtest_logreport(report=report)
         logged, self._more = self._more, []
-        return replace(end_of(report, call.excinfo, logged, self._told), seconds=call.duration)
+        figures, self._measured = figures_since(item.config, self._measured)
+        end = end_of(report, call.excinfo, logged, self._told)
+        return replace(end, seconds=call.duration, figures=figures if self.rank == 0 else ())
