@@ -435,3 +435,24 @@ def test_setup(slow): ...
     assert seconds["setup", "test_setup"] >= 0.3
     assert seconds["call", "test_setup"] < 0.2
     assert seconds["setup", "test_body"] < 0.2
+
+
+def test_a_conftest_file_hears_of_the_sessions_start_on_ranks(run: Run, pytester: pytest.Pytester) -> None:
+    pytester.makeconftest("""
+import pytest
+
+def pytest_sessionstart(session):
+    pytest.told_at_start = "yes"
+
+def pytest_unconfigure(config):
+    del pytest.told_at_start
+""")
+    ran = run(
+        """
+@pytest.mark.ranks(2)
+def test_it():
+    assert pytest.told_at_start == "yes"
+""",
+        "test_it.py::test_it",
+    )
+    ran.result.assert_outcomes(passed=1)

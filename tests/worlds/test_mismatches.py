@@ -29,4 +29,18 @@ def test_the_one_that_differs_is_the_culprit(four: World, body: object, told: st
     assert outcome.culprits == (2,)
     line = outcome.describe(2)
     assert told in line
-    assert "others are in collective.broadcast" in line
+    assert "ranks 0, 1, 3 in collective.broadcast #0" in line
+
+
+def test_of_two_both_are_told(two: World) -> None:
+    def body() -> None:
+        if dist.get_rank() == 0:
+            dist.broadcast(torch.ones(1), src=1)
+        else:
+            dist.barrier()
+
+    outcome = two.run(body, deadline=2)
+    assert set(outcome.culprits) <= {0, 1}
+    line = outcome.describe(outcome.culprits[0])
+    assert "rank 0" in line
+    assert "rank 1" in line

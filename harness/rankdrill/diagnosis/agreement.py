@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from rankdrill.diagnosis.waits import Wait
+from rankdrill.diagnosis.waits import Wait, name_ranks
 from rankdrill.ledger import GROUP_OP, LedgerView
 from rankdrill.step import NO_SEQUENCE, Kind, Step
 
@@ -15,12 +15,12 @@ _ALIKE = frozenset({"all_reduce", "broadcast", "reduce", "barrier"})  # here sha
 _ROOT = re.compile(r"\broot=\d+")
 
 
-def odd_ones(waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> dict[int, tuple[Step, Step]]:
+def odd_ones(waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> dict[int, str]:
     """The ranks whose call differs from that of most others at a step where `waits` wait, each with both calls.
 
     `views` are the ledgers of all ranks. Where no call has a majority every rank is named.
     """
-    found: dict[int, tuple[Step, Step]] = {}
+    found: dict[int, str] = {}
     for group, sequence in {(wait.record.step.target, wait.record.step.sequence) for wait in waits.values()}:
         if sequence == NO_SEQUENCE:
             continue
@@ -34,7 +34,7 @@ def odd_ones(waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> dict[int
         for rank, step in steps.items():
             if len(first) == len(second) or rank not in first:
                 other = first if rank not in first else second
-                found[rank] = step, steps[other[0]]
+                found[rank] = f"is in {step}, {name_ranks(other)} in {steps[other[0]]}"
     return found
 
 

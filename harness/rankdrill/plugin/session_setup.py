@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from typing import Any
 
@@ -84,6 +85,9 @@ def session_setup(config: pytest.Config) -> SessionSetup:
     confcutdir = config.getoption("confcutdir", None)
     if confcutdir:
         args.append(f"--confcutdir={confcutdir}")
+    # Conftest files that lie beside what was asked for are there from the start, for hooks like pytest_sessionstart.
+    if not config.getoption("pyargs", False):
+        args += [path for arg in config.args if os.path.exists(path := arg.partition("::")[0])]
     ini, aliases = pytest_seam.ini_options(config)
     ini = {name: option for name, option in ini.items() if _travels(option)}
     return SessionSetup(

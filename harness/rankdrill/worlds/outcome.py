@@ -20,7 +20,6 @@ from rankdrill.errors import (
     WorldError,
 )
 from rankdrill.ledger import LedgerView, Record
-from rankdrill.step import Step
 
 if TYPE_CHECKING:
     from rankdrill.faults import Plan
@@ -216,17 +215,16 @@ class Outcome:
         """One line on what `rank` did, as seen from the whole run."""
         culprit = self.ranks[rank]
         if rank in self._odd:
-            mine, others = self._odd[rank]
-            return f"rank {rank} is in {mine}, others are in {others}"
+            return f"rank {rank} {self._odd[rank]}"
         return _left(culprit, self.ranks) if culprit.status is Status.RETURNED else str(culprit)
 
     @cached_property
-    def _odd(self) -> dict[int, tuple[Step, Step]]:
+    def _odd(self) -> dict[int, str]:
         if not any(rank.wait for rank in self.ranks):
             return {}
         stuck = {rank.rank: rank.wait for rank in self.ranks if rank.wait is not None}
         found = odd_ones(stuck, [rank.ledger for rank in self.ranks])
-        return {rank: steps for rank, steps in found.items() if rank in self.culprits}
+        return {rank: told for rank, told in found.items() if rank in self.culprits}
 
     def _culprit_errors(self) -> Iterable[BaseException]:
         alike: dict[tuple[type, str, str], list[int]] = {}
