@@ -13,7 +13,10 @@ pytest.importorskip("pytest_benchmark")
 Run = Callable[..., Ran]
 
 
-def test_figures_of_rank_0_reach_the_table_and_the_file(run: Run, pytester: pytest.Pytester) -> None:
+def test_figures_of_rank_0_reach_the_table_and_the_file(
+    run: Run, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)  # a worker of pytest-xdist measures nothing
     ran = run(
         """
 @pytest.mark.ranks(2)
