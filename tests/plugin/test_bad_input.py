@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from rankdrill.errors import WorldError
+from rankdrill.worlds.processes.client import TemplateClient
 from tests.plugin.conftest import Ran
 
 Run = Callable[..., Ran]
@@ -58,3 +60,32 @@ def test_it(pid): ...
 """)
     assert "did not collect" in ran.failure(next(iter(ran.cases)))
     assert "parameters or collection differ between processes" in ran.screen
+
+
+def test_a_world_that_cannot_be_is_refused_for_methods_of_unittest_too(run: Run) -> None:
+    ran = run("""
+import unittest
+
+@pytest.mark.ranks(2, backend="nccl", device="cuda")
+class TestCase(unittest.TestCase):
+    def test_it(self): ...
+""")
+    assert ran.result.ret == pytest.ExitCode.INTERRUPTED
+    assert "TestCase::test_it: 2 ranks with backend='nccl' need 2 GPUs" in ran.screen
+
+
+def test_ranks_that_cannot_be_had_are_an_error_of_the_test_and_not_of_the_session(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise WorldError("the template process did not start")
+
+    monkeypatch.setattr(TemplateClient, "fork", broken)
+    ran = run("""
+@pytest.mark.ranks(5)
+def test_it(rank): ...
+
+def test_plain(): ...
+""")
+    ran.result.assert_outcomes(passed=1, errors=1)
+    assert "the template process did not start" in ran.failure("test_it")

@@ -360,3 +360,27 @@ def test_second():
     assert json.seen == 0
 """)
     assert "its ranks had run 1 test before; with fresh=True on the marker" in ran.failure("test_second")
+
+
+def test_ranks_hear_of_what_changed_in_the_controller_between_the_phases_of_a_test(
+    run: Run, pytester: pytest.Pytester
+) -> None:
+    pytester.makeconftest("""
+import os
+
+def pytest_runtest_call(item):
+    if "RANK" not in os.environ:
+        os.environ["SET_IN_THE_CONTROLLER"] = item.name
+""")
+    ran = run("""
+@pytest.fixture
+def something(): ...
+
+@pytest.mark.ranks(2)
+def test_one(something): ...
+
+@pytest.mark.ranks(2)
+def test_two(something):
+    assert os.environ["SET_IN_THE_CONTROLLER"] == "test_one"
+""")
+    ran.result.assert_outcomes(passed=2)

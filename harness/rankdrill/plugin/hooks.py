@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rankdrill.errors import UsageError
-from rankdrill.plugin.marker import MARKER_HELP, RanksMark, read_mark
-from rankdrill.plugin.refusals import refusal
+from rankdrill.plugin.marker import MARKER_HELP, read_mark
+from rankdrill.plugin.refusals import check_worlds, refusal
 
 if TYPE_CHECKING:
     from rankdrill.plugin.item import RankedItem, Session
@@ -101,8 +101,8 @@ def world_size(request: pytest.FixtureRequest) -> int:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     try:
         mark = read_mark(metafunc.definition)
-        if mark is not None and not _may_be_skipped(metafunc.definition):
-            _check_worlds(mark)
+        if mark is not None:
+            check_worlds(metafunc.definition, mark)
     except UsageError as error:
         raise pytest.Collector.CollectError(f"{metafunc.definition.nodeid}: {error}") from None
     if mark is None:
@@ -229,18 +229,6 @@ def _end_ranks(session: pytest.Session) -> None:
     shared = session.config.stash.get(_SHARED, None)
     if shared is not None:
         shared.pool.close()
-
-
-def _may_be_skipped(node: pytest.Item) -> bool:
-    # `skipif(no GPUs)` is how a test says that it does not run everywhere.
-    return any(node.iter_markers("skip")) or any(node.iter_markers("skipif"))
-
-
-def _check_worlds(mark: RanksMark) -> None:
-    from rankdrill.worlds import check_world
-
-    for size in mark.sizes:
-        check_world(size, engine=mark.engine, backend=mark.backend, device=mark.device)
 
 
 def _in_a_rank(config: pytest.Config) -> bool:

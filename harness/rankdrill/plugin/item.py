@@ -57,7 +57,7 @@ class RankedItem(pytest.Function):
     durations: dict[str, float]
     outcome: Outcome | None
     left: list[tuple[int, str]]
-    _uncollected: Outcome | None
+    _uncollected: Outcome | Exception | None
     _alarm: BaseException | None
 
     @cached_property
@@ -100,12 +100,17 @@ class RankedItem(pytest.Function):
         if self.mark.fresh or self.shared.fresh:
             self.shared.pool.renew(self.key)
         if not pytest_seam.is_skipped_by_mark(self):
-            self._uncollected = self.shared.pool.collect(self.key, self.place.path)
+            try:
+                self._uncollected = self.shared.pool.collect(self.key, self.place.path)
+            except Exception as error:  # no ranks to be had: here it would end the session, not the test
+                self._uncollected = error
 
     def setup(self) -> None:
         """The setup phase, on all ranks. Fixtures are theirs: none is resolved in this process."""
         self.merged, self.outcome, self._alarm = None, None, None
         pytest_seam.look_up_only(self)
+        if isinstance(self._uncollected, Exception):
+            raise self._uncollected
         if self._uncollected is not None:
             self._conclude(merge(self._uncollected, self._where, self.run_again))
         if self.plain:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from rankdrill.errors import UsageError
-from rankdrill.plugin.marker import read_mark
+from rankdrill.plugin.marker import RanksMark, read_mark
 
-__all__ = ["refusal"]
+__all__ = ["check_worlds", "refusal"]
 
 _HARNESSES = {
     "MultiProcessTestCase": (
@@ -46,9 +46,24 @@ def refusal(item: pytest.Item) -> str:
     return _of_mark(item)
 
 
+def check_worlds(item: pytest.Item, mark: RanksMark) -> None:
+    """Raise `UsageError` if this machine cannot have a world that `mark` asks for.
+
+    Not of a test that may be skipped: `skipif(no GPUs)` is how one says that it does not run everywhere.
+    """
+    if any(item.iter_markers("skip")) or any(item.iter_markers("skipif")):
+        return
+    from rankdrill.worlds import check_world
+
+    for size in mark.sizes:
+        check_world(size, engine=mark.engine, backend=mark.backend, device=mark.device)
+
+
 def _of_mark(item: pytest.Function) -> str:
     try:
         mark = read_mark(item)
+        if mark is not None:
+            check_worlds(item, mark)
     except UsageError as error:
         return str(error)
     # Not `item.fixturenames`: pytest leaves out of it what is parametrized and not named by the test.

@@ -38,6 +38,7 @@ class Jobs:
         self._rendezvous = rendezvous
         self._variables = variables
         self._place: Place | None = None
+        self._coming: Place | None = None  # told in the middle of a body: for the next one
 
     def serve(self, context: RankContext) -> None:
         """Run jobs until the controller hangs up: then `EOFError` or `ConnectionError`."""
@@ -51,7 +52,8 @@ class Jobs:
         context = self.context
         with context.boundary.closed():
             self._answer(raised(value) if isinstance(value, BaseException) else Returned(self._dump(value)))
-            _, raw = self._receive()
+            place, raw = self._receive()
+            self._coming = place or self._coming
             job: Job = load(raw)
         context.boundary.strike_with(self._arm(job))
         return job
@@ -74,6 +76,7 @@ class Jobs:
         try:
             self._rendezvous.begin()
             reopen_streams()
+            place, self._coming = place or self._coming, None
             if place is not None:
                 self._go_to(place)
             job: Job = load(raw)
