@@ -14,9 +14,9 @@ import pytest
 from rankdrill.plugin import pytest_seam
 from rankdrill.plugin.benchmarked import put_in_table
 from rankdrill.plugin.commands import Command, GoOn, Open, TestPlace, When
-from rankdrill.plugin.ends import Ended, PhaseEnd
+from rankdrill.plugin.ends import Ended
 from rankdrill.plugin.marker import RanksMark
-from rankdrill.plugin.merge import Merged, ends_of, merge, phase_of
+from rankdrill.plugin.merge import Merged, end_of, ends_of, merge, phase_of
 from rankdrill.plugin.pool import WorldKey, WorldPool
 from rankdrill.plugin.pytest_seam import TerminalRepr
 from rankdrill.plugin.shown import Block, MergedFailure
@@ -206,12 +206,12 @@ class RankedItem(pytest.Function):
         """
         self.outcome = outcome
         seen = phase_of(outcome, when, among_others=among_others)
-        self.durations[when] = max((end.seconds for rank in seen.ranks if (end := _end(rank))), default=0.0)
-        logged = [(rank.rank, data) for rank in seen.ranks for data in getattr(_end(rank), "more", ())]
+        self.durations[when] = max((end.seconds for rank in seen.ranks if (end := end_of(rank))), default=0.0)
+        logged = [(rank.rank, data) for rank in seen.ranks for data in getattr(end_of(rank), "more", ())]
         if logged:
             tell_subreports(self, logged, self._where)
         for rank in seen.ranks:
-            put_in_table(self.config, getattr(_end(rank), "figures", ()))
+            put_in_table(self.config, getattr(end_of(rank), "figures", ()))
         self._keep(when, seen)
         self._conclude(merge(seen, self._where, self.run_again))
 
@@ -251,7 +251,7 @@ class RankedItem(pytest.Function):
         notes: dict[str, None] = {}
         for rank in sorted(outcome.ranks, key=lambda rank: (first.get(rank.rank, len(first)), rank.rank)):
             label = f"of rank {rank.rank}"
-            end = _end(rank)
+            end = end_of(rank)
             for stream, text in (("stdout", rank.stdout), ("stderr", rank.stderr)):
                 if text:
                     self.add_report_section(when, f"{stream} {label}", text)
@@ -271,13 +271,6 @@ class RankedItem(pytest.Function):
             kept = warnings.WarningMessage(UserWarning(message), _category(category), filename, lineno)
             told = {"warning_message": kept, "nodeid": self.nodeid, "when": "runtest", "location": None}
             self.ihook.pytest_warning_recorded.call_historic(kwargs=told)
-
-
-def _end(rank: Any) -> PhaseEnd | None:
-    if isinstance(rank.value, PhaseEnd):
-        return rank.value
-    ends = getattr(rank.exception, "ends", None)
-    return ends.phases[0] if ends is not None and ends.phases else None
 
 
 def _key(title: str) -> str:

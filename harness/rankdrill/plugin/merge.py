@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from rankdrill.diagnosis import name_ranks
 from rankdrill.errors import FaultNotFired, RankDied, RanksDisagree, RankStuck, WorldError
 from rankdrill.plugin.commands import When
 from rankdrill.plugin.ends import Ended, Ends, PhaseEnd, RankTestError
-from rankdrill.plugin.shown import Block, MergedFailure, blocks_of, victim_line
+from rankdrill.plugin.shown import Block, MergedFailure, blocks_of, minority_first, victim_line
 from rankdrill.worlds import Outcome, RankOutcome, Status
 from rankdrill.worlds.judge import blame, verdict_on
 
-__all__ = ["Merged", "ends_of", "merge", "phase_of"]
+__all__ = ["Merged", "end_of", "ends_of", "merge", "phase_of"]
 
 
 @dataclass(frozen=True)
@@ -36,6 +35,14 @@ def ends_of(rank: RankOutcome) -> Ends | None:
     """What the rank itself reported, None if it could not."""
     found = rank.value if rank.status is Status.RETURNED else getattr(rank.exception, "ends", None)
     return found if isinstance(found, Ends) else None
+
+
+def end_of(rank: RankOutcome) -> PhaseEnd | None:
+    """How the phase ended on a rank of what `phase_of` returned; None where it could not say."""
+    if isinstance(rank.value, PhaseEnd):
+        return rank.value
+    ends = getattr(rank.exception, "ends", None)
+    return ends.phases[0] if isinstance(ends, Ends) and ends.phases else None
 
 
 def phase_of(outcome: Outcome, when: When, *, among_others: bool = False) -> Outcome:
@@ -70,7 +77,7 @@ def _in_phase(rank: RankOutcome, when: When, among_others: bool) -> RankOutcome:
 
 def merge(outcome: Outcome, where: tuple[str, int], run_again: str) -> Merged:
     """One result for a phase (see `phase_of`). `where` is the test's file and line, `run_again` the command line."""
-    ends = {rank.rank: end for rank in outcome.ranks if (end := _end(rank)) is not None}
+    ends = {rank.rank: end for rank in outcome.ranks if (end := end_of(rank)) is not None}
     alive = [rank.rank for rank in outcome.ranks if not rank.by_plan]
     quiet = all(rank in ends and not ends[rank].raised for rank in alive)
     if quiet and not outcome.unfired:
@@ -84,13 +91,6 @@ def merge(outcome: Outcome, where: tuple[str, int], run_again: str) -> Merged:
     return _failure(outcome, ends, where, run_again)
 
 
-def _end(rank: RankOutcome) -> PhaseEnd | None:
-    if isinstance(rank.value, PhaseEnd):
-        return rank.value
-    ends = getattr(rank.exception, "ends", None)
-    return ends.phases[0] if isinstance(ends, Ends) and ends.phases else None
-
-
 def _disagreement(ends: dict[int, PhaseEnd], where: tuple[str, int]) -> Merged:
     headline = "ranks disagree: " + _who_did_what(ends)
     return Merged(Ended.FAILED, error=RanksDisagree(headline), failure=MergedFailure(headline, (), (), where))
@@ -100,9 +100,7 @@ def _who_did_what(ends: dict[int, PhaseEnd]) -> str:
     groups: dict[str, list[int]] = {}
     for rank, end in sorted(ends.items()):
         groups.setdefault(f"{end.ended}{f' ({end.reason})' if end.reason else ''}", []).append(rank)
-    # The minority first: it is the likelier culprit.
-    ordered = sorted(groups.items(), key=lambda group: len(group[1]))
-    return "; ".join(f"{name_ranks(ranks)} {what}" for what, ranks in ordered)
+    return minority_first(groups)
 
 
 def _failure(outcome: Outcome, ends: dict[int, PhaseEnd], where: tuple[str, int], run_again: str) -> Merged:

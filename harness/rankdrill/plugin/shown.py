@@ -13,7 +13,7 @@ from rankdrill.plugin.pytest_seam import ReprFileLocation, TerminalRepr, Termina
 from rankdrill.worlds import Outcome, RankOutcome
 from rankdrill.worlds.outcome import RenderedError
 
-__all__ = ["Block", "MergedFailure", "blocks_of", "share_alike", "victim_line"]
+__all__ = ["Block", "MergedFailure", "blocks_of", "minority_first", "share_alike", "victim_line"]
 
 VICTIM_WIDTH = 120
 _PLACE = re.compile(r"^\S+:\d+: ")  # how pytest ends a traceback entry: file:line: what
@@ -58,6 +58,12 @@ class MergedFailure(TerminalRepr):
             tw.line(f"{name}:", bold=True)
             for line in text.splitlines():
                 tw.line(f"  {line}")
+
+
+def minority_first(ranks_by_what: Mapping[str, list[int]]) -> str:
+    """``rank 2 skipped; ranks 0, 1 passed``: those that differ from most are the likelier culprits."""
+    ordered = sorted(ranks_by_what.items(), key=lambda group: len(group[1]))
+    return "; ".join(f"{name_ranks(ranks)} {what}" for what, ranks in ordered)
 
 
 def victim_line(rank: RankOutcome) -> str:

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from rankdrill.diagnosis import name_ranks
 from rankdrill.plugin.ends import COUNTED
 from rankdrill.plugin.pytest_seam import count_failed_subtest
-from rankdrill.plugin.shown import MergedFailure, share_alike
+from rankdrill.plugin.shown import MergedFailure, minority_first, share_alike
 
 __all__ = ["tell_subreports"]
 
@@ -52,11 +51,8 @@ def _one_of(reports: dict[int, pytest.TestReport], where: tuple[str, int]) -> py
         one = reports[min(reports)]
         if hasattr(one, "wasxfail"):
             del one.wasxfail
-        told = "; ".join(
-            f"{name_ranks(ranks)} {word}" for word, ranks in sorted(kinds.items(), key=lambda k: len(k[1]))
-        )
         one.outcome = "failed"
-        one.longrepr = MergedFailure(f"ranks disagree: {told}", (), (), where)
+        one.longrepr = MergedFailure(f"ranks disagree: {minority_first(kinds)}", (), (), where)
     else:
         return reports[min(reports)]
     one.sections = [

@@ -12,7 +12,7 @@ import cloudpickle
 if TYPE_CHECKING:
     from rankdrill.faults import Plan
 
-__all__ = ["Job", "Place", "dump", "load"]
+__all__ = ["Job", "Place", "dump", "dump_error", "load"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,16 @@ class Job:
 def dump(message: Any) -> bytes:
     """Pickle `message`; functions that cannot be imported elsewhere travel by value."""
     return bytes(cloudpickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL))
+
+
+def dump_error(error: BaseException) -> bytes:
+    """Pickle `error`; empty if it cannot be pickled and loaded again: then its text has to do."""
+    try:
+        raw = pickle.dumps(error)
+        pickle.loads(raw)
+    except Exception:
+        return b""
+    return raw
 
 
 def load(raw: bytes) -> Any:

@@ -67,7 +67,7 @@ class Follower:
         bound = partial(inner, instance) if instance is not None else inner
         end = PhaseEnd("call", Ended.PASSED)
         while True:
-            command = self._test.next_command(Ends((end,)))
+            command = self._test.answer(Ends((end,)))
             if isinstance(command, NoMoreExamples):
                 return
             if not isinstance(command, Example):

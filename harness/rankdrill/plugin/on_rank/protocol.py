@@ -66,7 +66,7 @@ class OpenTest:
                 if not self._up:
                     self._last = ends
                 elif self.stray is None:
-                    self.stray = self._answer(ends)
+                    self.stray = self.answer(ends)
                 if isinstance(self.stray, GoOn):
                     command, self.stray = self.stray, None
                 elif self.stray is not None:
@@ -95,13 +95,10 @@ class OpenTest:
         """A warning was recorded on this rank."""
         self._warned.append(message)
 
-    def next_command(self, ends: Ends) -> Command:
-        """Answer with `ends` from within a phase, and wait for the next command."""
-        return self._answer(ends)
-
     # ------------------------------------------------------------------------------------- phases
 
-    def _answer(self, ends: Ends) -> Command:
+    def answer(self, ends: Ends) -> Command:
+        """Tell the controller how it ended, also from within a phase, and wait for the next command."""
         try:
             result: Any = ends.given()
         except RankTestError as error:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import pytest
 
 from rankdrill.plugin.commands import When
 from rankdrill.plugin.ends import Ended, PhaseEnd
+from rankdrill.worlds.job import dump_error
 
 __all__ = ["Told", "end_of", "failed"]
 
@@ -41,7 +41,7 @@ def end_of(
     if ended is Ended.FAILED or marked:
         text = report.longreprtext
         crash = excinfo.exconly(tryshort=True) if excinfo is not None else _first_line(text)
-        error = _pickled(excinfo.value) if excinfo is not None else b""
+        error = dump_error(excinfo.value) if excinfo is not None else b""
     return PhaseEnd(
         _when(when),
         ended,
@@ -60,7 +60,7 @@ def end_of(
 def failed(when: When, excinfo: pytest.ExceptionInfo[BaseException], text: str = "") -> PhaseEnd:
     """A phase that ended with an exception of which pytest made no report."""
     shown = text or str(excinfo.getrepr())
-    return PhaseEnd(when, Ended.FAILED, "", shown, excinfo.exconly(tryshort=True), _pickled(excinfo.value))
+    return PhaseEnd(when, Ended.FAILED, "", shown, excinfo.exconly(tryshort=True), dump_error(excinfo.value))
 
 
 def _when(when: Any) -> When:
@@ -86,12 +86,3 @@ def _ended(report: pytest.TestReport, excinfo: pytest.ExceptionInfo[BaseExceptio
 
 def _first_line(text: str) -> str:
     return next((line for line in text.splitlines() if line.strip()), "failed")
-
-
-def _pickled(error: BaseException) -> bytes:
-    try:
-        raw = pickle.dumps(error)
-        pickle.loads(raw)
-    except Exception:  # then its text has to do
-        return b""
-    return raw

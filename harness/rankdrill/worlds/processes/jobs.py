@@ -18,7 +18,7 @@ import torch.distributed as dist
 from rankdrill.boundary.collectives import DrilledGroup
 from rankdrill.errors import UsageError
 from rankdrill.worlds.context import RankContext
-from rankdrill.worlds.job import Job, Place, dump, load
+from rankdrill.worlds.job import Job, Place, dump, dump_error, load
 from rankdrill.worlds.processes.messages import Raised, Report, Returned
 from rankdrill.worlds.processes.rendezvous import Rendezvous
 from rankdrill.worlds.processes.state import Condition
@@ -169,12 +169,7 @@ def raised(error: BaseException) -> Raised:
         message = str(error)
     except Exception as broken:
         message = f"<its message raises {type(broken).__name__}>"
-    try:
-        raw = pickle.dumps(error)
-        pickle.loads(raw)
-    except Exception:
-        raw = b""
-    return Raised(raw, text, type(error).__qualname__, message)
+    return Raised(dump_error(error), text, type(error).__qualname__, message)
 
 
 def _without_own_frames(error: BaseException) -> BaseException:
