@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from rankdrill.worlds.plain import Plain
+
 __all__ = [
     "Collect",
     "Command",
@@ -70,7 +72,7 @@ class SessionSetup:
 
 
 @dataclass(frozen=True, slots=True)
-class TestPlace:
+class TestPlace(Plain):
     """Which test, and where its ranks' shared `tmp_path` is."""
 
     __test__ = False  # pytest would take it for a test class
@@ -81,14 +83,14 @@ class TestPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class Collect:
+class Collect(Plain):
     """Import a file and collect its tests: for as long as that takes."""
 
     path: str
 
 
 @dataclass(frozen=True, slots=True)
-class Open:
+class Open(Plain):
     """Begin a test and run these phases of it; `following` is the next test of this world.
 
     `seed` is the base of the session; with `same_seed` all ranks draw the same numbers.
@@ -102,7 +104,7 @@ class Open:
 
 
 @dataclass(frozen=True, slots=True)
-class GoOn:
+class GoOn(Plain):
     """Run further phases of the test that is open. With `examples` its body waits for examples."""
 
     phases: tuple[When, ...]
@@ -111,19 +113,19 @@ class GoOn:
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
+class Example(Plain):
     """Run the body of the open test with the values that Hypothesis drew."""
 
     drawn: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class NoMoreExamples:
+class NoMoreExamples(Plain):
     """Hypothesis is done: let the call phase end."""
 
 
 @dataclass(frozen=True, slots=True)
-class Finish:
+class Finish(Plain):
     """The controller's session is over: tear down what is still up."""
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from rankdrill.plugin.commands import When
 from rankdrill.worlds.outcome import RenderedError
+from rankdrill.worlds.plain import Plain
 
 __all__ = ["COUNTED", "Ended", "Ends", "PhaseEnd", "RankTestError"]
 
@@ -27,7 +28,7 @@ class Ended(StrEnum):
 
 
 @dataclass(frozen=True)
-class PhaseEnd:
+class PhaseEnd(Plain):
     """One phase on one rank. `text` is the failure as pytest shows it, `crash` its gist, `error` the pickled exception.
 
     `marked` says of an xfailed phase that a mark of the test expected it; otherwise it called `pytest.xfail()`.
@@ -56,9 +57,15 @@ class PhaseEnd:
         """Whether an exception, or what counts as one, ended it before its end."""
         return self.ended is Ended.FAILED or bool(self.text)
 
+    @property
+    def uneventful(self) -> bool:
+        """Whether it passed, and there is nothing to tell of it but how long it took."""
+        told = self.text or self.sections or self.properties or self.more or self.returned or self.figures
+        return self.ended is Ended.PASSED and not told
+
 
 @dataclass(frozen=True)
-class Ends:
+class Ends(Plain):
     """The phases that a job ran, in order. `warnings` are (text, category, file, line) of the whole test."""
 
     phases: tuple[PhaseEnd, ...] = ()

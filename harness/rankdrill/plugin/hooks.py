@@ -166,6 +166,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     ranked: Any = item
     if _is_ranked(item):
         ranked.following = _following(ranked)
+        ranked.shared.logs.keep()
         # Outside of the time that pytest-timeout gives the test.
         ranked.prepare()
         from rankdrill.plugin.terminal import without_pdb
@@ -174,6 +175,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
             result = yield
         ranked.tell_of_fresh_ranks()
         return result
+    if _SHARED in item.config.stash:
+        item.config.stash[_SHARED].logs.close()
     return (yield)
 
 
@@ -228,6 +231,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def _end_ranks(session: pytest.Session) -> None:
     shared = session.config.stash.get(_SHARED, None)
     if shared is not None:
+        shared.logs.close()
         shared.pool.close()
 
 
@@ -265,6 +269,7 @@ def _shared(config: pytest.Config) -> Session:
     if _SHARED not in config.stash:
         from rankdrill.plugin import pytest_seam
         from rankdrill.plugin.item import Session
+        from rankdrill.plugin.lasting_logs import LastingLogs
         from rankdrill.plugin.pool import WorldPool
         from rankdrill.plugin.session_setup import modules_to_preload, session_setup
         from rankdrill.worlds import start_template
@@ -274,7 +279,7 @@ def _shared(config: pytest.Config) -> Session:
         tell_log = pytest_seam.tell_log(config) if wanted.live_log else None
         pool = WorldPool(wanted, stream=stream, preload=modules_to_preload(config), tell_log=tell_log)
         config.stash[_SHARED] = Session(
-            pool, _seed(config), bool(config.option.rankdrill_fresh), config.option.pdb_rank
+            pool, LastingLogs(), _seed(config), bool(config.option.rankdrill_fresh), config.option.pdb_rank
         )
         if config.option.pdb_rank is not None:
             config.hook.pytest_enter_pdb(config=config, pdb=None)  # has pytest-timeout set no alarm

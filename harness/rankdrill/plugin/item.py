@@ -15,8 +15,9 @@ from rankdrill.plugin import pytest_seam
 from rankdrill.plugin.benchmarked import put_in_table
 from rankdrill.plugin.commands import Command, GoOn, Open, TestPlace, When
 from rankdrill.plugin.ends import Ended
+from rankdrill.plugin.lasting_logs import LastingLogs
 from rankdrill.plugin.marker import RanksMark
-from rankdrill.plugin.merge import Merged, end_of, ends_of, merge, phase_of
+from rankdrill.plugin.merge import Merged, end_of, ends_of, merge, phase_of, uneventful
 from rankdrill.plugin.pool import WorldKey, WorldPool
 from rankdrill.plugin.pytest_seam import TerminalRepr
 from rankdrill.plugin.shown import Block, MergedFailure
@@ -37,6 +38,7 @@ class Session:
     """
 
     pool: WorldPool
+    logs: LastingLogs
     seed: int
     fresh: bool = False
     pdb_rank: int | None = None
@@ -205,6 +207,12 @@ class RankedItem(pytest.Function):
         Of several phases in one outcome the body's is the main one, and all that was printed is put down to it.
         """
         self.outcome = outcome
+        quiet = uneventful(outcome, when)
+        if quiet is not None:
+            self.durations[when] = max(end.seconds for end in quiet)
+            if when == "call":
+                self.user_properties.extend((f"rank {rank}", str(end.ended)) for rank, end in enumerate(quiet))
+            return
         seen = phase_of(outcome, when, among_others=among_others)
         self.durations[when] = max((end.seconds for rank in seen.ranks if (end := end_of(rank))), default=0.0)
         logged = [(rank.rank, data) for rank in seen.ranks for data in getattr(end_of(rank), "more", ())]

@@ -12,7 +12,7 @@ from rankdrill.plugin.shown import Block, MergedFailure, blocks_of, minority_fir
 from rankdrill.worlds import Outcome, RankOutcome, Status
 from rankdrill.worlds.judge import blame, verdict_on
 
-__all__ = ["Merged", "end_of", "ends_of", "merge", "phase_of"]
+__all__ = ["Merged", "end_of", "ends_of", "merge", "phase_of", "uneventful"]
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,20 @@ def end_of(rank: RankOutcome) -> PhaseEnd | None:
         return rank.value
     ends = getattr(rank.exception, "ends", None)
     return ends.phases[0] if isinstance(ends, Ends) and ends.phases else None
+
+
+def uneventful(outcome: Outcome, when: When) -> list[PhaseEnd] | None:
+    """How phase `when` ended on each rank where all passed and none has anything to tell: most tests, most times."""
+    found = []
+    for rank in outcome.ranks:
+        ends = rank.value
+        if rank.status is not Status.RETURNED or not isinstance(ends, Ends) or ends.warnings:
+            return None
+        end = ends.of(when)
+        if end is None or not end.uneventful or rank.stdout or rank.stderr or rank.notes or rank.by_plan:
+            return None
+        found.append(end)
+    return None if outcome.unfired else found
 
 
 def phase_of(outcome: Outcome, when: When, *, among_others: bool = False) -> Outcome:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rankdrill.errors import WorldError
-from rankdrill.plugin.commands import Collect, Command, Finish, GoOn, NoMoreExamples, Open, SessionSetup
+from rankdrill.plugin.commands import Collect, Command, Example, Finish, GoOn, NoMoreExamples, Open, SessionSetup
 from rankdrill.plugin.marker import RanksMark
 from rankdrill.plugin.measured import take_in
 from rankdrill.plugin.on_rank import entry
@@ -106,6 +106,7 @@ class WorldPool:
             ends=False,  # what becomes of the ranks is settled when the test is over
             keeps_state=True,
             prepares=isinstance(command, Collect),
+            by_reference=not isinstance(command, Example),
         )
         return self._get(key).world.run_job(job, deadline=deadline)
 

@@ -14,6 +14,8 @@ What is used, and why:
 - ``_pytest._code.code``: how a failure is shown, ``TerminalRepr`` and ``ReprFileLocation``.
 - the plugin ``logging-plugin``, its ``_log_cli_enabled``, ``log_cli_handler`` and ``log_cli_level``: what ranks log is
   shown as pytest shows logs live, past its capture.
+- ``_pytest.logging.catching_logs`` and ``LogCaptureHandler``: the handlers for what a test logs are attached by it, for
+  each phase; see `lasting_logs.py`. Where pytest attaches them to the root logger alone (before 9.1) it is left alone.
 - ``config._tmp_path_factory``: the session's directory for temporary files.
 """
 
@@ -24,6 +26,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import _pytest.logging
 import pytest
 from _pytest._code.code import ReprFileLocation, TerminalRepr
 from _pytest._io import TerminalWriter
@@ -37,6 +40,7 @@ __all__ = [
     "Session",
     "TerminalRepr",
     "TerminalWriter",
+    "attach_logs_by",
     "base_temp",
     "collect_file",
     "configure",
@@ -231,6 +235,24 @@ def log_to(config: Config, path: Path) -> None:
     if plugin.log_cli_level is not None:
         handler.setLevel(plugin.log_cli_level)
         root.setLevel(min(root.level, plugin.log_cli_level))
+
+
+def attach_logs_by(catching: Callable[[logging.Handler, int | None], Any]) -> Callable[[], None]:
+    """Have `catching(handler, level)` make what pytest enters for each phase of a test; returns a function to undo it.
+
+    Does nothing where pytest attaches its handlers to the root logger alone.
+    """
+    theirs: Any = _pytest.logging.catching_logs
+    if not hasattr(theirs, "attached_loggers"):
+        return lambda: None
+
+    def instead(handler: logging.Handler, level: int | None = None) -> Any:
+        ours = isinstance(handler, _pytest.logging.LogCaptureHandler)
+        return catching(handler, level) if ours else theirs(handler, level=level)
+
+    module: Any = _pytest.logging
+    module.catching_logs = instead
+    return lambda: setattr(module, "catching_logs", theirs)
 
 
 _FORMATTED = "rankdrill_formatted"

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import cloudpickle
+
+from rankdrill.worlds.plain import Plain
 
 if TYPE_CHECKING:
     from rankdrill.faults import Plan
@@ -16,7 +19,7 @@ __all__ = ["Job", "Place", "dump", "dump_error", "load"]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Place(Plain):
     """Where a body runs: what a rank takes over from its controller before each run."""
 
     sys_path: tuple[str, ...]
@@ -25,7 +28,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class Job(Plain):
     """One body to run. With `with_context` it is given the rank's `RankContext` first.
 
     A world in which a collective failed is thrown away, unless `in_step` says that the caller sees to it that its
@@ -35,7 +38,8 @@ class Job:
     and may get fresh ranks; only after the last, which `ends`, are ranks thrown away that are alive but unfit for
     others. A body of several jobs pauses between them (`RankContext.pause`), and with `keeps_state` it puts back
     itself what it changes in its process. One that `prepares` leaves what others are to begin with: importing a test
-    file may start threads, or make a group.
+    file may start threads, or make a group. With `by_reference` both ends can import all that it is made of, so that
+    nothing is to be looked for that has to travel by value.
     """
 
     body: Callable[..., Any]
@@ -48,10 +52,17 @@ class Job:
     ends: bool = True
     keeps_state: bool = False
     prepares: bool = False
+    by_reference: bool = False
 
 
-def dump(message: Any) -> bytes:
-    """Pickle `message`; functions that cannot be imported elsewhere travel by value."""
+def dump(message: Any, *, by_reference: bool = False) -> bytes:
+    """Pickle `message`; functions that cannot be imported elsewhere travel by value.
+
+    `by_reference` says that there are none in it, as far as the sender knows.
+    """
+    if by_reference:
+        with suppress(Exception):
+            return pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
     return bytes(cloudpickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL))
 
 

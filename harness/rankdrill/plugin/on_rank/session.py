@@ -19,6 +19,7 @@ from rankdrill.errors import WorldError
 from rankdrill.plugin import pytest_seam
 from rankdrill.plugin.commands import Collect, Command, Finish, GoOn, Open, SessionSetup, TestPlace
 from rankdrill.plugin.ends import Ends
+from rankdrill.plugin.lasting_logs import LastingLogs
 from rankdrill.plugin.on_rank.debugging import Debugging
 from rankdrill.plugin.on_rank.fixtures import rank_plugin
 from rankdrill.plugin.on_rank.measuring import Measuring
@@ -57,6 +58,8 @@ class RankSession:
             for line in wanted.markers:
                 if line not in known:
                     self.config.addinivalue_line("markers", line)
+            self._logs = LastingLogs()
+            self._logs.keep()
             self.session = pytest_seam.make_session(self.config)
             self.config.hook.pytest_sessionstart(session=self.session)
             kind = self.config.getoption("usepdb_cls", None)
@@ -128,6 +131,7 @@ class RankSession:
             return
         self._collected.add(path)
         self.region.forget()
+        self._logs.release()
         before = Generators()
         with self.context.boundary.closed():
             for item in pytest_seam.collect_file(self.session, path):
@@ -170,6 +174,7 @@ class RankSession:
             reseed(seed_of(opened.seed, opened.place.nodeid, index))
 
     def _finish(self) -> None:
+        self._logs.close()
         self.config.hook.pytest_sessionfinish(session=self.session, exitstatus=0)
         pytest_seam.unconfigure(self.config)
 

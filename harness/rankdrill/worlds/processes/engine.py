@@ -228,7 +228,7 @@ def _hold_port() -> socket.socket:
 
 def _pack(job: Job) -> bytes:
     try:
-        return dump(job)
+        return dump(job, by_reference=job.by_reference)
     except Exception as error:
         raise UsageError(
             f"{job.body!r} and its arguments cannot be sent to the ranks ({error}); make what cannot be pickled there"

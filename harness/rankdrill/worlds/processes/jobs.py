@@ -19,6 +19,7 @@ from rankdrill.boundary.collectives import DrilledGroup
 from rankdrill.errors import UsageError
 from rankdrill.worlds.context import RankContext
 from rankdrill.worlds.job import Job, Place, dump, dump_error, load
+from rankdrill.worlds.plain import Plain
 from rankdrill.worlds.processes.messages import Raised, Report, Returned
 from rankdrill.worlds.processes.rendezvous import Rendezvous
 from rankdrill.worlds.processes.state import Condition
@@ -144,7 +145,7 @@ class Jobs:
 
     def _dump(self, value: Any) -> bytes:
         try:
-            return dump(value)
+            return dump(value, by_reference=isinstance(value, Plain))
         except Exception as error:
             kind = type(value).__qualname__
             raise UsageError(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rankdrill.worlds.plain import Plain
+
 __all__ = ["Raised", "RankSpec", "Report", "Returned", "Up"]
 
 
@@ -30,14 +32,14 @@ class Up:
 
 
 @dataclass(frozen=True, slots=True)
-class Returned:
+class Returned(Plain):
     """The body returned; `value` is pickled so that a value that cannot be loaded spoils nothing else."""
 
     value: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Raised:
+class Raised(Plain):
     """The body raised. `error` is the pickled exception, empty if it cannot be pickled and loaded again."""
 
     error: bytes
@@ -47,7 +49,7 @@ class Raised:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class Report(Plain):
     """How one job ended on one rank.
 
     `collectives` counts what the rank issued on the default group so far: ranks that differ are out of step.

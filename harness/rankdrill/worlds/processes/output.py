@@ -31,15 +31,16 @@ class OutputFile:
     @property
     def size(self) -> int:
         try:
-            return self.path.stat().st_size
+            return os.stat(self.path).st_size
         except FileNotFoundError:
             return 0
 
     def mark(self) -> None:
         """A run begins here; what earlier runs printed is given up when it has grown large."""
-        if self.size > KEPT_BYTES:
-            os.truncate(self.path, 0)  # its rank appends, wherever the end is
         self.start = self.size
+        if self.start > KEPT_BYTES:
+            os.truncate(self.path, 0)  # its rank appends, wherever the end is
+            self.start = self.size
 
     def text(self) -> str:
         """What was printed since the mark, at most its last `KEPT_BYTES`."""

@@ -17,6 +17,8 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
+from rankdrill.worlds.versions import Version
+
 __all__ = ["Watch"]
 
 _OWNERS: tuple[Any, ...] = (
@@ -53,20 +55,18 @@ class Watch:
 
     def __init__(self, *, code: bool) -> None:
         # Looking at code touches every object of it: in a fresh fork, a page each that has to be copied.
-        self._modules = tuple(sys.modules.values()) if code else None
-        self._attributes = [(owner, tuple(vars(owner).values())) for owner in _OWNERS] if code else []
+        self._modules = _Modules() if code else None
+        self._attributes = [_Attributes(owner) for owner in _OWNERS] if code else []
         self._threads = frozenset(threading.enumerate())
         self._open = _count_descriptors()
         self._descriptors = _descriptors()
 
     def left(self) -> Iterator[str]:
         """Each thing that a fresh rank would not have."""
-        if self._modules is not None and not _begins_with(tuple(sys.modules.values()), self._modules):
+        if self._modules is not None and self._modules.changed():
             yield "changed sys.modules"
-        for owner, before in self._attributes:
-            values = tuple(vars(owner).values())
-            if not _begins_with(values, before) or (isinstance(owner, type) and len(values) > len(before)):
-                yield from _changed(owner, before)
+        for attributes in self._attributes:
+            yield from attributes.changed()
         yield from self._left_threads()
         if _has_children():
             yield "left a child process"
@@ -89,19 +89,37 @@ class Watch:
                 yield f"left {target} open"
 
 
-def _begins_with(values: tuple[Any, ...], before: tuple[Any, ...]) -> bool:
-    # Without a copy in the case that matters: nothing has come since.
-    return values == before if len(values) == len(before) else values[: len(before)] == before
+class _Modules:
+    """The modules there are, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._before = tuple(sys.modules.values())
+        self._version = Version(sys.modules)
+
+    def changed(self) -> bool:
+        """Whether one of them is another, or gone; that more have come is normal."""
+        return self._version.touched() and tuple(sys.modules.values())[: len(self._before)] != self._before
 
 
-def _changed(owner: Any, before: tuple[Any, ...]) -> Iterator[str]:
-    """What of `owner` is another object than it was; numbers and the like change in normal use."""
-    inherited = set().union(*map(vars, owner.__mro__[1:])) if isinstance(owner, type) else set()
-    for place, (name, value) in enumerate(vars(owner).items()):
-        # What a module has got since hides nothing; what a class has may hide what it inherits.
-        same = value is before[place] if place < len(before) else name not in inherited
-        if not same and callable(value) and not name.startswith("__") and not _by_torch(value):
-            yield f"changed {getattr(owner, '__name__', owner)}.{name}"
+class _Attributes:
+    """What a module or class has, in the order in which it came."""
+
+    def __init__(self, owner: Any) -> None:
+        self._owner = owner
+        self._before = tuple(vars(owner).values())
+        self._version = Version(vars(owner))
+
+    def changed(self) -> Iterator[str]:
+        """What is another object than it was; numbers and the like change in normal use."""
+        if not self._version.touched():
+            return
+        owner, before = self._owner, self._before
+        inherited = set().union(*map(vars, owner.__mro__[1:])) if isinstance(owner, type) else set()
+        for place, (name, value) in enumerate(vars(owner).items()):
+            # What a module has got since hides nothing; what a class has may hide what it inherits.
+            same = value is before[place] if place < len(before) else name not in inherited
+            if not same and callable(value) and not name.startswith("__") and not _by_torch(value):
+                yield f"changed {getattr(owner, '__name__', owner)}.{name}"
 
 
 def _by_torch(value: Any) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import select
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rankdrill.errors import RemoteError, UsageError
 from rankdrill.worlds.job import load
@@ -150,11 +150,12 @@ class Supervision:
                 handle.up = True
                 self._starting.discard(handle.rank)
             case Report():
-                outcome = _of_result(handle.rank, message.result)
-                outcome = replace(outcome, at_ns=message.at_ns, left=message.left, notes=message.notes)
+                outcome = _of_result(
+                    handle.rank, message.result, at_ns=message.at_ns, left=message.left, notes=message.notes
+                )
                 self._end(Ending(outcome, message.collectives))
             case Raised():
-                self._end(Ending(replace(_of_result(handle.rank, message), at_ns=time.monotonic_ns())))
+                self._end(Ending(_of_result(handle.rank, message, at_ns=time.monotonic_ns())))
 
     def _end(self, ending: Ending) -> None:
         rank = ending.outcome.rank
@@ -181,14 +182,14 @@ class Supervision:
             self._end(Ending(outcome))
 
 
-def _of_result(rank: int, result: Returned | Raised) -> RankOutcome:
+def _of_result(rank: int, result: Returned | Raised, **more: Any) -> RankOutcome:
     if isinstance(result, Raised):
-        return RankOutcome(rank, Status.RAISED, exception=_error_of(result), traceback=result.traceback)
+        return RankOutcome(rank, Status.RAISED, exception=_error_of(result), traceback=result.traceback, **more)
     try:
-        return RankOutcome(rank, Status.RETURNED, value=load(result.value))
+        return RankOutcome(rank, Status.RETURNED, value=load(result.value), **more)
     except Exception as error:
         refused = UsageError(f"rank {rank} returned a value that cannot be loaded here ({error!r}); return plain data")
-        return RankOutcome(rank, Status.RAISED, exception=refused)
+        return RankOutcome(rank, Status.RAISED, exception=refused, **more)
 
 
 def _error_of(raised: Raised) -> BaseException:
