@@ -14,9 +14,7 @@ import platform
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
-import xml.etree.ElementTree as ET
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -24,12 +22,16 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from benchmarks.sessions import CONTINUOUS, RANKDRILL, test_times
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
 from rankdrill import World
 from rankdrill.worlds import start_template
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 
 PEERS = Path(__file__).parent / "peers"
 PEER_BOUND_S = 900.0
@@ -63,10 +65,17 @@ class Peer:
 
 
 FRESH, WARM, EMPTY = "fresh world, first collective", "warm run, overhead on an all_reduce", "warm run, empty body"
-TEST, KNOWN, OVER = "a pytest test", "death known", "death: run over"
+TEST, KNOWN, OVER = "a further test of a pytest session", "death known", "death: run over"
 FEW = (
     Peer("MultiProcessTestCase", TEST, "start_by_test_case.py", (), 3),
-    Peer("MultiProcContinuousTest, each but the first", TEST, "start_continuous.py", (), 20, skip_first=True),
+    Peer(
+        "MultiProcContinuousTest under unittest, each but the first",
+        TEST,
+        "start_continuous.py",
+        (),
+        20,
+        skip_first=True,
+    ),
     Peer("MultiProcContinuousTest, the first", FRESH, "start_continuous.py", (), 1),
     Peer("torch.multiprocessing.spawn", FRESH, "start_by_spawn.py", (), 3),
     Peer("MultiProcessTestCase, to its end", OVER, "start_by_test_case.py", ("death",), 2),
@@ -139,27 +148,15 @@ def deaths(repetitions: int) -> tuple[Figure, Figure]:
     return Figure(KNOWN, tuple(known), 50.0), Figure(OVER, tuple(over), 1000.0)
 
 
-def pytest_tests(count: int) -> Figure:
-    """Set-up, call and teardown of each test of one session but the first, which starts the ranks."""
-    source = f"""
-import pytest, torch, torch.distributed as dist
-
-@pytest.mark.ranks({RANKS})
-@pytest.mark.parametrize("number", range({count + 1}))
-def test_trivial(number):
-    tensor = torch.ones(1)
-    dist.all_reduce(tensor)
-    assert float(tensor) == {RANKS}
-"""
-    with tempfile.TemporaryDirectory() as directory:
-        (Path(directory) / "test_trivial.py").write_text(source)
-        junit = Path(directory) / "junit.xml"
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={junit}", directory]
-        ran = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=PEER_BOUND_S)
-        cases = list(ET.parse(junit).getroot().iter("testcase")) if junit.exists() else []
-    if ran.returncode or len(cases) != count + 1:
-        raise SystemExit(f"the pytest session failed:\n{ran.stdout}{ran.stderr}")
-    return Figure(TEST, tuple(float(case.get("time", "nan")) * 1e3 for case in cases[1:]), 6.0)
+def further_tests(count: int, rounds: int = 3) -> tuple[Figure, Figure]:
+    """Tests of pytest sessions whose ranks are up, rankdrill's and torch's in turns: both sessions whole."""
+    ours: list[float] = []
+    theirs: list[float] = []
+    for _ in range(rounds):
+        ours.extend(test_times(RANKDRILL, RANKS, count))
+        theirs.extend(test_times(CONTINUOUS, RANKS, count))
+    target = 0.9 * statistics.median(theirs)
+    return Figure(TEST, tuple(ours), target), Figure(f"MultiProcContinuousTest, {TEST}", tuple(theirs))
 
 
 def run_peer(peer: Peer) -> Figure | str:
@@ -186,7 +183,7 @@ def show(figures: Sequence[Figure], peers: Sequence[tuple[Peer, Figure | str]]) 
         target = (
             ""
             if figure.target_ms is None
-            else f"{'≤' if figure.median <= figure.target_ms else '>'} {figure.target_ms:g}"
+            else f"{'≤' if figure.median <= figure.target_ms else '>'} {figure.target_ms:.3g}"
         )
         table.add_row(*_row(figure), target, "")
     table.add_section()
@@ -215,7 +212,7 @@ def main() -> None:
     jobs: list[Callable[[], Figure | tuple[Figure, ...]]] = [
         lambda: fresh(many),
         lambda: warm(10 * many),
-        lambda: pytest_tests(5 * many),
+        lambda: further_tests(5 * many, 1 if chosen.quick else 3),
         lambda: deaths(many),
         *(partial(large, 1 if chosen.quick else 5, size) for size in MANY),
     ]
