@@ -1,11 +1,13 @@
 """What each further test of a pytest session costs: from the end of one test to the end of the next.
 
-Whole sessions, with nothing left out: pytest's own work, and the harness's before and after the body.
+Whole sessions, with nothing left out: pytest's own work, and the harness's before and after the body. No plugin is
+loaded but the one that is measured.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -74,7 +76,11 @@ def test_times(head: str, ranks: int, count: int) -> tuple[float, ...]:
         (here / "conftest.py").write_text(_CLOCK)
         (here / "test_peer.py").write_text("".join(_source(head, ranks, count)))
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore", directory]
-        ran = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=BOUND_S)
+        if head is not CONTINUOUS:
+            command += ["-p", "rankdrill.plugin.hooks"]
+        # Of the plugins that are installed here to be tested beside, users of neither have all.
+        alone = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+        ran = subprocess.run(command, cwd=directory, env=alone, capture_output=True, text=True, timeout=BOUND_S)
         if ran.returncode:
             raise SystemExit(f"the pytest session failed:\n{ran.stdout}{ran.stderr}")
         ends = json.loads((here / "ends.json").read_text())[WARMED_UP:-1]  # the last also ends the ranks
