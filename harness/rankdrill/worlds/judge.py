@@ -40,6 +40,8 @@ def blame(ranks: Sequence[RankOutcome]) -> tuple[tuple[int, ...], tuple[int, ...
     everybody waited for, and failing that all of them.
     """
     failed = [rank for rank in ranks if rank.status is not Status.RETURNED]
+    if not failed:
+        return (), ()
     victims = [rank for rank in failed if _only_suffered(rank)]
     causes = [rank for rank in failed if rank not in victims]
     left = [rank for rank in ranks if rank.status is Status.RETURNED and _awaited(rank, ranks)]

@@ -7,21 +7,19 @@ Private names of Hypothesis used, checked by `tests/plugin/test_pytest_seam.py`:
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis.control import BuildContext
 from hypothesis.errors import InvalidArgument, UnsatisfiedAssumption
 from hypothesis.internal.conjecture.data import ConjectureData
 
-from rankdrill.plugin.commands import Example, NoMoreExamples, Open
+from rankdrill.plugin.commands import Command, Example, NoMoreExamples, Open
 from rankdrill.plugin.ends import Ended, Ends, PhaseEnd
 from rankdrill.plugin.on_rank.reports import failed
 from rankdrill.worlds.processes.state import reseed, seed_of
-
-if TYPE_CHECKING:
-    from rankdrill.plugin.on_rank.protocol import OpenTest
 
 __all__ = ["Follower"]
 
@@ -29,13 +27,19 @@ _CONTEXT_NAMES_TEST = "wrapped_test" in inspect.signature(BuildContext).paramete
 
 
 class Follower:
-    """Stands where Hypothesis's wrapper stood, so that hooks and plugins around the body are those of any test."""
+    """Stands where Hypothesis's wrapper stood, so that hooks and plugins around the body are those of any test.
 
-    def __init__(self, test: OpenTest, item: Any, opened: Open) -> None:
-        self._test = test
+    `answer` tells the controller how an example ended and waits for its next command. `stray` is one that ended the
+    body, though it asks for no example and says not that there are no more.
+    """
+
+    def __init__(self, answer: Callable[[Ends], Command], rank: int, item: Any, opened: Open) -> None:
+        self._answer = answer
+        self._rank = rank
         self._item = item
         self._opened = opened
         self._wrapper = item.obj
+        self.stray: Command | None = None
 
     def take_its_place(self) -> None:
         """Let the item call this instead of the wrapper, until its fixtures are undone."""
@@ -67,16 +71,16 @@ class Follower:
         bound = partial(inner, instance) if instance is not None else inner
         end = PhaseEnd("call", Ended.PASSED)
         while True:
-            command = self._test.answer(Ends((end,)))
+            command = self._answer(Ends((end,)))
             if isinstance(command, NoMoreExamples):
                 return
             if not isinstance(command, Example):
-                self._test.stray = command
+                self.stray = command
                 return
             end = self._example(partial(bound, **fixtures, **command.drawn))
 
     def _example(self, body: partial[Any]) -> PhaseEnd:
-        index = None if self._opened.same_seed else self._test.rank
+        index = None if self._opened.same_seed else self._rank
         reseed(seed_of(self._opened.seed, self._opened.place.nodeid, index))  # so that an example can be repeated
         named = {"wrapped_test": self._wrapper} if _CONTEXT_NAMES_TEST else {}
         # The engine is elsewhere, but what a body may call inside a test (assume, note, event) wants a context.

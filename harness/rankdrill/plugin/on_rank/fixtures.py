@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import torch
@@ -15,10 +15,9 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import ProcessGroup, Store
 
 from rankdrill.errors import UsageError
+from rankdrill.plugin.on_rank.protocol import OpenTest
+from rankdrill.plugin.on_rank.region import Region
 from rankdrill.worlds.context import RankContext
-
-if TYPE_CHECKING:
-    from rankdrill.plugin.on_rank.session import RankSession
 
 __all__ = ["Rank", "rank_plugin"]
 
@@ -52,47 +51,58 @@ class Rank:
         dist.barrier()
 
 
-def rank_plugin(session: RankSession) -> ModuleType:
-    """A pytest plugin for `session`, of plain functions: pytest binds fixture methods to test instances."""
+def rank_plugin(
+    context: RankContext,
+    region: Region,
+    open_test: Callable[[], OpenTest | None],
+    uncollected: Callable[[str], None],
+) -> ModuleType:
+    """A pytest plugin of plain functions, for pytest binds fixture methods to test instances.
+
+    `open_test` says which test has begun on this rank, `uncollected` is told what could not be collected.
+    """
     plugin = ModuleType("rankdrill-rank")
-    vars(plugin).update(_fixtures(session))
+    vars(plugin).update(_fixtures(context, open_test))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
-        if session.test is None:
+        test = open_test()
+        if test is None:
             return None
-        session.test.drive()
+        test.drive()
         return True
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(fixturedef: Any, request: Any) -> Generator[None, object, object]:
         __tracebackhide__ = True
         if fixturedef.scope == "function":
-            session.region.open(request.node)
+            region.open(request.node)
             return (yield)
-        with session.region.outlived(request):
+        with region.outlived(request):
             return (yield)
 
     def pytest_fixture_post_finalizer(fixturedef: Any) -> None:
         if fixturedef.scope != "function":
-            session.region.forget()
+            region.forget()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-        session.region.open(item)
+        region.open(item)
         return (yield)
 
     def pytest_runtest_logreport(report: Any) -> None:
-        if session.test is not None:
-            session.test.heard(report)
+        test = open_test()
+        if test is not None:
+            test.heard(report)
 
     def pytest_warning_recorded(warning_message: warnings.WarningMessage, when: str) -> None:
-        if session.test is not None and when == "runtest":
-            session.test.warned(warning_message)
+        test = open_test()
+        if test is not None and when == "runtest":
+            test.warned(warning_message)
 
     def pytest_collectreport(report: pytest.CollectReport) -> None:
         if report.failed:
-            session.uncollected(report.longreprtext)
+            uncollected(report.longreprtext)
 
     vars(plugin).update(
         pytest_runtest_protocol=pytest_runtest_protocol,
@@ -106,9 +116,7 @@ def rank_plugin(session: RankSession) -> ModuleType:
     return plugin
 
 
-def _fixtures(session: RankSession) -> dict[str, Any]:
-    context = session.context
-
+def _fixtures(context: RankContext, open_test: Callable[[], OpenTest | None]) -> dict[str, Any]:
     @pytest.fixture(scope="session")
     def rank() -> Rank:
         """This rank: index, world_size, group, device, store, barrier()."""
@@ -117,8 +125,9 @@ def _fixtures(session: RankSession) -> dict[str, Any]:
     @pytest.fixture
     def tmp_path() -> Path:
         """A temporary directory of this test, the same one on all its ranks."""
-        assert session.test is not None
-        return _made(context, Path(session.test.place.tmp_path))
+        test = open_test()
+        assert test is not None
+        return _made(context, Path(test.place.tmp_path))
 
     @pytest.fixture
     def rank_tmp_path(tmp_path: Path) -> Path:

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import functools
 import warnings
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from rankdrill.plugin import pytest_seam
 from rankdrill.plugin.benchmarked import figures_since
 from rankdrill.plugin.commands import Command, GoOn, Open, TestPlace, When
-from rankdrill.plugin.ends import COUNTED, Ends, PhaseEnd, RankTestError
+from rankdrill.plugin.ends import COUNTED, Ended, Ends, PhaseEnd, RankTestError
 from rankdrill.plugin.on_rank.examples import Follower
 from rankdrill.plugin.on_rank.reports import Told, end_of
-
-if TYPE_CHECKING:
-    from rankdrill.plugin.on_rank.session import RankSession
+from rankdrill.worlds.context import RankContext
 
 __all__ = ["OpenTest"]
 
@@ -28,14 +27,20 @@ class OpenTest:
 
     Between phases the rank pauses: so the wrappers of that hook, which catch warnings and explain assertions, span the
     test as they do anywhere, and no rank enters the body before all are set up. `stray` is a command that belongs to
-    no open test: the controller has given this one up.
+    no open test: the controller has given this one up. `neighbour` finds the item of another test's place.
     """
 
-    def __init__(self, session: RankSession, item: pytest.Item, opened: Open) -> None:
-        self._session = session
-        self._context = session.context
+    def __init__(
+        self,
+        context: RankContext,
+        item: pytest.Item,
+        opened: Open,
+        neighbour: Callable[[TestPlace | None], pytest.Item | None],
+    ) -> None:
+        self._context = context
         self._item = item
         self._opened = opened
+        self._neighbour = neighbour
         self._told = Told()
         self._more: list[dict[str, Any]] = []
         self._measured = figures_since(item.config, 0)[1]
@@ -112,19 +117,23 @@ class OpenTest:
         for when in command.phases:
             if when == "call" and not passed:
                 continue
+            follower: Follower | None = None
             if when == "call" and isinstance(command, GoOn) and command.examples:
-                Follower(self, self._item, self._opened).take_its_place()
+                follower = Follower(self.answer, self.rank, self._item, self._opened)
+                follower.take_its_place()
             # Faults are meant for the body, also where one job runs all phases.
             quiet = when != "call" and len(command.phases) > 1
             end = self._phase(when, self._context.boundary.closed() if quiet else nullcontext(), command.following)
-            passed = end.ended.value == "passed"
+            if follower is not None:
+                self.stray = follower.stray
+            passed = end.ended is Ended.PASSED
             ends.append(end)
         return Ends(tuple(ends))
 
     def _phase(self, when: When, around: AbstractContextManager[None], following: TestPlace | None) -> PhaseEnd:
         item = self._item
         hook = getattr(item.ihook, f"pytest_runtest_{when}")
-        more = {"nextitem": self._session.neighbour(following)} if when == "teardown" else {}
+        more = {"nextitem": self._neighbour(following)} if when == "teardown" else {}
         if when == "teardown":
             self._up = False
         with around:

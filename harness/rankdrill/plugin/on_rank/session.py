@@ -49,7 +49,8 @@ class RankSession:
         with context.boundary.closed():
             self._measuring = Measuring(wanted.measured, context) if wanted.measured is not None else None
             self.config = _config(wanted, context)
-            self.config.pluginmanager.register(rank_plugin(self), "rankdrill-rank")
+            plugin = rank_plugin(context, self.region, lambda: self.test, self._uncollected.append)
+            self.config.pluginmanager.register(plugin, "rankdrill-rank")
             if self._measuring is not None:
                 self.config.pluginmanager.register(self._measuring, "rankdrill-measuring")
             with warnings.catch_warnings(record=True):  # the controller's plugins have warned of the same already
@@ -105,10 +106,6 @@ class RankSession:
             case _:
                 return Ends()  # the test that this goes on with could not even begin
 
-    def uncollected(self, told: str) -> None:
-        """Remember why something could not be collected."""
-        self._uncollected.append(told)
-
     def find(self, place: TestPlace) -> pytest.Item:
         """The item of `place`; its file is collected once."""
         self._collect(place.path)
@@ -149,7 +146,7 @@ class RankSession:
         pytest_seam.teardown_to(self.session, item)
         self._seed(opened)
         pytest_seam.forget_sections(item)
-        self.test = test = OpenTest(self, item, opened)
+        self.test = test = OpenTest(self.context, item, opened, self.neighbour)
         try:
             item.ihook.pytest_runtest_protocol(item=item, nextitem=self.neighbour(opened.following))
         finally:

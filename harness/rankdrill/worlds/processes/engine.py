@@ -12,7 +12,6 @@ import socket
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from rankdrill.errors import UsageError
@@ -22,9 +21,9 @@ from rankdrill.worlds.job import Job, Place, dump
 from rankdrill.worlds.outcome import RankOutcome, Status
 from rankdrill.worlds.private import remove_segments
 from rankdrill.worlds.processes.client import RankHandle, TemplateClient
-from rankdrill.worlds.processes.ledgers import Ledgers
 from rankdrill.worlds.processes.messages import RankSpec
-from rankdrill.worlds.processes.output import OutputFile, Streamer, Tell, log_of, tell_on
+from rankdrill.worlds.processes.output import Tell
+from rankdrill.worlds.processes.transcripts import Transcripts
 from rankdrill.worlds.processes.watching import Ending, Supervision, stacks_of, where_ranks_are
 from rankdrill.worlds.processes.wire import send_frame
 
@@ -58,9 +57,8 @@ class ProcessEngine:
         self._device = device
         self._ranks: list[RankHandle] = []
         self._directory: Path | None = None
-        self._outputs: dict[int, list[OutputFile]] = {}
-        self._logs: dict[int, list[OutputFile]] = {}
-        self._ledgers: Ledgers | None = None
+        self._transcripts: Transcripts | None = None
+        self._obituaries = select.poll()
         self._client: TemplateClient | None = None
         self._port: socket.socket | None = None
         self._told: Place | None = None  # where the ranks were told to be
@@ -70,8 +68,12 @@ class ProcessEngine:
     @property
     def at_rest(self) -> bool:
         """Whether all ranks are alive and wait for a job, be it for one that ends what they are in."""
-        up = bool(self._ranks) and self._client is not None and self._client.alive
-        return up and all(handle.listen() is None for handle in self._ranks)
+        if not self._ranks or self._client is None or not self._client.alive:
+            return False
+        if self._obituaries.poll(0):  # one question for all; a rank that is up has said its number and no more
+            for handle in self._ranks:
+                handle.listen()
+        return all(handle.death is None for handle in self._ranks)
 
     @property
     def warm(self) -> bool:
@@ -82,14 +84,15 @@ class ProcessEngine:
         """Run `job` on every rank; returns one outcome per rank, in rank order."""
         packed = _pack(job)
         try:
-            endings, starts = self._watched(job, packed, deadline=deadline, stream=stream)
+            transcripts, endings = self._watched(job, packed, deadline=deadline, stream=stream)
         except BaseException as error:  # Ctrl-C, a test's own alarm: the ranks are in the middle of something
             try:
                 self._tell_where(error)
             finally:
                 self.discard()
             raise
-        outcomes = [self._complete(endings[rank].outcome, starts[rank], job) for rank in range(self._n)]
+        faults = len(job.plan.faults) if job.plan is not None else 0
+        outcomes = [transcripts.complete(endings[rank].outcome, faults) for rank in range(self._n)]
         self._unfit = self._unfit or (not job.prepares and not _healthy(outcomes, endings, job))
         answered = all(outcome.status in (Status.RETURNED, Status.RAISED) for outcome in outcomes)
         if self._unfit and (job.ends or not answered):
@@ -98,25 +101,21 @@ class ProcessEngine:
 
     def _watched(
         self, job: Job, packed: bytes, *, deadline: float, stream: bool
-    ) -> tuple[dict[int, Ending], list[int]]:
-        """Every rank's ending, and where in its ledger this run began."""
+    ) -> tuple[Transcripts, dict[int, Ending]]:
+        """Every rank's ending, and the transcripts with this run at their end."""
         if not (self.warm or (self.at_rest and not job.begins)):
             self.discard()
             self._start()
         assert self._client is not None
         assert self._directory is not None
-        assert self._ledgers is not None
-        starts = [self._ledgers.total(rank) for rank in range(self._n)]
-        for files in (*self._outputs.values(), *self._logs.values()):
-            for file in files:
-                file.mark()
-        # pytest's capture may have replaced stdout since; a streamer looks it up anew for each run.
-        streamers = [Streamer(self._outputs, tell_on(sys.stdout))] if stream else []
-        if self._tell_log is not None:
-            streamers.append(Streamer(self._logs, self._tell_log))
+        transcripts = self._transcripts
+        assert transcripts is not None
+        transcripts.begin()
+        # pytest's capture may have replaced stdout since; it is looked up anew for each run.
+        streamers = list(transcripts.streamers(sys.stdout if stream else None))
         self._send(packed)
-        supervision = Supervision(self._client, self._ranks, self._directory, self._ledgers, job.plan, streamers)
-        return supervision.watch(deadline), starts
+        supervision = Supervision(self._client, self._ranks, self._directory, transcripts.ledgers, job.plan, streamers)
+        return transcripts, supervision.watch(deadline)
 
     def _tell_where(self, error: BaseException) -> None:
         """Have `error` say where the ranks were when it ended their run."""
@@ -133,15 +132,15 @@ class ProcessEngine:
                 self._client.bury()
         for handle in self._ranks:
             handle.close()
-        if self._ledgers is not None:
-            self._ledgers.close()
+        if self._transcripts is not None:
+            self._transcripts.close()
         if self._directory is not None:
             remove_segments(self._directory)
             shutil.rmtree(self._directory.parent, ignore_errors=True)
         if self._port is not None:
             self._port.close()
-        self._ranks, self._ledgers, self._directory = [], None, None
-        self._outputs, self._logs = {}, {}
+        self._ranks, self._transcripts, self._directory = [], None, None
+        self._obituaries = select.poll()
         self._port, self._unfit, self._told = None, False, None
 
     def _start(self) -> None:
@@ -154,7 +153,7 @@ class ProcessEngine:
         for directory in (world, self._directory):
             directory.mkdir(mode=0o700)
         self.births += 1
-        self._ledgers = Ledgers(self._directory)
+        self._transcripts = Transcripts(self._directory, self._n, self._tell_log)
         self._port = _hold_port()
         port, run = self._port.getsockname()[1], world.name
         for rank in range(self._n):
@@ -169,11 +168,9 @@ class ProcessEngine:
                 run,
                 self._init,
             )
-            self._ranks.append(self._client.fork(spec))
-            stem = self._directory / f"rank-{rank}"
-            self._outputs[rank] = [OutputFile(stem.with_suffix(".out")), OutputFile(stem.with_suffix(".err"))]
-            if self._tell_log is not None:
-                self._logs[rank] = [OutputFile(log_of(self._directory, rank))]
+            handle = self._client.fork(spec)
+            self._ranks.append(handle)
+            self._obituaries.register(handle.obituary, select.POLLIN)
 
     def _send(self, packed: bytes) -> None:
         here = _here()
@@ -185,19 +182,6 @@ class ProcessEngine:
             # If it died meanwhile, its obituary says how; if it takes nothing, it is stuck, which will be seen.
             with contextlib.suppress(ConnectionError, TimeoutError):
                 send_frame(handle.channel, frame, bound=max(until - time.monotonic(), 0.001))
-
-    def _complete(self, outcome: RankOutcome, start: int, job: Job) -> RankOutcome:
-        """`outcome` with what the rank printed and wrote down in this run."""
-        assert self._ledgers is not None
-        out, err = self._outputs[outcome.rank]
-        faults = len(job.plan.faults) if job.plan is not None else 0
-        return replace(
-            outcome,
-            stdout=out.text(),
-            stderr=err.text(),
-            ledger=self._ledgers.view(outcome.rank, start),
-            fired=self._ledgers.fired(outcome.rank, faults),
-        )
 
     def _wait_gone(self) -> None:
         bound = time.monotonic() + DEATH_BOUND_S
