@@ -1,4 +1,4 @@
-"""Ledgers that are torn, lie or belong to something else: refused with the one documented error, or read as far as true."""
+"""Ledgers that are torn or lie: refused with the one documented error, or read as far as they are true."""
 
 from __future__ import annotations
 
