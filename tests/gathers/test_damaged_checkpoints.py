@@ -38,6 +38,7 @@ REFUSED: dict[str, tuple[type[GatherError], str]] = {
     "bit-flipped-in-weights": (StorageError, DAMAGED),
     "bit-flipped-in-pickle": (StorageError, DAMAGED),
     "bit-flipped-in-list": (StorageError, DAMAGED),
+    "bit-flipped-in-header": (StorageError, DAMAGED),
     "bit-flipped-in-flags": (StorageError, DAMAGED),
     "compressed": (StorageError, DAMAGED),  # torch.save never does, and few bytes would become many
     "a-list": (StorageError, "not written by gather_and_save_checkpoint"),

@@ -217,7 +217,8 @@ def _check_whole(file: IO[bytes]) -> None:
         archive = zipfile.ZipFile(file)
         entries = archive.infolist()
         whole = bool(entries) and entries[0].header_offset == 0 and archive.testzip() is None
-    except (zipfile.BadZipFile, archives.LoadError, ValueError, RuntimeError):  # a flag may say that it is encrypted
+    except (zipfile.BadZipFile, archives.LoadError, EOFError, ValueError, RuntimeError):
+        # RuntimeError of an entry that is said to be encrypted, EOFError of one that is said to end behind the file.
         whole = False
     if not whole:
         raise WrongContentError(
