@@ -166,12 +166,8 @@ def test_the_port_is_free_for_a_store(rank):
 # ------------------------------------------------------------------------------ what sessions are configured with
 
 
-@pytest.mark.parametrize("how", ["ini", "-W"])
-def test_warnings_as_errors(run: Run, pytester: pytest.Pytester, how: str) -> None:
-    if how == "ini":
-        pytester.makeini("[pytest]\nfilterwarnings = error\nasyncio_default_fixture_loop_scope = function\n")
-    ran = run(
-        """
+def test_warnings_as_errors_by_an_option(run: Run) -> None:
+    source = """
 import warnings
 
 @pytest.mark.ranks(2)
@@ -181,34 +177,10 @@ def test_passes(rank):
 @pytest.mark.ranks(2)
 def test_warns():
     warnings.warn("careful")
-""",
-        *(["-W", "error", "-p", "no:asyncio"] if how == "-W" else []),
-        subprocess=True,
-    )
+"""
+    ran = run(source, "-W", "error", "-p", "no:asyncio", subprocess=True)
     ran.result.assert_outcomes(passed=1, failed=1)
     assert "UserWarning: careful" in ran.failure("test_warns")
-
-
-def test_strict_markers_with_markers_of_plugins_that_ranks_do_not_load(run: Run, pytester: pytest.Pytester) -> None:
-    pytester.makeini("""
-[pytest]
-addopts = --strict-markers --strict-config
-timeout = 60
-timeout_method = thread
-asyncio_default_fixture_loop_scope = function
-markers =
-    mine: a marker of this project
-""")
-    ran = run("""
-@pytest.mark.timeout(30)
-@pytest.mark.xdist_group("one")
-@pytest.mark.flaky(reruns=1)
-@pytest.mark.mine
-@pytest.mark.ranks(2)
-def test_it(rank):
-    rank.barrier()
-""")
-    ran.result.assert_outcomes(passed=1)
 
 
 def test_the_ranks_own_error_at_collection_is_shown(run: Run) -> None:

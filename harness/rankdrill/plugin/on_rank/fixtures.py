@@ -79,6 +79,7 @@ def rank_plugin(session: RankSession) -> ModuleType:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+        __tracebackhide__ = True  # of what a hook raises around the body, as pytest does of an unclosed file
         session.region.open(item)
         return (yield)
 
