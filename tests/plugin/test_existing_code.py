@@ -356,3 +356,12 @@ def test_two(something):
     assert os.environ["SET_IN_THE_CONTROLLER"] == "test_one"
 """)
     ran.result.assert_outcomes(passed=2)
+
+
+def test_fixtures_of_a_conftest_file_serve_every_file_of_its_directory(run: Run, pytester: pytest.Pytester) -> None:
+    folder = pytester.mkdir("inner")
+    (folder / "conftest.py").write_text("import pytest\n\n@pytest.fixture\ndef three():\n    return 3\n")
+    for name in ("one", "two"):
+        body = "import pytest\n\n@pytest.mark.ranks(2)\ndef test_NAME(three):\n    assert three == 3\n"
+        (folder / f"test_{name}.py").write_text(body.replace("NAME", name))
+    run("").result.assert_outcomes(passed=2)

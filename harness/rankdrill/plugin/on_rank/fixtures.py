@@ -15,6 +15,7 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import ProcessGroup, Store
 
 from rankdrill.errors import UsageError
+from rankdrill.plugin import pytest_seam
 from rankdrill.worlds.context import RankContext
 
 if TYPE_CHECKING:
@@ -56,6 +57,22 @@ def rank_plugin(session: RankSession) -> ModuleType:
     """A pytest plugin for `session`, of plain functions: pytest binds fixture methods to test instances."""
     plugin = ModuleType("rankdrill-rank")
     vars(plugin).update(_fixtures(session))
+
+    directories: dict[tuple[pytest.Collector, Path], pytest.Collector] = {}
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collect_directory(
+        path: Path, parent: pytest.Collector
+    ) -> Generator[None, pytest.Collector | None, pytest.Collector | None]:
+        # Files are collected one by one, and pytest 9.1 ties the fixtures of a conftest file to the first node that it
+        # makes of the directory. Fixtures of scope "package" live as long as that node is needed.
+        made = yield
+        return made if made is None else directories.setdefault((parent, path), made)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collection_finish() -> Generator[None, object, object]:
+        with pytest_seam.conftests_kept(session.session):
+            return (yield)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
@@ -103,6 +120,8 @@ def rank_plugin(session: RankSession) -> ModuleType:
         pytest_runtest_logreport=pytest_runtest_logreport,
         pytest_warning_recorded=pytest_warning_recorded,
         pytest_collectreport=pytest_collectreport,
+        pytest_collect_directory=pytest_collect_directory,
+        pytest_collection_finish=pytest_collection_finish,
     )
     return plugin
 
