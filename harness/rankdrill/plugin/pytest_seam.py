@@ -7,7 +7,7 @@ What is used, and why:
   as pytest-xdist makes its workers', and knows the ini options of plugins that it does not load.
 - ``_pytest.main.Session.from_config``, ``perform_collect``, ``session._setupstate``: the rank collects single files and
   tears down what the next test does not need.
-- ``session._fixturemanager`` and its ``_pending_conftests`` (pytest 9.1): conftest files that files collected later need.
+- ``session._fixturemanager`` and its ``_pending_conftests`` (pytest 9.1): conftest files that later files need.
 - ``item._initrequest``, ``item._request`` and its ``_get_active_fixturedef``, ``item.funcargs``, ``item._fixtureinfo``,
   ``item._report_sections``: what pytest's own runner and fixtures keep on an item.
 - ``_pytest.subtests.failed_subtests_key`` (pytest 9): the terminal fails a test whose subtests failed by this count.
