@@ -365,3 +365,44 @@ def test_fixtures_of_a_conftest_file_serve_every_file_of_its_directory(run: Run,
         body = "import pytest\n\n@pytest.mark.ranks(2)\ndef test_NAME(three):\n    assert three == 3\n"
         (folder / f"test_{name}.py").write_text(body.replace("NAME", name))
     run("").result.assert_outcomes(passed=2)
+
+
+def test_fixtures_of_a_session_and_a_package_stay_up_from_file_to_file(run: Run, pytester: pytest.Pytester) -> None:
+    folder = pytester.mkpydir("inner")
+    (folder / "conftest.py").write_text("""
+import pytest
+
+log = []
+
+@pytest.fixture(scope="session")
+def of_session():
+    log.append("session")
+    yield log
+    log.append("-session")
+
+@pytest.fixture(scope="package")
+def of_package(of_session):
+    log.append("package")
+    yield
+    log.append("-package")
+
+@pytest.fixture(scope="module")
+def of_module(of_package):
+    log.append("module")
+    yield
+    log.append("-module")
+""")
+    for name, seen in ("one", ["module"]), ("two", ["module", "-module", "module"]):
+        (folder / f"test_{name}.py").write_text(f"""
+import pytest
+
+@pytest.mark.ranks(2)
+def test_{name}(of_module, of_session):
+    assert of_session == ["session", "package", *{seen}]
+""")
+    run("""
+@pytest.mark.ranks(2)
+def test_outside():
+    from inner.conftest import log
+    assert log == ["session", "package", "module", "-module", "module", "-module", "-package"]
+""").result.assert_outcomes(passed=3)

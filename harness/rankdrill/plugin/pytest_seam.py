@@ -127,7 +127,7 @@ def conftests_kept(session: Session) -> Iterator[None]:
     waiting.update(kept)
 
 
-def teardown_to(session: Session, nextitem: pytest.Item | None) -> None:
+def teardown_to(session: Session, nextitem: Any) -> None:
     """Tear down all that `nextitem` does not need."""
     session._setupstate.teardown_exact(nextitem)
 

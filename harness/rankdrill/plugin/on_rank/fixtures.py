@@ -58,8 +58,6 @@ def rank_plugin(session: RankSession) -> ModuleType:
     plugin = ModuleType("rankdrill-rank")
     vars(plugin).update(_fixtures(session))
 
-    directories: dict[tuple[pytest.Collector, Path], pytest.Collector] = {}
-
     @pytest.hookimpl(wrapper=True)
     def pytest_collect_directory(
         path: Path, parent: pytest.Collector
@@ -67,7 +65,7 @@ def rank_plugin(session: RankSession) -> ModuleType:
         # Files are collected one by one, and pytest 9.1 ties the fixtures of a conftest file to the first node that it
         # makes of the directory. Fixtures of scope "package" live as long as that node is needed.
         made = yield
-        return made if made is None else directories.setdefault((parent, path), made)
+        return made if made is None else session.directories.setdefault((parent, path), made)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_collection_finish() -> Generator[None, object, object]:
