@@ -161,7 +161,7 @@ class FaultNotFired(WorldError):
 
 
 class LedgerError(RankdrillError):
-    """A file that is no ledger, or was written by an incompatible version."""
+    """A file that is no ledger, was written by an incompatible version, or says of itself what cannot be."""
 
 
 class RemoteError(RankdrillError):

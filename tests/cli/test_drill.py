@@ -11,6 +11,9 @@ import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
+from tests.fixtures import fixture
+from tests.golden import agrees, steady
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -42,8 +45,7 @@ def test_torchs_own_gather_hangs_and_the_printed_command_repeats_it(tmp_path: Pa
     arguments = ["--path", "torch.all_gather_object", "--fault", "unpicklable", "--ranks", "2", "--payload", "small"]
     done = drill(*arguments, "--json", str(report))
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "SPLIT 2" in done.stdout
-    assert "never came out" in done.stdout
+    agrees(steady(done.stdout, ROOT), fixture("reports") / "drill_failed.txt")
     failed = next(case for case in json.loads(report.read_text())["cases"] if not case["passed"])
     assert failed["repeat"] in done.stdout
     again = drill(*shlex.split(failed["repeat"])[2:])
@@ -93,7 +95,7 @@ def test_ctrl_c_shows_what_is_known_and_exits_with_130() -> None:
 
 def test_colour_only_where_it_is_wanted() -> None:
     arguments = ["--path", "all_gather_object", "--ranks", "2", "--fault", "none", "--payload", "small"]
-    assert "\x1b[" not in drill(*arguments).stdout
+    agrees(steady(drill(*arguments).stdout, ROOT), fixture("reports") / "drill_passed.txt")
     assert "\x1b[" in drill(*arguments, FORCE_COLOR="1").stdout
 
 

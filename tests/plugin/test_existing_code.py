@@ -166,12 +166,8 @@ def test_the_port_is_free_for_a_store(rank):
 # ------------------------------------------------------------------------------ what sessions are configured with
 
 
-@pytest.mark.parametrize("how", ["ini", "-W"])
-def test_warnings_as_errors(run: Run, pytester: pytest.Pytester, how: str) -> None:
-    if how == "ini":
-        pytester.makeini("[pytest]\nfilterwarnings = error\nasyncio_default_fixture_loop_scope = function\n")
-    ran = run(
-        """
+def test_warnings_as_errors_by_an_option(run: Run) -> None:
+    source = """
 import warnings
 
 @pytest.mark.ranks(2)
@@ -181,34 +177,10 @@ def test_passes(rank):
 @pytest.mark.ranks(2)
 def test_warns():
     warnings.warn("careful")
-""",
-        *(["-W", "error", "-p", "no:asyncio"] if how == "-W" else []),
-        subprocess=True,
-    )
+"""
+    ran = run(source, "-W", "error", "-p", "no:asyncio", subprocess=True)
     ran.result.assert_outcomes(passed=1, failed=1)
     assert "UserWarning: careful" in ran.failure("test_warns")
-
-
-def test_strict_markers_with_markers_of_plugins_that_ranks_do_not_load(run: Run, pytester: pytest.Pytester) -> None:
-    pytester.makeini("""
-[pytest]
-addopts = --strict-markers --strict-config
-timeout = 60
-timeout_method = thread
-asyncio_default_fixture_loop_scope = function
-markers =
-    mine: a marker of this project
-""")
-    ran = run("""
-@pytest.mark.timeout(30)
-@pytest.mark.xdist_group("one")
-@pytest.mark.flaky(reruns=1)
-@pytest.mark.mine
-@pytest.mark.ranks(2)
-def test_it(rank):
-    rank.barrier()
-""")
-    ran.result.assert_outcomes(passed=1)
 
 
 def test_the_ranks_own_error_at_collection_is_shown(run: Run) -> None:
@@ -384,3 +356,53 @@ def test_two(something):
     assert os.environ["SET_IN_THE_CONTROLLER"] == "test_one"
 """)
     ran.result.assert_outcomes(passed=2)
+
+
+def test_fixtures_of_a_conftest_file_serve_every_file_of_its_directory(run: Run, pytester: pytest.Pytester) -> None:
+    folder = pytester.mkdir("inner")
+    (folder / "conftest.py").write_text("import pytest\n\n@pytest.fixture\ndef three():\n    return 3\n")
+    for name in ("one", "two"):
+        body = "import pytest\n\n@pytest.mark.ranks(2)\ndef test_NAME(three):\n    assert three == 3\n"
+        (folder / f"test_{name}.py").write_text(body.replace("NAME", name))
+    run("").result.assert_outcomes(passed=2)
+
+
+def test_fixtures_of_a_session_and_a_package_stay_up_from_file_to_file(run: Run, pytester: pytest.Pytester) -> None:
+    folder = pytester.mkpydir("inner")
+    (folder / "conftest.py").write_text("""
+import pytest
+
+log = []
+
+@pytest.fixture(scope="session")
+def of_session():
+    log.append("session")
+    yield log
+    log.append("-session")
+
+@pytest.fixture(scope="package")
+def of_package(of_session):
+    log.append("package")
+    yield
+    log.append("-package")
+
+@pytest.fixture(scope="module")
+def of_module(of_package):
+    log.append("module")
+    yield
+    log.append("-module")
+""")
+    for name, seen in ("one", ["module"]), ("two", ["module", "-module", "module"]):
+        (folder / f"test_{name}.py").write_text(f"""
+import pytest
+
+@pytest.mark.ranks(2)
+def test_{name}(of_module, of_session):
+    assert of_session == ["session", "package", *{seen}]
+""")
+    run("""
+@pytest.mark.ranks(2)
+def test_outside():
+    from inner.conftest import log
+    assert log == ["session", "package", "module", "-module", "module", "-module", "-package"]
+""").result.assert_outcomes(passed=3)

@@ -46,6 +46,14 @@ def test_items_still_carry_what_is_set_on_them(request: pytest.FixtureRequest) -
     assert hasattr(request.config, "_tmp_path_factory")
     assert hasattr(request.config._parser, "_inidict")
     assert hasattr(request.session, "_setupstate")
+    assert hasattr(request.session, "_fixturemanager")
+
+
+def test_conftest_files_still_wait_for_their_directories(request: pytest.FixtureRequest) -> None:
+    release = tuple(int(part) for part in pytest.__version__.split(".")[:2])
+    if release < (9, 1):
+        pytest.skip("before pytest 9.1 fixtures belong to paths")
+    assert isinstance(request.session._fixturemanager._pending_conftests, dict)
 
 
 @pytest.mark.skipif(int(pytest.__version__.partition(".")[0]) < 9, reason="pytest 8 has no subtests")

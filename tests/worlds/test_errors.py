@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import torch.distributed as dist
 from rankdrill import World
 from rankdrill.errors import RankVictim, RemoteError
 from rankdrill.worlds import Outcome, Status, Verdict
+from tests.fixtures import fixture
+from tests.golden import agrees, steady
 from tests.worlds import bodies
 
 
@@ -127,3 +130,10 @@ def test_culprits_first_then_victims(four: World) -> None:
 def test_unwrapping_twice_says_the_same(two: World) -> None:
     outcome = two.run(bodies.raise_needs_two)
     assert len(group_of(outcome).exceptions[0].__notes__) == len(group_of(outcome).exceptions[0].__notes__) == 1
+
+
+def test_what_a_script_prints_reads_as_it_was_accepted() -> None:
+    folder = fixture("reports")
+    done = subprocess.run([sys.executable, str(folder / "train.py")], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "")
+    agrees(steady(done.stderr, folder), folder / "train.txt")

@@ -161,13 +161,13 @@ def _show(tally: Tally, out: Console, elapsed: float, total: int, complete: bool
     print_matrix(tally, out)
     print_failures(tally, out)
     out.print()
-    failed = len(tally.failures)
+    failed, cases = len(tally.failures), f"{len(tally.results)} case{'s' if len(tally.results) != 1 else ''}"
     if not complete:
         out.print(f"[bold yellow]interrupted[/] after {len(tally.results)} of at least {total} cases, {failed} failed")
     elif failed:
-        out.print(f"[bold red]{failed} of {len(tally.results)} cases failed[/] in {elapsed:.1f} s")
+        out.print(f"[bold red]{failed} of {cases} failed[/] in {elapsed:.1f} s")
     else:
-        out.print(f"[bold green]{len(tally.results)} cases passed[/] in {elapsed:.1f} s")
+        out.print(f"[bold green]{cases} passed[/] in {elapsed:.1f} s")
 
 
 def _write(tally: Tally, outputs: _Outputs, elapsed: float, complete: bool) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from rankdrill.ledger import GROUP_OP, LedgerView, Members, Record, State
+from rankdrill.ledger import GROUP_OP, MOST_RANKS, LedgerView, Members, Record, State
 from rankdrill.step import NO_SEQUENCE, Kind, Step
 
 __all__ = ["Position", "Progress", "Wait", "doomed", "name_ranks", "position", "waits"]
@@ -75,8 +75,9 @@ def _runs(ranks: Sequence[int]) -> Iterable[str]:
 class Progress:
     """How far one rank has come, followed look by look: each takes the records that are new or were unfinished."""
 
-    def __init__(self, entered: Callable[[Record], bool] = lambda record: True) -> None:
+    def __init__(self, entered: Callable[[Record], bool] = lambda record: True, ranks: int = MOST_RANKS) -> None:
         self._entered = entered
+        self._ranks = ranks  # of the world
         self._reached: dict[str, int] = {}
         self._groups: dict[str, tuple[int, ...]] = {}
         self._members: dict[str, Members] = {}
@@ -110,7 +111,7 @@ class Progress:
         if step.kind is not Kind.COLLECTIVE:
             return  # the rank is inside it
         if step.op == GROUP_OP:
-            members = self._members.setdefault(step.target, Members()).take(step.fingerprint)
+            members = self._members.setdefault(step.target, Members(self._ranks)).take(step.fingerprint)
             if members is not None:
                 self._groups[step.target] = members
         elif not self._entered(record):

@@ -141,11 +141,33 @@ def read(path: str, weights_only: bool, map_location: Any) -> Saved:
         _check_owner(os.fstat(file.fileno()))
         _check_whole(file)
         content = archives.load("shared_state", file, map_location, weights_only)
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
+    return _saved(content)
+
+
+def _saved(content: Any) -> Saved:
+    """What was loaded, if it is what `Draft.write` saves. It may be of anybody's making: nothing of it is printed."""
+    written = content.get("format") if isinstance(content, dict) else None
+    if not (isinstance(written, str) and written == FORMAT):
         raise WrongContentError("not written by gather_and_save_checkpoint; torch.load opens it")
-    if content["version"] != VERSION:
-        raise WrongContentError(f"has version {content['version']} of the format, this rankdrill reads {VERSION}")
+    version, world_size, packed = (content.get(part) for part in ("version", "world_size", "local_states"))
+    if isinstance(version, int) and version != VERSION:
+        raise WrongContentError(f"has version {version} of the format, this rankdrill reads {VERSION}")
+    fits = {
+        "version": isinstance(version, int),
+        "id": isinstance(content.get("id"), str),
+        "shared_state": "shared_state" in content,
+        "local_states": isinstance(packed, list) and len(packed) > 0 and all(map(_is_packed, packed)),
+        "world_size": isinstance(world_size, int) and isinstance(packed, list) and world_size == len(packed),
+    }
+    wrong = next((part for part, well in fits.items() if not well), None)
+    if wrong is not None:
+        raise WrongContentError(f"is a checkpoint whose parts do not fit together: {wrong} is not what was saved")
     return Saved(content["id"], content["shared_state"], content["local_states"])
+
+
+def _is_packed(one: Any) -> bool:
+    """Whether it may be what `pack` made. One byte that is repeated says that it is gigabytes; it is not contiguous."""
+    return isinstance(one, torch.Tensor) and one.dtype is torch.uint8 and one.dim() == 1 and one.is_contiguous()
 
 
 def _save(content: dict[str, Any], file: IO[bytes]) -> None:
@@ -191,10 +213,12 @@ def _check_whole(file: IO[bytes]) -> None:
     this check 0.9 s and torch 5 s.
     """
     try:
+        archives.check_stored("the file", file)  # or few bytes might be gigabytes to check
         archive = zipfile.ZipFile(file)
         entries = archive.infolist()
         whole = bool(entries) and entries[0].header_offset == 0 and archive.testzip() is None
-    except (zipfile.BadZipFile, ValueError):
+    except (zipfile.BadZipFile, archives.LoadError, EOFError, ValueError, RuntimeError):
+        # RuntimeError of an entry that is said to be encrypted, EOFError of one that is said to end behind the file.
         whole = False
     if not whole:
         raise WrongContentError(

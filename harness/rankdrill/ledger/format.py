@@ -23,6 +23,7 @@ __all__ = [
     "KINDS",
     "MAGIC",
     "MAX_FAULTS",
+    "MOST_RECORDS",
     "RECORD",
     "RECORD_BYTES",
     "TOTAL_OFFSET",
@@ -36,6 +37,7 @@ __all__ = [
 MAGIC = b"RDLEDGER"
 VERSION = 1
 CAPACITY = 4096  # records kept per rank: 1 MiB, preallocated so that a full disk cannot SIGBUS a rank
+MOST_RECORDS = 1 << 20  # that a ring is believed to have room for: what says so may be damaged
 
 # magic, version, record bytes, capacity, rank, world size, pid, start (ns since the epoch)
 HEADER = struct.Struct("<8sIIIIIIQ")

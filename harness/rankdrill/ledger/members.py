@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from rankdrill.ledger.format import FINGERPRINT_BYTES
 
-__all__ = ["GROUP_OP", "Members", "spell_members"]
+__all__ = ["GROUP_OP", "MOST_RANKS", "Members", "spell_members"]
 
 GROUP_OP = "group"  # the record that says which global ranks a process group has
 SHORTEST_RUN = 3  # `0,1` reads better than `0-1` and is no longer
-MOST_RANKS = 1 << 16  # that one run is believed to have: a ledger may be damaged
+MOST_RANKS = 1 << 16  # that a group is believed to have: a ledger may be damaged
 _RUN = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
 _RECORD = re.compile(r"ranks=([\d,:-]*)(?: part=(\d+)/(\d+))?")
 
@@ -52,9 +53,13 @@ def _runs(ranks: Sequence[int]) -> Iterator[str]:
 
 
 class Members:
-    """One group's members, read record by record: known once every part has been seen, in whatever order."""
+    """One group's members, read record by record: known once every part has been seen, in whatever order.
 
-    def __init__(self) -> None:
+    `most` is how many there can be, the size of the world say: a damaged ledger may speak of more than memory holds.
+    """
+
+    def __init__(self, most: int = MOST_RANKS) -> None:
+        self._most = most
         self._parts: dict[int, tuple[int, ...]] = {}
         self._count = 0
 
@@ -66,13 +71,14 @@ class Members:
         number, count = int(found[2] or 1), int(found[3] or 1)
         if count != self._count:  # the first, or another group that was given the name
             self._parts, self._count = {}, count
-        self._parts[number] = tuple(_ranks(found[1]))
+        self._parts[number] = tuple(islice(_ranks(found[1]), self._most))
         if len(self._parts) < count:
             return None
-        return tuple(rank for part in sorted(self._parts) for rank in self._parts[part])
+        ranks = (rank for part in sorted(self._parts) for rank in self._parts[part])
+        return tuple(islice(ranks, self._most))
 
 
 def _ranks(text: str) -> Iterator[int]:
     for found in _RUN.finditer(text):
         low, high, stride = int(found[1]), int(found[2] or found[1]), int(found[3] or 1)
-        yield from range(low, high + 1, max(stride, 1))[:MOST_RANKS]
+        yield from range(low, high + 1, max(stride, 1))

@@ -78,7 +78,7 @@ class LedgerView:
 class LedgerReader:
     """A ledger open for reading while its rank may still be writing.
 
-    Raises `LedgerError` for a file that is no ledger or of another version.
+    Raises `LedgerError` for a file that is no ledger, of another version, or says of itself what cannot be.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -95,7 +95,15 @@ class LedgerReader:
         if magic != f.MAGIC:
             raise LedgerError(f"{path} is no ledger: it begins with {magic!r}, a ledger with {f.MAGIC!r}")
         if version != f.VERSION or record_bytes != f.RECORD_BYTES:
-            raise LedgerError(f"{path} has ledger version {version}; this rankdrill reads version {f.VERSION}")
+            raise LedgerError(
+                f"{path} has ledger version {version} with records of {record_bytes} bytes; "
+                f"this rankdrill reads version {f.VERSION} with records of {f.RECORD_BYTES}"
+            )
+        # Also while its writer is at the header, which then has no capacity yet.
+        if not 1 <= capacity <= f.MOST_RECORDS:
+            raise LedgerError(
+                f"{path} says that it has room for {capacity} records; a ledger has room for 1 to {f.MOST_RECORDS}"
+            )
         self.rank, self.world_size, self.pid, self.start_ns = rank, world_size, pid, start_ns
         # A truncated file holds fewer slots than its header says; what is there is still evidence.
         self.capacity = min(capacity, (size - f.HEADER_BYTES) // f.RECORD_BYTES)
@@ -147,4 +155,5 @@ def _decode(raw: bytes) -> f.Record:
 
 
 def _text(raw: bytes) -> str:
-    return raw.rstrip(b"\0").decode("utf-8", "replace")
+    # Zeros within it stand in no text that a rank wrote, and no call of the system takes them.
+    return raw.rstrip(b"\0").decode("utf-8", "replace").replace("\0", "\ufffd")

@@ -29,6 +29,7 @@ class LedgerWriter:
     """
 
     def __init__(self, path: str | Path, *, rank: int, world_size: int, capacity: int = f.CAPACITY) -> None:
+        assert 1 <= capacity <= f.MOST_RECORDS, capacity
         size = f.HEADER_BYTES + capacity * f.RECORD_BYTES
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:

@@ -14,6 +14,8 @@ from rankdrill.worlds.judge import blame, verdict_on
 
 __all__ = ["Merged", "end_of", "ends_of", "merge", "phase_of", "uneventful"]
 
+RUN_AGAIN = "to run it again"
+
 
 @dataclass(frozen=True)
 class Merged:
@@ -97,7 +99,7 @@ def merge(outcome: Outcome, where: tuple[str, int], run_again: str) -> Merged:
     if quiet and not outcome.unfired:
         kinds = {end.ended for end in ends.values()}
         if len(kinds) > 1:
-            return _disagreement(ends, where)
+            return _disagreement(ends, where, run_again)
         first = ends[min(ends)] if ends else None
         if first is None:
             return Merged(Ended.PASSED)
@@ -105,9 +107,11 @@ def merge(outcome: Outcome, where: tuple[str, int], run_again: str) -> Merged:
     return _failure(outcome, ends, where, run_again)
 
 
-def _disagreement(ends: dict[int, PhaseEnd], where: tuple[str, int]) -> Merged:
+def _disagreement(ends: dict[int, PhaseEnd], where: tuple[str, int], run_again: str) -> Merged:
     headline = "ranks disagree: " + _who_did_what(ends)
-    return Merged(Ended.FAILED, error=RanksDisagree(headline), failure=MergedFailure(headline, (), (), where))
+    failure = MergedFailure(headline, (), (), where)
+    failure.sections.append((RUN_AGAIN, run_again))
+    return Merged(Ended.FAILED, error=RanksDisagree(headline), failure=failure)
 
 
 def _who_did_what(ends: dict[int, PhaseEnd]) -> str:
@@ -128,7 +132,7 @@ def _failure(outcome: Outcome, ends: dict[int, PhaseEnd], where: tuple[str, int]
     if blocks and not blocks[0].text:
         blocks = blocks[1:]
     failure = MergedFailure(headline, blocks, victims, where)
-    failure.sections.append(("to run it again", run_again))
+    failure.sections.append((RUN_AGAIN, run_again))
     return Merged(Ended.FAILED, "", _error(outcome, shown, headline), failure, _expected(shown, ends))
 
 

@@ -7,6 +7,7 @@ What is used, and why:
   as pytest-xdist makes its workers', and knows the ini options of plugins that it does not load.
 - ``_pytest.main.Session.from_config``, ``perform_collect``, ``session._setupstate``: the rank collects single files and
   tears down what the next test does not need.
+- ``session._fixturemanager`` and its ``_pending_conftests`` (pytest 9.1): conftest files that later files need.
 - ``item._initrequest``, ``item._request`` and its ``_get_active_fixturedef``, ``item.funcargs``, ``item._fixtureinfo``,
   ``item._report_sections``: what pytest's own runner and fixtures keep on an item.
 - ``_pytest.subtests.failed_subtests_key`` (pytest 9): the terminal fails a test whose subtests failed by this count.
@@ -22,7 +23,8 @@ What is used, and why:
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +46,7 @@ __all__ = [
     "base_temp",
     "collect_file",
     "configure",
+    "conftests_kept",
     "count_failed_subtest",
     "end_request",
     "failed_subtests",
@@ -119,7 +122,16 @@ def collect_file(session: Session, path: str) -> list[pytest.Item]:
     return [item for item in session.perform_collect([path]) if isinstance(item, pytest.Item)]
 
 
-def teardown_to(session: Session, nextitem: pytest.Item | None) -> None:
+@contextmanager
+def conftests_kept(session: Session) -> Iterator[None]:
+    """Keep pytest from dropping conftest files that are loaded and whose directories will be collected later."""
+    waiting: dict[Path, object] = getattr(session._fixturemanager, "_pending_conftests", {})
+    kept = dict(waiting)
+    yield
+    waiting.update(kept)
+
+
+def teardown_to(session: Session, nextitem: Any) -> None:
     """Tear down all that `nextitem` does not need."""
     session._setupstate.teardown_exact(nextitem)
 

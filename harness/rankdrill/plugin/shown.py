@@ -46,6 +46,8 @@ class MergedFailure(TerminalRepr):
             tw.line("")
             if block.heading != self.headline:
                 tw.line(block.heading, bold=True)
+                if block.text:
+                    tw.line("")
             for line in block.text.splitlines():
                 tw.line(line, red=line.startswith("E "), bold=line.startswith((">", "E ")))
         if self.victims:

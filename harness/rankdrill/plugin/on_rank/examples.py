@@ -80,6 +80,7 @@ class Follower:
             end = self._example(partial(bound, **fixtures, **command.drawn))
 
     def _example(self, body: partial[Any]) -> PhaseEnd:
+        __tracebackhide__ = True  # a failure begins in the body
         index = None if self._opened.same_seed else self._rank
         reseed(seed_of(self._opened.seed, self._opened.place.nodeid, index))  # so that an example can be repeated
         named = {"wrapped_test": self._wrapper} if _CONTEXT_NAMES_TEST else {}

@@ -35,7 +35,7 @@ class OpenTest:
         context: RankContext,
         item: pytest.Item,
         opened: Open,
-        neighbour: Callable[[TestPlace | None], pytest.Item | None],
+        neighbour: Callable[[TestPlace | None], pytest.Item | pytest.Collector | None],
     ) -> None:
         self._context = context
         self._item = item

@@ -46,10 +46,11 @@ class RankSession:
         self._collected: set[str] = set()
         self._uncollected: list[str] = []
         self._seeded_by_file: dict[str, Generators] = {}
+        self._directories: dict[tuple[pytest.Collector, Path], pytest.Collector] = {}
         with context.boundary.closed():
             self._measuring = Measuring(wanted.measured, context) if wanted.measured is not None else None
             self.config = _config(wanted, context)
-            plugin = rank_plugin(context, self.region, lambda: self.test, self._uncollected.append)
+            plugin = rank_plugin(context, self.region, lambda: self.test, self._uncollected.append, self._directories)
             self.config.pluginmanager.register(plugin, "rankdrill-rank")
             if self._measuring is not None:
                 self.config.pluginmanager.register(self._measuring, "rankdrill-measuring")
@@ -119,9 +120,15 @@ class RankSession:
             )
         return self._items[place.nodeid]
 
-    def neighbour(self, place: TestPlace | None) -> pytest.Item | None:
-        """The item of `place`, if its file has been collected: what it shares with another test is to stay up."""
-        return self._items.get(place.nodeid) if place is not None else None
+    def neighbour(self, place: TestPlace | None) -> pytest.Item | pytest.Collector | None:
+        """What is to stay up for `place`: its item or, while its file is still to be collected, the directory above it.
+
+        Hooks are given it as the next item; what pytest asks of that is what it shares with this one.
+        """
+        if place is None or place.path in self._collected:
+            return self._items.get(place.nodeid) if place is not None else None
+        known = {node.path: node for node in self._directories.values()}
+        return next((known[path] for path in Path(place.path).parents if path in known), self.session)
 
     def _collect(self, path: str) -> None:
         if path in self._collected:

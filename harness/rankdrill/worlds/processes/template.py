@@ -116,12 +116,17 @@ class Template:
         if "preload" in request:
             self._import(request["preload"])
         elif "signal" in request:
-            for number in request["ranks"]:
-                pid = self._pids.get(number)
-                if pid in self._obituaries:
-                    os.kill(pid, request["signal"])
+            self._signal(request["ranks"], request["signal"])
         else:
             self._fork(request.pop("number"), request, *fds)
+
+    def _signal(self, ranks: list[int], signum: int) -> None:
+        pids = [pid for number in ranks if (pid := self._pids.get(number)) in self._obituaries]
+        if signum == signal.SIGKILL:  # first, lest one says of another's end that it lost its peer
+            for pid in pids:
+                os.kill(pid, signal.SIGSTOP)
+        for pid in pids:
+            os.kill(pid, signum)
 
     def _import(self, names: list[str]) -> None:
         for name in names:

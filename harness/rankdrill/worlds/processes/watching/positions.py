@@ -50,13 +50,14 @@ class Positions:
         reader = self._ledgers.of(rank)
         if reader is None:
             return Position(ended)
-        progress = self._progress.setdefault(rank, Progress(self._entered))
+        progress = self._progress.setdefault(rank, Progress(self._entered, self._size))
         progress.take(reader.view(progress.next))
         return progress.position(ended=ended, stuck=stuck)
 
     def _entered(self, record: Record) -> bool:
         # A collective that was skipped, or before which the rank was stopped or ended, was never issued.
-        if self._plan is None or record.fault is None:
+        # A damaged ledger may name a fault that no plan has.
+        if self._plan is None or record.fault is None or record.fault >= len(self._plan.faults):
             return True
         fault = self._plan.faults[record.fault]
         ended = fault.where.when == "before" and fault.what.name in self._deadly

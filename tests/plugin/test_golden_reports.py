@@ -1,0 +1,26 @@
+"""What somebody reads whose test has failed, whole: each test of `fixtures/reports` beside its report."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from tests.fixtures import fixture
+from tests.golden import agrees, steady
+from tests.plugin.conftest import ALREADY_IMPORTED
+
+FOLDER = fixture("reports")
+OPTIONS = ("-q", "--rankdrill-seed=1", "-p", "no:cacheprovider", "-p", "no:asyncio", "-W", ALREADY_IMPORTED)
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in FOLDER.glob("test_*.py")))
+def test_the_report_reads_as_it_was_accepted(
+    name: str, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for sign_of_ci in ("CI", "BUILD_NUMBER"):  # there pytest shortens less
+        monkeypatch.delenv(sign_of_ci, raising=False)
+    shutil.copy(FOLDER / f"{name}.py", pytester.path)
+    result = pytester.runpytest_inprocess(f"{name}.py", *OPTIONS)
+    agrees(steady(str(result.stdout), pytester.path), FOLDER / f"{name}.txt")
