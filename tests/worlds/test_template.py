@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +17,7 @@ import torch.distributed as dist
 from rankdrill import World
 from rankdrill.errors import WorldError
 from rankdrill.worlds.processes.client import TemplateClient
+from rankdrill.worlds.processes.template import signal_all
 from tests.worlds.conftest import PATIENCE_S
 
 
@@ -79,3 +82,27 @@ def test_sixty_four_ranks(record_property: Callable[[str, object], None]) -> Non
         outcome = world.run(body, deadline=10 * PATIENCE_S)
     record_property("seconds", outcome.elapsed)
     assert outcome.unwrap() == [64.0] * 64
+
+
+def test_of_ranks_that_are_killed_together_none_sees_another_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told, mine = os.pipe()
+    lives = subprocess.Popen(["sleep", "60"], pass_fds=[mine])
+    os.close(mine)
+    # It ends its wait when the first one's end of the pipe is gone.
+    sees = subprocess.Popen(
+        [sys.executable, "-c", f"import os; os.read({told}, 1); os.mkdir('saw')"], pass_fds=[told], cwd=tmp_path
+    )
+    os.close(told)
+    kill = os.kill
+
+    def slow(pid: int, signum: int) -> None:
+        kill(pid, signum)
+        time.sleep(0.5)
+
+    time.sleep(1.0)
+    monkeypatch.setattr(os, "kill", slow)
+    signal_all([lives.pid, sees.pid], signal.SIGKILL)
+    assert (lives.wait(), sees.wait()) == (-signal.SIGKILL, -signal.SIGKILL)
+    assert not (tmp_path / "saw").exists()

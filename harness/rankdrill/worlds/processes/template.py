@@ -69,6 +69,18 @@ def _settle() -> Sequence[Any]:
     return early
 
 
+def signal_all(pids: Sequence[int], signum: int) -> None:
+    """Signal processes that have not been waited for; of those to be killed none lives to see another end.
+
+    Between two kills this process may be made to wait, long enough for a rank to report that it lost its peer.
+    """
+    if signum == signal.SIGKILL:
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+    for pid in pids:
+        os.kill(pid, signum)
+
+
 class Template:
     """Forks, reaps and kills ranks on request."""
 
@@ -116,17 +128,10 @@ class Template:
         if "preload" in request:
             self._import(request["preload"])
         elif "signal" in request:
-            self._signal(request["ranks"], request["signal"])
+            pids = [pid for number in request["ranks"] if (pid := self._pids.get(number)) in self._obituaries]
+            signal_all(pids, request["signal"])
         else:
             self._fork(request.pop("number"), request, *fds)
-
-    def _signal(self, ranks: list[int], signum: int) -> None:
-        pids = [pid for number in ranks if (pid := self._pids.get(number)) in self._obituaries]
-        if signum == signal.SIGKILL:  # first, lest one says of another's end that it lost its peer
-            for pid in pids:
-                os.kill(pid, signal.SIGSTOP)
-        for pid in pids:
-            os.kill(pid, signum)
 
     def _import(self, names: list[str]) -> None:
         for name in names:
