@@ -1,0 +1,49 @@
+"""Mistakes made on purpose, one at a time, in what judges, diagnoses and strikes: how many do the tests notice?
+
+    python benchmarks/mutants.py [--only 'rankdrill.faults.*'] [--again] [--report]
+
+mutmut makes the mistakes; `[tool.mutmut]` in pyproject.toml says where, and which tests are asked. Exits with 1 where
+fewer than `LEAST` of them are noticed. `--only` takes the modules of a pattern. `--again` keeps what was found last
+time and asks the tests as they are now about what nobody noticed then; `--report` runs nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from fnmatch import fnmatch
+from pathlib import Path
+
+from rich.console import Console
+
+sys.path[:0] = [str(Path(__file__).parents[1])]  # the project's root, when run as a script
+
+from benchmarks.mutating.found import read_mutants  # noqa: E402 (found only now)
+from benchmarks.mutating.report import print_report, read_reasons  # noqa: E402 (found only now)
+from benchmarks.mutating.running import lay_out, learn, run  # noqa: E402 (found only now)
+
+LEAST = 0.90
+
+
+def main() -> int:
+    options = _options()
+    if not options.report:
+        lay_out(fresh=not options.again)
+        learn()
+        names = [each.name for each in read_mutants() if fnmatch(each.module, options.only) and not each.noticed]
+        if names:
+            run(names)
+    found = [each for each in read_mutants() if fnmatch(each.module, options.only)]
+    return 0 if print_report(found, read_reasons(), Console(soft_wrap=True)) >= LEAST else 1
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--only", default="*", metavar="PATTERN", help="modules, as in 'rankdrill.faults.*'")
+    parser.add_argument("--again", action="store_true", help="keep the last run; ask again about what was not noticed")
+    parser.add_argument("--report", action="store_true", help="run nothing")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
