@@ -39,7 +39,8 @@ def test_out_of_memory_at_a_step(op: str, reserve: Callable[[], object]) -> None
             reserve()
         assert here.fired == (1,)
         reserve()
-    with rank_here(f"rank 0: cuda_oom at memory.{op}"), pytest.raises(torch.cuda.OutOfMemoryError):
+    told = r"^CUDA out of memory\. Tried to allocate \d+ bytes \(planned\)$"
+    with rank_here(f"rank 0: cuda_oom at memory.{op}"), pytest.raises(torch.cuda.OutOfMemoryError, match=told):
         reserve()
 
 
