@@ -3,8 +3,8 @@
     python benchmarks/mutants.py [--only 'rankdrill.faults.*'] [--again] [--report]
 
 mutmut makes the mistakes; `[tool.mutmut]` in pyproject.toml says where, and which tests are asked. Exits with 1 where
-fewer than `LEAST` of them are noticed. `--only` takes the modules of a pattern. `--again` keeps what was found last
-time and asks the tests as they are now about what nobody noticed then; `--report` runs nothing.
+fewer than `LEAST` of them are noticed. `--only` takes the modules of a pattern, and can be repeated. `--again` keeps
+what was found last time and asks the tests as they are now about what nobody noticed then; `--report` runs nothing.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-sys.path[:0] = [str(Path(__file__).parents[1])]  # the project's root, when run as a script
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.mutating.found import read_mutants  # noqa: E402 (found only now)
-from benchmarks.mutating.report import print_report, read_reasons  # noqa: E402 (found only now)
-from benchmarks.mutating.running import lay_out, learn, run  # noqa: E402 (found only now)
+from benchmarks.mutating.found import Mutant, read_mutants
+from benchmarks.mutating.report import print_report, read_reasons
+from benchmarks.mutating.running import lay_out, learn, run
 
 LEAST = 0.90
 
@@ -30,16 +30,22 @@ def main() -> int:
     if not options.report:
         lay_out(fresh=not options.again)
         learn()
-        names = [each.name for each in read_mutants() if fnmatch(each.module, options.only) and not each.noticed]
+        names = [each.name for each in read_mutants() if _wanted(each, options.only) and not each.noticed]
         if names:
             run(names)
-    found = [each for each in read_mutants() if fnmatch(each.module, options.only)]
+    found = [each for each in read_mutants() if _wanted(each, options.only)]
     return 0 if print_report(found, read_reasons(), Console(soft_wrap=True)) >= LEAST else 1
+
+
+def _wanted(mutant: Mutant, patterns: list[str]) -> bool:
+    return not patterns or any(fnmatch(mutant.module, pattern) for pattern in patterns)
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--only", default="*", metavar="PATTERN", help="modules, as in 'rankdrill.faults.*'")
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="PATTERN", help="modules, as in 'rankdrill.faults.*'"
+    )
     parser.add_argument("--again", action="store_true", help="keep the last run; ask again about what was not noticed")
     parser.add_argument("--report", action="store_true", help="run nothing")
     return parser.parse_args()
