@@ -14,8 +14,6 @@ import sys
 from fnmatch import fnmatch
 from pathlib import Path
 
-from rich.console import Console
-
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.mutating.found import Mutant, read_mutants
@@ -29,12 +27,14 @@ def main() -> int:
     options = _options()
     if not options.report:
         lay_out(fresh=not options.again)
+        print("finding out which tests reach what", flush=True)
         learn()
         names = [each.name for each in read_mutants() if _wanted(each, options.only) and not each.noticed]
+        print(f"trying {len(names)} mutants", flush=True)
         if names:
             run(names)
     found = [each for each in read_mutants() if _wanted(each, options.only)]
-    return 0 if print_report(found, read_reasons(), Console(soft_wrap=True)) >= LEAST else 1
+    return 0 if print_report(found, read_reasons()) >= LEAST else 1
 
 
 def _wanted(mutant: Mutant, patterns: list[str]) -> bool:

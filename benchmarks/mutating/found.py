@@ -11,7 +11,7 @@ from benchmarks.mutating.running import MUTATED
 
 __all__ = ["Mutant", "read_mutants"]
 
-# What its process ended with, by what that means. 2: not even collected; 255: pytest itself gave up.
+# What its process ended with. Whatever is not here is a failure, if only one to collect the tests.
 _SURVIVED, _UNREACHED = {0}, {5, 33}
 _TIMED_OUT = {-24, 24, 36, 152}
 
@@ -42,6 +42,10 @@ class Mutant:
     @property
     def timed_out(self) -> bool:
         return self.code in _TIMED_OUT
+
+    @property
+    def unreached(self) -> bool:
+        return self.code in _UNREACHED
 
     @property
     def noticed(self) -> bool:

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.mutating.found import Mutant
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 __all__ = ["Reason", "print_report", "read_reasons"]
 
 REASONS = Path(__file__).with_name("survivors.toml")
+COLUMNS = ("module", "mutants", "killed", "of them late", "survived", "explained", "killed")
 
 
 @dataclass(frozen=True)
 class Reason:
-    """Why mutants of `function` need not be noticed: those that add one of `lines`."""
+    """Why mutants of `function` need not be noticed: those in which one of `lines` stands."""
 
     module: str
     function: str
@@ -28,48 +26,56 @@ class Reason:
 
     def explains(self, mutant: Mutant) -> bool:
         return (mutant.module, mutant.function) == (self.module, self.function) and any(
-            line in self.lines for line in mutant.added or mutant.removed
+            line in self.lines for line in mutant.added
         )
 
 
 def read_reasons() -> list[Reason]:
     """What `survivors.toml` says."""
-    entries = tomllib.loads(REASONS.read_text())["survivor"]
+    entries = tomllib.loads(REASONS.read_text()).get("survivor", [])
     return [Reason(each["module"], each["function"], tuple(each["lines"]), each["why"]) for each in entries]
 
 
-def print_report(mutants: Sequence[Mutant], reasons: Sequence[Reason], console: Console) -> float:
-    """Print it; returns the share of mutants that were noticed."""
+def print_report(mutants: Sequence[Mutant], reasons: Sequence[Reason]) -> float:
+    """Print it; returns the share of mutants that were killed."""
     tried = [mutant for mutant in mutants if mutant.tried]
     survivors = [mutant for mutant in tried if not mutant.noticed]
     for mutant in survivors:
-        why = next((reason.why for reason in reasons if reason.explains(mutant)), "")
-        console.print(f"\n[bold]{escape(mutant.name)}[/]" + (f"\n  explained: {escape(why)}" if why else ""))
-        for sign, lines in (("-", mutant.removed), ("+", mutant.added)):
-            for line in lines:
-                console.print(f"  {sign} {escape(line)}", highlight=False)
-    console.print(_table(tried, survivors, reasons))
-    modules = {mutant.module for mutant in tried}
+        why = next((reason.why for reason in reasons if reason.explains(mutant)), None)
+        print(f"\n{mutant.name}" + (": nothing reaches it" if mutant.unreached else ""))
+        print(*(f"  - {line}" for line in mutant.removed), *(f"  + {line}" for line in mutant.added), sep="\n")
+        print(f"  explained: {why}" if why else "  not explained")
+    print()
+    _print_table([COLUMNS, *_rows(tried, reasons)])
+    for line in _stale({mutant.module for mutant in tried}, survivors, reasons):
+        print(f"stale: {line}")
+    if len(tried) < len(mutants):
+        print(f"{len(mutants) - len(tried)} mutants were not tried")
+    return _rate(tried)
+
+
+def _rows(tried: Sequence[Mutant], reasons: Sequence[Reason]) -> Iterator[tuple[str, ...]]:
+    modules = sorted({mutant.module for mutant in tried})
+    for name, group in [*((name, [m for m in tried if m.module == name]) for name in modules), ("all", tried)]:
+        left = [mutant for mutant in group if not mutant.noticed]
+        explained = sum(any(reason.explains(mutant) for reason in reasons) for mutant in left)
+        late = sum(mutant.timed_out for mutant in group)
+        yield name, *map(str, (len(group), len(group) - len(left), late, len(left), explained)), f"{_rate(group):.1%}"
+
+
+def _print_table(rows: Sequence[tuple[str, ...]]) -> None:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for first, *others in rows:
+        numbers = [text.rjust(width) for text, width in zip(others, widths[1:], strict=True)]
+        print("  ".join([first.ljust(widths[0]), *numbers]))
+
+
+def _stale(modules: set[str], survivors: Sequence[Mutant], reasons: Sequence[Reason]) -> Iterator[str]:
     for reason in reasons:
         for line in reason.lines:
             one = Reason(reason.module, reason.function, (line,), reason.why)
             if reason.module in modules and not any(one.explains(mutant) for mutant in survivors):
-                console.print(f"stale: no survivor in {reason.module}, {reason.function}: {escape(line)}")
-    if len(tried) < len(mutants):
-        console.print(f"{len(mutants) - len(tried)} mutants were not tried")
-    return _rate(tried)
-
-
-def _table(tried: Sequence[Mutant], survivors: Sequence[Mutant], reasons: Sequence[Reason]) -> Table:
-    table = Table("module", "mutants", "noticed", "of these late", "survived", "explained", "rate")
-    groups = [(name, [each for each in tried if each.module == name]) for name in sorted({m.module for m in tried})]
-    for name, group in [*groups, ("all", list(tried))]:
-        left = [mutant for mutant in group if mutant in survivors]
-        explained = sum(any(reason.explains(mutant) for reason in reasons) for mutant in left)
-        late = sum(mutant.timed_out for mutant in group)
-        counts = (len(group), len(group) - len(left), late, len(left), explained)
-        table.add_row(name.removeprefix("rankdrill."), *map(str, counts), f"{_rate(group):.1%}")
-    return table
+                yield f"no mutant survives in {reason.module}, {reason.function}: {line}"
 
 
 def _rate(mutants: Sequence[Mutant]) -> float:
