@@ -75,6 +75,15 @@ def test_a_fault_for_every_rank_fires_once_somewhere(tmp_path: Path) -> None:
     assert message.startswith("rank *: stop before file.rename did not fire: no rank did; rank 0 took no such step")
 
 
+def test_of_two_faults_the_one_that_did_not_strike_is_told() -> None:
+    plan = Plan.parse("rank 0: kill before *.*\nrank 0: stop before *.*")
+    for fired, missed in (([0, 1], "kill"), ([1, 0], "stop")):
+        (message,) = unfired(plan, [fired], [NOTHING])
+        assert message.startswith(f"rank 0: {missed} before")
+    (message,) = unfired(Plan.parse("rank 1: kill before *.*"), [[1]], [NOTHING])
+    assert message.startswith("rank 1: kill before *.* did not fire")
+
+
 def test_all_fired() -> None:
     assert unfired(Plan.parse("rank 0: kill before *.*"), [[3]], [NOTHING]) == []
 
@@ -116,7 +125,9 @@ def test_as_many_different_steps_as_fit_are_told_in_their_order(tmp_path: Path) 
     assert message.endswith("; rank 0 took 9 steps: file.stat x4, file.lstat x3, file.mkdir, file.rmdir")
 
 
-@pytest.mark.parametrize(("more", "told"), [(0, ""), (1, " and 1 other op"), (3, " and 3 other ops")])
+@pytest.mark.parametrize(
+    ("more", "told"), [(0, ""), (1, " and 1 other op"), (2, " and 2 other ops"), (3, " and 3 other ops")]
+)
 def test_ops_that_do_not_fit_are_counted(more: int, told: str, tmp_path: Path) -> None:
     with LedgerWriter(tmp_path / "ledger", rank=0, world_size=1) as ledger:
         for op in [f"op{number}" for number in range(MAX_LISTED + more)] * 2:

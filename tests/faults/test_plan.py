@@ -187,3 +187,20 @@ def test_a_rename_matches_by_either_name() -> None:
     where = Where(0, When.AT, Kind.FILE, "rename", "*.pt")
     assert where.matches(Step(Kind.FILE, "rename", "/a/m.part"), "/a/m.pt")
     assert not where.matches(Step(Kind.FILE, "rename", "/a/m.part"), "/a/m")
+
+
+@pytest.mark.parametrize(
+    ("where", "matches"),
+    [
+        (Where(0, When.AT), True),
+        (Where(0, When.AT, Kind.FILE), True),
+        (Where(0, When.AT, Kind.FILE, "open"), True),
+        (Where(0, When.AT, Kind.SHM), False),
+        (Where(0, When.AT, Kind.SHM, "open"), False),
+        (Where(0, When.AT, Kind.FILE, "stat"), False),
+        (Where(0, When.AT, pattern="[A-Z]*"), False),
+        (Where(0, When.AT, pattern="m"), True),
+    ],
+)
+def test_a_step_is_one_of_those_meant_or_is_not(where: Where, matches: bool) -> None:
+    assert where.matches(Step(Kind.FILE, "open", "/a/m")) is matches

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from rankdrill.errors import PlanError
-from rankdrill.faults import STRIKES, Fault, Plan, What, When, Where, domain, parse_fault
+from rankdrill.faults import OPS, STRIKES, Fault, Plan, Strike, What, When, Where, domain, parse_fault
 from rankdrill.faults.check import MAX_OCCURRENCE, closest, find_strike
 from rankdrill.faults.grammar import MAX_LINE, parse_faults
+from rankdrill.faults.strike import at
+from rankdrill.step import Kind
 
 FORM = "; a fault reads 'rank 2: kill before collective.all_reduce #3'"
 END = 'expected the end, `on "pattern"`, `#N` or `every`'
@@ -255,6 +257,26 @@ def test_what_is_similar_comes_first_and_at_most_three_are_named() -> None:
 )
 def test_where_a_strike_makes_sense_reads_aloud(strike: str, words: str) -> None:
     assert domain(STRIKES[strike]) == words
+
+
+@pytest.mark.parametrize(
+    ("left_out", "words"),
+    [
+        (["open", "stat"], "at file.* but open, stat"),
+        (["stat", "open", "link"], "at file.* but link, open, stat"),
+        (
+            ["open", "stat", "link", "read"],
+            f"at file.{'/'.join(sorted(OPS[Kind.FILE] - {'open', 'stat', 'link', 'read'}))}",
+        ),
+    ],
+)
+def test_a_few_ops_that_are_left_out_are_named_and_of_many_the_others(left_out: list[str], words: str) -> None:
+    class Made(Strike):
+        name = "made"
+        does = seen = ""
+        on = at({Kind.FILE: OPS[Kind.FILE] - set(left_out)})
+
+    assert domain(Made) == words
 
 
 @pytest.mark.parametrize(

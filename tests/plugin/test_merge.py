@@ -103,6 +103,11 @@ def test_a_phase_that_failed_is_raised_and_nothing_else_is_left_of_the_rank() ->
     assert (part.verdict, part.culprits) == (Verdict.ASYMMETRIC, (0,))
 
 
+def test_a_failed_phase_that_was_returned_is_raised_all_the_same() -> None:
+    (rank,) = phase_of(outcome(returned(0, Ends((failed(),)))), "call").ranks
+    assert (rank.status, rank.value, repr(rank.error)) == (Status.RAISED, None, "KeyError('k')")
+
+
 def test_a_phase_that_did_not_take_place_is_passed() -> None:
     part = phase_of(outcome(reported(0, failed("setup"))), "teardown")
     assert (part.ranks[0].status, part.ranks[0].value, part.ranks[0].exception) == (
@@ -139,6 +144,9 @@ def test_among_others_who_could_not_report_came_through_and_what_it_printed_is_t
         (Status.RETURNED, passed("setup"), None)
     ] * 3
     assert {rank.stdout + rank.stderr for rank in part.ranks} == {""}
+    assert (part.verdict, part.culprits, part.victims) == (Verdict.TOGETHER, (), ())
+    part = phase_of(outcome(waits(0, 1), died(1)), "setup", among_others=True)
+    assert (part.verdict, part.victims) == (Verdict.TOGETHER, ())
     part = phase_of(outcome(*ranks), "teardown", among_others=True)
     assert [rank.value for rank in part.ranks] == [passed("teardown")] * 3
     assert {rank.stdout + rank.stderr for rank in phase_of(outcome(*ranks), "call").ranks} == {"outerr"}
@@ -147,7 +155,8 @@ def test_among_others_who_could_not_report_came_through_and_what_it_printed_is_t
 def test_among_others_a_rank_that_could_not_begin_failed_in_its_setup() -> None:
     rank = raised(0, KeyError("k"), stdout="out")
     assert phase_of(outcome(rank), "setup", among_others=True).ranks == (rank,)
-    assert phase_of(outcome(rank), "call", among_others=True).ranks[0].value == passed()
+    (came_through,) = phase_of(outcome(rank), "call", among_others=True).ranks
+    assert (came_through.value, came_through.exception) == (passed(), None)
 
 
 # ------------------------------------------------------------------------------------------------------ merged
@@ -229,6 +238,17 @@ def test_one_that_left_is_told_with_what_the_others_wait_in() -> None:
     assert isinstance(result.error, RanksDisagree)
     assert (str(result.error), result.error.rank) == (told, 1)
     assert shown(result).victims == ["rank 0 waits in collective.barrier #0 on 'default' for rank 1"]
+
+
+def test_who_failed_is_told_after_who_died() -> None:
+    result = merged(died(0, at_ns=1), reported(1, failed(), at_ns=2))
+    assert shown(result).headline == "rank 0 killed by SIGKILL before its first step"
+    assert [block.heading for block in shown(result).blocks] == ["rank 1 failed: KeyError: 'k'"]
+
+
+def test_ranks_of_which_nothing_is_known_have_failed() -> None:
+    result = merge(Outcome((returned(0, "no end"),), Verdict.TOGETHER, (), ()), WHERE, AGAIN)
+    assert (result.ended, str(result.error), shown(result).headline) == (Ended.FAILED, "failed", "failed")
 
 
 def test_an_exception_that_the_controller_cannot_load_is_told_as_it_reads() -> None:

@@ -92,6 +92,8 @@ def test_the_summary_names_the_first_culprit_the_others_and_the_victims() -> Non
     one = outcome(returned(0), raised(1, KeyError("k")))
     assert one.summary() == "asymmetric: rank 1 raised KeyError: 'k'"
     many = outcome(raised(0, ValueError("v"), 3), raised(1, KeyError("k"), 1), died(2, at_ns=2), waits(3, 0), stuck(4))
+    two = outcome(raised(0, ValueError("v"), 2), raised(1, KeyError("k"), 1))
+    assert two.summary() == "asymmetric: rank 1 raised KeyError: 'k'; also at fault: rank 0"
     assert many.summary() == "died: rank 1 raised KeyError: 'k'; also at fault: ranks 2, 0, 4; victims: rank 3"
 
 
@@ -114,6 +116,8 @@ def test_errors_that_are_alike_are_raised_once_with_all_their_ranks() -> None:
     [
         (raised(0, KeyError("k"), traceback="here"), raised(1, KeyError("k"), traceback="there")),
         (raised(0, KeyError("k")), raised(1, LookupError("k"))),
+        (raised(0, ValueError("k"), traceback="here"), raised(1, TypeError("k"), traceback="here")),
+        (raised(0, ValueError("one"), traceback="here"), raised(1, ValueError("two"), traceback="here")),
         (raised(0, ValueError("one")), raised(1, ValueError("two"))),
         (died(0), died(1)),
     ],
@@ -165,6 +169,13 @@ def test_who_left_is_told_with_the_call_and_those_that_wait_in_it() -> None:
     assert failed.summary() == f"hang: {told}; victims: ranks 0, 2"
 
 
+def test_one_rank_that_waits_for_who_left_is_enough() -> None:
+    failed = outcome(waits(0, 1), returned(1))
+    assert failed.describe(1) == (
+        "rank 1 returned without entering collective.barrier #0 on 'default', where rank 0 wait for it"
+    )
+
+
 def test_one_that_waits_for_others_says_nothing_of_who_left() -> None:
     failed = outcome(waits(0, 2), returned(1), raised(2, KeyError("k")))
     assert failed.describe(1) == "rank 1 returned while others failed"
@@ -191,7 +202,7 @@ def test_an_odd_call_of_who_is_not_at_fault_is_not_told() -> None:
 def test_a_rendered_error_reads_as_its_last_line_and_keeps_the_exception() -> None:
     error = RenderedError("all of it", "the last line", pickle.dumps(KeyError("k")), "more")
     assert error.args == ("all of it", "the last line", pickle.dumps(KeyError("k")), "more")
-    assert str(error) == "the last line"
+    assert (str(error), error.text) == ("the last line", "all of it")
     assert repr(error.original) == "KeyError('k')"
     assert repr(raised(0, error).error) == "KeyError('k')"
     assert pickle.loads(pickle.dumps(error)).args == error.args
