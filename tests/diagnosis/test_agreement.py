@@ -66,6 +66,20 @@ def test_every_step_that_somebody_waits_in_is_compared() -> None:
     assert sorted(odd_ones(waiting, views)) == [0, 1, 2, 3]
 
 
+def test_steps_that_cannot_differ_do_not_hide_those_that_do() -> None:
+    pairs = [
+        *((barrier(0, f"odd {n}"), barrier(0, f"odd {n}", "all_reduce")) for n in range(6)),
+        *((barrier(0, f"alike {n}"), barrier(0, f"alike {n}")) for n in range(6)),
+        *(
+            (barrier(NO_SEQUENCE, f"message {n}", "send"), barrier(NO_SEQUENCE, f"message {n}", "recv"))
+            for n in range(6)
+        ),
+    ]
+    views = [inside(step) for pair in pairs for step in pair]
+    waiting = {rank: Wait(rank, view.records[-1], ()) for rank, view in enumerate(views)}
+    assert sorted(odd_ones(waiting, views)) == list(range(12))
+
+
 def test_messages_have_no_place_to_meet_in() -> None:
     send, recv = (barrier(NO_SEQUENCE, op=op, fingerprint="float32[1] peer=1 tag=0") for op in ("send", "recv"))
     assert odd(inside(send), inside(recv)) == {}

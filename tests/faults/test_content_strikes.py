@@ -298,18 +298,20 @@ def test_what_is_struck_or_passed_goes_on_to_the_next_fault(
 def test_a_late_rename_of_what_is_gone_by_then_says_nothing(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"there")
-    with rank_here(f"rank 0: late({LATE_S}) at file.rename"):
+    with rank_here(f"rank 0: late({3 * LATE_S}) at file.rename"):
         os.rename(path, tmp_path / "b")
         path.unlink()
-        _late_ones_are_over()
+        assert _late_ones_are_over() == 1
     assert not list(tmp_path.iterdir())
 
 
-def _late_ones_are_over() -> None:
-    for thread in threading.enumerate():
-        if thread.name == "rankdrill-late":
-            assert thread.daemon, "a rank need not wait for it"
-            thread.join(PATIENCE_S)
+def _late_ones_are_over() -> int:
+    """Wait for them; returns how many there were."""
+    late = [thread for thread in threading.enumerate() if thread.name == "rankdrill-late"]
+    for thread in late:
+        assert thread.daemon, "a rank need not wait for it"
+        thread.join(PATIENCE_S)
+    return len(late)
 
 
 def _appears(path: Path) -> bool:

@@ -204,3 +204,7 @@ def test_a_rename_matches_by_either_name() -> None:
 )
 def test_a_step_is_one_of_those_meant_or_is_not(where: Where, matches: bool) -> None:
     assert where.matches(Step(Kind.FILE, "open", "/a/m")) is matches
+
+
+def test_what_strikes_reads_as_a_call_of_its_numbers() -> None:
+    assert [str(What("x", args)) for args in ((), (1,), (1, 2.5))] == ["x", "x(1)", "x(1, 2.5)"]
