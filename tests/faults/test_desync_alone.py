@@ -16,9 +16,12 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from rankdrill.boundary import Boundary, Call
+from rankdrill.faults import STRIKES, When
 from rankdrill.faults.issue import give_back_number, map_tensors, tensors_of
 from rankdrill.faults.works import Chained, Done
 from rankdrill.ledger import State
+from rankdrill.step import Kind, Step
 from tests.faults.here import Here, rank_here
 
 TIMEOUT_S = 30
@@ -275,6 +278,70 @@ def test_a_wrong_group_is_one_of_the_same_size_if_there_is_one() -> None:
         assert [r.step.fingerprint for r in here.view if r.step.op == "group"] == ["ranks=0", "ranks=0"]
 
 
+# ------------------------------------------------------------------------------------------ groups of several
+
+
+def of_two(op: str, rank: int, opts: Any = None, **args: Any) -> Call:
+    """The call of `rank` in a group of two that is never issued."""
+    group = dist.ProcessGroup(rank, 2)  # type: ignore[call-arg]
+    return Call(Step(Kind.COLLECTIVE, op, "pair"), {"group": group, "opts": opts, **args})
+
+
+def strike(name: str, *values: float) -> Any:
+    return STRIKES[name](When.AT, values, Boundary())
+
+
+@pytest.mark.parametrize(("root", "other"), [(0, 1), (1, 0)])
+@pytest.mark.parametrize("op", ["broadcast", "reduce"])
+def test_a_wrong_root_is_the_next_in_the_group(op: str, root: int, other: int) -> None:
+    opts = dist.BroadcastOptions() if op == "broadcast" else dist.ReduceOptions()
+    opts.rootRank, opts.timeout = root, timedelta(seconds=7)
+    call = of_two(op, 0, opts, tensors=[ones(1)])
+    assert strike("wrong_root").fits(call)
+    changed = strike("wrong_root").changed(call)
+    assert (changed.args["opts"].rootRank, changed.args["opts"].timeout) == (other, timedelta(seconds=7))
+    assert opts.rootRank == root, "the caller's own options stay as they are"
+    assert {name: value for name, value in changed.args.items() if name != "opts"} == {
+        name: value for name, value in call.args.items() if name != "opts"
+    }
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("op", ["gather", "scatter"])
+def test_only_who_takes_itself_for_the_root_has_tensors_for_all(op: str, rank: int) -> None:
+    mine = torch.tensor([3.0, 4.0])
+    opts = dist.GatherOptions() if op == "gather" else dist.ScatterOptions()
+    opts.rootRank = 0
+    many, one = ("outputs", "tensors") if op == "gather" else ("tensors", "outputs")
+    every = [[ones(2), ones(2)]] if rank == 0 else []
+    changed = strike("wrong_root").changed(of_two(op, rank, opts, **{one: [mine], many: every}))
+    assert changed.args["opts"].rootRank == 1
+    assert changed.args[one] == [mine]
+    made = changed.args[many]
+    if rank == 0:
+        assert made == []
+    else:
+        assert [[tensor.tolist() for tensor in tensors] for tensors in made] == [[[3.0, 4.0], [3.0, 4.0]]]
+        assert all(tensor is not mine for tensor in made[0])
+
+
+def test_what_has_no_options_has_no_root_and_no_op() -> None:
+    call = of_two("broadcast", 0)
+    del call.args["opts"]
+    assert not strike("wrong_root").fits(call)
+    assert not strike("wrong_op").fits(call)
+    assert not strike("wrong_shape", 1).fits(call)
+
+
+def test_a_wrong_shape_among_two_grows_evenly() -> None:
+    call = of_two("all_to_all_single", 0, tensors=[ones(4)], outputs=[ones(4)])
+    changed = strike("wrong_shape", 3).changed(call)
+    assert [tensor.numel() for tensor in tensors_of(changed)] == [10, 10]
+    call = of_two("all_gather_into_tensor", 0, tensors=[ones(3)], outputs=[torch.zeros(2, 3)])
+    changed = strike("wrong_shape", 1).changed(call)
+    assert [tensor.tolist() for tensor in tensors_of(changed)] == [[1, 1, 1, 0], [0] * 8]
+
+
 # --------------------------------------------------------------------------------------------------- handles
 
 
@@ -356,8 +423,5 @@ def test_tensors_are_changed_in_whatever_they_come() -> None:
 
 
 def test_a_message_has_no_number_to_give_back() -> None:
-    from rankdrill.boundary import Call
-    from rankdrill.step import Kind, Step
-
     give_back_number(Call(Step(Kind.COLLECTIVE, "send", "default")))
     assert list(tensors_of(Call(Step(Kind.COLLECTIVE, "send", "default"), {"tensors": [ones(1)]}), ("outputs",))) == []
