@@ -59,6 +59,7 @@ def test_a_plan_is_read_line_by_line() -> None:
         "rank 1: oversize(65536) at object.dumps",
         'rank *: torn after file.rename on "*.part" every',
     ]
+    assert tuple(plan) == plan.faults
     assert plan.faults[0] == Fault(Where(2, When.BEFORE, Kind.COLLECTIVE, "all_reduce", nth=3), What("kill"))
 
 

@@ -283,6 +283,7 @@ def test_a_few_ops_that_are_left_out_are_named_and_of_many_the_others(left_out: 
     ("where", "said"),
     [
         (Where(0, When.BEFORE, "disk", "open"), "'disk' is no kind of step; choose from clock, collective,"),  # type: ignore[arg-type]
+        (Where(0, When.BEFORE, "fiel"), "'fiel' is no kind of step; did you mean file?"),  # type: ignore[arg-type]
         (Where(0, When.BEFORE, pattern=b"x"), "b'x' is no pattern"),  # type: ignore[arg-type]
         (Where(1.5, When.BEFORE), "1.5 is no rank"),  # type: ignore[arg-type]
         (Where(0, When.BEFORE, nth=MAX_OCCURRENCE + 1), "#4294967296 is no occurrence"),
