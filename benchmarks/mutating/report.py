@@ -17,7 +17,7 @@ COLUMNS = ("module", "mutants", "killed", "of them late", "survived", "explained
 
 @dataclass(frozen=True)
 class Reason:
-    """Why mutants of `function` need not be noticed: those in which one of `lines` stands."""
+    """Why mutants of `function` need not be noticed: those that have one of `lines`, or just lack it."""
 
     module: str
     function: str
@@ -26,7 +26,7 @@ class Reason:
 
     def explains(self, mutant: Mutant) -> bool:
         return (mutant.module, mutant.function) == (self.module, self.function) and any(
-            line in self.lines for line in mutant.added
+            line in self.lines for line in mutant.added or mutant.removed
         )
 
 
