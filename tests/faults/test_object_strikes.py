@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -182,3 +183,9 @@ def test_any_growth_is_exact_and_loads(by: int, protocol: int, value: Any) -> No
     assert len(data) == len(pickle.dumps(value, protocol)) + by
     assert pickle.loads(data) == value
     assert pickle.load(io.BytesIO(data)) == value
+
+
+def test_what_pads_an_archive_lies_where_its_other_records_do() -> None:
+    with zipfile.ZipFile(io.BytesIO(struck("torch.save", "oversize(500)"))) as archive:
+        assert len({name.partition("/")[0] for name in archive.namelist()}) == 1
+        assert archive.namelist()[-1].endswith("/rankdrill.padding")
