@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 STAGE = ROOT / "build" / "mutants"
 MUTATED = STAGE / "mutants"
 STATS = MUTATED / "mutmut-stats.json"
+REACHED = STAGE / "reached.json"
 WORKERS = 1  # tests of worlds start ranks of their own
 _NOBODY = "no such mutant"
 
@@ -44,9 +45,12 @@ def _copy(source: Path, target: Path) -> None:
 
 def learn() -> None:
     """Make the mutants, and find out which tests are to be asked about which function."""
+    if REACHED.exists():
+        shutil.copy2(REACHED, STATS)  # as it was learned, before it was narrowed down
     output = _mutmut([_NOBODY])  # it learns, and stops where it finds no mutant of that name
     if _NOBODY not in output:
         raise SystemExit(f"mutmut failed:\n{output[-4000:]}")
+    shutil.copy2(STATS, REACHED)
     stats = json.loads(STATS.read_text())
     wanted = tomllib.loads((STAGE / "pyproject.toml").read_text())["tool"]["mutmut"]["tests_of"]
     for meta in sorted(MUTATED.rglob("*.py.meta")):
