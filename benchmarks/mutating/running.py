@@ -53,21 +53,28 @@ def learn() -> None:
     shutil.copy2(STATS, REACHED)
     stats = json.loads(STATS.read_text())
     wanted = tomllib.loads((STAGE / "pyproject.toml").read_text())["tool"]["mutmut"]["tests_of"]
+    asked: dict[str, list[str]] = {}
     for meta in sorted(MUTATED.rglob("*.py.meta")):
         for name in json.loads(meta.read_text())["exit_code_by_key"]:
             function = name.partition("__mutmut_")[0]
-            stats["tests_by_mangled_function_name"][function] = _asked(function, wanted, stats)
+            if function not in asked:
+                asked[function] = _asked(function, wanted, stats)
+    stats["tests_by_mangled_function_name"] = asked
     STATS.write_text(json.dumps(stats))
 
 
 def _asked(function: str, wanted: dict[str, list[str]], stats: dict[str, Any]) -> list[str]:
-    """The tests of its module that reach it; all of them where none does in the process of the tests itself."""
+    """The tests of its module that reach it; all of them where none does in the process of the tests themselves."""
     module = function.rpartition(".")[0]
     files = next(files for pattern, files in wanted.items() if fnmatch(module, pattern))
     of_module = [test for test in stats["duration_by_test"] if any(fnmatch(test, f"{file}*") for file in files)]
     assert of_module, f"pyproject.toml names no test of {module}"
-    reaching = set(stats["tests_by_mangled_function_name"].get(function, ()))
-    return [test for test in of_module if test in reaching] or of_module
+    reached = stats["tests_by_mangled_function_name"]
+    reaching = set(reached.get(function, ()))
+    if not reaching.intersection(of_module):
+        return of_module
+    elsewhere = set(of_module).difference(*reached.values())  # they reach nothing here: what they run are processes
+    return [test for test in of_module if test in reaching | elsewhere]
 
 
 def run(names: list[str]) -> None:

@@ -306,6 +306,15 @@ def test_a_wrong_root_is_the_next_in_the_group(op: str, root: int, other: int) -
     }
 
 
+@pytest.mark.parametrize(("root", "other"), [(0, 1), (1, 2), (2, 0)])
+def test_after_the_last_of_the_group_comes_the_first(root: int, other: int) -> None:
+    opts = dist.BroadcastOptions()
+    opts.rootRank = root
+    group = dist.ProcessGroup(0, 3)  # type: ignore[call-arg]
+    call = Call(Step(Kind.COLLECTIVE, "broadcast", "three"), {"group": group, "opts": opts, "tensors": [ones(1)]})
+    assert strike("wrong_root").changed(call).args["opts"].rootRank == other
+
+
 @pytest.mark.parametrize("rank", [0, 1])
 @pytest.mark.parametrize("op", ["gather", "scatter"])
 def test_only_who_takes_itself_for_the_root_has_tensors_for_all(op: str, rank: int) -> None:
