@@ -140,6 +140,56 @@ def test_peers_are_ranks_of_the_group() -> None:
     assert waits([running(), here, running()])[1].missing == (2,)
 
 
+def test_a_peer_that_the_group_does_not_have_and_a_rank_that_is_no_member_accuse_nobody() -> None:
+    """Ledgers that are damaged, or were recorded by somebody else."""
+    assert waits([at_message("recv", 2), ended()])[0].missing == ()
+    outside = Position(False, record(message("recv", 0)), {}, {"default": (1, 2)}, {("recv", "default", 0, 0): 1})
+    assert waits([outside, ended(), ended()])[0].missing == ()
+
+
+def test_a_message_that_was_never_issued_is_waited_for_by_nobody() -> None:
+    here = Position(False, record(message("recv", 1)))
+    assert waits([here, ended()])[0].missing == ()
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_messages_that_a_ledger_lost_accuse_only_who_has_ended(lost: int) -> None:
+    for gone in (True, False):
+        counted = {("recv", "default", 1, 0): 2 if gone else 1}
+        here = Position(False, record(message("recv", 1)), {}, {"default": (0, 1)}, counted, lost != 0)
+        begun = {("send", "default", 0, 0): 1} if gone else {}
+        assert waits([here, Position(gone, messages=begun, whole=lost != 1)])[0].missing == ((1,) if gone else ())
+
+
+@pytest.mark.parametrize(
+    ("fingerprint", "counted"),
+    [
+        ("float32[1] peer=3 tag=7", (3, 7)),
+        ("float32[1] peer=3", (3, 0)),
+        ("float32[1] peer=any tag=7", (-1, 7)),
+        ("float32[1]", (-1, 0)),
+    ],
+)
+def test_messages_are_counted_by_peer_and_tag(fingerprint: str, counted: tuple[int, int], tmp_path: Path) -> None:
+    with LedgerWriter(tmp_path / "ledger", rank=0, world_size=1) as ledger:
+        for _ in range(2):
+            ledger.begin(step(NO_SEQUENCE, op="recv", fingerprint=fingerprint))
+    read = position(LedgerReader(tmp_path / "ledger").view(), ended=False)
+    assert read.messages == {("recv", "default", *counted): 2}
+    assert read.reached == {}
+
+
+def test_a_wait_says_who_waits_where_and_for_whom() -> None:
+    here, there = waiting(0), at_message("send", 0)
+    assert here.at is not None
+    assert there.at is not None
+    assert waits([here, there]) == {0: Wait(0, here.at, (1,)), 1: Wait(1, there.at, (0,))}
+
+
+def test_members_beyond_the_world_are_not_waited_for() -> None:
+    assert waits([waiting(0, "odd", 0, 1, 2), ended()])[0].missing == (1,)
+
+
 # ---------------------------------------------------------------------------------------- ledgers
 
 
@@ -176,6 +226,56 @@ def test_members_that_take_several_records(tmp_path: Path) -> None:
         assert progress.position(ended=False).groups == {"odd": ranks}
         assert position(reader.view(), ended=False).groups == {"odd": ranks}
         reader.close()
+
+
+def test_members_of_two_groups_that_come_interleaved(tmp_path: Path) -> None:
+    even = spell_members(tuple(number**2 for number in range(20)))
+    odd = spell_members(tuple(number**2 + 1 for number in range(20)))
+    assert len(even) == len(odd) > 1
+    with LedgerWriter(tmp_path / "ledger", rank=0, world_size=1000) as ledger:
+        for one, other in zip(even, odd, strict=True):
+            ledger.mark(ledger.begin(step(NO_SEQUENCE, "even", GROUP_OP, one)), State.ENDED)
+            ledger.mark(ledger.begin(step(NO_SEQUENCE, "odd", GROUP_OP, other)), State.ENDED)
+    groups = position(LedgerReader(tmp_path / "ledger").view(), ended=False).groups
+    assert groups["even"] == tuple(number**2 for number in range(20))
+    assert groups["odd"] == tuple(number**2 + 1 for number in range(20))
+
+
+def test_how_far_a_rank_has_come_is_the_furthest_it_was(tmp_path: Path) -> None:
+    """A number that is given back is given again: the newest call need not have the highest."""
+    with LedgerWriter(tmp_path / "ledger", rank=0, world_size=1) as ledger:
+        for sequence in (0, 3, 1):
+            ledger.begin(step(sequence))
+    assert position(LedgerReader(tmp_path / "ledger").view(), ended=False).reached == {"default": 4}
+
+
+def test_a_rank_that_has_done_nothing_is_nowhere() -> None:
+    assert Progress().position(ended=False, stuck=True) == Position(False)
+
+
+def test_what_is_over_is_not_looked_at_again(tmp_path: Path) -> None:
+    progress = Progress()
+    with LedgerWriter(tmp_path / "ledger", rank=0, world_size=1) as ledger:
+        reader = LedgerReader(tmp_path / "ledger")
+        ledger.mark(ledger.begin(step(0)), State.ENDED)
+        ledger.fail(ledger.begin(step(1)), KeyError())
+        under_way = ledger.begin(step(2))
+        ledger.mark(ledger.begin(step(3)), State.ENDED)
+        progress.take(reader.view(progress.next))
+        assert progress.next == under_way
+        ledger.mark(under_way, State.ENDED)
+        progress.take(reader.view(progress.next))
+        assert progress.next == 4
+        reader.close()
+
+
+def test_a_rank_inside_another_step_within_a_collective_runs(tmp_path: Path) -> None:
+    with LedgerWriter(tmp_path / "ledger", rank=0, world_size=1) as ledger:
+        ledger.mark(ledger.begin(step(0)), State.WAITING)
+        inner = ledger.begin(Step(Kind.FILE, "open", "/x"))
+        assert position(LedgerReader(tmp_path / "ledger").view(), ended=False).at is None
+        ledger.mark(inner, State.ENDED)
+        assert position(LedgerReader(tmp_path / "ledger").view(), ended=False).at is not None
 
 
 def test_a_rank_inside_another_step_runs(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -111,3 +112,27 @@ def test_steps_of_several_threads_count_together(tmp_path: Path) -> None:
         assert here.fired == (1,)
     assert len(denied) == 1
     assert len(list(tmp_path.iterdir())) == 199
+
+
+def test_a_step_that_is_meant_only_before_or_only_after_does_not_count_at_the_other(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"0123")
+    with rank_here("rank 0: torn before file.*") as here:
+        os.rename(tmp_path / "a", tmp_path / "b")
+        assert here.fired == (0,)
+        assert (tmp_path / "b").read_bytes() == b"01"
+        assert here.fired == (1,)
+
+
+def test_a_step_that_leads_nowhere_has_one_name(tmp_path: Path) -> None:
+    with rank_here('rank 0: denied at file.mkdir on "[A-Z]*"') as here:
+        os.mkdir(tmp_path / "a")
+        assert here.fired == (0,)
+        with pytest.raises(PermissionError):
+            os.mkdir(tmp_path / "A")
+
+
+def test_a_strike_has_the_number_it_was_given(tmp_path: Path) -> None:
+    with rank_here("rank 0: delay(0.2) before file.mkdir"):
+        began = time.monotonic()
+        os.mkdir(tmp_path / "a")
+    assert time.monotonic() - began >= 0.2

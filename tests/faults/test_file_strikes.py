@@ -7,6 +7,7 @@ import fcntl
 import os
 import secrets
 import shutil
+from array import array
 from collections.abc import Callable, Iterator
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
@@ -69,6 +70,8 @@ def test_a_call_fails_with_its_errno_and_path(strike: str, number: int, ops: lis
             assert here.fired == (1,)
         assert raised.value.errno == number
         assert str(raised.value.filename).startswith(str(room))
+        other = str(room / "new") if op in ("rename", "replace", "link") else None
+        assert raised.value.filename2 == other
         assert {"old", "empty"} <= set(os.listdir(room)), f"{op} was done all the same"
         if op == "write":
             (room / "new").unlink()
@@ -98,6 +101,33 @@ def test_a_full_disk_leaves_half_a_write(tmp_path: Path) -> None:
     with rank_here("rank 0: full at file.write"), pytest.raises(OSError, match="No space left"):
         (tmp_path / "a").write_bytes(b"0123456789")
     assert (tmp_path / "a").read_bytes() == b"01234"
+
+
+@pytest.mark.parametrize(("given", "written"), [(b"", b""), (b"1", b""), (b"12", b"1"), (b"123", b"1")])
+def test_half_of_a_small_write_is_rounded_down(given: bytes, written: bytes, tmp_path: Path) -> None:
+    fd = os.open(tmp_path / "a", os.O_WRONLY | os.O_CREAT)
+    with rank_here("rank 0: full at file.write\nrank 0: delay(0) before file.write") as here:
+        with pytest.raises(OSError, match="No space left"):
+            os.write(fd, given)
+        assert here.fired == (1, bool(written)), "nothing to write is no write"
+    os.close(fd)
+    assert (tmp_path / "a").read_bytes() == written
+
+
+def test_half_of_a_write_is_counted_in_bytes(tmp_path: Path) -> None:
+    with (tmp_path / "a").open("wb", buffering=0) as file:
+        full = rank_here("rank 0: full at file.write")
+        with full, pytest.raises(OSError, match="No space left"):
+            os.write(file.fileno(), memoryview(array("i", [1, 2, 3])))
+    assert (tmp_path / "a").stat().st_size == 3 * array("i").itemsize // 2
+
+
+def test_what_has_vanished_already_vanishes_no_more(tmp_path: Path) -> None:
+    for made in ("file", "directory"):
+        with rank_here("rank 0: missing after file.*\nrank 0: missing after file.*") as here:
+            (tmp_path / made).mkdir() if made == "directory" else (tmp_path / made).touch()
+            assert here.fired == (1, 1)
+        assert not list(tmp_path.iterdir())
 
 
 def test_a_full_disk_under_torch_save(tmp_path: Path) -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import mmap
 import pickle
 import resource
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
 
+from rankdrill.faults.limits import address_space
 from rankdrill.worlds import Outcome
 from tests.faults.here import rank_here
 
@@ -39,7 +44,8 @@ def test_out_of_memory_at_a_step(op: str, reserve: Callable[[], object]) -> None
             reserve()
         assert here.fired == (1,)
         reserve()
-    with rank_here(f"rank 0: cuda_oom at memory.{op}"), pytest.raises(torch.cuda.OutOfMemoryError):
+    told = r"^CUDA out of memory\. Tried to allocate \d+ bytes \(planned\)$"
+    with rank_here(f"rank 0: cuda_oom at memory.{op}"), pytest.raises(torch.cuda.OutOfMemoryError, match=told):
         reserve()
 
 
@@ -74,3 +80,42 @@ def test_a_limit_is_real_and_ends_with_the_run(run: Callable[..., Outcome]) -> N
     assert "alloc" in found[2]
     (after,) = run(1, "", limits).unwrap()
     assert after == before
+
+
+TIB = 1 << 40
+
+
+def test_a_limit_is_lifted_when_the_plan_is_over(tmp_path: Path) -> None:
+    before = limits()
+    with rank_here(f"rank 0: limit({TIB}) before file.mkdir"):
+        assert limits() == before
+        (tmp_path / "a").mkdir()
+        soft, hard = limits()
+        assert TIB < soft < TIB + 4 * address_space()
+        assert hard == before[1]
+    gc.collect()
+    assert limits() == before
+
+
+UNDER_A_HARD_LIMIT = """
+import resource
+from rankdrill.boundary import Boundary
+from rankdrill.faults import STRIKES, When
+
+def limits():
+    return resource.getrlimit(resource.RLIMIT_AS)
+
+resource.setrlimit(resource.RLIMIT_AS, (1 << 40, 1 << 41))
+for more in (1 << 42, 1 << 39):
+    strike = STRIKES["limit"](When.BEFORE, (more,), Boundary())
+    strike.act(None)
+    soft, hard = limits()
+    print(soft >> 39, hard >> 39, end=" ")
+    del strike
+    print(limits() == (1 << 40, 1 << 41))
+"""
+
+
+def test_a_limit_stays_below_one_that_cannot_be_raised() -> None:
+    ran = subprocess.run([sys.executable, "-c", UNDER_A_HARD_LIMIT], capture_output=True, text=True)
+    assert ran.stdout.splitlines() == ["4 4 True", "1 4 True"], ran.stderr

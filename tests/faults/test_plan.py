@@ -59,6 +59,7 @@ def test_a_plan_is_read_line_by_line() -> None:
         "rank 1: oversize(65536) at object.dumps",
         'rank *: torn after file.rename on "*.part" every',
     ]
+    assert tuple(plan) == plan.faults
     assert plan.faults[0] == Fault(Where(2, When.BEFORE, Kind.COLLECTIVE, "all_reduce", nth=3), What("kill"))
 
 
@@ -187,3 +188,24 @@ def test_a_rename_matches_by_either_name() -> None:
     where = Where(0, When.AT, Kind.FILE, "rename", "*.pt")
     assert where.matches(Step(Kind.FILE, "rename", "/a/m.part"), "/a/m.pt")
     assert not where.matches(Step(Kind.FILE, "rename", "/a/m.part"), "/a/m")
+
+
+@pytest.mark.parametrize(
+    ("where", "matches"),
+    [
+        (Where(0, When.AT), True),
+        (Where(0, When.AT, Kind.FILE), True),
+        (Where(0, When.AT, Kind.FILE, "open"), True),
+        (Where(0, When.AT, Kind.SHM), False),
+        (Where(0, When.AT, Kind.SHM, "open"), False),
+        (Where(0, When.AT, Kind.FILE, "stat"), False),
+        (Where(0, When.AT, pattern="[A-Z]*"), False),
+        (Where(0, When.AT, pattern="m"), True),
+    ],
+)
+def test_a_step_is_one_of_those_meant_or_is_not(where: Where, matches: bool) -> None:
+    assert where.matches(Step(Kind.FILE, "open", "/a/m")) is matches
+
+
+def test_what_strikes_reads_as_a_call_of_its_numbers() -> None:
+    assert [str(What("x", args)) for args in ((), (1,), (1, 2.5))] == ["x", "x(1)", "x(1, 2.5)"]

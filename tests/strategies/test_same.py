@@ -347,3 +347,21 @@ def test_a_function_carried_by_value_is_the_same() -> None:
     assert same(carried, scope["f"])
     carried.__defaults__ = ([2],)
     assert explain_difference(carried, scope["f"]) == "$.__defaults__[0][0]: 2 != 1"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "alike"),
+    [
+        ({(1, 2)}, {(1, 2)}, True),
+        ({(1, 2)}, {(2, 1)}, False),
+        ({(1, 1, 2)}, {(1, 2, 2)}, False),
+        ({frozenset([0, 8])}, {frozenset([8, 0])}, True),  # they collide, so each is walked in its own order
+        ({frozenset([0, 8])}, {frozenset([0, 16])}, False),
+        ({1j}, {1j}, True),
+        ({1j}, {2j}, False),
+        ({complex(nan, 1)}, {complex(nan, 1)}, True),
+        ({(1j, "a")}, {(1j, "b")}, False),
+    ],
+)
+def test_sets_are_the_same_whose_members_are(one: Any, other: Any, alike: bool) -> None:
+    assert same(one, other) is alike

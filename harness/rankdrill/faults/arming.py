@@ -22,7 +22,6 @@ class Armed:
         self.index = index
         self.fault = fault
         self.seen = 0
-        self.fired = 0
         self._boundary = boundary
         self._strike = find_strike(fault.what.name)(fault.where.when, fault.what.args, boundary)
         self._counting = threading.Lock()
@@ -45,9 +44,7 @@ class Armed:
             return False
         with self._counting:
             self.seen += 1
-            due = where.nth is None or self.seen == where.nth
-            self.fired += due
-        return due
+            return where.nth is None or self.seen == where.nth
 
 
 def arm(plan: Plan, rank: int, boundary: Boundary) -> list[Interceptor]:

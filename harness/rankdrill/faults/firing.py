@@ -68,6 +68,6 @@ def _steps(rank: int, view: LedgerView) -> str:
         totals = Counter(record.step.name for record in view)
         shown = [f"{name} x{count}" if count > 1 else name for name, count in totals.most_common(MAX_LISTED)]
         more = len(totals) - len(shown)
-        others = f" and {more} other ops" if more > 0 else ""
+        others = f" and {more} other op{'s' if more > 1 else ''}" if more > 0 else ""
         return f"rank {rank} took {len(view)} steps: {', '.join(shown)}{others}"
     return f"the steps rank {rank} did take: {', '.join(shown)}"

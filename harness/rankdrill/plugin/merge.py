@@ -129,7 +129,7 @@ def _failure(outcome: Outcome, ends: dict[int, PhaseEnd], where: tuple[str, int]
     headline = blocks[0].heading if blocks else next(iter(outcome.unfired), "failed")
     blocks.extend(Block(line) for line in outcome.unfired if line != headline)
     victims = [victim_line(outcome.ranks[rank]) for rank in outcome.victims if rank not in shown]
-    if blocks and not blocks[0].text:
+    if blocks and blocks[0] == Block(headline):  # the headline says it all
         blocks = blocks[1:]
     failure = MergedFailure(headline, blocks, victims, where)
     failure.sections.append((RUN_AGAIN, run_again))

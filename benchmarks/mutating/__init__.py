@@ -1,0 +1,1 @@
+"""What `benchmarks/mutants.py` is made of."""
