@@ -192,7 +192,12 @@ def test_ranks_that_end_differently_disagree() -> None:
     assert isinstance(result.error, RanksDisagree)
     assert str(result.error) == told
     failure = shown(result)
-    assert (failure.headline, list(failure.blocks), list(failure.victims), failure.sections) == (told, [], [], [])
+    assert (failure.headline, list(failure.blocks), list(failure.victims), failure.sections) == (
+        told,
+        [],
+        [],
+        [("to run it again", "python -m pytest test_x.py")],
+    )
 
 
 def test_the_culprit_is_shown_its_victims_in_a_line_each() -> None:

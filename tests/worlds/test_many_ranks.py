@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import stat
 import time
 from collections.abc import Callable, Iterator
 
@@ -17,6 +18,7 @@ from rankdrill.ledger import GROUP_OP, LedgerReader
 from rankdrill.worlds import Outcome, Status, Verdict
 from rankdrill.worlds.context import RankContext
 from rankdrill.worlds.job import Job
+from rankdrill.worlds.processes.rendezvous import MESH_RANKS, connecting_when_needed
 from rankdrill.worlds.world import DEADLINE_S
 
 EARLY = 20.0  # well before the deadline, on the busiest machine
@@ -139,3 +141,33 @@ def test_one_that_skips_a_collective_of_a_group(many: World, shape: str) -> None
     if (many.n, shape) == (128, "irregular"):
         written = [record for record in outcome.ranks[members[0]].ledger if record.step.op == GROUP_OP]
         assert len(written) > 1
+
+
+def sockets_after_init() -> int:
+    return sum(stat.S_ISSOCK(os.fstat(int(fd)).st_mode) for fd in os.listdir("/proc/self/fd") if _is_open(int(fd)))
+
+
+def _is_open(fd: int) -> bool:
+    try:
+        os.fstat(fd)
+    except OSError:  # the one that the listing itself had
+        return False
+    return True
+
+
+def test_in_a_large_world_ranks_are_connected_when_they_first_speak() -> None:
+    with World(MESH_RANKS + 1) as world:
+        assert max(world.run(sockets_after_init).unwrap()) < MESH_RANKS // 2
+    with World(MESH_RANKS // 4) as world:
+        assert min(world.run(sockets_after_init).unwrap()) >= world.n - 1, "each to each, as torch itself does it"
+
+
+def test_who_has_chosen_how_ranks_connect_keeps_the_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCH_GLOO_LAZY_INIT", "0")
+    with connecting_when_needed():
+        assert os.environ["TORCH_GLOO_LAZY_INIT"] == "0"
+    assert os.environ["TORCH_GLOO_LAZY_INIT"] == "0"
+    monkeypatch.delenv("TORCH_GLOO_LAZY_INIT")
+    with connecting_when_needed():
+        assert os.environ["TORCH_GLOO_LAZY_INIT"] == "1"
+    assert "TORCH_GLOO_LAZY_INIT" not in os.environ

@@ -94,7 +94,7 @@ def test_the_summary_names_the_first_culprit_the_others_and_the_victims() -> Non
     many = outcome(raised(0, ValueError("v"), 3), raised(1, KeyError("k"), 1), died(2, at_ns=2), waits(3, 0), stuck(4))
     two = outcome(raised(0, ValueError("v"), 2), raised(1, KeyError("k"), 1))
     assert two.summary() == "asymmetric: rank 1 raised KeyError: 'k'; also at fault: rank 0"
-    assert many.summary() == "died: rank 1 raised KeyError: 'k'; also at fault: ranks 2, 0, 4; victims: rank 3"
+    assert many.summary() == "died: rank 1 raised KeyError: 'k'; also at fault: ranks 0, 2, 4; victims: rank 3"
 
 
 def test_the_summary_tells_of_the_first_fault_that_did_not_strike() -> None:

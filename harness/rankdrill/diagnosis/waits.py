@@ -58,8 +58,8 @@ class Wait:
 
 
 def name_ranks(ranks: Iterable[int]) -> str:
-    """``rank 2``, ``ranks 0, 1, 3``; of more than a few, those that follow each other as ``ranks 0-24, 26``."""
-    listed = list(ranks)
+    """``rank 2``, ``ranks 0, 1, 3``, in their order; of more than a few, neighbours as ``ranks 0-24, 26``."""
+    listed = sorted(ranks)
     parts = [str(rank) for rank in listed] if len(listed) <= FEW else list(_runs(listed))
     return f"rank{'s' if len(listed) > 1 else ''} {', '.join(parts)}"
 

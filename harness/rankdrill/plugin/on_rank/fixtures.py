@@ -15,7 +15,6 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import ProcessGroup, Store
 
 from rankdrill.errors import UsageError
-from rankdrill.plugin import pytest_seam
 from rankdrill.plugin.on_rank.protocol import OpenTest
 from rankdrill.plugin.on_rank.region import Region
 from rankdrill.worlds.context import RankContext
@@ -56,30 +55,13 @@ def rank_plugin(
     context: RankContext,
     region: Region,
     open_test: Callable[[], OpenTest | None],
-    uncollected: Callable[[str], None],
-    directories: dict[tuple[pytest.Collector, Path], pytest.Collector],
 ) -> ModuleType:
     """A pytest plugin of plain functions, for pytest binds fixture methods to test instances.
 
-    `open_test` says which test has begun on this rank, `uncollected` is told what could not be collected.
-    `directories` are the nodes of those that files were collected from.
+    `open_test` says which test has begun on this rank.
     """
     plugin = ModuleType("rankdrill-rank")
     vars(plugin).update(_fixtures(context, open_test))
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_collect_directory(
-        path: Path, parent: pytest.Collector
-    ) -> Generator[None, pytest.Collector | None, pytest.Collector | None]:
-        # Files are collected one by one, and pytest 9.1 ties the fixtures of a conftest file to the first node that it
-        # makes of the directory. Fixtures of scope "package" live as long as that node is needed.
-        made = yield
-        return made if made is None else directories.setdefault((parent, path), made)
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_collection_finish(session: pytest.Session) -> Generator[None, object, object]:
-        with pytest_seam.conftests_kept(session):
-            return (yield)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
@@ -118,10 +100,6 @@ def rank_plugin(
         if test is not None and when == "runtest":
             test.warned(warning_message)
 
-    def pytest_collectreport(report: pytest.CollectReport) -> None:
-        if report.failed:
-            uncollected(report.longreprtext)
-
     vars(plugin).update(
         pytest_runtest_protocol=pytest_runtest_protocol,
         pytest_fixture_setup=pytest_fixture_setup,
@@ -129,9 +107,6 @@ def rank_plugin(
         pytest_runtest_call=pytest_runtest_call,
         pytest_runtest_logreport=pytest_runtest_logreport,
         pytest_warning_recorded=pytest_warning_recorded,
-        pytest_collectreport=pytest_collectreport,
-        pytest_collect_directory=pytest_collect_directory,
-        pytest_collection_finish=pytest_collection_finish,
     )
     return plugin
 

@@ -20,6 +20,7 @@ from rankdrill.plugin import pytest_seam
 from rankdrill.plugin.commands import Collect, Command, Finish, GoOn, Open, SessionSetup, TestPlace
 from rankdrill.plugin.ends import Ends
 from rankdrill.plugin.lasting_logs import LastingLogs
+from rankdrill.plugin.on_rank.collecting import Collecting
 from rankdrill.plugin.on_rank.debugging import Debugging
 from rankdrill.plugin.on_rank.fixtures import rank_plugin
 from rankdrill.plugin.on_rank.measuring import Measuring
@@ -44,14 +45,14 @@ class RankSession:
         self.test: OpenTest | None = None
         self._items: dict[str, pytest.Item] = {}
         self._collected: set[str] = set()
-        self._uncollected: list[str] = []
+        self._collecting = Collecting()
         self._seeded_by_file: dict[str, Generators] = {}
-        self._directories: dict[tuple[pytest.Collector, Path], pytest.Collector] = {}
         with context.boundary.closed():
             self._measuring = Measuring(wanted.measured, context) if wanted.measured is not None else None
             self.config = _config(wanted, context)
-            plugin = rank_plugin(context, self.region, lambda: self.test, self._uncollected.append, self._directories)
+            plugin = rank_plugin(context, self.region, lambda: self.test)
             self.config.pluginmanager.register(plugin, "rankdrill-rank")
+            self.config.pluginmanager.register(self._collecting, "rankdrill-collecting")
             if self._measuring is not None:
                 self.config.pluginmanager.register(self._measuring, "rankdrill-measuring")
             with warnings.catch_warnings(record=True):  # the controller's plugins have warned of the same already
@@ -111,7 +112,7 @@ class RankSession:
         """The item of `place`; its file is collected once."""
         self._collect(place.path)
         if place.nodeid not in self._items:
-            why = "\n".join(self._uncollected) or (
+            why = "\n".join(self._collecting.failed) or (
                 "parameters or collection differ between processes (a random or time-dependent parametrize?)"
             )
             raise WorldError(
@@ -127,8 +128,7 @@ class RankSession:
         """
         if place is None or place.path in self._collected:
             return self._items.get(place.nodeid) if place is not None else None
-        known = {node.path: node for node in self._directories.values()}
-        return next((known[path] for path in Path(place.path).parents if path in known), self.session)
+        return self._collecting.above(Path(place.path)) or self.session
 
     def _collect(self, path: str) -> None:
         if path in self._collected:

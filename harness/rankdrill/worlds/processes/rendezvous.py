@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from typing import Any
 from urllib.parse import parse_qsl, urlparse
@@ -18,8 +19,12 @@ from rankdrill.boundary.collectives import DrilledGroup
 from rankdrill.errors import UsageError
 from rankdrill.worlds.processes.messages import RankSpec
 
-__all__ = ["Rendezvous", "launch_variables"]
+__all__ = ["MESH_RANKS", "Rendezvous", "connecting_when_needed", "launch_variables"]
 
+MESH_RANKS = 64
+"""Above so many ranks not every pair of them is connected at the start: of 256 that is 32 640 connections, and half
+the time that the world takes. A pair connects when it first speaks."""
+_LAZY = "TORCH_GLOO_LAZY_INIT"
 _UNSET = -1  # torch's default for rank and world_size
 ALREADY_THERE = (
     "init_process_group() gave the group that this rank already has; "
@@ -51,6 +56,18 @@ def launch_variables(spec: RankSpec) -> dict[str, str]:
     }
 
 
+@contextmanager
+def connecting_when_needed() -> Iterator[None]:
+    """Have gloo connect two ranks when they first speak; torch before 2.8 does not know of it."""
+    before = os.environ.get(_LAZY)
+    os.environ[_LAZY] = before or "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_LAZY]
+
+
 class Rendezvous:
     """Makes the default group of one rank, and stands between a body and torch's `init_process_group`.
 
@@ -69,13 +86,14 @@ class Rendezvous:
 
     def make_group(self) -> None:
         """Make the default group that bodies find."""
-        dist.init_process_group(
-            self._spec.backend,
-            store=self._next_store(),
-            rank=self._spec.rank,
-            world_size=self._spec.world_size,
-            timeout=self._timeout,
-        )
+        with connecting_when_needed() if self._spec.world_size > MESH_RANKS else nullcontext():
+            dist.init_process_group(
+                self._spec.backend,
+                store=self._next_store(),
+                rank=self._spec.rank,
+                world_size=self._spec.world_size,
+                timeout=self._timeout,
+            )
 
     def install(self) -> None:
         """Take the place of `init_process_group`, for all who import or look it up from now on."""
