@@ -239,7 +239,7 @@ def test_one_that_is_stuck_is_told_with_its_stack() -> None:
 
 def test_one_that_left_is_told_with_what_the_others_wait_in() -> None:
     result = merged(waits(0, 1), reported(1, passed()))
-    told = "rank 1 passed without entering collective.barrier #0 on 'default', where rank 0 wait for it"
+    told = "rank 1 passed without entering collective.barrier #0 on 'default', where rank 0 waits for it"
     assert isinstance(result.error, RanksDisagree)
     assert (str(result.error), result.error.rank) == (told, 1)
     assert shown(result).victims == ["rank 0 waits in collective.barrier #0 on 'default' for rank 1"]

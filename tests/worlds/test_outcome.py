@@ -172,7 +172,7 @@ def test_who_left_is_told_with_the_call_and_those_that_wait_in_it() -> None:
 def test_one_rank_that_waits_for_who_left_is_enough() -> None:
     failed = outcome(waits(0, 1), returned(1))
     assert failed.describe(1) == (
-        "rank 1 returned without entering collective.barrier #0 on 'default', where rank 0 wait for it"
+        "rank 1 returned without entering collective.barrier #0 on 'default', where rank 0 waits for it"
     )
 
 

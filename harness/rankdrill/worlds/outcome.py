@@ -266,6 +266,5 @@ def _left(culprit: RankOutcome, ranks: tuple[RankOutcome, ...]) -> str:
     if not waiting:
         return f"rank {culprit.rank} returned while others failed"
     step = waiting[0].wait.record.step if waiting[0].wait else ""
-    return (
-        f"rank {culprit.rank} returned without entering {step}, where {name_ranks(r.rank for r in waiting)} wait for it"
-    )
+    those = f"{name_ranks(rank.rank for rank in waiting)} wait{'s' if len(waiting) == 1 else ''}"
+    return f"rank {culprit.rank} returned without entering {step}, where {those} for it"
