@@ -21,7 +21,7 @@ from rankdrill.worlds.processes.messages import RankSpec
 
 __all__ = ["MESH_RANKS", "Rendezvous", "connecting_when_needed", "launch_variables"]
 
-MESH_RANKS = 64
+MESH_RANKS = 48
 """Above so many ranks not every pair of them is connected at the start: of 256 that is 32 640 connections, and half
 the time that the world takes. A pair connects when it first speaks."""
 _LAZY = "TORCH_GLOO_LAZY_INIT"
