@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-import resource
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 import torch
 
@@ -19,6 +16,7 @@ from rankdrill.errors import DecodeError, GatherError, StorageError
 from rankdrill.gathers import load_checkpoint
 from tests.fixtures import fixture
 from tests.gathers.attempts import TIMEOUT_S, all_alike, attempt
+from tests.little_memory import little_memory
 
 FOLDER = fixture("checkpoints")
 ROOM_BYTES = 256 << 20  # for reading a file of some kB
@@ -79,16 +77,6 @@ REFUSED: dict[str, tuple[type[GatherError], str]] = {
 }
 
 
-@contextmanager
-def little_memory() -> Iterator[None]:
-    before = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (psutil.Process().memory_info().vms + ROOM_BYTES, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, before)
-
-
 @pytest.fixture(autouse=True)
 def nothing_is_executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.chdir(tmp_path)
@@ -111,7 +99,7 @@ def test_every_file_is_spoken_of() -> None:
 
 @pytest.mark.parametrize("name", sorted(LOADS))
 def test_what_is_whole_is_loaded(name: str, tmp_path: Path) -> None:
-    with little_memory():
+    with little_memory(ROOM_BYTES):
         got = load_checkpoint(mine(name, tmp_path))
     assert (got.local_state["rank"], got.local_state["order"].tolist(), got.world_size) == (0, [0, 1, 2], 1)
 
@@ -120,7 +108,7 @@ def test_what_is_whole_is_loaded(name: str, tmp_path: Path) -> None:
 def test_what_is_not_is_refused_and_told_why(name: str, tmp_path: Path) -> None:
     kind, text = REFUSED[name]
     path = mine(name, tmp_path)
-    with little_memory(), pytest.raises(GatherError) as caught:
+    with little_memory(ROOM_BYTES), pytest.raises(GatherError) as caught:
         load_checkpoint(path)
     assert type(caught.value) is kind
     assert text in str(caught.value)
@@ -131,7 +119,7 @@ def test_all_ranks_refuse_it_together(world: rankdrill.World, tmp_path: Path) ->
     paths = [mine(name, tmp_path) for name in REFUSED]
 
     def body() -> list[Any]:
-        with little_memory():
+        with little_memory(ROOM_BYTES):
             return [attempt(load_checkpoint, path, reshard=first, timeout=TIMEOUT_S) for path in paths]
 
     for name, failed in zip(REFUSED, all_alike(world.run(body).unwrap()), strict=True):

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import resource
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
 import pytest
 
 from rankdrill.diagnosis import Position, waits
@@ -20,6 +16,7 @@ from rankdrill.worlds.private import remove_segments
 from rankdrill.worlds.processes.ledgers import Ledgers
 from rankdrill.worlds.processes.watching.positions import Positions
 from tests.fixtures import fixture
+from tests.little_memory import little_memory
 
 FOLDER = fixture("ledgers")
 ROOM_BYTES = 64 << 20  # for reading a file of some kB; what wants gigabytes, or never ends, soon wants more
@@ -79,18 +76,8 @@ READ = {
 every_file = pytest.mark.parametrize("name", sorted(path.stem for path in FOLDER.glob("*.ledger")))
 
 
-@contextmanager
-def little_memory() -> Iterator[None]:
-    before = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (psutil.Process().memory_info().vms + ROOM_BYTES, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, before)
-
-
 def read(name: str) -> LedgerView:
-    with little_memory():
+    with little_memory(ROOM_BYTES):
         reader = LedgerReader(FOLDER / f"{name}.ledger")
         view = reader.view()
         reader.close()
@@ -108,7 +95,7 @@ def of_two_ranks(name: str, folder: Path) -> Ledgers:
 def positions(name: str, folder: Path, plan: Plan | None = None) -> list[Position]:
     ledgers = of_two_ranks(name, folder)
     try:
-        with little_memory():
+        with little_memory(ROOM_BYTES):
             return Positions(ledgers, plan, 2).now({0, 1})
     finally:
         ledgers.close()
@@ -152,7 +139,7 @@ def test_a_controller_with_a_plan_goes_on(name: str, tmp_path: Path) -> None:
 @every_file
 def test_the_sweeper_removes_nothing_on_its_word(name: str, tmp_path: Path) -> None:
     of_two_ranks(name, tmp_path).close()
-    with little_memory():
+    with little_memory(ROOM_BYTES):
         assert remove_segments(tmp_path) == []
 
 
