@@ -11,7 +11,10 @@ from tests.golden import agrees, steady
 from tests.plugin.conftest import ALREADY_IMPORTED
 
 FOLDER = fixture("reports")
-OPTIONS = ("-q", "--rankdrill-seed=1", "-p", "no:cacheprovider", "-p", "no:asyncio", "-W", ALREADY_IMPORTED)
+OPTIONS = [
+    *("-q", "--rankdrill-seed=1", "-p", "no:cacheprovider", "-p", "no:asyncio", "-W", ALREADY_IMPORTED),
+    "--hypothesis-profile=default",  # on CI Hypothesis takes another, which prints more
+]
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in FOLDER.glob("test_*.py")))

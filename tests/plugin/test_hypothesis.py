@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from tests.plugin.conftest import Ran
@@ -136,3 +137,80 @@ def test_it(rank, n): ...
     seconds = float(str(ran.cases["test_it"].get("time")))
     # 100 a second is the promise on an idle machine; this one may be busy with others' tests.
     assert 300 / seconds > 25, f"{300 / seconds:.0f} examples a second"
+
+
+def test_fresh_ranks_do_not_count_against_an_examples_deadline(run: Run) -> None:
+    # Every example that kills a rank is followed by a fresh world, whose fixture alone exceeds the deadline.
+    ran = run("""
+import re
+import os, time
+from hypothesis import given, settings, strategies as st
+
+@pytest.fixture(scope="module")
+def slow():
+    time.sleep(0.5)
+
+@pytest.mark.ranks(2)
+@settings(database=None, derandomize=True, deadline=400)
+@given(n=st.integers(0, 300))
+def test_it(rank, slow, n):
+    if rank.index == 1 and n > 200:
+        os._exit(3)
+""")
+    failure = ran.failure("test_it")
+    assert failure.startswith("rank 1 exited with code 3")
+    assert "n=201" in failure
+
+
+def test_a_slow_body_exceeds_the_deadline_by_its_own_time(run: Run) -> None:
+    ran = run("""
+import time
+from hypothesis import given, settings, strategies as st
+
+@pytest.mark.ranks(2)
+@settings(database=None, derandomize=True, max_examples=5, deadline=200)
+@given(n=st.booleans())
+def test_it(rank, n):
+    if rank.index == 1 and n:
+        time.sleep(1)
+""")
+    failure = ran.failure("test_it")
+    assert re.match(r"DeadlineExceeded: Test took 1\d{3}\.\d+ms, which exceeds the deadline of 200", failure), failure
+    assert "n=True" in failure
+
+
+def test_what_cannot_be_repeated_is_called_unreliable(run: Run) -> None:
+    ran = run("""
+from pathlib import Path
+from hypothesis import given, settings, strategies as st
+
+ONCE = Path("once").absolute()
+
+@pytest.mark.ranks(2)
+@settings(database=None, derandomize=True)
+@given(n=st.integers(0, 300))
+def test_it(rank, n):
+    if rank.index == 1 and not ONCE.exists():
+        ONCE.touch()
+        raise ValueError("only once")
+""")
+    failure = ran.failure("test_it")
+    assert failure.startswith("FlakyFailure: Hypothesis")
+    assert "unreliable" in failure.splitlines()[0]
+    assert "rank 1 failed: ValueError: only once" in failure
+
+
+def test_two_distinct_failures_are_both_shown(run: Run) -> None:
+    ran = run("""
+from hypothesis import given, settings, strategies as st
+
+@pytest.mark.ranks(2)
+@settings(database=None, derandomize=True)
+@given(n=st.booleans())
+def test_it(rank, n):
+    if rank.index == 1:
+        raise ValueError("odd") if n else KeyError("even")
+""")
+    failure = ran.failure("test_it")
+    assert "rank 1 failed: ValueError: odd" in failure
+    assert "rank 1 failed: KeyError: 'even'" in failure

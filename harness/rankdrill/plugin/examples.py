@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import functools
+import time
 from typing import Any
 
+import pytest
 from hypothesis import Phase, settings
+from hypothesis.control import current_build_context
+from hypothesis.errors import DeadlineExceeded, Flaky
 from hypothesis.strategies import DataObject
 
 from rankdrill.errors import UsageError
 from rankdrill.plugin import pytest_seam
 from rankdrill.plugin.commands import Example, GoOn, NoMoreExamples
 from rankdrill.plugin.item import RankedItem
-from rankdrill.plugin.merge import ends_of
+from rankdrill.plugin.merge import RUN_AGAIN, ends_of
+from rankdrill.plugin.pytest_seam import TerminalRepr
+from rankdrill.plugin.shown import Block, MergedFailure
+from rankdrill.worlds import Outcome
 
 __all__ = ["GivenItem"]
 
@@ -21,6 +28,12 @@ class GivenItem(RankedItem):
     """A `@given` test on ranks: drawn and shrunk in this process, executed on the ranks."""
 
     plain = False  # its setup is a phase of its own, which starts the ranks outside the time that Hypothesis measures
+    _found: list[tuple[BaseException, MergedFailure]]  # what each failing example raised, and how it is shown
+
+    def setup(self) -> None:
+        """The setup phase, on all ranks."""
+        self._found = []
+        super().setup()
 
     def runtest(self) -> None:
         """The call phase, once for each example.
@@ -60,23 +73,69 @@ class GivenItem(RankedItem):
 
     def _run_example(self, drawn: dict[str, Any]) -> Any:
         """One example on all ranks; raises the culprit's error if it fails."""
+        begun = time.perf_counter()
+        outcome = self._on_ranks(drawn)
+        _count_only(_slowest(outcome), since=begun)
+        try:
+            self.take("call", outcome)
+        except BaseException as error:
+            if self.merged is not None:
+                self._found.append((error, self.merged))
+            raise
+        returned = (end.returned for rank in outcome.ranks if (ends := ends_of(rank)) for end in ends.phases)
+        return next((_Returned(text) for text in returned if text), None)
+
+    def _on_ranks(self, drawn: dict[str, Any]) -> Outcome:
         pool = self.shared.pool
         if not pool.warm(self.key):
-            # The last one spoiled its ranks. Fresh ones come up outside of any example's own time.
+            # The last one spoiled its ranks.
             pool.renew(self.key)
             pool.collect(self.key, self.place.path)
             self.command(self.opened("setup"))
             self._wait_for_examples()
-        outcome = self.command(Example(drawn), plan=True)
-        self.take("call", outcome)
-        returned = (end.returned for rank in outcome.ranks if (ends := ends_of(rank)) for end in ends.phases)
-        return next((_Returned(text) for text in returned if text), None)
+        return self.command(Example(drawn), plan=True)
 
     def _wait_for_examples(self) -> None:
         self.take("call", self.command(GoOn(("call",), examples=True)))
 
     def _is_self(self, value: Any) -> bool:
         return value is not None and value is self.instance
+
+    def _repr_failure_py(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> TerminalRepr:
+        """The example that Hypothesis settled on; or its own word on slow, unreliable or several ones, and those."""
+        raised = excinfo.value
+        of_interest = raised.exceptions if isinstance(raised, BaseExceptionGroup) else (raised,)
+        found = [failure for one in of_interest for error, failure in self._found if error is one]
+        if isinstance(raised, BaseExceptionGroup | Flaky | DeadlineExceeded):
+            self.merged = _word_of_hypothesis(raised, found, self._where, self.run_again)
+        elif found:
+            self.merged = found[-1]
+        return super()._repr_failure_py(excinfo, style)
+
+
+def _word_of_hypothesis(
+    raised: BaseException, found: list[MergedFailure], where: tuple[str, int], run_again: str
+) -> MergedFailure:
+    message = " ".join(str(raised.args[0]).split())
+    blocks = [Block(failure.headline, failure.blocks[0].text if failure.blocks else "") for failure in found]
+    word = MergedFailure(f"{type(raised).__name__}: {message}", blocks, (), where)
+    word.sections.append((RUN_AGAIN, run_again))
+    return word
+
+
+def _count_only(seconds: float, *, since: float) -> None:
+    """Of the time that this example has taken `since` then, hold only `seconds` against it.
+
+    Hypothesis takes off what it spent drawing; to bring up fresh ranks and to exchange messages is no more the test's.
+    """
+    times = current_build_context().data.draw_times
+    times["rankdrill"] = times.get("rankdrill", 0.0) + time.perf_counter() - since - seconds
+
+
+def _slowest(outcome: Outcome) -> float:
+    """Seconds of the body on the rank that needed longest."""
+    ends = filter(None, map(ends_of, outcome.ranks))
+    return max((end.seconds for of_rank in ends for end in of_rank.phases), default=0.0)
 
 
 class _OnEachRank:

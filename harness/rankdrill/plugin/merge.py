@@ -12,7 +12,7 @@ from rankdrill.plugin.shown import Block, MergedFailure, blocks_of, minority_fir
 from rankdrill.worlds import Outcome, RankOutcome, Status
 from rankdrill.worlds.judge import blame, verdict_on
 
-__all__ = ["Merged", "end_of", "ends_of", "merge", "phase_of", "uneventful"]
+__all__ = ["RUN_AGAIN", "Merged", "end_of", "ends_of", "merge", "phase_of", "uneventful"]
 
 RUN_AGAIN = "to run it again"
 

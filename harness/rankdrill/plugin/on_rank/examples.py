@@ -7,7 +7,9 @@ Private names of Hypothesis used, checked by `tests/plugin/test_pytest_seam.py`:
 from __future__ import annotations
 
 import inspect
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -77,7 +79,9 @@ class Follower:
             if not isinstance(command, Example):
                 self.stray = command
                 return
+            begun = time.perf_counter()
             end = self._example(partial(bound, **fixtures, **command.drawn))
+            end = replace(end, seconds=time.perf_counter() - begun)
 
     def _example(self, body: partial[Any]) -> PhaseEnd:
         __tracebackhide__ = True  # a failure begins in the body
