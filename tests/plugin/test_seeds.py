@@ -123,6 +123,63 @@ def test_two():
     ran.result.assert_outcomes(passed=2)
 
 
+def test_values_drawn_at_import_are_those_of_all_ranks(run: Run) -> None:
+    # As where a parent draws them for its workers; what the body draws stays each rank's own.
+    ran = run(
+        DRAWS
+        + """
+@pytest.mark.parametrize("at_import", [drawn()], ids=["drawn"])
+@pytest.mark.ranks(2)
+def test_it(at_import):
+    one, other = drawn_by_all(at_import)
+    assert one == other
+    for one, other in zip(*drawn_by_all(drawn())):
+        assert one != other
+"""
+    )
+    ran.result.assert_outcomes(passed=1)
+
+
+def test_each_generator_is_left_to_who_seeds_it(run: Run) -> None:
+    ran = run(
+        DRAWS
+        + """
+numpy.random.seed(5)
+numpy.random.rand(1000)
+random.random()
+
+@pytest.mark.ranks(2)
+def test_it():
+    for draw in (random.random, lambda: torch.rand(1).item()):
+        one, other = drawn_by_all(draw())
+        assert one != other
+    one, other = drawn_by_all(numpy.random.rand())
+    assert one == other
+"""
+    )
+    ran.result.assert_outcomes(passed=1)
+
+
+def test_a_fixture_that_only_draws_is_none_that_seeds(run: Run) -> None:
+    ran = run(
+        DRAWS
+        + """
+SEEDS = set()
+
+@pytest.fixture(scope="module")
+def data():
+    return [drawn() for _ in range(1000)]
+
+@pytest.mark.ranks(2)
+@pytest.mark.parametrize("i", range(2))
+def test_it(data, i):
+    assert torch.initial_seed() not in SEEDS
+    SEEDS.add(torch.initial_seed())
+"""
+    )
+    ran.result.assert_outcomes(passed=2)
+
+
 def test_a_fixture_that_has_been_torn_down_seeds_no_more(run: Run) -> None:
     ran = run(
         DRAWS

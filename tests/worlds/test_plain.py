@@ -17,7 +17,7 @@ PLACE = commands.TestPlace("test_a.py::test_it", "/x/test_a.py", "/tmp/x")
 RECORDS = [
     PLACE,
     commands.Collect("/x/test_a.py"),
-    commands.Open(PLACE, ("setup", "call"), None, 7, True),
+    commands.Open(PLACE, ("setup", "call"), None, True),
     commands.GoOn(("teardown",), PLACE),
     commands.Finish(),
     Place(("/x",), "/x", {"A": "1"}),

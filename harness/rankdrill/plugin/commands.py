@@ -93,13 +93,12 @@ class Collect(Plain):
 class Open(Plain):
     """Begin a test and run these phases of it; `following` is the next test of this world.
 
-    `seed` is the base of the session; with `same_seed` all ranks draw the same numbers.
+    With `same_seed` all ranks draw the same random numbers.
     """
 
     place: TestPlace
     phases: tuple[When, ...]
     following: TestPlace | None
-    seed: int
     same_seed: bool = False
 
 

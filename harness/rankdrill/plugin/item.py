@@ -193,7 +193,7 @@ class RankedItem(pytest.Function):
     def opened(self, *phases: When) -> Open:
         """The command to begin this test and run `phases`."""
         following = self.following.place if self.following is not None else None
-        return Open(self.place, phases, following, self.shared.seed, self.mark.seed == "same")
+        return Open(self.place, phases, following, self.mark.seed == "same")
 
     def command(self, command: Command, *, plan: bool = False) -> Outcome:
         """Have all ranks obey `command`, under the test's fault plan if it is the body's."""

@@ -86,7 +86,8 @@ class Follower:
     def _example(self, body: partial[Any]) -> PhaseEnd:
         __tracebackhide__ = True  # a failure begins in the body
         index = None if self._opened.same_seed else self._rank
-        reseed(seed_of(self._opened.seed, self._opened.place.nodeid, index))  # so that an example can be repeated
+        seed = self._item.config.option.rankdrill_seed
+        reseed(seed_of(seed, self._opened.place.nodeid, index))  # so that an example can be repeated
         named = {"wrapped_test": self._wrapper} if _CONTEXT_NAMES_TEST else {}
         # The engine is elsewhere, but what a body may call inside a test (assume, note, event) wants a context.
         try:

@@ -63,7 +63,7 @@ class Region:
         with self._context.boundary.closed():
             before = Condition() if self._is_open else None
         yield
-        if not generators.unchanged():
+        if generators.seeded_since() is not None:
             name = f"{request.node.nodeid}:{request.fixturename}"
             self._seeding.add(name)
             request.addfinalizer(partial(self._seeding.discard, name))

@@ -46,7 +46,9 @@ class RankSession:
         self._items: dict[str, pytest.Item] = {}
         self._collected: set[str] = set()
         self._collecting = Collecting()
+        self._seed: int = wanted.options["rankdrill_seed"]
         self._seeded_by_file: dict[str, Generators] = {}
+        reseed(seed_of(self._seed, "", None))  # for what conftest files draw
         with context.boundary.closed():
             self._measuring = Measuring(wanted.measured, context) if wanted.measured is not None else None
             self.config = _config(wanted, context)
@@ -136,7 +138,8 @@ class RankSession:
         self._collected.add(path)
         self.region.forget()
         self._logs.release()
-        before = Generators()
+        # Values that are drawn at import, for a parametrize say, are those of one test: all ranks draw the same.
+        before = Generators.seeded(seed_of(self._seed, path, None))
         with self.context.boundary.closed():
             for item in pytest_seam.collect_file(self.session, path):
                 self._items[item.nodeid] = item
@@ -144,14 +147,15 @@ class RankSession:
         self.context.group = dist.group.WORLD if dist.is_initialized() else None
         self.context.left.clear()
         # A file that seeds when it is imported wants these numbers in its tests, and the same on all ranks.
-        if not before.unchanged():
-            self._seeded_by_file[path] = Generators()
+        seeded = before.seeded_since()
+        if seeded is not None:
+            self._seeded_by_file[path] = seeded
 
     def _run(self, opened: Open) -> Ends:
         __tracebackhide__ = True
         item = self.find(opened.place)
         pytest_seam.teardown_to(self.session, item)
-        self._seed(opened)
+        self._seed_for(opened)
         pytest_seam.forget_sections(item)
         self.test = test = OpenTest(self.context, item, opened, self.neighbour)
         try:
@@ -169,13 +173,12 @@ class RankSession:
             return Ends((failed("teardown", pytest.ExceptionInfo.from_current()),)).given()
         return Ends()
 
-    def _seed(self, opened: Open) -> None:
-        of_file = self._seeded_by_file.get(opened.place.path)
-        if of_file is not None:
-            of_file.put_back()
-        elif not self.region.seeded:
+    def _seed_for(self, opened: Open) -> None:
+        if not self.region.seeded:
             index = None if opened.same_seed else self.context.index
-            reseed(seed_of(opened.seed, opened.place.nodeid, index))
+            reseed(seed_of(self._seed, opened.place.nodeid, index))
+        if opened.place.path in self._seeded_by_file:
+            self._seeded_by_file[opened.place.path].put_back()
 
     def _finish(self) -> None:
         self._logs.close()

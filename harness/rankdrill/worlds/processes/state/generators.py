@@ -29,12 +29,13 @@ def reseed(seed: int) -> None:
 
 
 class Generators:
-    """The states of `random`, numpy's and torch's default generators at one moment."""
+    """The states of `random`, numpy's and torch's default generators at one moment, or of some of them."""
 
     def __init__(self) -> None:
-        self._python = random.getstate()
+        self._python: Any = random.getstate()
         self._numpy: Any = numpy.random.get_state()
-        self._torch = torch.get_rng_state()
+        self._torch: torch.Tensor | None = torch.get_rng_state()
+        self._torch_seed = torch.initial_seed()
 
     @classmethod
     def seeded(cls, seed: int) -> Generators:
@@ -42,18 +43,52 @@ class Generators:
         reseed(seed)
         return cls()
 
-    def unchanged(self) -> bool:
-        """Whether nobody has drawn from or seeded any of them since."""
-        position: Any = numpy.random.get_state()
-        return (
-            torch.equal(self._torch, torch.get_rng_state())
-            and self._python == random.getstate()
-            and bool(self._numpy[2] == position[2])
-            and bool((self._numpy[1] == position[1]).all())
-        )
+    def seeded_since(self) -> Generators | None:
+        """As they are now, those of the generators that somebody has seeded since; None if nobody has.
+
+        Whoever only draws leaves a generator on the way that it was on.
+        """
+        now = Generators()
+        if now._torch_seed == self._torch_seed:
+            now._torch = None
+        if _leads_to(self._numpy[1], now._numpy[1]):
+            now._numpy = None
+        if _leads_to(self._python[1][:-1], now._python[1][:-1]):
+            now._python = None
+        return now if (now._python, now._numpy, now._torch) != (None, None, None) else None
 
     def put_back(self) -> None:
-        """Let all three go on from here."""
-        random.setstate(self._python)
-        numpy.random.set_state(self._numpy)
-        torch.set_rng_state(self._torch)
+        """Let them go on from here."""
+        if self._python is not None:
+            random.setstate(self._python)
+        if self._numpy is not None:
+            numpy.random.set_state(self._numpy)
+        if self._torch is not None:
+            torch.set_rng_state(self._torch)
+
+
+def _leads_to(before: Any, now: Any) -> bool:
+    """Whether drawing leads a Mersenne Twister from the words `before` to the words `now`; neither has a position.
+
+    Its words change as a whole, each time that all have been drawn. Who has drawn more than 4 000 times as many, 2.5
+    million, is taken to have seeded.
+    """
+    before, now = numpy.asarray(before, dtype=numpy.uint32), numpy.asarray(now, dtype=numpy.uint32)
+    if (before == now).all():
+        return True
+    on_its_way = numpy.random.MT19937()
+    on_its_way.state = {"bit_generator": "MT19937", "state": {"key": before, "pos": len(before)}}
+    sought = _drawn_from(now)
+    for times in (1, 9, 90, 900, 3000):  # most who draw draw little
+        drawn = on_its_way.random_raw(times * len(now)).reshape(times, len(now))
+        if (drawn == sought).all(axis=1).any():
+            return True
+    return False
+
+
+def _drawn_from(words: Any) -> Any:
+    """What a Mersenne Twister with these words gives out for them (Matsumoto and Nishimura 1998, their tempering)."""
+    words = words ^ (words >> 11)
+    words = words ^ ((words << 7) & 0x9D2C5680)
+    words = words ^ ((words << 15) & 0xEFC60000)
+    return words ^ (words >> 18)
