@@ -345,17 +345,24 @@ def test_plain(tmp_path):
     pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)
 
 
-def test_torch_is_not_imported_into_the_controller_for_tests_on_ranks_either(pytester: pytest.Pytester) -> None:
+def test_the_controller_imports_no_torch_for_tests_on_ranks_and_has_the_template_do_it_at_once(
+    pytester: pytest.Pytester,
+) -> None:
     pytester.makepyfile("""
 import sys
 import pytest
+from rankdrill.worlds.processes.client import TemplateClient
+
+STARTED = TemplateClient._shared is not None
 
 @pytest.mark.ranks(2)
 def test_ranks(rank):
     rank.barrier()
 
 def test_plain():
+    assert STARTED
     assert "torch" not in sys.modules
+    assert "hypothesis" not in sys.modules
 """)
     pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=2)
 

@@ -48,6 +48,28 @@ print(World(2, preload=["made_in_the_template", "there_is_no_such_module"]).run(
     assert (ran.stdout, ran.stderr) == ("[True, True]\n", "")
 
 
+def test_what_is_preloaded_is_settled_once_and_not_for_every_world(tmp_path: Path) -> None:
+    (tmp_path / "counts_collections.py").write_text("""
+import gc
+SEEN = []
+gc.callbacks.append(lambda phase, info: SEEN.append(phase) if info["generation"] == 2 else None)
+""")
+    source = f"""
+import sys
+sys.path.append({str(tmp_path)!r})
+from rankdrill import World
+def body():
+    import counts_collections
+    return len(counts_collections.SEEN)
+for _ in range(3):
+    with World(1, preload=["counts_collections", "there_is_no_such_module"]) as world:
+        print(world.run(body).unwrap())
+"""
+    ran = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=120)
+    first, *others = ran.stdout.split()
+    assert others == [first, first], ran.stdout + ran.stderr
+
+
 def test_a_template_that_cannot_start_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch" / "__init__.py").write_text("raise ImportError('libtorch is not there')\n")

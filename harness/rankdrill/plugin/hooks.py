@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Generator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -37,6 +39,7 @@ __all__ = [
 
 _SHARED = pytest.StashKey["Session"]()
 _FOLLOWING = pytest.StashKey[dict[Any, Any]]()
+_LOOKS_RANKED = re.compile(rb"[.@]ranks\b")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -112,6 +115,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             metafunc.fixturenames.append("world_size")
         ids = [f"{size}ranks" for size in mark.sizes] if len(mark.sizes) > 1 else [pytest.HIDDEN_PARAM]
         metafunc.parametrize("world_size", mark.sizes, indirect=True, ids=ids, scope="function")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> None:
+    """Where a file seems to have tests on ranks: its own imports, of torch say, and the template's run side by side."""
+    if not _in_a_rank(parent.config) and _LOOKS_RANKED.search(module_path.read_bytes()):
+        _start_template(parent.config)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -265,6 +275,15 @@ def _seed(config: pytest.Config) -> int:
     return int(config.option.rankdrill_seed)
 
 
+def _start_template(config: pytest.Config) -> None:
+    """Have it import torch while this process goes on collecting."""
+    if not config.getoption("collectonly"):
+        from rankdrill.plugin.session_setup import modules_to_preload
+        from rankdrill.worlds import start_template
+
+        start_template(modules_to_preload(config))
+
+
 def _shared(config: pytest.Config) -> Session:
     if _SHARED not in config.stash:
         from rankdrill.plugin import pytest_seam
@@ -272,7 +291,6 @@ def _shared(config: pytest.Config) -> Session:
         from rankdrill.plugin.lasting_logs import LastingLogs
         from rankdrill.plugin.pool import WorldPool
         from rankdrill.plugin.session_setup import modules_to_preload, session_setup
-        from rankdrill.worlds import start_template
 
         stream = config.getoption("capture") == "no"
         wanted = session_setup(config)
@@ -283,6 +301,5 @@ def _shared(config: pytest.Config) -> Session:
         )
         if config.option.pdb_rank is not None:
             config.hook.pytest_enter_pdb(config=config, pdb=None)  # has pytest-timeout set no alarm
-        if not config.getoption("collectonly"):
-            start_template()  # it imports torch while this process goes on collecting
+        _start_template(config)
     return config.stash[_SHARED]

@@ -9,7 +9,6 @@ import pytest
 from rankdrill.errors import UsageError
 from rankdrill.plugin import pytest_seam
 from rankdrill.plugin.commands import TestPlace
-from rankdrill.plugin.examples import GivenItem
 from rankdrill.plugin.item import SIZE_PARAMETER, RankedItem, Session
 from rankdrill.plugin.marker import RanksMark
 
@@ -21,7 +20,7 @@ _numbers = itertools.count()
 def make_ranked(item: pytest.Function, mark: RanksMark, shared: Session) -> RankedItem:
     """Turn `item`, which pytest has just collected, into a test on ranks."""
     kind = type(item)
-    ranked = GivenItem if hasattr(item.obj, "hypothesis") else RankedItem
+    ranked = _kind_of(item)
     item.__class__ = ranked if kind is pytest.Function else type(kind.__name__, (ranked, kind), {})
     assert isinstance(item, RankedItem)
     item.mark = mark
@@ -32,6 +31,14 @@ def make_ranked(item: pytest.Function, mark: RanksMark, shared: Session) -> Rank
     item.merged, item.outcome, item._uncollected = None, None, None
     item.durations, item.left = {}, []
     return item
+
+
+def _kind_of(item: pytest.Function) -> type[RankedItem]:
+    if not hasattr(item.obj, "hypothesis"):
+        return RankedItem
+    from rankdrill.plugin.examples import GivenItem  # imports Hypothesis
+
+    return GivenItem
 
 
 def _size_of(item: pytest.Function, mark: RanksMark) -> int:

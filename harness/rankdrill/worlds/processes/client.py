@@ -137,8 +137,7 @@ class TemplateClient:
 
     def preload(self, names: Sequence[str]) -> None:
         """Have the template import modules that every rank will need; ranks forked from now on have them."""
-        with self._sending:
-            self.wait_ready()
+        with self._sending, contextlib.suppress(ConnectionError):  # whoever waits for it is told why it ended
             self._control.send(json.dumps({"preload": list(names)}).encode())
 
     def fork(self, spec: object) -> RankHandle:

@@ -2,9 +2,7 @@
 
 # ruff: noqa: F401
 import cloudpickle
-import hypothesis
 import numpy.random
-import pytest
 import torch
 import torch.distributed
 import torch.distributed.distributed_c10d

@@ -95,7 +95,8 @@ class Template:
         self._controller = controller
         self._directory = directory
         self._entry = entry
-        self._early = _settle()
+        self._asked_for: set[str] = set()
+        self._early: Sequence[Any] | None = None  # not settled since the last import
         self._obituaries: dict[int, int] = {}  # rank's pid -> pipe to its controller
         self._pids: dict[int, int] = {}  # the controller's number for a rank -> its pid
         self._mine = _children()  # the resource tracker
@@ -112,8 +113,12 @@ class Template:
         try:
             self._control.send(READY)
             while True:
-                for key, _ in self._selector.select():
+                settled = self._early is not None
+                events = self._selector.select(None if settled else 0)
+                for key, _ in events:
                     key.data()
+                if not settled and not events:
+                    self._early = _settle()
         except (EOFError, ConnectionError):
             self._bury()
 
@@ -134,14 +139,19 @@ class Template:
             self._fork(request.pop("number"), request, *fds)
 
     def _import(self, names: list[str]) -> None:
-        for name in names:
+        new = [name for name in names if name not in self._asked_for]
+        self._asked_for.update(new)
+        for name in new:
             try:
                 importlib.import_module(name)
             except Exception as error:  # a rank that needs it will fail with the same error, where it can be seen
                 print(f"cannot preload {name}: {error!r}", file=sys.stderr, flush=True)
-        self._early = _settle()
+        if new:
+            self._early = None
 
     def _fork(self, number: int, spec: dict[str, Any], channel: int, obituary: int) -> None:
+        if self._early is None:
+            self._early = _settle()
         template = os.getpid()
         pid = os.fork()
         if pid == 0:
@@ -166,7 +176,7 @@ class Template:
         watch = [] if self._controller is None else [self._controller]
         for fd in (self._control.detach(), self._wake_r, self._wake_w, *watch, *self._obituaries.values()):
             os.close(fd)
-        self._entry(channel, spec, self._early)
+        self._entry(channel, spec, self._early or ())
 
     def _reap(self) -> None:
         with contextlib.suppress(BlockingIOError):
