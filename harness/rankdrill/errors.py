@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 __all__ = [
     "ArgumentMismatch",
+    "ContractBroken",
     "DecodeError",
     "Desynchronized",
     "EncodeError",
@@ -146,6 +147,13 @@ class RankStuck(WorldError):
 
 class RankLeft(WorldError):
     """A rank returned while others wait for it in a collective that it never entered."""
+
+
+class ContractBroken(WorldError):
+    """Ranks met in one call of a group and did not agree there: on the op, its root, its sizes and the like.
+
+    Raised on the rank that notices, before the backend sees its call; `rank` is that one, and need not be at fault.
+    """
 
 
 class RankVictim(WorldError):

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
+from hashlib import blake2b
 
-__all__ = ["DEFAULT_GROUP", "NO_SEQUENCE", "Kind", "Step"]
+__all__ = ["DEFAULT_GROUP", "NOBODY", "NO_SEQUENCE", "Contract", "Kind", "Site", "Step"]
 
 NO_SEQUENCE = -1
+NOBODY = -1
+"""The root of a collective that has none."""
 DEFAULT_GROUP = "default"
 """What steps call the default process group; torch's own name for it is a number."""
 
@@ -24,6 +29,57 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Site:
+    """The line of the user's own code that made a call.
+
+    `via` is torch's public function that was called there, where this is not the step itself:
+    ``all_gather_object`` issues an ``all_gather``, ``Tensor.backward`` the ``all_reduce`` of DDP's reducer.
+    """
+
+    file: str
+    line: int
+    function: str
+    via: str = ""
+
+    def __str__(self) -> str:
+        return f"{_short(self.file)}:{self.line} in {self.function}"
+
+
+def _short(file: str) -> str:
+    """As a reader in the current directory would write it."""
+    here = os.path.join(os.getcwd(), "")
+    return file.removeprefix(here)
+
+
+@dataclass(frozen=True)
+class Contract:
+    """What the ranks of one collective must agree on, whole: nothing is cut to fit a line.
+
+    `dtypes` and `sizes` are those of all tensors in order; sizes are counts of elements, since that is all backends
+    look at: a broadcast of ``[6]`` into ``[2, 3]`` is right. `sizes` is empty for a collective whose ranks may bring
+    different ones. There, what rank *i* sends to *j* must be what *j* receives from *i*: `each` to and from
+    everybody, else `sends` and `receives` by rank in the group. `shown` is what a reader is told of the tensors; it
+    is not compared.
+    """
+
+    op: str
+    reduce_op: str = ""
+    root: int = NOBODY
+    dtypes: tuple[str, ...] = ()
+    sizes: tuple[int, ...] = ()
+    each: int | None = None
+    sends: tuple[int, ...] = ()
+    receives: tuple[int, ...] = ()
+    shown: str = field(default="", compare=False)
+
+    @cached_property
+    def digest(self) -> int:
+        """64 bits over everything that must be equal on all ranks."""
+        alike = (self.op, self.reduce_op, self.root, self.dtypes, self.sizes)
+        return int.from_bytes(blake2b(repr(alike).encode(), digest_size=8).digest(), "little")
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """What a rank is about to do, described so that ranks, plans and people can compare it.
 
@@ -31,6 +87,7 @@ class Step:
     to: a process group's name, an absolute path, a segment's name, a type. `fingerprint` holds what all
     ranks of a collective must agree on (reduce op, root, dtype and shape), or a detail worth reading.
     `sequence` numbers a rank's collectives within one group, from 0; `NO_SEQUENCE` for every other step.
+    Of a collective `site` is where it was called, `digest` that of its `contract`, which only its own rank has.
     """
 
     kind: Kind
@@ -39,6 +96,14 @@ class Step:
     fingerprint: str = ""
     nbytes: int = 0
     sequence: int = NO_SEQUENCE
+    site: Site | None = field(default=None, compare=False)
+    digest: int = field(default=0, compare=False)
+    contract: Contract | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def where(self) -> str:
+        """``, at train.py:41 in step``, or nothing where that is not known."""
+        return f", at {self.site}" if self.site is not None else ""
 
     @property
     def name(self) -> str:

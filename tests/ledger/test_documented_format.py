@@ -10,7 +10,7 @@ from rankdrill.ledger import format as f
 from rankdrill.step import Kind
 
 TEXT = (Path(__file__).parents[2] / "docs" / "ledger.md").read_text()
-ROW = re.compile(r"^\| (\d+) \| ([\dx ]+|256 x capacity) \| (.*) \|$", re.MULTILINE)
+ROW = re.compile(r"^\| (\d+) \| ([\dx ]+|272 x capacity) \| (.*) \|$", re.MULTILINE)
 
 
 def rows(section: str) -> list[tuple[int, int, str]]:
@@ -42,6 +42,16 @@ def test_fields_of_the_header() -> None:
     assert f"| {f.FIRED_OFFSET} | 4 x {f.MAX_FAULTS} |" in TEXT
     assert f"| {f.HEADER_BYTES} | {f.RECORD_BYTES} x capacity |" in TEXT
     assert f"({f.CAPACITY} unless" in TEXT
+
+
+def test_fields_of_a_call_site() -> None:
+    end = 0
+    for offset, size, what in rows("Call sites"):
+        assert offset == end, what
+        end += size
+    assert end == f.SITE_BYTES
+    assert f"| {f.SITE_BYTES} x room |" in TEXT
+    assert f"({f.SITES}, at most" in TEXT
 
 
 def test_states_and_kinds() -> None:

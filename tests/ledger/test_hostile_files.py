@@ -40,8 +40,10 @@ REFUSED = {
     "zeros": r"is no ledger: it begins with b'\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00', a ledger with b'RDLEDGER'",
     "ones": r"is no ledger: it begins with b'\\xff\\xff\\xff\\xff\\xff\\xff\\xff\\xff', a ledger with b'RDLEDGER'",
     "wrong-magic": r"is no ledger: it begins with b'RDLOGGER', a ledger with b'RDLEDGER'",
-    "future-version": r"has ledger version 2 with records of 256 bytes; this rankdrill reads",
-    "longer-records": r"has ledger version 1 with records of 512 bytes; this rankdrill reads",
+    "future-version": r"has ledger version 3 with records of 272 bytes; this rankdrill reads",
+    "former-version": r"has ledger version 1 with records of 256 bytes; this rankdrill reads version 2",
+    "endless-sites": r"says that it has room for 4294967295 call sites; a ledger has room for at most 65536",
+    "longer-records": r"has ledger version 2 with records of 512 bytes; this rankdrill reads",
     "no-room": r"says that it has room for 0 records; a ledger has room for 1 to 1048576",
     "endless-ring": r"says that it has room for 4294967295 records; a ledger has room for 1 to 1048576",
 }
@@ -70,6 +72,9 @@ READ = {
     "unplanned-fault": Read(
         3, newest="collective.all_reduce #2 on 'default' (float32[4] sum) [waiting, struck by fault 65534]"
     ),
+    "sites-cut-off": Read(3),
+    "torn-site": Read(3),
+    "site-of-nobody": Read(3),
     "unknown-kinds": Read(1, torn=3, newest="collective.all_reduce #0 on 'default' (float32[4] sum) [ended]"),
 }
 
@@ -115,6 +120,13 @@ def test_what_is_no_ledger_is_refused_and_told_why(name: str) -> None:
 def test_what_is_true_in_it_is_read_and_the_rest_counted(name: str) -> None:
     view = read(name)
     assert Read(len(view), view.torn, view.dropped, str(view.last)) == READ[name]
+
+
+@pytest.mark.parametrize("name", ["sites-cut-off", "torn-site", "site-of-nobody"])
+def test_a_call_site_is_told_only_where_it_is_whole(name: str) -> None:
+    known = ", at train.py:12 in step"
+    told = {"sites-cut-off": ["", "", ""], "torn-site": [known, "", ""], "site-of-nobody": [known, "", known]}
+    assert [record.step.where for record in read(name)] == told[name]
 
 
 def test_a_rank_outside_of_its_world_is_told_as_it_was_written() -> None:

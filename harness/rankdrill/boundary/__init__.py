@@ -1,7 +1,16 @@
 """Where calls become steps: collectives, files, shared memory, objects, memory."""
 
-from rankdrill.boundary.crossing import Boundary, Call, Interceptor, Proceed
+from rankdrill.boundary.crossing import Boundary, Call, Interceptor, Proceed, Watch
 from rankdrill.boundary.early import Early
 from rankdrill.boundary.install import install, names_before
 
-__all__ = ["Boundary", "Call", "Early", "Interceptor", "Proceed", "install", "names_before"]
+__all__ = [
+    "Boundary",
+    "Call",
+    "Early",
+    "Interceptor",
+    "Proceed",
+    "Watch",
+    "install",
+    "names_before",
+]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import datetime
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
-import torch
 import torch.distributed as dist
 
 from rankdrill.boundary import torch_seam
+from rankdrill.boundary.callsites import call_site
+from rankdrill.boundary.contracts import contract_of, describe, flatten, shown
 from rankdrill.boundary.crossing import Boundary, Call
 from rankdrill.boundary.sizes import nbytes_of
 from rankdrill.ledger import GROUP_OP, State, spell_members
@@ -68,6 +69,7 @@ class DrilledGroup(dist.ProcessGroup):
         self.label = DEFAULT_GROUP if inner.group_desc == "default_pg" else str(inner.group_name)
         self.sequence = itertools.count()
         self.timeout = torch_seam.group_timeout(inner)
+        self.key = boundary.name_group(self.label, ranks)
         self._introduced = False
 
     def introduce(self) -> None:
@@ -77,6 +79,16 @@ class DrilledGroup(dist.ProcessGroup):
             for ranks in spell_members(self.global_ranks):
                 record = self.boundary.ledger.begin(Step(Kind.COLLECTIVE, GROUP_OP, self.label, ranks))
                 self.boundary.mark(record, State.ENDED)
+
+    def _take_back(self, step: Step) -> None:
+        """A call that was refused when it was issued never took place: the next one meets the others' there."""
+        if step.sequence == NO_SEQUENCE:
+            return
+        # `itertools.count` shows its next value only in its pickled form.
+        if self.sequence.__reduce__()[1][0] == step.sequence + 1:
+            self.sequence = itertools.count(step.sequence)
+        if self.boundary.watch is not None:
+            self.boundary.watch.retract(self.key, step)
 
     # A group written in Python has no backends, in which torch would keep these.
     def getGroupName(self) -> str:  # noqa: N802
@@ -186,11 +198,17 @@ def _override(method: str, op: str, names: tuple[str, ...]) -> Callable[..., Any
             group = crossing.args["group"]
             given = {name: value for name, value in crossing.args.items() if name != "group"}
             ordered = [given.pop(name) for name in positional]
+            if self.boundary.watch is not None and isinstance(group, DrilledGroup):
+                self.boundary.watch.enter(group.key, group.global_ranks, crossing.step)
             return getattr(getattr(group, "inner", group), method)(*ordered, **given)
 
         self.introduce()
         step = step_of(self, op, bound)
-        record, work = self.boundary.begin(step, {"group": self, **bound}, real)
+        try:
+            record, work = self.boundary.begin(step, {"group": self, **bound}, real)
+        except BaseException:
+            self._take_back(step)
+            raise
         if work is None or isinstance(work, TrackedWork):
             self.boundary.mark(record, State.ENDED)
             return work
@@ -216,39 +234,12 @@ def patience_of(group: DrilledGroup, args: dict[str, Any]) -> float:
 def step_of(group: DrilledGroup, op: str, args: dict[str, Any]) -> Step:
     """The step that is the collective `op` of `group`; takes the group's next number."""
     tensors = list(flatten(args.get("tensors")))
-    opts = args.get("opts")
-    details = [_shapes(tensors)]
-    if op in ("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_tensor", "all_reduce_coalesced"):
-        details.append(_reduce_op(opts))
-    if op in ("broadcast", "reduce", "gather", "scatter"):
-        details.append(f"root={getattr(opts, 'rootRank', '?')}")
+    nbytes = sum(map(nbytes_of, tensors))
+    site = call_site(2)
     if op in _POINT_TO_POINT:
-        details.append(f"peer={args.get('peer', 'any')} tag={args.get('tag', 0)}")
-    return Step(
-        Kind.COLLECTIVE,
-        op,
-        target=group.label,
-        fingerprint=" ".join(filter(None, details)),
-        nbytes=sum(map(nbytes_of, tensors)),
-        sequence=NO_SEQUENCE if op in _POINT_TO_POINT else next(group.sequence),
-    )
-
-
-def flatten(tensors: Any) -> Iterable[torch.Tensor]:
-    """The tensors in however many lists they come."""
-    if isinstance(tensors, torch.Tensor):
-        yield tensors
-    elif isinstance(tensors, list | tuple):
-        for item in tensors:
-            yield from flatten(item)
-
-
-def _shapes(tensors: list[torch.Tensor]) -> str:
-    shown = [f"{str(t.dtype).removeprefix('torch.')}[{','.join(map(str, t.shape))}]" for t in tensors[:3]]
-    return "+".join(shown) + (f"+{len(tensors) - 3} more" if len(tensors) > 3 else "")
-
-
-def _reduce_op(opts: Any) -> str:
-    op = getattr(opts, "reduceOp", opts)
-    name = str(getattr(op, "op", op))
-    return name.rpartition(".")[2].lower() if "RedOp" in name or "ReduceOp" in name else ""
+        message = f"peer={args.get('peer', 'any')} tag={args.get('tag', 0)}"
+        fingerprint = " ".join(filter(None, (shown(describe(tensors)), message)))
+        return Step(Kind.COLLECTIVE, op, group.label, fingerprint, nbytes, site=site)
+    contract, fingerprint = contract_of(op, args, group.rank(), group.size())
+    sequence = next(group.sequence)
+    return Step(Kind.COLLECTIVE, op, group.label, fingerprint, nbytes, sequence, site, contract.digest, contract)

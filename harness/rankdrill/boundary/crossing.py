@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from hashlib import blake2b
 from typing import Any, Protocol, TypeAlias
 
 from rankdrill.ledger import LedgerWriter, State
 from rankdrill.step import Step
 
-__all__ = ["Boundary", "Call", "Interceptor", "Proceed"]
+__all__ = ["Boundary", "Call", "Interceptor", "Proceed", "Watch"]
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,19 @@ class Interceptor(Protocol):
     def __call__(self, call: Call, proceed: Proceed) -> Any: ...
 
 
+class Watch(Protocol):
+    """Compares what ranks are about to do. Told last, after all interceptors: of what the backend really is given."""
+
+    def enter(self, group: int, ranks: Sequence[int], step: Step) -> None:
+        """This rank enters `step` of the group with this number and these global ranks; raises if it should not."""
+
+    def retract(self, group: int, step: Step) -> None:
+        """It did not: the backend, or a fault, refused."""
+
+    def bend(self) -> None:
+        """From here on it is the plan that sets ranks apart."""
+
+
 class Boundary:
     """One rank's boundary: writes each crossing into the ledger and lets interceptors act on it.
 
@@ -47,8 +62,10 @@ class Boundary:
     function behaves as if rankdrill were not there.
     """
 
-    def __init__(self, ledger: LedgerWriter | None = None) -> None:
+    def __init__(self, ledger: LedgerWriter | None = None, watch: Watch | None = None) -> None:
         self.ledger = ledger
+        self.watch = watch
+        self._groups: Counter[str] = Counter()
         self._interceptors: tuple[Interceptor, ...] = ()
         self._recording = False
         self._inside = threading.local()
@@ -74,7 +91,7 @@ class Boundary:
 
     def abandon(self) -> None:
         """Be no boundary any more: what a child process does, forked by the rank, are not the rank's steps."""
-        self.ledger, self._interceptors, self._recording = None, (), False
+        self.ledger, self.watch, self._interceptors, self._recording = None, None, (), False
 
     @contextmanager
     def closed(self) -> Iterator[None]:
@@ -121,6 +138,21 @@ class Boundary:
         """Note in the ledger that the step raised."""
         if self.ledger:
             self.ledger.fail(index, error)
+
+    def name_group(self, label: str, ranks: Sequence[int]) -> int:
+        """A number for a new group that all its members give it, and that no group before it had.
+
+        A group made again under its old name is another one, whose calls are counted anew.
+        """
+        name = f"{label} of {','.join(map(str, ranks))}"
+        self._groups[name] += 1
+        told = f"{name} #{self._groups[name]}".encode()
+        return int.from_bytes(blake2b(told, digest_size=8).digest(), "little")
+
+    def bend(self) -> None:
+        """A planned fault is about to set this rank apart from the others."""
+        if self.watch is not None:
+            self.watch.bend()
 
     def struck(self, call: Call, fault: int) -> None:
         """Note in the ledger, before it strikes, that the plan's fault number `fault` strikes here."""

@@ -53,8 +53,8 @@ class Wait:
 
     def __str__(self) -> str:
         if not self.missing:
-            return f"is in {self.record.step}, which every rank has reached"
-        return f"waits in {self.record.step} for {name_ranks(self.missing)}"
+            return f"is in {self.record.step}, which every rank has reached{self.record.step.where}"
+        return f"waits in {self.record.step} for {name_ranks(self.missing)}{self.record.step.where}"
 
 
 def name_ranks(ranks: Iterable[int]) -> str:

@@ -32,6 +32,8 @@ class Armed:
             return self._strike.linger(call, proceed)
         # On record first: the strike may end the process.
         self._boundary.struck(call, self.index)
+        if self._strike.bends:
+            self._boundary.bend()
         return self._strike.strike(call, proceed)
 
     def _due(self, call: Call) -> bool:

@@ -22,6 +22,7 @@ class Skip(Strike):
     does = "The collective is not issued; its outputs stay as they are, and it counts as done."
     seen = "An early return, a `continue`, a branch on rank: the others wait, or are paired with the rank's next call."
     on = at({Kind.COLLECTIVE: COLLECTIVE_OPS})
+    bends = True
     replaces = True
 
     def strike(self, call: Call, proceed: Proceed) -> Any:
@@ -37,6 +38,7 @@ class Extra(Strike):
     does = "The collective is issued twice; the second result is thrown away, but waited for."
     seen = "A retry on one rank, a metric logged once too often: from here on the rank is one call ahead."
     on = at({Kind.COLLECTIVE: _ISSUED})
+    bends = True
 
     def strike(self, call: Call, proceed: Proceed) -> Any:
         from rankdrill.faults.issue import DATA, issue, map_tensors
@@ -52,6 +54,7 @@ class Swap(Strike):
     does = "The collective is issued after the rank's next one; if none follows, it never is."
     seen = "Two independent collectives in an order that depends on a dict, a set or a hook: swapped on one rank."
     on = at({Kind.COLLECTIVE: _ISSUED})
+    bends = True
     replaces = True
 
     def __init__(self, *args: Any) -> None:

@@ -31,6 +31,7 @@ _REDUCING = frozenset(
 class Mismatch(Strike):
     """The collective is issued with something changed."""
 
+    bends = True
     replaces = True
 
     def strike(self, call: Call, proceed: Proceed) -> Any:

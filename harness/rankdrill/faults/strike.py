@@ -62,6 +62,7 @@ class Strike:
     - `on` holds the steps where it makes sense, apart for before, after and at them: the ops of each kind;
     - `when` holds those of before, after and at that `on` has;
     - `survivable` says whether the struck process can go on;
+    - `bends` says that it sets its rank apart from the others, so that what they do next may not fit together;
     - `replaces` says that the struck step is not taken: what is done instead are steps of their own.
     """
 
@@ -72,6 +73,7 @@ class Strike:
     when: ClassVar[tuple[When, ...]]
     arguments: ClassVar[tuple[Argument, ...]] = ()
     survivable: ClassVar[bool] = True
+    bends: ClassVar[bool] = False
     replaces: ClassVar[bool] = False
 
     def __init__(self, at: When, values: tuple[Number, ...], boundary: Boundary) -> None:

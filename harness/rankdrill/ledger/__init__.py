@@ -1,5 +1,6 @@
-"""Ledgers: each rank's steps, written as they begin and end, readable by others and after SIGKILL."""
+"""What ranks leave in shared memory: ledgers, readable by others and after SIGKILL, and the board of contracts."""
 
+from rankdrill.ledger.board import Board, BoardBreak, BoardCall, Post, make_board
 from rankdrill.ledger.format import CAPACITY, MAX_FAULTS, Record, State
 from rankdrill.ledger.members import GROUP_OP, MOST_RANKS, Members, spell_members
 from rankdrill.ledger.reader import LedgerReader, LedgerView
@@ -10,11 +11,16 @@ __all__ = [
     "GROUP_OP",
     "MAX_FAULTS",
     "MOST_RANKS",
+    "Board",
+    "BoardBreak",
+    "BoardCall",
     "LedgerReader",
     "LedgerView",
     "LedgerWriter",
     "Members",
+    "Post",
     "Record",
     "State",
+    "make_board",
     "spell_members",
 ]

@@ -1,6 +1,7 @@
-"""The ledger's binary format, version 1 (little-endian; also in docs/ledger.md).
+"""The ledger's binary format, version 2 (little-endian; also in docs/ledger.md).
 
-One file per rank: a header of `HEADER_BYTES`, then a ring of `capacity` records of `RECORD_BYTES`. Record *i*
+One file per rank: a header of `HEADER_BYTES`, a ring of `capacity` records of `RECORD_BYTES`, then the table of call
+sites. Record *i*
 lies in slot ``i % capacity``; `total` in the header counts all records ever begun, so a reader knows how many
 were overwritten. A record's last field, `commit`, is ``(i + 1) mod 2**32`` and is stored last, so a record
 whose writer was killed half way does not carry the right commit and is reported as torn, never believed.
@@ -24,40 +25,49 @@ __all__ = [
     "MAGIC",
     "MAX_FAULTS",
     "MOST_RECORDS",
+    "MOST_SITES",
+    "OP_BYTES",
     "RECORD",
     "RECORD_BYTES",
+    "SITES",
+    "SITE_BYTES",
     "TOTAL_OFFSET",
     "VERSION",
     "Record",
     "State",
     "commit_of",
     "fit",
+    "text",
 ]
 
 MAGIC = b"RDLEDGER"
-VERSION = 1
+VERSION = 2
 CAPACITY = 4096  # records kept per rank: 1 MiB, preallocated so that a full disk cannot SIGBUS a rank
 MOST_RECORDS = 1 << 20  # that a ring is believed to have room for: what says so may be damaged
+SITES = 1024  # call sites kept per rank; calls from further ones have none
+MOST_SITES = 1 << 16  # that a table is believed to have room for
+SITE_BYTES = 256
 
-# magic, version, record bytes, capacity, rank, world size, pid, start (ns since the epoch)
-HEADER = struct.Struct("<8sIIIIIIQ")
+# magic, version, record bytes, capacity, rank, world size, pid, start (ns since the epoch), room for call sites
+HEADER = struct.Struct("<8sIIIIIIQI")
 HEADER_BYTES = 4096
 TOTAL_OFFSET = 64  # uint64: records begun so far
 FIRED_OFFSET = 128  # MAX_FAULTS x uint32: how often each fault of the plan has struck in this run
 MAX_FAULTS = 256
 
 # index, begin, end (monotonic ns), nbytes, sequence, thread id, fault + 1, state, kind, op, target, fingerprint,
-# error, patience (ms), padding, commit
-RECORD = struct.Struct("<QQQQqIHBB24s76s64s32sI4xI")
+# error, patience (ms), call site, digest of the contract, commit
+RECORD = struct.Struct("<QQQQqIHBB32s76s64s32sIIQI")
 RECORD_BYTES = RECORD.size
 END_OFFSET = 16
 STATE_OFFSET = 46
 KIND_OFFSET = 47
 FAULT_OFFSET = 44
-ERROR_OFFSET = 212
+OP_BYTES = 32
+ERROR_OFFSET = 220
 ERROR_BYTES = 32
 FINGERPRINT_BYTES = 64
-PATIENCE_OFFSET = 244
+PATIENCE_OFFSET = 252
 
 KINDS = tuple(Kind)
 ELLIPSIS = "…".encode()
@@ -117,3 +127,9 @@ def fit(text: str, size: int, *, keep: str = "head") -> bytes:
         return raw
     room = size - len(ELLIPSIS)
     return raw[:room] + ELLIPSIS if keep == "head" else ELLIPSIS + raw[-room:]
+
+
+def text(raw: bytes) -> str:
+    """What stands in a field of a record."""
+    # Zeros within it stand in no text that a rank wrote, and no call of the system takes them.
+    return raw.rstrip(b"\0").decode("utf-8", "replace").replace("\0", "\ufffd")

@@ -5,14 +5,15 @@ from __future__ import annotations
 import mmap
 import os
 import struct
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 from rankdrill.errors import LedgerError
 from rankdrill.ledger import format as f
-from rankdrill.step import Kind, Step
+from rankdrill.ledger.sites import read_site
+from rankdrill.step import Kind, Site, Step
 
 __all__ = ["LedgerReader", "LedgerView"]
 
@@ -25,12 +26,14 @@ _U32 = struct.Struct("<I")
 class LedgerView:
     """The records of one run of one rank, copied out of its ledger and decoded when first asked for.
 
-    `dropped` counts records the ring had already overwritten; `torn` those whose writer was killed half way.
+    `dropped` counts records the ring had already overwritten; `torn` those whose writer was killed half way. `sites`
+    holds the call sites that the records speak of, by number.
     """
 
     raw: tuple[bytes, ...]
     first: int
     dropped: int = 0
+    sites: Mapping[int, Site] = field(default_factory=dict)
 
     @cached_property
     def records(self) -> tuple[f.Record, ...]:
@@ -66,7 +69,7 @@ class LedgerView:
             if mark not in verdicts:
                 verdicts[mark] = wanted(f.KINDS[mark[1]], f.State(mark[0]))
             if verdicts[mark]:
-                yield _decode(raw)
+                yield _decode(raw, self.sites)
 
     def __iter__(self) -> Iterator[f.Record]:
         return iter(self.records)
@@ -91,7 +94,7 @@ class LedgerReader:
             self._map = mmap.mmap(fd, size, prot=mmap.PROT_READ)
         finally:
             os.close(fd)
-        magic, version, record_bytes, capacity, rank, world_size, pid, start_ns = f.HEADER.unpack_from(self._map)
+        magic, version, record_bytes, capacity, rank, world_size, pid, start_ns, sites = f.HEADER.unpack_from(self._map)
         if magic != f.MAGIC:
             raise LedgerError(f"{path} is no ledger: it begins with {magic!r}, a ledger with {f.MAGIC!r}")
         if version != f.VERSION or record_bytes != f.RECORD_BYTES:
@@ -104,10 +107,16 @@ class LedgerReader:
             raise LedgerError(
                 f"{path} says that it has room for {capacity} records; a ledger has room for 1 to {f.MOST_RECORDS}"
             )
+        if sites > f.MOST_SITES:
+            raise LedgerError(
+                f"{path} says that it has room for {sites} call sites; a ledger has room for at most {f.MOST_SITES}"
+            )
         self.rank, self.world_size, self.pid, self.start_ns = rank, world_size, pid, start_ns
         # A truncated file holds fewer slots than its header says; what is there is still evidence.
         self.capacity = min(capacity, (size - f.HEADER_BYTES) // f.RECORD_BYTES)
         self._ring = capacity
+        self._room = sites
+        self._sites: dict[int, Site] = {}
 
     @property
     def total(self) -> int:
@@ -123,10 +132,21 @@ class LedgerReader:
         total = self.total
         first = max(start, total - self._ring)
         raw = tuple(self._raw(index) for index in range(first, total))
-        return LedgerView(raw, first, dropped=first - start)
+        self._read_sites()
+        return LedgerView(raw, first, dropped=first - start, sites=self._sites)
 
     def close(self) -> None:
         self._map.close()
+
+    def _read_sites(self) -> None:
+        """Take in the call sites that are new; a site is in the table before any record speaks of it."""
+        start = f.HEADER_BYTES + self._ring * f.RECORD_BYTES
+        for number in range(len(self._sites) + 1, self._room + 1):
+            at = start + (number - 1) * f.SITE_BYTES
+            site = read_site(self._map[at : at + f.SITE_BYTES], number)
+            if site is None:
+                break
+            self._sites[number] = site
 
     def _raw(self, index: int) -> bytes:
         slot = f.HEADER_BYTES + (index % self._ring) * f.RECORD_BYTES
@@ -144,16 +164,12 @@ def _whole(raw: bytes, index: int) -> bool:
     )
 
 
-def _decode(raw: bytes) -> f.Record:
-    index, begin, end, nbytes, sequence, thread, fault, state, kind, op, target, mark, error, patience, _ = (
+def _decode(raw: bytes, sites: Mapping[int, Site]) -> f.Record:
+    index, begin, end, nbytes, sequence, thread, fault, state, kind, op, target, mark, error, patience, *more, _ = (
         f.RECORD.unpack(raw)
     )
-    step = Step(f.KINDS[kind], _text(op), _text(target), _text(mark), nbytes, sequence)
+    site, digest = more
+    step = Step(f.KINDS[kind], f.text(op), f.text(target), f.text(mark), nbytes, sequence, sites.get(site), digest)
     return f.Record(
-        index, step, f.State(state), begin, end, thread, fault - 1 if fault else None, _text(error), patience
+        index, step, f.State(state), begin, end, thread, fault - 1 if fault else None, f.text(error), patience
     )
-
-
-def _text(raw: bytes) -> str:
-    # Zeros within it stand in no text that a rank wrote, and no call of the system takes them.
-    return raw.rstrip(b"\0").decode("utf-8", "replace").replace("\0", "\ufffd")

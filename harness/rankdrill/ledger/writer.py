@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 
 from rankdrill.ledger import format as f
+from rankdrill.ledger.sites import SiteTable
 from rankdrill.step import Step
 
 __all__ = ["LedgerWriter"]
@@ -28,9 +29,13 @@ class LedgerWriter:
     Safe to use from several threads: a record's slot belongs to the thread that began it.
     """
 
-    def __init__(self, path: str | Path, *, rank: int, world_size: int, capacity: int = f.CAPACITY) -> None:
+    def __init__(
+        self, path: str | Path, *, rank: int, world_size: int, capacity: int = f.CAPACITY, sites: int = f.SITES
+    ) -> None:
         assert 1 <= capacity <= f.MOST_RECORDS, capacity
-        size = f.HEADER_BYTES + capacity * f.RECORD_BYTES
+        assert 0 <= sites <= f.MOST_SITES, sites
+        ring_end = f.HEADER_BYTES + capacity * f.RECORD_BYTES
+        size = ring_end + sites * f.SITE_BYTES
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             os.posix_fallocate(fd, 0, size)
@@ -40,6 +45,7 @@ class LedgerWriter:
         self.capacity = capacity
         self._next = itertools.count()
         self._finish = threading.Lock()
+        self._sites = SiteTable(self._map, ring_end, sites)
         f.HEADER.pack_into(
             self._map,
             0,
@@ -51,11 +57,13 @@ class LedgerWriter:
             world_size,
             os.getpid(),
             time.time_ns(),
+            sites,
         )
 
     def begin(self, step: Step) -> int:
         """Write down that `step` begins; return its index."""
         index = next(self._next)
+        site = self._sites.number(step.site)
         f.RECORD.pack_into(
             self._map,
             self._slot(index),
@@ -68,11 +76,13 @@ class LedgerWriter:
             0,
             f.State.BEGUN,
             _KIND_CODES[step.kind],
-            f.fit(step.op, 24),
+            f.fit(step.op, f.OP_BYTES),
             f.fit(step.target, 76, keep="tail"),
             f.fit(step.fingerprint, f.FINGERPRINT_BYTES),
             b"",
             0,
+            site,
+            step.digest,
             f.commit_of(index),
         )
         _U64.pack_into(self._map, f.TOTAL_OFFSET, index + 1)

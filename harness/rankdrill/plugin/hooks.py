@@ -56,6 +56,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="give every test ranks that have run nothing else, as @pytest.mark.ranks(n, fresh=True) does for one",
     )
     group.addoption(
+        "--no-contracts",
+        action="store_true",
+        help="do not compare what ranks do in their collectives, as @pytest.mark.ranks(n, contracts=False) "
+        "does for one",
+    )
+    group.addoption(
         "--pdb-rank",
         type=int,
         metavar="N",
@@ -296,6 +302,7 @@ def _shared(config: pytest.Config) -> Session:
         wanted = session_setup(config)
         tell_log = pytest_seam.tell_log(config) if wanted.live_log else None
         pool = WorldPool(wanted, stream=stream, preload=modules_to_preload(config), tell_log=tell_log)
+        pool.contracts = not config.option.no_contracts
         config.stash[_SHARED] = Session(
             pool, LastingLogs(), _seed(config), bool(config.option.rankdrill_fresh), config.option.pdb_rank
         )

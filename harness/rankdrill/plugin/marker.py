@@ -18,11 +18,12 @@ __all__ = ["MARKER_HELP", "RanksMark", "read_mark"]
 DEFAULT_DEADLINE_S = 30.0
 MARKER_HELP = (
     'ranks(n, *more_sizes, backend="gloo", device="cpu", deadline=30, engine="processes", faults=(), init=True, '
-    'fresh=False, seed="own"): run the test on n ranks with an initialised process group; several sizes parametrize '
-    "it; faults are lines of a fault plan; init=False leaves making the group to the test; fresh=True gives it ranks "
-    'that have run nothing else; seed="same" gives all ranks the same random numbers'
+    'fresh=False, seed="own", contracts=True): run the test on n ranks with an initialised process group; several '
+    "sizes parametrize it; faults are lines of a fault plan; init=False leaves making the group to the test; "
+    'fresh=True gives it ranks that have run nothing else; seed="same" gives all ranks the same random numbers; '
+    "contracts=False lets ranks do different things in one collective"
 )
-_OPTIONS = ("backend", "device", "deadline", "engine", "faults", "init", "fresh", "seed")
+_OPTIONS = ("backend", "device", "deadline", "engine", "faults", "init", "fresh", "seed", "contracts")
 _SEEDS = ("own", "same")
 
 
@@ -39,6 +40,7 @@ class RanksMark:
     init: bool = True
     fresh: bool = False
     seed: str = "own"
+    contracts: bool = True
 
     def plan(self) -> Plan | None:
         """The fault plan, or None; raises `PlanError` if a line does not parse."""
@@ -78,7 +80,7 @@ def _checked(sizes: Iterable[Any], options: dict[str, Any]) -> RanksMark:
     deadline = options.get("deadline", DEFAULT_DEADLINE_S)
     if not isinstance(deadline, int | float) or not deadline > 0:
         raise UsageError(f"deadline={deadline!r} is no time to wait; give seconds above 0")
-    for name in ("init", "fresh"):
+    for name in ("init", "fresh", "contracts"):
         if not isinstance(options.get(name, False), bool):
             raise UsageError(f"{name}={options[name]!r} is neither True nor False")
     if options.get("seed", "own") not in _SEEDS:

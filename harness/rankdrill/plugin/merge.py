@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from rankdrill.errors import FaultNotFired, RankDied, RanksDisagree, RankStuck, WorldError
+from rankdrill.errors import ContractBroken, FaultNotFired, RankDied, RanksDisagree, RankStuck, WorldError
 from rankdrill.plugin.commands import When
 from rankdrill.plugin.ends import Ended, Ends, PhaseEnd, RankTestError
 from rankdrill.plugin.shown import Block, MergedFailure, blocks_of, minority_first, victim_line
@@ -125,7 +125,9 @@ def _failure(outcome: Outcome, ends: dict[int, PhaseEnd], where: tuple[str, int]
     culprits = [rank for rank in outcome.culprits if not outcome.ranks[rank].by_plan]
     # A rank at fault by plan explains its victims; then they are all there is to show.
     shown = culprits or list(outcome.victims)
-    blocks = list(blocks_of(outcome, shown, ends))
+    found = {rank for finding in outcome.findings for rank in finding.ranks}
+    blocks = [Block(finding.lines[0], "\n".join(finding.lines[1:])) for finding in outcome.findings]
+    blocks.extend(blocks_of(outcome, [rank for rank in shown if rank not in found], ends))
     headline = blocks[0].heading if blocks else next(iter(outcome.unfired), "failed")
     blocks.extend(Block(line) for line in outcome.unfired if line != headline)
     victims = [victim_line(outcome.ranks[rank]) for rank in outcome.victims if rank not in shown]
@@ -146,6 +148,8 @@ def _error(outcome: Outcome, shown: Sequence[int], headline: str) -> BaseExcepti
     if not shown:
         return FaultNotFired(headline)
     rank = outcome.ranks[shown[0]]
+    if rank.finding is not None and shown[0] in rank.finding.ranks:
+        return ContractBroken(headline, rank.rank)
     match rank.status:
         case Status.RAISED:
             return rank.error or WorldError(headline, rank.rank)

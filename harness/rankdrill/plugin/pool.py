@@ -33,10 +33,11 @@ class WorldKey:
     backend: str
     device: str
     init: bool
+    contracts: bool = True
 
     @classmethod
     def of(cls, mark: RanksMark, n: int) -> WorldKey:
-        return cls(n, mark.engine, mark.backend, mark.device, mark.init)
+        return cls(n, mark.engine, mark.backend, mark.device, mark.init, mark.contracts)
 
 
 @dataclass
@@ -57,6 +58,7 @@ class WorldPool:
     stream: bool = False
     preload: tuple[str, ...] = ()
     tell_log: Tell | None = None
+    contracts: bool = True  # False: of no world
     _worlds: dict[WorldKey, Kept] = field(default_factory=dict)
 
     def at_rest(self, key: WorldKey) -> bool:
@@ -136,6 +138,7 @@ class WorldPool:
                 stream=self.stream,
                 preload=self.preload,
                 tell_log=self.tell_log,
+                contracts=self.contracts and key.contracts,
             )
             kept = Kept(world)
         self._worlds[key] = kept

@@ -10,7 +10,7 @@ from rankdrill.diagnosis import name_ranks
 from rankdrill.errors import WorldError
 from rankdrill.plugin.ends import PhaseEnd
 from rankdrill.plugin.pytest_seam import ReprFileLocation, TerminalRepr, TerminalWriter
-from rankdrill.worlds import Outcome, RankOutcome
+from rankdrill.worlds import Outcome, RankOutcome, Status
 from rankdrill.worlds.outcome import RenderedError
 
 __all__ = ["Block", "MergedFailure", "blocks_of", "minority_first", "share_alike", "victim_line"]
@@ -72,7 +72,8 @@ def victim_line(rank: RankOutcome) -> str:
     """One line, cut where a transport's message begins to chat."""
     line = _SOURCE.sub("", str(rank).splitlines()[0])
     where = next((record.step for record in reversed(rank.ledger.records) if record.error), None)
-    cut = line if len(line) <= VICTIM_WIDTH else line[: VICTIM_WIDTH - 1] + "…"
+    chat = rank.status is Status.RAISED and len(line) > VICTIM_WIDTH
+    cut = line if not chat else line[: VICTIM_WIDTH - 1] + "…"
     return f"{cut} [in {where}]" if where else cut
 
 

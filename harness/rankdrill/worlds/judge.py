@@ -6,7 +6,8 @@ import re
 from collections.abc import Sequence
 
 from rankdrill.diagnosis import odd_ones
-from rankdrill.errors import GatherError, PeerLost
+from rankdrill.errors import ContractBroken, GatherError, PeerLost
+from rankdrill.worlds.found import finding_on
 from rankdrill.worlds.outcome import RankOutcome, Status, Verdict
 
 __all__ = ["blame", "verdict_on"]
@@ -23,6 +24,8 @@ def verdict_on(ranks: Sequence[RankOutcome]) -> Verdict:
     """The one word for how `ranks` ended, those aside that the plan itself ended."""
     ranks = [rank for rank in ranks if not rank.by_plan]
     statuses = {rank.status for rank in ranks}
+    if statuses - {Status.RETURNED} and any(rank.finding is not None for rank in ranks):
+        return Verdict.BROKEN
     if Status.DIED in statuses:
         return Verdict.DIED
     if Status.STUCK in statuses:
@@ -37,11 +40,16 @@ def blame(ranks: Sequence[RankOutcome]) -> tuple[tuple[int, ...], tuple[int, ...
 
     A rank is a victim if all that happened to it is that it lost, or waited for, another rank. Where everybody
     only lost or waited, those whose call is another than the others' are the culprits, failing that those that
-    everybody waited for, and failing that all of them.
+    everybody waited for, and failing that all of them. What was found wrong with the run as a whole comes first.
     """
     failed = [rank for rank in ranks if rank.status is not Status.RETURNED]
     if not failed:
         return (), ()
+    finding = finding_on(ranks)
+    if finding is not None:
+        more = [rank.rank for rank in failed if rank.rank not in finding.ranks and _erred(rank)]
+        culprits = (*finding.ranks, *more)
+        return culprits, tuple(rank.rank for rank in failed if rank.rank not in culprits)
     victims = [rank for rank in failed if _only_suffered(rank)]
     causes = [rank for rank in failed if rank not in victims]
     left = [rank for rank in ranks if rank.status is Status.RETURNED and _awaited(rank, ranks)]
@@ -66,6 +74,11 @@ def _only_suffered(rank: RankOutcome) -> bool:
             )
         case _:
             return False
+
+
+def _erred(rank: RankOutcome) -> bool:
+    """Whether it raised an error of its own, and not because the others did something else."""
+    return rank.status is Status.RAISED and not isinstance(rank.error, ContractBroken) and not _only_suffered(rank)
 
 
 def _awaited(rank: RankOutcome, ranks: Sequence[RankOutcome]) -> bool:

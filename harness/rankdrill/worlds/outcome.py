@@ -10,8 +10,9 @@ from functools import cached_property
 from signal import Signals
 from typing import TYPE_CHECKING, Any
 
-from rankdrill.diagnosis import Wait, name_ranks, odd_ones
+from rankdrill.diagnosis import Finding, Wait, name_ranks, odd_ones
 from rankdrill.errors import (
+    ContractBroken,
     FaultNotFired,
     RankDied,
     RankLeft,
@@ -20,6 +21,7 @@ from rankdrill.errors import (
     WorldError,
 )
 from rankdrill.ledger import LedgerView, Record
+from rankdrill.worlds.found import finding_on
 
 if TYPE_CHECKING:
     from rankdrill.faults import Plan
@@ -41,6 +43,7 @@ class Verdict(StrEnum):
 
     TOGETHER = "together"  # all returned, or all raised the same type
     ASYMMETRIC = "asymmetric"
+    BROKEN = "broken contract"  # ranks met in one call and did not agree there
     HANG = "hang"
     DIED = "died"
 
@@ -107,6 +110,7 @@ class RankOutcome:
     `by_plan` says that a planned fault ended the process: that it is gone is what was asked for. `cut` says of a
     stuck rank that it was ended before the deadline, because another rank was gone. `left` says what the body left
     in its process that can only be noticed, not put back; `notes` is what rankdrill has to say about the run.
+    `finding` is what was found wrong with the whole run while it ran, the same on every rank.
     """
 
     rank: int
@@ -126,6 +130,7 @@ class RankOutcome:
     cut: bool = False
     left: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    finding: Finding | None = None
 
     @property
     def error(self) -> BaseException | None:
@@ -139,9 +144,9 @@ class RankOutcome:
 
     def _where(self) -> str:
         if self.step:
-            return f" in {self.step.step}"
+            return f" in {self.step.step}{self.step.step.where}"
         last = self.ledger.last
-        return f" after {last.step}" if last else " before its first step"
+        return f" after {last.step}{last.step.where}" if last else " before its first step"
 
     def __str__(self) -> str:
         where = self._where()
@@ -150,11 +155,16 @@ class RankOutcome:
                 return f"rank {self.rank} returned"
             case Status.RAISED:
                 error = self.error
+                if self.finding is not None and isinstance(error, ContractBroken):
+                    last = self.ledger.last
+                    return f"rank {self.rank} noticed it{f' at {last.step.site}' if last and last.step.site else ''}"
                 return f"rank {self.rank} raised {type(error).__name__}: {error}"
             case Status.DIED:
                 return f"rank {self.rank} {self.death}{where}" + (", as planned" if self.by_plan else "")
             case Status.STUCK if self.by_plan:
                 return f"rank {self.rank} stopped{where}, as planned"
+            case Status.STUCK if self.finding is not None:
+                return f"rank {self.rank} was{where} when the run was ended"
             case Status.STUCK if self.wait:
                 return f"rank {self.rank} {self.wait}"
             case _:
@@ -183,6 +193,12 @@ class Outcome:
         """Every rank returned, but for those that the plan itself ended, and every planned fault struck."""
         return not self.unfired and all(rank.status is Status.RETURNED or rank.by_plan for rank in self.ranks)
 
+    @cached_property
+    def findings(self) -> tuple[Finding, ...]:
+        """What is wrong with the run as a whole: nothing where ranks have to speak for themselves."""
+        found = finding_on(self.ranks) if self.culprits else None
+        return (found,) if found is not None else ()
+
     @property
     def values(self) -> list[Any]:
         """What each rank returned, in rank order; None for a rank that did not."""
@@ -204,8 +220,9 @@ class Outcome:
         if self.ok:
             return f"{len(self.ranks)} ranks returned"
         parts = [self.describe(rank) for rank in self.culprits[:1]]
-        if len(self.culprits) > 1:
-            parts.append(f"also at fault: {name_ranks(self.culprits[1:])}")
+        told = {rank for finding in self.findings for rank in finding.ranks} | set(self.culprits[:1])
+        if also := [rank for rank in self.culprits if rank not in told]:
+            parts.append(f"also at fault: {name_ranks(also)}")
         if self.victims:
             parts.append(f"victims: {name_ranks(self.victims)}")
         parts.extend(self.unfired[:1])
@@ -214,6 +231,9 @@ class Outcome:
     def describe(self, rank: int) -> str:
         """One line on what `rank` did, as seen from the whole run."""
         culprit = self.ranks[rank]
+        for finding in self.findings:
+            if rank in finding.ranks:
+                return str(finding)
         if rank in self._odd:
             return f"rank {rank} {self._odd[rank]}"
         return _left(culprit, self.ranks) if culprit.status is Status.RETURNED else str(culprit)
@@ -228,7 +248,13 @@ class Outcome:
 
     def _culprit_errors(self) -> Iterable[BaseException]:
         alike: dict[tuple[type, str, str], list[int]] = {}
+        told: set[int] = set()
+        for finding in self.findings:
+            told.update(finding.ranks)
+            yield _found(finding, self.ranks)
         for rank in self.culprits:
+            if rank in told:
+                continue
             error = self.ranks[rank]
             key = (type(error.exception), str(error.exception), error.traceback or str(error))
             alike.setdefault(key, []).append(rank)
@@ -238,6 +264,11 @@ class Outcome:
     def _victim_errors(self) -> Iterable[RankVictim]:
         for rank in self.victims:
             yield RankVictim(str(self.ranks[rank]), rank)
+
+
+def _found(finding: Finding, ranks: tuple[RankOutcome, ...]) -> WorldError:
+    kind = ContractBroken if ranks[finding.ranks[0]].finding is not None else RankStuck
+    return kind(str(finding), finding.ranks[0])
 
 
 def _error(culprit: RankOutcome, alike: list[int], ranks: tuple[RankOutcome, ...]) -> BaseException:
@@ -267,4 +298,5 @@ def _left(culprit: RankOutcome, ranks: tuple[RankOutcome, ...]) -> str:
         return f"rank {culprit.rank} returned while others failed"
     step = waiting[0].wait.record.step if waiting[0].wait else ""
     those = f"{name_ranks(rank.rank for rank in waiting)} wait{'s' if len(waiting) == 1 else ''}"
-    return f"rank {culprit.rank} returned without entering {step}, where {those} for it"
+    where = waiting[0].wait.record.step.where if waiting[0].wait else ""
+    return f"rank {culprit.rank} returned without entering {step}, where {those} for it{where}"

@@ -53,7 +53,9 @@ class World:
     With `stream`, what ranks print is shown as it comes, each line after its rank. `preload` names modules to
     import once, before ranks are forked, instead of in each. With `init=False` ranks have no process group until the
     body makes one. `tell_log(rank, line)` is called, as they come, for lines that ranks write to their log files
-    (`RankContext.log`). Raises `UsageError` for a world that cannot be.
+    (`RankContext.log`). Ranks compare what they are about to do in each collective, and whoever comes to one that
+    another has entered in a way that cannot fit raises `ContractBroken`; with `contracts=False` they do not. Raises
+    `UsageError` for a world that cannot be.
 
         with World(4) as world:
             assert world.run(lambda: torch.distributed.get_rank()).unwrap() == [0, 1, 2, 3]
@@ -70,6 +72,7 @@ class World:
         preload: Sequence[str] = (),
         init: bool = True,
         tell_log: Callable[[int, str], None] | None = None,
+        contracts: bool = True,
     ) -> None:
         check_world(n, engine=engine, backend=backend, device=device)
         self.n = n
@@ -77,7 +80,13 @@ class World:
         self.device = device
         self.stream = stream
         self._engine: Engine = ProcessEngine(
-            n, backend=backend, device=device, preload=preload, init=init, tell_log=tell_log
+            n,
+            backend=backend,
+            device=device,
+            preload=preload,
+            init=init,
+            tell_log=tell_log,
+            contracts=contracts,
         )
 
     def run(

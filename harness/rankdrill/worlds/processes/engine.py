@@ -24,7 +24,7 @@ from rankdrill.worlds.processes.client import RankHandle, TemplateClient
 from rankdrill.worlds.processes.messages import RankSpec
 from rankdrill.worlds.processes.output import Tell
 from rankdrill.worlds.processes.transcripts import Transcripts
-from rankdrill.worlds.processes.watching import Ending, Supervision, stacks_of, where_ranks_are
+from rankdrill.worlds.processes.watching import Breaks, Ending, Supervision, stacks_of, where_ranks_are
 from rankdrill.worlds.processes.wire import send_frame
 
 __all__ = ["ProcessEngine"]
@@ -48,8 +48,11 @@ class ProcessEngine:
         preload: Sequence[str] = (),
         init: bool = True,
         tell_log: Tell | None = None,
+        contracts: bool = True,
     ) -> None:
         self._n = n
+        self._contracts = contracts
+        self._breaks: Breaks | None = None
         self._tell_log = tell_log
         self._init = init
         self._preload = preload
@@ -111,10 +114,14 @@ class ProcessEngine:
         transcripts = self._transcripts
         assert transcripts is not None
         transcripts.begin()
+        if self._breaks is not None:
+            self._breaks.begin()
         # pytest's capture may have replaced stdout since; it is looked up anew for each run.
         streamers = list(transcripts.streamers(sys.stdout if stream else None))
         self._send(packed)
-        supervision = Supervision(self._client, self._ranks, self._directory, transcripts.ledgers, job.plan, streamers)
+        supervision = Supervision(
+            self._client, self._ranks, self._directory, transcripts.ledgers, job.plan, streamers, self._breaks
+        )
         return transcripts, supervision.watch(deadline)
 
     def _tell_where(self, error: BaseException) -> None:
@@ -134,12 +141,14 @@ class ProcessEngine:
             handle.close()
         if self._transcripts is not None:
             self._transcripts.close()
+        if self._breaks is not None:
+            self._breaks.close()
         if self._directory is not None:
             remove_segments(self._directory)
             shutil.rmtree(self._directory.parent, ignore_errors=True)
         if self._port is not None:
             self._port.close()
-        self._ranks, self._transcripts, self._directory = [], None, None
+        self._ranks, self._transcripts, self._directory, self._breaks = [], None, None, None
         self._obituaries = select.poll()
         self._port, self._unfit, self._told = None, False, None
 
@@ -154,6 +163,7 @@ class ProcessEngine:
             directory.mkdir(mode=0o700)
         self.births += 1
         self._transcripts = Transcripts(self._directory, self._n, self._tell_log)
+        self._breaks = Breaks(self._directory, self._n) if self._contracts else None
         self._port = _hold_port()
         port, run = self._port.getsockname()[1], world.name
         for rank in range(self._n):
@@ -167,6 +177,7 @@ class ProcessEngine:
                 port,
                 run,
                 self._init,
+                self._contracts,
             )
             handle = self._client.fork(spec)
             self._ranks.append(handle)

@@ -7,6 +7,7 @@ import os
 import random
 import socket
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,15 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore
 
 from rankdrill.boundary import Boundary, Early, install
-from rankdrill.ledger import LedgerWriter
+from rankdrill.diagnosis import ContractWatch
+from rankdrill.ledger import Board, LedgerWriter
 from rankdrill.worlds.context import RankContext
 from rankdrill.worlds.job import dump
 from rankdrill.worlds.processes.jobs import Jobs, raised
 from rankdrill.worlds.processes.messages import RankSpec, Up
 from rankdrill.worlds.processes.rendezvous import Rendezvous, launch_variables
 from rankdrill.worlds.processes.streams import redirect_output
+from rankdrill.worlds.processes.watching.breaks import BOARD, write_finding
 from rankdrill.worlds.processes.wire import send_frame
 
 __all__ = ["rank_main"]
@@ -64,7 +67,11 @@ def _initialise(
     torch.set_num_threads(1)  # as torchrun does: ranks share the cores
     device = _device(spec)
     ledger = LedgerWriter(directory / f"rank-{spec.rank}.ledger", rank=spec.rank, world_size=spec.world_size)
-    boundary = Boundary(ledger)
+    watch = None
+    if spec.contracts:
+        board = Board(directory / BOARD, spec.rank)
+        watch = ContractWatch(board, spec.rank, partial(write_finding, directory, spec.rank))
+    boundary = Boundary(ledger, watch)
     install(boundary, ignored=[directory], early=early)
     # torch's stubs leave FileStore out.
     store = dist.FileStore(  # type: ignore[attr-defined]

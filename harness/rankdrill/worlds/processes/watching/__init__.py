@@ -1,6 +1,7 @@
 """Watching a run: who reported, who died, who can only wait for ever."""
 
+from rankdrill.worlds.processes.watching.breaks import Breaks
 from rankdrill.worlds.processes.watching.stacks import stacks_of, where_ranks_are
 from rankdrill.worlds.processes.watching.supervise import Ending, Supervision
 
-__all__ = ["Ending", "Supervision", "stacks_of", "where_ranks_are"]
+__all__ = ["Breaks", "Ending", "Supervision", "stacks_of", "where_ranks_are"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import select
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from rankdrill.worlds.processes.client import RankHandle, TemplateClient
 from rankdrill.worlds.processes.ledgers import Ledgers
 from rankdrill.worlds.processes.messages import Raised, Report, Returned, Up
 from rankdrill.worlds.processes.output import Streamer
+from rankdrill.worlds.processes.watching.breaks import Breaks
 from rankdrill.worlds.processes.watching.certainty import Certainty
 from rankdrill.worlds.processes.watching.positions import Positions
 from rankdrill.worlds.processes.watching.stacks import of_the_body, stacks_of
@@ -30,6 +31,8 @@ MOURNING_S = 0.5  # after a death, for the survivors to say what it did to them
 LOOK_S = 0.1  # between two looks at the ledgers; a hang is certain when looks in a row agree
 IDLE_LOOK_S = 1.0  # the same while nobody has ended yet
 STREAM_S = 0.05
+BREAK_LOOK_S = 0.1  # between two looks whether contracts were found broken by a rank that has not said so
+REPORT_S = 0.3  # for that rank to report: it may be tearing down what the others would have to take part in
 
 
 @dataclass(frozen=True)
@@ -54,10 +57,12 @@ class Supervision:
         ledgers: Ledgers,
         plan: Plan | None,
         streamers: Sequence[Streamer],
+        breaks: Breaks | None = None,
     ) -> None:
         self._client = client
         self._directory = directory
         self._streamers = streamers
+        self._breaks = breaks
         self._endings: dict[int, Ending] = {}
         self._running = {handle.rank: handle for handle in ranks}
         self._starting = {handle.rank for handle in ranks if not handle.up}
@@ -66,6 +71,7 @@ class Supervision:
         self._stacks: dict[int, str] = {}  # as last asked for
         self._gone = False  # a rank has died, or could not start
         self._mourning = False
+        self._broken = False  # contracts were; the run is ended for that
         self._poller = select.poll()
         self._heard_on: dict[int, RankHandle] = {}
 
@@ -86,6 +92,7 @@ class Supervision:
                 started, end = True, time.monotonic() + deadline
                 latest = end
             now = time.monotonic()
+            end = self._end_if_broken(now, end)
             if now >= end:
                 break
             if now >= next_look:
@@ -102,13 +109,34 @@ class Supervision:
             for streamer in self._streamers:
                 streamer.pump()
         if self._running:
-            self._end_running(asked=certain)
+            self._end_running(asked=certain or self._broken)
         for streamer in self._streamers:
             streamer.pump(final=True)
-        return self._endings
+        return self._with_finding()
+
+    def _end_if_broken(self, now: float, end: float) -> float:
+        """When to end the run: at once where contracts were found broken and the rank that noticed has reported."""
+        noticed = self._breaks.noticed_by if self._breaks is not None else None
+        if noticed is None:
+            return end
+        if not self._broken:
+            end = min(end, now + REPORT_S)
+        self._broken = True
+        return end if noticed in self._running else now
+
+    def _with_finding(self) -> dict[int, Ending]:
+        finding = self._breaks.finding() if self._breaks is not None else None
+        if finding is None:
+            return self._endings
+        return {
+            rank: replace(ending, outcome=replace(ending.outcome, finding=finding))
+            for rank, ending in self._endings.items()
+        }
 
     def _patience(self, now: float, end: float, next_look: float) -> float:
         bounds = [end - now, next_look - now]
+        if self._breaks is not None:
+            bounds.append(BREAK_LOOK_S)
         if self._streamers:
             bounds.append(STREAM_S)
         return max(min(bounds), 0.0)
@@ -178,7 +206,9 @@ class Supervision:
         self._client.kill(list(self._running.values()))
         for rank in list(self._running):
             stack = of_the_body(self._stacks.get(rank, ""))
-            outcome = RankOutcome(rank, Status.STUCK, wait=waiting.get(rank), stack=stack, cut=self._mourning)
+            outcome = RankOutcome(
+                rank, Status.STUCK, wait=waiting.get(rank), stack=stack, cut=self._mourning or self._broken
+            )
             self._end(Ending(outcome))
 
 

@@ -1,0 +1,117 @@
+"""Where in the user's own code a call was made, and which of torch's public functions was called there.
+
+A call site is the first frame outward that is the user's: not of torch, not of rankdrill, not of the standard library,
+and not installed in ``site-packages``. Where there is none, as in a framework's own worker thread, it is the frame of
+the library that called torch. What DDP's reducer and other C++ issue from within ``backward()`` is made by the line
+that called ``backward()``.
+
+The public function is the outermost of torch's frames between that line and the collective, those of ``c10d`` itself
+before others: ``all_gather_object``, ``DistributedDataParallel.forward``, ``Tensor.backward``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+from enum import IntEnum
+from pathlib import Path
+from types import CodeType, FrameType
+
+import torch
+
+from rankdrill.step import Site
+
+__all__ = ["call_site"]
+
+MOST_FRAMES = 200  # looked at; frameworks nest some dozens
+MOST_KNOWN = 1 << 14  # functions and call sites remembered: code may be made anew for every call
+_PLUMBING = frozenset({"wrapper", "_fn", "decorate_context", "inner", "_wrapped_call_impl", "_call_impl", "__call__"})
+
+
+class _Whose(IntEnum):
+    USER = 0
+    LIBRARY = 1
+    TORCH = 2
+    OURS = 3
+
+
+def _folder(path: str | os.PathLike[str]) -> str:
+    return os.path.join(os.path.realpath(path), "")
+
+
+_TORCH = _folder(Path(torch.__file__).parent)
+_OURS = _folder(Path(__file__).parents[1])
+_INSTALLED = tuple(
+    {_folder(path) for name, path in sysconfig.get_paths().items() if name in ("purelib", "platlib", "stdlib")}
+)
+_whose: dict[CodeType, _Whose] = {}
+_sites: dict[tuple[CodeType, int, CodeType | None], Site] = {}
+
+
+def call_site(depth: int = 1) -> Site | None:
+    """The user's line that led to the caller's caller at `depth`; None where only C++ is above it."""
+    frame: FrameType | None = sys._getframe(depth)
+    outermost: CodeType | None = None  # of torch's
+    library: FrameType | None = None
+    for _ in range(MOST_FRAMES):
+        if frame is None:
+            break
+        code = frame.f_code
+        whose = _whose.get(code)
+        if whose is None:
+            whose = _classify(code)
+        if whose is _Whose.USER:
+            return _site(frame, outermost)
+        if whose is _Whose.TORCH and library is None:
+            if _is_public(code, outermost):
+                outermost = code
+        elif whose is _Whose.LIBRARY and library is None:
+            library = frame
+        frame = frame.f_back
+    return _site(library, outermost) if library is not None else None
+
+
+def _site(frame: FrameType, via: CodeType | None) -> Site:
+    key = (frame.f_code, frame.f_lasti, via)
+    found = _sites.get(key)
+    if found is None:
+        if len(_sites) >= MOST_KNOWN:
+            _sites.clear()
+        code = frame.f_code
+        found = Site(code.co_filename, frame.f_lineno or 0, code.co_qualname, _name(via))
+        _sites[key] = found
+    return found
+
+
+def _name(code: CodeType | None) -> str:
+    return "" if code is None else code.co_qualname.removeprefix("_")
+
+
+def _is_public(code: CodeType, before: CodeType | None) -> bool:
+    """Whether `code`, further out than `before`, says better what the user called."""
+    name = code.co_name
+    if name in _PLUMBING or name.startswith("_") or "<" in code.co_qualname:
+        return False
+    # What is above c10d and its users, such as an optimizer's step, says less than they do.
+    return before is None or _is_distributed(code) or not _is_distributed(before)
+
+
+def _is_distributed(code: CodeType) -> bool:
+    return code.co_filename.startswith((_TORCH + "distributed" + os.sep, _TORCH + "nn" + os.sep + "parallel" + os.sep))
+
+
+def _classify(code: CodeType) -> _Whose:
+    if len(_whose) >= MOST_KNOWN:
+        _whose.clear()
+    file = code.co_filename
+    if file.startswith(_TORCH):
+        whose = _Whose.TORCH
+    elif file.startswith(_OURS):
+        whose = _Whose.OURS
+    elif file.startswith(("<frozen", *_INSTALLED)) or f"{os.sep}site-packages{os.sep}" in file:
+        whose = _Whose.LIBRARY
+    else:
+        whose = _Whose.USER
+    _whose[code] = whose
+    return whose

@@ -1,0 +1,163 @@
+"""From the arguments of a collective to its contract: what all ranks must agree on there, and what by twos.
+
+Which sizes must be equal was tried on real gloo and NCCL's documentation: backends count elements and look at no
+shape. ``reduce_scatter`` takes chunks of different sizes if all ranks bring the same ones. What ``all_gather``,
+``gather``, ``scatter`` and the ``all_to_all`` family move must fit between each two ranks, and need not be even: where
+a backend wants it even, as gloo does in most of them, it says so itself on the rank that asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
+
+import torch
+
+from rankdrill.step import NOBODY, Contract
+
+__all__ = ["BY_TWOS", "contract_of", "describe", "flatten", "shown"]
+
+MOST_KNOWN = 4096  # contracts remembered: loops make the same calls again and again
+MOST_SHOWN = 3  # tensors, and splits, that a reader is shown
+REDUCING = frozenset(
+    {
+        "all_reduce",
+        "all_reduce_coalesced",
+        "reduce",
+        "reduce_scatter",
+        "reduce_scatter_tensor",
+        "reduce_scatter_tensor_coalesced",
+    }
+)
+ROOTED = frozenset({"broadcast", "reduce", "gather", "scatter"})
+BY_TWOS = frozenset({"all_gather", "gather", "scatter", "all_to_all", "all_to_all_single"})
+Described: TypeAlias = tuple[tuple[torch.dtype, torch.Size], ...]
+"""Dtype and shape of each tensor."""
+Splits: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
+"""As torch takes them: how the output is split, and how the input; empty where it is split evenly."""
+
+_known: dict[Any, tuple[Contract, str]] = {}
+
+
+def contract_of(op: str, args: dict[str, Any], rank: int, size: int) -> tuple[Contract, str]:
+    """The contract of the collective `op`, called by `rank` of a group of `size`, and its fingerprint for a reader."""
+    opts = args.get("opts")
+    inputs, outputs = describe(args.get("tensors")), describe(args.get("outputs"))
+    reduce_op = _reduce_op(opts) if op in REDUCING else ""
+    root = int(getattr(opts, "rootRank", NOBODY)) if op in ROOTED else NOBODY
+    splits = tuple(args.get("output_splits") or ()), tuple(args.get("input_splits") or ())
+    key = (op, reduce_op, root, inputs, outputs, splits, rank, size)
+    found = _known.get(key)
+    if found is None:
+        if len(_known) >= MOST_KNOWN:
+            _known.clear()
+        contract = _made(op, reduce_op, root, inputs, outputs, splits, rank, size)
+        rooted = f"root={'?' if root == NOBODY else root}" if op in ROOTED else ""
+        parts = (shown(inputs), _shown_splits(splits), reduce_op, rooted)
+        found = _known[key] = contract, " ".join(filter(None, parts))
+    return found
+
+
+def describe(tensors: Any) -> Described:
+    """What there is to know of tensors, in however many lists they come."""
+    return tuple([(tensor.dtype, tensor.shape) for tensor in flatten(tensors)])
+
+
+def flatten(tensors: Any) -> Iterator[torch.Tensor]:
+    """The tensors in however many lists they come."""
+    if isinstance(tensors, torch.Tensor):
+        yield tensors
+    elif isinstance(tensors, list | tuple):
+        for item in tensors:
+            yield from flatten(item)
+
+
+def shown(described: Described) -> str:
+    """``float32[2]+int64[3]+7 more``."""
+    listed = [
+        f"{str(dtype).removeprefix('torch.')}[{','.join(map(str, shape))}]" for dtype, shape in described[:MOST_SHOWN]
+    ]
+    return "+".join(listed) + (f"+{len(described) - MOST_SHOWN} more" if len(described) > MOST_SHOWN else "")
+
+
+def _made(
+    op: str,
+    reduce_op: str,
+    root: int,
+    inputs: Described,
+    outputs: Described,
+    splits: Splits,
+    rank: int,
+    size: int,
+) -> Contract:
+    described = inputs or outputs
+    sizes = tuple(shape.numel() for _, shape in described)
+    dtypes = tuple(str(dtype).removeprefix("torch.") for dtype, _ in described)
+    told = " ".join(filter(None, (shown(described), _shown_splits(splits))))
+    if op not in BY_TWOS:
+        return Contract(op, reduce_op, root, dtypes, sizes, shown=told)
+    # How many tensors there are is the root's business, or a matter of the size of the group.
+    sends, receives = _moved(op, root, inputs, outputs, splits, rank, size)
+    kinds = tuple(dict.fromkeys(dtypes))
+    alike = set(sends) | set(receives)
+    if op not in ("gather", "scatter") and len(alike) == 1:
+        return Contract(op, reduce_op, root, kinds, each=alike.pop(), shown=told)
+    return Contract(op, reduce_op, root, kinds, sends=sends, receives=receives, shown=told)
+
+
+def _moved(
+    op: str,
+    root: int,
+    inputs: Described,
+    outputs: Described,
+    splits: Splits,
+    rank: int,
+    size: int,
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """How many elements this rank sends to each member, and receives from each; empty where that cannot be told."""
+    sent = tuple(shape.numel() for _, shape in inputs)
+    received = tuple(shape.numel() for _, shape in outputs)
+    match op:
+        case "all_gather":
+            sends, receives = sent * size, received
+        case "gather":
+            sends = _at(root, sent, size)
+            receives = received if rank == root else (0,) * size
+        case "scatter":
+            sends = sent if rank == root else (0,) * size
+            receives = _at(root, received, size)
+        case "all_to_all_single":
+            sends = _split(inputs, splits[1], size)
+            receives = _split(outputs, splits[0], size)
+        case _:
+            sends, receives = sent, received
+    whole = len(sends) == len(receives) == size
+    # A call that is wrong by itself is refused by torch, on its own rank.
+    return (sends, receives) if whole else ((), ())
+
+
+def _at(root: int, sizes: Sequence[int], size: int) -> tuple[int, ...]:
+    return tuple(sum(sizes) if member == root else 0 for member in range(size))
+
+
+def _split(tensors: Described, splits: Sequence[int], size: int) -> tuple[int, ...]:
+    if len(tensors) != 1:
+        return ()
+    shape = tensors[0][1]
+    if not splits:
+        return (shape.numel() // size,) * size
+    row = shape.numel() // shape[0] if len(shape) and shape[0] else 1
+    return tuple(rows * row for rows in splits)
+
+
+def _shown_splits(splits: Splits) -> str:
+    if not any(splits):
+        return ""
+    received, sent = (",".join(map(str, each)) or "even" for each in splits)
+    return f"sent as {sent} received as {received}"
+
+
+def _reduce_op(opts: Any) -> str:
+    op = getattr(opts, "reduceOp", opts)
+    name = str(getattr(op, "op", op))
+    return name.rpartition(".")[2].lower() if "RedOp" in name or "ReduceOp" in name else ""

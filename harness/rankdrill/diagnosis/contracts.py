@@ -1,0 +1,144 @@
+"""Contracts compared: what the ranks of one call posted, who differs from most, and in what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+
+from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
+from rankdrill.ledger import Post
+from rankdrill.ledger.board import elements
+from rankdrill.step import NOBODY
+
+__all__ = ["break_in", "is_settled"]
+
+# In the order of `Post.marks`: what is wrong first explains the rest.
+_ARGUMENTS = (
+    (FindingKind.CALL_ORDERING, "op"),
+    (FindingKind.OPERATOR, "reduce op"),
+    (FindingKind.ROOT, "root"),
+    (FindingKind.DATATYPE, "dtype"),
+    (FindingKind.SIZE, "size"),
+)
+
+
+def break_in(posts: Sequence[Post], members: Sequence[int], where: str, number: int) -> Finding | None:
+    """What is wrong among the `posts` for call `number` of a group with the global ranks `members`; None if nothing.
+
+    `where` names the group. Who has not posted has no say, but counts: a majority is one of all members.
+    """
+    for place, (kind, argument) in enumerate(_ARGUMENTS):
+        sides: dict[int, list[Post]] = {}
+        for post in posts:
+            sides.setdefault(post.marks[place], []).append(post)
+        if len(sides) > 1:
+            return _of_sides(kind, argument, list(sides.values()), members, f"#{number} on {where}")
+    conflicts = _conflicts(posts, members)
+    return _of_pairs(posts, conflicts, members, f"#{number} on {where}") if conflicts else None
+
+
+def is_settled(finding: Finding | None, posts: Sequence[Post], members: Sequence[int]) -> bool:
+    """Whether those of `members` that have not posted yet cannot change it."""
+    if len(posts) == len(members):
+        return True
+    return finding is not None and bool(finding.culprits) and finding.argument != "split"
+
+
+def _of_sides(kind: FindingKind, argument: str, sides: list[list[Post]], members: Sequence[int], call: str) -> Finding:
+    sides.sort(key=lambda side: (len(side), side[0].rank))
+    most = sides[-1]
+    majority = 2 * len(most) > len(members)
+    told = tuple(_side(side, argument, call, members) for side in sides)
+    culprits = tuple(sorted(post.rank for side in sides[:-1] for post in side)) if majority else ()
+    return Finding(kind, f"{most[0].op} {call}", argument, told, culprits)
+
+
+def _side(posts: Sequence[Post], argument: str, call: str, members: Sequence[int]) -> Side:
+    verb = "enters" if len(posts) == 1 else "enter"
+    did = f"{verb} {_name(posts[0])} {call}{_value(posts[0], argument, members)}"
+    return side_of([post.rank for post in posts], did, [post.site for post in posts])
+
+
+def _name(post: Post) -> str:
+    """``all_gather``, and whose it is where the user called something else: ``all_gather_object's all_gather``."""
+    via = post.site.via if post.site is not None else ""
+    return f"{via}'s {post.op}" if via and via != post.op else post.op
+
+
+def _value(post: Post, argument: str, members: Sequence[int]) -> str:
+    match argument:
+        case "op":
+            return ""
+        case "reduce op":
+            return f" with reduce op {post.reduce_op or '(none)'}"
+        case "root":
+            root = post.marks[2]
+            return f" with root {members[root] if NOBODY < root < len(members) else root}"
+        case "dtype":
+            return f" with {post.dtypes or 'no tensor'}"
+        case _:
+            return f" with {post.shown or 'no tensor'}"
+
+
+# ---------------------------------------------------------------------------------------------------- by twos
+
+
+def _conflicts(posts: Sequence[Post], members: Sequence[int]) -> list[tuple[Post, Post]]:
+    """The pairs of which one sends the other what that one does not expect."""
+    place = {rank: at for at, rank in enumerate(members)}
+    if len({post.each for post in posts}) == 1 and posts[0].each is not None:
+        return []
+    return [(one, other) for one, other in combinations(posts, 2) if not _fit(one, other, place)]
+
+
+def _fit(one: Post, other: Post, place: Mapping[int, int]) -> bool:
+    mine = elements(one.each, one.sends, one.receives, place[other.rank])
+    theirs = elements(other.each, other.sends, other.receives, place[one.rank])
+    return mine is None or theirs is None or mine == theirs[::-1]
+
+
+def _of_pairs(posts: Sequence[Post], pairs: list[tuple[Post, Post]], members: Sequence[int], call: str) -> Finding:
+    involved = {post.rank: post for pair in pairs for post in pair}
+    culprits = _culprits(posts, pairs, members)
+    step = f"{posts[0].op} {call}"
+    if not culprits:
+        told = [_side([post], "size", call, members) for _, post in sorted(involved.items())]
+        return Finding(FindingKind.SIZE, step, "split", tuple(told))
+    by_rank = {post.rank: post for post in posts}
+    place = {rank: at for at, rank in enumerate(members)}
+    sides = [_side([by_rank[rank]], "size", call, members) for rank in culprits]
+    met = next(pair for pair in pairs if {post.rank for post in pair} & set(culprits))
+    odd, other = met if met[0].rank in culprits else met[::-1]
+    did = _what_does_not_fit(odd, other, place)
+    rest = [post for post in posts if post.rank not in culprits]
+    others = side_of([other.rank], did, [other.site])
+    if len(rest) > 1:
+        same = [post for post in rest if post.shown == other.shown]
+        verb = "enters" if len(same) == 1 else "enter"
+        text = f"{verb} {_name(other)} {call}{_value(other, 'size', members)} ({others.did} on rank {other.rank})"
+        others = side_of([post.rank for post in same], text, [post.site for post in same])
+    return Finding(FindingKind.SIZE, step, "split", (*sides, others), tuple(culprits))
+
+
+def _what_does_not_fit(odd: Post, other: Post, place: Mapping[int, int]) -> str:
+    mine = elements(odd.each, odd.sends, odd.receives, place[other.rank])
+    theirs = elements(other.each, other.sends, other.receives, place[odd.rank])
+    assert mine is not None
+    assert theirs is not None
+    if mine[0] != theirs[1]:
+        return f"expects {theirs[1]} elements from rank {odd.rank}, which sends {mine[0]}"
+    return f"sends {theirs[0]} elements to rank {odd.rank}, which expects {mine[1]}"
+
+
+def _culprits(posts: Sequence[Post], pairs: list[tuple[Post, Post]], members: Sequence[int]) -> list[int]:
+    """Who is in every pair that does not fit, or else brings another size than most do; nobody, if neither tells."""
+    common = set.intersection(*({post.rank for post in pair} for pair in pairs))
+    if len(common) == 1:
+        return sorted(common)
+    sizes: dict[str, list[int]] = {}
+    for post in posts:
+        sizes.setdefault(post.shown, []).append(post.rank)
+    most = max(sizes.values(), key=len)
+    odd = {post.rank for pair in pairs for post in pair} - set(most)
+    explained = all({post.rank for post in pair} & odd for pair in pairs)
+    return sorted(odd) if 2 * len(most) > len(members) and odd and explained else []

@@ -1,0 +1,88 @@
+"""What diagnosis finds, as data, and told in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from rankdrill.diagnosis.waits import name_ranks
+from rankdrill.step import Site
+
+__all__ = ["Finding", "FindingKind", "Side", "side_of"]
+
+MOST_SITES = 3  # told of one side
+
+
+class FindingKind(StrEnum):
+    """In MPI's words, where it has some."""
+
+    CALL_ORDERING = "call ordering"  # different collectives met
+    OPERATOR = "operator mismatch"
+    ROOT = "root mismatch"
+    DATATYPE = "datatype mismatch"
+    SIZE = "size mismatch"
+    GROUP = "group mismatch"
+
+
+@dataclass(frozen=True)
+class Side:
+    """Ranks that did the same: what, in words that follow ``rank 2``, and from where, by rank."""
+
+    ranks: tuple[int, ...]
+    did: str
+    sites: tuple[Site | None, ...]
+
+    def __str__(self) -> str:
+        return f"{name_ranks(self.ranks)} {self.did}{self._where()}"
+
+    def _where(self) -> str:
+        by_site: dict[Site, list[int]] = {}
+        for rank, site in zip(self.ranks, self.sites, strict=True):
+            if site is not None:
+                by_site.setdefault(site, []).append(rank)
+        if len(by_site) == 1 and None not in self.sites:
+            return f", at {next(iter(by_site))}"
+        told = [f"at {site} ({name_ranks(ranks)})" for site, ranks in list(by_site.items())[:MOST_SITES]]
+        return "".join(f", {one}" for one in told) + (", …" if len(by_site) > MOST_SITES else "")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One root cause.
+
+    `sides` says what ranks did that cannot go together, each with its call sites, the culprits' first. `culprits` is
+    empty where nobody is in the majority: the ranks disagree, and nobody can say who is right. `step` names the call,
+    such as ``all_reduce #3 on 'default'``; for different collectives the one that most are in. `argument` is what
+    differs.
+    """
+
+    kind: FindingKind
+    step: str
+    argument: str
+    sides: tuple[Side, ...]
+    culprits: tuple[int, ...] = ()
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The culprits, or all who disagree."""
+        return self.culprits or tuple(sorted(rank for side in self.sides for rank in side.ranks))
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The culprit's side first, then the others, each in one line."""
+        return tuple(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        named = str(self.kind) if self.culprits else f"{self.kind}, nobody in the majority"
+        yield f"{named}: {self.sides[0]}"
+        yield from map(str, self.sides[1:])
+
+    def __str__(self) -> str:
+        return "; ".join(self.lines)
+
+
+def side_of(ranks: Sequence[int], did: str, sites: Sequence[Site | None]) -> Side:
+    """A side, its ranks in order."""
+    ordered = sorted(zip(ranks, sites, strict=True), key=lambda pair: pair[0])
+    return Side(tuple(rank for rank, _ in ordered), did, tuple(site for _, site in ordered))

@@ -1,0 +1,82 @@
+"""On a rank: each contract is posted on the board and compared with the others' before the backend sees the call."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from rankdrill.diagnosis.contracts import break_in, is_settled
+from rankdrill.diagnosis.finding import Finding
+from rankdrill.errors import ContractBroken
+from rankdrill.ledger import Board, BoardCall
+from rankdrill.step import NOBODY, Contract, Step
+
+__all__ = ["ContractWatch"]
+
+SETTLE_S = 1.0  # for the other members to come, so that it is known who is in the majority
+DOUBT_S = 0.02  # in which a rank may take back a call that the backend refused
+LOOK_S = 0.002
+
+
+class ContractWatch:
+    """The watch of rank `rank`; see `rankdrill.boundary.Watch`. What it finds it gives to `tell`, then raises."""
+
+    def __init__(self, board: Board, rank: int, tell: Callable[[Finding], None] = lambda finding: None) -> None:
+        self._board = board
+        self._rank = rank
+        self._tell = tell
+
+    def enter(self, group: int, ranks: Sequence[int], step: Step) -> None:
+        """Post what is to be done, and look at what the others posted; raises `ContractBroken` if that cannot be."""
+        __tracebackhide__ = True
+        contract = step.contract
+        if contract is None or len(ranks) < 2 or self._board.bent:
+            return
+        call = BoardCall(group, step.sequence)
+        first = self._board.post(call, contract, step.site)
+        me = ranks.index(self._rank)
+        for them in _partners(contract, me, len(ranks), ranks.index(first) if first in ranks else me):
+            if self._board.differs(ranks[them], call, contract, me, them):
+                finding = self._settle(call, ranks, step)
+                if finding is not None:
+                    self._tell(finding)
+                    self._board.break_(call)
+                    raise ContractBroken(str(finding), self._rank)
+                return
+
+    def retract(self, group: int, step: Step) -> None:
+        """Take back what was posted for a call that never took place."""
+        call = BoardCall(group, step.sequence)
+        broken = self._board.broken
+        if step.contract is not None and (broken is None or broken.call != call):
+            self._board.retract(call)
+
+    def bend(self) -> None:
+        """Say nothing more in this run, on any rank."""
+        self._board.bend()
+
+    def _settle(self, call: BoardCall, ranks: Sequence[int], step: Step) -> Finding | None:
+        began = time.monotonic()
+        while True:
+            posts = self._board.posted(call, ranks)
+            finding = break_in(posts, ranks, repr(step.target), call.number)
+            spent = time.monotonic() - began
+            if spent >= DOUBT_S and (finding is None or is_settled(finding, posts, ranks)):
+                return finding
+            if self._board.bent:  # another rank's call was, and this one saw what came of it first
+                return None
+            if spent >= SETTLE_S:
+                return finding
+            time.sleep(LOOK_S)
+
+
+def _partners(contract: Contract, me: int, size: int, first: int) -> Iterator[int]:
+    """Whom a rank looks at: who came first and its neighbours, or all with whom it exchanges something of its own."""
+    by_twos = contract.each is not None or bool(contract.sends)
+    if by_twos and contract.root in (NOBODY, me):
+        yield from (member for member in range(size) if member != me)
+        return
+    found = {first, (me - 1) % size, (me + 1) % size}
+    if by_twos:
+        found.add(contract.root % size)
+    yield from found - {me}

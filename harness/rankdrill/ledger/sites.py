@@ -1,0 +1,59 @@
+"""The table of call sites behind a ledger's ring: each line of code that made a collective once, by number."""
+
+from __future__ import annotations
+
+import mmap
+import struct
+import threading
+
+from rankdrill.ledger import format as f
+from rankdrill.step import Site
+
+__all__ = ["SiteTable", "read_site"]
+
+# line, file, function, public function, mark
+_ENTRY = struct.Struct("<I168s48s32sI")
+assert _ENTRY.size == f.SITE_BYTES
+
+
+class SiteTable:
+    """Gives call sites their numbers, from 1, and writes each down before its number is used; 0 once it is full."""
+
+    def __init__(self, memory: mmap.mmap, start: int, room: int) -> None:
+        self._map = memory
+        self._start = start
+        self._room = room
+        self._numbers: dict[Site, int] = {}
+        self._adding = threading.Lock()
+
+    def number(self, site: Site | None) -> int:
+        """The number of `site`; 0 for a call of unknown site."""
+        if site is None:
+            return 0
+        known = self._numbers.get(site)
+        return known if known is not None else self._add(site)
+
+    def _add(self, site: Site) -> int:
+        with self._adding:
+            number = self._numbers.get(site, len(self._numbers) + 1)
+            if number > self._room:
+                return 0
+            _ENTRY.pack_into(
+                self._map,
+                self._start + (number - 1) * f.SITE_BYTES,
+                site.line & 0xFFFFFFFF,
+                f.fit(site.file, 168, keep="tail"),
+                f.fit(site.function, 48),
+                f.fit(site.via, 32),
+                number,
+            )
+            self._numbers[site] = number
+            return number
+
+
+def read_site(raw: bytes, number: int) -> Site | None:
+    """The call site of this number, or None where its entry was not written to its end."""
+    if len(raw) != f.SITE_BYTES:
+        return None
+    line, file, function, via, mark = _ENTRY.unpack(raw)
+    return Site(f.text(file), line, f.text(function), f.text(via)) if mark == number else None

@@ -1,0 +1,62 @@
+"""Whether the ranks' contracts were found broken, and what is wrong, as the rank that noticed wrote it down."""
+
+from __future__ import annotations
+
+import pickle
+from contextlib import suppress
+from pathlib import Path
+
+from rankdrill.diagnosis import Finding
+from rankdrill.ledger import Board, make_board
+
+__all__ = ["BOARD", "Breaks", "write_finding"]
+
+BOARD = "board"
+_FINDING = "rank-{}.finding"
+
+
+def write_finding(directory: Path, rank: int, finding: Finding) -> None:
+    """On `rank`: leave what it found for the controller."""
+    path = directory / _FINDING.format(rank)
+    part = path.with_suffix(".part")
+    part.write_bytes(pickle.dumps(finding, pickle.HIGHEST_PROTOCOL))
+    part.rename(path)
+
+
+class Breaks:
+    """The board of `n` ranks in `directory`, as their controller sees it."""
+
+    def __init__(self, directory: Path, n: int) -> None:
+        self._directory = directory
+        self._ranks = range(n)
+        make_board(directory / BOARD, n)
+        self._board = Board(directory / BOARD)
+
+    def begin(self) -> None:
+        """A run begins: what the one before came to is forgotten."""
+        if self._board.broken is not None:
+            for rank in self._ranks:
+                (self._directory / _FINDING.format(rank)).unlink(missing_ok=True)
+        self._board.begin_run()
+
+    @property
+    def noticed_by(self) -> int | None:
+        """The rank that found the contracts broken, if any did."""
+        broken = self._board.broken
+        return broken.rank if broken is not None else None
+
+    def finding(self) -> Finding | None:
+        """What is wrong; of several ranks that noticed, what one says that knows who is at fault."""
+        if self.noticed_by is None:
+            return None
+        found = [finding for rank in self._ranks if (finding := self._read(rank)) is not None]
+        return next((finding for finding in found if finding.culprits), next(iter(found), None))
+
+    def _read(self, rank: int) -> Finding | None:
+        with suppress(OSError, EOFError, pickle.UnpicklingError):
+            finding = pickle.loads((self._directory / _FINDING.format(rank)).read_bytes())
+            return finding if isinstance(finding, Finding) else None
+        return None
+
+    def close(self) -> None:
+        self._board.close()
