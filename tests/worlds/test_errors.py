@@ -134,6 +134,8 @@ def test_unwrapping_twice_says_the_same(two: World) -> None:
 
 def test_what_a_script_prints_reads_as_it_was_accepted() -> None:
     folder = fixture("reports")
-    done = subprocess.run([sys.executable, str(folder / "train.py")], capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, str(folder / "train.py")], capture_output=True, text=True, timeout=120, cwd=folder
+    )
     assert (done.returncode, done.stdout) == (0, "")
     agrees(steady(done.stderr, folder), folder / "train.txt")

@@ -44,7 +44,8 @@ def test_a_rank_asleep_while_others_wait(four: World) -> None:
     assert isinstance(stuck, RankStuck)
     assert "rank 3 was still running at the deadline" in str(stuck)
     assert "in body" in "".join(stuck.__notes__), "its stack says where"
-    assert re.fullmatch(r"rank 0 waits in collective\.barrier #\d+ on 'default' for rank 3", str(victims[0]))
+    told = r"rank 0 waits in collective\.barrier #\d+ on 'default' for rank 3, at \S+ in body"
+    assert re.fullmatch(told, str(victims[0]))
 
 
 def test_a_rank_that_holds_the_gil_shows_its_stack(two: World) -> None:
@@ -96,7 +97,7 @@ def test_a_rank_that_leaves_without_the_collective(four: World) -> None:
     assert isinstance(left, RankLeft)
     assert re.fullmatch(
         r"rank 2 returned without entering collective\.all_reduce #\d+ on 'default' \(float32\[2\] sum\), "
-        r"where ranks 0, 1, 3 wait for it",
+        r"where ranks 0, 1, 3 wait for it, at \S+ in body",
         str(left),
     )
     assert [type(error) for error in victims] == [RankVictim] * 3

@@ -79,7 +79,7 @@ def _site(frame: FrameType, via: CodeType | None) -> Site:
         if len(_sites) >= MOST_KNOWN:
             _sites.clear()
         code = frame.f_code
-        found = Site(code.co_filename, frame.f_lineno or 0, code.co_qualname, _name(via))
+        found = Site(code.co_filename, frame.f_lineno or 0, code.co_name, _name(via))
         _sites[key] = found
     return found
 

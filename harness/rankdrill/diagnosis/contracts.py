@@ -10,8 +10,10 @@ from rankdrill.ledger import Post
 from rankdrill.ledger.board import elements
 from rankdrill.step import NOBODY
 
-__all__ = ["break_in", "is_settled"]
+__all__ = ["break_in", "may_change"]
 
+SPLIT = "split"
+"""What does not fit where ranks need only fit by twos."""
 # In the order of `Post.marks`: what is wrong first explains the rest.
 _ARGUMENTS = (
     (FindingKind.CALL_ORDERING, "op"),
@@ -37,11 +39,9 @@ def break_in(posts: Sequence[Post], members: Sequence[int], where: str, number: 
     return _of_pairs(posts, conflicts, members, f"#{number} on {where}") if conflicts else None
 
 
-def is_settled(finding: Finding | None, posts: Sequence[Post], members: Sequence[int]) -> bool:
-    """Whether those of `members` that have not posted yet cannot change it."""
-    if len(posts) == len(members):
-        return True
-    return finding is not None and bool(finding.culprits) and finding.argument != "split"
+def may_change(finding: Finding) -> bool:
+    """Whether those who have not posted yet may change who is at fault."""
+    return not finding.culprits or finding.argument == SPLIT
 
 
 def _of_sides(kind: FindingKind, argument: str, sides: list[list[Post]], members: Sequence[int], call: str) -> Finding:
@@ -103,7 +103,7 @@ def _of_pairs(posts: Sequence[Post], pairs: list[tuple[Post, Post]], members: Se
     step = f"{posts[0].op} {call}"
     if not culprits:
         told = [_side([post], "size", call, members) for _, post in sorted(involved.items())]
-        return Finding(FindingKind.SIZE, step, "split", tuple(told))
+        return Finding(FindingKind.SIZE, step, SPLIT, tuple(told))
     by_rank = {post.rank: post for post in posts}
     place = {rank: at for at, rank in enumerate(members)}
     sides = [_side([by_rank[rank]], "size", call, members) for rank in culprits]
@@ -117,7 +117,7 @@ def _of_pairs(posts: Sequence[Post], pairs: list[tuple[Post, Post]], members: Se
         verb = "enters" if len(same) == 1 else "enter"
         text = f"{verb} {_name(other)} {call}{_value(other, 'size', members)} ({others.did} on rank {other.rank})"
         others = side_of([post.rank for post in same], text, [post.site for post in same])
-    return Finding(FindingKind.SIZE, step, "split", (*sides, others), tuple(culprits))
+    return Finding(FindingKind.SIZE, step, SPLIT, (*sides, others), tuple(culprits))
 
 
 def _what_does_not_fit(odd: Post, other: Post, place: Mapping[int, int]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from rankdrill.diagnosis.contracts import break_in, is_settled
+from rankdrill.diagnosis.contracts import break_in, may_change
 from rankdrill.diagnosis.finding import Finding
 from rankdrill.errors import ContractBroken
 from rankdrill.ledger import Board, BoardCall
@@ -15,6 +15,7 @@ __all__ = ["ContractWatch"]
 
 SETTLE_S = 1.0  # for the other members to come, so that it is known who is in the majority
 DOUBT_S = 0.02  # in which a rank may take back a call that the backend refused
+COMPLETE_S = 0.2  # for the rest to come once it is: what they do is told too
 LOOK_S = 0.002
 
 
@@ -61,13 +62,18 @@ class ContractWatch:
             posts = self._board.posted(call, ranks)
             finding = break_in(posts, ranks, repr(step.target), call.number)
             spent = time.monotonic() - began
-            if spent >= DOUBT_S and (finding is None or is_settled(finding, posts, ranks)):
+            if spent >= _patience(finding, len(posts) == len(ranks)):
                 return finding
             if self._board.bent:  # another rank's call was, and this one saw what came of it first
                 return None
-            if spent >= SETTLE_S:
-                return finding
             time.sleep(LOOK_S)
+
+
+def _patience(finding: Finding | None, complete: bool) -> float:
+    """How long to go on looking."""
+    if finding is None or complete:
+        return DOUBT_S
+    return SETTLE_S if may_change(finding) else COMPLETE_S
 
 
 def _partners(contract: Contract, me: int, size: int, first: int) -> Iterator[int]:

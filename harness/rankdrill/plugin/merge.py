@@ -130,7 +130,8 @@ def _failure(outcome: Outcome, ends: dict[int, PhaseEnd], where: tuple[str, int]
     blocks.extend(blocks_of(outcome, [rank for rank in shown if rank not in found], ends))
     headline = blocks[0].heading if blocks else next(iter(outcome.unfired), "failed")
     blocks.extend(Block(line) for line in outcome.unfired if line != headline)
-    victims = [victim_line(outcome.ranks[rank]) for rank in outcome.victims if rank not in shown]
+    told = {rank for finding in outcome.findings for side in finding.sides for rank in side.ranks}
+    victims = [victim_line(outcome.ranks[rank]) for rank in outcome.victims if rank not in {*shown, *told}]
     if blocks and blocks[0] == Block(headline):  # the headline says it all
         blocks = blocks[1:]
     failure = MergedFailure(headline, blocks, victims, where)
