@@ -47,8 +47,10 @@ class Site:
 
 def _short(file: str) -> str:
     """As a reader in the current directory would write it."""
-    here = os.path.join(os.getcwd(), "")
-    return file.removeprefix(here)
+    try:
+        return file.removeprefix(os.path.join(os.getcwd(), ""))
+    except OSError:  # the directory is gone
+        return file
 
 
 @dataclass(frozen=True)

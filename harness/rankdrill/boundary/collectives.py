@@ -69,6 +69,7 @@ class DrilledGroup(dist.ProcessGroup):
         self.label = DEFAULT_GROUP if inner.group_desc == "default_pg" else str(inner.group_name)
         self.sequence = itertools.count()
         self.timeout = torch_seam.group_timeout(inner)
+        self.place, self.members = inner.rank(), inner.size()
         self.key = boundary.name_group(self.label, ranks)
         self._introduced = False
 
@@ -199,7 +200,7 @@ def _override(method: str, op: str, names: tuple[str, ...]) -> Callable[..., Any
             given = {name: value for name, value in crossing.args.items() if name != "group"}
             ordered = [given.pop(name) for name in positional]
             if self.boundary.watch is not None and isinstance(group, DrilledGroup):
-                self.boundary.watch.enter(group.key, group.global_ranks, crossing.step)
+                self.boundary.watch.enter(group.key, group.global_ranks, group.place, crossing.step)
             return getattr(getattr(group, "inner", group), method)(*ordered, **given)
 
         self.introduce()
@@ -233,13 +234,12 @@ def patience_of(group: DrilledGroup, args: dict[str, Any]) -> float:
 
 def step_of(group: DrilledGroup, op: str, args: dict[str, Any]) -> Step:
     """The step that is the collective `op` of `group`; takes the group's next number."""
-    tensors = list(flatten(args.get("tensors")))
-    nbytes = sum(map(nbytes_of, tensors))
     site = call_site(2)
+    nbytes = sum(map(nbytes_of, flatten(args.get("tensors"))))
     if op in _POINT_TO_POINT:
         message = f"peer={args.get('peer', 'any')} tag={args.get('tag', 0)}"
-        fingerprint = " ".join(filter(None, (shown(describe(tensors)), message)))
+        fingerprint = " ".join(filter(None, (shown(describe(args.get("tensors"))), message)))
         return Step(Kind.COLLECTIVE, op, group.label, fingerprint, nbytes, site=site)
-    contract, fingerprint = contract_of(op, args, group.rank(), group.size())
+    contract, fingerprint = contract_of(op, args, group.place, group.members)
     sequence = next(group.sequence)
     return Step(Kind.COLLECTIVE, op, group.label, fingerprint, nbytes, sequence, site, contract.digest, contract)

@@ -36,6 +36,9 @@ Described: TypeAlias = tuple[tuple[torch.dtype, torch.Size], ...]
 Splits: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
 """As torch takes them: how the output is split, and how the input; empty where it is split evenly."""
 
+_EVEN: Splits = ((), ())
+
+
 _known: dict[Any, tuple[Contract, str]] = {}
 
 
@@ -43,14 +46,19 @@ def contract_of(op: str, args: dict[str, Any], rank: int, size: int) -> tuple[Co
     """The contract of the collective `op`, called by `rank` of a group of `size`, and its fingerprint for a reader."""
     opts = args.get("opts")
     inputs, outputs = describe(args.get("tensors")), describe(args.get("outputs"))
-    reduce_op = _reduce_op(opts) if op in REDUCING else ""
+    reduction = _reduction(opts) if op in REDUCING else None
     root = int(getattr(opts, "rootRank", NOBODY)) if op in ROOTED else NOBODY
-    splits = tuple(args.get("output_splits") or ()), tuple(args.get("input_splits") or ())
-    key = (op, reduce_op, root, inputs, outputs, splits, rank, size)
+    splits = (
+        (tuple(args.get("output_splits") or ()), tuple(args.get("input_splits") or ()))
+        if op == "all_to_all_single"
+        else _EVEN
+    )
+    key = (op, reduction, root, inputs, outputs, splits, rank, size)
     found = _known.get(key)
     if found is None:
         if len(_known) >= MOST_KNOWN:
             _known.clear()
+        reduce_op = _name(reduction)
         contract = _made(op, reduce_op, root, inputs, outputs, splits, rank, size)
         rooted = f"root={'?' if root == NOBODY else root}" if op in ROOTED else ""
         parts = (shown(inputs), _shown_splits(splits), reduce_op, rooted)
@@ -60,6 +68,8 @@ def contract_of(op: str, args: dict[str, Any], rank: int, size: int) -> tuple[Co
 
 def describe(tensors: Any) -> Described:
     """What there is to know of tensors, in however many lists they come."""
+    if type(tensors) is list and len(tensors) == 1 and isinstance(tensors[0], torch.Tensor):  # nearly always
+        return ((tensors[0].dtype, tensors[0].shape),)
     return tuple([(tensor.dtype, tensor.shape) for tensor in flatten(tensors)])
 
 
@@ -157,7 +167,11 @@ def _shown_splits(splits: Splits) -> str:
     return f"sent as {sent} received as {received}"
 
 
-def _reduce_op(opts: Any) -> str:
+def _reduction(opts: Any) -> Any:
     op = getattr(opts, "reduceOp", opts)
-    name = str(getattr(op, "op", op))
+    return getattr(op, "op", op)
+
+
+def _name(reduction: Any) -> str:
+    name = str(reduction)
     return name.rpartition(".")[2].lower() if "RedOp" in name or "ReduceOp" in name else ""

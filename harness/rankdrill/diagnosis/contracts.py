@@ -29,12 +29,11 @@ def break_in(posts: Sequence[Post], members: Sequence[int], where: str, number: 
 
     `where` names the group. Who has not posted has no say, but counts: a majority is one of all members.
     """
-    for place, (kind, argument) in enumerate(_ARGUMENTS):
-        sides: dict[int, list[Post]] = {}
-        for post in posts:
-            sides.setdefault(post.marks[place], []).append(post)
-        if len(sides) > 1:
-            return _of_sides(kind, argument, list(sides.values()), members, f"#{number} on {where}")
+    alike: dict[tuple[int, ...], list[Post]] = {}
+    for post in posts:
+        alike.setdefault(post.marks, []).append(post)
+    if len(alike) > 1:
+        return _of_sides(list(alike.values()), members, f"#{number} on {where}")
     conflicts = _conflicts(posts, members)
     return _of_pairs(posts, conflicts, members, f"#{number} on {where}") if conflicts else None
 
@@ -44,13 +43,26 @@ def may_change(finding: Finding) -> bool:
     return not finding.culprits or finding.argument == SPLIT
 
 
-def _of_sides(kind: FindingKind, argument: str, sides: list[list[Post]], members: Sequence[int], call: str) -> Finding:
-    sides.sort(key=lambda side: (len(side), side[0].rank))
-    most = sides[-1]
+def _of_sides(sides: list[list[Post]], members: Sequence[int], call: str) -> Finding:
+    *others, most = sorted(sides, key=lambda side: (len(side), -side[0].rank))
+    # Each side is told what sets it apart from most; what is wrong first is told first.
+    others.sort(key=lambda side: (_apart(side[0], most[0]), side[0].rank))
+    kind, argument = _ARGUMENTS[_apart(others[0][0], most[0])]
+    told = [_side(side, _ARGUMENTS[_apart(side[0], most[0])][1], call, members) for side in others]
     majority = 2 * len(most) > len(members)
-    told = tuple(_side(side, argument, call, members) for side in sides)
-    culprits = tuple(sorted(post.rank for side in sides[:-1] for post in side)) if majority else ()
-    return Finding(kind, f"{most[0].op} {call}", argument, told, culprits)
+    culprits = tuple(sorted(post.rank for side in others for post in side)) if majority else ()
+    step = f"{most[0].op} {call}"
+    both = (*told, _side(most, argument, call, members))
+    return Finding(kind, step, argument, both if majority else _by_rank(both), culprits)
+
+
+def _apart(one: Post, other: Post) -> int:
+    """The first of the arguments that differ."""
+    return next(place for place, marks in enumerate(zip(one.marks, other.marks, strict=True)) if marks[0] != marks[1])
+
+
+def _by_rank(sides: Sequence[Side]) -> tuple[Side, ...]:
+    return tuple(sorted(sides, key=lambda side: side.ranks))
 
 
 def _side(posts: Sequence[Post], argument: str, call: str, members: Sequence[int]) -> Side:

@@ -14,7 +14,7 @@ from rankdrill.step import NOBODY, Contract, Step
 __all__ = ["ContractWatch"]
 
 SETTLE_S = 1.0  # for the other members to come, so that it is known who is in the majority
-DOUBT_S = 0.02  # in which a rank may take back a call that the backend refused
+DOUBT_S = 0.05  # in which a rank may take back a call that the backend refused
 COMPLETE_S = 0.2  # for the rest to come once it is: what they do is told too
 LOOK_S = 0.002
 
@@ -27,15 +27,15 @@ class ContractWatch:
         self._rank = rank
         self._tell = tell
 
-    def enter(self, group: int, ranks: Sequence[int], step: Step) -> None:
+    def enter(self, group: int, ranks: Sequence[int], me: int, step: Step) -> None:
         """Post what is to be done, and look at what the others posted; raises `ContractBroken` if that cannot be."""
         __tracebackhide__ = True
         contract = step.contract
-        if contract is None or len(ranks) < 2 or self._board.bent:
+        # A body that numbers its ranks in its own way is left alone: nobody knows whose slots to look at.
+        if contract is None or len(ranks) < 2 or ranks[me] != self._rank or self._board.bent:
             return
         call = BoardCall(group, step.sequence)
         first = self._board.post(call, contract, step.site)
-        me = ranks.index(self._rank)
         for them in _partners(contract, me, len(ranks), ranks.index(first) if first in ranks else me):
             if self._board.differs(ranks[them], call, contract, me, them):
                 finding = self._settle(call, ranks, step)

@@ -25,7 +25,7 @@ __all__ = ["Board", "BoardBreak", "BoardCall", "Post", "elements", "make_board"]
 
 HEADER_BYTES = 4096
 SLOT_BYTES = 512  # and 8 for each rank
-RING_BYTES = 1 << 15  # for the slots of one rank, roughly: a rank may be that far ahead and still be compared
+RING_BYTES = 1 << 16  # for the slots of one rank, roughly: a rank may be that far ahead and still be compared
 FEWEST_SLOTS, MOST_SLOTS = 8, 64
 FIRSTS = 1024
 MAGIC = b"RDBOARD2"
@@ -94,18 +94,21 @@ class Board:
         self._rank = rank
         self._firsts = HEADER_BYTES
         self._rings = HEADER_BYTES + FIRSTS * _FIRST.size
-        self._texts: dict[tuple[Contract, Site | None], bytes] = {}
+        # By identity: the objects are interned, and these entries keep them from being made anew elsewhere.
+        self._texts: dict[tuple[int, int], tuple[Contract, Site | None, bytes]] = {}
 
     # ------------------------------------------------------------------------------------ posting
 
     def post(self, call: BoardCall, contract: Contract, site: Site | None) -> int | None:
         """Post that this rank is about to enter `call`; returns the rank that came first, None if this one did."""
         assert self._rank is not None
-        told = self._texts.get((contract, site))
-        if told is None:
+        key = id(contract), id(site)
+        known = self._texts.get(key)
+        if known is None:
             if len(self._texts) >= FIRSTS:
                 self._texts.clear()
-            told = self._texts[(contract, site)] = _told(contract, site)
+            known = self._texts[key] = contract, site, _told(contract, site)
+        told = known[2]
         size = _START.size + len(told)
         start = _START.pack(0, size, 0, call.group, call.number)
         sum_ = zlib.crc32(told, zlib.crc32(start[4:]))

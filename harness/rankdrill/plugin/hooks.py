@@ -66,7 +66,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=int,
         metavar="N",
         help="lend this terminal to rank N: breakpoint() opens its prompt there, with --pdb a failure does too; "
-        "the deadlines of tests do not run",
+        "the deadlines of tests do not run, and contracts are not compared",
     )
 
 
@@ -302,7 +302,8 @@ def _shared(config: pytest.Config) -> Session:
         wanted = session_setup(config)
         tell_log = pytest_seam.tell_log(config) if wanted.live_log else None
         pool = WorldPool(wanted, stream=stream, preload=modules_to_preload(config), tell_log=tell_log)
-        pool.contracts = not config.option.no_contracts
+        # Somebody at a prompt is not to be ended because the others can only wait.
+        pool.contracts = not config.option.no_contracts and config.option.pdb_rank is None
         config.stash[_SHARED] = Session(
             pool, LastingLogs(), _seed(config), bool(config.option.rankdrill_fresh), config.option.pdb_rank
         )

@@ -1,0 +1,107 @@
+"""What watching costs each collective: bare gloo, with the ledger, with ledger and contracts, in turns in one run.
+
+    python benchmarks/watch.py [--ranks 2 4] [--rounds 40] [--json FILE]
+
+Every round measures all ways one after the other, `CALLS` calls each, so that what else the machine does falls on all
+of them alike. A way's time is the median over all its calls on rank 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from rich.console import Console
+from rich.table import Table
+
+from rankdrill import World
+from rankdrill.worlds.context import RankContext
+from rankdrill.worlds.job import Job
+
+CALLS = 50
+ELEMENTS = {"1 element": 1, "1 MiB": 1 << 18}
+BARE, LEDGER, CONTRACTS = "bare gloo", "ledger", "ledger and contracts"
+WAYS = (BARE, LEDGER, CONTRACTS)
+DEADLINE_S = 600.0
+
+
+@dataclass(frozen=True)
+class Figure:
+    """The median of one way, in microseconds, and how it compares with bare gloo."""
+
+    ranks: int
+    tensor: str
+    way: str
+    us: float
+    over_bare: float
+
+
+def measured(context: RankContext, elements: int, rounds: int) -> dict[str, list[float]]:
+    """On a rank: seconds of each call, by way."""
+    tensor = torch.zeros(elements)
+    seconds: dict[str, list[float]] = {way: [] for way in WAYS}
+    for turn in range(rounds + 1):  # the first warms up
+        for way in WAYS:
+            with taken(way, context) as group:
+                times = [timed(lambda group=group: dist.all_reduce(tensor, group=group)) for _ in range(CALLS)]
+            if turn:
+                seconds[way] += times
+    return seconds
+
+
+@contextmanager
+def taken(way: str, context: RankContext) -> Iterator[Any]:
+    """The group to call so, and the rank's boundary as it is to be for it."""
+    drilled = context.group
+    watch = context.boundary.watch
+    context.boundary.watch = watch if way == CONTRACTS else None
+    try:
+        yield drilled.inner if way == BARE else drilled
+    finally:
+        context.boundary.watch = watch
+
+
+def timed(call: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    call()
+    return time.perf_counter() - began
+
+
+def figures(ranks: int, rounds: int) -> Iterator[Figure]:
+    with World(ranks) as world:
+        for name, elements in ELEMENTS.items():
+            job = Job(measured, (elements, rounds), with_context=True)
+            seconds = world.run_job(job, deadline=DEADLINE_S).unwrap()[0]
+            medians = {way: statistics.median(seconds[way]) for way in WAYS}
+            for way in WAYS:
+                yield Figure(ranks, name, way, medians[way] * 1e6, medians[way] / medians[BARE] - 1)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--ranks", type=int, nargs="+", default=[2])
+    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    asked = parser.parse_args()
+    found = [figure for ranks in asked.ranks for figure in figures(ranks, asked.rounds)]
+    table = Table("ranks", "all_reduce of", "way", "median µs", "over bare")
+    for one in found:
+        table.add_row(str(one.ranks), one.tensor, one.way, f"{one.us:.1f}", f"{one.over_bare:+.1%}")
+    Console().print(table)
+    if asked.json is not None:
+        asked.json.write_text(json.dumps([asdict(one) for one in found], indent=1))
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    main()
