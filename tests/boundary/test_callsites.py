@@ -57,6 +57,7 @@ def gather_objects() -> None:
 
 
 def functionally() -> None:
+    assert dist.group.WORLD is not None
     functional.all_reduce(torch.ones(2), "sum", dist.group.WORLD).sum()
 
 

@@ -130,14 +130,15 @@ def test_what_was_refused_is_taken_back(boards: Callable[[int], list[Board]]) ->
 
 def test_a_break_and_a_bend_hold_for_one_run(boards: Callable[[int], list[Board]]) -> None:
     one, other = boards(2)
-    assert (other.bent, other.broken) == (False, None)
+    assert not other.bent
+    assert other.broken is None
     one.bend()
     one.break_(BoardCall(5, 2))
     other.break_(BoardCall(5, 3))
     assert other.bent
     assert other.broken == b.BoardBreak(BoardCall(5, 2), 0), "the first stays"
     one.begin_run()
-    assert (other.bent, other.broken) == (False, None)
+    assert [other.bent, other.broken] == [False, None]
 
 
 def test_texts_are_cut_and_marks_are_not(boards: Callable[[int], list[Board]]) -> None:

@@ -153,9 +153,9 @@ def splits_that_fit(odd: int) -> Any:
 
 def splits_given_by_one(odd: int) -> Any:
     size = dist.get_world_size()
-    given = [[1] * size] * 2 if dist.get_rank() == odd else []
+    given = [1] * size if dist.get_rank() == odd else None
     received = torch.zeros(size)
-    dist.all_to_all_single(received, torch.ones(size), *given)
+    dist.all_to_all_single(received, torch.ones(size), given, given)
     return received.tolist()
 
 

@@ -46,7 +46,7 @@ class Watch(Protocol):
     """Compares what ranks are about to do. Told last, after all interceptors: of what the backend really is given."""
 
     def enter(self, group: int, ranks: Sequence[int], me: int, step: Step) -> None:
-        """This rank, `me` of the group with that number and those global ranks, enters `step`; raises if it must not."""
+        """This rank, `me` of the group with that number and those global ranks, enters `step`; may raise."""
 
     def retract(self, group: int, step: Step) -> None:
         """It did not: the backend, or a fault, refused."""

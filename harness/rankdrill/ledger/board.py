@@ -90,7 +90,8 @@ class Board:
             self._map = mmap.mmap(fd, os.fstat(fd).st_size)
         finally:
             os.close(fd)
-        _, self.ranks, self._slots, self._slot_bytes = _HEADER.unpack_from(self._map)
+        shape: tuple[bytes, int, int, int] = _HEADER.unpack_from(self._map)
+        _, self.ranks, self._slots, self._slot_bytes = shape
         self._rank = rank
         self._firsts = HEADER_BYTES
         self._rings = HEADER_BYTES + FIRSTS * _FIRST.size
@@ -218,8 +219,7 @@ class Board:
         self._map.close()
 
     def _slot(self, rank: int, call: BoardCall) -> int:
-        slot: int = rank * self._slots + (call.group + call.number) % self._slots
-        return self._rings + slot * self._slot_bytes
+        return self._rings + (rank * self._slots + (call.group + call.number) % self._slots) * self._slot_bytes
 
     def _first_place(self, call: BoardCall) -> int:
         return self._firsts + (call.group + call.number) % FIRSTS * _FIRST.size
