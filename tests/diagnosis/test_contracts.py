@@ -186,7 +186,7 @@ def test_what_is_taken_back_at_once_was_never_wrong(watches: list[ContractWatch]
 
 
 def crossed(*ranks: RankOutcome) -> Finding | None:
-    return crossed_groups({rank.rank: rank.wait for rank in ranks if rank.wait is not None}, len(ranks))
+    return crossed_groups({rank.rank: rank.wait for rank in ranks if rank.wait is not None})
 
 
 def test_who_took_another_group_than_most(found: Found) -> None:
@@ -203,6 +203,22 @@ def test_one_against_one_crossed(found: Found) -> None:
     assert finding is not None
     assert finding.culprits == ()
     assert finding.ranks == (0, 1)
+
+
+def test_who_is_in_one_group_alone_is_no_witness() -> None:
+    """Of the rows {0, 1, 2} and {3, 4, 5} the second waits for rank 5, which left its row's barrier out."""
+    row, everybody = barrier(0, "row"), barrier(0)
+    early = [waits(rank, 3, 4, step=everybody) for rank in (0, 1, 2)]
+    finding = crossed(*early, waits(3, 5, step=row), waits(4, 5, step=row), waits(5, 3, 4, step=everybody))
+    assert finding is not None
+    assert finding.culprits == (5,)
+    assert [side.ranks for side in finding.sides] == [(5,), (3, 4)]
+    # Of rows of two it is one against one.
+    finding = crossed(
+        waits(0, 2, step=everybody), waits(1, 2, step=everybody), waits(2, 3, step=row), waits(3, 2, step=everybody)
+    )
+    assert finding is not None
+    assert (finding.culprits, finding.ranks) == ((), (2, 3))
 
 
 def test_where_somebody_else_is_waited_for_no_group_is_wrong() -> None:

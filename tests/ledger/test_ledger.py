@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from rankdrill.errors import LedgerError
 from rankdrill.ledger import CAPACITY, MAX_FAULTS, LedgerReader, LedgerView, LedgerWriter, State
 from rankdrill.ledger.format import HEADER_BYTES, RECORD_BYTES
-from rankdrill.step import NO_SEQUENCE, Kind, Step
+from rankdrill.step import NO_SEQUENCE, Kind, Site, Step
 
 PATIENCE_S = 30.0
 OPEN = Step(Kind.FILE, "open", "/a/b")
@@ -66,6 +66,42 @@ def test_a_record_is_read_back(tmp_path: Path) -> None:
         assert reader.view().last_open is None
         assert (reader.rank, reader.world_size, reader.pid, reader.capacity) == (3, 8, os.getpid(), CAPACITY)
         reader.close()
+
+
+def test_call_sites_and_digests_are_read_back(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    sites = [Site(f"/a/{'é' * n}/train.py", n, f"step{n}", "all_gather_object") for n in (3, 4, 3)]
+    with LedgerWriter(path, rank=0, world_size=2, capacity=2) as writer:
+        reader = LedgerReader(path)
+        for number, site in enumerate([*sites, None]):
+            writer.begin(Step(Kind.COLLECTIVE, "all_gather", site=site, digest=2**64 - 1 - number))
+            assert reader.view().last is not None
+            newest = reader.view().records[-1].step
+            assert (newest.site, newest.digest) == (site, 2**64 - 1 - number)
+            assert newest.contract is None, "only its own rank has it"
+        reader.close()
+    # Records that the ring has lost took no call site with them.
+    assert [record.step.site for record in read(path)] == [sites[2], None]
+
+
+def test_a_full_table_of_call_sites_leaves_the_rest_unknown(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    sites = [Site("train.py", line, "step") for line in range(5)]
+    with LedgerWriter(path, rank=0, world_size=2, sites=3) as writer:
+        for site in [*sites, sites[0]]:
+            writer.begin(Step(Kind.COLLECTIVE, "barrier", site=site))
+    assert [record.step.site for record in read(path)] == [*sites[:3], None, None, sites[0]]
+
+
+def test_a_call_site_that_is_too_long_keeps_the_files_end(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    with LedgerWriter(path, rank=0, world_size=2) as writer:
+        writer.begin(Step(Kind.COLLECTIVE, "barrier", site=Site("/long" * 90 + "/train.py", 2**31, "f" * 90, "v" * 90)))
+    site = read(path).records[0].step.site
+    assert site is not None
+    assert (site.file[0], site.file[-9:], site.line) == ("…", "/train.py", 2**31)
+    assert site.function.startswith("fff")
+    assert site.via.endswith("…")
 
 
 @given(

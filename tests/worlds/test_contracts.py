@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import linecache
-from collections.abc import Callable, Iterator
+import os
+import pickle
+import tempfile
+import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,28 +15,21 @@ import torch
 import torch.distributed as dist
 
 from rankdrill import World
-from rankdrill.diagnosis import Finding, Side
+from rankdrill.diagnosis import Side
 from rankdrill.errors import ContractBroken, RankVictim
+from rankdrill.faults import Plan
 from rankdrill.step import Site
-from rankdrill.worlds import Outcome, Status, Verdict
+from rankdrill.worlds import Status, Verdict
 from tests.worlds.mistakes import MISTAKES, TWINS, Body
 
 DEADLINE_S = 60.0
 EARLY_S = 20.0  # far below the deadline, for any machine
 SIZES = (2, 4, 24)
 
-Run = Callable[..., Outcome]
-
 
 @pytest.fixture(scope="module", params=SIZES)
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
     with World(request.param) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def four() -> Iterator[World]:
-    with World(4) as made:
         yield made
 
 
@@ -82,8 +79,6 @@ def test_what_is_right_is_no_finding(world: World, body: Body) -> None:
 @pytest.mark.parametrize("last", [False, True])
 def test_whoever_comes_last_the_odd_one_is_at_fault(four: World, odd: int, last: bool) -> None:
     def body() -> None:
-        import time
-
         if (dist.get_rank() == odd) is last:
             time.sleep(0.1)
         dist.all_reduce(torch.ones(3 if dist.get_rank() == odd else 4))
@@ -165,8 +160,6 @@ def test_the_next_run_gets_fresh_ranks(four: World) -> None:
 
 def test_who_swallows_it_is_found_out_all_the_same(four: World) -> None:
     def body() -> None:
-        import time
-
         try:
             dist.all_reduce(torch.ones(1 + dist.get_rank() % 3 // 2))
         except Exception:
@@ -200,8 +193,6 @@ def sums_of_different_ops() -> list[float]:
     ],
 )
 def test_what_the_plan_bent_is_no_finding(four: World, fault: str) -> None:
-    from rankdrill.faults import Plan
-
     def body() -> None:
         for _ in range(3):
             dist.all_reduce(torch.ones(4))
@@ -218,8 +209,6 @@ def test_what_the_plan_bent_is_no_finding(four: World, fault: str) -> None:
 
 
 def test_before_the_plan_strikes_a_mistake_is_found(four: World) -> None:
-    from rankdrill.faults import Plan
-
     def body() -> None:
         dist.all_reduce(torch.ones(1 + dist.get_rank() // 3))
         dist.barrier()
@@ -230,8 +219,6 @@ def test_before_the_plan_strikes_a_mistake_is_found(four: World) -> None:
 
 def test_a_rank_killed_before_it_looked_leaves_a_true_verdict(four: World) -> None:
     def body() -> None:
-        import os
-
         if dist.get_rank() == 3:
             os._exit(3)
         dist.all_reduce(torch.ones(2))
@@ -242,10 +229,40 @@ def test_a_rank_killed_before_it_looked_leaves_a_true_verdict(four: World) -> No
     assert outcome.ranks[3].status is Status.DIED
 
 
-def test_a_finding_is_data() -> None:
-    import pickle
+def test_a_finding_is_data(four: World) -> None:
+    (finding,) = four.run(next(iter(MISTAKES)), 1, deadline=DEADLINE_S).findings
+    again = pickle.loads(pickle.dumps(finding))
+    assert again == finding
+    assert finding.step == "broadcast #1 on 'default'"
 
-    finding = Finding.__new__(Finding)
-    assert isinstance(finding, Finding)
-    side = Side((1,), "enters barrier #0 on 'default'", (Site("train.py", 3, "step"),))
-    assert pickle.loads(pickle.dumps(side)) == side
+
+def test_ranks_that_a_body_numbers_its_own_way_are_left_alone() -> None:
+    def body(directory: str) -> float:
+        index = int(os.environ["RANK"])
+        store = dist.FileStore(f"{directory}/store", 4)  # type: ignore[attr-defined]
+        dist.init_process_group("gloo", store=store, rank=3 - index, world_size=4)
+        # Uneven to the eye of one that takes index for rank.
+        sends = [1 if member == 0 else 2 for member in range(4)] if dist.get_rank() == 3 else [2] * 4
+        tensor = torch.ones(sum(sends))
+        dist.all_reduce(torch.ones(1))
+        dist.destroy_process_group()
+        return float(tensor.numel())
+
+    with tempfile.TemporaryDirectory() as directory, World(4, init=False) as world:
+        assert world.run(body, directory, deadline=DEADLINE_S).unwrap() == [7.0, 8.0, 8.0, 8.0]
+
+
+def test_two_jobs_in_one_world_are_two(four: World) -> None:
+    """Ranks 0, 1 and ranks 2, 3 make a default group each, of the same name and ranks, and do different things."""
+
+    def body(directory: str) -> float:
+        index = int(os.environ["RANK"])
+        store = dist.FileStore(f"{directory}/store{index // 2}", 2)  # type: ignore[attr-defined]
+        dist.init_process_group("gloo", store=store, rank=index % 2, world_size=2)
+        tensor = torch.ones(1 + index // 2)
+        dist.all_reduce(tensor)
+        dist.destroy_process_group()
+        return float(tensor.sum())
+
+    with tempfile.TemporaryDirectory() as directory, World(4, init=False) as world:
+        assert world.run(body, directory, deadline=DEADLINE_S).unwrap() == [2.0, 2.0, 4.0, 4.0]

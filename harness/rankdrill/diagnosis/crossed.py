@@ -10,26 +10,32 @@ from rankdrill.diagnosis.waits import Wait
 __all__ = ["crossed_groups"]
 
 
-def crossed_groups(waits: Mapping[int, Wait], size: int) -> Finding | None:
-    """What is wrong where ranks of a world of `size` wait for each other in two groups; None where they do not.
+def crossed_groups(waits: Mapping[int, Wait]) -> Finding | None:
+    """What is wrong where ranks wait for each other in two groups; None where they do not.
 
-    Only where nobody else is waited for: a rank that left, or died, explains more.
+    Only where nobody else is waited for: a rank that left, or died, explains more. Only members of both groups have
+    a say in which of them was the right one: whoever had no choice is no witness.
     """
     sides: dict[tuple[str, int, str], list[int]] = {}
     for rank, wait in waits.items():
         step = wait.record.step
         sides.setdefault((step.target, step.sequence, step.op), []).append(rank)
-    ordered = sorted(sides.values(), key=lambda ranks: (len(ranks), ranks[0]))
-    if len(ordered) != 2 or len({target for target, *_ in sides}) != 2:
+    if len(sides) != 2 or len({target for target, *_ in sides}) != 2:
         return None
-    few, most = ordered
-    for_most, for_few = _awaited(few, waits), _awaited(most, waits)
-    if not (for_most and for_few and for_most <= set(most) and for_few <= set(few)):
+    one, other = sides.values()
+    for_other, for_one = _awaited(one, waits), _awaited(other, waits)
+    if not (for_other and for_one and for_other <= set(other) and for_one <= set(one)):
         return None
-    culprits = tuple(sorted(few)) if 2 * len(most) > size else ()
+    voters = (set(one) | for_other) & (set(other) | for_one)
+    few, most = sorted(([rank for rank in side if rank in voters] for side in (one, other)), key=len)
+    if not few:
+        return None
+    culprits = tuple(sorted(few)) if len(most) > len(few) else ()
     step = waits[most[0]].record.step
-    told = (_side(few, waits), _side(most, waits))
-    return Finding(FindingKind.GROUP, f"{step.op} #{step.sequence} on {step.target!r}", "group", told, culprits)
+    told = sorted((_side(few, waits), _side(most, waits)), key=lambda side: side.ranks)
+    if culprits:
+        told.sort(key=lambda side: side.ranks != culprits)
+    return Finding(FindingKind.GROUP, f"{step.op} #{step.sequence} on {step.target!r}", "group", tuple(told), culprits)
 
 
 def _awaited(ranks: list[int], waits: Mapping[int, Wait]) -> set[int]:

@@ -26,6 +26,7 @@ class ContractWatch:
         self._board = board
         self._rank = rank
         self._tell = tell
+        self._places: dict[int, dict[int, int]] = {}  # by group: which rank is which member
 
     def enter(self, group: int, ranks: Sequence[int], me: int, step: Step) -> None:
         """Post what is to be done, and look at what the others posted; raises `ContractBroken` if that cannot be."""
@@ -36,7 +37,7 @@ class ContractWatch:
             return
         call = BoardCall(group, step.sequence)
         first = self._board.post(call, contract, step.site)
-        for them in _partners(contract, me, len(ranks), ranks.index(first) if first in ranks else me):
+        for them in _partners(contract, me, len(ranks), self._place(group, ranks, first)):
             if self._board.differs(ranks[them], call, contract, me, them):
                 finding = self._settle(call, ranks, step)
                 if finding is not None:
@@ -44,6 +45,14 @@ class ContractWatch:
                     self._board.break_(call)
                     raise ContractBroken(str(finding), self._rank)
                 return
+
+    def _place(self, group: int, ranks: Sequence[int], rank: int | None) -> int | None:
+        if rank is None:
+            return None
+        places = self._places.get(group)
+        if places is None:
+            places = self._places[group] = {member: place for place, member in enumerate(ranks)}
+        return places.get(rank)
 
     def retract(self, group: int, step: Step) -> None:
         """Take back what was posted for a call that never took place."""
@@ -76,13 +85,13 @@ def _patience(finding: Finding | None, complete: bool) -> float:
     return SETTLE_S if may_change(finding) else COMPLETE_S
 
 
-def _partners(contract: Contract, me: int, size: int, first: int) -> Iterator[int]:
+def _partners(contract: Contract, me: int, size: int, first: int | None) -> Iterator[int]:
     """Whom a rank looks at: who came first and its neighbours, or all with whom it exchanges something of its own."""
     by_twos = contract.each is not None or bool(contract.sends)
     if by_twos and contract.root in (NOBODY, me):
         yield from (member for member in range(size) if member != me)
         return
-    found = {first, (me - 1) % size, (me + 1) % size}
+    found = {(me - 1) % size, (me + 1) % size, me if first is None else first}
     if by_twos:
         found.add(contract.root % size)
     yield from found - {me}

@@ -18,4 +18,4 @@ def finding_on(ranks: Sequence[RankOutcome]) -> Finding | None:
     noticed = next((rank.finding for rank in ranks if rank.finding is not None), None)
     if noticed is not None or any(rank.status in ("died", "raised") for rank in ranks):
         return noticed
-    return crossed_groups({rank.rank: rank.wait for rank in ranks if rank.wait is not None}, len(ranks))
+    return crossed_groups({rank.rank: rank.wait for rank in ranks if rank.wait is not None})

@@ -115,7 +115,7 @@ class ProcessEngine:
         assert transcripts is not None
         transcripts.begin()
         if self._breaks is not None:
-            self._breaks.begin()
+            self._breaks.begin(anew=job.begins)
         # pytest's capture may have replaced stdout since; it is looked up anew for each run.
         streamers = list(transcripts.streamers(sys.stdout if stream else None))
         self._send(packed)

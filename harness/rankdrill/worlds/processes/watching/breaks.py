@@ -32,8 +32,10 @@ class Breaks:
         make_board(directory / BOARD, n)
         self._board = Board(directory / BOARD)
 
-    def begin(self) -> None:
-        """A run begins: what the one before came to is forgotten."""
+    def begin(self, *, anew: bool) -> None:
+        """A run begins; if it is `anew`, and not the next part of a test, what the one before came to is forgotten."""
+        if not anew:
+            return
         if self._board.broken is not None:
             for rank in self._ranks:
                 (self._directory / _FINDING.format(rank)).unlink(missing_ok=True)
