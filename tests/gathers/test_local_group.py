@@ -97,14 +97,17 @@ def test_a_rank_that_dies_is_missed_although_its_child_holds_its_sockets(four: r
     assert max(seconds for _, seconds in survivors) < TIMEOUT_S / 2
 
 
-def test_exchanges_of_different_sizes_end_in_an_error_and_not_the_process(four: rankdrill.World) -> None:
+def test_exchanges_of_different_sizes_end_in_an_error_and_not_the_process() -> None:
+    """Outside of a world nobody compares contracts: the gather has to end by itself."""
+
     def body() -> Any:
         gather()
         if dist.get_rank() == 3:
             channel_of().slot_bytes += 64
         return gather(), gather()
 
-    failed, after = all_alike(four.run(body).unwrap())
+    with rankdrill.World(4, contracts=False) as four:
+        failed, after = all_alike(four.run(body).unwrap())
     assert failed.kind == "PeerLost"
     # Which of them is told depends on who hangs up first.
     assert re.search("sent [0-9]+ bytes in exchange|hung up", failed.text)
