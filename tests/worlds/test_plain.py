@@ -8,12 +8,12 @@ from dataclasses import dataclass, fields
 import pytest
 
 from rankdrill.plugin import commands
-from rankdrill.plugin.ends import Ended, Ends, PhaseEnd
+from rankdrill.plugin.ends import Ended, Ends, PhaseEnd, passed
 from rankdrill.worlds.job import Job, Place, dump, load
 from rankdrill.worlds.plain import Plain
 from rankdrill.worlds.processes.messages import Raised, Report, Returned
 
-PLACE = commands.TestPlace("test_a.py::test_it", "/x/test_a.py", "/tmp/x")
+PLACE = commands.TestPlace("test_a.py::test_it", "/x/test_a.py", "/tmp/x", ("test_a.py", 3, "test_it"))
 RECORDS = [
     PLACE,
     commands.Collect("/x/test_a.py"),
@@ -21,7 +21,13 @@ RECORDS = [
     commands.GoOn(("teardown",), PLACE),
     commands.Finish(),
     Place(("/x",), "/x", {"A": "1"}),
-    Ends((PhaseEnd("call", Ended.XFAILED, "why", marked=True, seconds=0.25),), (("w", "UserWarning", "f", 1),)),
+    Ends(
+        (
+            passed("setup", 0.5),
+            PhaseEnd("call", Ended.XFAILED, "why", marked=True, seconds=0.25),
+        ),
+        (("w", "UserWarning", "f", 1),),
+    ),
     Report(Returned(b"v"), 3, 17, ("left a thread",), ("note",)),
     Raised(b"", "trace", "ValueError", "no"),
     Job(print, (1,), {"end": ""}, None, with_context=True, keeps_state=True, by_reference=True),

@@ -73,13 +73,14 @@ class SessionSetup:
 
 @dataclass(frozen=True, slots=True)
 class TestPlace(Plain):
-    """Which test, and where its ranks' shared `tmp_path` is."""
+    """Which test, where its ranks' shared `tmp_path` is, and its location: file, line from 0, name."""
 
     __test__ = False  # pytest would take it for a test class
 
     nodeid: str
     path: str
     tmp_path: str
+    location: tuple[str, int | None, str]
 
 
 @dataclass(frozen=True, slots=True)

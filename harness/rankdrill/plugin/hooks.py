@@ -15,7 +15,7 @@ from rankdrill.plugin.marker import MARKER_HELP, read_mark
 from rankdrill.plugin.refusals import check_worlds, refusal
 
 if TYPE_CHECKING:
-    from rankdrill.plugin.item import RankedItem, Session
+    from rankdrill.plugin.item import Session
 
 __all__ = [
     "pytest_addoption",
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 _SHARED = pytest.StashKey["Session"]()
-_FOLLOWING = pytest.StashKey[dict[Any, Any]]()
+_LINKED = pytest.StashKey[bool]()
 _LOOKS_RANKED = re.compile(rb"[.@]ranks\b")
 
 
@@ -178,10 +178,11 @@ def _make_ranked(item: pytest.Item) -> None:
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
     ranked: Any = item
     if _is_ranked(item):
-        ranked.following = _following(ranked)
+        _link(item.session)
+        ranked.ahead = ranked.following if ranked.following is nextitem else None
         ranked.shared.logs.keep()
         # Outside of the time that pytest-timeout gives the test.
         ranked.prepare()
@@ -259,18 +260,15 @@ def _is_ranked(item: pytest.Item) -> Any:
     return hasattr(item, "place") and hasattr(item, "shared")
 
 
-def _following(item: Any) -> RankedItem | None:
-    """The next test of the session in the same world: its ranks keep what the two share."""
-    stash = item.session.stash
-    if _FOLLOWING not in stash:
+def _link(session: pytest.Session) -> None:
+    """Tell each test which is the next of the session in the same world: its ranks keep what the two share."""
+    if _LINKED not in session.stash:
+        session.stash[_LINKED] = True
         newest: dict[Any, Any] = {}
-        following = stash[_FOLLOWING] = {}
-        for other in reversed(item.session.items):
-            if _is_ranked(other):
-                following[other] = newest.get(other.key)
-                newest[other.key] = other
-    found: RankedItem | None = stash[_FOLLOWING].get(item)
-    return found
+        for item in filter(_is_ranked, reversed(session.items)):
+            ranked: Any = item
+            ranked.following = newest.get(ranked.key)
+            newest[ranked.key] = ranked
 
 
 def _seed(config: pytest.Config) -> int:
@@ -293,6 +291,7 @@ def _start_template(config: pytest.Config) -> None:
 def _shared(config: pytest.Config) -> Session:
     if _SHARED not in config.stash:
         from rankdrill.plugin import pytest_seam
+        from rankdrill.plugin.ahead import Ahead
         from rankdrill.plugin.item import Session
         from rankdrill.plugin.lasting_logs import LastingLogs
         from rankdrill.plugin.pool import WorldPool
@@ -304,8 +303,11 @@ def _shared(config: pytest.Config) -> Session:
         pool = WorldPool(wanted, stream=stream, preload=modules_to_preload(config), tell_log=tell_log)
         # Somebody at a prompt is not to be ended because the others can only wait.
         pool.contracts = not config.option.no_contracts and config.option.pdb_rank is None
+        told = stream or wanted.live_log  # at once: not before the end of the test before
+        asks = config.option.usepdb or config.option.pdb_rank is not None
+        ahead = Ahead(possible=not (told or asks or config.option.rankdrill_fresh))
         config.stash[_SHARED] = Session(
-            pool, LastingLogs(), _seed(config), bool(config.option.rankdrill_fresh), config.option.pdb_rank
+            pool, LastingLogs(), ahead, _seed(config), bool(config.option.rankdrill_fresh), config.option.pdb_rank
         )
         if config.option.pdb_rank is not None:
             config.hook.pytest_enter_pdb(config=config, pdb=None)  # has pytest-timeout set no alarm

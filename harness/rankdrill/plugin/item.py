@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from rankdrill.plugin import pytest_seam
+from rankdrill.plugin.ahead import Ahead
 from rankdrill.plugin.benchmarked import put_in_table
 from rankdrill.plugin.commands import Command, GoOn, Open, TestPlace, When
 from rankdrill.plugin.ends import Ended
@@ -23,7 +24,7 @@ from rankdrill.plugin.pytest_seam import TerminalRepr
 from rankdrill.plugin.shown import Block, MergedFailure
 from rankdrill.plugin.subreports import tell_subreports
 from rankdrill.plugin.terminal import DEBUG_S
-from rankdrill.worlds import Outcome, Status
+from rankdrill.worlds import Begun, Outcome, Status
 
 __all__ = ["RankedItem", "Session"]
 
@@ -39,6 +40,7 @@ class Session:
 
     pool: WorldPool
     logs: LastingLogs
+    ahead: Ahead
     seed: int
     fresh: bool = False
     pdb_rank: int | None = None
@@ -54,7 +56,8 @@ class RankedItem(pytest.Function):
     size: int
     shared: Session
     place: TestPlace
-    following: RankedItem | None
+    following: RankedItem | None  # the next in this world
+    ahead: RankedItem | None  # the same, if it is the next of the session too
     merged: MergedFailure | None
     durations: dict[str, float]
     outcome: Outcome | None
@@ -99,6 +102,8 @@ class RankedItem(pytest.Function):
         """Have ranks that have imported the test's file, before any clock runs; what goes wrong, `setup` reports."""
         self.merged, self.outcome, self._uncollected = None, None, None
         self.durations, self.left = {}, []
+        if self.shared.ahead.has_begun(self):
+            return
         if self.mark.fresh or self.shared.fresh:
             self.shared.pool.renew(self.key)
         if not pytest_seam.is_skipped_by_mark(self):
@@ -117,13 +122,30 @@ class RankedItem(pytest.Function):
             self._conclude(merge(self._uncollected, self._where, self.run_again))
         if self.plain:
             try:
-                outcome = self.command(self.opened("setup", "call", *self._torn_down_at_once()), plan=True)
+                outcome = self._run_at_once()
             except pytest.fail.Exception as alarm:  # pytest-timeout's, and meant for the body
                 self._alarm = alarm
             else:
+                self._go_ahead(outcome)
                 self.take("setup", outcome, among_others=True)
         else:
             self.take("setup", self.command(self.opened("setup")))
+
+    def _run_at_once(self) -> Outcome:
+        begun = self.shared.ahead.take(self) or self._begin()
+        return self.shared.pool.end(self.key, begun, deadline=self._deadline)
+
+    def _begin(self) -> Begun:
+        opened = self.opened("setup", "call", *self._torn_down_at_once())
+        return self.shared.pool.begin(self.key, opened, plan=self.mark.plan())
+
+    def _go_ahead(self, outcome: Outcome) -> None:
+        """Let the next test begin, if this one has come through all there is and left nothing."""
+        following = self.ahead
+        if following is None or not self.shared.ahead.may(following) or not self.shared.pool.warm(self.key):
+            return
+        if all(uneventful(outcome, when) for when in ("setup", "call", "teardown")):
+            self.shared.ahead.begun(following, following._begin())
 
     def runtest(self) -> None:
         """The call phase, on all ranks."""
@@ -198,8 +220,11 @@ class RankedItem(pytest.Function):
     def command(self, command: Command, *, plan: bool = False) -> Outcome:
         """Have all ranks obey `command`, under the test's fault plan if it is the body's."""
         faults = self.mark.plan() if plan else None
-        deadline = self.mark.deadline if self.shared.pdb_rank is None else DEBUG_S
-        return self.shared.pool.command(self.key, command, plan=faults, deadline=deadline)
+        return self.shared.pool.command(self.key, command, plan=faults, deadline=self._deadline)
+
+    @property
+    def _deadline(self) -> float:
+        return self.mark.deadline if self.shared.pdb_rank is None else DEBUG_S
 
     def take(self, when: When, outcome: Outcome, *, among_others: bool = False) -> None:
         """Tell what the ranks reported of phase `when`, and raise what it came to unless they passed.

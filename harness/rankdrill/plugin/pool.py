@@ -10,7 +10,7 @@ from rankdrill.plugin.commands import Collect, Command, Example, Finish, GoOn, N
 from rankdrill.plugin.marker import RanksMark
 from rankdrill.plugin.measured import take_in
 from rankdrill.plugin.on_rank import entry
-from rankdrill.worlds import Outcome, World
+from rankdrill.worlds import Begun, Outcome, World
 from rankdrill.worlds.job import Job
 
 if TYPE_CHECKING:
@@ -92,7 +92,11 @@ class WorldPool:
         return None if outcome.ok else outcome
 
     def command(self, key: WorldKey, command: Command, *, plan: Plan | None = None, deadline: float) -> Outcome:
-        """Have all ranks obey `command`."""
+        """Have all ranks obey `command`, and wait until they have."""
+        return self.end(key, self.begin(key, command, plan=plan), deadline=deadline)
+
+    def begin(self, key: WorldKey, command: Command, *, plan: Plan | None = None) -> Begun:
+        """Send `command` to all ranks; the next thing to be asked of this world is to `end` it."""
         begins = not isinstance(command, GoOn | NoMoreExamples)
         # What a session is made from is told once: with the first file that it collects.
         wanted = self.wanted if isinstance(command, Collect) else None
@@ -110,7 +114,11 @@ class WorldPool:
             prepares=isinstance(command, Collect),
             by_reference=not isinstance(command, Example),
         )
-        return self._get(key).world.run_job(job, deadline=deadline)
+        return self._get(key).world.begin_job(job)
+
+    def end(self, key: WorldKey, begun: Begun, *, deadline: float) -> Outcome:
+        """Wait until the ranks have obeyed."""
+        return self._get(key).world.end_job(begun, deadline=deadline)
 
     def settle(self, key: WorldKey) -> None:
         """A test is over: ranks that are not fit for another are thrown away, after all they have up is torn down."""

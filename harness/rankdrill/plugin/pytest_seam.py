@@ -56,6 +56,7 @@ __all__ = [
     "gives_nothing_away",
     "ini_options",
     "is_skipped_by_mark",
+    "locate",
     "log_to",
     "look_up_only",
     "make_config",
@@ -185,6 +186,11 @@ def forget_sections(item: Any) -> None:
     """Forget what an earlier run of the item has captured."""
     item._report_sections.clear()
     item.user_properties.clear()
+
+
+def locate(item: pytest.Item, location: tuple[str, int | None, str]) -> None:
+    """Let the item know where it is, for which it would look through its file's source."""
+    vars(item)["location"] = location  # where its cached property keeps it
 
 
 def base_temp(config: pytest.Config) -> Path:

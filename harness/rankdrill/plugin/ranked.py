@@ -26,8 +26,8 @@ def make_ranked(item: pytest.Function, mark: RanksMark, shared: Session) -> Rank
     item.mark = mark
     item.size = _size_of(item, mark)
     item.shared = shared
-    item.place = TestPlace(item.nodeid, str(item.path), _tmp_path(item))
-    item.following = None
+    item.place = TestPlace(item.nodeid, str(item.path), _tmp_path(item), item.location)
+    item.following, item.ahead = None, None
     item.merged, item.outcome, item._uncollected = None, None, None
     item.durations, item.left = {}, []
     return item

@@ -1,9 +1,10 @@
 """Who runs the ranks, and what became of them."""
 
 from rankdrill.worlds.outcome import Death, Outcome, RankOutcome, Status, Verdict
-from rankdrill.worlds.world import World, check_world, start_template
+from rankdrill.worlds.world import Begun, World, check_world, start_template
 
 __all__ = [
+    "Begun",
     "Death",
     "Outcome",
     "RankOutcome",

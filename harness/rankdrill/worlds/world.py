@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -18,7 +19,7 @@ from rankdrill.worlds.processes.client import TemplateClient
 if TYPE_CHECKING:
     from rankdrill.faults import Plan
 
-__all__ = ["DEADLINE_S", "MAX_RANKS", "Engine", "World", "check_world", "start_template"]
+__all__ = ["DEADLINE_S", "MAX_RANKS", "Begun", "Engine", "World", "check_world", "start_template"]
 
 DEADLINE_S = 30.0
 MAX_RANKS = 1024  # of one world on one machine; more is a typing error
@@ -39,9 +40,19 @@ class Engine(Protocol):
     @property
     def births(self) -> int: ...
 
-    def run(self, job: Job, *, deadline: float, stream: bool) -> list[RankOutcome]: ...
+    def begin(self, job: Job) -> None: ...
+
+    def end(self, *, deadline: float, stream: bool) -> list[RankOutcome]: ...
 
     def discard(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A job under way: its plan, and when it was sent."""
+
+    plan: Plan | None
+    at: float
 
 
 class World:
@@ -103,15 +114,25 @@ class World:
         """Run a prepared `Job`; see `run`."""
         if not isinstance(deadline, int | float) or not deadline > 0:
             raise UsageError(f"deadline={deadline!r} is no time to wait; give seconds above 0")
+        return self.end_job(self.begin_job(job), deadline=deadline)
+
+    def begin_job(self, job: Job) -> Begun:
+        """Send a prepared `Job` to the ranks. `end_job` waits for it; nothing else may be run before."""
         if not callable(job.body):
             raise UsageError(f"{job.body!r} cannot be run; give a function")
         if job.plan is not None:
             job.plan.check(self.n)
-        began = time.monotonic()
-        ranks = as_planned(job.plan, self._engine.run(job, deadline=deadline, stream=self.stream))
+        begun = Begun(job.plan, time.monotonic())
+        self._engine.begin(job)
+        return begun
+
+    def end_job(self, begun: Begun, *, deadline: float = DEADLINE_S) -> Outcome:
+        """Wait for the job that has `begun`, at most `deadline` seconds from now."""
+        plan = begun.plan
+        ranks = as_planned(plan, self._engine.end(deadline=deadline, stream=self.stream))
         culprits, victims = blame(ranks)
-        unfired = _unfired(job.plan, ranks)
-        return Outcome(ranks, verdict_on(ranks), culprits, victims, job.plan, unfired, time.monotonic() - began)
+        unfired = _unfired(plan, ranks)
+        return Outcome(ranks, verdict_on(ranks), culprits, victims, plan, unfired, time.monotonic() - begun.at)
 
     @property
     def warm(self) -> bool:

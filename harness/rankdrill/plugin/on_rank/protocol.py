@@ -6,7 +6,6 @@ import functools
 import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -41,6 +40,7 @@ class OpenTest:
         self._item = item
         self._opened = opened
         self._neighbour = neighbour
+        self._hooks = item.ihook  # not to be looked up for each of them
         self._told = Told()
         self._more: list[dict[str, Any]] = []
         self._measured = figures_since(item.config, 0)[1]
@@ -63,7 +63,7 @@ class OpenTest:
         """Run the phases that the controller asks for, until the test is torn down."""
         item = self._item
         pytest_seam.renew_request(item)
-        item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+        self._hooks.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         command: Open | GoOn = self._opened
         try:
             while self._up:
@@ -78,13 +78,13 @@ class OpenTest:
                     command = GoOn(("teardown",))
         finally:
             pytest_seam.end_request(item)
-        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+        self._hooks.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
 
     def conclude(self) -> Ends:
         """How the last phases ended, with the warnings of the whole test."""
         __tracebackhide__ = True
         told = tuple((str(w.message), w.category.__name__, w.filename, w.lineno) for w in self._warned)
-        return replace(self._last, warnings=told).given()
+        return Ends(self._last.phases, told).given()
 
     def heard(self, report: Any) -> None:
         """A report was logged on this rank; those that are not of a phase itself travel with it."""
@@ -132,16 +132,15 @@ class OpenTest:
 
     def _phase(self, when: When, around: AbstractContextManager[None], following: TestPlace | None) -> PhaseEnd:
         item = self._item
-        hook = getattr(item.ihook, f"pytest_runtest_{when}")
+        hook = getattr(self._hooks, f"pytest_runtest_{when}")
         more = {"nextitem": self._neighbour(following)} if when == "teardown" else {}
         if when == "teardown":
             self._up = False
         with around:
             call = pytest.CallInfo.from_call(functools.partial(hook, item=item, **more), when=when)
-            report = item.ihook.pytest_runtest_makereport(item=item, call=call)
+            report = self._hooks.pytest_runtest_makereport(item=item, call=call)
             self._own = report
-            item.ihook.pytest_runtest_logreport(report=report)
+            self._hooks.pytest_runtest_logreport(report=report)
         logged, self._more = self._more, []
         figures, self._measured = figures_since(item.config, self._measured)
-        end = end_of(report, call.excinfo, logged, self._told)
-        return replace(end, seconds=call.duration, figures=figures if self.rank == 0 else ())
+        return end_of(report, call, logged, self._told, figures if self.rank == 0 else ())

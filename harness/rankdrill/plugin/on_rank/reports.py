@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rankdrill.plugin.commands import When
-from rankdrill.plugin.ends import Ended, PhaseEnd
+from rankdrill.plugin.ends import Ended, PhaseEnd, passed
 from rankdrill.worlds.job import dump_error
 
 __all__ = ["Told", "end_of", "failed"]
@@ -26,15 +26,18 @@ class Told:
 
 def end_of(
     report: pytest.TestReport,
-    excinfo: pytest.ExceptionInfo[BaseException] | None,
+    call: pytest.CallInfo[Any],
     more: list[dict[str, Any]],
     told: Told,
+    figures: tuple[dict[str, Any], ...] = (),
 ) -> PhaseEnd:
-    """How the phase that `report` is about ended."""
-    when: Any = report.when
+    """How the phase that `report` is about, made of `call`, ended."""
+    when, excinfo = _when(report.when), call.excinfo
     sections, properties = report.sections[told.sections :], report.user_properties[told.properties :]
     told.sections, told.properties = len(report.sections), len(report.user_properties)
     ended, reason = _ended(report, excinfo)
+    if ended is Ended.PASSED and not (sections or properties or more or figures):
+        return passed(when, call.duration)
     marked = ended is Ended.XFAILED and excinfo is not None and not isinstance(excinfo.value, pytest.xfail.Exception)
     text = crash = ""
     error = b""
@@ -43,7 +46,7 @@ def end_of(
         crash = excinfo.exconly(tryshort=True) if excinfo is not None else _first_line(text)
         error = dump_error(excinfo.value) if excinfo is not None else b""
     return PhaseEnd(
-        _when(when),
+        when,
         ended,
         reason,
         text or crash,
@@ -54,6 +57,8 @@ def end_of(
         tuple((str(title), str(content)) for title, content in sections),
         tuple(properties),
         tuple(more),
+        seconds=call.duration,
+        figures=figures,
     )
 
 

@@ -157,6 +157,7 @@ class RankSession:
         pytest_seam.teardown_to(self.session, item)
         self._seed_for(opened)
         pytest_seam.forget_sections(item)
+        pytest_seam.locate(item, opened.place.location)
         self.test = test = OpenTest(self.context, item, opened, self.neighbour)
         try:
             item.ihook.pytest_runtest_protocol(item=item, nextitem=self.neighbour(opened.following))

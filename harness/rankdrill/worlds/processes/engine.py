@@ -11,8 +11,9 @@ import shutil
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 from rankdrill.errors import UsageError
 from rankdrill.ledger import Record, State
@@ -21,6 +22,7 @@ from rankdrill.worlds.job import Job, Place, dump
 from rankdrill.worlds.outcome import RankOutcome, Status
 from rankdrill.worlds.private import remove_segments
 from rankdrill.worlds.processes.client import RankHandle, TemplateClient
+from rankdrill.worlds.processes.environment import decoded, read_environment
 from rankdrill.worlds.processes.messages import RankSpec
 from rankdrill.worlds.processes.output import Tell
 from rankdrill.worlds.processes.transcripts import Transcripts
@@ -31,9 +33,11 @@ __all__ = ["ProcessEngine"]
 
 GROUP_TIMEOUT_S = 1800.0  # torch's own default for gloo; the controller's deadline comes first
 SEND_BOUND_S = 60.0  # for all ranks to take a job; fresh ones take it when they are initialised
-CURRENT_TEST = "PYTEST_CURRENT_TEST"  # changes with every phase of every test; ranks have their own
 DEATH_BOUND_S = 5.0
 """How long a killed process may take to be gone; the kernel may be busy freeing its memory."""
+
+
+_Here: TypeAlias = tuple[tuple[str, ...], str, dict[bytes, bytes]]
 
 
 class ProcessEngine:
@@ -64,14 +68,15 @@ class ProcessEngine:
         self._obituaries = select.poll()
         self._client: TemplateClient | None = None
         self._port: socket.socket | None = None
-        self._told: Place | None = None  # where the ranks were told to be
+        self._told: _Here | None = None  # where the ranks were told to be
         self._unfit = False  # alive, but not for another test
+        self._under_way: Job | None = None
         self.births = 0
 
     @property
     def at_rest(self) -> bool:
         """Whether all ranks are alive and wait for a job, be it for one that ends what they are in."""
-        if not self._ranks or self._client is None or not self._client.alive:
+        if self._under_way is not None or not self._ranks or self._client is None or not self._client.alive:
             return False
         if self._obituaries.poll(0):  # one question for all; a rank that is up has said its number and no more
             for handle in self._ranks:
@@ -83,17 +88,28 @@ class ProcessEngine:
         """Whether ranks of an earlier run wait for the next, all alive."""
         return not self._unfit and self.at_rest
 
-    def run(self, job: Job, *, deadline: float, stream: bool) -> list[RankOutcome]:
-        """Run `job` on every rank; returns one outcome per rank, in rank order."""
+    def begin(self, job: Job) -> None:
+        """Send `job` to every rank, fresh ones if there are none fit for it, and do not wait for it."""
         packed = _pack(job)
-        try:
-            transcripts, endings = self._watched(job, packed, deadline=deadline, stream=stream)
-        except BaseException as error:  # Ctrl-C, a test's own alarm: the ranks are in the middle of something
-            try:
-                self._tell_where(error)
-            finally:
+        with self._discarded_if_interrupted():
+            if not (self.warm or (self.at_rest and not job.begins)):
                 self.discard()
-            raise
+                self._start()
+            assert self._transcripts is not None
+            self._under_way = job
+            self._transcripts.begin()
+            if self._breaks is not None:
+                self._breaks.begin(anew=job.begins)
+            self._send(packed)
+
+    def end(self, *, deadline: float, stream: bool) -> list[RankOutcome]:
+        """Wait for the job that has begun; returns one outcome per rank, in rank order."""
+        job, transcripts = self._under_way, self._transcripts
+        assert job is not None
+        assert transcripts is not None
+        with self._discarded_if_interrupted():
+            endings = self._watched(job, transcripts, deadline=deadline, stream=stream)
+        self._under_way = None
         faults = len(job.plan.faults) if job.plan is not None else 0
         outcomes = [transcripts.complete(endings[rank].outcome, faults) for rank in range(self._n)]
         self._unfit = self._unfit or (not job.prepares and not _healthy(outcomes, endings, job))
@@ -102,27 +118,27 @@ class ProcessEngine:
             self.discard()
         return outcomes
 
-    def _watched(
-        self, job: Job, packed: bytes, *, deadline: float, stream: bool
-    ) -> tuple[Transcripts, dict[int, Ending]]:
-        """Every rank's ending, and the transcripts with this run at their end."""
-        if not (self.warm or (self.at_rest and not job.begins)):
-            self.discard()
-            self._start()
+    def _watched(self, job: Job, transcripts: Transcripts, *, deadline: float, stream: bool) -> dict[int, Ending]:
         assert self._client is not None
         assert self._directory is not None
-        transcripts = self._transcripts
-        assert transcripts is not None
-        transcripts.begin()
-        if self._breaks is not None:
-            self._breaks.begin(anew=job.begins)
         # pytest's capture may have replaced stdout since; it is looked up anew for each run.
         streamers = list(transcripts.streamers(sys.stdout if stream else None))
-        self._send(packed)
         supervision = Supervision(
             self._client, self._ranks, self._directory, transcripts.ledgers, job.plan, streamers, self._breaks
         )
-        return transcripts, supervision.watch(deadline)
+        return supervision.watch(deadline)
+
+    @contextlib.contextmanager
+    def _discarded_if_interrupted(self) -> Iterator[None]:
+        """Ctrl-C, a test's own alarm: the ranks are in the middle of something."""
+        try:
+            yield
+        except BaseException as error:
+            try:
+                self._tell_where(error)
+            finally:
+                self.discard()
+            raise
 
     def _tell_where(self, error: BaseException) -> None:
         """Have `error` say where the ranks were when it ended their run."""
@@ -150,7 +166,7 @@ class ProcessEngine:
             self._port.close()
         self._ranks, self._transcripts, self._directory, self._breaks = [], None, None, None
         self._obituaries = select.poll()
-        self._port, self._unfit, self._told = None, False, None
+        self._port, self._unfit, self._told, self._under_way = None, False, None, None
 
     def _start(self) -> None:
         self._client = TemplateClient.shared()
@@ -184,9 +200,10 @@ class ProcessEngine:
             self._obituaries.register(handle.obituary, select.POLLIN)
 
     def _send(self, packed: bytes) -> None:
-        here = _here()
         # Told only when it has changed: ranks stay where they are.
-        frame = pickle.dumps((None if here == self._told else here, packed), pickle.HIGHEST_PROTOCOL)
+        here = _here()
+        place = None if here == self._told else Place(here[0], here[1], decoded(here[2]))
+        frame = pickle.dumps((place, packed), pickle.HIGHEST_PROTOCOL)
         self._told = here
         until = time.monotonic() + SEND_BOUND_S
         for handle in self._ranks:
@@ -207,10 +224,8 @@ class ProcessEngine:
                     del living[fd]
 
 
-def _here() -> Place:
-    environ = dict(os.environ)
-    environ.pop(CURRENT_TEST, None)
-    return Place(tuple(sys.path), os.getcwd(), environ)
+def _here() -> _Here:
+    return tuple(sys.path), os.getcwd(), read_environment()
 
 
 def _hold_port() -> socket.socket:

@@ -21,6 +21,7 @@ import torch
 import torch.multiprocessing as torch_multiprocessing
 
 from rankdrill.boundary import torch_seam
+from rankdrill.worlds.processes.environment import read_environment
 
 __all__ = ["SETTINGS", "Setting"]
 
@@ -40,13 +41,6 @@ def _set(setter: Callable[[Any], object]) -> Callable[[Any, Any], object]:
 
 def _spread(setter: Callable[..., object]) -> Callable[[Any, Any], object]:
     return lambda was, now: setter(*was)
-
-
-def _read_environment() -> dict[bytes, bytes]:
-    # `dict(os.environb)` decodes and encodes every name: fifty microseconds, for each test on each rank.
-    found: dict[bytes, bytes] = dict(os.environ._data)  # type: ignore[attr-defined]
-    found.pop(b"PYTEST_CURRENT_TEST", None)  # changes with the phases of a test
-    return found
 
 
 def _environment_back(was: dict[bytes, bytes], now: dict[bytes, bytes]) -> None:
@@ -165,7 +159,7 @@ def _start_method_back(was: str | None, now: str | None) -> None:
 
 
 SETTINGS = (
-    Setting("environment variables", _read_environment, _environment_back),
+    Setting("environment variables", read_environment, _environment_back),
     Setting("current directory", os.getcwd, _set(os.chdir)),
     Setting("sys.path", lambda: list(sys.path), lambda was, now: sys.path.__setitem__(slice(None), was)),
     Setting("umask", _read_umask, _set(os.umask)),
