@@ -20,9 +20,12 @@ LOOK_S = 0.002
 
 
 class ContractWatch:
-    """The watch of rank `rank`; see `rankdrill.boundary.Watch`. What it finds it gives to `tell`, then raises."""
+    """The watch of rank `rank`; see `rankdrill.boundary.Watch`.
 
-    def __init__(self, board: Board, rank: int, tell: Callable[[Finding], None] = lambda finding: None) -> None:
+    What it finds it gives to `tell`, None to take it back, then raises.
+    """
+
+    def __init__(self, board: Board, rank: int, tell: Callable[[Finding | None], None] = lambda finding: None) -> None:
         self._board = board
         self._rank = rank
         self._tell = tell
@@ -41,7 +44,7 @@ class ContractWatch:
             if self._board.differs(ranks[them], call, contract, me, them):
                 finding = self._settle(call, ranks, step)
                 if finding is not None:
-                    self._tell(finding)
+                    self._note(finding)
                     self._board.break_(call)
                     raise ContractBroken(str(finding), self._rank)
                 return
@@ -65,16 +68,27 @@ class ContractWatch:
         """Say nothing more in this run, on any rank."""
         self._board.bend()
 
+    def _note(self, finding: Finding | None) -> None:
+        self._tell(finding)
+        self._board.note()
+
     def _settle(self, call: BoardCall, ranks: Sequence[int], step: Step) -> Finding | None:
         began = time.monotonic()
+        noted = False
         while True:
             posts = self._board.posted(call, ranks)
             finding = break_in(posts, ranks, repr(step.target), call.number)
             spent = time.monotonic() - began
-            if spent >= _patience(finding, len(posts) == len(ranks)):
-                return finding
             if self._board.bent:  # another rank's call was, and this one saw what came of it first
-                return None
+                finding = None
+            if noted and finding is None:
+                self._note(None)
+            if self._board.bent or spent >= _patience(finding, len(posts) == len(ranks)):
+                return finding
+            if spent >= DOUBT_S and not noted:
+                # Before the others have come: if they never will, the run is ended while this rank waits for them.
+                self._note(finding)
+                noted = True
             time.sleep(LOOK_S)
 
 

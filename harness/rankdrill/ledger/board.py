@@ -33,6 +33,7 @@ LOOKS = 20  # at a slot that is just being written
 
 _HEADER = struct.Struct("<8sIII")  # magic, ranks, slots, bytes of a slot
 _BENT_OFFSET = 64
+_NOTED_OFFSET = 96
 _BREAK_OFFSET = 128
 _BREAK = struct.Struct("<QQII")  # group, call, rank that noticed, checksum
 _FIRST = struct.Struct("<QQII")  # group, call, rank, checksum
@@ -196,6 +197,15 @@ class Board:
     def bend(self) -> None:
         """Note that the plan bends a call."""
         self._map[_BENT_OFFSET] = 1
+
+    @property
+    def noted(self) -> bool:
+        """Whether a rank has a finding in this run, which it may still be looking into."""
+        return self._map[_NOTED_OFFSET] != 0
+
+    def note(self) -> None:
+        """Note that this rank has one."""
+        self._map[_NOTED_OFFSET] = 1
 
     @property
     def broken(self) -> BoardBreak | None:

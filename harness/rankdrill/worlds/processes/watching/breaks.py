@@ -15,9 +15,12 @@ BOARD = "board"
 _FINDING = "rank-{}.finding"
 
 
-def write_finding(directory: Path, rank: int, finding: Finding) -> None:
-    """On `rank`: leave what it found for the controller."""
+def write_finding(directory: Path, rank: int, finding: Finding | None) -> None:
+    """On `rank`: leave what it found for the controller, or take it back."""
     path = directory / _FINDING.format(rank)
+    if finding is None:
+        path.unlink(missing_ok=True)
+        return
     part = path.with_suffix(".part")
     part.write_bytes(pickle.dumps(finding, pickle.HIGHEST_PROTOCOL))
     part.rename(path)
@@ -36,7 +39,7 @@ class Breaks:
         """A run begins; if it is `anew`, and not the next part of a test, what the one before came to is forgotten."""
         if not anew:
             return
-        if self._board.broken is not None:
+        if self._board.noted:
             for rank in self._ranks:
                 (self._directory / _FINDING.format(rank)).unlink(missing_ok=True)
         self._board.begin_run()
@@ -49,7 +52,7 @@ class Breaks:
 
     def finding(self) -> Finding | None:
         """What is wrong; of several ranks that noticed, what one says that knows who is at fault."""
-        if self.noticed_by is None:
+        if not self._board.noted:
             return None
         found = [finding for rank in self._ranks if (finding := self._read(rank)) is not None]
         return next((finding for finding in found if finding.culprits), next(iter(found), None))
