@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import itertools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -12,6 +11,7 @@ import torch.distributed as dist
 
 from rankdrill.boundary import torch_seam
 from rankdrill.boundary.crossing import Boundary, Call
+from rankdrill.boundary.numbering import Numbering
 from rankdrill.boundary.sizes import nbytes_of
 from rankdrill.ledger import GROUP_OP, State, spell_members
 from rankdrill.step import DEFAULT_GROUP, NO_SEQUENCE, Kind, Step
@@ -66,7 +66,7 @@ class DrilledGroup(dist.ProcessGroup):
         self.global_ranks = ranks
         self.boundary = boundary
         self.label = DEFAULT_GROUP if inner.group_desc == "default_pg" else str(inner.group_name)
-        self.sequence = itertools.count()
+        self.sequence = Numbering()
         self.timeout = torch_seam.group_timeout(inner)
         self._introduced = False
 
@@ -230,7 +230,7 @@ def step_of(group: DrilledGroup, op: str, args: dict[str, Any]) -> Step:
         target=group.label,
         fingerprint=" ".join(filter(None, details)),
         nbytes=sum(map(nbytes_of, tensors)),
-        sequence=NO_SEQUENCE if op in _POINT_TO_POINT else next(group.sequence),
+        sequence=NO_SEQUENCE if op in _POINT_TO_POINT else group.sequence.take(),
     )
 
 
