@@ -1,10 +1,11 @@
 """Mistakes made on purpose, one at a time, in what judges, diagnoses and strikes: how many do the tests notice?
 
-    python benchmarks/mutants.py [--only 'rankdrill.faults.*'] [--again] [--report]
+    python benchmarks/mutants.py [--only 'rankdrill.faults.*'] [--workers 1] [--again] [--report]
 
 mutmut makes the mistakes; `[tool.mutmut]` in pyproject.toml says where, and which tests are asked. Exits with 1 where
-fewer than `LEAST` of them are noticed. `--only` takes the modules of a pattern, and can be repeated. `--again` keeps
-what was found last time and asks the tests as they are now about what nobody noticed then; `--report` runs nothing.
+fewer than `LEAST` of them are noticed. `--only` takes the modules of a pattern, and can be repeated. As many mutants as
+`--workers` says are tried at once. `--again` keeps what was found last time: it goes on where that run was interrupted,
+or asks the tests as they are now about what nobody noticed then. `--report` runs nothing.
 """
 
 from __future__ import annotations
@@ -29,10 +30,11 @@ def main() -> int:
         lay_out(fresh=not options.again)
         print("finding out which tests reach what", flush=True)
         learn()
-        names = [each.name for each in read_mutants() if _wanted(each, options.only) and not each.noticed]
+        left = [each for each in read_mutants() if _wanted(each, options.only) and not each.noticed]
+        names = [each.name for each in left if not each.tried] or [each.name for each in left]
         print(f"trying {len(names)} mutants", flush=True)
         if names:
-            run(names)
+            run(names, options.workers)
     found = [each for each in read_mutants() if _wanted(each, options.only)]
     return 0 if print_report(found, read_reasons()) >= LEAST else 1
 
@@ -46,7 +48,13 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--only", action="append", default=[], metavar="PATTERN", help="modules, as in 'rankdrill.faults.*'"
     )
-    parser.add_argument("--again", action="store_true", help="keep the last run; ask again about what was not noticed")
+    # One, unless told otherwise: tests of worlds start ranks of their own.
+    parser.add_argument(
+        "--workers", type=int, default=1, metavar="N", help="mutants tried at once (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--again", action="store_true", help="keep the last run; go on with it, or ask again about what was not noticed"
+    )
     parser.add_argument("--report", action="store_true", help="run nothing")
     return parser.parse_args()
 

@@ -19,7 +19,6 @@ STAGE = ROOT / "build" / "mutants"
 MUTATED = STAGE / "mutants"
 STATS = MUTATED / "mutmut-stats.json"
 REACHED = STAGE / "reached.json"
-WORKERS = 1  # tests of worlds start ranks of their own
 _NOBODY = "no such mutant"
 
 
@@ -77,20 +76,20 @@ def _asked(function: str, wanted: dict[str, list[str]], stats: dict[str, Any]) -
     return [test for test in of_module if test in reaching | elsewhere]
 
 
-def run(names: list[str]) -> None:
-    """Try the mutants called `names`."""
-    output = _mutmut(names)
+def run(names: list[str], workers: int) -> None:
+    """Try the mutants called `names`, `workers` at once."""
+    output = _mutmut(names, workers)
     if "mutations/second" not in output:
         raise SystemExit(f"mutmut failed:\n{output[-4000:]}")
 
 
-def _mutmut(names: list[str]) -> str:
+def _mutmut(names: list[str], workers: int = 1) -> str:
     # What the tests start imports the mutated modules too, and not the installed ones. The folders are made here:
     # Python takes one that is not there at its start for missing from then on.
     (MUTATED / "src").mkdir(parents=True, exist_ok=True)
     paths = os.pathsep.join([str(MUTATED / "src"), str(MUTATED)])
     done = subprocess.run(
-        [Path(sys.executable).parent / "mutmut", "run", "--max-children", str(WORKERS), *names],
+        [Path(sys.executable).parent / "mutmut", "run", "--max-children", str(workers), *names],
         cwd=STAGE,
         env={**os.environ, "PYTHONPATH": paths},
         stdin=subprocess.DEVNULL,

@@ -59,7 +59,12 @@ def _held_by(obj: Any) -> Iterable[Any]:
     elif isinstance(obj, (BaseException, functools.partial)):
         yield from obj.args
     yield from _attributes(obj).values()
-    yield from (getattr(obj, name) for name in _set_slots(obj))
+    if not _is_of_library(obj):  # whose slots hold caches too: since Python 3.12 a path keeps its parts in lists
+        yield from (getattr(obj, name) for name in _set_slots(obj))
+
+
+def _is_of_library(obj: Any) -> bool:
+    return type(obj).__module__.partition(".")[0] in _LIBRARY
 
 
 def _attributes(obj: Any) -> dict[str, Any]:
@@ -127,7 +132,7 @@ def _invert_buffer(obj: bytearray | array.array[Any]) -> bool:
 
 
 def _change_attributes(obj: Any) -> bool:
-    if is_frozen(obj) or type(obj).__module__.partition(".")[0] in _LIBRARY:
+    if is_frozen(obj) or _is_of_library(obj):
         return False
     attributes = _attributes(obj)
     for name, value in attributes.items():

@@ -214,3 +214,35 @@ def test_it(rank, n):
     failure = ran.failure("test_it")
     assert "rank 1 failed: ValueError: odd" in failure
     assert "rank 1 failed: KeyError: 'even'" in failure
+
+
+def test_a_group_that_the_body_or_its_fixtures_raise_is_shown_whole(run: Run) -> None:
+    ran = run("""
+from hypothesis import given, settings, strategies as st
+
+@pytest.mark.ranks(2)
+@settings(database=None, derandomize=True, max_examples=5)
+@given(n=st.booleans())
+def test_body(rank, n):
+    if rank.index == 1:
+        raise ExceptionGroup("several", [ValueError("one"), KeyError("two")])
+
+@pytest.fixture(scope="module")
+def one():
+    yield
+    raise ValueError("one")
+
+@pytest.fixture(scope="module")
+def two():
+    yield
+    raise KeyError("two")
+
+@pytest.mark.ranks(2)
+@settings(database=None, derandomize=True, max_examples=5)
+@given(n=st.booleans())
+def test_teardown(rank, one, two, n): ...
+""")
+    for test in ("test_body", "test_teardown"):
+        failure = ran.failure(test)
+        assert "ValueError: one" in failure
+        assert "KeyError: 'two'" in failure

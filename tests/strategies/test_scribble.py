@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import array
+import fractions
 import functools
 import math
+import pathlib
 import pickle
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
@@ -81,7 +83,7 @@ def test_it_reaches_what_unchangeable_things_hold(make: Callable[[], Any], aroun
     [
         *(None, 1, "a", b"a", 1.5, (1, (2,)), frozenset({1}), range(3), len, specimens.Record, specimens.Colour.RED),
         *(specimens.Frozen(1, (2,)), specimens.twice, list[int], numpy.float64(1), deque([1], maxlen=0), bytearray()),
-        *(numpy.zeros(0), torch.zeros(0), object()),
+        *(numpy.zeros(0), torch.zeros(0), object(), pathlib.PurePosixPath("a/b"), fractions.Fraction(1, 3)),
     ],
     ids=lambda fixed: type(fixed).__name__,  # no addresses: they differ between xdist's workers
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +12,7 @@ from rankdrill.boundary import torch_seam
 from rankdrill.boundary.callsites import call_site
 from rankdrill.boundary.contracts import contract_of, describe, flatten, shown
 from rankdrill.boundary.crossing import Boundary, Call
+from rankdrill.boundary.numbering import Numbering
 from rankdrill.boundary.sizes import nbytes_of
 from rankdrill.ledger import GROUP_OP, State, spell_members
 from rankdrill.step import DEFAULT_GROUP, NO_SEQUENCE, Kind, Step
@@ -67,7 +67,7 @@ class DrilledGroup(dist.ProcessGroup):
         self.global_ranks = ranks
         self.boundary = boundary
         self.label = DEFAULT_GROUP if inner.group_desc == "default_pg" else str(inner.group_name)
-        self.sequence = itertools.count()
+        self.sequence = Numbering()
         self.timeout = torch_seam.group_timeout(inner)
         self.place, self.members = inner.rank(), inner.size()
         self.key = boundary.name_group(self.label, ranks)
@@ -241,5 +241,5 @@ def step_of(group: DrilledGroup, op: str, args: dict[str, Any]) -> Step:
         fingerprint = " ".join(filter(None, (shown(describe(args.get("tensors"))), message)))
         return Step(Kind.COLLECTIVE, op, group.label, fingerprint, nbytes, site=site)
     contract, fingerprint = contract_of(op, args, group.place, group.members)
-    sequence = next(group.sequence)
+    sequence = group.sequence.take()
     return Step(Kind.COLLECTIVE, op, group.label, fingerprint, nbytes, sequence, site, contract.digest, contract)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -43,7 +42,7 @@ def issue(call: Call, proceed: Proceed, boundary: Boundary) -> Any:
 def give_back_number(call: Call) -> None:
     """Let the group's next collective have the number of `call`, which is not issued."""
     if call.step.sequence != NO_SEQUENCE:
-        call.args["group"].sequence = itertools.count(call.step.sequence)
+        call.args["group"].sequence.upcoming = call.step.sequence
 
 
 def tensors_of(call: Call, names: tuple[str, ...] = DATA) -> Iterator[torch.Tensor]:

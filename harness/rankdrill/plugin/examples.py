@@ -104,13 +104,17 @@ class GivenItem(RankedItem):
     def _repr_failure_py(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> TerminalRepr:
         """The example that Hypothesis settled on; or its own word on slow, unreliable or several ones, and those."""
         raised = excinfo.value
-        of_interest = raised.exceptions if isinstance(raised, BaseExceptionGroup) else (raised,)
-        found = [failure for one in of_interest for error, failure in self._found if error is one]
-        if isinstance(raised, BaseExceptionGroup | Flaky | DeadlineExceeded):
-            self.merged = _word_of_hypothesis(raised, found, self._where, self.run_again)
-        elif found:
+        found = self._shown(raised)  # first: a body may itself raise a group
+        if found:
             self.merged = found[-1]
+        else:
+            found = self._shown(*raised.exceptions) if isinstance(raised, BaseExceptionGroup) else []
+            if found or isinstance(raised, Flaky | DeadlineExceeded):
+                self.merged = _word_of_hypothesis(raised, found, self._where, self.run_again)
         return super()._repr_failure_py(excinfo, style)
+
+    def _shown(self, *errors: BaseException) -> list[MergedFailure]:
+        return [failure for one in errors for error, failure in self._found if error is one]
 
 
 def _word_of_hypothesis(

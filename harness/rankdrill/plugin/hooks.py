@@ -282,10 +282,9 @@ def _seed(config: pytest.Config) -> int:
 def _start_template(config: pytest.Config) -> None:
     """Have it import torch while this process goes on collecting."""
     if not config.getoption("collectonly"):
-        from rankdrill.plugin.session_setup import modules_to_preload
         from rankdrill.worlds import start_template
 
-        start_template(modules_to_preload(config))
+        start_template()
 
 
 def _shared(config: pytest.Config) -> Session:

@@ -162,11 +162,9 @@ class World:
         self.discard()
 
 
-def start_template(preload: Sequence[str] = ()) -> None:
-    """Start importing what ranks need, and `preload`, in the background; the first `run` otherwise waits for it."""
-    template = TemplateClient.shared()
-    if preload:
-        template.preload(preload)
+def start_template() -> None:
+    """Start importing what ranks need, in the background; the first `run` otherwise waits for it."""
+    TemplateClient.shared()
 
 
 def check_world(n: int, *, engine: str = "processes", backend: str = "gloo", device: str = "cpu") -> None:

@@ -159,8 +159,7 @@ class Jobs:
             return -1  # the body destroyed the group, or made one; what is there now is not ours
         if not isinstance(group, DrilledGroup):
             return 0
-        # `itertools.count` shows its next value only in its pickled form.
-        return int(group.sequence.__reduce__()[1][0])
+        return group.sequence.upcoming
 
 
 def raised(error: BaseException) -> Raised:

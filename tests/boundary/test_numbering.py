@@ -1,0 +1,33 @@
+"""The numbers of a group's collectives."""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+from rankdrill.boundary.numbering import Numbering
+
+
+def test_each_number_is_taken_once_whichever_threads_take_them() -> None:
+    numbering, taken = Numbering(), list[int]()
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [
+            threading.Thread(target=lambda: taken.extend(numbering.take() for _ in range(2000))) for _ in range(4)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert sorted(taken) == list(range(8000))
+    assert numbering.upcoming == 8000
+
+
+def test_a_number_can_be_given_back() -> None:
+    numbering = Numbering()
+    numbering.take()
+    numbering.upcoming = numbering.take()
+    assert numbering.take() == 1
