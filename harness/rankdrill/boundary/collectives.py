@@ -85,9 +85,8 @@ class DrilledGroup(dist.ProcessGroup):
         """A call that was refused when it was issued never took place: the next one meets the others' there."""
         if step.sequence == NO_SEQUENCE:
             return
-        # `itertools.count` shows its next value only in its pickled form.
-        if self.sequence.__reduce__()[1][0] == step.sequence + 1:
-            self.sequence = itertools.count(step.sequence)
+        if self.sequence.upcoming == step.sequence + 1:
+            self.sequence.upcoming = step.sequence
         if self.boundary.watch is not None:
             self.boundary.watch.retract(self.key, step)
 
