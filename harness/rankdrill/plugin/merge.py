@@ -9,12 +9,14 @@ from rankdrill.errors import ContractBroken, FaultNotFired, RankDied, RanksDisag
 from rankdrill.plugin.commands import When
 from rankdrill.plugin.ends import Ended, Ends, PhaseEnd, RankTestError
 from rankdrill.plugin.shown import Block, MergedFailure, blocks_of, minority_first, victim_line
-from rankdrill.worlds import Outcome, RankOutcome, Status
+from rankdrill.worlds import Outcome, RankOutcome, Status, Verdict
 from rankdrill.worlds.judge import blame, verdict_on
 
 __all__ = ["RUN_AGAIN", "Merged", "end_of", "ends_of", "merge", "phase_of", "uneventful"]
 
 RUN_AGAIN = "to run it again"
+MEANT = "if ranks are to differ here, leave it to the backend"
+HOW_TO_MEAN_IT = "contracts=False on the ranks marker, or --no-contracts for all tests"
 
 
 @dataclass(frozen=True)
@@ -135,6 +137,8 @@ def _failure(outcome: Outcome, ends: dict[int, PhaseEnd], where: tuple[str, int]
     if blocks and blocks[0] == Block(headline):  # the headline says it all
         blocks = blocks[1:]
     failure = MergedFailure(headline, blocks, victims, where)
+    if outcome.verdict is Verdict.BROKEN:
+        failure.sections.append((MEANT, HOW_TO_MEAN_IT))
     failure.sections.append((RUN_AGAIN, run_again))
     return Merged(Ended.FAILED, "", _error(outcome, shown, headline), failure, _expected(shown, ends))
 
