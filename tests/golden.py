@@ -17,6 +17,8 @@ ACCEPT = "RANKDRILL_ACCEPT"
 VOLATILE = [
     (r"0x[0-9a-f]+", "0x…"),
     (r"\b\d+\.\d+ ?s\b", "N s"),
+    # What Python underlines in a group's traceback, and with which marks: 3.13 chose other ones.
+    (r"^ *\| *[~^][~^ ]*\n", ""),
     # Frames of libraries, and ours: their lines and wrappers are those of a release.
     (
         r'(?:^(?P<bar>[ |]*)File ".*(?:site-packages|/lib/python3|harness/rankdrill)/.*", line \d+,? in .*\n'

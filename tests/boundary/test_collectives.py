@@ -46,7 +46,12 @@ def test_each_collective_is_one_step(here: Here) -> None:
     dist.all_gather_into_tensor(torch.zeros(2), one)
     dist.gather(one, many, 0)
     dist.scatter(one, many, 0)
-    dist.reduce_scatter(one, [torch.ones(2)])
+    unknown_to_gloo = ""
+    try:
+        dist.reduce_scatter(one, [torch.ones(2)])
+    except RuntimeError as error:  # torch 2.6
+        assert "does not support reduce_scatter" in str(error)
+        unknown_to_gloo = "reduce_scatter"
     dist.reduce_scatter_tensor(one, torch.ones(2))
     dist.all_to_all_single(one, torch.ones(2))
     dist.barrier()
@@ -67,7 +72,7 @@ def test_each_collective_is_one_step(here: Here) -> None:
     ]
     records = [record for record in here.view if record.step.kind == "collective"][1:]
     assert [record.step.sequence for record in records] == list(range(len(records)))
-    assert {record.state for record in records} == {State.ENDED}
+    assert {record.state for record in records if record.step.op != unknown_to_gloo} == {State.ENDED}
     assert {record.step.target for record in records} == {"default"}
     assert records[0].step.nbytes == 8
     assert records[0].patience_ms == TIMEOUT_S * 1000

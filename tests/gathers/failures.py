@@ -146,6 +146,9 @@ class Told:
 def every_failure(name: str, directory: str, group: Any = None) -> Told:
     """Fail in every way, and call again after each; three times over."""
     one, at = way(name), At(group or dist.group.WORLD, directory)
+    # torch looks for a GPU in a process's first barrier, whatever the backend, and keeps its driver open where there is
+    # one: 13 descriptors (torch 2.11). Only one of the ways has a barrier; after most failures it comes late.
+    dist.barrier(at.group)
     told, before = Told({}, what_is_wrong_after(one, at, 0), 0, []), 0
     for turn in range(TURNS):
         for count, failure in enumerate(failure for failure in FAILURES if failure.applies(one)):

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
-import signal
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,6 +17,8 @@ from rankdrill.gathers.channel import LINE_VARIABLE, Channel
 from tests.gathers.attempts import TIMEOUT_S, Raised, all_alike, attempt, left_in_shared_memory, replaced
 
 SHORT_S = 3.0
+# No such file: a rank that looks for it dies there.
+THE_END = "the end of this rank"
 
 
 def gather(value: Any, timeout: float = TIMEOUT_S) -> list[Any]:
@@ -30,16 +30,20 @@ def open_fds() -> int:
 
 
 def survivors(outcome: rankdrill.Outcome, lost: int) -> list[Any]:
-    return [one.value for rank, one in enumerate(outcome.ranks) if rank != lost]
+    return [value for rank, value in enumerate(outcome.unwrap()) if rank != lost]
 
 
-def die_by(how: str) -> Callable[..., Any]:
-    def die(*args: Any, **kwargs: Any) -> None:
-        if how == "exit":
-            os._exit(3)
-        os.kill(os.getpid(), signal.SIGKILL)
+def to_die(rank: int, how: str) -> rankdrill.Plan:
+    """That `rank` dies where it calls `die`.
 
-    return die
+    By plan: after a death that nobody planned, survivors have half a second to say what it did to them, and on a busy
+    machine theirs takes longer.
+    """
+    return rankdrill.Plan.parse(f'rank {rank}: {how} before file.stat on "{THE_END}"')
+
+
+def die(*args: Any, **kwargs: Any) -> None:
+    os.stat(THE_END)
 
 
 @pytest.mark.parametrize("how", ["kill", "exit"])
@@ -49,15 +53,15 @@ def test_a_rank_that_dies_is_named_at_once(how: str, where: str, receiving: tupl
         gather(0)
         dying = dist.get_rank() == 2
         if dying and where == "before":
-            die_by(how)()
-        with replaced(*receiving, die_by(how), dying):
+            die()
+        with replaced(*receiving, die, dying):
             began = time.monotonic()
             failed = attempt(gather, b"x" * 3_000_000)
         # The next call knows already that nobody will come.
         return failed, attempt(gather, 0), time.monotonic() - began
 
     with rankdrill.World(4) as world:
-        outcome = world.run(body)
+        outcome = world.run(body, plan=to_die(2, how))
     for failed, after, seconds in survivors(outcome, lost=2):
         assert (failed.kind, failed.ranks) == ("PeerLost", (2,))
         assert "process ended" in failed.text
@@ -71,14 +75,14 @@ def test_a_rank_that_dies_making_its_segment(monkeypatch: pytest.MonkeyPatch) ->
     def body() -> Any:
         gather(0)
         with (
-            replaced(os, "memfd_create", die_by("kill"), dist.get_rank() == 1),
+            replaced(os, "memfd_create", die, dist.get_rank() == 1),
             get_configs_parallel(b"x" * 100_000, [0, 1, 2, 3], timeout=TIMEOUT_S) as seen,
         ):
             return seen
 
     with rankdrill.World(4) as world:
         pids = world.run(os.getpid).unwrap()
-        outcome = world.run(lambda: attempt(body))
+        outcome = world.run(lambda: attempt(body), plan=to_die(1, "kill"))
         for failed in survivors(outcome, lost=1):
             assert (failed.kind, failed.ranks) == ("PeerLost", (1,))
         assert world.run(lambda: len(gather(1)) + len(collect())).unwrap()[0] == 8

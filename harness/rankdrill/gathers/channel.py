@@ -322,6 +322,8 @@ def channel_between(ranks: Sequence[int], group: Any = None) -> Channel | None:
     """
     if dist.is_initialized() and not is_member(group):
         return None  # torch tells such a rank the members of another group: of the newest that it is not in
+    if dist.is_initialized() and group is None:
+        group = dist.group.WORLD  # torch 2.6 knows no ranks of None
     everyone = (0,) if not dist.is_initialized() else tuple(dist.get_process_group_ranks(group))
     wanted = set(ranks)
     if not wanted or len(wanted) != len(ranks) or not wanted <= set(everyone):
@@ -330,7 +332,7 @@ def channel_between(ranks: Sequence[int], group: Any = None) -> Channel | None:
         return channel_of()
     if dist.get_rank() not in wanted:
         return None
-    return _kept(dist.group.WORLD if group is None else group, tuple(rank for rank in everyone if rank in wanted))
+    return _kept(group, tuple(rank for rank in everyone if rank in wanted))
 
 
 def _kept(group: Any, members: tuple[int, ...]) -> Channel:
