@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import subprocess
 import sys
 import threading
 import timeit
@@ -147,3 +148,15 @@ def test_deep_stacks_are_bounded() -> None:
     library = compiled("def deep(n):\n    return call_site() if n == 0 else deep(n - 1)\n", installed("somebodys"))
     limit = sys.getrecursionlimit()
     assert library["deep"](min(limit // 2, 400)).function == "deep"
+
+
+def test_the_command_that_ranks_are_forked_from_is_no_line_of_the_users() -> None:
+    code = "from rankdrill.boundary.callsites import call_site; print(call_site(1))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "None\n", done.stdout
+
+
+def test_a_line_that_was_made_from_text_is_the_users() -> None:
+    found: dict[str, Site] = {}
+    exec("found['site'] = call_site(1)", {"found": found, "call_site": call_site})
+    assert found["site"].file == "<string>"

@@ -62,6 +62,8 @@ def call_site(depth: int = 1) -> Site | None:
         if whose is None:
             whose = _classify(code)
         if whose is _Whose.USER:
+            if _is_the_template(frame):
+                break
             return _site(frame, outermost)
         if whose is _Whose.TORCH and library is None:
             if _is_public(code, outermost):
@@ -70,6 +72,11 @@ def call_site(depth: int = 1) -> Site | None:
             library = frame
         frame = frame.f_back
     return _site(library, outermost) if library is not None else None
+
+
+def _is_the_template(frame: FrameType) -> bool:
+    """Whether it is the command that every rank is forked from."""
+    return frame.f_back is None and frame.f_code.co_filename == "<string>"
 
 
 def _site(frame: FrameType, via: CodeType | None) -> Site:
