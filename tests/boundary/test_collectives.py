@@ -46,12 +46,13 @@ def test_each_collective_is_one_step(here: Here) -> None:
     dist.all_gather_into_tensor(torch.zeros(2), one)
     dist.gather(one, many, 0)
     dist.scatter(one, many, 0)
-    unknown_to_gloo = ""
+    refused = ""
     try:
         dist.reduce_scatter(one, [torch.ones(2)])
-    except RuntimeError as error:  # torch 2.6
-        assert "does not support reduce_scatter" in str(error)
-        unknown_to_gloo = "reduce_scatter"
+    except RuntimeError as error:
+        refused = str(error)
+    unknown_to_gloo = "reduce_scatter" if "does not support reduce_scatter" in refused else ""  # torch 2.6
+    assert bool(refused) == bool(unknown_to_gloo), refused
     dist.reduce_scatter_tensor(one, torch.ones(2))
     dist.all_to_all_single(one, torch.ones(2))
     dist.barrier()
