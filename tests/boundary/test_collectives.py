@@ -50,7 +50,8 @@ def test_each_collective_is_one_step(here: Here) -> None:
     try:
         dist.reduce_scatter(one, [torch.ones(2)])
     except RuntimeError as error:  # torch 2.6
-        assert "does not support reduce_scatter" in str(error)
+        if "does not support reduce_scatter" not in str(error):
+            raise
         unknown_to_gloo = "reduce_scatter"
     dist.reduce_scatter_tensor(one, torch.ones(2))
     dist.all_to_all_single(one, torch.ones(2))
