@@ -101,6 +101,7 @@ class Channel:
         # destroys a group with the GIL held (pytorch#154976), and waits there for that thread, which takes the GIL to
         # free a tensor that Python has let go of before.
         self._operands: list[Any] = []
+        self._payloads: list[Any] = []  # the large ones, until they have arrived
         self._wrecks: list[tuple[list[Any], Any, list[Any]]] = []
         self._name = ""
         self._device = torch_seam.bound_device(group)
@@ -193,7 +194,6 @@ class Channel:
         """Let go of that group where it was for once, on one machine; all ranks do, after the transfer is confirmed."""
         if self._local:
             self._bulk = None
-        self._operands = []
 
     def _make_group(self, suffix: str, timeout_s: float, make: Callable[[], Any] | None = None) -> Any:
         name = f"{self._name}/{self.generation}{suffix}"
@@ -232,7 +232,7 @@ class Channel:
         options = torch_seam.BroadcastOptions()
         options.rootRank = root
         options.timeout = _delta(timeout_s)
-        self._operands.append(tensor)
+        self._payloads.append(tensor)
         return self.start(lambda: self._bulk.broadcast([tensor], options))
 
     def send(self, tensor: torch.Tensor, to: int, tag: int) -> Any:
@@ -270,6 +270,7 @@ class Channel:
         if cause is not None:
             raise LineDownError(cause)
         self._under_way.clear()
+        self._payloads.clear()
 
     def hang_up(self) -> None:
         """Close the connections, so that ranks that wait in this generation wait no longer.
@@ -285,12 +286,13 @@ class Channel:
 
     def _wreck(self) -> None:
         """Break the groups. A function of its own, whose names for them are gone when they are let go of."""
+        operands = [*self._operands, *self._payloads]
         groups = {id(group): group for group in (self._pg, self._bulk) if group is not None}
         self._pg = self._bulk = None
         for group in groups.values():
             self._poison(group)
-            self._wrecks.append((self._operands, group, self._under_way))  # a tuple lets go of its last item first
-        self._under_way, self._operands = [], []
+            self._wrecks.append((operands, group, self._under_way))  # a tuple lets go of its last item first
+        self._under_way, self._operands, self._payloads = [], [], []
 
     def _poison(self, group: Any) -> None:
         if torch_seam.is_made_by_us(group):
