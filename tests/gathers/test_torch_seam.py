@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import gc
 import os
+import weakref
 from typing import Any
 
 import torch
@@ -39,6 +40,21 @@ def test_a_made_group_works_under_any_name(world: rankdrill.World) -> None:
         return tensor.item(), torch_seam.cpu_backend(dist.group.WORLD)
 
     assert all_alike(world.run(body).unwrap()) == (2, "gloo")
+
+
+def test_what_a_companion_sent_goes_after_it(world: rankdrill.World) -> None:
+    """Else torch 2.6 may wait for ever: for its own thread, which waits for the GIL to free a tensor."""
+
+    def body() -> Any:
+        all_gather(1, timeout=TIMEOUT_S)
+        channel = channel_of()
+        order: list[str] = []
+        weakref.finalize(channel._pg, order.append, "group")
+        weakref.finalize(channel._operands[-1][0], order.append, "tensor")
+        channel.next_generation()
+        return order, all_gather(1, timeout=TIMEOUT_S)
+
+    assert all_alike(world.run(body).unwrap()) == (["group", "tensor"], [1] * 4)
 
 
 def test_a_companion_goes_with_its_group(world: rankdrill.World) -> None:

@@ -55,6 +55,9 @@ LARGEST_SLOT_BYTES = HEADER_BYTES + 16 * 1024
 LINE_VARIABLE = "RANKDRILL_LINE"
 _LOCAL, _GLOO, _SPLIT = _LINES = "local", "gloo", "split"
 
+# Of so many tensors and lists of tensors that earlier exchanges took, gloo's threads may not have let go yet.
+_OPERANDS_KEPT = 4
+
 _POISON_TAG = 0x5244
 _POISON_WAIT = datetime.timedelta(milliseconds=1)
 
@@ -94,7 +97,12 @@ class Channel:
         self._bulks = 0
         self._scratch: torch.Tensor | None = None
         self._under_way: list[Any] = []
-        self._wrecks: list[tuple[Any, list[Any]]] = []
+        # Tensors that a thread of gloo may be letting go of: they go after their group, here and in a wreck. torch 2.6
+        # destroys a group with the GIL held (pytorch#154976), and waits there for that thread, which takes the GIL to
+        # free a tensor that Python has let go of before.
+        self._operands: list[Any] = []
+        self._payloads: list[Any] = []  # the large ones, until they have arrived
+        self._wrecks: list[tuple[list[Any], Any, list[Any]]] = []
         self._name = ""
         self._device = torch_seam.bound_device(group)
         if self.size > 1:
@@ -205,10 +213,11 @@ class Channel:
         if self.size == 1:
             return [memoryview(mine)]
         received = torch.zeros(nbytes * self.size, dtype=torch.uint8)
-        own = torch.frombuffer(mine, dtype=torch.uint8)
+        own, parts = torch.frombuffer(mine, dtype=torch.uint8), list(torch.split(received, nbytes))
         options = torch_seam.AllgatherOptions()
         options.timeout = _delta(timeout_s)
-        work = self.start(lambda: self._pg.allgather([list(torch.split(received, nbytes))], [own], options))
+        self._operands = [*self._operands[-_OPERANDS_KEPT:], own, parts]
+        work = self.start(lambda: self._pg.allgather([parts], [own], options))
         self.finish([work], timeout_s)
         view = bytes_of(received)
         return [view[start : start + nbytes] for start in range(0, len(view), nbytes)]
@@ -223,6 +232,7 @@ class Channel:
         options = torch_seam.BroadcastOptions()
         options.rootRank = root
         options.timeout = _delta(timeout_s)
+        self._payloads.append(tensor)
         return self.start(lambda: self._bulk.broadcast([tensor], options))
 
     def send(self, tensor: torch.Tensor, to: int, tag: int) -> Any:
@@ -260,6 +270,7 @@ class Channel:
         if cause is not None:
             raise LineDownError(cause)
         self._under_way.clear()
+        self._payloads.clear()
 
     def hang_up(self) -> None:
         """Close the connections, so that ranks that wait in this generation wait no longer.
@@ -270,13 +281,18 @@ class Channel:
         endpoint, self._endpoint = self._endpoint, None
         if endpoint is not None:
             endpoint.close()
+        self._wreck()
+        self._clear_wrecks()
+
+    def _wreck(self) -> None:
+        """Break the groups. A function of its own, whose names for them are gone when they are let go of."""
+        operands = [*self._operands, *self._payloads]
         groups = {id(group): group for group in (self._pg, self._bulk) if group is not None}
         self._pg = self._bulk = None
         for group in groups.values():
             self._poison(group)
-            self._wrecks.append((group, self._under_way))
-        self._under_way = []
-        self._clear_wrecks()
+            self._wrecks.append((operands, group, self._under_way))  # a tuple lets go of its last item first
+        self._under_way, self._operands, self._payloads = [], [], []
 
     def _poison(self, group: Any) -> None:
         if torch_seam.is_made_by_us(group):
@@ -299,7 +315,7 @@ class Channel:
         gloo leaves an operation running now and then that was queued when its connections closed (3 of 60 interrupted
         transfers, torch 2.13).
         """
-        self._wrecks = [(group, works) for group, works in self._wrecks if not all(map(_is_over, works))]
+        self._wrecks = [wreck for wreck in self._wrecks if not all(map(_is_over, wreck[-1]))]
 
 
 def channel_of(group: Any = None) -> Channel:
