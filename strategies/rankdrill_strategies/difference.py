@@ -143,11 +143,20 @@ def _comparer(obj: Any) -> Callable[[str, Any, Any], str | list[Pair]]:
         return compare_items
     if type(obj) is bytearray:
         return lambda path, left, right: [] if left == right else f"{path}: {describe(left)} != {describe(right)}"
-    if isinstance(obj, tuple) and type(obj).__reduce_ex__ is object.__reduce_ex__ and hasattr(obj, "_fields"):
-        return lambda path, left, right: compare_attributes(path, left._asdict(), right._asdict())
+    if isinstance(obj, tuple) and hasattr(obj, "_fields") and _reduces_as_any(type(obj)):
+        return lambda path, left, right: compare_attributes(path, _named(left), _named(right))
     if type(obj) is dict:
         return lambda path, left, right: compare_keyed(path, list(left.items()), list(right.items()))
     return compare_reductions
+
+
+def _reduces_as_any(kind: Any) -> bool:
+    return bool(kind.__reduce_ex__ is object.__reduce_ex__ and kind.__reduce__ is object.__reduce__)
+
+
+def _named(obj: Any) -> dict[str, Any]:
+    """The fields of a named tuple, and what a subclass of it that has no slots lets anybody add."""
+    return {**obj._asdict(), **getattr(obj, "__dict__", {})}
 
 
 def _compare_functions(path: str, left: FunctionType, right: FunctionType) -> str | list[Pair]:

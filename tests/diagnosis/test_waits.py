@@ -210,6 +210,16 @@ def test_positions_are_read_from_ledgers(tmp_path: Path) -> None:
     assert position(LedgerReader(path).view(), ended=True).at is None
 
 
+def test_no_group_is_believed_to_have_more_members_than_the_world(tmp_path: Path) -> None:
+    """A damaged ledger may speak of more than memory holds."""
+    path = tmp_path / "ledger"
+    with LedgerWriter(path, rank=0, world_size=3) as ledger:
+        ledger.mark(ledger.begin(step(NO_SEQUENCE, "huge", "group", "ranks=0-99")), State.ENDED)
+    progress = Progress(ranks=3)
+    progress.take(LedgerReader(path).view())
+    assert progress.position(ended=False).groups == {"huge": (0, 1, 2)}
+
+
 def test_members_that_take_several_records(tmp_path: Path) -> None:
     """Known when the last has been written, by one look or by several."""
     ranks = tuple(range(0, 90, 7)) + tuple(number**2 for number in range(10, 30))

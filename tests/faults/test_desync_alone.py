@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,9 +17,10 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from rankdrill.boundary import Boundary, Call
+from rankdrill.boundary import Boundary, Call, torch_seam
+from rankdrill.boundary.collectives import DrilledGroup
 from rankdrill.faults import STRIKES, When
-from rankdrill.faults.issue import give_back_number, map_tensors, tensors_of
+from rankdrill.faults.issue import give_back_number, issue, map_tensors, tensors_of
 from rankdrill.faults.works import Chained, Done
 from rankdrill.ledger import State
 from rankdrill.step import Kind, Step
@@ -79,7 +81,7 @@ def test_all_tensors_of_a_call_that_is_skipped_come_back_as_they_were() -> None:
 
 def test_a_call_without_a_handle_is_skipped_without_one() -> None:
     with alone("rank 0: skip at collective.monitored_barrier") as here:
-        dist.monitored_barrier()
+        assert dist.monitored_barrier() is None
         assert issued(here) == ["monitored_barrier#0"]
 
 
@@ -141,7 +143,7 @@ def test_a_call_that_is_struck_while_another_is_held_back_is_the_next() -> None:
 def test_a_swapped_call_follows_one_without_a_handle() -> None:
     with alone("rank 0: swap at collective.all_reduce") as here:
         dist.all_reduce(ones(1))
-        dist.monitored_barrier()
+        assert dist.monitored_barrier() is None
         assert issued(here) == [
             "all_reduce#0 float32[1] sum",
             "monitored_barrier#0",
@@ -162,9 +164,9 @@ def test_what_is_issued_instead_is_struck_no_more_and_goes_through_the_faults_wi
         with pytest.raises(MemoryError, match=r"out of memory at collective\.all_reduce #0 .*max"):
             dist.all_reduce(ones(1))
         assert here.fired == (1, 1)
-        assert [(r.step.fingerprint, r.state) for r in here.view if r.step.op == "all_reduce"] == [
-            ("float32[1] sum", State.RAISED),
-            ("float32[1] max", State.RAISED),
+        assert [(r.step.fingerprint, r.state, r.fault) for r in here.view if r.step.op == "all_reduce"] == [
+            ("float32[1] sum", State.RAISED, 0),
+            ("float32[1] max", State.RAISED, 1),
         ]
         assert here.view.records[-1].error == "MemoryError"
 
@@ -173,6 +175,26 @@ def test_what_is_issued_instead_says_how_long_it_waits() -> None:
     with alone("rank 0: wrong_op at collective.all_reduce") as here:
         dist.all_reduce(ones(1))
         assert here.view.records[-1].patience_ms == TIMEOUT_S * 1000
+
+
+def give(work: Any, call: Call) -> Any:
+    return work
+
+
+def test_what_is_issued_instead_is_over_at_once_where_nobody_is_to_wait_for_it() -> None:
+    with alone("") as here:
+        under_way = dist.all_reduce(ones(1), async_op=True)
+        call = Call(Step(Kind.COLLECTIVE, "barrier", "default"), {"group": dist.group.WORLD})
+        for work in (None, under_way):  # no handle, and one that tells the ledger itself
+            assert issue(call, partial(give, work), here.boundary) is work
+            assert (here.view.records[-1].step.op, here.view.records[-1].state) == ("barrier", State.ENDED)
+
+
+def test_a_rank_that_keeps_no_ledger_issues_all_the_same() -> None:
+    with alone("") as here:
+        call = Call(Step(Kind.COLLECTIVE, "barrier", "default"), {"group": dist.group.WORLD})
+        assert issue(call, partial(give, None), Boundary()) is None
+        assert issued(here) == []
 
 
 # ------------------------------------------------------------------------------------------------- mismatches
@@ -267,7 +289,14 @@ def test_a_wrong_op_is_max_for_sum_and_sum_for_anything_else(asked: str, issued_
         ]
 
 
-def test_a_wrong_group_is_one_of_the_same_size_if_there_is_one() -> None:
+def test_a_wrong_op_is_noticed_where_a_group_is_asked_by_its_own_method() -> None:
+    with alone("rank 0: wrong_op at collective.all_reduce") as here:
+        group: Any = dist.group.WORLD
+        group.allreduce([ones(2)], dist.ReduceOp.SUM).wait()  # without options around the op
+        assert issued(here) == ["all_reduce#0 float32[2] sum", "all_reduce#0 float32[2] max"]
+
+
+def test_a_wrong_group_is_another_of_the_rank() -> None:
     with alone("rank 0: wrong_group at collective.all_reduce every") as here:
         other = dist.new_group([0])
         dist.all_reduce(ones(1))
@@ -276,6 +305,22 @@ def test_a_wrong_group_is_one_of_the_same_size_if_there_is_one() -> None:
         groups = [(r.step.target == "default", r.step.sequence) for r in here.view if r.step.op == "all_reduce"]
         assert groups == [(True, 0), (False, 0), (False, 1), (True, 0), (True, 1), (False, 1)]
         assert [r.step.fingerprint for r in here.view if r.step.op == "group"] == ["ranks=0", "ranks=0"]
+
+
+class Unconnected(DrilledGroup):
+    """A group of `size` ranks that nothing is issued on."""
+
+    def __init__(self, size: int) -> None:
+        dist.ProcessGroup.__init__(self, 0, size)  # type: ignore[call-arg]
+
+
+def test_a_wrong_group_is_one_of_the_same_size_if_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    here, three, two = groups = [Unconnected(2), Unconnected(3), Unconnected(2)]
+    call = Call(Step(Kind.COLLECTIVE, "broadcast", "pair"), {"group": here, "tensors": [ones(1)]})
+    monkeypatch.setattr(torch_seam, "groups", lambda: groups)
+    assert strike("wrong_group").changed(call).args["group"] is two
+    groups.remove(two)
+    assert strike("wrong_group").changed(call).args["group"] is three
 
 
 # ------------------------------------------------------------------------------------------ groups of several
@@ -357,9 +402,9 @@ def test_a_wrong_shape_among_two_grows_evenly() -> None:
 class Under(dist.Work):
     """A handle that counts who asks it."""
 
-    def __init__(self, *, done: bool = True, well: bool = True) -> None:
+    def __init__(self, name: str = "", *, done: bool = True, well: bool = True) -> None:
         super().__init__()
-        self.done, self.well = done, well
+        self.name, self.done, self.well = name, done, well
         self.waited: list[timedelta | None] = []
 
     def wait(self, timeout: timedelta | None = None) -> bool:
@@ -373,10 +418,10 @@ class Under(dist.Work):
         return self.well
 
     def result(self) -> Any:
-        return "result"
+        return f"result of the {self.name}"
 
     def get_future(self) -> Any:
-        return "future"
+        return f"future of the {self.name}"
 
 
 def test_a_chain_is_over_when_all_of_it_is_and_ends_once() -> None:
@@ -406,9 +451,9 @@ def test_a_chain_waits_for_all_of_it_as_long_as_it_was_told() -> None:
 def test_a_chain_is_as_well_as_all_of_it_and_answers_as_its_first() -> None:
     assert Chained([Under(), Under()]).is_success()
     assert not Chained([Under(), Under(well=False)]).is_success()
-    chain = Chained([None, Under(), Under()])
-    assert chain.result() == "result"
-    assert chain.get_future() == "future"
+    chain = Chained([None, Under("first"), Under("second")])
+    assert chain.result() == "result of the first"
+    assert chain.get_future() == "future of the first"
     assert chain.wait()
 
 

@@ -82,6 +82,12 @@ def test_a_limit_is_real_and_ends_with_the_run(run: Callable[..., Outcome]) -> N
     assert after == before
 
 
+def test_address_space_is_what_is_reserved_and_not_what_is_used() -> None:
+    before = address_space()
+    with mmap.mmap(-1, 512 * MIB):  # of which no page is ever touched
+        assert address_space() - before >= 512 * MIB
+
+
 TIB = 1 << 40
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from rankdrill.boundary import collectives, files, memory
-from rankdrill.faults import ENDING, FAMILIES, OPS, STRIKES, Strike, domain
+from rankdrill.faults import ENDING, FAMILIES, OPS, STRIKES, Strike, When, domain
+from rankdrill.faults.strike import around
 from rankdrill.step import Kind
 
 DOCS = Path(__file__).parents[2] / "docs" / "faults.md"
@@ -31,6 +32,21 @@ def test_a_strike_declares_itself(strike: type[Strike]) -> None:
     assert all(ops and ops <= OPS[kind] for steps in strike.on.values() for kind, ops in steps.items())
     for argument in strike.arguments:
         assert argument.default is None or argument.least <= argument.default <= argument.most
+
+
+def test_what_a_strike_does_not_say_follows_from_what_it_says() -> None:
+    class Unplaced(Strike):
+        """Shared by several, and itself at no step."""
+
+    class Placed(Unplaced):
+        does = "Something."
+        on = around({Kind.FILE: frozenset({"open"})})
+
+    class Described(Placed):
+        """At length."""
+
+    assert Placed.when == (When.BEFORE, When.AFTER)
+    assert [strike.__doc__ for strike in (Placed, Described)] == ["Something.", "At length."]
 
 
 def test_the_documentation_lists_every_strike() -> None:

@@ -11,7 +11,7 @@ import pytest
 from rankdrill.errors import FaultNotFired, RankDied, RanksDisagree, RankStuck, WorldError
 from rankdrill.plugin.commands import When
 from rankdrill.plugin.ends import Ended, Ends, PhaseEnd, RankTestError
-from rankdrill.plugin.merge import Merged, end_of, ends_of, merge, phase_of
+from rankdrill.plugin.merge import Merged, end_of, ends_of, merge, phase_of, uneventful
 from rankdrill.plugin.shown import Block, MergedFailure
 from rankdrill.worlds import Outcome, RankOutcome, Status, Verdict
 from rankdrill.worlds.judge import blame, verdict_on
@@ -77,6 +77,43 @@ def test_a_phase_that_was_raised_is_found_in_the_error() -> None:
     assert end_of(raised(0, RankTestError("text", "crash", b"", Ends()))) is None
     assert end_of(raised(0, KeyError("k"))) is None
     assert end_of(died(0)) is None
+
+
+# ------------------------------------------------------------------------------------------- nothing to tell
+
+QUIET = reported(1, passed("setup"), PhaseEnd("call", Ended.PASSED, seconds=1.5))
+
+
+def test_of_ranks_that_all_passed_quietly_there_is_how_each_did() -> None:
+    found = uneventful(outcome(reported(0, passed("setup"), passed()), QUIET), "call")
+    assert found == [passed(), PhaseEnd("call", Ended.PASSED, seconds=1.5)]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        *(died(0), stuck(0, value=QUIET.value), raised(0, KeyError("k")), returned(0, 3), reported(0, failed())),
+        returned(0, replace(QUIET.value, warnings=(("careful", "UserWarning", "test_x.py", 7),))),
+        reported(0, passed("setup")),
+        reported(0, PhaseEnd("call", Ended.SKIPPED, "not here")),
+        reported(0, PhaseEnd("call", Ended.PASSED, properties=(("seen", 1),))),
+        replace(QUIET, stdout="told"),
+        replace(QUIET, stderr="told"),
+        replace(QUIET, notes=("told",)),
+        replace(QUIET, by_plan=True),
+    ],
+    ids=[
+        *("died", "stuck", "raised", "returned something else", "failed", "warned", "did not come so far"),
+        *("skipped", "has a property", "printed", "complained", "has a note", "is as planned"),
+    ],
+)
+def test_one_rank_with_something_to_tell_is_enough(other: RankOutcome) -> None:
+    assert uneventful(outcome(other, QUIET), "call") is None
+    assert uneventful(outcome(QUIET, other), "call") is None
+
+
+def test_a_fault_that_did_not_strike_is_something_to_tell() -> None:
+    assert uneventful(outcome(QUIET, unfired=("no such step",)), "call") is None
 
 
 # ------------------------------------------------------------------------------------------- one of several phases

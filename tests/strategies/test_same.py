@@ -6,9 +6,10 @@ import copy
 import datetime
 import functools
 import math
+import re
 import struct
 import threading
-from collections import Counter, OrderedDict, defaultdict, deque
+from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
@@ -76,6 +77,28 @@ class Fickle:
         return "NOTHING" if self.by_name else (Fickle, ())
 
 
+class Triple(tuple[int, int, int]):
+    """A tuple whose items have no names."""
+
+
+class Named(namedtuple("Named", ["seen", "cached"])):
+    """A named tuple that can have attributes besides its fields."""
+
+
+class Reduced(Named):
+    """One that leaves out its cache."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Reduced, (self.seen, None)
+
+
+class ReducedByProtocol(Named):
+    """One that leaves out its cache the other way."""
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return ReducedByProtocol, (self.seen, None)
+
+
 def _object_array(*items: Any) -> Any:
     array = numpy.empty(len(items), dtype=object)
     array[:] = items
@@ -140,6 +163,7 @@ DIFFERENT: list[tuple[Any, Any, str]] = [
     ({frozenset({(1,)})}, {frozenset({(1.0,)})}, "$: frozenset({(1,)}) only on the left"),
     ({specimens.Frozen(1)}, {specimens.Frozen(2)}, "$: no member on the right is the same as Frozen(x=1, y=None)"),
     ([{1}, {2}], [{1}, {3}], "$[1]: 2 only on the left"),
+    ({1, specimens.Frozen(1)}, {1, 2}, "$: 2 only on the right"),
     (deque([1]), deque([2]), "$[0]: 1 != 2"),
     (deque([1]), deque([1], maxlen=3), "$.__reduce_ex__(4)[1]: 0 items != 2 items"),
     (OrderedDict(a=1, b=2), OrderedDict(b=2, a=1), "$.keys()[0]: 'a' != 'b'"),
@@ -154,6 +178,10 @@ DIFFERENT: list[tuple[Any, Any, str]] = [
     (specimens.Frozen(1), specimens.Frozen(2), "$.x: 1 != 2"),
     (specimens.FrozenSlotted(1), specimens.FrozenSlotted(2), "$.x: 1 != 2"),
     (specimens.HalfSlotted(1), specimens.HalfSlotted(2), "$.slot: 1 != 2"),
+    (Triple([1, 2, 3]), Triple([1, 2, 4]), "$.__reduce_ex__(4)[1][1][2]: 3 != 4"),
+    (Named(1, 2), Named(1, 3), "$.cached: 2 != 3"),
+    (_tagged(Named(1, 2), 3), _tagged(Named(1, 2), 4), "$.tag: 3 != 4"),
+    (_tagged(Named(1, 2), 3), Named(1, 2), "$.tag: only on the left"),
     (specimens.HalfSlotted(1), specimens.HalfSlotted(), "$.slot: only on the left"),
     (specimens.HalfSlotted(), specimens.HalfSlotted(1), "$.slot: only on the right"),
     (specimens.HalfSlotted(1, 2), specimens.HalfSlotted(1, 3), "$.free: 2 != 3"),
@@ -251,6 +279,9 @@ SAME: list[tuple[str, Any, Any]] = [
     ("frozensets of tuples", {frozenset({(1, nan)})}, {frozenset({(1, float("nan"))})}),
     ("attributes set in another order", SimpleNamespace(a=1, b=2), SimpleNamespace(b=2, a=1)),
     ("a cache that is not part of the state", specimens.Stateful(1), specimens.Stateful(1)),
+    ("a cache of a named tuple", Reduced(1, 2), Reduced(1, 3)),
+    ("a cache of a named tuple that knows the protocol", ReducedByProtocol(1, 2), ReducedByProtocol(1, 3)),
+    ("a shape", torch.Size([2, 3]), torch.Size([2, 3])),
     ("functions by value", _closure([1]), _closure([1])),
     ("two that arrive as one singleton", specimens.NOTHING, specimens.Nothing()),
     ("functions that call themselves", _calls_itself(unset=False), _calls_itself(unset=False)),
@@ -315,6 +346,15 @@ def test_classes_of_one_name_are_told_apart() -> None:
         return type("Twin", (), {"__module__": "elsewhere"})
 
     assert explain_difference(make()(), make()()) == "$: elsewhere.Twin != elsewhere.Twin (another class of that name)"
+
+
+def test_classes_of_two_names_need_no_telling_apart() -> None:
+    assert explain_difference(1, 1.0) == "$: int != float"
+
+
+def test_functions_that_differ_are_both_named() -> None:
+    explained = str(explain_difference(specimens.twice, specimens.Outer.triple))
+    assert re.match(r"\$: functions with another __qualname__: <function twice.* != <function Outer\.triple", explained)
 
 
 def test_a_message_survives_a_repr_that_raises() -> None:

@@ -25,8 +25,7 @@ def issue(call: Call, proceed: Proceed, boundary: Boundary) -> Any:
     __tracebackhide__ = True
     group = call.args["group"]
     group.introduce()
-    args = {name: value for name, value in call.args.items() if name != "group"}
-    step = collectives.step_of(group, call.step.op, args)
+    step = collectives.step_of(group, call.step.op, call.args)
     record = boundary.ledger.begin(step) if boundary.ledger else -1
     try:
         work = proceed(replace(call, step=step, record=record))
@@ -36,7 +35,7 @@ def issue(call: Call, proceed: Proceed, boundary: Boundary) -> Any:
     if work is None or isinstance(work, collectives.TrackedWork):
         boundary.mark(record, State.ENDED)
         return work
-    return collectives.TrackedWork(work, boundary, record, collectives.patience_of(group, args))
+    return collectives.TrackedWork(work, boundary, record, collectives.patience_of(group, call.args))
 
 
 def give_back_number(call: Call) -> None:

@@ -58,7 +58,7 @@ class _OtherTensors(Mismatch):
 
         def copy_back() -> None:
             for given, used in pairs:
-                given.copy_(used.flatten()[: given.numel()].reshape(given.shape).to(given.dtype))
+                given.copy_(used.flatten()[: given.numel()].reshape(given.shape))
 
         give_back_number(call)
         return Chained([issue(changed, proceed, self.boundary)], copy_back)
