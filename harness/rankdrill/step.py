@@ -8,13 +8,15 @@ from enum import StrEnum
 from functools import cached_property
 from hashlib import blake2b
 
-__all__ = ["DEFAULT_GROUP", "NOBODY", "NO_SEQUENCE", "Contract", "Kind", "Site", "Step"]
+__all__ = ["DEFAULT_GROUP", "NEW_GROUP", "NOBODY", "NO_SEQUENCE", "Contract", "Kind", "Site", "Step"]
 
 NO_SEQUENCE = -1
 NOBODY = -1
 """The root of a collective that has none."""
 DEFAULT_GROUP = "default"
 """What steps call the default process group; torch's own name for it is a number."""
+NEW_GROUP = "new_group"
+"""The op of a step that makes a group."""
 
 
 class Kind(StrEnum):
@@ -26,6 +28,7 @@ class Kind(StrEnum):
     OBJECT = "object"
     MEMORY = "memory"
     CLOCK = "clock"
+    GROUP = "group"
 
 
 @dataclass(frozen=True, slots=True)

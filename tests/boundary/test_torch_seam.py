@@ -40,6 +40,13 @@ def test_groups_are_made_in_one_place() -> None:
     assert "_new_process_group_helper(" in inspect.getsource(c10d._new_group_with_tag)
 
 
+def test_new_groups_are_made_through_one_function_on_all_ranks() -> None:
+    taken = inspect.signature(c10d._new_group_with_tag).parameters
+    assert next(iter(taken)) == "ranks"
+    assert taken["use_local_synchronization"].default is False
+    assert "_new_group_with_tag(" in inspect.getsource(c10d.new_group)
+
+
 def test_the_tables_of_groups(group: Any) -> None:
     world = c10d._world
     for table in (world.pg_map, world.pg_names, world.pg_backend_config, world.pg_to_tag, world.pg_group_ranks):

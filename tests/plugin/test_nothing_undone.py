@@ -213,6 +213,11 @@ NOTICED = {
     "torch": ("torch.Tensor.add_ = lambda *_: None", "changed Tensor.add_"),
     "torch.distributed": ("dist.barrier = lambda *_: None", "changed torch.distributed.barrier"),
     "the group": ("dist.destroy_process_group()", ""),
+    "some ranks' group": ("dist.new_group([1])", "rank 1 left a process group of 1 of 2 ranks"),
+    "a group by its members": (
+        "dist.destroy_process_group(dist.new_group([0, 1], use_local_synchronization=True))",
+        "made a process group with use_local_synchronization",
+    ),
 }
 
 
@@ -340,3 +345,31 @@ def test_two(resource, rank):
     down = {path.name.removeprefix("down-") for path in pytester.path.glob("down-*")}
     assert len(up) == 4, "two sets of ranks"
     assert down == up
+
+
+def test_the_group_of_a_fixture_that_lasts_keeps_the_ranks(run: Run) -> None:
+    ran = run(
+        """
+pids = []
+
+@pytest.fixture(scope="module")
+def pair():
+    group = dist.new_group([1])
+    yield group
+    if dist.get_rank() == 1:
+        dist.destroy_process_group(group)
+
+@pytest.mark.ranks(2)
+@pytest.mark.parametrize("turn", range(3))
+def test_it(pair, turn):
+    pids.append(os.getpid())
+    assert len(set(pids)) == 1 and len(pids) == turn + 1
+
+@pytest.mark.ranks(2)
+def test_one_more_in_the_body(pair):
+    dist.new_group([0])
+""",
+        "-v",
+    )
+    ran.result.assert_outcomes(passed=4)
+    assert ran.screen.count("gets fresh ranks") == 1, "after the last"

@@ -71,6 +71,10 @@ class DrilledGroup(dist.ProcessGroup):
         self.timeout = torch_seam.group_timeout(inner)
         self.place, self.members = inner.rank(), inner.size()
         self.key = boundary.name_group(self.label, ranks)
+        # Of groups made from this one, if it is the default group.
+        self.making = boundary.name_group(f"groups of {self.label}", ranks)
+        self.groups_made = Numbering()
+        self.groups_made_alone = 0  # with use_local_synchronization
         self._introduced = False
 
     def introduce(self) -> None:

@@ -11,6 +11,7 @@ from rankdrill.boundary.crossing import Boundary
 from rankdrill.boundary.early import Early, early_names, early_patches
 from rankdrill.boundary.files import file_patches
 from rankdrill.boundary.memory import memory_patches
+from rankdrill.boundary.new_groups import install_new_groups
 from rankdrill.boundary.objects import object_patches
 from rankdrill.boundary.patch import Patch, apply
 from rankdrill.boundary.saving import saving_patches
@@ -42,12 +43,13 @@ def install(
             inherited.abandon()
 
     os.register_at_fork(after_in_child=forked)
-    undo_groups = install_collectives(boundary)
+    undo_groups, undo_new_groups = install_collectives(boundary), install_new_groups(boundary)
     patches = list(_patches(boundary, Territory(ignored)))
     undo_patches = apply([*patches, *early_patches(early, patches)])
 
     def undo() -> None:
         undo_patches()
+        undo_new_groups()
         undo_groups()
 
     return undo

@@ -5,6 +5,8 @@ What is used, and why:
 - ``distributed_c10d._new_process_group_helper``: every group, default or new, is made here, so wrapping its result
   wraps them all. The public `Backend.register_backend` would rename the backend and cannot wrap explicit
   ``backend="gloo"``.
+- ``distributed_c10d._new_group_with_tag``: what ``new_group``, and all that make groups by it, call on members and
+  others alike.
 - ``distributed_c10d._world`` and the C++ registry (``_register_process_group``): hold the group under its name, for
   functional collectives and DeviceMesh; the wrapper takes the group's place in both.
 - ``ProcessGroup._register_backend``, ``_get_backend``, ``_device_types``, ``_set_default_backend``,
@@ -26,7 +28,9 @@ The gathers, which work without the rest, have a `torch_seam` of their own.
 
 from __future__ import annotations
 
+import functools
 import importlib
+import inspect
 import weakref
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -50,6 +54,7 @@ __all__ = [
     "replace_group",
     "set_print_options",
     "set_timeout",
+    "stand_around_new_groups",
     "wrap_new_groups",
 ]
 
@@ -80,6 +85,29 @@ def wrap_new_groups(wrap: Callable[[Any, tuple[int, ...]], Any]) -> Callable[[],
 
     def undo() -> None:
         c10d._new_process_group_helper = original
+
+    return undo
+
+
+def stand_around_new_groups(
+    around: Callable[[Sequence[int] | None, bool, Callable[[], Any]], Any],
+) -> Callable[[], None]:
+    """Have `around(ranks, alone, make)` do each ``new_group``; returns a function that undoes it.
+
+    `alone` says that members alone call it (``use_local_synchronization``).
+    """
+    original: Callable[..., Any] = c10d._new_group_with_tag
+    signature = inspect.signature(original)
+
+    def new_group(*args: Any, **kwargs: Any) -> Any:
+        given = signature.bind(*args, **kwargs).arguments
+        alone = bool(given.get("use_local_synchronization"))
+        return around(given.get("ranks"), alone, functools.partial(original, *args, **kwargs))
+
+    c10d._new_group_with_tag = new_group
+
+    def undo() -> None:
+        c10d._new_group_with_tag = original
 
     return undo
 

@@ -8,7 +8,7 @@ from itertools import combinations
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.ledger import Post
 from rankdrill.ledger.board import elements
-from rankdrill.step import NOBODY
+from rankdrill.step import NEW_GROUP, NOBODY
 
 __all__ = ["break_in", "may_change"]
 
@@ -47,13 +47,19 @@ def _of_sides(sides: list[list[Post]], members: Sequence[int], call: str) -> Fin
     *others, most = sorted(sides, key=lambda side: (len(side), -side[0].rank))
     # Each side is told what sets it apart from most; what is wrong first is told first.
     others.sort(key=lambda side: (_apart(side[0], most[0]), side[0].rank))
-    kind, argument = _ARGUMENTS[_apart(others[0][0], most[0])]
-    told = [_side(side, _ARGUMENTS[_apart(side[0], most[0])][1], call, members) for side in others]
+    kind, argument = _difference(others[0][0], most[0])
+    told = [_side(side, _difference(side[0], most[0])[1], call, members) for side in others]
     majority = 2 * len(most) > len(members)
     culprits = tuple(sorted(post.rank for side in others for post in side)) if majority else ()
     step = f"{most[0].op} {call}"
     both = (*told, _side(most, argument, call, members))
     return Finding(kind, step, argument, both if majority else _by_rank(both), culprits)
+
+
+def _difference(one: Post, other: Post) -> tuple[FindingKind, str]:
+    """What the first difference is called, and what of the call it is in."""
+    kind, argument = _ARGUMENTS[_apart(one, other)]
+    return (FindingKind.GROUP, "members") if kind is FindingKind.SIZE and one.op == NEW_GROUP else (kind, argument)
 
 
 def _apart(one: Post, other: Post) -> int:

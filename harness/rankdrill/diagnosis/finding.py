@@ -23,6 +23,8 @@ class FindingKind(StrEnum):
     DATATYPE = "datatype mismatch"
     SIZE = "size mismatch"
     GROUP = "group mismatch"
+    MISSING = "missing call"
+    EXTRA = "extra call"
 
 
 @dataclass(frozen=True)

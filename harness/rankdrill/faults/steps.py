@@ -80,5 +80,6 @@ OPS: Mapping[Kind, frozenset[str]] = {
     Kind.MEMORY: MEMORY_OPS,
     # Of clocks only a simulated world makes steps, and it names them.
     Kind.CLOCK: frozenset({"monotonic", "sleep", "time"}),
+    Kind.GROUP: frozenset({"new_group"}),
 }
 """The ops of each kind."""

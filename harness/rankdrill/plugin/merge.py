@@ -54,7 +54,7 @@ def uneventful(outcome: Outcome, when: When) -> list[PhaseEnd] | None:
     found = []
     for rank in outcome.ranks:
         ends = rank.value
-        if rank.status is not Status.RETURNED or not isinstance(ends, Ends) or ends.warnings:
+        if rank.status is not Status.RETURNED or rank.finding or not isinstance(ends, Ends) or ends.warnings:
             return None
         end = ends.of(when)
         if end is None or not end.uneventful or rank.stdout or rank.stderr or rank.notes or rank.by_plan:
@@ -70,6 +70,8 @@ def phase_of(outcome: Outcome, when: When, *, among_others: bool = False) -> Out
     are where ranks die and hang.
     """
     ranks = tuple(_in_phase(rank, when, among_others) for rank in outcome.ranks)
+    if when != "call" and all(rank.status is Status.RETURNED for rank in ranks):
+        ranks = tuple(replace(rank, finding=None) for rank in ranks)  # the body is where it is told
     culprits, victims = blame(ranks)
     unfired = outcome.unfired if when == "call" else ()
     return replace(outcome, ranks=ranks, verdict=verdict_on(ranks), culprits=culprits, victims=victims, unfired=unfired)
@@ -98,7 +100,7 @@ def merge(outcome: Outcome, where: tuple[str, int], run_again: str) -> Merged:
     ends = {rank.rank: end for rank in outcome.ranks if (end := end_of(rank)) is not None}
     alive = [rank.rank for rank in outcome.ranks if not rank.by_plan]
     quiet = all(rank in ends and not ends[rank].raised for rank in alive)
-    if quiet and not outcome.unfired:
+    if quiet and not outcome.unfired and not outcome.findings:
         kinds = {end.ended for end in ends.values()}
         if len(kinds) > 1:
             return _disagreement(ends, where, run_again)

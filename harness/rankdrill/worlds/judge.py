@@ -24,7 +24,7 @@ def verdict_on(ranks: Sequence[RankOutcome]) -> Verdict:
     """The one word for how `ranks` ended, those aside that the plan itself ended."""
     ranks = [rank for rank in ranks if not rank.by_plan]
     statuses = {rank.status for rank in ranks}
-    if statuses - {Status.RETURNED} and any(rank.finding is not None for rank in ranks):
+    if any(rank.finding is not None for rank in ranks):
         return Verdict.BROKEN
     if Status.DIED in statuses:
         return Verdict.DIED
@@ -43,9 +43,9 @@ def blame(ranks: Sequence[RankOutcome]) -> tuple[tuple[int, ...], tuple[int, ...
     everybody waited for, and failing that all of them. What was found wrong with the run as a whole comes first.
     """
     failed = [rank for rank in ranks if rank.status is not Status.RETURNED]
-    if not failed:
-        return (), ()
     finding = finding_on(ranks)
+    if not failed and finding is None:
+        return (), ()
     if finding is not None:
         more = [rank.rank for rank in failed if rank.rank not in finding.ranks and _erred(rank)]
         culprits = (*finding.ranks, *more)

@@ -190,8 +190,10 @@ class Outcome:
 
     @property
     def ok(self) -> bool:
-        """Every rank returned, but for those that the plan itself ended, and every planned fault struck."""
-        return not self.unfired and all(rank.status is Status.RETURNED or rank.by_plan for rank in self.ranks)
+        """Every rank returned, but for those that the plan itself ended, without a finding; every fault struck."""
+        return not self.unfired and all(
+            rank.by_plan or (rank.status is Status.RETURNED and rank.finding is None) for rank in self.ranks
+        )
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:

@@ -249,7 +249,7 @@ def _healthy(outcomes: Sequence[RankOutcome], endings: dict[int, Ending], job: J
     # Ranks whose counts of collectives differ are out of step: the next collective of one would meet an
     # older one of another.
     counts = {ending.collectives for ending in endings.values()}
-    returned = all(outcome.status is Status.RETURNED and not outcome.left for outcome in outcomes)
+    returned = all(one.status is Status.RETURNED and not one.left and one.finding is None for one in outcomes)
     return returned and len(counts) == 1 and -1 not in counts and not any(_left_open(one, job) for one in outcomes)
 
 

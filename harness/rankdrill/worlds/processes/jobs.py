@@ -67,8 +67,9 @@ class Jobs:
         context = self.context
         context.notes.extend(self._rendezvous.notes)
         self._rendezvous.notes.clear()
+        collectives, groups = self._issued()
         report = Report(
-            result, self._collectives(), time.monotonic_ns(), tuple(context.left), tuple(dict.fromkeys(context.notes))
+            result, collectives, time.monotonic_ns(), tuple(context.left), tuple(dict.fromkeys(context.notes)), groups
         )
         context.notes.clear()
         send_frame(self._sock, pickle.dumps(report, pickle.HIGHEST_PROTOCOL))
@@ -153,13 +154,14 @@ class Jobs:
                 "return plain data instead"
             ) from error
 
-    def _collectives(self) -> int:
+    def _issued(self) -> tuple[int, int]:
+        """How many collectives on the default group, and how many groups made from it."""
         group = dist.group.WORLD if dist.is_initialized() else None
         if group is not self.context.group:
-            return -1  # the body destroyed the group, or made one; what is there now is not ours
+            return -1, -1  # the body destroyed the group, or made one; what is there now is not ours
         if not isinstance(group, DrilledGroup):
-            return 0
-        return group.sequence.upcoming
+            return 0, 0
+        return group.sequence.upcoming, group.groups_made.upcoming
 
 
 def raised(error: BaseException) -> Raised:

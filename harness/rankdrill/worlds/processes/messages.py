@@ -54,6 +54,7 @@ class Report(Plain):
     """How one job ended on one rank.
 
     `collectives` counts what the rank issued on the default group so far: ranks that differ are out of step.
+    `groups` counts those it has made from that one, as a member or not; both are -1 where it cannot say.
     `left` says what a fresh rank would not have, in words; `notes` are for the user.
     """
 
@@ -62,3 +63,4 @@ class Report(Plain):
     at_ns: int
     left: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    groups: int = -1

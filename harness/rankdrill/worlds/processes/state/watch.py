@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
+from rankdrill.worlds.processes.state.groups import Groups
 from rankdrill.worlds.versions import Version
 
 __all__ = ["Watch"]
@@ -60,6 +61,7 @@ class Watch:
         self._threads = frozenset(threading.enumerate())
         self._open = _count_descriptors()
         self._descriptors = _descriptors()
+        self._groups = Groups()
 
     def left(self) -> Iterator[str]:
         """Each thing that a fresh rank would not have."""
@@ -67,6 +69,7 @@ class Watch:
             yield "changed sys.modules"
         for attributes in self._attributes:
             yield from attributes.changed()
+        yield from self._groups.left()
         yield from self._left_threads()
         if _has_children():
             yield "left a child process"

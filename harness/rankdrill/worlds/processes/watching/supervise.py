@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rankdrill.diagnosis import Finding, unequal_groups
 from rankdrill.errors import RemoteError, UsageError
 from rankdrill.worlds.job import load
 from rankdrill.worlds.outcome import RankOutcome, Status
@@ -39,11 +40,13 @@ REPORT_S = 0.3  # for that rank to report: it may be tearing down what the other
 class Ending:
     """How one rank's run ended: the outcome, as yet without what the rank printed and wrote down.
 
-    `collectives` is how many it has issued on the default group, -1 where it could not say.
+    `collectives` is how many it has issued on the default group, `groups` how many it has made from that; -1 where it
+    could not say.
     """
 
     outcome: RankOutcome
     collectives: int = -1
+    groups: int = -1
 
 
 class Supervision:
@@ -61,6 +64,8 @@ class Supervision:
     ) -> None:
         self._client = client
         self._directory = directory
+        self._ledgers = ledgers
+        self._plan = plan
         self._streamers = streamers
         self._breaks = breaks
         self._endings: dict[int, Ending] = {}
@@ -125,13 +130,21 @@ class Supervision:
         return end if noticed in self._running else now
 
     def _with_finding(self) -> dict[int, Ending]:
-        finding = self._breaks.finding() if self._breaks is not None else None
+        finding = self._breaks.finding() or self._unequal() if self._breaks is not None else None
         if finding is None:
             return self._endings
         return {
             rank: replace(ending, outcome=replace(ending.outcome, finding=finding))
             for rank, ending in self._endings.items()
         }
+
+    def _unequal(self) -> Finding | None:
+        """Whether ranks that came to their end have made different groups. What a plan leads to is no finding."""
+        counts = {rank: ending.groups for rank, ending in self._endings.items()}
+        returned = all(ending.outcome.status is Status.RETURNED for ending in self._endings.values())
+        if len(set(counts.values())) == 1 or -1 in counts.values() or self._plan is not None or not returned:
+            return None
+        return unequal_groups(counts, {rank: self._ledgers.view(rank, 0) for rank in counts})
 
     def _patience(self, now: float, end: float, next_look: float) -> float:
         bounds = [end - now, next_look - now]
@@ -181,7 +194,7 @@ class Supervision:
                 outcome = _of_result(
                     handle.rank, message.result, at_ns=message.at_ns, left=message.left, notes=message.notes
                 )
-                self._end(Ending(outcome, message.collectives))
+                self._end(Ending(outcome, message.collectives, message.groups))
             case Raised():
                 self._end(Ending(_of_result(handle.rank, message, at_ns=time.monotonic_ns())))
 

@@ -1,0 +1,74 @@
+"""Making a group is a step of every rank of the default group, whether it will be a member or not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
+from operator import index
+from typing import Any
+
+import torch.distributed as dist
+
+from rankdrill.boundary import torch_seam
+from rankdrill.boundary.callsites import call_site
+from rankdrill.boundary.collectives import DrilledGroup
+from rankdrill.boundary.crossing import Boundary, Call
+from rankdrill.step import NEW_GROUP, Contract, Kind, Step
+
+__all__ = ["install_new_groups"]
+
+MOST_SHOWN = 8  # members that a reader is shown
+
+
+def install_new_groups(boundary: Boundary) -> Callable[[], None]:
+    """Make each ``new_group`` a step; returns a function that undoes this."""
+
+    def around(ranks: Iterable[int] | None, alone: bool, make: Callable[[], Any]) -> Any:
+        whole = dist.group.WORLD
+        if not isinstance(whole, DrilledGroup):
+            return make()
+        whole.groups_made_alone += alone
+        if alone or not boundary.open:
+            return make()
+        members = whole.global_ranks if ranks is None else _members(ranks, whole.size())
+        return make() if members is None else _made(whole, members, make, boundary)
+
+    return torch_seam.stand_around_new_groups(around)
+
+
+def _members(ranks: Iterable[Any], size: int) -> tuple[int, ...] | None:
+    """In their order, as torch makes groups; None for what torch itself refuses, in a world of `size`."""
+    try:
+        members = tuple(sorted(map(index, ranks))) if isinstance(ranks, Collection) else ()
+    except TypeError:
+        return None
+    right = members and len(set(members)) == len(members) and members[0] >= 0 and members[-1] < size
+    return members if right else None
+
+
+def _made(whole: DrilledGroup, members: tuple[int, ...], make: Callable[[], Any], boundary: Boundary) -> Any:
+    """Have `make` make a group of `members`, as the next one of the default group `whole`."""
+    number = whole.groups_made.take()
+    step = Step(Kind.GROUP, NEW_GROUP, whole.label, _shown(members), site=call_site(2))
+    contract = Contract(NEW_GROUP, sizes=members, shown=step.fingerprint)
+    posted = replace(step, sequence=number, digest=contract.digest, contract=contract)
+
+    def real(call: Call) -> Any:
+        if boundary.watch is not None:
+            boundary.watch.enter(whole.making, whole.global_ranks, whole.place, posted)
+        return make()
+
+    try:
+        return boundary.cross(step, {"ranks": members}, real)
+    except BaseException:
+        # It was refused, and never took place: the next one meets the others' there.
+        if whole.groups_made.upcoming == number + 1:
+            whole.groups_made.upcoming = number
+        if boundary.watch is not None:
+            boundary.watch.retract(whole.making, posted)
+        raise
+
+
+def _shown(members: tuple[int, ...]) -> str:
+    more = f" and {len(members) - MOST_SHOWN} more" if len(members) > MOST_SHOWN else ""
+    return f"rank{'s' if len(members) > 1 else ''} {', '.join(map(str, members[:MOST_SHOWN]))}{more}"

@@ -1,0 +1,61 @@
+"""Ranks that all came to their end, and not all of them made the same groups on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
+from rankdrill.ledger import LedgerView, Record, State
+from rankdrill.step import DEFAULT_GROUP, NEW_GROUP, Kind
+
+__all__ = ["unequal_groups"]
+
+
+def unequal_groups(counts: Mapping[int, int], views: Mapping[int, LedgerView]) -> Finding | None:
+    """What is wrong where ranks have not made equally many groups; None where they have.
+
+    `counts` are those of each rank since its default group was made, `views` show the newest of these steps.
+    """
+    by_count: dict[int, list[int]] = {}
+    for rank, count in counts.items():
+        by_count.setdefault(count, []).append(rank)
+    if len(by_count) < 2:
+        return None
+    number = min(by_count)
+    *others, most = sorted(by_count, key=lambda count: (len(by_count[count]), count))
+    majority = 2 * len(by_count[most]) > len(counts)
+    odd = tuple(sorted(rank for count in others for rank in by_count[count]))
+    calls = {rank: _made(views[rank], number - count) for rank, count in counts.items() if count > number}
+    sides = [_without(by_count[number], number), _with(calls, number)]
+    if majority and most == number:
+        sides.reverse()
+    extra = majority and most == number
+    kind = FindingKind.EXTRA if extra else FindingKind.MISSING
+    return Finding(kind, _call(number), "members", tuple(sides), odd if majority else ())
+
+
+def _call(number: int) -> str:
+    return f"{NEW_GROUP} #{number} on {DEFAULT_GROUP!r}"
+
+
+def _made(view: LedgerView, place: int) -> Record | None:
+    """The group made at `place` from the end; None where the ledger does not reach back to it."""
+    records = [
+        record
+        for record in view.where(lambda kind, state: kind is Kind.GROUP and state is State.ENDED)
+        if record.step.op == NEW_GROUP
+    ]
+    return records[place] if -place <= len(records) else None
+
+
+def _without(ranks: Sequence[int], number: int) -> Side:
+    verb = "ends" if len(ranks) == 1 else "end"
+    return side_of(ranks, f"{verb} without {_call(number)}", [None] * len(ranks))
+
+
+def _with(calls: Mapping[int, Record | None], number: int) -> Side:
+    ranks = sorted(calls)
+    shown = next((record.step.fingerprint for rank in ranks if (record := calls[rank]) is not None), "")
+    verb = "calls" if len(ranks) == 1 else "call"
+    did = f"{verb} {_call(number)}" + (f" ({shown})" if shown else "")
+    return side_of(ranks, did, [record.step.site if record is not None else None for record in map(calls.get, ranks)])

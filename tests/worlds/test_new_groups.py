@@ -1,0 +1,210 @@
+"""Every rank has to call `new_group`, member or not: who does not is found, though nobody may wait for it."""
+
+from __future__ import annotations
+
+import contextlib
+import linecache
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+
+from rankdrill import Plan, World
+from rankdrill.errors import ContractBroken
+from rankdrill.step import Kind
+from rankdrill.worlds import Status, Verdict
+
+DEADLINE_S = 60.0
+ODD = 2
+
+
+def leaves_before() -> None:
+    dist.barrier()
+    if dist.get_rank() != ODD:
+        dist.new_group([0, 1])  # most
+
+
+def makes_one_more() -> None:
+    dist.new_group([0, 1])
+    if dist.get_rank() == ODD:
+        dist.new_group([ODD])  # odd
+
+
+def another_membership() -> None:
+    if dist.get_rank() == ODD:
+        dist.new_group([0, 1, ODD])  # odd
+    else:
+        dist.new_group([0, 1])  # most
+
+
+def another_order() -> None:
+    pairs = [[0, 1], [2, 3]]
+    for pair in reversed(pairs) if dist.get_rank() == ODD else pairs:
+        dist.new_group(pair)
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "marks"),
+    [
+        (leaves_before, "missing call", [set(), {"most"}]),
+        (makes_one_more, "extra call", [{"odd"}, set()]),
+        (another_membership, "group mismatch", [{"odd"}, {"most"}]),
+        (another_order, "group mismatch", None),
+    ],
+)
+def test_a_mistake_is_one_finding(four: World, body: Callable[[], None], kind: str, marks: Any) -> None:
+    outcome = four.run(body, deadline=DEADLINE_S)
+    assert not outcome.ok
+    assert outcome.verdict is Verdict.BROKEN
+    assert outcome.culprits == (ODD,)
+    (finding,) = outcome.findings
+    assert (finding.kind, finding.argument) == (kind, "members")
+    assert [side.ranks for side in finding.sides] == [(ODD,), (0, 1, 3)]
+    if marks is not None:
+        told = [
+            {linecache.getline(site.file, site.line).rstrip().rpartition("# ")[2] for site in side.sites if site}
+            for side in finding.sides
+        ]
+        assert told == marks
+    with pytest.raises(ExceptionGroup) as caught:
+        outcome.unwrap()
+    assert isinstance(caught.value.exceptions[0], ContractBroken)
+    assert four.run(dist.get_rank).ok, "on fresh ranks"
+
+
+def test_the_number_is_that_of_the_call_also_on_warm_ranks(four: World) -> None:
+    def body() -> None:
+        dist.new_group([0, 1])
+        if dist.get_rank():
+            dist.new_group([1, 2])
+
+    assert four.run(lambda: bool(dist.new_group())).ok
+    (finding,) = four.run(body).findings
+    assert finding.step == "new_group #2 on 'default'"
+    assert finding.sides[0].ranks == (0,)
+    assert finding.sides[1].did == "call new_group #2 on 'default' (ranks 1, 2)"
+
+
+def test_one_against_one_disagree() -> None:
+    def body() -> None:
+        if dist.get_rank():
+            dist.new_group([1])
+
+    with World(2) as two:
+        outcome = two.run(body)
+    (finding,) = outcome.findings
+    assert finding.culprits == ()
+    assert outcome.culprits == (0, 1)
+    assert "rank 0 ends without new_group #0" in outcome.summary()
+
+
+def everybody() -> None:
+    for rank in range(4):
+        dist.new_group([rank])
+    dist.new_group()
+    dist.new_group([3, 1] if dist.get_rank() else [1, 3])
+
+
+def from_different_lines() -> None:
+    if dist.get_rank() in (0, 1):
+        group = dist.new_group([0, 1])
+        dist.all_reduce(torch.ones(1), group=group)
+    else:
+        dist.new_group([0, 1])
+
+
+def members_alone() -> None:
+    if dist.get_rank() < 2:
+        dist.new_group([0, 1], use_local_synchronization=True)
+
+
+def a_mesh() -> None:
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+    dist.all_reduce(torch.ones(1), group=mesh["tp"].get_group())
+
+
+def refused_on_one() -> None:
+    if dist.get_rank() == ODD:
+        for wrong in ([0, 0], [0, 9], ["a"], 5):
+            with contextlib.suppress(Exception):
+                dist.new_group(wrong)
+    dist.new_group([0, 1])
+
+
+@pytest.mark.parametrize("body", [everybody, from_different_lines, members_alone, a_mesh, refused_on_one])
+def test_what_is_right_is_no_finding(four: World, body: Callable[[], None]) -> None:
+    outcome = four.run(body, deadline=DEADLINE_S)
+    assert outcome.findings == ()
+    assert outcome.ok, outcome.summary()
+
+
+def test_a_rank_that_raised_or_died_speaks_for_itself(four: World) -> None:
+    def body() -> None:
+        if dist.get_rank() == ODD:
+            raise ValueError("no shard")
+        dist.new_group([0, 1])
+
+    outcome = four.run(body)
+    assert outcome.findings == ()
+    assert outcome.culprits == (ODD,)
+    assert outcome.ranks[ODD].status is Status.RAISED
+
+
+def test_without_contracts_it_passes_as_it_does_in_production() -> None:
+    with World(4, contracts=False) as world:
+        assert world.run(leaves_before).ok
+
+
+def test_what_a_plan_leads_to_is_no_finding(four: World) -> None:
+    def body() -> None:
+        try:
+            open("/proc/self/no such file").close()
+        except FileNotFoundError:
+            return
+        except OSError:
+            pass
+        dist.new_group([0, 1])
+
+    outcome = four.run(body, plan=Plan.parse(f"rank {ODD}: delay(0) before group.new_group"))
+    assert outcome.findings == ()
+
+
+def test_it_is_a_step_where_faults_strike(four: World) -> None:
+    def body() -> None:
+        dist.new_group([0, 1])
+
+    outcome = four.run(body, plan=Plan.parse("rank 1: exit(3) before group.new_group"))
+    assert outcome.ranks[1].status is Status.DIED
+    assert outcome.ranks[1].by_plan
+    steps = [record.step for record in outcome.ranks[3].ledger if record.step.kind is Kind.GROUP]
+    assert [str(step) for step in steps] == ["group.new_group on 'default' (ranks 0, 1)"]
+    assert steps[0].site is not None
+    assert steps[0].site.function == "body"
+
+
+def test_groups_made_by_their_members_meet_under_names_of_their_own(four: World) -> None:
+    """torch gives such a name again, or gives ranks different ones: on ranks that are used again they never met."""
+
+    def body() -> float:
+        if dist.get_rank() > 1:
+            return 0
+        group = dist.new_group([0, 1], use_local_synchronization=True)
+        tensor = torch.ones(1)
+        dist.all_reduce(tensor, group=group)
+        dist.destroy_process_group(group)
+        return float(tensor)
+
+    for _ in range(6):
+        assert four.run(body, deadline=DEADLINE_S).unwrap() == [2, 2, 0, 0]
+    four.run(everybody).unwrap()
+    assert four.run(body, deadline=DEADLINE_S).unwrap() == [2, 2, 0, 0]
+
+
+def test_a_group_of_all_ranks_keeps_the_world_warm(four: World) -> None:
+    four.run(lambda: bool(dist.new_group())).unwrap()
+    assert four.warm
+    four.run(lambda: bool(dist.new_group([0, 1]))).unwrap()
+    assert not four.warm
