@@ -94,7 +94,7 @@ def test_a_line_is_refused_with_what_to_write_instead(line: str, said: str) -> N
         ("rank 1: kill before fiel.open", "'fiel' is no kind of step; did you mean file?"),
         (
             "rank 1: kill before disk.open",
-            "'disk' is no kind of step; choose from clock, collective, file, memory, object, shm",
+            "'disk' is no kind of step; choose from clock, collective, file, group, memory, object, shm",
         ),
         ("x" * (MAX_LINE + 1), "a fault of 10001 characters; 10000 are the most"),
     ],
@@ -158,7 +158,7 @@ FAULT: dict[str, Any] = {"rank": 0, "strike": "kill", "when": "before", "kind": 
         ({**FAULT, "when": "soon"}, ": 'soon' is none of before, after, at"),
         (
             {**FAULT, "kind": "disk"},
-            ": 'disk' is none of collective, file, shm, object, memory, clock",
+            ": 'disk' is none of collective, file, shm, object, memory, clock, group",
         ),
         ({**FAULT, "nth": 0}, ": #0 is no occurrence; they count from #1, and `every` means each of them"),
         ({**FAULT, "nth": True}, ": #True is no occurrence; they count from #1, and `every` means each of them"),

@@ -43,9 +43,9 @@ def blame(ranks: Sequence[RankOutcome]) -> tuple[tuple[int, ...], tuple[int, ...
     everybody waited for, and failing that all of them. What was found wrong with the run as a whole comes first.
     """
     failed = [rank for rank in ranks if rank.status is not Status.RETURNED]
-    finding = finding_on(ranks)
-    if not failed and finding is None:
+    if not failed and all(rank.finding is None for rank in ranks):
         return (), ()
+    finding = finding_on(ranks)
     if finding is not None:
         more = [rank.rank for rank in failed if rank.rank not in finding.ranks and _erred(rank)]
         culprits = (*finding.ranks, *more)
