@@ -247,10 +247,12 @@ def _pack(job: Job) -> bytes:
 
 def _healthy(outcomes: Sequence[RankOutcome], endings: dict[int, Ending], job: Job) -> bool:
     # Ranks whose counts of collectives differ are out of step: the next collective of one would meet an
-    # older one of another.
+    # older one of another. So it is with the groups that they make.
     counts = {ending.collectives for ending in endings.values()}
+    groups = {ending.groups for ending in endings.values()}
     returned = all(one.status is Status.RETURNED and not one.left and one.finding is None for one in outcomes)
-    return returned and len(counts) == 1 and -1 not in counts and not any(_left_open(one, job) for one in outcomes)
+    in_step = len(counts) == len(groups) == 1 and -1 not in counts
+    return returned and in_step and not any(_left_open(one, job) for one in outcomes)
 
 
 def _left_open(outcome: RankOutcome, job: Job) -> bool:
