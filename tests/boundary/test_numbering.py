@@ -29,5 +29,12 @@ def test_each_number_is_taken_once_whichever_threads_take_them() -> None:
 def test_a_number_can_be_given_back() -> None:
     numbering = Numbering()
     numbering.take()
-    numbering.upcoming = numbering.take()
+    numbering.give_back(numbering.take())
     assert numbering.take() == 1
+
+
+def test_what_others_have_taken_since_is_not_given_again() -> None:
+    numbering = Numbering()
+    first, second = numbering.take(), numbering.take()
+    numbering.give_back(first)
+    assert numbering.take() == second + 1

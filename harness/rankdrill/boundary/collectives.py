@@ -89,8 +89,7 @@ class DrilledGroup(dist.ProcessGroup):
         """A call that was refused when it was issued never took place: the next one meets the others' there."""
         if step.sequence == NO_SEQUENCE:
             return
-        if self.sequence.upcoming == step.sequence + 1:
-            self.sequence.upcoming = step.sequence
+        self.sequence.give_back(step.sequence)
         if self.boundary.watch is not None:
             self.boundary.watch.retract(self.key, step)
 

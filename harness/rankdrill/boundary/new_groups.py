@@ -13,11 +13,10 @@ from rankdrill.boundary import torch_seam
 from rankdrill.boundary.callsites import call_site
 from rankdrill.boundary.collectives import DrilledGroup
 from rankdrill.boundary.crossing import Boundary, Call
+from rankdrill.ledger import spell_members
 from rankdrill.step import NEW_GROUP, Contract, Kind, Step
 
 __all__ = ["install_new_groups"]
-
-MOST_SHOWN = 8  # members that a reader is shown
 
 
 def install_new_groups(boundary: Boundary) -> Callable[[], None]:
@@ -49,7 +48,7 @@ def _members(ranks: Iterable[Any], size: int) -> tuple[int, ...] | None:
 def _made(whole: DrilledGroup, members: tuple[int, ...], make: Callable[[], Any], boundary: Boundary) -> Any:
     """Have `make` make a group of `members`, as the next one of the default group `whole`."""
     number = whole.groups_made.take()
-    step = Step(Kind.GROUP, NEW_GROUP, whole.label, _shown(members), site=call_site(2))
+    step = Step(Kind.GROUP, NEW_GROUP, whole.label, spell_members(members)[0], site=call_site(2))
     contract = Contract(NEW_GROUP, sizes=members, shown=step.fingerprint)
     posted = replace(step, sequence=number, digest=contract.digest, contract=contract)
 
@@ -62,13 +61,7 @@ def _made(whole: DrilledGroup, members: tuple[int, ...], make: Callable[[], Any]
         return boundary.cross(step, {"ranks": members}, real)
     except BaseException:
         # It was refused, and never took place: the next one meets the others' there.
-        if whole.groups_made.upcoming == number + 1:
-            whole.groups_made.upcoming = number
+        whole.groups_made.give_back(number)
         if boundary.watch is not None:
             boundary.watch.retract(whole.making, posted)
         raise
-
-
-def _shown(members: tuple[int, ...]) -> str:
-    more = f" and {len(members) - MOST_SHOWN} more" if len(members) > MOST_SHOWN else ""
-    return f"rank{'s' if len(members) > 1 else ''} {', '.join(map(str, members[:MOST_SHOWN]))}{more}"

@@ -22,3 +22,9 @@ class Numbering:
             number = self.upcoming
             self.upcoming = number + 1
         return number
+
+    def give_back(self, number: int) -> None:
+        """Have the next one who asks take `number` again, unless somebody has taken another since."""
+        with self._lock:
+            if self.upcoming == number + 1:
+                self.upcoming = number

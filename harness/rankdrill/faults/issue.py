@@ -41,7 +41,7 @@ def issue(call: Call, proceed: Proceed, boundary: Boundary) -> Any:
 def give_back_number(call: Call) -> None:
     """Let the group's next collective have the number of `call`, which is not issued."""
     if call.step.sequence != NO_SEQUENCE:
-        call.args["group"].sequence.upcoming = call.step.sequence
+        call.args["group"].sequence.give_back(call.step.sequence)
 
 
 def tensors_of(call: Call, names: tuple[str, ...] = DATA) -> Iterator[torch.Tensor]:
