@@ -367,6 +367,19 @@ def test_plain():
     pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=2)
 
 
+def test_no_template_is_started_for_a_file_beside_that_was_not_asked_for(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        test_ranked="import pytest\n\n@pytest.mark.ranks(2)\ndef test_ranks(rank): ...\n",
+        test_plain="""
+from rankdrill.worlds.processes.client import TemplateClient
+
+def test_plain():
+    assert TemplateClient._shared is None
+""",
+    )
+    pytester.runpytest_subprocess("-p", "no:cacheprovider", "test_plain.py").assert_outcomes(passed=1)
+
+
 def test_plain_and_ranked_tests_mix_in_any_order(run: Run) -> None:
     ran = run("""
 @pytest.fixture(scope="module")

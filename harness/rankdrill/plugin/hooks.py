@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Generator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "pytest_addoption",
     "pytest_collection_modifyitems",
+    "pytest_collectstart",
     "pytest_configure",
     "pytest_exception_interact",
     "pytest_generate_tests",
@@ -123,11 +123,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("world_size", mark.sizes, indirect=True, ids=ids, scope="function")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> None:
-    """Where a file seems to have tests on ranks: its own imports, of torch say, and the template's run side by side."""
-    if not _in_a_rank(parent.config) and _LOOKS_RANKED.search(module_path.read_bytes()):
-        _start_template(parent.config)
+def pytest_collectstart(collector: pytest.Collector) -> None:
+    """Where a file seems to have tests on ranks: its own imports, of torch say, and the template's run side by side.
+
+    Not when its node is made: pytest makes one for every file of a directory of which a single file was asked for.
+    """
+    if _in_a_rank(collector.config) or not isinstance(collector, pytest.Module):
+        return
+    if _LOOKS_RANKED.search(collector.path.read_bytes()):
+        _start_template(collector.config)
 
 
 @pytest.hookimpl(wrapper=True)
