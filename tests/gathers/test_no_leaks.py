@@ -1,4 +1,4 @@
-"""Ten thousand calls leave nothing: no files, descriptors, segments or memory."""
+"""Thousands of calls leave nothing: no files, descriptors, segments or memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rankdrill.gathers import all_gather_list, all_gather_object, all_gather_via
 from rankdrill.gathers.channel import LINE_VARIABLE
 from tests.gathers.attempts import TIMEOUT_S, left_in_shared_memory
 
-CALLS = 10_000
+CALLS = {"local": 10_000, "gloo": 3_000}  # by line; over gloo a call takes three times as long
 WARM = 500
 LARGE = bytes(20_000)
 
@@ -50,7 +50,7 @@ def test_many_calls_leave_nothing(tmp_path: pathlib.Path, monkeypatch: pytest.Mo
         for turn in range(WARM):
             call(turn, rank, str(tmp_path))
         before, memory = held(), resident_bytes()
-        for turn in range(CALLS):
+        for turn in range(CALLS[line]):
             call(turn, rank, str(tmp_path))
         return before, held(), resident_bytes() / memory
 

@@ -176,7 +176,8 @@ def test_it_is_a_step_where_faults_strike(four: World) -> None:
     def body() -> None:
         dist.new_group([0, 1])
 
-    outcome = four.run(body, plan=Plan.parse("rank 1: exit(3) before group.new_group"))
+    plan = Plan.parse("rank 1: exit(3) before group.new_group")
+    outcome = four.run(body, plan=plan, deadline=2)  # the others wait for it in the store
     assert outcome.ranks[1].status is Status.DIED
     assert outcome.ranks[1].by_plan
     steps = [record.step for record in outcome.ranks[3].ledger if record.step.kind is Kind.GROUP]

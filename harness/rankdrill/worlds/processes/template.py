@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import gc
 import importlib
+import inspect
 import json
 import os
 import selectors
@@ -63,6 +64,7 @@ def _settle() -> Sequence[Any]:
     from rankdrill.worlds.processes.pages import collapse_memory
 
     early = names_before()  # a walk through all modules, for all ranks at once
+    inspect.getmodule(_settle.__code__, "/")  # another, which each rank's first traceback would make by itself
     gc.collect()
     gc.freeze()  # forks then share these pages instead of copying them at their first collection
     collapse_memory()
