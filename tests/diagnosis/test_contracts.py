@@ -37,7 +37,7 @@ def found(tmp_path: Path) -> Callable[..., Finding | None]:
                 board = Board(tmp_path / "board", rank)
                 board.post(CALL, contract, Site("train.py", 10 + rank, "step"))
                 posts += board.posted(CALL, [rank])
-        return break_in(posts, members, "'default'", CALL.number)
+        return break_in(posts, members, "default", CALL.number)
 
     return find
 

@@ -96,8 +96,9 @@ def test_a_rank_that_leaves_without_the_collective(four: World) -> None:
     left, *victims = errors_of(outcome)
     assert isinstance(left, RankLeft)
     assert re.fullmatch(
-        r"rank 2 returned without entering collective\.all_reduce #\d+ on 'default' \(float32\[2\] sum\), "
-        r"where ranks 0, 1, 3 wait for it, at \S+ in body",
+        r"missing call: rank 2 leaves out all_reduce #(\d+) on 'default', at (\S+ in body); "
+        r"ranks 0, 1, 3 wait in all_reduce #\1 on 'default', at \2; "
+        r"rank 2 returned without a collective on 'default'",
         str(left),
     )
     assert [type(error) for error in victims] == [RankVictim] * 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -159,7 +160,10 @@ def test_every_end_that_is_no_return_raises_in_its_own_way() -> None:
 
 def test_who_left_is_told_with_the_call_and_those_that_wait_in_it() -> None:
     failed = outcome(waits(0, 1), returned(1), waits(2, 1))
-    told = "rank 1 returned without entering collective.barrier #0 on 'default', where ranks 0, 2 wait for it"
+    told = (
+        "missing call: rank 1 leaves out barrier #0 on 'default'; ranks 0, 2 wait in barrier #0 on 'default'; "
+        "rank 1 returned without a collective on 'default'"
+    )
     error, *victims = errors_of(failed)
     assert isinstance(error, RankLeft)
     assert (str(error), error.rank) == (told, 1)
@@ -171,6 +175,15 @@ def test_who_left_is_told_with_the_call_and_those_that_wait_in_it() -> None:
 
 def test_one_rank_that_waits_for_who_left_is_enough() -> None:
     failed = outcome(waits(0, 1), returned(1))
+    assert failed.describe(1) == (
+        "missing call: rank 1 leaves out barrier #0 on 'default'; rank 0 waits in barrier #0 on 'default'; "
+        "rank 1 returned without a collective on 'default'"
+    )
+
+
+def test_after_a_planned_strike_who_left_speaks_for_itself() -> None:
+    failed = outcome(replace(waits(0, 1), fired=(0,)), replace(returned(1), fired=(1,)))
+    assert failed.findings == ()
     assert failed.describe(1) == (
         "rank 1 returned without entering collective.barrier #0 on 'default', where rank 0 waits for it"
     )

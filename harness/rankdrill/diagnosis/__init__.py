@@ -5,6 +5,7 @@ from rankdrill.diagnosis.contracts import break_in
 from rankdrill.diagnosis.crossed import crossed_groups
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side
 from rankdrill.diagnosis.unequal import unequal_groups
+from rankdrill.diagnosis.unmatched_calls import left_behind, retold
 from rankdrill.diagnosis.waits import Position, Progress, Wait, doomed, name_ranks, position, waits
 from rankdrill.diagnosis.watch import ContractWatch
 
@@ -19,9 +20,11 @@ __all__ = [
     "break_in",
     "crossed_groups",
     "doomed",
+    "left_behind",
     "name_ranks",
     "odd_ones",
     "position",
+    "retold",
     "unequal_groups",
     "waits",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
@@ -24,18 +25,21 @@ _ARGUMENTS = (
 )
 
 
-def break_in(posts: Sequence[Post], members: Sequence[int], where: str, number: int) -> Finding | None:
+def break_in(posts: Sequence[Post], members: Sequence[int], group: str, number: int) -> Finding | None:
     """What is wrong among the `posts` for call `number` of a group with the global ranks `members`; None if nothing.
 
-    `where` names the group. Who has not posted has no say, but counts: a majority is one of all members.
+    `group` is its name. Who has not posted has no say, but counts: a majority is one of all members.
     """
     alike: dict[tuple[int, ...], list[Post]] = {}
     for post in posts:
         alike.setdefault(post.marks, []).append(post)
     if len(alike) > 1:
-        return _of_sides(list(alike.values()), members, f"#{number} on {where}")
-    conflicts = _conflicts(posts, members)
-    return _of_pairs(posts, conflicts, members, f"#{number} on {where}") if conflicts else None
+        found = _of_sides(list(alike.values()), members, f"#{number} on {group!r}")
+    elif conflicts := _conflicts(posts, members):
+        found = _of_pairs(posts, conflicts, members, f"#{number} on {group!r}")
+    else:
+        return None
+    return replace(found, group=group, number=number)
 
 
 def may_change(finding: Finding) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from rankdrill.diagnosis.waits import name_ranks
-from rankdrill.step import Site
+from rankdrill.step import NO_SEQUENCE, Site
 
 __all__ = ["Finding", "FindingKind", "Side", "side_of"]
 
@@ -56,7 +56,7 @@ class Finding:
     `sides` says what ranks did that cannot go together, each with its call sites, the culprits' first. `culprits` is
     empty where nobody is in the majority: the ranks disagree, and nobody can say who is right. `step` names the call,
     such as ``all_reduce #3 on 'default'``; for different collectives the one that most are in. `argument` is what
-    differs.
+    differs. `group` and `number` say the same call as data: which of the group's collectives it is, from 0.
     """
 
     kind: FindingKind
@@ -64,11 +64,13 @@ class Finding:
     argument: str
     sides: tuple[Side, ...]
     culprits: tuple[int, ...] = ()
+    group: str = ""
+    number: int = NO_SEQUENCE
 
     @property
     def ranks(self) -> tuple[int, ...]:
         """The culprits, or all who disagree."""
-        return self.culprits or tuple(sorted(rank for side in self.sides for rank in side.ranks))
+        return self.culprits or tuple(sorted({rank for side in self.sides for rank in side.ranks}))
 
     @property
     def lines(self) -> tuple[str, ...]:

@@ -77,7 +77,7 @@ class ContractWatch:
         noted = False
         while True:
             posts = self._board.posted(call, ranks)
-            finding = break_in(posts, ranks, repr(step.target), call.number)
+            finding = break_in(posts, ranks, step.target, call.number)
             spent = time.monotonic() - began
             if self._board.bent:  # another rank's call was, and this one saw what came of it first
                 finding = None

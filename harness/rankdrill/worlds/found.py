@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rankdrill.diagnosis import Finding, crossed_groups
+from rankdrill.diagnosis import Finding, crossed_groups, left_behind, retold
 
 if TYPE_CHECKING:
     from rankdrill.worlds.outcome import RankOutcome
@@ -15,7 +15,17 @@ __all__ = ["finding_on"]
 
 def finding_on(ranks: Sequence[RankOutcome]) -> Finding | None:
     """The finding on a run that did not end well; None where ranks have to speak for themselves."""
+    views = [rank.ledger for rank in ranks]
     noticed = next((rank.finding for rank in ranks if rank.finding is not None), None)
-    if noticed is not None or any(rank.status in ("died", "raised") for rank in ranks):
-        return noticed
-    return crossed_groups({rank.rank: rank.wait for rank in ranks if rank.wait is not None})
+    if noticed is not None:
+        return retold(noticed, views)
+    # What a plan leads to is no finding; who raised, died or just went on has more to say than who waits for it.
+    if any(any(rank.fired) or rank.status in ("died", "raised") or _runs(rank) for rank in ranks):
+        return None
+    waits = {rank.rank: rank.wait for rank in ranks if rank.wait is not None}
+    returned = {rank.rank for rank in ranks if rank.status == "returned"}
+    return crossed_groups(waits) or left_behind(waits, returned, views)
+
+
+def _runs(rank: RankOutcome) -> bool:
+    return rank.status == "stuck" and rank.wait is None and not rank.cut

@@ -269,8 +269,10 @@ class Outcome:
 
 
 def _found(finding: Finding, ranks: tuple[RankOutcome, ...]) -> WorldError:
-    kind = ContractBroken if ranks[finding.ranks[0]].finding is not None else RankStuck
-    return kind(str(finding), finding.ranks[0])
+    first = ranks[finding.ranks[0]]
+    if first.finding is not None:
+        return ContractBroken(str(finding), first.rank)
+    return (RankLeft if first.status is Status.RETURNED else RankStuck)(str(finding), first.rank)
 
 
 def _error(culprit: RankOutcome, alike: list[int], ranks: tuple[RankOutcome, ...]) -> BaseException:

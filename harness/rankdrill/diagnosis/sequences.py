@@ -1,0 +1,139 @@
+"""What ranks called on one group, one call after another, and where the sequence of one rank parts from the others'.
+
+A rank that leaves a call out goes on as if nothing had happened: its next call meets the others' call that it left
+out, and where the two look alike it goes unnoticed until much later. So the two sequences are laid side by side, once
+as they are, once with each call left out of one of them: the place where everything behind it fits again is where they
+parted. Call sites are what tells most; that they differ is no finding by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import accumulate, pairwise
+
+from rankdrill.diagnosis.source import Order, comes_round_alone, order_of, share_a_loop
+from rankdrill.ledger import GROUP_OP, LedgerView
+from rankdrill.step import NO_SEQUENCE, Kind, Site, Step
+
+__all__ = ["Change", "Parting", "calls_on", "left_out_by_custom", "parting"]
+
+ANOTHER_OP = 4  # how little two calls are alike: this, if they are different collectives
+ANOTHER_CALL = 3  # if tensors, root or reduce op differ
+ANOTHER_SITE = 1
+
+
+class Change(StrEnum):
+    """What one rank's sequence lacks, or has on top, beside the others'."""
+
+    MISSING = "missing"
+    EXTRA = "extra"
+
+
+@dataclass(frozen=True, slots=True)
+class Parting:
+    """That a rank left `call` out, or made it on top of what the others made."""
+
+    change: Change
+    call: Step
+
+
+def calls_on(group: str, view: LedgerView) -> dict[int, Step]:
+    """The collectives of one rank on `group` by their number; those that the backend refused were never made."""
+    found: dict[int, Step] = {}
+    for record in view.where(lambda kind, state: kind is Kind.COLLECTIVE):
+        step = record.step
+        if step.target == group and step.sequence != NO_SEQUENCE and step.op != GROUP_OP:
+            found[step.sequence] = step
+    return found
+
+
+def parting(theirs: Sequence[Step], mine: Sequence[Step], *, complete: bool) -> Parting | None:
+    """Where `mine`, the calls of one rank, part from `theirs`, those of a rank that did as most; None if unknown.
+
+    Both begin with the same call. `complete` says that nothing follows in the shorter one; else both end at the call
+    where it showed, and what would have followed is not known.
+    """
+    if complete:
+        change = Change.MISSING if len(mine) < len(theirs) else Change.EXTRA
+        longer, shorter = (theirs, mine) if change is Change.MISSING else (mine, theirs)
+        return Parting(change, longer[_left_out(longer, shorter)]) if len(longer) > len(shorter) else None
+    if not theirs or not mine:  # overwritten since
+        return None
+    return _before_it_showed(theirs, mine) or _where_it_showed(theirs, mine)
+
+
+def _left_out(longer: Sequence[Step], shorter: Sequence[Step]) -> int:
+    """Which call of `longer`, left out, makes both fit best; of several the last."""
+    costs = _costs(longer, shorter)
+    return max(place for place, cost in enumerate(costs) if cost == min(costs))
+
+
+def _costs(longer: Sequence[Step], shorter: Sequence[Step]) -> list[int]:
+    """How badly the two fit if the call at each place of `longer` is left out, calls without a partner not counted."""
+    straight = [_unlike(one, other) for one, other in zip(longer, shorter, strict=False)]
+    shifted = [_unlike(one, other) for one, other in zip(longer[1:], shorter, strict=False)]
+    before = list(accumulate(straight, initial=0))
+    behind = list(accumulate(reversed(shifted), initial=0))[::-1]
+    return [before[place] + behind[min(place, len(shifted))] for place in range(min(len(longer), len(before)))]
+
+
+def _unlike(one: Step, other: Step) -> int:
+    if one.op != other.op:
+        return ANOTHER_OP
+    return ANOTHER_CALL * (one.digest != other.digest) + ANOTHER_SITE * (one.site != other.site)
+
+
+def _before_it_showed(theirs: Sequence[Step], mine: Sequence[Step]) -> Parting | None:
+    """The parting, if it came before the call where it showed: what lies between fits only with one call left out."""
+    straight = sum(_unlike(one, other) for one, other in zip(theirs[:-1], mine[:-1], strict=False))
+    best: tuple[int, Parting] | None = None
+    for change, longer, shorter in ((Change.MISSING, theirs, mine), (Change.EXTRA, mine, theirs)):
+        costs = _costs(longer, shorter)
+        if costs and min(costs) < straight and (best is None or min(costs) < best[0]):
+            place = max(place for place, cost in enumerate(costs) if cost == min(costs))
+            best = min(costs), Parting(change, longer[place])
+    return best[1] if best is not None else None
+
+
+def left_out_by_custom(theirs: Sequence[Step], mine: Sequence[Step]) -> Parting | None:
+    """The call that `mine` left out right where it showed, if that call has always come before `mine`'s last one."""
+    due, came = theirs[-1], mine[-1]
+    if due.site is None or came.site is None or due.site == came.site:
+        return None
+    before = [step.site for step in mine[:-1]]
+    if came.site not in before:
+        return None
+    round_ = before[max(place for place, site in enumerate(before) if site == came.site) + 1 :]
+    return Parting(Change.MISSING, due) if due.site not in round_ and _by_custom(came.site, due.site, before) else None
+
+
+def _by_custom(site: Site, due: Site, history: Sequence[Site | None]) -> bool:
+    """Whether a call from `due` came between each two from `site`; of a single one, before it."""
+    places = [place for place, at in enumerate(history) if at == site]
+    between = pairwise(places) if len(places) > 1 else [(-1, places[0])]
+    return all(due in history[one + 1 : other] for one, other in between)
+
+
+def _where_it_showed(theirs: Sequence[Step], mine: Sequence[Step]) -> Parting | None:
+    """The parting at the last calls, which do not fit: by what has followed upon what, else by the source."""
+    due, came = theirs[-1], mine[-1]
+    if due.site is None or came.site is None or due.site == came.site:
+        return None
+    again = len(mine) > 1 and mine[-2].site == came.site
+    if again and comes_round_alone(due.site, came.site):
+        return Parting(Change.EXTRA, came)
+    if by_custom := left_out_by_custom(theirs, mine):
+        return by_custom
+    if came.site in {step.site for step in mine[:-1]} and share_a_loop(due.site, came.site):
+        return Parting(Change.MISSING, due)  # it has come round the loop
+    if came.site in {step.site for step in theirs}:
+        return None
+    match order_of(due.site, came.site):
+        case Order.AFTER:
+            return Parting(Change.MISSING, due)
+        case Order.BEFORE:
+            return Parting(Change.EXTRA, came)
+        case _:
+            return None

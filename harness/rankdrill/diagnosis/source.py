@@ -1,0 +1,123 @@
+"""How two lines of the user's code lie to each other, as far as their source says."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from collections.abc import Iterator
+from enum import Enum
+from functools import lru_cache
+
+from rankdrill.step import Site
+
+__all__ = ["Order", "comes_round_alone", "order_of", "share_a_loop"]
+
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
+_STRAIGHT = (ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.With, ast.Return, ast.expr)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_Path = tuple[tuple[ast.AST, str], ...]
+"""From the function down to a statement: each node, and in which of its parts the next one lies."""
+
+
+class Order(Enum):
+    """Where the second of two lines lies, seen from the first."""
+
+    AFTER = "after"
+    BEFORE = "before"
+    APART = "apart"  # a run of the function comes to one of them or to the other
+
+
+def order_of(one: Site, other: Site) -> Order | None:
+    """How `other` lies to `one`; None where they are not in one function, or its source is not to be had."""
+    paths = _paths(one, other)
+    if paths is None or one.line == other.line:
+        return None
+    for (node, part), (_, other_part) in zip(*paths, strict=False):
+        if part != other_part:
+            if _exclude_each_other(node, part, other_part):
+                return Order.APART
+            break
+    return Order.AFTER if other.line > one.line else Order.BEFORE
+
+
+def share_a_loop(one: Site, other: Site) -> bool:
+    """Whether there is a loop around both."""
+    paths = _paths(one, other)
+    if paths is None:
+        return False
+    return any(isinstance(node, _LOOPS) for node, _ in paths[0][: _shared(*paths)])
+
+
+def comes_round_alone(one: Site, other: Site) -> bool:
+    """Whether a loop brings a rank from `other` to `other` again without `one`, and no other way does.
+
+    So it is where a loop around `other` leaves out `one`, and what they both lie in never goes past `one`.
+    """
+    paths = _paths(one, other)
+    if paths is None:
+        return False
+    mine, theirs = paths
+    shared = _shared(mine, theirs)
+    if not any(isinstance(node, _LOOPS) for node, _ in theirs[shared:]):
+        return False
+    may_be_passed = any(not isinstance(node, _STRAIGHT) for node, _ in mine[shared:])
+    block = mine[shared - 1][0]
+    return not may_be_passed and not any(isinstance(node, ast.Continue) for node in ast.walk(block))
+
+
+def _shared(one: _Path, other: _Path) -> int:
+    """How many steps from the function down both ways have in common."""
+    return next((at for at, (mine, theirs) in enumerate(zip(one, other, strict=False)) if mine != theirs), len(one))
+
+
+def _exclude_each_other(node: ast.AST, part: str, other: str) -> bool:
+    match node:
+        case ast.If() | ast.IfExp():
+            return {part, other} == {"body", "orelse"}
+        case ast.Match():
+            return True
+        case ast.Try():
+            return "handlers" in part or "handlers" in other
+        case _:
+            return False
+
+
+def _paths(one: Site, other: Site) -> tuple[_Path, _Path] | None:
+    if (one.file, one.function) != (other.file, other.function):
+        return None
+    for function in _functions(one.file, one.function):
+        first, second = _path(function, one.line), _path(function, other.line)
+        if first is not None and second is not None:
+            return first, second
+    return None
+
+
+@lru_cache(maxsize=64)
+def _functions(file: str, name: str) -> tuple[ast.AST, ...]:
+    """The functions called `name` in `file`, innermost first; nothing where there is no such source."""
+    try:
+        tree = ast.parse("".join(linecache.getlines(file)))
+    except (SyntaxError, ValueError):
+        return ()
+    found = [node for node in ast.walk(tree) if isinstance(node, _FUNCTIONS) and node.name == name]
+    return (*reversed(found), tree) if name == "<module>" else tuple(reversed(found))
+
+
+def _path(node: ast.AST, line: int) -> _Path | None:
+    """The way from `node` to the innermost statement that `line` is part of."""
+    if not getattr(node, "lineno", 1) <= line <= getattr(node, "end_lineno", line):
+        return None
+    for part, child in _children(node):
+        below = _path(child, line)
+        if below is not None:
+            return ((node, part), *below)
+    return () if hasattr(node, "lineno") else None  # a case of a match says not where it is
+
+
+def _children(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
+    """What lies in `node`, with the part it lies in; the cases of a match and the handlers of a try are parts each."""
+    for part, value in ast.iter_fields(node):
+        for place, child in enumerate(value if isinstance(value, list) else [value]):
+            if isinstance(child, ast.stmt | ast.expr | ast.excepthandler | ast.match_case):
+                each = part in ("handlers", "cases")
+                yield f"{part} {place}" if each else part, child

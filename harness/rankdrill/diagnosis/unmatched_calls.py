@@ -1,0 +1,203 @@
+"""Calls that one rank left out, or made on top of what the others made: told by the ranks' sequences of calls."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
+from rankdrill.diagnosis.sequences import Change, Parting, calls_on, left_out_by_custom, parting
+from rankdrill.diagnosis.waits import Wait
+from rankdrill.ledger import LedgerView
+from rankdrill.step import NO_SEQUENCE, Step
+
+__all__ = ["left_behind", "retold"]
+
+MOST_COMPARED = 8  # culprits whose sequences are looked at
+_KINDS = {Change.MISSING: FindingKind.MISSING, Change.EXTRA: FindingKind.EXTRA}
+
+
+def left_behind(waits: Mapping[int, Wait], returned: Collection[int], views: Sequence[LedgerView]) -> Finding | None:
+    """What is wrong where ranks wait in a collective for ranks that have returned; None where none do.
+
+    `views` are the ledgers of all ranks. The fewer are at fault: those that returned have left a call out, or those
+    that wait have made one more. Of as many it is those that returned.
+    """
+    wait = min((wait for wait in waits.values() if _is_for(wait, returned)), key=_since, default=None)
+    if wait is None:
+        return None
+    step = wait.record.step
+    away = sorted(set(wait.missing) & set(returned))
+    here = sorted(rank for rank, other in waits.items() if _same_call(other.record.step, step))
+    if len({waits[rank].record.step.op for rank in here}) > 1:
+        return None
+    if len(away) > len(here):
+        return _extra(step, away, here, waits, views)
+    return _missing(step, away, here, waits, views)
+
+
+def retold(finding: Finding, views: Sequence[LedgerView]) -> Finding:
+    """`finding`, a contract broken at some call, traced back to where the culprits' calls part from the others'.
+
+    Where nobody is in the majority, what the ranks did in the rounds before may still tell who left a call out.
+    """
+    if finding.number == NO_SEQUENCE:
+        return finding
+    found = _parted(finding, views) if finding.culprits else _parted_by_custom(finding, views)
+    if found is None:
+        return finding
+    culprits, parted = found
+    kind = _KINDS[parted.change]
+    there = kind is FindingKind.EXTRA and parted.call.sequence == finding.number  # which has been told then
+    rest = [side for side in finding.sides if not there or not set(side.ranks) <= set(culprits)]
+    sides = (_origin(culprits, parted), *sorted(rest, key=lambda side: not set(side.ranks) <= set(culprits)))
+    return replace(finding, kind=kind, step=_named(parted.call), argument="", sides=sides, culprits=culprits)
+
+
+def _parted(finding: Finding, views: Sequence[LedgerView]) -> tuple[tuple[int, ...], Parting] | None:
+    """The culprits, if all of them part from the others in the same way, and where."""
+    others = set(finding.sides[-1].ranks) - set(finding.culprits)
+    if not others:
+        return None
+    theirs = _up_to(finding.number, finding.group, views[min(others)])
+    found = [
+        parting(*_from_one_start(theirs, _up_to(finding.number, finding.group, views[rank])), complete=False)
+        for rank in finding.culprits[:MOST_COMPARED]
+    ]
+    first = found[0]
+    if first is None or any(one is None or _key(one) != _key(first) for one in found):
+        return None
+    return finding.culprits, first
+
+
+def _parted_by_custom(finding: Finding, views: Sequence[LedgerView]) -> tuple[tuple[int, ...], Parting] | None:
+    """The side that left out what it used to call there, if that can be said of one of two sides."""
+    if len(finding.sides) != 2:
+        return None
+    one, other = (_up_to(finding.number, finding.group, views[side.ranks[0]]) for side in finding.sides)
+    mine, theirs = _from_one_start(one, other)
+    if not mine or not theirs:
+        return None
+    told = [
+        (side.ranks, parted)
+        for side, parted in zip(
+            finding.sides, (left_out_by_custom(theirs, mine), left_out_by_custom(mine, theirs)), strict=True
+        )
+        if parted is not None
+    ]
+    return told[0] if len(told) == 1 else None
+
+
+def _missing(
+    step: Step, away: list[int], here: list[int], waits: Mapping[int, Wait], views: Sequence[LedgerView]
+) -> Finding:
+    theirs = _up_to(step.sequence, step.target, views[here[0]])
+    origins: list[Side] = []
+    for ranks, found in _alike(away, theirs, step, views):
+        origins.append(_origin(ranks, found))
+    sides = (*origins, _waiting(here, waits), *_gone(away, step.target, views))
+    return Finding(FindingKind.MISSING, _named(step), "", sides, tuple(away), step.target, step.sequence)
+
+
+def _extra(
+    step: Step, away: list[int], here: list[int], waits: Mapping[int, Wait], views: Sequence[LedgerView]
+) -> Finding:
+    reference = calls_on(step.target, views[away[0]])
+    origins = []
+    for rank in here:
+        mine = _up_to(step.sequence, step.target, views[rank])
+        found = parting(*_from_one_start(reference, mine), complete=True)
+        origins.append((rank, found or Parting(Change.EXTRA, step)))
+    told = [_origin(ranks, found) for ranks, found in _grouped(origins)]
+    sides = (*told, *_gone(away, step.target, views))
+    return Finding(FindingKind.EXTRA, _named(step), "", sides, tuple(here), step.target, step.sequence)
+
+
+def _alike(
+    away: list[int], theirs: Mapping[int, Step], step: Step, views: Sequence[LedgerView]
+) -> list[tuple[list[int], Parting]]:
+    """Who left out the same call, and which."""
+    found = []
+    for rank in away:
+        mine = calls_on(step.target, views[rank])
+        parted = parting(*_from_one_start(theirs, mine), complete=True)
+        missing = parted is not None and parted.change is Change.MISSING
+        found.append((rank, parted if parted is not None and missing else Parting(Change.MISSING, step)))
+    return _grouped(found)
+
+
+def _grouped(found: Sequence[tuple[int, Parting]]) -> list[tuple[list[int], Parting]]:
+    by_key: dict[object, tuple[list[int], Parting]] = {}
+    for rank, parted in found:
+        by_key.setdefault(_key(parted), ([], parted))[0].append(rank)
+    return list(by_key.values())
+
+
+def _key(found: Parting) -> object:
+    return found.change, found.call.sequence, found.call.op, found.call.site
+
+
+# --------------------------------------------------------------------------------------------- whose calls
+
+
+def _up_to(number: int, group: str, view: LedgerView) -> dict[int, Step]:
+    return {sequence: step for sequence, step in calls_on(group, view).items() if sequence <= number}
+
+
+def _from_one_start(theirs: Mapping[int, Step], mine: Mapping[int, Step]) -> tuple[list[Step], list[Step]]:
+    """Both in order, from the first call that both ledgers still tell of."""
+    first = max(min(calls, default=0) for calls in (theirs, mine))
+    one, other = ([calls[number] for number in sorted(calls) if number >= first] for calls in (theirs, mine))
+    return one, other
+
+
+def _is_for(wait: Wait, returned: Collection[int]) -> bool:
+    return wait.record.step.sequence != NO_SEQUENCE and not set(wait.missing).isdisjoint(returned)
+
+
+def _since(wait: Wait) -> int:
+    return wait.record.begin_ns
+
+
+def _same_call(one: Step, other: Step) -> bool:
+    return (one.target, one.sequence) == (other.target, other.sequence)
+
+
+# --------------------------------------------------------------------------------------------- in words
+
+
+def _origin(ranks: Sequence[int], found: Parting) -> Side:
+    verb = ("leaves" if len(ranks) == 1 else "leave", "makes" if len(ranks) == 1 else "make")
+    if found.change is Change.MISSING:
+        did = f"{verb[0]} out {_named(found.call)}"
+    else:
+        did = f"{verb[1]} one call more, {_named(found.call)}"
+    return side_of(ranks, did, [found.call.site] * len(ranks))
+
+
+def _waiting(ranks: Sequence[int], waits: Mapping[int, Wait]) -> Side:
+    did = f"{'waits' if len(ranks) == 1 else 'wait'} in {_named(waits[ranks[0]].record.step)}"
+    return side_of(ranks, did, [waits[rank].record.step.site for rank in ranks])
+
+
+def _gone(ranks: Sequence[int], group: str, views: Sequence[LedgerView]) -> list[Side]:
+    """After which call each of them returned."""
+    by_last: dict[tuple[int, str], list[int]] = {}
+    last: dict[int, Step | None] = {}
+    for rank in ranks:
+        calls = calls_on(group, views[rank])
+        last[rank] = step = calls[max(calls)] if calls else None
+        by_last.setdefault((step.sequence, step.op) if step is not None else (NO_SEQUENCE, ""), []).append(rank)
+    return [_returned(those, group, last) for those in by_last.values()]
+
+
+def _returned(ranks: Sequence[int], group: str, last: Mapping[int, Step | None]) -> Side:
+    steps = [last[rank] for rank in ranks]
+    told = f"after {_named(steps[0])}" if steps[0] is not None else f"without a collective on {group!r}"
+    return side_of(ranks, f"returned {told}", [step.site if step is not None else None for step in steps])
+
+
+def _named(step: Step) -> str:
+    via = step.site.via if step.site is not None else ""
+    op = f"{via}'s {step.op}" if via and via != step.op else step.op
+    return f"{op} #{step.sequence} on {step.target!r}"

@@ -1,0 +1,133 @@
+"""Where two sequences of calls part: drawn programs, of which one rank leaves a call out or makes one more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rankdrill.diagnosis.sequences import Change, parting
+from rankdrill.diagnosis.source import Order, comes_round_alone, order_of, share_a_loop
+from rankdrill.step import Kind, Site, Step
+
+OPS = ("all_reduce", "broadcast", "barrier")
+
+
+def calls(*lines: int) -> list[Step]:
+    """One call a line; the lines of a program that no source is known of."""
+    return [
+        Step(Kind.COLLECTIVE, OPS[line % len(OPS)], "default", sequence=place, site=Site("gone.py", line, "train"))
+        for place, line in enumerate(lines)
+    ]
+
+
+@given(lines=st.lists(st.integers(0, 5), min_size=1, max_size=30), data=st.data())
+def test_a_call_left_out_is_found_when_all_is_over(lines: list[int], data: st.DataObject) -> None:
+    place = data.draw(st.integers(0, len(lines) - 1))
+    fewer = lines[:place] + lines[place + 1 :]
+    missing = parting(calls(*lines), calls(*fewer), complete=True)
+    extra = parting(calls(*fewer), calls(*lines), complete=True)
+    assert missing is not None
+    assert extra is not None
+    assert (missing.change, extra.change) == (Change.MISSING, Change.EXTRA)
+    # Of equal calls in a row any is right: without it the rest is the same.
+    for found in (missing, extra):
+        at = found.call.sequence
+        assert lines[:at] + lines[at + 1 :] == fewer
+
+
+@given(lines=st.permutations(range(12)), data=st.data())
+def test_a_call_left_out_is_found_where_it_shows_later(lines: list[int], data: st.DataObject) -> None:
+    place = data.draw(st.integers(0, len(lines) - 3))
+    shows = data.draw(st.integers(place + 2, len(lines) - 1))
+    fewer = lines[:place] + lines[place + 1 :]
+    found = parting(calls(*lines[:shows]), calls(*fewer[:shows]), complete=False)
+    assert found is not None
+    assert (found.change, found.call.site) == (Change.MISSING, calls(*lines)[place].site)
+
+
+def test_equal_sequences_do_not_part() -> None:
+    assert parting(calls(0, 1, 2), calls(0, 1, 2), complete=True) is None
+    assert parting(calls(1), calls(1), complete=False) is None
+
+
+def test_who_makes_the_same_calls_from_lines_of_its_own_leaves_nothing_out() -> None:
+    assert parting(calls(0, 3, 6, 0, 3), calls(9, 3, 9, 9, 4), complete=False) is None
+
+
+def test_what_a_round_has_always_begun_with_was_left_out() -> None:
+    found = parting(calls(0, 1, 0, 1, 0), calls(0, 1, 0, 1, 1), complete=False)
+    assert found is not None
+    assert (found.change, found.call.sequence) == (Change.MISSING, 4)
+
+
+def test_calls_whose_line_is_unknown_say_nothing() -> None:
+    bare = Step(Kind.COLLECTIVE, "barrier", "default", sequence=0)
+    assert parting([bare], calls(0), complete=False) is None
+    assert parting(calls(0), [bare], complete=False) is None
+
+
+SOURCE = """
+def train(rank):
+    if rank:
+        a()
+    else:
+        b()
+    for i in range(3):
+        c()
+        for j in range(2):
+            d()
+        if i:
+            e()
+    try:
+        f()
+    except ValueError:
+        g()
+    match rank:
+        case 0:
+            h()
+        case _:
+            i()
+    k()
+
+class Trainer:
+    def train(self):
+        a()
+"""
+
+
+def site(name: str, source: Path) -> Site:
+    line = next(number for number, text in enumerate(SOURCE.splitlines(), 1) if text.strip() == f"{name}()")
+    return Site(str(source), line, "train")
+
+
+def test_how_lines_lie_to_each_other(tmp_path: Path) -> None:
+    source = tmp_path / "trains.py"
+    source.write_text(SOURCE)
+    at = {name: site(name, source) for name in "abcdefghik"}
+    assert order_of(at["a"], at["b"]) is Order.APART
+    assert order_of(at["f"], at["g"]) is Order.APART
+    assert order_of(at["h"], at["i"]) is Order.APART
+    assert order_of(at["a"], at["c"]) is Order.AFTER
+    assert order_of(at["k"], at["f"]) is Order.BEFORE
+    assert order_of(at["a"], at["a"]) is None
+    assert share_a_loop(at["c"], at["d"])
+    assert not share_a_loop(at["a"], at["c"])
+    assert comes_round_alone(at["c"], at["d"])
+    assert not comes_round_alone(at["e"], at["d"]), "it may be passed"
+    assert not comes_round_alone(at["d"], at["c"]), "no loop brings it back without the other"
+
+
+def test_lines_of_different_functions_or_without_a_source_are_not_compared(tmp_path: Path) -> None:
+    source = tmp_path / "trains.py"
+    source.write_text(SOURCE)
+    last = Site(str(source), len(SOURCE.splitlines()), "train")
+    assert order_of(site("a", source), last) is None
+    assert order_of(site("a", source), Site(str(source), 3, "other")) is None
+    gone = Site(str(tmp_path / "gone.py"), 4, "train"), Site(str(tmp_path / "gone.py"), 5, "train")
+    assert order_of(*gone) is None
+    source.with_name("broken.py").write_text("def train(:\n")
+    broken = [Site(str(source.with_name("broken.py")), line, "train") for line in (1, 2)]
+    assert order_of(*broken) is None
+    assert not share_a_loop(*broken)
