@@ -186,7 +186,9 @@ def test_what_is_taken_back_at_once_was_never_wrong(watches: list[ContractWatch]
 
 
 def crossed(*ranks: RankOutcome) -> Finding | None:
-    return crossed_groups({rank.rank: rank.wait for rank in ranks if rank.wait is not None})
+    return crossed_groups(
+        {rank.rank: rank.wait for rank in ranks if rank.wait is not None}, [rank.ledger for rank in ranks]
+    )
 
 
 def test_who_took_another_group_than_most(found: Found) -> None:

@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 
 from rankdrill import World
+from rankdrill.diagnosis import FindingKind
 from rankdrill.errors import RankLeft, RankStuck, RankVictim
 from rankdrill.faults import Plan
 from rankdrill.worlds import Outcome, Status, Verdict
@@ -187,8 +188,10 @@ def test_those_that_wait_for_ever_do_not_cut_short_one_that_runs(four: World) ->
     outcome = four.run(body, deadline=LONG)
     assert outcome.elapsed < EARLY
     assert outcome.values == [None, None, "done", "done"]
-    assert sorted(outcome.culprits) == [2, 3]
-    assert outcome.victims == (0, 1)
+    (finding,) = outcome.findings
+    assert (finding.kind, finding.culprits) == (FindingKind.MISSING, ()), "two against two"
+    assert [side.ranks for side in finding.sides] == [(2, 3), (0, 1), (2, 3)]
+    assert sorted(outcome.culprits) == [0, 1, 2, 3]
 
 
 def test_a_second_thread_may_still_come(two: World) -> None:

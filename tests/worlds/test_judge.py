@@ -94,7 +94,8 @@ def test_a_call_that_is_not_the_others_is_at_fault_before_anybody_that_left() ->
 def test_a_call_is_compared_where_a_rank_waits_and_nowhere_else() -> None:
     odd = ledger(barrier(0, op="all_reduce", fingerprint="float32[2] sum"))
     assert blame([raised(0, LOST), raised(1, LOST, ledger=odd)]) == ((0, 1), ())
-    assert blame([waits(0, 1, step=barrier(1)), returned(1, ledger=odd)]) == ((1,), (0,))
+    ranks = [waits(0, 1, step=barrier(1)), returned(1, ledger=odd), waits(2, 1, step=barrier(1))]
+    assert blame(ranks) == ((1,), (0, 2))
 
 
 def test_whom_a_gather_names_comes_first_then_who_ended_first() -> None:

@@ -65,9 +65,11 @@ def test_one_that_skips_the_collective(many: World) -> None:
             dist.all_reduce(torch.ones(1))
 
     outcome = many.run(body)
-    assert (outcome.verdict, outcome.culprits) == (Verdict.HANG, (last,))
-    assert outcome.victims == others(many, last)
-    assert f"missing call: rank {last} leaves out all_reduce #" in outcome.summary()
+    assert outcome.verdict is Verdict.HANG
+    if many.n > 2:  # one against one, neither is blamed alone
+        assert outcome.culprits == (last,)
+        assert outcome.victims == others(many, last)
+    assert f": rank {last} leaves out all_reduce #" in outcome.summary()
     assert outcome.elapsed < EARLY
 
 

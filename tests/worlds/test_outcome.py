@@ -176,8 +176,8 @@ def test_who_left_is_told_with_the_call_and_those_that_wait_in_it() -> None:
 def test_one_rank_that_waits_for_who_left_is_enough() -> None:
     failed = outcome(waits(0, 1), returned(1))
     assert failed.describe(1) == (
-        "missing call: rank 1 leaves out barrier #0 on 'default'; rank 0 waits in barrier #0 on 'default'; "
-        "rank 1 returned without a collective on 'default'"
+        "missing call, nobody in the majority: rank 1 leaves out barrier #0 on 'default'; "
+        "rank 0 waits in barrier #0 on 'default'; rank 1 returned without a collective on 'default'"
     )
 
 

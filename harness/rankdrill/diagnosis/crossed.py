@@ -1,16 +1,20 @@
-"""Ranks that wait for one another in different groups: who took another group than most."""
+"""Ranks that wait for one another in two groups: who took another group than most, or came to a call too early."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
+from rankdrill.diagnosis.source import Order, order_of
 from rankdrill.diagnosis.waits import Wait
+from rankdrill.ledger import LedgerView
+from rankdrill.step import NO_SEQUENCE, Kind, Step
 
 __all__ = ["crossed_groups"]
 
 
-def crossed_groups(waits: Mapping[int, Wait]) -> Finding | None:
+def crossed_groups(waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> Finding | None:
     """What is wrong where ranks wait for each other in two groups; None where they do not.
 
     Only where nobody else is waited for: a rank that left, or died, explains more. Only members of both groups have
@@ -20,7 +24,7 @@ def crossed_groups(waits: Mapping[int, Wait]) -> Finding | None:
     for rank, wait in waits.items():
         step = wait.record.step
         sides.setdefault((step.target, step.sequence, step.op), []).append(rank)
-    if len(sides) != 2 or len({target for target, *_ in sides}) != 2:
+    if len(sides) != 2 or len({target for target, *_ in sides}) != 2 or any(key[1] == NO_SEQUENCE for key in sides):
         return None
     one, other = sides.values()
     for_other, for_one = _awaited(one, waits), _awaited(other, waits)
@@ -30,12 +34,42 @@ def crossed_groups(waits: Mapping[int, Wait]) -> Finding | None:
     few, most = sorted(([rank for rank in side if rank in voters] for side in (one, other)), key=len)
     if not few:
         return None
+    return _told(few, most, waits, views)
+
+
+def _told(few: list[int], most: list[int], waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> Finding:
     culprits = tuple(sorted(few)) if len(most) > len(few) else ()
-    step = waits[most[0]].record.step
+    odd, step = waits[few[0]].record.step, waits[most[0]].record.step
     told = sorted((_side(few, waits), _side(most, waits)), key=lambda side: side.ranks)
     if culprits:
         told.sort(key=lambda side: side.ranks != culprits)
-    return Finding(FindingKind.GROUP, f"{step.op} #{step.sequence} on {step.target!r}", "group", tuple(told), culprits)
+    kind = _kind(odd, step, views[few[0]], majority=bool(culprits))
+    named = f"{step.op} #{step.sequence} on {step.target!r}"
+    finding = Finding(kind, named, "group", tuple(told), culprits)
+    if kind is not FindingKind.MISSING:
+        return finding
+    did = f"{'leaves' if len(few) == 1 else 'leave'} out {named}"
+    return replace(finding, sides=(side_of(few, did, [step.site] * len(few)), *told))
+
+
+def _kind(odd: Step, step: Step, view: LedgerView, *, majority: bool) -> FindingKind:
+    """What it is called that one waits in `odd` where most wait in `step`, of another group."""
+    if odd.op == step.op and (_from_both_groups(odd, step, view) or (not majority and odd.site == step.site)):
+        return FindingKind.DEADLOCK
+    if majority and odd.op != step.op and odd.site is not None and step.site is not None:
+        # It has gone past the others' call, to one behind it.
+        return FindingKind.MISSING if order_of(step.site, odd.site) is Order.AFTER else FindingKind.GROUP
+    return FindingKind.GROUP
+
+
+def _from_both_groups(odd: Step, step: Step, view: LedgerView) -> bool:
+    """Whether the line at which it waits has served both groups before: in turn, which is now another one."""
+    groups = {
+        record.step.target
+        for record in view.where(lambda kind, state: kind is Kind.COLLECTIVE)
+        if record.step.site == odd.site
+    }
+    return odd.site is not None and {odd.target, step.target} <= groups
 
 
 def _awaited(ranks: list[int], waits: Mapping[int, Wait]) -> set[int]:

@@ -25,6 +25,7 @@ class FindingKind(StrEnum):
     GROUP = "group mismatch"
     MISSING = "missing call"
     EXTRA = "extra call"
+    DEADLOCK = "deadlock"
 
 
 @dataclass(frozen=True)

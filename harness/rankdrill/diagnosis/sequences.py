@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import accumulate, pairwise
 
-from rankdrill.diagnosis.source import Order, comes_round_alone, order_of, share_a_loop
+from rankdrill.diagnosis.source import Order, called_later_too, comes_round_alone, order_of, share_a_loop
 from rankdrill.ledger import GROUP_OP, LedgerView
 from rankdrill.step import NO_SEQUENCE, Kind, Site, Step
 
@@ -121,19 +121,28 @@ def _where_it_showed(theirs: Sequence[Step], mine: Sequence[Step]) -> Parting | 
     due, came = theirs[-1], mine[-1]
     if due.site is None or came.site is None or due.site == came.site:
         return None
+    before = {step.site for step in mine[:-1]}
     again = len(mine) > 1 and mine[-2].site == came.site
     if again and comes_round_alone(due.site, came.site):
         return Parting(Change.EXTRA, came)
     if by_custom := left_out_by_custom(theirs, mine):
         return by_custom
-    if came.site in {step.site for step in mine[:-1]} and share_a_loop(due.site, came.site):
+    if came.site in before and share_a_loop(due.site, came.site):
         return Parting(Change.MISSING, due)  # it has come round the loop
-    if came.site in {step.site for step in theirs}:
+    if came.site in {step.site for step in theirs} or (again and _met_another(theirs, mine)):
         return None
-    match order_of(due.site, came.site):
-        case Order.AFTER:
-            return Parting(Change.MISSING, due)
-        case Order.BEFORE:
-            return Parting(Change.EXTRA, came)
-        case _:
-            return None
+    order = order_of(due.site, came.site)
+    if order is Order.AFTER and not (due.site in before and share_a_loop(due.site, came.site)):
+        return Parting(Change.MISSING, due)
+    if order is None or order is Order.APART or called_later_too(_public(came), due.site, came.site):
+        return None
+    return Parting(Change.EXTRA, came)
+
+
+def _met_another(theirs: Sequence[Step], mine: Sequence[Step]) -> bool:
+    """Whether what the user called last meant more than one call, the first of which met another public function."""
+    return len(theirs) > 1 and _public(theirs[-2]) != _public(mine[-2])
+
+
+def _public(step: Step) -> str:
+    return (step.site.via if step.site is not None else "") or step.op

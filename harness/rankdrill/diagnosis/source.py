@@ -10,11 +10,12 @@ from functools import lru_cache
 
 from rankdrill.step import Site
 
-__all__ = ["Order", "comes_round_alone", "order_of", "share_a_loop"]
+__all__ = ["Order", "called_later_too", "comes_round_alone", "order_of", "share_a_loop"]
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _STRAIGHT = (ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.With, ast.Return, ast.expr)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_IN_PLACE = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})  # run where they are written
 _Path = tuple[tuple[ast.AST, str], ...]
 """From the function down to a statement: each node, and in which of its parts the next one lies."""
 
@@ -65,6 +66,25 @@ def comes_round_alone(one: Site, other: Site) -> bool:
     return not may_be_passed and not any(isinstance(node, ast.Continue) for node in ast.walk(block))
 
 
+def called_later_too(name: str, one: Site, other: Site) -> bool:
+    """Whether what is called `name` at `other` is called behind `one` too, under a condition: by the other ranks."""
+    paths = _paths(one, other)
+    if paths is None:
+        return False
+    calls = [
+        node
+        for node in ast.walk(paths[0][0][0])
+        if isinstance(node, ast.Call) and node.lineno > one.line and node.lineno != other.line
+    ]
+    function = paths[0][0][0]
+    conditional = [node for node in calls if _under_a_condition(function, node.lineno)]
+    return any(name in (getattr(node.func, "attr", ""), getattr(node.func, "id", "")) for node in conditional)
+
+
+def _under_a_condition(function: ast.AST, line: int) -> bool:
+    return any(isinstance(node, ast.If) for node, _ in _path(function, line) or ())
+
+
 def _shared(one: _Path, other: _Path) -> int:
     """How many steps from the function down both ways have in common."""
     return next((at for at, (mine, theirs) in enumerate(zip(one, other, strict=False)) if mine != theirs), len(one))
@@ -83,24 +103,39 @@ def _exclude_each_other(node: ast.AST, part: str, other: str) -> bool:
 
 
 def _paths(one: Site, other: Site) -> tuple[_Path, _Path] | None:
-    if (one.file, one.function) != (other.file, other.function):
+    if one.file != other.file:
         return None
-    for function in _functions(one.file, one.function):
-        first, second = _path(function, one.line), _path(function, other.line)
-        if first is not None and second is not None:
-            return first, second
-    return None
+    mine, theirs = _function(one), _function(other)
+    if mine is None or mine is not theirs:
+        return None
+    first, second = _path(mine, one.line), _path(mine, other.line)
+    return (first, second) if first and second else None
 
 
-@lru_cache(maxsize=64)
-def _functions(file: str, name: str) -> tuple[ast.AST, ...]:
-    """The functions called `name` in `file`, innermost first; nothing where there is no such source."""
+def _function(site: Site) -> ast.AST | None:
+    """The innermost function around `site`, if it is the one that ran there."""
+    tree = _tree(site.file)
+    if tree is None:
+        return None
+    around = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, _FUNCTIONS) and node.lineno <= site.line <= (node.end_lineno or 0)
+    ]
+    innermost = max(around, key=lambda node: node.lineno, default=None)
+    if site.function in _IN_PLACE:
+        return innermost or tree
+    if innermost is None:
+        return tree if site.function == "<module>" else None
+    return innermost if innermost.name == site.function else None
+
+
+@lru_cache(maxsize=16)
+def _tree(file: str) -> ast.Module | None:
     try:
-        tree = ast.parse("".join(linecache.getlines(file)))
+        return ast.parse("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError):
-        return ()
-    found = [node for node in ast.walk(tree) if isinstance(node, _FUNCTIONS) and node.name == name]
-    return (*reversed(found), tree) if name == "<module>" else tuple(reversed(found))
+        return None
 
 
 def _path(node: ast.AST, line: int) -> _Path | None:

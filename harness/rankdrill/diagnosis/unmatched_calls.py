@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.sequences import Change, Parting, calls_on, left_out_by_custom, parting
+from rankdrill.diagnosis.source import Order, order_of
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import LedgerView
 from rankdrill.step import NO_SEQUENCE, Step
@@ -21,7 +22,7 @@ def left_behind(waits: Mapping[int, Wait], returned: Collection[int], views: Seq
     """What is wrong where ranks wait in a collective for ranks that have returned; None where none do.
 
     `views` are the ledgers of all ranks. The fewer are at fault: those that returned have left a call out, or those
-    that wait have made one more. Of as many it is those that returned.
+    that wait have made one more. Of as many nobody can say which.
     """
     wait = min((wait for wait in waits.values() if _is_for(wait, returned)), key=_since, default=None)
     if wait is None:
@@ -45,13 +46,23 @@ def retold(finding: Finding, views: Sequence[LedgerView]) -> Finding:
         return finding
     found = _parted(finding, views) if finding.culprits else _parted_by_custom(finding, views)
     if found is None:
-        return finding
+        return replace(finding, kind=FindingKind.MISSING) if _one_lies_behind(finding) else finding
     culprits, parted = found
     kind = _KINDS[parted.change]
     there = kind is FindingKind.EXTRA and parted.call.sequence == finding.number  # which has been told then
     rest = [side for side in finding.sides if not there or not set(side.ranks) <= set(culprits)]
     sides = (_origin(culprits, parted), *sorted(rest, key=lambda side: not set(side.ranks) <= set(culprits)))
     return replace(finding, kind=kind, step=_named(parted.call), argument="", sides=sides, culprits=culprits)
+
+
+def _one_lies_behind(finding: Finding) -> bool:
+    """Whether two sides disagree of which one has come further down the same code: it left a call out, if not the
+    other made one more.
+    """
+    if finding.culprits or finding.kind is not FindingKind.CALL_ORDERING or len(finding.sides) != 2:
+        return False
+    one, other = (side.sites[0] for side in finding.sides)
+    return one is not None and other is not None and order_of(one, other) in (Order.AFTER, Order.BEFORE)
 
 
 def _parted(finding: Finding, views: Sequence[LedgerView]) -> tuple[tuple[int, ...], Parting] | None:
@@ -96,7 +107,8 @@ def _missing(
     for ranks, found in _alike(away, theirs, step, views):
         origins.append(_origin(ranks, found))
     sides = (*origins, _waiting(here, waits), *_gone(away, step.target, views))
-    return Finding(FindingKind.MISSING, _named(step), "", sides, tuple(away), step.target, step.sequence)
+    culprits = tuple(away) if len(away) < len(here) else ()
+    return Finding(FindingKind.MISSING, _named(step), "", sides, culprits, step.target, step.sequence)
 
 
 def _extra(

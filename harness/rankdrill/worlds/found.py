@@ -24,7 +24,7 @@ def finding_on(ranks: Sequence[RankOutcome]) -> Finding | None:
         return None
     waits = {rank.rank: rank.wait for rank in ranks if rank.wait is not None}
     returned = {rank.rank for rank in ranks if rank.status == "returned"}
-    return crossed_groups(waits) or left_behind(waits, returned, views)
+    return crossed_groups(waits, views) or left_behind(waits, returned, views)
 
 
 def _runs(rank: RankOutcome) -> bool:
