@@ -8,6 +8,7 @@ from rankdrill.diagnosis.unequal import unequal_groups
 from rankdrill.diagnosis.unmatched_calls import left_behind, retold
 from rankdrill.diagnosis.waits import Position, Progress, Wait, doomed, name_ranks, position, waits
 from rankdrill.diagnosis.watch import ContractWatch
+from rankdrill.diagnosis.wrong_group import wrong_group
 
 __all__ = [
     "ContractWatch",
@@ -27,4 +28,5 @@ __all__ = [
     "retold",
     "unequal_groups",
     "waits",
+    "wrong_group",
 ]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rankdrill.diagnosis import Finding, crossed_groups, left_behind, retold
+from rankdrill.diagnosis import Finding, crossed_groups, left_behind, retold, wrong_group
+from rankdrill.step import NO_SEQUENCE
 
 if TYPE_CHECKING:
     from rankdrill.worlds.outcome import RankOutcome
@@ -16,15 +17,16 @@ __all__ = ["finding_on"]
 def finding_on(ranks: Sequence[RankOutcome]) -> Finding | None:
     """The finding on a run that did not end well; None where ranks have to speak for themselves."""
     views = [rank.ledger for rank in ranks]
+    waits = {rank.rank: rank.wait for rank in ranks if rank.wait is not None}
     noticed = next((rank.finding for rank in ranks if rank.finding is not None), None)
     if noticed is not None:
-        return retold(noticed, views)
+        undecided = noticed.number != NO_SEQUENCE and not noticed.culprits
+        return (wrong_group(waits, views, noticed) if undecided else None) or retold(noticed, views)
     # What a plan leads to is no finding; who raised, died or just went on has more to say than who waits for it.
     if any(any(rank.fired) or rank.status in ("died", "raised") or _runs(rank) for rank in ranks):
         return None
-    waits = {rank.rank: rank.wait for rank in ranks if rank.wait is not None}
     returned = {rank.rank for rank in ranks if rank.status == "returned"}
-    return crossed_groups(waits, views) or left_behind(waits, returned, views)
+    return crossed_groups(waits, views) or wrong_group(waits, views, None) or left_behind(waits, returned, views)
 
 
 def _runs(rank: RankOutcome) -> bool:

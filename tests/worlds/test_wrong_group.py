@@ -1,0 +1,120 @@
+"""The right call on the wrong group, and groups taken in another order: who, and at which line."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+
+from rankdrill import World
+from rankdrill.diagnosis import Finding, FindingKind
+from rankdrill.worlds import Outcome
+
+DEADLINE_S = 60.0
+
+
+def only(outcome: Outcome) -> Finding:
+    (finding,) = outcome.findings
+    return finding
+
+
+def lines(finding: Finding) -> list[set[int]]:
+    return [{site.line for site in side.sites if site is not None} for side in finding.sides]
+
+
+def pairs() -> tuple[list[dist.ProcessGroup], list[dist.ProcessGroup]]:
+    """The rows and the columns of a square of four ranks."""
+    rows = [dist.new_group([0, 1]), dist.new_group([2, 3])]
+    columns = [dist.new_group([0, 2]), dist.new_group([1, 3])]
+    return rows, columns
+
+
+def test_its_row_where_the_others_take_their_columns(four: World) -> None:
+    """One waits in the row, and its partner of the column for it: two against nobody, but one call of the program."""
+
+    def body() -> None:
+        rows, columns = pairs()
+        me = dist.get_rank()
+        across = rows[1] if me == 3 else columns[me % 2]
+        dist.all_reduce(torch.ones(2), group=rows[me // 2])
+        dist.all_reduce(torch.ones(2), group=across)
+
+    outcome = four.run(body, deadline=DEADLINE_S)
+    assert outcome.culprits == (3,)
+    finding = only(outcome)
+    assert finding.kind is FindingKind.GROUP
+    assert lines(finding)[0] == {body.__code__.co_firstlineno + 5}
+
+
+def test_in_the_last_of_many_rounds(four: World) -> None:
+    def body() -> None:
+        rows, columns = pairs()
+        me = dist.get_rank()
+        for turn in range(30):
+            dist.all_reduce(torch.ones(2), group=rows[me // 2])
+            across = rows[0] if me == 1 and turn == 28 else columns[me % 2]
+            dist.all_reduce(torch.ones(2), group=across)
+
+    outcome = four.run(body, deadline=DEADLINE_S)
+    assert outcome.culprits == (1,)
+    finding = only(outcome)
+    assert finding.kind is FindingKind.GROUP
+    assert lines(finding)[0] == {body.__code__.co_firstlineno + 6}
+
+
+def test_everybody_where_the_others_take_a_part(four: World) -> None:
+    """It meets the one that is not in the group, one against one: the two that wait for it elsewhere decide."""
+
+    def body() -> None:
+        part = dist.new_group([0, 1, 2])
+        if dist.get_rank() == 2:
+            dist.all_reduce(torch.ones(2))
+        elif dist.get_rank() < 2:
+            dist.all_reduce(torch.ones(2), group=part)
+        dist.barrier()
+
+    outcome = four.run(body, deadline=DEADLINE_S)
+    assert outcome.culprits == (2,)
+    finding = only(outcome)
+    assert finding.kind is FindingKind.GROUP
+    assert [side.ranks for side in finding.sides] == [(2,), (0, 1)]
+
+
+def test_who_goes_past_the_call_of_its_group_left_it_out(four: World) -> None:
+    def body() -> None:
+        part = dist.new_group([0, 1, 2])
+        if dist.get_rank() in (0, 2):
+            dist.all_reduce(torch.ones(4), group=part)
+        dist.barrier()
+
+    outcome = four.run(body, deadline=DEADLINE_S)
+    assert outcome.culprits == (1,)
+    finding = only(outcome)
+    assert finding.kind is FindingKind.MISSING
+    assert lines(finding)[0] == {body.__code__.co_firstlineno + 3}
+
+
+def test_two_groups_in_two_orders(two: World) -> None:
+    def body() -> None:
+        order = [dist.new_group([0, 1]), dist.new_group([0, 1])]
+        if dist.get_rank() == 1:
+            order.reverse()
+        for group in order:
+            dist.all_reduce(torch.ones(1), group=group)
+
+    outcome = two.run(body, deadline=DEADLINE_S)
+    finding = only(outcome)
+    assert (finding.kind, finding.culprits) == (FindingKind.DEADLOCK, ())
+    assert finding.ranks == (0, 1)
+
+
+def test_groups_turned_round_after_many_rounds(four: World) -> None:
+    def body() -> None:
+        groups = [dist.new_group(), dist.new_group()]
+        for turn in range(20):
+            turned = turn == 19 and dist.get_rank() == 2
+            for group in reversed(groups) if turned else groups:
+                dist.all_reduce(torch.ones(1), group=group)
+
+    outcome = four.run(body, deadline=DEADLINE_S)
+    assert outcome.culprits == (2,)
+    assert only(outcome).kind is FindingKind.DEADLOCK
