@@ -22,7 +22,7 @@ FLOORS: tuple[frozenset[str], ...] = (
     frozenset({"diagnosis", "faults"}),
     frozenset({"boundary"}),
     frozenset({"ledger"}),
-    frozenset({"step"}),
+    frozenset({"step", "whose"}),
     frozenset({"errors"}),
 )
 GROUND = "gathers"  # stands beside, in production without the rest
