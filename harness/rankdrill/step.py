@@ -44,6 +44,11 @@ class Site:
     function: str
     via: str = ""
 
+    @property
+    def place(self) -> tuple[str, int]:
+        """The line, whatever was called there."""
+        return self.file, self.line
+
     def __str__(self) -> str:
         return f"{_short(self.file)}:{self.line} in {self.function}"
 
