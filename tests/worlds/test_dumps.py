@@ -11,8 +11,8 @@ import torch
 
 from rankdrill.step import Site
 from rankdrill.whose import Whose, whose_file
-from rankdrill.worlds.processes.watching import dumps
-from rankdrill.worlds.processes.watching.dumps import innermost_site, sections
+from rankdrill.worlds import dumps
+from rankdrill.worlds.dumps import innermost_site, sections
 
 TORCH = str(Path(torch.__file__).parent)
 OURS = str(Path(dumps.__file__))

@@ -161,7 +161,7 @@ class RankOutcome:
         return self.ledger.last_open
 
     @property
-    def passed(self) -> Record | None:
+    def last_call(self) -> Record | None:
         """The newest step that says from which line it was taken; that of a file, say, does not."""
         return next((record for record in reversed(self.ledger.records) if record.step.site is not None), None)
 
@@ -170,7 +170,7 @@ class RankOutcome:
             at = self.death.site if self.death is not None else None
             told = at is not None and self.step.step.site is not None and at.place == self.step.step.site.place
             return f" in {self.step.step}{'' if told else self.step.step.where}"
-        last, passed = self.ledger.last, self.passed
+        last, passed = self.ledger.last, self.last_call
         if last is None:
             return " before its first step"
         if passed is None or passed is last:
@@ -263,6 +263,12 @@ class Outcome:
         harness = [TemplateDied(self.harness)] if self.harness else []
         errors = [*harness, *self._culprit_errors(), *self._victim_errors(), *map(FaultNotFired, self.unfired)]
         raise BaseExceptionGroup(self.summary(), errors)
+
+    def to_json(self) -> str:
+        """For machines: who is at fault, what was found, how each rank ended. `docs/json.md` has the fields."""
+        from rankdrill.worlds.as_json import outcome_to_json
+
+        return outcome_to_json(self)
 
     def summary(self) -> str:
         """One line: the verdict, and who is at fault."""

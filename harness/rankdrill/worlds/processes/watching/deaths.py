@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from signal import SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV
 
+from rankdrill.worlds.dumps import innermost_site, sections
 from rankdrill.worlds.outcome import Death, RankOutcome, Status
 from rankdrill.worlds.processes.client import TemplateClient
 from rankdrill.worlds.processes.last_words import BY, last_words_of
-from rankdrill.worlds.processes.watching.dumps import innermost_site, sections
 from rankdrill.worlds.processes.watching.stacks import of_the_body
 
 __all__ = ["Inquest"]
