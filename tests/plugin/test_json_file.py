@@ -310,3 +310,37 @@ def test_it():
 def test_help_says_what_it_is_for(pytester: pytest.Pytester) -> None:
     text = " ".join(str(pytester.runpytest_inprocess("--help", "-p", "no:asyncio").stdout).split())
     assert "--rankdrill-json=FILE when the session ends, write to FILE as JSON what came of each test on ranks" in text
+
+
+def test_of_hypothesis_the_example_that_it_settled_on(told: Told) -> None:
+    tests = told("""
+from hypothesis import given, settings, strategies as st
+
+@pytest.mark.ranks(2)
+@settings(database=None, deadline=None)
+@given(n=st.integers(0, 100))
+def test_it(rank, n):
+    if rank.index:
+        assert n < 7, f"seen {n}"
+""")
+    (test,) = tests.values()
+    assert (test["outcome"], test["phase"], test["culprits"]) == ("failed", "call", [1])
+    assert "seen 7" in test["ranks"][1]["raised"]["message"]
+
+
+def test_each_attempt_of_rerunfailures_is_told_by_itself(
+    pytester: pytest.Pytester, document: Callable[[], dict[str, Any]]
+) -> None:
+    pytester.makepyfile(f"""{HEADER}
+from pathlib import Path
+
+@pytest.mark.ranks(2)
+def test_it(rank):
+    attempts = Path(f"attempts-{{rank.index}}")
+    attempts.write_text(attempts.read_text() + "x" if attempts.exists() else "x")
+    assert len(attempts.read_text()) == 2 or not rank.index
+""")
+    ran = pytester.runpytest_inprocess("--reruns=2", f"--rankdrill-json={FILE}", "-p", "no:asyncio")
+    ran.assert_outcomes(passed=1)
+    tests = document()["tests"]
+    assert [(test["outcome"], test["culprits"]) for test in tests] == [("rerun", [1]), ("passed", [])]

@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from os import _exit as leave
 from pathlib import Path
@@ -185,13 +186,25 @@ def test_steps_without_a_line_come_after_the_last_that_has_one(two: World, tmp_p
     )
 
 
+def strike_the_main_thread_in(place: str) -> None:
+    """Wait until the main thread has done nothing for a while but wait below a frame at `place`, and end it there."""
+    main = threading.main_thread().ident
+    assert main is not None
+    last: list[str] = []
+    while not (any(place in frame for frame in last) and last == stack_of(main)):
+        last = stack_of(main)
+        time.sleep(0.2)
+    signal.pthread_kill(main, signal.SIGSEGV)
+
+
+def stack_of(thread: int) -> list[str]:
+    return traceback.format_stack(sys._current_frames()[thread])
+
+
 def test_a_place_is_told_once(two: World) -> None:
     def body() -> None:
         if dist.get_rank() == 1:
-            threading.Timer(
-                0.5, lambda: signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGSEGV)
-            ).start()
-        if dist.get_rank() == 1:
+            threading.Thread(target=strike_the_main_thread_in, args=("in barrier\n",)).start()
             dist.barrier()
         time.sleep(PATIENCE_S)
 
@@ -287,7 +300,7 @@ def test_a_rank_that_failed_before_the_template_died_is_still_at_fault(two: Worl
     def body() -> None:
         if dist.get_rank() == 1:
             raise KeyError("its own")
-        time.sleep(0.2)
+        time.sleep(2.0)  # for that to be reported
         os.kill(os.getppid(), signal.SIGKILL)
         time.sleep(PATIENCE_S)
 

@@ -12,8 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from rankdrill.worlds import RankOutcome
 from rankdrill.worlds.processes.cgroups import MemoryCgroup, find_memory_cgroup, memory_cgroup_of
+from rankdrill.worlds.processes.watching import Inquest
 from tests.worlds.conftest import PATIENCE_S
+from tests.worlds.ended import died, returned
 
 LIMIT_MIB = 1024  # a template, its controller and two ranks need less than half
 RUNS = """
@@ -162,3 +165,46 @@ def test_a_group_without_a_limit_and_a_small_one(tmp_path: Path) -> None:
 
 def test_where_the_kernel_does_not_count(tmp_path: Path) -> None:
     assert MemoryCgroup(tmp_path, tmp_path, 2).kills() is None
+
+
+# ------------------------------------------------------------------------------------------------ who is put down to it
+
+
+class Client:
+    """Stands for a template's client where the kernel's count is made up; nothing else is asked of it."""
+
+    def __init__(self, group: MemoryCgroup | None) -> None:
+        self.memory_cgroup = group
+
+
+def explained(client: Client, directory: Path, rise: int, *ranks: RankOutcome) -> list[str]:
+    """What is said of `ranks` where the kernel has killed `rise` processes during the run."""
+    inquest = Inquest(client, directory)  # type: ignore[arg-type]
+    inquest.begin()
+    if client.memory_cgroup is not None:
+        events = client.memory_cgroup.folder / "memory.events"
+        events.write_text(f"oom 9\noom_kill {(client.memory_cgroup.kills() or 0) + rise}\n")
+    return [str(rank) for rank in inquest.explain(ranks, ())]
+
+
+def test_only_who_was_killed_and_not_by_plan_is_put_down_to_the_kernel(tmp_path: Path) -> None:
+    client = Client(version_two(tmp_path, {"job": str(512 << 20)}))
+    ranks = died(0), died(1, signal=15), died(2, by_plan=True), returned(3)
+    end = "before its first step"
+    by_kernel = "by the kernel: out of memory (cgroup /job, limit 512 MiB)"
+    others = [f"rank 1 killed by SIGTERM {end}", f"rank 2 killed by SIGKILL {end}, as planned", "rank 3 returned"]
+    assert explained(client, tmp_path, 0, *ranks) == [f"rank 0 killed by SIGKILL {end}", *others]
+    assert explained(client, tmp_path, 1, *ranks) == [f"rank 0 killed by SIGKILL, {by_kernel}, {end}", *others]
+
+
+def test_of_two_that_were_killed_nobody_knows_which_one_the_kernel_took(tmp_path: Path) -> None:
+    client = Client(version_two(tmp_path, {"job": "max"}))
+    told = explained(client, tmp_path, 1, died(0), died(1))
+    count = "while the kernel killed 1 of 2 processes for memory (cgroup /job, without a limit)"
+    assert told == [f"rank {rank} killed by SIGKILL, {count}, before its first step" for rank in (0, 1)]
+    both = explained(client, tmp_path, 2, died(0), died(1))
+    assert all(", by the kernel: out of memory (cgroup /job, without a limit)," in line for line in both)
+
+
+def test_where_nothing_is_counted_nothing_is_said(tmp_path: Path) -> None:
+    assert explained(Client(None), tmp_path, 1, died(0)) == ["rank 0 killed by SIGKILL before its first step"]

@@ -66,6 +66,7 @@ class RankedItem(pytest.Function):
     left: list[tuple[int, str]]
     _uncollected: Outcome | Exception | None
     _alarm: BaseException | None
+    _prepared: bool
 
     @cached_property
     def plain(self) -> bool:
@@ -104,6 +105,7 @@ class RankedItem(pytest.Function):
         """Have ranks that have imported the test's file, before any clock runs; what goes wrong, `setup` reports."""
         self.merged, self.outcome, self._uncollected = None, None, None
         self.durations, self.told, self.left = {}, {}, []
+        self._prepared = True
         if self.shared.ahead.has_begun(self):
             return
         if self.mark.fresh or self.shared.fresh:
@@ -116,6 +118,9 @@ class RankedItem(pytest.Function):
 
     def setup(self) -> None:
         """The setup phase, on all ranks. Fixtures are theirs: none is resolved in this process."""
+        if not self._prepared:  # pytest-rerunfailures' next attempt: the last one may have spoiled its ranks
+            self.prepare()
+        self._prepared = False
         self.merged, self.outcome, self._alarm = None, None, None
         pytest_seam.look_up_only(self)
         if isinstance(self._uncollected, Exception):

@@ -26,7 +26,7 @@ _WORDS: dict[int, str] = {
     SIGSEGV: "Segmentation fault",
 }
 _NO_STACK = ("Extension modules:", "Python runtime state:")  # what Python prints beside the stacks
-_READ_BYTES = 1 << 18  # of what a rank left; the fault handler prints at most 100 threads of 100 frames
+_READ_BYTES = 1 << 22  # of what a rank left; the fault handler prints at most 100 threads of 100 frames each
 
 
 @dataclass(frozen=True)
