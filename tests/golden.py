@@ -21,7 +21,7 @@ VOLATILE = [
     (r"^ *\| *[~^][~^ ]*\n", ""),
     # Frames of libraries, and ours: their lines and wrappers are those of a release.
     (
-        r'(?:^(?P<bar>[ |]*)File ".*(?:site-packages|/lib/python3|harness/rankdrill)/.*", line \d+,? in .*\n'
+        r'(?:^(?P<bar>[ |]*)File ".*(?:site-packages|/lib/python3[.0-9]*|harness/rankdrill)/.*", line \d+,? in .*\n'
         r"(?:(?P=bar)  .*\n)*)+",
         r"\g<bar>(frames of libraries)\n",
     ),

@@ -22,8 +22,8 @@ FLOORS: tuple[frozenset[str], ...] = (
     frozenset({"diagnosis", "faults"}),
     frozenset({"boundary"}),
     frozenset({"ledger"}),
-    frozenset({"step"}),
-    frozenset({"errors"}),
+    frozenset({"step", "whose"}),
+    frozenset({"errors", "outputs"}),
 )
 GROUND = "gathers"  # stands beside, in production without the rest
 GROUND_MAY_IMPORT = {"torch", "numpy", "rankdrill.errors", "rankdrill.gathers"}

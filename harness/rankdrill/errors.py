@@ -30,6 +30,7 @@ __all__ = [
     "RanksDisagree",
     "RemoteError",
     "StorageError",
+    "TemplateDied",
     "UnsupportedPlatform",
     "UsageError",
     "WorldError",
@@ -158,6 +159,10 @@ class ContractBroken(WorldError):
 
 class RankVictim(WorldError):
     """A rank that failed or hung only because another rank did."""
+
+
+class TemplateDied(WorldError):
+    """The process that ranks are forked from ended and took them along: no rank is at fault."""
 
 
 class RanksDisagree(WorldError):

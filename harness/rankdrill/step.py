@@ -44,8 +44,18 @@ class Site:
     function: str
     via: str = ""
 
+    @property
+    def place(self) -> tuple[str, int]:
+        """The line, whatever was called there."""
+        return self.file, self.line
+
+    @property
+    def path(self) -> str:
+        """The file as a reader in the current directory would write it."""
+        return _short(self.file)
+
     def __str__(self) -> str:
-        return f"{_short(self.file)}:{self.line} in {self.function}"
+        return f"{self.path}:{self.line} in {self.function}"
 
 
 def _short(file: str) -> str:

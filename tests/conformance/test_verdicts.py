@@ -221,3 +221,9 @@ def test_all_that_is_left_is_told_with_who_holds_it() -> None:
     seen = [Statement(1, lost, done=True), Statement(1, lost, left=("fd 7", "a thread"), done=True), None]
     judgement, why = judge(Evidence(outcome(*ranks), seen, struck=(2,), doomed=(2,), files=("one", "two")))
     assert (judgement, why) == (Judgement.LEAKED, "on disk: one; on disk: two; rank 1: fd 7; rank 1: a thread")
+
+
+def test_where_the_template_died_it_is_the_drill_that_failed() -> None:
+    gone = "the process that ranks are forked from was killed by SIGKILL"
+    ranks = [RankOutcome(rank, Status.DIED, death=Death(None, 9, 5), orphaned=gone) for rank in range(2)]
+    assert judge(Evidence(outcome(*ranks), [None, None], struck=(1,))) == (Judgement.BROKEN, gone)

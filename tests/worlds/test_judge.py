@@ -106,3 +106,12 @@ def test_whom_a_gather_names_comes_first_then_who_ended_first() -> None:
 
 def test_the_death_of_whoever_ended_first_is_the_first_cause() -> None:
     assert blame([died(0, at_ns=30), died(1, at_ns=10), stuck(2), died(3, at_ns=20)]) == ((1, 3, 0, 2), ())
+
+
+def test_nobody_is_at_fault_where_the_template_took_ranks_along() -> None:
+    gone = died(0, orphaned="it was killed")
+    assert blame([gone, died(1, orphaned="it was killed")]) == ((), (0, 1))
+    assert blame([gone, waits(1, 0), raised(2, LOST), returned(3)]) == ((), (0, 1, 2))
+    assert blame([gone, returned(1)]) == ((), (0,))
+    assert blame([gone, raised(1, KeyError("its own"))]) == ((1,), (0,))
+    assert blame([gone, died(1)]) == ((1,), (0,)), "it had died before"

@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 
 from rankdrill import World
-from rankdrill.errors import FaultNotFired, RankDied, RankLeft, RankStuck, RankVictim, WorldError
+from rankdrill.errors import FaultNotFired, RankDied, RankLeft, RankStuck, RankVictim, TemplateDied, WorldError
 from rankdrill.faults import Plan
 from rankdrill.ledger import State
-from rankdrill.worlds import Death, Outcome, RankOutcome, Verdict
+from rankdrill.step import Site
+from rankdrill.worlds import Death, Outcome, RankOutcome, Status, Verdict
 from rankdrill.worlds.judge import blame, verdict_on
 from rankdrill.worlds.outcome import RemoteTraceback, RenderedError
 from tests.worlds import bodies
-from tests.worlds.ended import OPEN, barrier, died, ledger, raised, returned, stuck, waits
+from tests.worlds.ended import BARRIER, OPEN, barrier, died, ledger, raised, returned, stuck, waits
 
 
 def test_a_run_whose_fault_did_not_strike_is_not_ok_although_all_returned(two: World) -> None:
@@ -41,12 +42,23 @@ def errors_of(of: Outcome) -> tuple[BaseException, ...]:
     return caught.value.exceptions
 
 
+SITE = Site("/train.py", 12, "step")
+PASSED = replace(BARRIER, site=Site("/train.py", 7, "loss", "barrier"))
+
+
+def of_death(how: str = "", site: Site | None = None, **more: Any) -> RankOutcome:
+    return RankOutcome(1, Status.DIED, death=Death(None, 11, 1, how, site), **more)
+
+
 @pytest.mark.parametrize(
     ("death", "text"),
     [
         (Death(3, None, 0), "exited with code 3"),
         (Death(None, 9, 0), "killed by SIGKILL"),
         (Death(None, 63, 0), "killed by signal 63"),
+        (Death(None, 11, 0, site=SITE), "killed by SIGSEGV at /train.py:12 in step"),
+        (Death(3, None, 0, "by os._exit", SITE), "exited with code 3, by os._exit at /train.py:12 in step"),
+        (Death(None, 9, 0, "by the kernel"), "killed by SIGKILL, by the kernel"),
     ],
 )
 def test_a_death_reads_aloud(death: Death, text: str) -> None:
@@ -64,6 +76,32 @@ def test_a_death_reads_aloud(death: Death, text: str) -> None:
             died(1, ledger=ledger(OPEN, last=State.BEGUN), by_plan=True),
             "rank 1 killed by SIGKILL in file.open on '/x', as planned",
         ),
+        (
+            of_death(site=SITE, ledger=ledger(PASSED)),
+            "rank 1 killed by SIGSEGV at /train.py:12 in step, "
+            "after collective.barrier #0 on 'default', at /train.py:7 in loss",
+        ),
+        (
+            of_death("by the kernel", ledger=ledger(PASSED, OPEN)),
+            "rank 1 killed by SIGSEGV, by the kernel, "
+            "after collective.barrier #0 on 'default', at /train.py:7 in loss, then file.open on '/x'",
+        ),
+        (
+            of_death(site=SITE, ledger=ledger(PASSED, last=State.BEGUN)),
+            "rank 1 killed by SIGSEGV at /train.py:12 in step, "
+            "in collective.barrier #0 on 'default', at /train.py:7 in loss",
+        ),
+        (
+            of_death(site=PASSED.site, ledger=ledger(PASSED, last=State.BEGUN)),
+            "rank 1 killed by SIGSEGV at /train.py:7 in loss, in collective.barrier #0 on 'default'",
+        ),
+        (
+            died(1, orphaned="the template ended", ledger=ledger(OPEN)),
+            "rank 1 went with the process it was forked from, after file.open on '/x'",
+        ),
+        (raised(1, SystemExit(4), site=SITE), "rank 1 raised SystemExit: 4 at /train.py:12 in step"),
+        (raised(1, SystemExit(4)), "rank 1 raised SystemExit: 4"),
+        (raised(1, KeyError("k"), site=SITE), "rank 1 raised KeyError: 'k'"),
         (stuck(1, by_plan=True), "rank 1 stopped before its first step, as planned"),
         (waits(1, 0, by_plan=True), "rank 1 stopped in collective.barrier #0 on 'default', as planned"),
         (waits(1, 0), "rank 1 waits in collective.barrier #0 on 'default' for rank 0"),
@@ -78,6 +116,23 @@ def test_a_death_reads_aloud(death: Death, text: str) -> None:
 )
 def test_the_end_of_a_rank_reads_aloud(rank: RankOutcome, text: str) -> None:
     assert str(rank) == text
+
+
+def test_the_end_of_the_harness_comes_first_and_a_rank_that_failed_by_itself_is_still_told() -> None:
+    gone = "the process that ranks are forked from was killed by SIGKILL"
+    failed = outcome(died(0, orphaned=gone), raised(1, KeyError("k")), died(2, orphaned=gone))
+    assert failed.harness == gone
+    assert failed.summary() == f"died: {gone}; rank 1 raised KeyError: 'k'; victims: ranks 0, 2"
+    assert [type(error) for error in errors_of(failed)] == [TemplateDied, KeyError, RankVictim, RankVictim]
+    assert str(errors_of(failed)[0]) == gone
+    # Of a phase that the rank had come through before, nothing is to be told.
+    assert outcome(returned(0, orphaned=gone), returned(1)).harness == ""
+
+
+def test_the_stack_of_who_died_goes_with_its_error() -> None:
+    (with_one, without) = errors_of(outcome(died(0, stack="in step"), died(1)))
+    assert with_one.__notes__ == ["in step"]
+    assert not hasattr(without, "__notes__")
 
 
 def test_a_run_is_ok_if_all_returned_but_those_that_the_plan_ended() -> None:

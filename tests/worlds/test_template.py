@@ -17,6 +17,7 @@ import torch.distributed as dist
 from rankdrill import World
 from rankdrill.errors import WorldError
 from rankdrill.worlds.processes.client import TemplateClient
+from rankdrill.worlds.processes.messages import RankSpec
 from rankdrill.worlds.processes.template import signal_all
 from tests.worlds.conftest import PATIENCE_S
 
@@ -128,3 +129,17 @@ def test_of_ranks_that_are_killed_together_none_sees_another_end(
     signal_all([lives.pid, sees.pid], signal.SIGKILL)
     assert (lives.wait(), sees.wait()) == (-signal.SIGKILL, -signal.SIGKILL)
     assert not (tmp_path / "saw").exists()
+
+
+def test_a_rank_asked_for_when_the_template_has_just_ended_says_how_it_did() -> None:
+    client = TemplateClient()
+    try:
+        client.wait_ready()
+        os.kill(client._process.pid, signal.SIGKILL)
+        assert str(client.ending()) == "killed by SIGKILL"
+        with pytest.raises(WorldError, match="the process that ranks are forked from has ended: killed by SIGKILL"):
+            client.fork(RankSpec(0, 1, "gloo", "cpu", str(client.directory), 60.0, 0, "run"))
+        client.bury()
+        assert str(client.ending()) == "killed by SIGKILL", "though it has been reaped"
+    finally:
+        client.close()

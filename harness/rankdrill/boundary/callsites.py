@@ -13,39 +13,18 @@ from __future__ import annotations
 
 import os
 import sys
-import sysconfig
-from enum import IntEnum
-from pathlib import Path
-from types import CodeType, FrameType
-
-import torch
+from types import CodeType, FrameType, TracebackType
 
 from rankdrill.step import Site
+from rankdrill.whose import Whose, torch_folder, whose_file
 
-__all__ = ["call_site"]
+__all__ = ["call_site", "raise_site"]
 
 MOST_FRAMES = 200  # looked at; frameworks nest some dozens
 MOST_KNOWN = 1 << 14  # functions and call sites remembered: code may be made anew for every call
 _PLUMBING = frozenset({"wrapper", "_fn", "decorate_context", "inner", "_wrapped_call_impl", "_call_impl", "__call__"})
-
-
-class _Whose(IntEnum):
-    USER = 0
-    LIBRARY = 1
-    TORCH = 2
-    OURS = 3
-
-
-def _folder(path: str | os.PathLike[str]) -> str:
-    return os.path.join(os.path.realpath(path), "")
-
-
-_TORCH = _folder(Path(torch.__file__).parent)
-_OURS = _folder(Path(__file__).parents[1])
-_INSTALLED = tuple(
-    {_folder(path) for name, path in sysconfig.get_paths().items() if name in ("purelib", "platlib", "stdlib")}
-)
-_whose: dict[CodeType, _Whose] = {}
+_PARALLEL = tuple(os.path.join(torch_folder(), *parts, "") for parts in (("distributed",), ("nn", "parallel")))
+_whose: dict[CodeType, Whose] = {}
 _sites: dict[tuple[CodeType, int, CodeType | None], Site] = {}
 
 
@@ -61,17 +40,29 @@ def call_site(depth: int = 1) -> Site | None:
         whose = _whose.get(code)
         if whose is None:
             whose = _classify(code)
-        if whose is _Whose.USER:
+        if whose is Whose.USER:
             if _is_the_template(frame):
                 break
             return _site(frame, outermost)
-        if whose is _Whose.TORCH and library is None:
+        if whose is Whose.TORCH and library is None:
             if _is_public(code, outermost):
                 outermost = code
-        elif whose is _Whose.LIBRARY and library is None:
+        elif whose is Whose.LIBRARY and library is None:
             library = frame
         frame = frame.f_back
     return _site(library, outermost) if library is not None else None
+
+
+def raise_site(traceback: TracebackType | None) -> Site | None:
+    """The innermost line of the user's that `traceback` leads through; None where there is none."""
+    found: Site | None = None
+    while traceback is not None:
+        frame = traceback.tb_frame
+        code = frame.f_code
+        if whose_file(code.co_filename) is Whose.USER and not _is_the_template(frame):
+            found = Site(code.co_filename, traceback.tb_lineno, code.co_name)
+        traceback = traceback.tb_next
+    return found
 
 
 def _is_the_template(frame: FrameType) -> bool:
@@ -105,20 +96,12 @@ def _is_public(code: CodeType, before: CodeType | None) -> bool:
 
 
 def _is_distributed(code: CodeType) -> bool:
-    return code.co_filename.startswith((_TORCH + "distributed" + os.sep, _TORCH + "nn" + os.sep + "parallel" + os.sep))
+    return code.co_filename.startswith(_PARALLEL)
 
 
-def _classify(code: CodeType) -> _Whose:
+def _classify(code: CodeType) -> Whose:
     if len(_whose) >= MOST_KNOWN:
         _whose.clear()
-    file = code.co_filename
-    if file.startswith(_TORCH):
-        whose = _Whose.TORCH
-    elif file.startswith(_OURS):
-        whose = _Whose.OURS
-    elif file.startswith(("<frozen", *_INSTALLED)) or f"{os.sep}site-packages{os.sep}" in file:
-        whose = _Whose.LIBRARY
-    else:
-        whose = _Whose.USER
+    whose = whose_file(code.co_filename)
     _whose[code] = whose
     return whose

@@ -59,12 +59,19 @@ class Boundary:
     """One rank's boundary: writes each crossing into the ledger and lets interceptors act on it.
 
     It is open only inside `recording()`; outside, and inside a crossing's own real call, every patched
-    function behaves as if rankdrill were not there.
+    function behaves as if rankdrill were not there. `on_end` is told at any time which call is about to end the
+    process.
     """
 
-    def __init__(self, ledger: LedgerWriter | None = None, watch: Watch | None = None) -> None:
+    def __init__(
+        self,
+        ledger: LedgerWriter | None = None,
+        watch: Watch | None = None,
+        on_end: Callable[[str], None] | None = None,
+    ) -> None:
         self.ledger = ledger
         self.watch = watch
+        self._on_end = on_end
         self._groups: Counter[str] = Counter()
         self._interceptors: tuple[Interceptor, ...] = ()
         self._recording = False
@@ -92,6 +99,7 @@ class Boundary:
     def abandon(self) -> None:
         """Be no boundary any more: what a child process does, forked by the rank, are not the rank's steps."""
         self.ledger, self.watch, self._interceptors, self._recording = None, None, (), False
+        self._on_end = None
 
     @contextmanager
     def closed(self) -> Iterator[None]:
@@ -148,6 +156,12 @@ class Boundary:
         self._groups[name] += 1
         told = f"{name} #{self._groups[name]}".encode()
         return int.from_bytes(blake2b(told, digest_size=8).digest(), "little")
+
+    def announce_end(self, call: str) -> None:
+        """The process is about to end itself by `call`, ``os._exit`` say."""
+        if self._on_end is not None:
+            with self.closed():
+                self._on_end(call)
 
     def bend(self) -> None:
         """A planned fault is about to set this rank apart from the others."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from rankdrill.boundary.collectives import install_collectives
 from rankdrill.boundary.crossing import Boundary
 from rankdrill.boundary.early import Early, early_names, early_patches
+from rankdrill.boundary.ending import ending_patches
 from rankdrill.boundary.files import file_patches
 from rankdrill.boundary.memory import memory_patches
 from rankdrill.boundary.new_groups import install_new_groups
@@ -61,3 +62,4 @@ def _patches(boundary: Boundary, territory: Territory) -> Iterable[Patch]:
     yield from object_patches(boundary)
     yield from saving_patches(boundary)
     yield from memory_patches(boundary)
+    yield from ending_patches(boundary)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rankdrill.errors import UsageError
+from rankdrill.outputs import check_output
 
 if TYPE_CHECKING:
     from rankdrill.conformance import Adapter
@@ -99,16 +100,7 @@ def choose_payloads(names: Sequence[str], adapters: dict[str, Adapter]) -> tuple
 
 def choose_output(option: str, name: str | None) -> Path | None:
     """The file to write to; refused now, not after minutes of drilling, where it cannot be written."""
-    if name is None:
-        return None
-    path = Path(name)
-    if path.is_dir():
-        raise UsageError(f"{option} {name}: is a directory; give a file")
-    if not path.parent.is_dir():
-        raise UsageError(f"{option} {name}: there is no directory {path.parent}; make it first")
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise UsageError(f"{option} {name}: cannot be written; give a file in a directory of yours")
-    return path
+    return None if name is None else check_output(option, name)
 
 
 def check_seconds(option: str, value: float | None) -> None:

@@ -18,6 +18,7 @@ from rankdrill.cli.choose import (
     choose_sizes,
 )
 from rankdrill.cli.terminal import terminal
+from rankdrill.outputs import write_whole
 from rankdrill.step import Kind
 
 if TYPE_CHECKING:
@@ -174,6 +175,6 @@ def _write(tally: Tally, outputs: _Outputs, elapsed: float, complete: bool) -> N
     from rankdrill.report import drill_as_json, drill_as_junit
 
     if outputs.json:
-        outputs.json.write_text(drill_as_json(tally, elapsed=elapsed, complete=complete), encoding="utf-8")
+        write_whole(outputs.json, drill_as_json(tally, elapsed=elapsed, complete=complete))
     if outputs.junit:
-        outputs.junit.write_text(drill_as_junit(tally, elapsed=elapsed), encoding="utf-8")
+        write_whole(outputs.junit, drill_as_junit(tally, elapsed=elapsed))

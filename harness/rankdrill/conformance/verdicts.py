@@ -74,6 +74,8 @@ _Verdict = tuple[Judgement, str] | None
 
 
 def _deaths(evidence: Evidence) -> _Verdict:
+    if evidence.outcome.harness:
+        return Judgement.BROKEN, evidence.outcome.harness
     dead = [rank for rank in evidence.outcome.ranks if rank.status is Status.DIED and rank.rank not in evidence.doomed]
     if dead:
         return Judgement.DIED, "; ".join(map(str, dead))

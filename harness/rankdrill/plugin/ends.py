@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from rankdrill.plugin.commands import When
+from rankdrill.step import Site
 from rankdrill.worlds.outcome import RenderedError
 from rankdrill.worlds.plain import Plain
 
@@ -34,7 +35,7 @@ class PhaseEnd(Plain):
     `marked` says of an xfailed phase that a mark of the test expected it; otherwise it called `pytest.xfail()`.
     `strict` says of an xpassed one that this fails the test. `sections` are (title, text) as in reports, `more` the
     serialized reports that were logged meanwhile, of subtests say. `returned` describes what a body returned that
-    should have returned nothing.
+    should have returned nothing. `site` is the line of the user's that raised.
     """
 
     when: When
@@ -51,6 +52,7 @@ class PhaseEnd(Plain):
     returned: str = ""
     seconds: float = 0.0
     figures: tuple[dict[str, Any], ...] = ()  # of pytest-benchmark
+    site: Site | None = None
 
     @property
     def raised(self) -> bool:

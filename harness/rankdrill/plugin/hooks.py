@@ -21,6 +21,7 @@ __all__ = [
     "pytest_collection_modifyitems",
     "pytest_collectstart",
     "pytest_configure",
+    "pytest_configure_node",
     "pytest_exception_interact",
     "pytest_generate_tests",
     "pytest_itemcollected",
@@ -39,6 +40,7 @@ __all__ = [
 
 _SHARED = pytest.StashKey["Session"]()
 _LINKED = pytest.StashKey[bool]()
+_SEED = "rankdrill_seed"
 _LOOKS_RANKED = re.compile(rb"[.@]ranks\b")
 
 
@@ -62,6 +64,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "does for one",
     )
     group.addoption(
+        "--rankdrill-json",
+        metavar="FILE",
+        help="when the session ends, write to FILE as JSON what came of each test on ranks: who is at fault, how each "
+        "rank ended and on which line, what was found (docs/json.md has the fields)",
+    )
+    group.addoption(
         "--pdb-rank",
         type=int,
         metavar="N",
@@ -83,7 +91,17 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER_HELP)
     if not _in_a_rank(config):
-        _seed(config)  # before pytest-xdist copies the options to its workers
+        seed = _seed(config)
+        if config.option.rankdrill_json is not None:
+            from rankdrill.plugin.json_file import write_json
+
+            write_json(config, seed)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """pytest-xdist is about to start a worker, which parses the command line anew: what was drawn here it is told."""
+    node.workerinput[_SEED] = _seed(node.config)
 
 
 # Session-scoped, as on the ranks: Hypothesis refuses fixtures that it would have to reset between examples.
@@ -230,6 +248,10 @@ def pytest_runtest_makereport(item: pytest.Item, call: Any) -> Generator[None, p
         ranked: Any = item
         # Of a test with nothing to set up, the body too ran while this process was in its setup.
         report.duration = ranked.durations.get(report.when) or report.duration
+        if item.config.option.rankdrill_json is not None:
+            from rankdrill.plugin.json_file import attach
+
+            attach(ranked, report)
     return report
 
 
@@ -278,7 +300,7 @@ def _link(session: pytest.Session) -> None:
 def _seed(config: pytest.Config) -> int:
     """What ranks' random numbers come from: the option, or pytest-randomly's seed, or drawn once for the session."""
     if config.option.rankdrill_seed is None:
-        theirs = getattr(config.option, "randomly_seed", None)
+        theirs = getattr(config, "workerinput", {}).get(_SEED, getattr(config.option, "randomly_seed", None))
         config.option.rankdrill_seed = theirs if isinstance(theirs, int) else random.SystemRandom().randrange(1 << 32)
     return int(config.option.rankdrill_seed)
 
@@ -310,7 +332,13 @@ def _shared(config: pytest.Config) -> Session:
         asks = config.option.usepdb or config.option.pdb_rank is not None
         ahead = Ahead(possible=not (told or asks or config.option.rankdrill_fresh))
         config.stash[_SHARED] = Session(
-            pool, LastingLogs(), ahead, _seed(config), bool(config.option.rankdrill_fresh), config.option.pdb_rank
+            pool,
+            LastingLogs(),
+            ahead,
+            _seed(config),
+            fresh=bool(config.option.rankdrill_fresh),
+            json=config.option.rankdrill_json is not None,
+            pdb_rank=config.option.pdb_rank,
         )
         if config.option.pdb_rank is not None:
             config.hook.pytest_enter_pdb(config=config, pdb=None)  # has pytest-timeout set no alarm

@@ -34,8 +34,8 @@ _OURS = frozenset({"rank", SIZE_PARAMETER})
 
 @dataclass(frozen=True)
 class Session:
-    """What all tests on ranks of one pytest session share. `fresh` gives every one of them fresh ranks; with
-    `pdb_rank` no deadline runs, for that rank may sit at a prompt.
+    """What all tests on ranks of one pytest session share. `fresh` gives every one of them fresh ranks; `json` keeps
+    what there is to tell machines of them; with `pdb_rank` no deadline runs, for that rank may sit at a prompt.
     """
 
     pool: WorldPool
@@ -43,6 +43,7 @@ class Session:
     ahead: Ahead
     seed: int
     fresh: bool = False
+    json: bool = False
     pdb_rank: int | None = None
 
 
@@ -61,9 +62,11 @@ class RankedItem(pytest.Function):
     merged: MergedFailure | None
     durations: dict[str, float]
     outcome: Outcome | None
+    told: dict[str, Outcome]  # by phase, what is told of it to machines, if they are told anything
     left: list[tuple[int, str]]
     _uncollected: Outcome | Exception | None
     _alarm: BaseException | None
+    _prepared: bool
 
     @cached_property
     def plain(self) -> bool:
@@ -101,7 +104,8 @@ class RankedItem(pytest.Function):
     def prepare(self) -> None:
         """Have ranks that have imported the test's file, before any clock runs; what goes wrong, `setup` reports."""
         self.merged, self.outcome, self._uncollected = None, None, None
-        self.durations, self.left = {}, []
+        self.durations, self.told, self.left = {}, {}, []
+        self._prepared = True
         if self.shared.ahead.has_begun(self):
             return
         if self.mark.fresh or self.shared.fresh:
@@ -114,11 +118,15 @@ class RankedItem(pytest.Function):
 
     def setup(self) -> None:
         """The setup phase, on all ranks. Fixtures are theirs: none is resolved in this process."""
+        if not self._prepared:  # pytest-rerunfailures' next attempt: the last one may have spoiled its ranks
+            self.prepare()
+        self._prepared = False
         self.merged, self.outcome, self._alarm = None, None, None
         pytest_seam.look_up_only(self)
         if isinstance(self._uncollected, Exception):
             raise self._uncollected
         if self._uncollected is not None:
+            self.told["setup"] = self._uncollected
             self._conclude(merge(self._uncollected, self._where, self.run_again))
         if self.plain:
             try:
@@ -233,6 +241,8 @@ class RankedItem(pytest.Function):
         """
         self.outcome = outcome
         quiet = uneventful(outcome, when)
+        if self.shared.json:
+            self.told[when] = phase_of(outcome, when, among_others=among_others)
         if quiet is not None:
             self.durations[when] = max(end.seconds for end in quiet)
             if when == "call":

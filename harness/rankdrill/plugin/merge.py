@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from rankdrill.errors import ContractBroken, FaultNotFired, RankDied, RanksDisagree, RankStuck, WorldError
+from rankdrill.errors import (
+    ContractBroken,
+    FaultNotFired,
+    RankDied,
+    RanksDisagree,
+    RankStuck,
+    TemplateDied,
+    WorldError,
+)
 from rankdrill.plugin.commands import When
 from rankdrill.plugin.ends import Ended, Ends, PhaseEnd, RankTestError
 from rankdrill.plugin.shown import Block, MergedFailure, blocks_of, minority_first, victim_line
@@ -90,7 +98,7 @@ def _in_phase(rank: RankOutcome, when: When, among_others: bool) -> RankOutcome:
     end = ends.of(when)
     if end is not None and end.raised:
         error = RankTestError(end.text, end.crash, end.error, Ends((end,)))
-        return replace(rank, status=Status.RAISED, value=None, exception=error)
+        return replace(rank, status=Status.RAISED, value=None, exception=error, site=end.site)
     # Of a test that could not begin there is nothing to say in later phases.
     return replace(rank, status=Status.RETURNED, value=end or PhaseEnd(when, Ended.PASSED), exception=None)
 
@@ -128,9 +136,10 @@ def _who_did_what(ends: dict[int, PhaseEnd]) -> str:
 def _failure(outcome: Outcome, ends: dict[int, PhaseEnd], where: tuple[str, int], run_again: str) -> Merged:
     culprits = [rank for rank in outcome.culprits if not outcome.ranks[rank].by_plan]
     # A rank at fault by plan explains its victims; then they are all there is to show.
-    shown = culprits or list(outcome.victims)
+    shown = culprits or ([] if outcome.harness else list(outcome.victims))
     found = {rank for finding in outcome.findings for rank in finding.ranks}
-    blocks = [Block(finding.lines[0], "\n".join(finding.lines[1:])) for finding in outcome.findings]
+    blocks = [Block(outcome.harness)] if outcome.harness else []
+    blocks.extend(Block(finding.lines[0], "\n".join(finding.lines[1:])) for finding in outcome.findings)
     blocks.extend(blocks_of(outcome, [rank for rank in shown if rank not in found], ends))
     headline = blocks[0].heading if blocks else next(iter(outcome.unfired), "failed")
     blocks.extend(Block(line) for line in outcome.unfired if line != headline)
@@ -152,6 +161,8 @@ def _expected(shown: Sequence[int], ends: dict[int, PhaseEnd]) -> str | None:
 
 def _error(outcome: Outcome, shown: Sequence[int], headline: str) -> BaseException:
     """The exception the test fails with: the culprit's own where there is one, so that xfail(raises=…) sees it."""
+    if outcome.harness:
+        return TemplateDied(headline)
     if not shown:
         return FaultNotFired(headline)
     rank = outcome.ranks[shown[0]]

@@ -28,8 +28,8 @@ def make_ranked(item: pytest.Function, mark: RanksMark, shared: Session) -> Rank
     item.shared = shared
     item.place = TestPlace(item.nodeid, str(item.path), _tmp_path(item), item.location)
     item.following, item.ahead = None, None
-    item.merged, item.outcome, item._uncollected = None, None, None
-    item.durations, item.left = {}, []
+    item.merged, item.outcome, item._uncollected, item._prepared = None, None, None, False
+    item.durations, item.told, item.left = {}, {}, []
     return item
 
 

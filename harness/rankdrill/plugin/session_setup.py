@@ -34,6 +34,7 @@ _NOT_IN_A_RANK: dict[str, Any] = {
     "setupplan": False,
     "setupshow": False,
     "xmlpath": None,
+    "rankdrill_json": None,
     "pastebin": None,
     "log_file": None,
     "dist": "no",

@@ -27,7 +27,8 @@ class RankContext:
     middle of the body for the next job, which it returns: for a body that goes on where it was. `left` says what a
     fresh rank would not have, in words: with anything in it the rank is not used for another test. `notes` are for
     the user to read. `moves` counts how often the rank has followed its controller to another directory, environment
-    or path.
+    or path. `take_last_words()` has the stacks at a fatal signal go to the controller again, after somebody had them
+    go elsewhere.
     """
 
     index: int
@@ -38,6 +39,7 @@ class RankContext:
     boundary: Boundary
     group: Any  # the default process group that bodies find; None in a world without one
     pause: Callable[[Any], Job]
+    take_last_words: Callable[[], None]
     kept: dict[str, Any] = field(default_factory=dict)
     left: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)

@@ -40,7 +40,8 @@ def blame(ranks: Sequence[RankOutcome]) -> tuple[tuple[int, ...], tuple[int, ...
 
     A rank is a victim if all that happened to it is that it lost, or waited for, another rank. Where everybody
     only lost or waited, those whose call is another than the others' are the culprits, failing that those that
-    everybody waited for, and failing that all of them. What was found wrong with the run as a whole comes first.
+    everybody waited for, and failing that all of them; nobody, if the process that ranks are forked from took some
+    of them along. What was found wrong with the run as a whole comes first.
     """
     failed = [rank for rank in ranks if rank.status is not Status.RETURNED]
     if not failed and all(rank.finding is None for rank in ranks):
@@ -53,7 +54,7 @@ def blame(ranks: Sequence[RankOutcome]) -> tuple[tuple[int, ...], tuple[int, ...
     victims = [rank for rank in failed if _only_suffered(rank)]
     causes = [rank for rank in failed if rank not in victims]
     left = [rank for rank in ranks if rank.status is Status.RETURNED and _awaited(rank, ranks)]
-    if not causes:
+    if not causes and not any(rank.orphaned for rank in victims):
         odd = odd_ones(
             {rank.rank: rank.wait for rank in ranks if rank.wait is not None}, [rank.ledger for rank in ranks]
         )
@@ -72,7 +73,9 @@ def _only_suffered(rank: RankOutcome) -> bool:
             return isinstance(error, PeerLost) or (
                 isinstance(error, RuntimeError) and bool(_PEER_TROUBLE.search(str(error)))
             )
-        case _:
+        case Status.DIED:
+            return bool(rank.orphaned)
+        case Status.RETURNED:
             return False
 
 

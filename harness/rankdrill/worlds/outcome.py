@@ -18,9 +18,11 @@ from rankdrill.errors import (
     RankLeft,
     RankStuck,
     RankVictim,
+    TemplateDied,
     WorldError,
 )
 from rankdrill.ledger import LedgerView, Record
+from rankdrill.step import Site
 from rankdrill.worlds.found import finding_on
 
 if TYPE_CHECKING:
@@ -50,19 +52,31 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """How a rank's process ended: by `signal` or with exit `code`; `at_ns` on the machine's monotonic clock."""
+    """How a process ended: by `signal` or with exit `code`; `at_ns` on the machine's monotonic clock.
+
+    `how` is what more is known, in words, such as ``by os._exit`` or ``by the kernel: out of memory (…)``; `site` the
+    line of the user's that it happened at. Who sends a signal cannot be known, and is not guessed.
+    """
 
     code: int | None
     signal: int | None
     at_ns: int
+    how: str = ""
+    site: Site | None = None
 
-    def __str__(self) -> str:
+    @property
+    def ended(self) -> str:
+        """``killed by SIGSEGV``, ``exited with code 3``."""
         if self.signal is None:
             return f"exited with code {self.code}"
         try:
             return f"killed by {Signals(self.signal).name}"
         except ValueError:
             return f"killed by signal {self.signal}"
+
+    def __str__(self) -> str:
+        how = f", {self.how}" if self.how else ""
+        return f"{self.ended}{how}{f' at {self.site}' if self.site is not None else ''}"
 
 
 class RemoteTraceback(Exception):  # noqa: N818 (it is the cause of an error, shown above it; never raised)
@@ -106,11 +120,13 @@ class RankOutcome:
     """One rank's part of an `Outcome`.
 
     `at_ns` is when it ended (monotonic clock), 0 if it was stuck; `wait` what it waited for when it was stuck;
-    `stack` the Python stacks of all its threads then. `fired` counts strikes by fault, in the plan's order;
-    `by_plan` says that a planned fault ended the process: that it is gone is what was asked for. `cut` says of a
-    stuck rank that it was ended before the deadline, because another rank was gone. `left` says what the body left
-    in its process that can only be noticed, not put back; `notes` is what rankdrill has to say about the run.
-    `finding` is what was found wrong with the whole run while it ran, the same on every rank.
+    `stack` the Python stacks of all its threads then, or when it died, if it could say so. `fired` counts strikes by
+    fault, in the plan's order; `by_plan` says that a planned fault ended the process: that it is gone is what was
+    asked for. `cut` says of a stuck rank that it was ended before the deadline, because another rank was gone. `left`
+    says what the body left in its process that can only be noticed, not put back; `notes` is what rankdrill has to say
+    about the run. `finding` is what was found wrong with the whole run while it ran, the same on every rank. `site` is
+    the line of the user's that raised the exception. `orphaned` says how the process that ranks are forked from ended,
+    where that took this rank along.
     """
 
     rank: int
@@ -131,6 +147,8 @@ class RankOutcome:
     left: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     finding: Finding | None = None
+    site: Site | None = None
+    orphaned: str = ""
 
     @property
     def error(self) -> BaseException | None:
@@ -142,11 +160,38 @@ class RankOutcome:
         """The step the rank was in when it ended or was ended, or None if it was in none."""
         return self.ledger.last_open
 
+    @property
+    def last_call(self) -> Record | None:
+        """The newest step that says from which line it was taken; that of a file, say, does not."""
+        return next((record for record in reversed(self.ledger.records) if record.step.site is not None), None)
+
     def _where(self) -> str:
         if self.step:
-            return f" in {self.step.step}{self.step.step.where}"
-        last = self.ledger.last
-        return f" after {last.step}{last.step.where}" if last else " before its first step"
+            at = self.death.site if self.death is not None else None
+            told = at is not None and self.step.step.site is not None and at.place == self.step.step.site.place
+            return f" in {self.step.step}{'' if told else self.step.step.where}"
+        last, passed = self.ledger.last, self.last_call
+        if last is None:
+            return " before its first step"
+        if passed is None or passed is last:
+            return f" after {last.step}{last.step.where}"
+        return f" after {passed.step}{passed.step.where}, then {last.step}"
+
+    def _died(self) -> str:
+        if self.orphaned:
+            return f"went with the process it was forked from,{self._where()}"
+        assert self.death is not None
+        more = self.death.how or self.death.site is not None
+        return f"{self.death}{',' if more else ''}{self._where()}" + (", as planned" if self.by_plan else "")
+
+    def _raised(self) -> str:
+        error = self.error
+        if self.finding is not None and isinstance(error, ContractBroken):
+            last = self.ledger.last
+            return f"noticed it{f' at {last.step.site}' if last and last.step.site else ''}"
+        # A traceback tells where others were raised; of an exit the code is all there is.
+        at = f" at {self.site}" if isinstance(error, SystemExit) and self.site is not None else ""
+        return f"raised {type(error).__name__}: {error}{at}"
 
     def __str__(self) -> str:
         where = self._where()
@@ -154,13 +199,9 @@ class RankOutcome:
             case Status.RETURNED:
                 return f"rank {self.rank} returned"
             case Status.RAISED:
-                error = self.error
-                if self.finding is not None and isinstance(error, ContractBroken):
-                    last = self.ledger.last
-                    return f"rank {self.rank} noticed it{f' at {last.step.site}' if last and last.step.site else ''}"
-                return f"rank {self.rank} raised {type(error).__name__}: {error}"
+                return f"rank {self.rank} {self._raised()}"
             case Status.DIED:
-                return f"rank {self.rank} {self.death}{where}" + (", as planned" if self.by_plan else "")
+                return f"rank {self.rank} {self._died()}"
             case Status.STUCK if self.by_plan:
                 return f"rank {self.rank} stopped{where}, as planned"
             case Status.STUCK if self.finding is not None:
@@ -202,6 +243,11 @@ class Outcome:
         return (found,) if found is not None else ()
 
     @property
+    def harness(self) -> str:
+        """What went wrong with the harness itself, and not with any rank; empty where nothing did."""
+        return next((rank.orphaned for rank in self.ranks if rank.status is Status.DIED and rank.orphaned), "")
+
+    @property
     def values(self) -> list[Any]:
         """What each rank returned, in rank order; None for a rank that did not."""
         return [rank.value for rank in self.ranks]
@@ -214,14 +260,22 @@ class Outcome:
         """
         if self.ok:
             return self.values
-        errors = [*self._culprit_errors(), *self._victim_errors(), *map(FaultNotFired, self.unfired)]
+        harness = [TemplateDied(self.harness)] if self.harness else []
+        errors = [*harness, *self._culprit_errors(), *self._victim_errors(), *map(FaultNotFired, self.unfired)]
         raise BaseExceptionGroup(self.summary(), errors)
+
+    def to_json(self) -> str:
+        """For machines: who is at fault, what was found, how each rank ended. `docs/json.md` has the fields."""
+        from rankdrill.worlds.as_json import outcome_to_json
+
+        return outcome_to_json(self)
 
     def summary(self) -> str:
         """One line: the verdict, and who is at fault."""
         if self.ok:
             return f"{len(self.ranks)} ranks returned"
-        parts = [self.describe(rank) for rank in self.culprits[:1]]
+        parts = [self.harness] if self.harness else []
+        parts.extend(self.describe(rank) for rank in self.culprits[:1])
         told = {rank for finding in self.findings for rank in finding.ranks} | set(self.culprits[:1])
         if also := [rank for rank in self.culprits if rank not in told]:
             parts.append(f"also at fault: {name_ranks(also)}")
@@ -286,14 +340,17 @@ def _error(culprit: RankOutcome, alike: list[int], ranks: tuple[RankOutcome, ...
                 error.add_note(note)
             return error
         case Status.DIED:
-            return RankDied(str(culprit), culprit.rank)
+            return _with_stack(RankDied(str(culprit), culprit.rank), culprit)
         case Status.STUCK:
-            kept: WorldError = RankStuck(str(culprit), culprit.rank)
-            if culprit.stack:
-                kept.add_note(culprit.stack)
-            return kept
+            return _with_stack(RankStuck(str(culprit), culprit.rank), culprit)
         case Status.RETURNED:
             return RankLeft(_left(culprit, ranks), culprit.rank)
+
+
+def _with_stack(error: WorldError, culprit: RankOutcome) -> WorldError:
+    if culprit.stack:
+        error.add_note(culprit.stack)
+    return error
 
 
 def _left(culprit: RankOutcome, ranks: tuple[RankOutcome, ...]) -> str:

@@ -12,7 +12,6 @@ from rankdrill.errors import UsageError
 from rankdrill.worlds.job import Job
 from rankdrill.worlds.judge import blame, verdict_on
 from rankdrill.worlds.outcome import Outcome, RankOutcome
-from rankdrill.worlds.planned import as_planned
 from rankdrill.worlds.processes import ProcessEngine
 from rankdrill.worlds.processes.client import TemplateClient
 
@@ -129,7 +128,7 @@ class World:
     def end_job(self, begun: Begun, *, deadline: float = DEADLINE_S) -> Outcome:
         """Wait for the job that has `begun`, at most `deadline` seconds from now."""
         plan = begun.plan
-        ranks = as_planned(plan, self._engine.end(deadline=deadline, stream=self.stream))
+        ranks = tuple(self._engine.end(deadline=deadline, stream=self.stream))
         culprits, victims = blame(ranks)
         unfired = _unfired(plan, ranks)
         return Outcome(ranks, verdict_on(ranks), culprits, victims, plan, unfired, time.monotonic() - begun.at)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from rankdrill.boundary.callsites import raise_site
 from rankdrill.plugin.commands import When
 from rankdrill.plugin.ends import Ended, PhaseEnd, passed
 from rankdrill.worlds.job import dump_error
@@ -59,13 +60,15 @@ def end_of(
         tuple(more),
         seconds=call.duration,
         figures=figures,
+        site=raise_site(excinfo.tb) if excinfo is not None else None,
     )
 
 
 def failed(when: When, excinfo: pytest.ExceptionInfo[BaseException], text: str = "") -> PhaseEnd:
     """A phase that ended with an exception of which pytest made no report."""
     shown = text or str(excinfo.getrepr())
-    return PhaseEnd(when, Ended.FAILED, "", shown, excinfo.exconly(tryshort=True), dump_error(excinfo.value))
+    crash, error = excinfo.exconly(tryshort=True), dump_error(excinfo.value)
+    return PhaseEnd(when, Ended.FAILED, "", shown, crash, error, site=raise_site(excinfo.tb))
 
 
 def _when(when: Any) -> When:

@@ -59,6 +59,7 @@ class RankSession:
                 self.config.pluginmanager.register(self._measuring, "rankdrill-measuring")
             with warnings.catch_warnings(record=True):  # the controller's plugins have warned of the same already
                 pytest_seam.configure(self.config)
+            context.take_last_words()  # pytest's own plugin has them among what the test prints
             known = set(self.config.getini("markers"))
             for line in wanted.markers:
                 if line not in known:

@@ -15,11 +15,13 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import cached_property
 from pathlib import Path
 
 from rankdrill.errors import UnsupportedPlatform, WorldError
 from rankdrill.worlds.outcome import Death
 from rankdrill.worlds.private import PrivateDirectory
+from rankdrill.worlds.processes.cgroups import MemoryCgroup, memory_cgroup_of
 from rankdrill.worlds.processes.session import kill_session
 from rankdrill.worlds.processes.template import OBITUARY, PID, READY
 from rankdrill.worlds.processes.wire import FrameReader
@@ -148,12 +150,16 @@ class TemplateClient:
             heard, said = os.pipe2(os.O_CLOEXEC)
             os.set_blocking(heard, False)
             fields = asdict(spec) | {"number": next(self._numbers)}  # type: ignore[call-overload]
+            handle = RankHandle(fields["rank"], fields["number"], mine, heard)
             try:
                 socket.send_fds(self._control, [json.dumps(fields).encode()], [theirs.fileno(), said])
+            except ConnectionError:
+                handle.close()
+                raise WorldError(f"the process that ranks are forked from has ended: {self.ending()}") from None
             finally:
                 theirs.close()
                 os.close(said)
-        return RankHandle(fields["rank"], fields["number"], mine, heard)
+        return handle
 
     def kill(self, handles: list[RankHandle], signum: int = signal.SIGKILL) -> None:
         """Signal ranks. The template does it: it reaps them, so no pid can have been reused meanwhile."""
@@ -162,17 +168,40 @@ class TemplateClient:
             with self._sending, contextlib.suppress(ConnectionError):  # they die with their template
                 self._control.send(json.dumps({"signal": int(signum), "ranks": numbers}).encode())
 
+    @cached_property
+    def memory_cgroup(self) -> MemoryCgroup | None:
+        """The control group that the template's memory, and that of the ranks forked from it, is counted in."""
+        return memory_cgroup_of(self._process.pid)
+
+    def ending(self) -> Death | None:
+        """How the template ended, if need be after a moment; None if it has not."""
+        try:
+            ended = self._wait_ended()
+        except ChildProcessError:  # reaped already
+            code = self._process.returncode
+            return Death(code, None, 0) if code >= 0 else Death(None, -code, 0)
+        if ended is None:
+            return None
+        by_itself = ended.si_code == os.CLD_EXITED
+        return Death(ended.si_status, None, 0) if by_itself else Death(None, ended.si_status, 0)
+
     def bury(self) -> None:
         """The template has died: kill what its ranks had started, which has nobody else to do it."""
-        until = time.monotonic() + CLOSE_BOUND_S
         with contextlib.suppress(ChildProcessError):  # reaped already
-            # It is not reaped before, so that its number still is its own.
-            while os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-                if time.monotonic() > until:
-                    return
-                time.sleep(0.001)
+            if self._wait_ended() is None:
+                return
             kill_session(self._process.pid)
         self._process.poll()
+
+    def _wait_ended(self) -> os.waitid_result | None:
+        """Wait until the template has ended, and do not reap it, so that its number still is its own."""
+        until = time.monotonic() + CLOSE_BOUND_S
+        while time.monotonic() < until:
+            ended = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if ended is not None:
+                return ended
+            time.sleep(0.001)
+        return None
 
     def close(self) -> None:
         """End the template and every rank; remove the private directory."""

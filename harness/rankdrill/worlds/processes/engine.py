@@ -20,13 +20,21 @@ from rankdrill.ledger import Record, State
 from rankdrill.step import DEFAULT_GROUP, NO_SEQUENCE, Kind
 from rankdrill.worlds.job import Job, Place, dump
 from rankdrill.worlds.outcome import RankOutcome, Status
+from rankdrill.worlds.planned import as_planned
 from rankdrill.worlds.private import remove_segments
 from rankdrill.worlds.processes.client import RankHandle, TemplateClient
 from rankdrill.worlds.processes.environment import decoded, read_environment
 from rankdrill.worlds.processes.messages import RankSpec
 from rankdrill.worlds.processes.output import Tell
 from rankdrill.worlds.processes.transcripts import Transcripts
-from rankdrill.worlds.processes.watching import Breaks, Ending, Supervision, stacks_of, where_ranks_are
+from rankdrill.worlds.processes.watching import (
+    Breaks,
+    Ending,
+    Inquest,
+    Supervision,
+    stacks_of,
+    where_ranks_are,
+)
 from rankdrill.worlds.processes.wire import send_frame
 
 __all__ = ["ProcessEngine"]
@@ -57,6 +65,7 @@ class ProcessEngine:
         self._n = n
         self._contracts = contracts
         self._breaks: Breaks | None = None
+        self._inquest: Inquest | None = None
         self._tell_log = tell_log
         self._init = init
         self._preload = preload
@@ -98,6 +107,8 @@ class ProcessEngine:
             assert self._transcripts is not None
             self._under_way = job
             self._transcripts.begin()
+            if self._inquest is not None:
+                self._inquest.begin()
             if self._breaks is not None:
                 self._breaks.begin(anew=job.begins)
             self._send(packed)
@@ -111,12 +122,17 @@ class ProcessEngine:
             endings = self._watched(job, transcripts, deadline=deadline, stream=stream)
         self._under_way = None
         faults = len(job.plan.faults) if job.plan is not None else 0
-        outcomes = [transcripts.complete(endings[rank].outcome, faults) for rank in range(self._n)]
+        completed = [transcripts.complete(endings[rank].outcome, faults) for rank in range(self._n)]
+        outcomes = self._explained(as_planned(job.plan, completed))
         self._unfit = self._unfit or (not job.prepares and not _healthy(outcomes, endings, job))
         answered = all(outcome.status in (Status.RETURNED, Status.RAISED) for outcome in outcomes)
         if self._unfit and (job.ends or not answered):
             self.discard()
         return outcomes
+
+    def _explained(self, ranks: Sequence[RankOutcome]) -> list[RankOutcome]:
+        assert self._inquest is not None
+        return self._inquest.explain(ranks, {handle.rank for handle in self._ranks if handle.orphaned})
 
     def _watched(self, job: Job, transcripts: Transcripts, *, deadline: float, stream: bool) -> dict[int, Ending]:
         assert self._client is not None
@@ -179,6 +195,7 @@ class ProcessEngine:
             directory.mkdir(mode=0o700)
         self.births += 1
         self._transcripts = Transcripts(self._directory, self._n, self._tell_log)
+        self._inquest = Inquest(self._client, self._directory)
         self._breaks = Breaks(self._directory, self._n) if self._contracts else None
         self._port = _hold_port()
         port, run = self._port.getsockname()[1], world.name

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch.distributed as dist
 
+from rankdrill.boundary.callsites import raise_site
 from rankdrill.boundary.collectives import DrilledGroup
 from rankdrill.errors import UsageError
 from rankdrill.worlds.context import RankContext
@@ -171,7 +172,7 @@ def raised(error: BaseException) -> Raised:
         message = str(error)
     except Exception as broken:
         message = f"<its message raises {type(broken).__name__}>"
-    return Raised(dump_error(error), text, type(error).__qualname__, message)
+    return Raised(dump_error(error), text, type(error).__qualname__, message, raise_site(error.__traceback__))
 
 
 def _without_own_frames(error: BaseException) -> BaseException:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rankdrill.step import Site
 from rankdrill.worlds.plain import Plain
 
 __all__ = ["Raised", "RankSpec", "Report", "Returned", "Up"]
@@ -41,12 +42,13 @@ class Returned(Plain):
 
 @dataclass(frozen=True, slots=True)
 class Raised(Plain):
-    """The body raised. `error` is the pickled exception, empty if it cannot be pickled and loaded again."""
+    """The body raised, at `site`. `error` is the pickled exception, empty if it cannot be pickled and loaded again."""
 
     error: bytes
     traceback: str
     type_name: str
     message: str
+    site: Site | None = None
 
 
 @dataclass(frozen=True, slots=True)

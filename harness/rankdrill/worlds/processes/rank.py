@@ -22,6 +22,7 @@ from rankdrill.ledger import Board, LedgerWriter
 from rankdrill.worlds.context import RankContext
 from rankdrill.worlds.job import dump
 from rankdrill.worlds.processes.jobs import Jobs, raised
+from rankdrill.worlds.processes.last_words import LastWords, last_words_of
 from rankdrill.worlds.processes.messages import RankSpec, Up
 from rankdrill.worlds.processes.rendezvous import Rendezvous, launch_variables
 from rankdrill.worlds.processes.streams import redirect_output
@@ -41,9 +42,11 @@ def rank_main(channel: int, spec_json: dict[str, Any], early: Sequence[Early]) -
     sock = socket.socket(fileno=channel)
     directory = Path(spec.directory)
     redirect_output(directory, spec.rank)
+    last_words = LastWords(last_words_of(directory, spec.rank))
+    last_words.install()
     _reseed()
     try:
-        jobs, context = _initialise(spec, directory, sock, early)
+        jobs, context = _initialise(spec, directory, sock, early, last_words)
     except BaseException as error:
         send_frame(sock, dump(raised(error)))
         os._exit(1)
@@ -62,7 +65,7 @@ def _reseed() -> None:
 
 
 def _initialise(
-    spec: RankSpec, directory: Path, sock: socket.socket, early: Sequence[Early]
+    spec: RankSpec, directory: Path, sock: socket.socket, early: Sequence[Early], last_words: LastWords
 ) -> tuple[Jobs, RankContext]:
     torch.set_num_threads(1)  # as torchrun does: ranks share the cores
     device = _device(spec)
@@ -71,7 +74,7 @@ def _initialise(
     if spec.contracts:
         board = Board(directory / BOARD, spec.rank)
         watch = ContractWatch(board, spec.rank, partial(write_finding, directory, spec.rank))
-    boundary = Boundary(ledger, watch)
+    boundary = Boundary(ledger, watch, last_words.announce)
     install(boundary, ignored=[directory], early=early)
     # torch's stubs leave FileStore out.
     store = dist.FileStore(  # type: ignore[attr-defined]
@@ -84,7 +87,10 @@ def _initialise(
     jobs = Jobs(sock, rendezvous, launch_variables(spec))
     mine = PrefixStore("user", store)
     group = dist.group.WORLD
-    return jobs, RankContext(spec.rank, spec.world_size, device, directory, mine, boundary, group, jobs.pause)
+    context = RankContext(
+        spec.rank, spec.world_size, device, directory, mine, boundary, group, jobs.pause, last_words.take
+    )
+    return jobs, context
 
 
 def _device(spec: RankSpec) -> torch.device:

@@ -24,7 +24,6 @@ def redirect_output(directory: Path, rank: int) -> None:
     sys.stdin = open(0, closefd=False)  # noqa: SIM115 (lives as long as the process)
     sys.stdout, sys.stderr = _unbuffered(1), _unbuffered(2)
     stacks = open(directory / f"rank-{rank}.stacks", "a")  # noqa: SIM115 (faulthandler keeps writing to it)
-    faulthandler.enable(stacks)
     faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
 
 

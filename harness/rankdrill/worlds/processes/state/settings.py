@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # `signal` makes an enum of each answer, which costs more than asking
+import faulthandler
 import gc
 import locale
 import logging
@@ -22,6 +23,7 @@ import torch.multiprocessing as torch_multiprocessing
 
 from rankdrill.boundary import torch_seam
 from rankdrill.worlds.processes.environment import read_environment
+from rankdrill.worlds.processes.last_words import LastWords
 
 __all__ = ["SETTINGS", "Setting"]
 
@@ -69,6 +71,23 @@ def _handlers_back(was: tuple[Any, ...], now: tuple[Any, ...]) -> None:
     for number, before, after in zip(_SIGNALS, was, now, strict=True):
         if before != after and before is not None:  # None: installed by C code, which Python cannot do again
             signal.signal(number, before)
+
+
+def _last_words() -> LastWords | None:
+    """What stands in for Python's fault handler, which itself does not say where it writes."""
+    stand_in = getattr(faulthandler.enable, "__self__", None)
+    return stand_in if isinstance(stand_in, LastWords) else None
+
+
+def _read_fault_handler() -> Any:
+    words = _last_words()
+    return words.target if words is not None else None
+
+
+def _fault_handler_back(was: Any, now: Any) -> None:
+    words = _last_words()
+    assert words is not None
+    words.put_back(was)
 
 
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
@@ -165,6 +184,7 @@ SETTINGS = (
     Setting("umask", _read_umask, _set(os.umask)),
     Setting("recursion limit", sys.getrecursionlimit, _set(sys.setrecursionlimit)),
     Setting("signal handlers", _read_handlers, _handlers_back),
+    Setting("fault handler", _read_fault_handler, _fault_handler_back),
     Setting("timers", _read_timers, _timers_back),
     Setting("root logger", _read_logging, _logging_back),
     Setting("resource limits", _read_limits, _limits_back),

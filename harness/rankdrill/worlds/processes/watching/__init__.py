@@ -1,7 +1,8 @@
 """Watching a run: who reported, who died, who can only wait for ever."""
 
 from rankdrill.worlds.processes.watching.breaks import Breaks
+from rankdrill.worlds.processes.watching.deaths import Inquest
 from rankdrill.worlds.processes.watching.stacks import stacks_of, where_ranks_are
 from rankdrill.worlds.processes.watching.supervise import Ending, Supervision
 
-__all__ = ["Breaks", "Ending", "Supervision", "stacks_of", "where_ranks_are"]
+__all__ = ["Breaks", "Ending", "Inquest", "Supervision", "stacks_of", "where_ranks_are"]

@@ -227,7 +227,8 @@ class Supervision:
 
 def _of_result(rank: int, result: Returned | Raised, **more: Any) -> RankOutcome:
     if isinstance(result, Raised):
-        return RankOutcome(rank, Status.RAISED, exception=_error_of(result), traceback=result.traceback, **more)
+        error, site = _error_of(result), result.site
+        return RankOutcome(rank, Status.RAISED, exception=error, traceback=result.traceback, site=site, **more)
     try:
         return RankOutcome(rank, Status.RETURNED, value=load(result.value), **more)
     except Exception as error:

@@ -1,0 +1,76 @@
+"""What a rank leaves of its own end: where each of its threads was, and which call, if any, ended the process.
+
+Python's fault handler writes it at a fatal signal, with no lock taken and whoever holds the interpreter's; a call such
+as `os._exit` has it written just before. Both go to a file of the run's private directory.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+from pathlib import Path
+from typing import Any
+
+__all__ = ["BY", "LastWords", "last_words_of"]
+
+BY = "ended by "  # begins what precedes the stacks where a call ended the process
+_STDERR = 2
+
+
+def last_words_of(directory: Path, rank: int) -> Path:
+    """The file for them."""
+    return directory / f"rank-{rank}.end"
+
+
+class LastWords:
+    """The last words of this process, in a file, from `install` on for as long as it lives.
+
+    Whoever enables the fault handler for a file of their own has its words go there, until `take` is called.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = open(path, "ab", buffering=0)  # noqa: SIM115 (lives as long as the process)
+        self._enable, self._disable = faulthandler.enable, faulthandler.disable
+        self._target: tuple[tuple[Any, ...], dict[str, Any]] | None = None
+
+    def install(self) -> None:
+        """Have fatal signals write here, and know of it when somebody else has them write elsewhere."""
+        self.take()
+        stand_in: Any = faulthandler
+        stand_in.enable, stand_in.disable = self.enable, self.disable
+        # A worker that the rank forks is not the rank: its end is for those who read what the rank prints.
+        os.register_at_fork(after_in_child=lambda: self._enable(_STDERR))
+
+    def take(self) -> None:
+        """Have fatal signals write here again."""
+        self._target = (self._file,), {}
+        self._enable(self._file)
+
+    def announce(self, call: str) -> None:
+        """Write that `call` is about to end the process, and where its threads are."""
+        self._file.write(f"{BY}{call}\n".encode())
+        faulthandler.dump_traceback(self._file, all_threads=True)
+
+    @property
+    def target(self) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        """The arguments that the fault handler was last enabled with; None when it is disabled."""
+        return self._target
+
+    def put_back(self, target: tuple[tuple[Any, ...], dict[str, Any]] | None) -> None:
+        """Enable it as it was, or disable it."""
+        self._target = target
+        if target is None:
+            self._disable()
+        else:
+            self._enable(*target[0], **target[1])
+
+    def enable(self, *args: Any, **kwargs: Any) -> None:
+        """Stands in for `faulthandler.enable`."""
+        self._enable(*args, **kwargs)
+        self._target = args, kwargs
+
+    def disable(self) -> bool:
+        """Stands in for `faulthandler.disable`."""
+        self._target = None
+        disabled: Any = self._disable()
+        return bool(disabled)

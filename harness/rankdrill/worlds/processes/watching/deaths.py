@@ -1,0 +1,138 @@
+"""How ranks died: at which line of theirs, by which call, by the kernel for want of memory, or with their template."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from signal import SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV
+
+from rankdrill.worlds.dumps import innermost_site, sections
+from rankdrill.worlds.outcome import Death, RankOutcome, Status
+from rankdrill.worlds.processes.client import TemplateClient
+from rankdrill.worlds.processes.last_words import BY, last_words_of
+from rankdrill.worlds.processes.watching.stacks import of_the_body
+
+__all__ = ["Inquest"]
+
+_FATAL = "Fatal Python error: "
+_REPORT = re.compile(rf"^({re.escape(BY)}|{re.escape(_FATAL)})(.*)$", re.MULTILINE)
+_WORDS: dict[int, str] = {
+    SIGABRT: "Aborted",
+    SIGBUS: "Bus error",
+    SIGFPE: "Floating point exception",
+    SIGILL: "Illegal instruction",
+    SIGSEGV: "Segmentation fault",
+}
+_NO_STACK = ("Extension modules:", "Python runtime state:")  # what Python prints beside the stacks
+_READ_BYTES = 1 << 22  # of what a rank left; the fault handler prints at most 100 threads of 100 frames each
+
+
+@dataclass(frozen=True)
+class _LastWords:
+    """What was written at one fatal signal, `about` that in Python's words, or before one call, `about` its name."""
+
+    by_call: bool
+    about: str
+    stack: str
+
+
+class Inquest:
+    """Finds out how the ranks in `directory` died, once their run is over."""
+
+    def __init__(self, client: TemplateClient, directory: Path) -> None:
+        self._client = client
+        self._directory = directory
+        self._kills: int | None = None
+
+    def begin(self) -> None:
+        """A run begins: what the kernel has killed before has nothing to do with it."""
+        self._kills = self._count_kills()
+
+    def explain(self, ranks: Sequence[RankOutcome], orphans: Collection[int]) -> list[RankOutcome]:
+        """`ranks`, those that died with all that can be known of it; `orphans` went with the template."""
+        dead = [rank for rank in ranks if rank.status is Status.DIED]
+        if not dead:
+            return list(ranks)
+        of_template = self._end_of_template() if any(rank.rank in orphans for rank in dead) else ""
+        killed = sum(_is_killed(rank) and rank.rank not in orphans for rank in dead)
+        by_kernel = self._by_kernel(killed) if killed else ""
+        return [self._explained(rank, of_template if rank.rank in orphans else "", by_kernel) for rank in ranks]
+
+    def _explained(self, rank: RankOutcome, orphaned: str, by_kernel: str) -> RankOutcome:
+        if rank.status is not Status.DIED or rank.death is None:
+            return rank
+        if orphaned:
+            return replace(rank, orphaned=orphaned)
+        if _is_killed(rank):
+            return replace(rank, death=replace(rank.death, how=by_kernel))
+        found = _words_on(rank.death, self._read(rank.rank)) or _words_on(rank.death, rank.stderr)
+        return _with_words(rank, rank.death, found) if found is not None else rank
+
+    def _read(self, rank: int) -> str:
+        path = last_words_of(self._directory, rank)
+        try:
+            with path.open("rb") as file:
+                file.seek(max(path.stat().st_size - _READ_BYTES, 0))
+                return file.read().decode("utf-8", "replace")
+        except FileNotFoundError:  # it died before it was a rank
+            return ""
+
+    # ---------------------------------------------------------------------------------- the kernel
+
+    def _count_kills(self) -> int | None:
+        group = self._client.memory_cgroup
+        return group.kills() if group is not None else None
+
+    def _by_kernel(self, killed: int) -> str:
+        """Who killed `killed` processes, if it was the kernel; nobody can know who else sends a signal."""
+        now = self._count_kills()
+        if now is None or self._kills is None or now <= self._kills:
+            return ""
+        rise = now - self._kills
+        if rise >= killed:
+            return f"by the kernel: out of memory ({self._client.memory_cgroup})"
+        return f"while the kernel killed {rise} of {killed} processes for memory ({self._client.memory_cgroup})"
+
+    # ---------------------------------------------------------------------------------- the template
+
+    def _end_of_template(self) -> str:
+        death = self._client.ending()
+        if death is None:
+            return "the process that ranks are forked from has closed what ties them to it"
+        if death.signal == SIGKILL:
+            death = replace(death, how=self._by_kernel(1))
+        return f"the process that ranks are forked from {'was ' if death.signal is not None else ''}{death}"
+
+
+def _is_killed(rank: RankOutcome) -> bool:
+    return rank.death is not None and rank.death.signal == SIGKILL and not rank.by_plan
+
+
+def _words_on(death: Death, text: str) -> _LastWords | None:
+    """The last of the words in `text` that are about this death; a process that it had forked may have left others."""
+    call = "os._exit" if death.signal is None else "os.abort" if death.signal == SIGABRT else None
+    fatal = None if death.signal is None else _WORDS.get(death.signal)
+    listed = _words_in(text)
+    calls = [words for words in listed if words.by_call and words.about == call]
+    signals = [words for words in listed if not words.by_call and words.about == fatal]
+    return next(reversed([*signals, *calls]), None)
+
+
+def _words_in(text: str) -> list[_LastWords]:
+    found = list(_REPORT.finditer(text))
+    ends = [match.start() for match in found[1:]] + [len(text)]
+    return [
+        _LastWords(match[1] == BY, match[2].strip().replace("-", " "), text[match.end() : end])
+        for match, end in zip(found, ends, strict=False)
+    ]
+
+
+def _with_words(rank: RankOutcome, death: Death, words: _LastWords) -> RankOutcome:
+    lines = [line for line in of_the_body(words.stack).splitlines() if not line.startswith(_NO_STACK)]
+    how = f"by {words.about}" if words.by_call else ""
+    if not any(current for current, _ in sections(words.stack)):
+        how = "in a thread that runs no Python"
+    site = innermost_site(words.stack)
+    return replace(rank, death=replace(death, how=how, site=site), stack="\n".join(lines).strip("\n"))
