@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -78,8 +79,7 @@ def read_while_it_is_only_read(rank: Rank) -> None:
     if rank.index == 0:
         work = dist.isend(block, dst=1)
         assert block.sum().item() == 15
-        if work is not None:
-            work.wait()
+        work.wait()
         block.zero_()
     else:
         dist.recv(block, src=0)
@@ -88,7 +88,8 @@ def read_while_it_is_only_read(rank: Rank) -> None:
 
 @correct(ranks=2)
 def two_buffers_in_turn(rank: Rank) -> None:
-    buffers, pending = [torch.zeros(4), torch.zeros(4)], []
+    buffers = [torch.zeros(4), torch.zeros(4)]
+    pending: list[Any] = []
     for step in range(10):
         if len(pending) == 2:
             pending.pop(0).wait()

@@ -79,8 +79,7 @@ def sent_early_and_waited_for_late(rank: Rank) -> None:
         dist.all_reduce(torch.ones(4))
     dist.recv(received, src=left)
     dist.barrier()
-    if work is not None:
-        work.wait()
+    work.wait()
     assert received[0].item() == left
 
 
@@ -197,9 +196,7 @@ def posted_before_anybody_sends(rank: Rank) -> None:
         requests = {src: dist.irecv(buffer, src=src) for src, buffer in buffers.items()}
         dist.barrier()
         for src in (2, 0):
-            request = requests[src]
-            if request is not None:
-                request.wait()
+            requests[src].wait()
             assert buffers[src][0].item() == src
     else:
         dist.barrier()

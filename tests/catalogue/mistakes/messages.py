@@ -142,5 +142,4 @@ def received_from_the_partners_neighbour(rank: Rank) -> None:
     source = partner + 1 if rank.index == 4 else partner
     work = dist.isend(torch.ones(1), dst=partner)
     dist.recv(torch.zeros(1), src=source)  # culprit
-    if work is not None:
-        work.wait()
+    work.wait()

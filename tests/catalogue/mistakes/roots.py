@@ -90,8 +90,8 @@ def functional_broadcast_of_another(rank: Rank) -> None:
 def asynchronous_from_another(rank: Rank) -> None:
     buffers = [torch.ones(4) for _ in range(3)]
     sources = [0, 2, 2] if rank.index == 0 else [0, 1, 2]
-    works = [
-        dist.broadcast(buffer, src, async_op=True) for buffer, src in zip(buffers, sources, strict=True)
-    ]  # culprit
+    works = []
+    for buffer, src in zip(buffers, sources, strict=True):
+        works.append(dist.broadcast(buffer, src, async_op=True))  # culprit
     for work in works:
         work.wait()

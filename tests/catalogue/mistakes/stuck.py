@@ -57,7 +57,7 @@ def a_file_that_never_comes(rank: Rank) -> None:
 def waits_for_a_command(rank: Rank) -> None:
     dist.all_reduce(torch.ones(3))
     if rank.index == 0:
-        subprocess.run(["sleep", "60"], check=True)  # culprit
+        subprocess.run(["sleep", "30"], check=True)  # culprit
     dist.broadcast(torch.ones(3), src=0)
 
 

@@ -1,0 +1,123 @@
+"""How many mistakes are found, and how well they are told: rankdrill, plain gloo, and torch's own debug level DETAIL.
+
+    python benchmarks/catalogue.py [--only rankdrill] [--kind 'missing call'] [--program 'groups.*'] [--json FILE]
+
+Runs the programs of tests/catalogue, each with a deadline. Recall is the share of mistakes that are noticed at all, by
+an error or a hang; specificity the share of correct programs that pass; strict the share of mistakes that are told in
+one finding of the right kind with exactly the guilty ranks and a guilty line. Who does not tell kinds apart is not asked
+for them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import torch
+from benchmarks.cataloguing.bare import DETAIL, GLOO, Bare
+from benchmarks.cataloguing.tables import by_kind, misses, overall
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from tests.catalogue.drilling import DEADLINE_S, drills
+from tests.catalogue.programs import KINDS, Program, catalogue
+from tests.catalogue.scoring import Judged, Verdict
+
+RANKDRILL = "rankdrill"
+TOOLS = (RANKDRILL, GLOO, DETAIL)
+
+
+def main() -> None:
+    chosen = _options()
+    programs = [each for each in catalogue() if _wanted(each, chosen)]
+    if not programs:
+        raise SystemExit("no program is of that name and kind")
+    results = {tool: _run(tool, programs, chosen.deadline) for tool in chosen.only}
+    console = Console(width=160)
+    console.print(overall(results))
+    console.print(by_kind(results))
+    for tool, judged in results.items():
+        if tool == RANKDRILL or len(results) == 1:
+            for line in misses(judged):
+                console.print(line, markup=False, highlight=False)
+    if chosen.json:
+        chosen.json.write_text(json.dumps(_as_data(results), indent=1) + "\n")
+
+
+def _wanted(program: Program, chosen: argparse.Namespace) -> bool:
+    # A torch that is too old for a program says nothing about who finds the mistake.
+    if torch.__version__.split(".")[:2] < [str(part) for part in program.torch]:
+        return False
+    kind = program.truth.kind if program.truth is not None else "correct"
+    named = not chosen.program or any(fnmatch(program.name, pattern) for pattern in chosen.program)
+    return named and (not chosen.kind or kind in chosen.kind)
+
+
+def _run(tool: str, programs: Sequence[Program], deadline: float) -> list[Judged]:
+    if tool == RANKDRILL:
+        with drills(deadline) as drill:
+            return _judged(tool, programs, drill.verdict_on)
+    return _judged(tool, programs, Bare(tool == DETAIL, deadline).verdict_on)
+
+
+def _judged(tool: str, programs: Sequence[Program], verdict_on: Callable[[Program], Verdict]) -> list[Judged]:
+    columns = (
+        TextColumn(tool),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+    )
+    judged = []
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task("", total=len(programs))
+        for program in programs:
+            progress.update(task, description=program.name)
+            judged.append(Judged(program, verdict_on(program)))
+            progress.advance(task)
+    return judged
+
+
+def _as_data(results: dict[str, list[Judged]]) -> dict[str, Any]:
+    machine = {"cores": os.cpu_count(), "torch": torch.__version__, "python": platform.python_version()}
+    return {"machine": machine, "verdicts": {tool: list(map(_one, judged)) for tool, judged in results.items()}}
+
+
+def _one(judged: Judged) -> dict[str, Any]:
+    said, truth = judged.verdict, judged.program.truth
+    return {
+        "program": judged.program.name,
+        "truth": truth.kind if truth is not None else "correct",
+        "right": judged.right,
+        "wrong in": judged.wrong_in,
+        "kind": said.kind,
+        "ranks": sorted(said.ranks),
+        "lines": sorted(said.lines),
+        "findings": said.findings,
+        "seconds": round(said.seconds, 3),
+        "text": said.text,
+    }
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", choices=TOOLS, default=list(TOOLS), help="who is asked (default: all)")
+    parser.add_argument("--kind", nargs="+", choices=[*KINDS, "correct"], help="programs of these kinds")
+    parser.add_argument("--program", nargs="+", metavar="PATTERN", help="programs by name, as in 'groups.*'")
+    parser.add_argument(
+        "--deadline", type=float, default=DEADLINE_S, metavar="SECONDS", help="for one program (default: %(default)s)"
+    )
+    parser.add_argument("--json", metavar="FILE", type=Path, help="also write every verdict to FILE")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
