@@ -4,8 +4,8 @@
 
 Runs the programs of tests/catalogue, each with a deadline. Recall is the share of mistakes that are noticed at all, by
 an error or a hang; specificity the share of correct programs that pass; strict the share of mistakes that are told in
-one finding of the right kind with exactly the guilty ranks and a guilty line. Who does not tell kinds apart is not asked
-for them.
+one finding of the right kind with exactly the guilty ranks and a guilty line. Who does not tell kinds apart is not
+asked for them.
 """
 
 from __future__ import annotations
@@ -53,8 +53,7 @@ def main() -> None:
 
 
 def _wanted(program: Program, chosen: argparse.Namespace) -> bool:
-    # A torch that is too old for a program says nothing about who finds the mistake.
-    if torch.__version__.split(".")[:2] < [str(part) for part in program.torch]:
+    if not program.runs_here:
         return False
     kind = program.truth.kind if program.truth is not None else "correct"
     named = not chosen.program or any(fnmatch(program.name, pattern) for pattern in chosen.program)

@@ -21,7 +21,7 @@ import torch.distributed as dist
 from benchmarks.cataloguing.reading import Ended, read
 from tests.catalogue.programs import Program, Rank, catalogue, program_named
 from tests.catalogue.scoring import Verdict
-from torch.distributed.distributed_c10d import FileStore, PrefixStore
+from torch.distributed import FileStore, PrefixStore, set_debug_level_from_env  # type: ignore[attr-defined]
 
 __all__ = ["DETAIL", "GLOO", "Bare"]
 
@@ -103,7 +103,7 @@ def _play(place: tuple[str, str], index: int, size: int, directory: str, debug: 
     faulthandler.enable()
     if debug:
         os.environ["TORCH_DISTRIBUTED_DEBUG"] = "DETAIL"
-        dist.set_debug_level_from_env()
+        set_debug_level_from_env()
     store = FileStore(str(here / "store"), size)
     dist.init_process_group("gloo", store=PrefixStore("gloo", store), rank=index, world_size=size)
     _meet(store, "begin", size)
@@ -119,7 +119,7 @@ def _play(place: tuple[str, str], index: int, size: int, directory: str, debug: 
 
 
 def _meet(store: FileStore, name: str, size: int) -> None:
-    """A barrier on the store: gloo's connections may not all be up yet, or still be needed by others (facts of gloo)."""
+    """A barrier on the store: at first gloo's connections may not all be up, and at last others may still need them."""
     if store.add(name, 1) == size:
         store.set(f"{name}/all", "yes")
     store.wait([f"{name}/all"])

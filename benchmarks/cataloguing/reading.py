@@ -24,7 +24,7 @@ _VICTIM = re.compile(r"connection (?:was )?(?:closed|reset|refused)|broken pipe|
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a process ended, with what exit code (negative: by which signal; None: it had to be killed), and its errors."""
+    """How a process ended: its exit `code`, minus the signal that killed it, None if it hung; and what it wrote."""
 
     code: int | None
     errors: str

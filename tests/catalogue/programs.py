@@ -16,6 +16,7 @@ import inspect
 import pkgutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -109,6 +110,12 @@ class Program:
     @property
     def file(self) -> str:
         return self.body.__code__.co_filename
+
+    @property
+    def runs_here(self) -> bool:
+        """Whether this machine's torch is new enough: an older one fails, and that says nothing about the program."""
+        major, minor, *_ = version("torch").split(".")
+        return (int(major), int(minor)) >= self.torch
 
     @property
     def place(self) -> tuple[str, str]:
