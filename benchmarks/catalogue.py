@@ -80,9 +80,16 @@ def _judged(tool: str, programs: Sequence[Program], verdict_on: Callable[[Progra
         task = progress.add_task("", total=len(programs))
         for program in programs:
             progress.update(task, description=program.name)
-            judged.append(Judged(program, verdict_on(program)))
+            judged.append(Judged(program, _verdict(program, verdict_on)))
             progress.advance(task)
     return judged
+
+
+def _verdict(program: Program, verdict_on: Callable[[Program], Verdict]) -> Verdict:
+    try:
+        return verdict_on(program)
+    except Exception as error:  # a tool that fails itself has said nothing of the program; the others are still to come
+        return Verdict(noticed=True, seconds=0.0, text=f"the tool failed: {error!r}")
 
 
 def _as_data(results: dict[str, list[Judged]]) -> dict[str, Any]:

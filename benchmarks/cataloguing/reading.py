@@ -1,7 +1,7 @@
 """What one can read off processes that failed, died or hung, and off what they wrote to standard error.
 
-Read with good will: where a text names ranks, whoever it names most often is the one it accuses, and otherwise those
-who failed by something else than the loss of another.
+Read with good will: where errors say who is at odds with whom, whoever is named most often is accused; otherwise those
+who failed by something else than the loss of another, and failing that those who are said not to have come.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class Ended:
         return self.code is None
 
     @property
-    def suffered(self) -> bool:
-        """Whether it failed by the loss of another."""
-        return self.failed and bool(_VICTIM.search(self.last_line))
+    def speaks_of_others(self) -> bool:
+        """Whether it failed by the loss of another, or says who is missing."""
+        return bool(_VICTIM.search(self.last_line) or _ABSENT.search(self.last_line))
 
     @property
     def last_line(self) -> str:
@@ -52,20 +52,18 @@ def read(program: Program, ended: Sequence[Ended], seconds: float) -> Verdict:
     """The verdict of somebody who sees `ended`, and no more."""
     if not any(each.failed or each.hung for each in ended):
         return Verdict(noticed=False, seconds=seconds, kind=None)
-    ranks, accuses = _accused(ended)
+    at_odds = [each.errors for each in ended if _AT_ODDS.search(each.errors)]
+    own = {rank: each.last_line for rank, each in enumerate(ended) if each.failed and not each.speaks_of_others}
+    ranks = _most_named(at_odds) or frozenset(own) or _most_named([each.errors for each in ended])
     lines = frozenset(line for rank in ranks for line in lines_in(ended[rank].errors, program))
-    said = {_without_ranks(each.last_line) for each in ended if each.failed and not each.suffered}
+    findings = 1 if at_odds else max(1, len({_without_numbers(line) for line in own.values()}))
     text = "\n".join(f"rank {rank}: {_told(each)}" for rank, each in enumerate(ended))
-    return Verdict(True, seconds, None, ranks, accuses, lines, max(1, len(said)), text)
+    return Verdict(True, seconds, None, ranks, len(ranks) < len(ended), lines, findings, text)
 
 
-def _accused(ended: Sequence[Ended]) -> tuple[frozenset[int], bool]:
-    named = Counter(rank for each in ended for rank in _named(each.errors))
-    if named:
-        most = max(named.values())
-        accused = frozenset(rank for rank, times in named.items() if times == most)
-        return accused, len(accused) < len(named)
-    return frozenset(rank for rank, each in enumerate(ended) if each.failed and not each.suffered), True
+def _most_named(texts: Sequence[str]) -> frozenset[int]:
+    named = Counter(rank for text in texts for rank in _named(text))
+    return frozenset(rank for rank, times in named.items() if times == max(named.values()))
 
 
 def _named(errors: str) -> set[int]:
@@ -76,7 +74,7 @@ def _named(errors: str) -> set[int]:
     return found
 
 
-def _without_ranks(line: str) -> str:
+def _without_numbers(line: str) -> str:
     return re.sub(r"\d+", "#", line)
 
 

@@ -38,7 +38,12 @@ class Drill:
         world.run(_nothing).unwrap()
         with tempfile.TemporaryDirectory() as directory:
             job = Job(_play, (program.place, directory), with_context=True)
-            return _verdict(program, world.run_job(job, deadline=self.deadline))
+            try:
+                outcome = world.run_job(job, deadline=self.deadline)
+            except BaseException:
+                world.discard()  # nobody has seen how its ranks ended
+                raise
+            return _verdict(program, outcome)
 
     def close(self) -> None:
         for world in self._worlds.values():

@@ -26,10 +26,12 @@ def one_does_not_register(rank: Rank) -> None:
     assert len(hosts) == 4
 
 
-@mistake("missing key", ranks=2)
-def spelled_in_two_ways(rank: Rank) -> None:
+@mistake("missing key", culprits=(2,), ranks=3)
+def spelled_in_another_way(rank: Rank) -> None:
     if rank.index == 0:
-        rank.store.set("weights_ready", "1")  # culprit
+        rank.store.set("weights_ready", "1")
+    elif rank.index == 1:
+        rank.store.wait(["weights_ready"])
     else:
         rank.store.wait(["weights-ready"])  # culprit
     dist.barrier()
