@@ -25,11 +25,10 @@ DEADLINE_S = 10.0
 class Drill:
     """Runs programs on worlds that are kept, one for each number of ranks."""
 
-    def __init__(self, deadline: float = DEADLINE_S) -> None:
-        self.deadline = deadline
+    def __init__(self) -> None:
         self._worlds: dict[int, World] = {}
 
-    def verdict_on(self, program: Program) -> Verdict:
+    def verdict_on(self, program: Program, deadline: float = DEADLINE_S) -> Verdict:
         """Run `program`, and say what rankdrill says of it. Ranks are up before it begins."""
         world = self._worlds.get(program.ranks)
         if world is None:
@@ -39,7 +38,7 @@ class Drill:
         with tempfile.TemporaryDirectory() as directory:
             job = Job(_play, (program.place, directory), with_context=True)
             try:
-                outcome = world.run_job(job, deadline=self.deadline)
+                outcome = world.run_job(job, deadline=deadline)
             except BaseException:
                 world.discard()  # nobody has seen how its ranks ended
                 raise
@@ -51,9 +50,9 @@ class Drill:
 
 
 @contextmanager
-def drills(deadline: float = DEADLINE_S) -> Iterator[Drill]:
+def drills() -> Iterator[Drill]:
     """A `Drill` whose ranks are ended afterwards."""
-    drill = Drill(deadline)
+    drill = Drill()
     try:
         yield drill
     finally:

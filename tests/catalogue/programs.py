@@ -14,6 +14,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -178,7 +179,10 @@ def program_named(place: tuple[str, str]) -> Program:
 
 def _on_shelf(package: str) -> Iterator[Program]:
     for found in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}."):
-        module = importlib.import_module(found.name)
+        with warnings.catch_warnings():
+            # torch.distributed.optim compiles with torch.jit, which torch 2.13 deprecates.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            module = importlib.import_module(found.name)
         yield from (value for value in vars(module).values() if isinstance(value, Program))
 
 

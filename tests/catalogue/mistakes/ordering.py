@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from typing import Any
 
 import torch
@@ -121,3 +123,18 @@ def scattered_where_others_gather(rank: Rank) -> None:
     else:
         dist.gather(share, parts, dst=0)
     dist.barrier()
+
+
+@mistake("call ordering", culprits=(1,), ranks=3)
+def two_threads_on_one_group(rank: Rank) -> None:
+    """Nothing says whether the metrics or the gradients come first; on a rank with a slow disk it is the gradients."""
+
+    def send_metrics() -> None:
+        time.sleep(1.0 if rank.index == 1 else 0.0)
+        dist.broadcast(torch.ones(2), 0)  # culprit
+
+    sender = threading.Thread(target=send_metrics)
+    sender.start()
+    time.sleep(0.5)
+    dist.all_reduce(torch.ones(4))  # culprit
+    sender.join()
