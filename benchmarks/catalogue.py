@@ -24,9 +24,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import torch
 from benchmarks.cataloguing.bare import DETAIL, GLOO, Bare
+from benchmarks.cataloguing.progress import watched
 from benchmarks.cataloguing.tables import by_kind, misses, overall
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from tests.catalogue.drilling import DEADLINE_S, drills
 from tests.catalogue.misses import known_misses
 from tests.catalogue.programs import KINDS, Program, catalogue
@@ -83,21 +83,8 @@ def _run(tool: str, programs: Sequence[Program], deadline: float) -> list[Judged
 
 
 def _judged(tool: str, programs: Sequence[Program], verdict_on: Callable[[Program], Verdict]) -> list[Judged]:
-    columns = (
-        TextColumn(tool),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}"),
-    )
-    judged = []
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task("", total=len(programs))
-        for program in programs:
-            progress.update(task, description=program.name)
-            judged.append(Judged(program, _verdict(program, verdict_on)))
-            progress.advance(task)
-    return judged
+    console = Console(stderr=True)
+    return [Judged(program, _verdict(program, verdict_on)) for program in watched(programs, tool, console)]
 
 
 def _verdict(program: Program, verdict_on: Callable[[Program], Verdict]) -> Verdict:
