@@ -19,7 +19,7 @@ from pathlib import Path
 
 import torch.distributed as dist
 from benchmarks.cataloguing.reading import Ended, read
-from tests.catalogue.programs import Program, Rank, catalogue, program_named
+from tests.catalogue.programs import Program, Rank, modules, program_named
 from tests.catalogue.scoring import Verdict
 from torch.distributed import FileStore, PrefixStore, set_debug_level_from_env  # type: ignore[attr-defined]
 
@@ -35,13 +35,12 @@ class Bare:
     """Plain gloo, or gloo under ``TORCH_DISTRIBUTED_DEBUG=DETAIL``."""
 
     debug: bool
-    deadline: float
 
-    def verdict_on(self, program: Program) -> Verdict:
+    def verdict_on(self, program: Program, deadline: float) -> Verdict:
         with tempfile.TemporaryDirectory() as name, _started(program, Path(name), self.debug) as ranks:
             directory = Path(name)
             began = _wait_for_begin(ranks, directory)
-            _wait_for_end(ranks, began + self.deadline)
+            _wait_for_end(ranks, began + deadline)
             seconds = time.monotonic() - began
             ended = [_how_it_ended(rank, directory / f"{index}.err") for index, rank in enumerate(ranks)]
         return read(program, ended, seconds)
@@ -50,7 +49,7 @@ class Bare:
 @contextmanager
 def _started(program: Program, directory: Path, debug: bool) -> Iterator[list[ForkServerProcess]]:
     context = get_context("forkserver")
-    context.set_forkserver_preload(["__main__", *sorted({each.body.__module__ for each in catalogue()})])
+    context.set_forkserver_preload(["__main__", *modules()])
     ranks = [
         context.Process(target=_play, args=(program.place, index, program.ranks, str(directory), debug))
         for index in range(program.ranks)

@@ -14,7 +14,7 @@ from rankdrill.errors import RankVictim
 from rankdrill.worlds import Status
 from rankdrill.worlds.context import RankContext
 from rankdrill.worlds.job import Job
-from tests.catalogue.programs import Program, Rank, catalogue, program_named
+from tests.catalogue.programs import Program, Rank, modules, program_named
 from tests.catalogue.scoring import Verdict, lines_in
 
 __all__ = ["DEADLINE_S", "Drill", "drills"]
@@ -32,8 +32,7 @@ class Drill:
         """Run `program`, and say what rankdrill says of it. Ranks are up before it begins."""
         world = self._worlds.get(program.ranks)
         if world is None:
-            modules = sorted({each.body.__module__ for each in catalogue()})
-            world = self._worlds[program.ranks] = World(program.ranks, preload=modules)
+            world = self._worlds[program.ranks] = World(program.ranks, preload=modules())
         world.run(_nothing).unwrap()
         with tempfile.TemporaryDirectory() as directory:
             job = Job(_play, (program.place, directory), with_context=True)

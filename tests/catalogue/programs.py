@@ -26,7 +26,18 @@ if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
     from torch.distributed.distributed_c10d import Store
 
-__all__ = ["KINDS", "Body", "Program", "Rank", "Truth", "catalogue", "correct", "mistake", "program_named"]
+__all__ = [
+    "KINDS",
+    "Body",
+    "Program",
+    "Rank",
+    "Truth",
+    "catalogue",
+    "correct",
+    "mistake",
+    "modules",
+    "program_named",
+]
 
 KINDS = (
     "call ordering",
@@ -167,6 +178,12 @@ def correct(*, ranks: int, torch: tuple[int, int] = (2, 6)) -> Callable[[Body], 
 def catalogue(*shelves: str) -> tuple[Program, ...]:
     """All programs of ``mistakes`` and ``correct``, or of the one that is named, in the order of their files."""
     return tuple(program for shelf in shelves or _SHELVES for program in _on_shelf(f"{__package__}.{shelf}"))
+
+
+def modules() -> list[str]:
+    """What ranks had better have imported before a program runs, and is timed."""
+    # DistributedDataParallel and functional collectives import it when they are first used, which takes seconds.
+    return [*sorted({program.body.__module__ for program in catalogue()}), "torch._dynamo"]
 
 
 def program_named(place: tuple[str, str]) -> Program:
