@@ -1,0 +1,1 @@
+"""Small programs with one mistake each, and correct programs that resemble them; see `programs`."""

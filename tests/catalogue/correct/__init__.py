@@ -1,0 +1,1 @@
+"""Programs without a mistake that look as if they had one."""

@@ -1,0 +1,203 @@
+"""Messages that look as if they crossed, raced or went astray."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from tests.catalogue.programs import Rank, correct
+
+
+@correct(ranks=4)
+def a_ring_that_one_rank_breaks(rank: Rank) -> None:
+    block, received = torch.full((1 << 16,), float(rank.index)), torch.zeros(1 << 16)
+    left, right = (rank.index - 1) % 4, (rank.index + 1) % 4
+    if rank.index == 0:
+        dist.recv(received, src=left)
+        dist.send(block, dst=right)
+    else:
+        dist.send(block, dst=right)
+        dist.recv(received, src=left)
+    assert received[0].item() == left
+
+
+@correct(ranks=2)
+def received_in_another_order_than_sent(rank: Rank) -> None:
+    small, large = torch.zeros(2), torch.zeros(5)
+    if rank.index == 0:
+        works = [dist.isend(small + 1, dst=1, tag=1), dist.isend(large + 2, dst=1, tag=2)]
+        for work in works:
+            work.wait()
+    else:
+        dist.recv(large, src=0, tag=2)
+        dist.recv(small, src=0, tag=1)
+        assert (small.sum().item(), large.sum().item()) == (2, 10)
+
+
+@correct(ranks=2)
+def one_tag_again_and_again(rank: Rank) -> None:
+    number = torch.zeros(1)
+    for step in range(50):
+        if rank.index == 0:
+            dist.send(number + step, dst=1, tag=7)
+        else:
+            dist.recv(number, src=0, tag=7)
+            assert number.item() == step
+
+
+@correct(ranks=3)
+def from_anybody_but_only_one_can_have_sent(rank: Rank) -> None:
+    value = torch.zeros(1)
+    if rank.index == 0:
+        for expected in (1, 2):
+            assert dist.recv(value) == expected
+            rank.store.set(f"taken/{expected}", "yes")
+    else:
+        if rank.index == 2:
+            rank.store.wait(["taken/1"])
+        dist.send(value, dst=0)
+
+
+@correct(ranks=2)
+def from_anybody_of_two(rank: Rank) -> None:
+    value = torch.zeros(3)
+    if rank.index == 1:
+        dist.send(value + 4, dst=0)
+    else:
+        assert dist.recv(value) == 1
+        assert value.sum().item() == 12
+
+
+@correct(ranks=3)
+def sent_early_and_waited_for_late(rank: Rank) -> None:
+    right, left = (rank.index + 1) % 3, (rank.index - 1) % 3
+    block, received = torch.full((8,), float(rank.index)), torch.zeros(8)
+    work = dist.isend(block, dst=right)
+    for _ in range(5):
+        dist.all_reduce(torch.ones(4))
+    dist.recv(received, src=left)
+    dist.barrier()
+    work.wait()
+    assert received[0].item() == left
+
+
+@correct(ranks=4)
+def neighbours_in_a_batch(rank: Rank) -> None:
+    left, right = (rank.index - 1) % 4, (rank.index + 1) % 4
+    from_left, from_right = torch.zeros(2), torch.zeros(2)
+    mine = torch.full((2,), float(rank.index))
+    exchanges = [
+        dist.P2POp(dist.isend, mine, right, tag=1),
+        dist.P2POp(dist.irecv, from_left, left, tag=1),
+        dist.P2POp(dist.isend, mine, left, tag=2),
+        dist.P2POp(dist.irecv, from_right, right, tag=2),
+    ]
+    if rank.index % 2:
+        exchanges.reverse()
+    for request in dist.batch_isend_irecv(exchanges):
+        request.wait()
+    assert (from_left[0].item(), from_right[0].item()) == (left, right)
+
+
+@correct(ranks=4)
+def a_pipeline_of_microbatches(rank: Rank) -> None:
+    activation = torch.zeros(4)
+    for number in range(6):
+        if rank.index > 0:
+            dist.recv(activation, src=rank.index - 1)
+        else:
+            activation.fill_(number)
+        activation += 1
+        if rank.index < 3:
+            dist.send(activation, dst=rank.index + 1)
+    dist.barrier()
+    assert activation[0].item() == 5 + rank.index + 1
+
+
+@correct(ranks=2)
+def forward_and_back(rank: Rank) -> None:
+    """One forward, one backward: the first stage runs two microbatches ahead."""
+    activation, gradient = torch.ones(4), torch.zeros(4)
+    if rank.index == 0:
+        ahead = [dist.isend(activation, dst=1) for _ in range(2)]
+        for _ in range(6):
+            dist.recv(gradient, src=1)
+            ahead.append(dist.isend(activation, dst=1))
+        for _ in range(2):
+            dist.recv(gradient, src=1)
+        for work in ahead:
+            work.wait()
+    else:
+        for _ in range(8):
+            dist.recv(activation, src=0)
+            dist.send(gradient + 1, dst=0)
+
+
+@correct(ranks=4)
+def workers_and_one_that_hands_out(rank: Rank) -> None:
+    """Who works more gets more: how many messages there are nobody knows beforehand."""
+    task = torch.zeros(1)
+    if rank.index:
+        while True:
+            dist.send(task, dst=0, tag=1)
+            dist.recv(task, src=0, tag=2)
+            if task.item() < 0:
+                return
+    left = 10
+    for finished in range(13):
+        worker = dist.recv(task, tag=1)
+        dist.send(torch.tensor([float(left) if finished < 10 else -1.0]), dst=worker, tag=2)
+        left -= 1
+
+
+@correct(ranks=3)
+def objects_to_one_of_two(rank: Rank) -> None:
+    if rank.index == 0:
+        dist.send_object_list([{"epoch": 3}, "x" * 1000], dst=2)
+    elif rank.index == 2:
+        box: list[Any] = [None, None]
+        dist.recv_object_list(box, src=0)
+        assert box[0] == {"epoch": 3}
+    dist.barrier()
+
+
+@correct(ranks=2)
+def as_many_bytes_as_announced(rank: Rank) -> None:
+    for length in (3, 0, 17):
+        if rank.index == 0:
+            dist.send(torch.tensor([length]), dst=1)
+            if length:
+                dist.send(torch.ones(length), dst=1)
+        else:
+            announced = torch.zeros(1, dtype=torch.int64)
+            dist.recv(announced, src=0)
+            if announced.item():
+                dist.recv(torch.zeros(int(announced)), src=0)
+
+
+@correct(ranks=6)
+def messages_between_collectives(rank: Rank) -> None:
+    partner = rank.index ^ 1
+    for step in range(20):
+        dist.all_reduce(torch.ones(2))
+        if rank.index % 2 == step % 2:
+            dist.send(torch.ones(3), dst=partner, tag=step)
+        else:
+            dist.recv(torch.zeros(3), src=partner, tag=step)
+    dist.barrier()
+
+
+@correct(ranks=3)
+def posted_before_anybody_sends(rank: Rank) -> None:
+    if rank.index == 1:
+        buffers = {src: torch.zeros(2) for src in (0, 2)}
+        requests = {src: dist.irecv(buffer, src=src) for src, buffer in buffers.items()}
+        dist.barrier()
+        for src in (2, 0):
+            requests[src].wait()
+            assert buffers[src][0].item() == src
+    else:
+        dist.barrier()
+        dist.send(torch.full((2,), float(rank.index)), dst=1)

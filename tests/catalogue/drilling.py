@@ -1,0 +1,114 @@
+"""Runs programs of the catalogue under rankdrill, and reads its verdict as a user does."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from torch.distributed.distributed_c10d import PrefixStore
+
+from rankdrill import Outcome, World
+from rankdrill.errors import RankVictim
+from rankdrill.worlds import Status
+from rankdrill.worlds.context import RankContext
+from rankdrill.worlds.job import Job
+from tests.catalogue.programs import Program, Rank, modules, program_named
+from tests.catalogue.scoring import Verdict, lines_in
+
+__all__ = ["DEADLINE_S", "Drill", "drills"]
+
+DEADLINE_S = 10.0
+
+
+class Drill:
+    """Runs programs on worlds that are kept, one for each number of ranks."""
+
+    def __init__(self) -> None:
+        self._worlds: dict[int, World] = {}
+
+    def verdict_on(self, program: Program, deadline: float = DEADLINE_S) -> Verdict:
+        """Run `program`, and say what rankdrill says of it. Ranks are up before it begins."""
+        world = self._worlds.get(program.ranks)
+        if world is None:
+            world = self._worlds[program.ranks] = World(program.ranks, preload=modules())
+        world.run(_nothing).unwrap()
+        with tempfile.TemporaryDirectory() as directory:
+            job = Job(_play, (program.place, directory), with_context=True)
+            try:
+                outcome = world.run_job(job, deadline=deadline)
+            except BaseException:
+                world.discard()  # nobody has seen how its ranks ended
+                raise
+            return _verdict(program, outcome)
+
+    def close(self) -> None:
+        for world in self._worlds.values():
+            world.discard()
+
+
+@contextmanager
+def drills() -> Iterator[Drill]:
+    """A `Drill` whose ranks are ended afterwards."""
+    drill = Drill()
+    try:
+        yield drill
+    finally:
+        drill.close()
+
+
+def _nothing() -> None:
+    """For ranks that are to be up."""
+
+
+def _play(context: RankContext, place: tuple[str, str], directory: str) -> None:
+    # Ranks that are kept keep their store, and what earlier programs have set in it.
+    store = PrefixStore(Path(directory).name, context.store)
+    rank = Rank(context.index, context.world_size, context.group, store, Path(directory))
+    program_named(place).body(rank)
+
+
+def _verdict(program: Program, outcome: Outcome) -> Verdict:
+    if outcome.ok:
+        return Verdict(noticed=False, seconds=outcome.elapsed)
+    errors = _errors(outcome)
+    text = "\n".join(map(str, errors))
+    if outcome.findings:
+        finding = outcome.findings[0]
+        # The culprits' side comes first; where nobody is accused every side is meant.
+        shown = finding.lines[0] if finding.culprits else "\n".join(finding.lines)
+        kind, ranks, accuses = str(finding.kind), frozenset(finding.ranks), bool(finding.culprits)
+    else:
+        kind, ranks, accuses = _kind(outcome), frozenset(outcome.culprits), True
+        shown = "\n".join(_shown(outcome, culprit) for culprit in outcome.culprits)
+    lines = lines_in(shown, program)
+    return Verdict(True, outcome.elapsed, kind, ranks, accuses, lines, len(errors), text)
+
+
+def _errors(outcome: Outcome) -> list[BaseException]:
+    """What a test would fail by, without the victims."""
+    try:
+        outcome.unwrap()
+    except BaseExceptionGroup as group:
+        return [error for error in group.exceptions if not isinstance(error, RankVictim)]
+    raise AssertionError("an outcome that is not ok unwraps")
+
+
+def _kind(outcome: Outcome) -> str:
+    """The kind of a verdict that speaks of ranks, by how they ended."""
+    kinds = set()
+    for culprit in outcome.culprits:
+        rank = outcome.ranks[culprit]
+        if rank.status in (Status.RAISED, Status.DIED):
+            kinds.add("lost rank")
+        elif rank.status is Status.STUCK and rank.wait is None:
+            kinds.add("stuck rank")
+        else:
+            kinds.add("")
+    return kinds.pop() if len(kinds) == 1 else ""
+
+
+def _shown(outcome: Outcome, culprit: int) -> str:
+    rank = outcome.ranks[culprit]
+    return "\n".join((outcome.describe(culprit), rank.traceback, rank.stack))

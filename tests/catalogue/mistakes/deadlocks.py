@@ -1,0 +1,133 @@
+"""Deadlock: ranks that wait for each other, in a circle."""
+
+from __future__ import annotations
+
+import fcntl
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from tests.catalogue.programs import Rank, mistake
+
+
+@mistake("deadlock", ranks=2)
+def both_receive_first(rank: Rank) -> None:
+    mine, theirs = torch.ones(4), torch.zeros(4)
+    other = 1 - rank.index
+    dist.recv(theirs, src=other)  # culprit
+    dist.send(mine, dst=other)
+
+
+@mistake("deadlock", ranks=4)
+def a_ring_in_which_all_send_first(rank: Rank) -> None:
+    block = torch.ones(1 << 20)
+    for _ in range(3):
+        dist.send(block, dst=(rank.index + 1) % 4)  # culprit
+        dist.recv(block, src=(rank.index - 1) % 4)
+
+
+@mistake("deadlock", ranks=2)
+def two_groups_in_two_orders(rank: Rank) -> None:
+    losses, metrics = dist.new_group([0, 1]), dist.new_group([0, 1])
+    value = torch.ones(1)
+    for group in (losses, metrics) if rank.index == 0 else (metrics, losses):
+        dist.all_reduce(value, group=group)  # culprit
+
+
+@mistake("deadlock", between=(1, 2), ranks=4)
+def overlapping_groups_in_two_orders(rank: Rank) -> None:
+    lower, upper = dist.new_group([0, 1, 2]), dist.new_group([1, 2, 3])
+    value = torch.ones(3)
+    mine = {0: [lower], 1: [lower, upper], 2: [upper, lower], 3: [upper]}[rank.index]
+    for group in mine:
+        dist.all_reduce(value, group=group)  # culprit
+
+
+@mistake("deadlock", ranks=3)
+def three_pairs_in_a_circle(rank: Rank) -> None:
+    pairs = [dist.new_group([0, 1]), dist.new_group([1, 2]), dist.new_group([0, 2])]
+    value = torch.ones(2)
+    dist.barrier()
+    dist.all_reduce(value, group=pairs[rank.index])  # culprit
+    dist.all_reduce(value, group=pairs[rank.index - 1])
+
+
+@mistake("deadlock", ranks=2)
+def a_message_behind_a_barrier(rank: Rank) -> None:
+    report = torch.ones(2)
+    if rank.index == 0:
+        dist.recv(report, src=1)  # culprit
+        dist.barrier()
+    else:
+        dist.barrier()  # culprit
+        dist.send(report, dst=0)
+
+
+@mistake("deadlock", ranks=2)
+def a_key_behind_a_barrier(rank: Rank) -> None:
+    if rank.index == 0:
+        rank.store.wait(["data/ready"])  # culprit
+        dist.barrier()
+    else:
+        dist.barrier()  # culprit
+        rank.store.set("data/ready", "yes")
+
+
+@mistake("deadlock", culprits=(2,), ranks=3)
+def groups_turned_round_in_the_fiftieth_step(rank: Rank) -> None:
+    gradients, statistics = dist.new_group([0, 1, 2]), dist.new_group([0, 1, 2])
+    for step in range(55):
+        groups = [gradients, statistics]
+        if step == 49 and rank.index == 2:
+            groups.reverse()
+        for group in groups:
+            dist.all_reduce(torch.ones(2), group=group)  # culprit
+
+
+@mistake("deadlock", between=(1, 2), ranks=4)
+def a_stage_that_wants_the_gradient_first(rank: Rank) -> None:
+    activation, gradient = torch.ones(8), torch.ones(8)
+    if rank.index > 0:
+        dist.recv(activation, src=rank.index - 1)  # culprit
+    if rank.index == 1:
+        dist.recv(gradient, src=2)  # culprit
+    if rank.index < 3:
+        dist.send(activation, dst=rank.index + 1)
+    if rank.index < 3 and rank.index != 1:
+        dist.recv(gradient, src=rank.index + 1)
+    if rank.index > 0:
+        dist.send(gradient, dst=rank.index - 1)
+
+
+@mistake("deadlock", ranks=3)
+def a_file_lock_held_in_a_barrier(rank: Rank) -> None:
+    """Whoever has the lock waits for those that wait for the lock."""
+    dist.barrier()
+    with Path(__file__).open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # culprit
+        dist.barrier()  # culprit
+
+
+@mistake("deadlock", between=(0, 3), ranks=6)
+def leaders_and_their_followers(rank: Rank) -> None:
+    """The leaders wait for each other, and the followers for them."""
+    halves = [dist.new_group([0, 1, 2]), dist.new_group([3, 4, 5])]
+    leaders = dist.new_group([0, 3])
+    mine, news = halves[rank.index // 3], torch.ones(2)
+    if rank.index == 0:
+        dist.all_reduce(news, group=leaders)  # culprit
+        dist.send(news, dst=3)
+    if rank.index == 3:
+        dist.recv(news, src=0)  # culprit
+        dist.all_reduce(news, group=leaders)
+    dist.broadcast(news, src=3 * (rank.index // 3), group=mine)
+
+
+@mistake("deadlock", ranks=2)
+def each_waits_for_the_others_key(rank: Rank) -> None:
+    time.sleep(0.1 * rank.index)
+    rank.store.get(f"address/{1 - rank.index}")  # culprit
+    rank.store.set(f"address/{rank.index}", "127.0.0.1")
+    dist.barrier()

@@ -1,0 +1,108 @@
+"""Extra call: a rank makes a collective that nobody else makes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.distributed._functional_collectives as funcol
+
+from tests.catalogue.programs import Rank, mistake
+
+
+@mistake("extra call", culprits=(0,), ranks=3)
+def rank_zero_logs_an_average(rank: Rank) -> None:
+    loss = torch.ones(1)
+    for step in range(10):
+        dist.all_reduce(loss)
+        if step == 5 and rank.index == 0:
+            shown = loss.clone().repeat(2)
+            dist.all_reduce(shown)  # culprit
+
+
+@mistake("extra call", culprits=(1,), ranks=4)
+def one_more_batch(rank: Rank) -> None:
+    batches = [torch.ones(4) for _ in range(9 if rank.index == 1 else 8)]
+    for batch in batches:  # culprit
+        dist.all_reduce(batch)  # culprit
+    dist.barrier()
+
+
+@mistake("extra call", culprits=(0,), ranks=4)
+def waits_twice_after_saving(rank: Rank) -> None:
+    dist.all_reduce(torch.ones(1))
+    if rank.index == 0:
+        dist.barrier()  # culprit
+    dist.barrier()  # culprit
+
+
+@mistake("extra call", culprits=(2,), ranks=6)
+def tries_again(rank: Rank) -> None:
+    count = torch.ones(1)
+    for attempt in range(2):
+        dist.all_reduce(count)  # culprit
+        if rank.index != 2 or attempt:
+            break
+    dist.broadcast(count, 0)
+
+
+@mistake("extra call", culprits=(3,), ranks=4)
+def sends_its_settings_in_the_first_step(rank: Rank) -> None:
+    for step in range(5):
+        if step == 0 and rank.index == 3:
+            dist.broadcast_object_list([{"rate": 0.1}], src=0)  # culprit
+        dist.all_reduce(torch.ones(3))
+
+
+@mistake("extra call", culprits=(4,), ranks=6)
+def a_check_left_in_a_sub_group(rank: Rank) -> None:
+    odd = [1, 3, 4]
+    group = dist.new_group(odd)
+    value = torch.ones(2)
+    if rank.index in odd:
+        dist.all_reduce(value, group=group)
+        if rank.index == 4:
+            dist.all_gather([torch.zeros(2) for _ in odd], value, group=group)  # culprit
+        dist.broadcast(value, 1, group=group)
+    dist.barrier()
+
+
+@mistake("extra call", culprits=(1,), ranks=3)
+def once_more_in_the_fiftieth_step(rank: Rank) -> None:
+    """All calls are alike: who is one ahead is seen only at the end."""
+    gradient, steps = torch.ones(4), 55
+    for step in range(steps):
+        dist.all_reduce(gradient)
+        if step == 49 and rank.index == 1 and not gradient.isnan().any():
+            dist.all_reduce(gradient)  # culprit
+
+
+@mistake("extra call", ranks=2, also=("missing call",))
+def of_two_one_gathers_the_hosts(rank: Rank) -> None:
+    dist.barrier()
+    if rank.index == 1:
+        hosts: list[Any] = [None, None]
+        dist.all_gather_object(hosts, "node")  # culprit
+    dist.all_reduce(torch.ones(4))  # culprit
+
+
+@mistake("extra call", culprits=(2,), ranks=3)
+def sums_what_is_summed_already(rank: Rank) -> None:
+    total = funcol.all_reduce(torch.ones(2), "sum", rank.group)
+    if rank.index == 2:
+        total = funcol.all_reduce(total * 2, "sum", rank.group)  # culprit
+    dist.barrier()
+    assert float(total.sum()) > 0
+
+
+@mistake("extra call", culprits=(3,), ranks=4)
+def a_last_flush(rank: Rank) -> None:
+    pending: list[torch.Tensor] = []
+    for _ in range(10 if rank.index == 3 else 9):
+        pending.append(torch.ones(2))
+        if len(pending) == 3:
+            dist.all_reduce(torch.stack(pending))
+            pending.clear()
+    if pending:  # culprit
+        dist.all_reduce(torch.stack(pending))  # culprit

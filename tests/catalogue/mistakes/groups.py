@@ -1,0 +1,92 @@
+"""Group mismatch: the right call on the wrong group, or groups that ranks have different ideas of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+
+from tests.catalogue.programs import Rank, mistake
+
+
+@mistake("group mismatch", culprits=(3,), ranks=4)
+def as_many_members_but_another_group(rank: Rank) -> None:
+    for_metrics = dist.new_group([0, 1, 2, 3])
+    group = for_metrics if rank.index == 3 else None
+    dist.all_reduce(torch.ones(2), group=group)  # culprit
+    dist.barrier()
+
+
+@mistake("group mismatch", culprits=(2,), ranks=4)
+def everybody_instead_of_the_sub_group(rank: Rank) -> None:
+    group = dist.new_group([0, 1, 2])
+    share = torch.ones(3)
+    if rank.index == 2:
+        dist.all_reduce(share)  # culprit
+    elif rank.index < 2:
+        dist.all_reduce(share, group=group)
+    dist.barrier()
+
+
+@mistake("group mismatch", culprits=(1,), ranks=4)
+def made_of_other_members(rank: Rank) -> None:
+    members = [0, 1, 3] if rank.index == 1 else [0, 1, 2]
+    group = dist.new_group(members)  # culprit
+    if rank.index in members:
+        dist.all_reduce(torch.ones(1), group=group)
+    dist.barrier()
+
+
+@mistake("group mismatch", culprits=(3,), ranks=4)
+def tensor_parallel_for_data_parallel(rank: Rank) -> None:
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("data", "tensor"))
+    activation, gradient = torch.ones(4), torch.ones(16)
+    for _ in range(3):
+        dist.all_reduce(activation, group=mesh.get_group("tensor"))
+    dist.all_reduce(gradient, group=mesh.get_group("tensor" if rank.index == 3 else "data"))  # culprit
+
+
+@mistake("group mismatch", culprits=(4,), ranks=6)
+def its_row_for_its_column_in_the_fiftieth_step(rank: Rank) -> None:
+    rows = [dist.new_group([0, 1, 2]), dist.new_group([3, 4, 5])]
+    columns = [dist.new_group([column, column + 3]) for column in range(3)]
+    for step in range(52):
+        dist.all_reduce(torch.ones(2), group=rows[rank.index // 3])
+        across = rows[1] if step == 49 and rank.index == 4 else columns[rank.index % 3]
+        dist.all_reduce(torch.ones(2), group=across)  # culprit
+
+
+@mistake("group mismatch", culprits=(1,), ranks=3)
+def a_group_from_before_the_restart(rank: Rank) -> None:
+    kept = dist.new_group([0, 1, 2])
+    dist.all_reduce(torch.ones(1), group=kept)
+    fresh = dist.new_group([0, 1, 2])
+    group = kept if rank.index == 1 else fresh
+    gathered: list[Any] = [None] * 3
+    dist.all_gather_object(gathered, rank.index, group=group)  # culprit
+
+
+@mistake("group mismatch", ranks=2)
+def of_two_one_takes_the_default(rank: Rank) -> None:
+    both = dist.new_group([0, 1])
+    for _ in range(4):
+        dist.all_reduce(torch.ones(5), group=both)
+    if rank.index == 0:
+        dist.broadcast(torch.ones(5), src=0, group=both)  # culprit
+    else:
+        dist.broadcast(torch.ones(5), src=0)  # culprit
+    dist.barrier()
+
+
+@mistake("group mismatch", culprits=(2,), ranks=3)
+def calls_on_a_group_it_is_not_in(rank: Rank) -> None:
+    """torch warns and does nothing: the rank goes on with its own number for the sum."""
+    pair = dist.new_group([0, 1])
+    value = torch.ones(1)
+    if rank.index < 2:
+        dist.all_reduce(value, group=pair)
+    else:
+        dist.all_reduce(value, group=pair)  # culprit
+    dist.barrier()

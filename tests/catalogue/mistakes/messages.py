@@ -1,0 +1,145 @@
+"""Unmatched message: a send that nobody receives, a receive that nobody sends to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from tests.catalogue.programs import Rank, mistake
+
+
+@mistake("unmatched message", culprits=(2,), ranks=4)
+def one_of_the_ring_does_not_send(rank: Rank) -> None:
+    block = torch.ones(4)
+    received = torch.zeros(4)
+    work = None
+    if rank.index != 2:  # culprit
+        work = dist.isend(block, dst=(rank.index + 1) % 4)  # culprit
+    dist.recv(received, src=(rank.index - 1) % 4)  # culprit
+    if work is not None:
+        work.wait()
+
+
+@mistake("unmatched message", ranks=2)
+def another_tag(rank: Rank) -> None:
+    for tag in (0, 1, 2) if rank.index == 0 else (0, 1, 3):
+        if rank.index == 0:
+            dist.send(torch.ones(3), dst=1, tag=tag)  # culprit
+        else:
+            dist.recv(torch.zeros(3), src=0, tag=tag)  # culprit
+
+
+@mistake("unmatched message", culprits=(0,), ranks=3)
+def sent_to_another(rank: Rank) -> None:
+    weights = torch.ones(2)
+    if rank.index == 0:
+        dist.send(weights, dst=2)  # culprit
+    elif rank.index == 1:
+        dist.recv(weights, src=0)
+    if rank.index == 0:
+        dist.recv(weights, src=1)
+    elif rank.index == 1:
+        dist.send(weights, dst=0)
+
+
+@mistake("unmatched message", ranks=2)
+def one_message_more_is_expected(rank: Rank) -> None:
+    batch = torch.ones(4)
+    for _ in range(50 + rank.index):
+        if rank.index == 0:
+            dist.send(batch, dst=1)  # culprit
+        else:
+            dist.recv(batch, src=0)  # culprit
+
+
+@mistake("unmatched message", culprits=(3,), ranks=4)
+def the_last_stage_passes_on(rank: Rank) -> None:
+    """There is nobody behind the last stage; the number wraps round to one that expects nothing."""
+    activation = torch.ones(4)
+    if rank.index > 0:
+        dist.recv(activation, src=rank.index - 1)
+    dist.send(activation, dst=(rank.index + 1) % 4)  # culprit
+
+
+@mistake("unmatched message", culprits=(3,), ranks=4)
+def a_worker_that_does_not_say_it_is_done(rank: Rank) -> None:
+    word = torch.zeros(1)
+    if rank.index == 0:
+        running = {1, 2, 3}
+        for worker in sorted(running):
+            while word.item() >= 0:
+                dist.recv(word, src=worker)
+            word.zero_()
+        return
+    for result in range(3):
+        dist.send(word + result, dst=0)  # culprit
+    if rank.index != 3:  # culprit
+        dist.send(word - 1, dst=0)  # culprit
+
+
+@mistake("unmatched message", culprits=(1,), ranks=3)
+def sends_to_the_left_only(rank: Rank) -> None:
+    left, right = (rank.index - 1) % 3, (rank.index + 1) % 3
+    halo, from_left, from_right = torch.ones(2), torch.zeros(2), torch.zeros(2)
+    exchanges = [dist.P2POp(dist.irecv, from_left, left, tag=1), dist.P2POp(dist.irecv, from_right, right, tag=2)]
+    exchanges.append(dist.P2POp(dist.isend, halo, left, tag=2))
+    if rank.index != 1:  # culprit
+        exchanges.append(dist.P2POp(dist.isend, halo, right, tag=1))  # culprit
+    for request in dist.batch_isend_irecv(exchanges):  # culprit
+        request.wait()  # culprit
+
+
+@mistake("unmatched message", ranks=2)
+def objects_that_nobody_takes(rank: Rank) -> None:
+    if rank.index == 0:
+        dist.send_object_list([{"epoch": 1}], dst=1)
+        dist.send_object_list([{"epoch": 2}], dst=1)  # culprit
+    else:
+        box: list[Any] = [None]
+        dist.recv_object_list(box, src=0)
+    dist.barrier()  # culprit
+
+
+@mistake("unmatched message", between=(2, 3), ranks=4)
+def a_tag_too_far_in_the_fiftieth_step(rank: Rank) -> None:
+    partner, sends = rank.index ^ 1, rank.index % 2 == 0
+    for step in range(52):
+        tag = step + 1 if step == 49 and rank.index == 2 else step
+        if sends:
+            dist.send(torch.ones(2), dst=partner, tag=tag)  # culprit
+        else:
+            dist.recv(torch.zeros(2), src=partner, tag=tag)  # culprit
+
+
+@mistake("unmatched message", culprits=(1,), ranks=3)
+def a_stage_with_fewer_microbatches(rank: Rank) -> None:
+    microbatches = 3 if rank.index == 1 else 4
+    activation = torch.ones(8)
+    for _ in range(microbatches):  # culprit
+        if rank.index > 0:
+            dist.recv(activation, src=rank.index - 1)  # culprit
+        if rank.index < 2:
+            dist.send(activation, dst=rank.index + 1)  # culprit
+
+
+@mistake("unmatched message", culprits=(0,), ranks=3)
+def answers_only_one_of_two(rank: Rank) -> None:
+    request, answer = torch.ones(1), torch.zeros(1)
+    if rank.index == 0:
+        for worker in (1, 2):
+            dist.recv(request, src=worker)  # culprit
+        dist.send(answer, dst=1)  # culprit
+    else:
+        dist.send(request, dst=0)
+        dist.recv(answer, src=0)
+
+
+@mistake("unmatched message", culprits=(4,), ranks=6)
+def received_from_the_partners_neighbour(rank: Rank) -> None:
+    partner = (rank.index + 3) % 6
+    source = partner + 1 if rank.index == 4 else partner
+    work = dist.isend(torch.ones(1), dst=partner)
+    dist.recv(torch.zeros(1), src=source)  # culprit
+    work.wait()

@@ -1,0 +1,140 @@
+"""Call ordering: ranks meet in different collectives."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.distributed._functional_collectives as funcol
+
+from tests.catalogue.programs import Rank, mistake
+
+
+@mistake("call ordering", culprits=(1,), ranks=4)
+def metrics_before_the_loss(rank: Rank) -> None:
+    loss, hits = torch.ones(1), torch.ones(4)
+    if rank.index == 1:
+        dist.broadcast(hits, 0)  # culprit
+        dist.all_reduce(loss)  # culprit
+    else:
+        dist.all_reduce(loss)
+        dist.broadcast(hits, 0)
+
+
+@mistake("call ordering", culprits=(2,), ranks=3, also=("size mismatch",))
+def parameters_in_another_order(rank: Rank) -> None:
+    """A state that was loaded from a file lists its tensors in the order they were saved in."""
+    state = {"weight": torch.ones(6), "bias": torch.ones(4), "scale": torch.ones(1)}
+    if rank.index == 2:
+        state = dict(sorted(state.items()))
+    for tensor in state.values():
+        dist.all_reduce(tensor)  # culprit
+
+
+@mistake("call ordering", ranks=2)
+def swapped_in_the_fiftieth_step(rank: Rank) -> None:
+    total, parts = torch.ones(2), [torch.zeros(2) for _ in range(2)]
+    for step in range(60):
+        if step == 49 and rank.index == 1:
+            dist.all_gather(parts, total)  # culprit
+            dist.all_reduce(total)  # culprit
+        else:
+            dist.all_reduce(total)  # culprit
+            dist.all_gather(parts, total)  # culprit
+
+
+@mistake("call ordering", culprits=(3,), ranks=4)
+def objects_against_tensors(rank: Rank) -> None:
+    counts: list[Any] = [None] * 4
+    if rank.index == 3:
+        dist.all_gather_object(counts, 7)  # culprit
+    else:
+        dist.all_gather([torch.zeros(1, dtype=torch.int64) for _ in range(4)], torch.tensor([7]))
+    dist.barrier()
+
+
+@mistake("call ordering", culprits=(0,), ranks=3)
+def functional_ones_swapped(rank: Rank) -> None:
+    mine = torch.ones(3)
+    if rank.index == 0:
+        parts = funcol.all_gather_tensor(mine, 0, rank.group)  # culprit
+        total = funcol.all_reduce(mine, "sum", rank.group)  # culprit
+    else:
+        total = funcol.all_reduce(mine, "sum", rank.group)
+        parts = funcol.all_gather_tensor(mine, 0, rank.group)
+    assert float(total.sum() + parts.sum()) == 18
+
+
+@mistake("call ordering", culprits=(4,), ranks=6)
+def a_barrier_for_a_sum_in_a_sub_group(rank: Rank) -> None:
+    evens = dist.new_group([0, 2, 4])
+    share = torch.ones(5)
+    for _ in range(3):
+        dist.all_reduce(share)
+    if rank.index == 4:
+        dist.barrier(group=evens)  # culprit
+    elif rank.index in (0, 2):
+        dist.all_reduce(share, group=evens)
+    dist.barrier()
+
+
+@mistake("call ordering", culprits=(0,), ranks=3)
+def reduced_to_the_one_that_reports(rank: Rank) -> None:
+    loss = torch.ones(1)
+    for _ in range(4):
+        if rank.index == 0:
+            dist.reduce(loss, 0)  # culprit
+        else:
+            dist.all_reduce(loss)
+
+
+@mistake("call ordering", culprits=(1,), ranks=3)
+def receives_what_is_broadcast(rank: Rank) -> None:
+    weights = torch.ones(8)
+    dist.barrier()
+    if rank.index == 1:
+        dist.recv(weights, src=0)  # culprit
+    else:
+        dist.broadcast(weights, src=0)
+
+
+@mistake("call ordering", culprits=(2,), ranks=4)
+def saved_before_the_last_step(rank: Rank) -> None:
+    gradient, steps = torch.ones(16), 40
+    for step in range(steps):
+        last = step == steps - 1
+        if last and rank.index == 2:
+            dist.barrier()  # culprit
+        dist.all_reduce(gradient)  # culprit
+        if last and rank.index != 2:
+            dist.barrier()
+
+
+@mistake("call ordering", culprits=(5,), ranks=6)
+def scattered_where_others_gather(rank: Rank) -> None:
+    share = torch.ones(2)
+    parts = [torch.zeros(2) for _ in range(6)] if rank.index == 0 else None
+    dist.all_reduce(share)
+    if rank.index == 5:
+        dist.scatter(share, parts, src=0)  # culprit
+    else:
+        dist.gather(share, parts, dst=0)
+    dist.barrier()
+
+
+@mistake("call ordering", culprits=(1,), ranks=3)
+def two_threads_on_one_group(rank: Rank) -> None:
+    """Nothing says whether the metrics or the gradients come first; on a rank with a slow disk it is the gradients."""
+
+    def send_metrics() -> None:
+        time.sleep(1.0 if rank.index == 1 else 0.0)
+        dist.broadcast(torch.ones(2), 0)  # culprit
+
+    sender = threading.Thread(target=send_metrics)
+    sender.start()
+    time.sleep(0.5)
+    dist.all_reduce(torch.ones(4))  # culprit
+    sender.join()

@@ -1,0 +1,78 @@
+"""Message race: what a program computes depends on whose message comes first."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+
+from tests.catalogue.programs import Rank, mistake
+
+
+@mistake("message race", culprits=(0,), ranks=3)
+def first_come_is_taken_for_the_first(rank: Rank) -> None:
+    shares = torch.zeros(2, 4)
+    if rank.index == 0:
+        for row in shares:
+            dist.recv(row)  # culprit
+    else:
+        dist.send(torch.full((4,), float(rank.index)), dst=0)
+
+
+@mistake("message race", culprits=(0,), ranks=4)
+def an_answer_to_whoever_was_meant(rank: Rank) -> None:
+    question, answer = torch.ones(1), torch.zeros(1)
+    if rank.index == 0:
+        for worker in (1, 2, 3):
+            dist.recv(question)  # culprit
+            dist.send(question * worker, dst=worker)
+    else:
+        dist.send(question * rank.index, dst=0)
+        dist.recv(answer, src=0)
+
+
+@mistake("message race", culprits=(2,), ranks=3)
+def the_last_word_counts(rank: Rank) -> None:
+    """Two write a rate to a third, which keeps what came last."""
+    rate = torch.zeros(1)
+    if rank.index == 2:
+        for _ in range(2):
+            dist.recv(rate)  # culprit
+    else:
+        dist.send(torch.tensor([0.1 * (rank.index + 1)]), dst=2)
+    dist.broadcast(rate, src=2)
+
+
+@mistake("message race", culprits=(5,), ranks=6)
+def collected_among_other_traffic(rank: Rank) -> None:
+    for step in range(52):
+        dist.all_reduce(torch.ones(2))
+        if step == 49:
+            if rank.index == 5:
+                rows = torch.zeros(5, 2)
+                for row in rows:
+                    dist.recv(row, tag=3)  # culprit
+            else:
+                dist.send(torch.full((2,), float(rank.index)), dst=5, tag=3)
+
+
+@mistake("message race", culprits=(0,), ranks=3)
+def sums_in_the_order_they_come(rank: Rank) -> None:
+    """Floats do not add up to the same in every order."""
+    total, part = torch.tensor([1e8]), torch.zeros(1)
+    if rank.index == 0:
+        for _ in range(2):
+            dist.recv(part)  # culprit
+            total += part
+    else:
+        dist.send(torch.tensor([-1e8 if rank.index == 1 else 1.0]), dst=0)
+
+
+@mistake("message race", culprits=(1,), ranks=4)
+def requests_for_anybody(rank: Rank) -> None:
+    buffers = [torch.zeros(3) for _ in range(3)]
+    if rank.index == 1:
+        for buffer in buffers:
+            dist.irecv(buffer).wait()  # culprit
+        assert len(buffers) == 3
+    else:
+        dist.isend(torch.full((3,), float(rank.index)), dst=1).wait()

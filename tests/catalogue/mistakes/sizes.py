@@ -1,0 +1,119 @@
+"""Size mismatch: what ranks send is more or less than what others expect."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+import torch.distributed._functional_collectives as funcol
+
+from tests.catalogue.programs import Rank, mistake
+
+
+@mistake("size mismatch", culprits=(3,), ranks=4)
+def the_last_batch_is_smaller(rank: Rank) -> None:
+    samples = torch.ones(19 if rank.index == 3 else 20)
+    for batch in samples.split(5):
+        everyones = [torch.empty_like(batch) for _ in range(4)]
+        dist.all_gather(everyones, batch)  # culprit
+
+
+@mistake("size mismatch", culprits=(1,), ranks=3)
+def another_vocabulary(rank: Rank) -> None:
+    words = ["the", "a", "of"] + (["<pad>"] if rank.index == 1 else [])
+    embedding = torch.nn.Embedding(len(words), 4)
+    for parameter in embedding.parameters():
+        dist.broadcast(parameter.data, src=0)  # culprit
+
+
+@mistake("size mismatch", ranks=2)
+def splits_that_do_not_fit(rank: Rank) -> None:
+    sends = [1, 7] if rank.index == 0 else [4, 4]
+    received = torch.zeros(8)
+    dist.all_to_all_single(received, torch.ones(8), [4, 4], sends)  # culprit
+
+
+@mistake("size mismatch", culprits=(2,), ranks=4)
+def routes_one_row_more_to_an_expert(rank: Rank) -> None:
+    rows = [1, 1, 1, 1]
+    sends = [1, 2, 1, 0] if rank.index == 2 else rows
+    dist.all_to_all_single(torch.zeros(4, 3), torch.ones(4, 3), rows, sends)  # culprit
+    dist.barrier()
+
+
+@mistake("size mismatch", culprits=(0,), ranks=3)
+def hands_out_less_than_is_expected(rank: Rank) -> None:
+    if rank.index == 0:
+        dist.scatter(torch.zeros(3), list(torch.ones(9).split(3)), src=0)  # culprit
+    else:
+        dist.scatter(torch.zeros(4), src=0)
+
+
+@mistake("size mismatch", ranks=2)
+def a_message_larger_than_its_buffer(rank: Rank) -> None:
+    if rank.index == 0:
+        dist.send(torch.ones(8), dst=1)  # culprit
+    else:
+        dist.recv(torch.zeros(4), src=0)  # culprit
+
+
+@mistake("size mismatch", between=(1, 2), ranks=3)
+def a_message_smaller_than_its_buffer(rank: Rank) -> None:
+    """A sequence is cut before it is passed on; the next stage expects it whole."""
+    sequence = torch.zeros(6)
+    if rank.index > 0:
+        dist.recv(sequence, src=rank.index - 1)  # culprit
+    if rank.index < 2:
+        dist.send(sequence if rank.index == 0 else sequence[:4], dst=rank.index + 1)  # culprit
+
+
+@mistake("size mismatch", culprits=(1,), ranks=4)
+def grows_in_the_fiftieth_step(rank: Rank) -> None:
+    for step in range(60):
+        history = torch.ones(5 if step == 49 and rank.index == 1 else 4)
+        dist.all_reduce(torch.ones(2))
+        dist.reduce(history, dst=3)  # culprit
+
+
+@mistake("size mismatch", culprits=(5,), ranks=6)
+def one_channel_more_in_a_sub_group(rank: Rank) -> None:
+    group = dist.new_group([3, 4, 5])
+    if rank.index >= 3:
+        image = torch.ones(4 if rank.index == 5 else 3, 8, 8)
+        dist.broadcast(image, src=3, group=group)  # culprit
+    dist.barrier()
+
+
+@mistake("size mismatch", culprits=(2,), ranks=3)
+def a_list_of_two_objects(rank: Rank) -> None:
+    box = [None, None] if rank.index == 2 else [{"epoch": 1}]
+    dist.broadcast_object_list(box, src=0)  # culprit
+
+
+@mistake("size mismatch", culprits=(0,), ranks=4)
+def functional_gather_of_a_longer_tensor(rank: Rank) -> None:
+    mine = torch.ones(3 if rank.index == 0 else 2)
+    everyones = funcol.all_gather_tensor(mine, 0, rank.group)  # culprit
+    assert everyones.numel() > 0
+
+
+@mistake("size mismatch", between=(0, 1), ranks=4)
+def neighbours_with_other_borders(rank: Rank) -> None:
+    """Rank 0 keeps a border of two rows, its neighbour expects one."""
+    right, left = (rank.index + 1) % 4, (rank.index - 1) % 4
+    received = torch.zeros(1, 8)
+    border = torch.ones(2 if rank.index == 0 else 1, 8)
+    for request in dist.batch_isend_irecv(  # culprit
+        [
+            dist.P2POp(dist.isend, border, right),  # culprit
+            dist.P2POp(dist.irecv, received, left),  # culprit
+        ]
+    ):
+        request.wait()
+
+
+@mistake("size mismatch", culprits=(1,), ranks=3)
+def asynchronous_buckets_of_another_size(rank: Rank) -> None:
+    parameters = torch.ones(30)
+    buckets = parameters.split(8 if rank.index == 1 else 10)
+    for work in [dist.all_reduce(bucket, async_op=True) for bucket in buckets[:3]]:  # culprit
+        work.wait()

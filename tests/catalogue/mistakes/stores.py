@@ -1,0 +1,107 @@
+"""The store: keys that nobody sets, and updates that get lost."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import torch.distributed as dist
+
+from tests.catalogue.programs import Rank, mistake
+
+
+@mistake("missing key", culprits=(2,), ranks=3)
+def the_neighbour_of_the_last(rank: Rank) -> None:
+    rank.store.set(f"port/{rank.index}", str(29500 + rank.index))
+    neighbour = rank.store.get(f"port/{rank.index + 1}")  # culprit
+    assert int(neighbour) > 0
+    dist.barrier()
+
+
+@mistake("missing key", culprits=(1,), ranks=4)
+def one_does_not_register(rank: Rank) -> None:
+    if rank.index != 1:  # culprit
+        rank.store.set(f"host/{rank.index}", "localhost")  # culprit
+    hosts = [rank.store.get(f"host/{other}") for other in range(4)]  # culprit
+    assert len(hosts) == 4
+
+
+@mistake("missing key", culprits=(2,), ranks=3)
+def spelled_in_another_way(rank: Rank) -> None:
+    if rank.index == 0:
+        rank.store.set("weights_ready", "1")
+    elif rank.index == 1:
+        rank.store.wait(["weights_ready"])
+    else:
+        rank.store.wait(["weights-ready"])  # culprit
+    dist.barrier()
+
+
+@mistake("missing key", culprits=(2,), ranks=3)
+def looked_for_under_another_prefix(rank: Rank) -> None:
+    cache = dist.PrefixStore("cache2" if rank.index == 2 else "cache", rank.store)
+    if rank.index == 0:
+        cache.set("vocabulary", "a b c")
+    words = cache.get("vocabulary")  # culprit
+    assert words
+    dist.barrier()
+
+
+@mistake("missing key", culprits=(1,), ranks=3)
+def of_the_step_after_the_last(rank: Rank) -> None:
+    for step in range(50):
+        if rank.index == 0:
+            rank.store.set(f"step/{step}", "done")
+        elif rank.index == 2:
+            rank.store.wait([f"step/{step}"])
+        else:
+            rank.store.wait([f"step/{step + 1}"])  # culprit
+    dist.barrier()
+
+
+@mistake("lost update", culprits=(0, 1), ranks=2)
+def counts_by_get_and_set(rank: Rank) -> None:
+    if rank.index == 0:
+        rank.store.set("seen", "0")
+    dist.barrier()
+    for _ in range(20):
+        seen = int(rank.store.get("seen"))  # culprit
+        rank.store.set("seen", str(seen + 1))  # culprit
+    dist.barrier()
+
+
+@mistake("lost update", culprits=(0, 1, 2, 3), ranks=4)
+def keeps_the_best_score(rank: Rank) -> None:
+    if rank.index == 0:
+        rank.store.set("best", "0")
+    dist.barrier()
+    mine = 10 * rank.index
+    if mine >= int(rank.store.get("best")):  # culprit
+        time.sleep(0.05)
+        rank.store.set("best", str(mine))  # culprit
+    dist.barrier()
+
+
+@mistake("lost update", culprits=(0, 1, 2), ranks=3)
+def appends_to_a_list(rank: Rank) -> None:
+    if rank.index == 0:
+        rank.store.set("finished", "[]")
+    dist.barrier()
+    finished = json.loads(rank.store.get("finished"))  # culprit
+    finished.append(rank.index)
+    rank.store.set("finished", json.dumps(finished))  # culprit
+    dist.barrier()
+
+
+@mistake("lost update", culprits=(1,), ranks=3)
+def the_one_that_does_not_add(rank: Rank) -> None:
+    """The others use the store's own counter."""
+    rank.store.add("samples", 0)
+    dist.barrier()
+    for _ in range(10):
+        if rank.index == 1:
+            known = int(rank.store.get("samples"))  # culprit
+            rank.store.set("samples", str(known + 8))  # culprit
+        else:
+            rank.store.add("samples", 8)
+    dist.barrier()

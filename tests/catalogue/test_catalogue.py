@@ -1,0 +1,136 @@
+"""Correct programs pass, and of each kind of mistake some are told strictly right, or are known not to be."""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from tests.catalogue.drilling import Drill, drills
+from tests.catalogue.misses import known_misses
+from tests.catalogue.programs import KINDS, Program, Rank, catalogue, correct, mistake
+from tests.catalogue.scoring import Judged
+
+PATIENCE_S = 60.0  # for correct programs, on whatever machine
+MISTAKES, CORRECT = 120, 60  # at least
+EACH_KIND = 3
+LINES = 25  # of one program
+
+# The whole catalogue takes minutes: `python benchmarks/catalogue.py --check`.
+CHOSEN = (
+    "ordering.metrics_before_the_loss",
+    "ordering.swapped_in_the_fiftieth_step",
+    "missing.validation_on_some",
+    "missing.skips_the_first_step",
+    "training.batches_that_do_not_divide",
+    "extra.rank_zero_logs_an_average",
+    "extra.waits_twice_after_saving",
+    "sharded.saved_by_rank_zero_alone",
+    "operators.asynchronous_among_others",
+    "operators.two_say_and_and_two_say_or",
+    "roots.a_rank_of_the_group_for_a_rank_of_the_world",
+    "roots.settings_of_another",
+    "datatypes.as_many_bytes",
+    "datatypes.sent_as_one_and_received_as_another",
+    "sizes.routes_one_row_more_to_an_expert",
+    "sizes.a_message_smaller_than_its_buffer",
+    "groups.as_many_members_but_another_group",
+    "groups.tensor_parallel_for_data_parallel",
+    "deadlocks.both_receive_first",
+    "deadlocks.groups_turned_round_in_the_fiftieth_step",
+    "messages.one_of_the_ring_does_not_send",
+    "messages.another_tag",
+    "races.the_last_word_counts",
+    "requests.one_rank_does_not_wait",
+    "requests.sent_and_forgotten",
+    "group_leaks.a_group_for_each_step",
+    "hazards.zeroed_before_it_is_reduced",
+    "hazards.read_before_it_is_received",
+    "lost.a_key_that_its_batch_has_not",
+    "lost.killed_in_the_fiftieth_step",
+    "stores.the_neighbour_of_the_last",
+    "stores.counts_by_get_and_set",
+    "stuck.never_converges",
+)
+PROGRAMS = {program.name: program for program in catalogue()}
+
+
+@pytest.fixture(scope="module")
+def drill() -> Iterator[Drill]:
+    with drills() as made:
+        yield made
+
+
+def runnable(program: Program) -> Program:
+    if not program.runs_here:
+        pytest.skip(f"needs torch {'.'.join(map(str, program.torch))}")
+    return program
+
+
+@pytest.mark.parametrize("name", [program.name for program in catalogue("correct")])
+def test_what_is_right_passes(drill: Drill, name: str) -> None:
+    verdict = drill.verdict_on(runnable(PROGRAMS[name]), PATIENCE_S)
+    assert not verdict.noticed, verdict.text
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_a_mistake_is_told_strictly_right(drill: Drill, name: str) -> None:
+    program = runnable(PROGRAMS[name])
+    judged = Judged(program, drill.verdict_on(program))
+    known = known_misses().get(name)
+    if known is None:
+        assert judged.wrong_in == (), judged.verdict.text
+    else:
+        assert judged.wrong_in, f"{name} is told strictly right by now: take it off the known misses ({known})"
+
+
+def test_each_kind_has_its_programs() -> None:
+    kinds = Counter(program.truth.kind for program in catalogue("mistakes") if program.truth is not None)
+    assert kinds.total() >= MISTAKES
+    assert {kind: kinds[kind] for kind in KINDS if kinds[kind] < EACH_KIND} == {}
+    assert len(catalogue("correct")) >= CORRECT
+    assert {PROGRAMS[name].truth.kind for name in CHOSEN} == set(KINDS)  # type: ignore[union-attr]
+
+
+def test_names_are_unique_and_known() -> None:
+    assert len(PROGRAMS) == len(catalogue())
+    assert [name for name in known_misses() if name not in PROGRAMS or PROGRAMS[name].truth is None] == []
+
+
+def test_programs_are_short() -> None:
+    long = {name: len(inspect.getsource(program.body).splitlines()) for name, program in PROGRAMS.items()}
+    assert {name: lines for name, lines in long.items() if lines > LINES} == {}
+
+
+def nothing_marked(rank: Rank) -> None:
+    """A program without a guilty line."""
+
+
+def one_line_marked(rank: Rank) -> None:
+    assert rank.index  # culprit
+
+
+def test_a_mistake_without_a_guilty_line_is_refused() -> None:
+    with pytest.raises(ValueError, match="nothing_marked has no line that ends in '# culprit'"):
+        mistake("missing call", ranks=2)(nothing_marked)
+
+
+def test_a_correct_program_with_a_guilty_line_is_refused() -> None:
+    with pytest.raises(ValueError, match="one_line_marked is called correct"):
+        correct(ranks=2)(one_line_marked)
+
+
+def test_unknown_kinds_and_ranks_are_refused() -> None:
+    with pytest.raises(ValueError, match="'typo' is no kind of mistake; choose from call ordering, "):
+        mistake("typo", ranks=2)
+    with pytest.raises(ValueError, match=r"ranks \(2,\) are not all among 2"):
+        mistake("missing call", culprits=(2,), ranks=2)
+
+
+def test_the_guilty_lines_are_read_from_the_source() -> None:
+    program = mistake("missing call", culprits=(1,), ranks=2)(one_line_marked)
+    assert program.truth is not None
+    (line,) = program.truth.lines
+    assert line == one_line_marked.__code__.co_firstlineno + 1
