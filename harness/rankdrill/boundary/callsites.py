@@ -22,14 +22,17 @@ import torch
 
 from rankdrill.step import Site
 
-__all__ = ["call_site"]
+__all__ = ["MOST_FRAMES", "Owner", "call_site", "called_by_user", "owner_of"]
 
 MOST_FRAMES = 200  # looked at; frameworks nest some dozens
 MOST_KNOWN = 1 << 14  # functions and call sites remembered: code may be made anew for every call
+_MODES = frozenset({"__torch_function__", "__torch_dispatch__"})  # a call passes through there, from elsewhere
 _PLUMBING = frozenset({"wrapper", "_fn", "decorate_context", "inner", "_wrapped_call_impl", "_call_impl", "__call__"})
 
 
-class _Whose(IntEnum):
+class Owner(IntEnum):
+    """Whose code it is."""
+
     USER = 0
     LIBRARY = 1
     TORCH = 2
@@ -45,7 +48,7 @@ _OURS = _folder(Path(__file__).parents[1])
 _INSTALLED = tuple(
     {_folder(path) for name, path in sysconfig.get_paths().items() if name in ("purelib", "platlib", "stdlib")}
 )
-_whose: dict[CodeType, _Whose] = {}
+_whose: dict[CodeType, Owner] = {}
 _sites: dict[tuple[CodeType, int, CodeType | None], Site] = {}
 
 
@@ -61,17 +64,34 @@ def call_site(depth: int = 1) -> Site | None:
         whose = _whose.get(code)
         if whose is None:
             whose = _classify(code)
-        if whose is _Whose.USER:
+        if whose is Owner.USER:
             if _is_the_template(frame):
                 break
             return _site(frame, outermost)
-        if whose is _Whose.TORCH and library is None:
+        if whose is Owner.TORCH and library is None:
             if _is_public(code, outermost):
                 outermost = code
-        elif whose is _Whose.LIBRARY and library is None:
+        elif whose is Owner.LIBRARY and library is None:
             library = frame
         frame = frame.f_back
     return _site(library, outermost) if library is not None else None
+
+
+def called_by_user(depth: int = 1) -> bool:
+    """Whether the user called what torch does at `depth`, and not a library."""
+    frame: FrameType | None = sys._getframe(depth)
+    for _ in range(MOST_FRAMES):
+        owner = owner_of(frame.f_code) if frame is not None else Owner.LIBRARY
+        if frame is None or owner in (Owner.USER, Owner.LIBRARY):
+            return owner is Owner.USER
+        frame = frame.f_back
+    return False
+
+
+def owner_of(code: CodeType) -> Owner:
+    """Whose function it is."""
+    whose = _whose.get(code)
+    return _classify(code) if whose is None else whose
 
 
 def _is_the_template(frame: FrameType) -> bool:
@@ -108,17 +128,19 @@ def _is_distributed(code: CodeType) -> bool:
     return code.co_filename.startswith((_TORCH + "distributed" + os.sep, _TORCH + "nn" + os.sep + "parallel" + os.sep))
 
 
-def _classify(code: CodeType) -> _Whose:
+def _classify(code: CodeType) -> Owner:
     if len(_whose) >= MOST_KNOWN:
         _whose.clear()
     file = code.co_filename
     if file.startswith(_TORCH):
-        whose = _Whose.TORCH
+        whose = Owner.TORCH
     elif file.startswith(_OURS):
-        whose = _Whose.OURS
-    elif file.startswith(("<frozen", *_INSTALLED)) or f"{os.sep}site-packages{os.sep}" in file:
-        whose = _Whose.LIBRARY
+        whose = Owner.OURS
+    elif (
+        file.startswith(("<frozen", *_INSTALLED)) or f"{os.sep}site-packages{os.sep}" in file or code.co_name in _MODES
+    ):
+        whose = Owner.LIBRARY
     else:
-        whose = _Whose.USER
+        whose = Owner.USER
     _whose[code] = whose
     return whose

@@ -9,10 +9,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from rankdrill.ledger import LedgerWriter, State
 from rankdrill.step import Step
+
+if TYPE_CHECKING:
+    from rankdrill.boundary.handles import Handles
 
 __all__ = ["Boundary", "Call", "Interceptor", "Proceed", "Watch"]
 
@@ -62,9 +65,12 @@ class Boundary:
     function behaves as if rankdrill were not there.
     """
 
-    def __init__(self, ledger: LedgerWriter | None = None, watch: Watch | None = None) -> None:
+    def __init__(
+        self, ledger: LedgerWriter | None = None, watch: Watch | None = None, handles: Handles | None = None
+    ) -> None:
         self.ledger = ledger
         self.watch = watch
+        self.handles = handles
         self._groups: Counter[str] = Counter()
         self._interceptors: tuple[Interceptor, ...] = ()
         self._recording = False
@@ -91,7 +97,9 @@ class Boundary:
 
     def abandon(self) -> None:
         """Be no boundary any more: what a child process does, forked by the rank, are not the rank's steps."""
-        self.ledger, self.watch, self._interceptors, self._recording = None, None, (), False
+        if self.handles is not None:
+            self.handles.rest()
+        self.ledger, self.watch, self.handles, self._interceptors, self._recording = None, None, None, (), False
 
     @contextmanager
     def closed(self) -> Iterator[None]:

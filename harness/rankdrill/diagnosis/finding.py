@@ -25,6 +25,8 @@ class FindingKind(StrEnum):
     GROUP = "group mismatch"
     MISSING = "missing call"
     EXTRA = "extra call"
+    REQUEST_LEAK = "request leak"  # asynchronous work that nobody waited for
+    INPUT_HAZARD = "input hazard"  # its memory was accessed before somebody had
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rankdrill.diagnosis import Finding, crossed_groups
+from rankdrill.diagnosis import Finding, crossed_groups, lost_message
 
 if TYPE_CHECKING:
     from rankdrill.worlds.outcome import RankOutcome
@@ -18,4 +18,5 @@ def finding_on(ranks: Sequence[RankOutcome]) -> Finding | None:
     noticed = next((rank.finding for rank in ranks if rank.finding is not None), None)
     if noticed is not None or any(rank.status in ("died", "raised") for rank in ranks):
         return noticed
-    return crossed_groups({rank.rank: rank.wait for rank in ranks if rank.wait is not None})
+    waits = {rank.rank: rank.wait for rank in ranks if rank.wait is not None}
+    return crossed_groups(waits) or lost_message(waits, [rank.ledger for rank in ranks])
