@@ -23,12 +23,13 @@ from rankdrill.boundary.regions import Extent, extent_of
 
 __all__ = ["AccessWatch", "Use", "Watched"]
 
+_jit: Any = torch.jit  # whose stubs leave `is_tracing` out
 _COMMUNICATION = frozenset({"c10d", "c10d_functional", "_c10d_functional", "_c10d_functional_autograd"})
 _WITHOUT_OPERATORS = frozenset({"tolist", "__repr__", "__format__"})
 """Functions that read without an operator."""
 _PRINTING = frozenset({"__repr__", "__format__"})
 _BACKWARD = frozenset({"backward", "grad"})
-_SHAPE_ONLY = ("new_", "is_", "sym_", "can_cast", "result_type")
+_SHAPE_ONLY = ("new_", "is_", "sym_", "can_cast", "result_type", "record_stream")
 """How operators begin that look at no element."""
 
 
@@ -75,9 +76,10 @@ class AccessWatch(TorchFunctionMode):
     ) -> Any:
         __tracebackhide__ = True
         kwargs = kwargs or {}
-        # The compiler follows calls into here; what is issued is looked at where it is issued.
+        # Compilers follow calls into here, and run nothing; what is issued is looked at where it is issued.
+        compiling = torch.compiler.is_compiling() or _jit.is_tracing()
         communicates = getattr(func, "__module__", "") == torch_seam.c10d.__name__
-        if torch.compiler.is_compiling() or not self._watched or communicates:
+        if compiling or communicates or not self._watched:
             return func(*args, **kwargs)
         name = getattr(func, "__name__", "")
         concerned = [extent for extent in _extents((args, kwargs)) if self._watched.concerns(extent)]

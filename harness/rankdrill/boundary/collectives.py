@@ -241,8 +241,8 @@ def _override(method: str, op: str, names: tuple[str, ...]) -> Callable[..., Any
         tracked = TrackedWork(work, self.boundary, record, patience_of(self, bound))
         # Of most calls their options say that it is torch itself who waits, before it returns.
         if self.boundary.handles is not None and getattr(bound.get("opts"), "asyncOp", True) and handed_to_user():
-            lost = partial(self.boundary.fail, record, NeverWaited()) if op in _POINT_TO_POINT else None
-            tracked.handle = self.boundary.handles.hold(step, buffers_of(op, bound, self.place), tracked, lost)
+            lose = partial(self.boundary.fail, record, NeverWaited()) if _delivered_by_handle(op, bound) else None
+            tracked.handle = self.boundary.handles.hold(step, buffers_of(op, bound, self.place), tracked, lose)
         return tracked
 
     call.__name__ = method
@@ -253,6 +253,11 @@ def _override(method: str, op: str, names: tuple[str, ...]) -> Callable[..., Any
 for _method, (_op, _names) in _METHODS.items():
     if hasattr(dist.ProcessGroup, _method):
         setattr(DrilledGroup, _method, _override(_method, _op, _names))
+
+
+def _delivered_by_handle(op: str, args: dict[str, Any]) -> bool:
+    """Whether it is a message that gloo delivers only while somebody has its handle."""
+    return op in _POINT_TO_POINT and all(tensor.device.type == "cpu" for tensor in flatten(args.get("tensors")))
 
 
 def patience_of(group: DrilledGroup, args: dict[str, Any]) -> float:

@@ -6,11 +6,10 @@ import functools
 import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rankdrill.boundary import Handles
 from rankdrill.plugin import pytest_seam
 from rankdrill.plugin.benchmarked import figures_since
 from rankdrill.plugin.commands import Command, GoOn, Open, TestPlace, When
@@ -18,6 +17,9 @@ from rankdrill.plugin.ends import COUNTED, Ended, Ends, PhaseEnd, RankTestError
 from rankdrill.plugin.on_rank.examples import Follower
 from rankdrill.plugin.on_rank.reports import Told, end_of
 from rankdrill.worlds.context import RankContext
+
+if TYPE_CHECKING:
+    from rankdrill.boundary import Handles
 
 __all__ = ["OpenTest"]
 
