@@ -5,6 +5,7 @@ The line of the mistake ends in ``# odd``, that of the call that it is about, wh
 
 from __future__ import annotations
 
+import os
 import tempfile
 import threading
 import time
@@ -411,8 +412,8 @@ def computes_meanwhile(odd: int) -> Any:
     work = issue(tensor)
     for _ in range(3):
         layer(torch.ones(2, 4)).sum().backward()
-    optimizer = torch.optim.SGD(layer.parameters(), lr=0.5)
-    optimizer.step()
+    with torch.no_grad():
+        layer.weight -= 0.5 * torch.ones(4, 4)
     gathered: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(gathered, "x")
     dist.all_reduce(torch.ones(2))
@@ -478,6 +479,45 @@ def reduces_in_hooks(odd: int) -> Any:
     return [weight.grad.tolist() for weight in layer.parameters() if weight.grad is not None]
 
 
+def reduces_in_a_communication_hook(odd: int) -> Any:
+    torch.manual_seed(0)
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4))
+
+    def halved(future: Any) -> torch.Tensor:
+        tensor: torch.Tensor = future.value()[0]
+        return tensor.div_(2)
+
+    model.register_comm_hook(None, lambda _, bucket: issue(bucket.buffer()).get_future().then(halved))
+    for _ in range(2):
+        model(torch.ones(2, 4)).sum().backward()
+    return [weight.grad.tolist() for weight in model.parameters() if weight.grad is not None]
+
+
+def exchanges_a_batch(odd: int) -> Any:
+    to, source = neighbours()
+    received = torch.zeros(4)
+    both = [dist.P2POp(dist.isend, torch.ones(4), to), dist.P2POp(dist.irecv, received, source)]
+    for work in dist.batch_isend_irecv(both):
+        work.wait()
+    return received.tolist()
+
+
+def forks_meanwhile(odd: int) -> Any:
+    """What a child reads, as a worker of a data loader does, is a copy."""
+    tensor = torch.ones(4)
+    work = issue(tensor)
+    child = os.fork()
+    if child == 0:
+        try:
+            tensor.zero_()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    _, status = os.waitpid(child, 0)
+    work.wait()
+    return status, tensor.tolist()
+
+
 def uses_fsdp(odd: int) -> Any:
     from torch.distributed.fsdp import fully_shard
 
@@ -525,6 +565,9 @@ TWINS: tuple[Body, ...] = (
     leaves_its_modes,
     uses_ddp,
     reduces_in_hooks,
+    reduces_in_a_communication_hook,
+    exchanges_a_batch,
+    forks_meanwhile,
     uses_fsdp,
     uses_functional_collectives,
     saves_in_the_background,

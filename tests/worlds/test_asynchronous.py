@@ -29,6 +29,13 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
         yield made
 
 
+@pytest.fixture(scope="module", params=SIZES)
+def both(request: pytest.FixtureRequest) -> Iterator[tuple[World, World]]:
+    """A world that is watched, and one of the same size that is not."""
+    with World(request.param) as watched, World(request.param, contracts=False) as plain:
+        yield watched, plain
+
+
 def name_of(body: Any) -> str:
     return str(getattr(body, "__name__", body))
 
@@ -90,12 +97,10 @@ def test_memory_touched_before_the_wait_is_one_finding(world: World, body: Body)
 
 
 @pytest.mark.parametrize("body", TWINS, ids=name_of)
-def test_what_is_right_is_no_finding(world: World, body: Body) -> None:
-    outcome = world.run(body, world.n - 1, deadline=DEADLINE_S)
-    assert outcome.findings == (), outcome.summary()
-    with World(world.n, contracts=False) as unwatched:
-        plainly = unwatched.run(body, world.n - 1, deadline=DEADLINE_S).unwrap()
-    assert repr(outcome.unwrap()) == repr(plainly), "nothing but the time it takes is changed"
+def test_what_is_right_is_no_finding(both: tuple[World, World], body: Body) -> None:
+    watched, plain = (world.run(body, world.n - 1, deadline=DEADLINE_S) for world in both)
+    assert watched.findings == (), watched.summary()
+    assert repr(watched.unwrap()) == repr(plain.unwrap()), "nothing but the time it takes is changed"
 
 
 def test_nothing_is_left_on_a_thread_that_has_waited(two: World) -> None:
