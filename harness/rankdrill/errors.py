@@ -154,6 +154,8 @@ class ContractBroken(WorldError):
     """Ranks met in one call of a group and did not agree there: on the op, its root, its sizes and the like.
 
     Raised on the rank that notices, before the backend sees its call; `rank` is that one, and need not be at fault.
+    Also raised on a rank that touches memory which a call of its own still works on, and the error of a run in which
+    nobody waited for such a call.
     """
 
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 from functools import cached_property
 from hashlib import blake2b
 
-__all__ = ["DEFAULT_GROUP", "NEW_GROUP", "NOBODY", "NO_SEQUENCE", "Contract", "Kind", "Site", "Step"]
+__all__ = ["DEFAULT_GROUP", "NEVER_WAITED", "NEW_GROUP", "NOBODY", "NO_SEQUENCE", "Contract", "Kind", "Site", "Step"]
 
 NO_SEQUENCE = -1
 NOBODY = -1
@@ -17,6 +17,8 @@ DEFAULT_GROUP = "default"
 """What steps call the default process group; torch's own name for it is a number."""
 NEW_GROUP = "new_group"
 """The op of a step that makes a group."""
+NEVER_WAITED = "NeverWaited"
+"""The error of a step whose message was given up: gloo does not deliver what nobody holds the handle of."""
 
 
 class Kind(StrEnum):

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
+from rankdrill.boundary.collectives import NeverWaited
 from rankdrill.diagnosis import Position, Progress, Wait, doomed, name_ranks, position, waits
 from rankdrill.ledger import GROUP_OP, LedgerReader, LedgerWriter, Record, State, spell_members
-from rankdrill.step import NO_SEQUENCE, Kind, Step
+from rankdrill.step import NEVER_WAITED, NO_SEQUENCE, Kind, Step
 
 
 def step(sequence: int, group: str = "default", op: str = "barrier", fingerprint: str = "") -> Step:
@@ -218,6 +219,29 @@ def test_no_group_is_believed_to_have_more_members_than_the_world(tmp_path: Path
     progress = Progress(ranks=3)
     progress.take(LedgerReader(path).view())
     assert progress.position(ended=False).groups == {"huge": (0, 1, 2)}
+
+
+def test_a_message_that_was_given_up_is_waited_for_in_vain(tmp_path: Path) -> None:
+    """Also one that a look has counted already, and once, however often it is looked at."""
+    assert NeverWaited.__name__ == NEVER_WAITED
+    path = tmp_path / "ledger"
+    counts = []
+    with LedgerWriter(path, rank=1, world_size=2) as ledger:
+        reader, progress = LedgerReader(path), Progress()
+        open_still = ledger.begin(step(0))
+        for _ in range(2):
+            sent = ledger.begin(message("send", 0))
+            ledger.mark(sent, State.ISSUED)
+            progress.take(reader.view(progress.next))
+        ledger.fail(sent, NeverWaited())
+        for _ in range(3):
+            progress.take(reader.view(progress.next))
+            counts.append(progress.position(ended=True).messages[("send", "default", 0, 0)])
+        ledger.mark(open_still, State.ENDED)
+        assert counts == [1, 1, 1]
+        assert position(reader.view(), ended=True).messages == {("send", "default", 0, 0): 1}
+    assert doomed([at_message("recv", 1), progress.position(ended=True)]) == {}
+    assert list(doomed([at_message("recv", 1), Position(True, messages={("send", "default", 0, 0): 0})])) == [0]
 
 
 def test_members_that_take_several_records(tmp_path: Path) -> None:

@@ -2,12 +2,14 @@
 
 from rankdrill.boundary.crossing import Boundary, Call, Interceptor, Proceed, Watch
 from rankdrill.boundary.early import Early
+from rankdrill.boundary.handles import Handles
 from rankdrill.boundary.install import install, names_before
 
 __all__ = [
     "Boundary",
     "Call",
     "Early",
+    "Handles",
     "Interceptor",
     "Proceed",
     "Watch",

@@ -18,10 +18,11 @@ from types import CodeType, FrameType, TracebackType
 from rankdrill.step import Site
 from rankdrill.whose import Whose, torch_folder, whose_file
 
-__all__ = ["call_site", "raise_site"]
+__all__ = ["MOST_FRAMES", "call_site", "called_by_user", "owner_of", "raise_site"]
 
 MOST_FRAMES = 200  # looked at; frameworks nest some dozens
 MOST_KNOWN = 1 << 14  # functions and call sites remembered: code may be made anew for every call
+_MODES = frozenset({"__torch_function__", "__torch_dispatch__"})  # a call passes through there, from elsewhere
 _PLUMBING = frozenset({"wrapper", "_fn", "decorate_context", "inner", "_wrapped_call_impl", "_call_impl", "__call__"})
 _PARALLEL = tuple(os.path.join(torch_folder(), *parts, "") for parts in (("distributed",), ("nn", "parallel")))
 _whose: dict[CodeType, Whose] = {}
@@ -65,6 +66,23 @@ def raise_site(traceback: TracebackType | None) -> Site | None:
     return found
 
 
+def called_by_user(depth: int = 1) -> bool:
+    """Whether the user called what torch does at `depth`, and not a library."""
+    frame: FrameType | None = sys._getframe(depth)
+    for _ in range(MOST_FRAMES):
+        owner = owner_of(frame.f_code) if frame is not None else Whose.LIBRARY
+        if frame is None or owner in (Whose.USER, Whose.LIBRARY):
+            return owner is Whose.USER
+        frame = frame.f_back
+    return False
+
+
+def owner_of(code: CodeType) -> Whose:
+    """Whose function it is."""
+    whose = _whose.get(code)
+    return _classify(code) if whose is None else whose
+
+
 def _is_the_template(frame: FrameType) -> bool:
     """Whether it is the command that every rank is forked from."""
     return frame.f_back is None and frame.f_code.co_filename == "<string>"
@@ -103,5 +121,7 @@ def _classify(code: CodeType) -> Whose:
     if len(_whose) >= MOST_KNOWN:
         _whose.clear()
     whose = whose_file(code.co_filename)
+    if whose is Whose.USER and code.co_name in _MODES:
+        whose = Whose.LIBRARY
     _whose[code] = whose
     return whose

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch.distributed as dist
@@ -12,7 +13,10 @@ from rankdrill.boundary import torch_seam
 from rankdrill.boundary.callsites import call_site
 from rankdrill.boundary.contracts import contract_of, describe, flatten, shown
 from rankdrill.boundary.crossing import Boundary, Call
+from rankdrill.boundary.handed import handed_to_user
+from rankdrill.boundary.handles import Handle
 from rankdrill.boundary.numbering import Numbering
+from rankdrill.boundary.regions import buffers_of
 from rankdrill.boundary.sizes import nbytes_of
 from rankdrill.ledger import GROUP_OP, State, spell_members
 from rankdrill.step import DEFAULT_GROUP, NO_SEQUENCE, Kind, Step
@@ -119,6 +123,10 @@ class DrilledGroup(dist.ProcessGroup):
         self.inner.abort()
 
 
+class NeverWaited(Exception):  # noqa: N818 (it stands in the ledger, and is never raised)
+    """The handle of a message was dropped before anybody had waited."""
+
+
 class TrackedWork(dist.Work):
     """The handle of a collective under way; notes in the ledger when somebody waits and when it is over."""
 
@@ -129,11 +137,13 @@ class TrackedWork(dist.Work):
         self._record = record
         self._patience = patience
         self._over = False
+        self.handle: Handle | None = None  # where the user holds it
         boundary.mark(record, State.ISSUED)
 
     def wait(self, timeout: datetime.timedelta = _NO_TIMEOUT) -> bool:
         """Wait for the collective, `timeout` 0 meaning the group's own."""
         __tracebackhide__ = True  # so that pytest ends its traceback in the code under test
+        self._settle()
         bounds = (self._patience, timeout.total_seconds())
         if not self._over:
             self._boundary.be_patient(self._record, min(filter(None, bounds), default=0.0))
@@ -152,6 +162,7 @@ class TrackedWork(dist.Work):
         if done and not self._over:
             self._over = True
             self._boundary.mark(self._record, State.ENDED)
+            self._settle()
         return done
 
     def is_success(self) -> bool:
@@ -161,15 +172,20 @@ class TrackedWork(dist.Work):
         return self.inner.exception()
 
     def result(self) -> Any:
-        return self.inner.result()
+        found = self.inner.result()  # refused before it is completed
+        self._settle()
+        return found
 
     def get_future(self) -> Any:
-        return self.inner.get_future()
+        future = self.inner.get_future()
+        self._settle()
+        return future
 
     def getFuture(self) -> Any:  # noqa: N802 (torch's name)
-        return self.inner.get_future()
+        return self.get_future()
 
     def synchronize(self) -> None:
+        self._settle()
         self.inner.synchronize()
 
     def source_rank(self) -> int:
@@ -177,6 +193,11 @@ class TrackedWork(dist.Work):
 
     def _source_rank(self) -> int:
         return int(self.inner._source_rank())
+
+    def _settle(self) -> None:
+        handle, self.handle = self.handle, None
+        if handle is not None:
+            handle.settle()
 
 
 def install_collectives(boundary: Boundary) -> Callable[[], None]:
@@ -201,6 +222,8 @@ def _override(method: str, op: str, names: tuple[str, ...]) -> Callable[..., Any
             group = crossing.args["group"]
             given = {name: value for name, value in crossing.args.items() if name != "group"}
             ordered = [given.pop(name) for name in positional]
+            if self.boundary.handles and isinstance(group, DrilledGroup):
+                self.boundary.handles.enter(crossing.step, crossing.args, group.place)
             if self.boundary.watch is not None and isinstance(group, DrilledGroup):
                 self.boundary.watch.enter(group.key, group.global_ranks, group.place, crossing.step)
             return getattr(getattr(group, "inner", group), method)(*ordered, **given)
@@ -215,7 +238,12 @@ def _override(method: str, op: str, names: tuple[str, ...]) -> Callable[..., Any
         if work is None or isinstance(work, TrackedWork):
             self.boundary.mark(record, State.ENDED)
             return work
-        return TrackedWork(work, self.boundary, record, patience_of(self, bound))
+        tracked = TrackedWork(work, self.boundary, record, patience_of(self, bound))
+        # Of most calls their options say that it is torch itself who waits, before it returns.
+        if self.boundary.handles is not None and getattr(bound.get("opts"), "asyncOp", True) and handed_to_user():
+            lose = partial(self.boundary.fail, record, NeverWaited()) if _delivered_by_handle(op, bound) else None
+            tracked.handle = self.boundary.handles.hold(step, buffers_of(op, bound, self.place), tracked, lose)
+        return tracked
 
     call.__name__ = method
     call.__doc__ = f"`ProcessGroup.{method}` as the step ``collective.{op}``."
@@ -225,6 +253,11 @@ def _override(method: str, op: str, names: tuple[str, ...]) -> Callable[..., Any
 for _method, (_op, _names) in _METHODS.items():
     if hasattr(dist.ProcessGroup, _method):
         setattr(DrilledGroup, _method, _override(_method, _op, _names))
+
+
+def _delivered_by_handle(op: str, args: dict[str, Any]) -> bool:
+    """Whether it is a message that gloo delivers only while somebody has its handle."""
+    return op in _POINT_TO_POINT and all(tensor.device.type == "cpu" for tensor in flatten(args.get("tensors")))
 
 
 def patience_of(group: DrilledGroup, args: dict[str, Any]) -> float:

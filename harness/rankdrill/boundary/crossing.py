@@ -9,10 +9,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from rankdrill.ledger import LedgerWriter, State
 from rankdrill.step import Step
+
+if TYPE_CHECKING:
+    from rankdrill.boundary.handles import Handles
 
 __all__ = ["Boundary", "Call", "Interceptor", "Proceed", "Watch"]
 
@@ -67,10 +70,12 @@ class Boundary:
         self,
         ledger: LedgerWriter | None = None,
         watch: Watch | None = None,
+        handles: Handles | None = None,
         on_end: Callable[[str], None] | None = None,
     ) -> None:
         self.ledger = ledger
         self.watch = watch
+        self.handles = handles
         self._on_end = on_end
         self._groups: Counter[str] = Counter()
         self._interceptors: tuple[Interceptor, ...] = ()
@@ -98,8 +103,10 @@ class Boundary:
 
     def abandon(self) -> None:
         """Be no boundary any more: what a child process does, forked by the rank, are not the rank's steps."""
-        self.ledger, self.watch, self._interceptors, self._recording = None, None, (), False
-        self._on_end = None
+        if self.handles is not None:
+            self.handles.rest()
+        self.ledger, self.watch, self.handles, self._on_end = None, None, None, None
+        self._interceptors, self._recording = (), False
 
     @contextmanager
     def closed(self) -> Iterator[None]:

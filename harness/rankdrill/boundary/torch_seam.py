@@ -22,6 +22,13 @@ What is used, and why:
   set is made once, when first asked for, and has to be made of torch's own functions.
 - ``torch.jit._builtins._get_builtin_table``, from ``id(function)`` to an operator's name: TorchScript knows torch's
   functions by identity, so one that replaces another must be known for the same operator.
+- ``torch._C._push_on_torch_function_stack`` and its kin: the public way to enter a function mode puts it on top, where
+  the user's own modes, as they are left, would take it off in their place. ``torch._GLOBAL_DEVICE_CONTEXT``: the one
+  that has to be at the bottom.
+- ``torch._C.DisableTorchFunction``: to look at a tensor without asking the modes that are on.
+- ``TorchDispatchMode._should_skip_dynamo``, ``ignore_compile_internals``: what a mode has to do with the compiler.
+- ``OpOverload._schema``: which arguments an operator writes.
+- ``_allow_inflight_collective_as_graph_input``: whether work is registered with its tensors, to be waited for there.
 
 The gathers, which work without the rest, have a `torch_seam` of their own.
 """
@@ -40,21 +47,30 @@ import torch
 import torch.distributed as dist
 from torch._C import _distributed_c10d as c
 from torch.distributed import distributed_c10d as c10d
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 __all__ = [
     "PICKLER_NAMES",
+    "DispatchMode",
     "adopt_backends",
+    "arguments_of",
     "c10d",
     "group_timeout",
     "groups",
+    "is_operator",
     "known_to_torchscript",
+    "lay_function_mode",
+    "lift_function_mode",
     "note_device_constructors",
+    "plainly",
     "print_options",
     "replace_env_rendezvous",
     "replace_group",
     "set_print_options",
     "set_timeout",
     "stand_around_new_groups",
+    "torch_waits_by_tensor",
     "wrap_new_groups",
 ]
 
@@ -195,3 +211,71 @@ def set_timeout(group: Any, timeout: timedelta) -> None:
 def note_device_constructors() -> None:
     """Have torch note which functions obey the default device, before any of them is replaced."""
     importlib.import_module("torch.utils._device")._device_constructors()
+
+
+# ---------------------------------------------------------------------------------------------------- modes
+
+
+class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's own hook has no types
+    """A dispatch mode whose own code is not handed to the compiler, nor keeps others' code from being compiled."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # True has the compiler imported, which takes seconds, by the first call that is dispatched.
+        return False
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        return True
+
+
+def plainly() -> Any:
+    """A context in which functions of torch do what they do, whatever modes and subclasses say."""
+    return torch._C.DisableTorchFunction()
+
+
+def lay_function_mode(mode: TorchFunctionMode) -> None:
+    """Put `mode` below all function modes of this thread, unless it is among them.
+
+    Torch keeps that of `set_default_device` at the very bottom, and relies on finding it there.
+    """
+    modes = _take_function_modes()
+    if all(each is not mode for each in modes):
+        default = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
+        modes.insert(1 if modes and modes[0] is default else 0, mode)
+    _put_function_modes(modes)
+
+
+def lift_function_mode(mode: TorchFunctionMode) -> None:
+    """Take `mode` from among the function modes of this thread, if it is there."""
+    if torch._C._len_torch_function_stack():
+        _put_function_modes([each for each in _take_function_modes() if each is not mode])
+
+
+def _take_function_modes() -> list[Any]:
+    modes = [torch._C._pop_torch_function_stack() for _ in range(torch._C._len_torch_function_stack())]
+    return modes[::-1]
+
+
+def _put_function_modes(modes: Sequence[Any]) -> None:
+    for mode in modes:
+        torch._C._push_on_torch_function_stack(mode)
+
+
+def is_operator(func: Any) -> bool:
+    """Whether `func` is an operator with a schema; others are made of several."""
+    return isinstance(func, torch._ops.OpOverload)
+
+
+@functools.cache
+def arguments_of(operator: Any) -> tuple[tuple[str, bool], ...]:
+    """The name of each argument of `operator`, and whether it is written."""
+    return tuple(
+        (each.name, each.alias_info is not None and each.alias_info.is_write) for each in operator._schema.arguments
+    )
+
+
+def torch_waits_by_tensor() -> bool:
+    """Whether work is to be waited for by ``wait_tensor`` on what it works on, which no handle gets to know of."""
+    asked = getattr(c, "_allow_inflight_collective_as_graph_input", None)
+    return asked is not None and bool(asked())

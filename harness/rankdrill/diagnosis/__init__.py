@@ -1,6 +1,7 @@
 """Why ranks hang, and where they do not do the same: read from ledgers and from the board of contracts."""
 
 from rankdrill.diagnosis.agreement import odd_ones
+from rankdrill.diagnosis.asynchronous import EACH_FOR_ITSELF, Unwaited, each_for_itself, leak_on, lost_message, unwaited
 from rankdrill.diagnosis.contracts import break_in
 from rankdrill.diagnosis.crossed import crossed_groups
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side
@@ -11,22 +12,28 @@ from rankdrill.diagnosis.watch import ContractWatch
 from rankdrill.diagnosis.wrong_group import wrong_group
 
 __all__ = [
+    "EACH_FOR_ITSELF",
     "ContractWatch",
     "Finding",
     "FindingKind",
     "Position",
     "Progress",
     "Side",
+    "Unwaited",
     "Wait",
     "break_in",
     "crossed_groups",
     "doomed",
+    "each_for_itself",
+    "leak_on",
     "left_behind",
+    "lost_message",
     "name_ranks",
     "odd_ones",
     "position",
     "retold",
     "unequal_groups",
+    "unwaited",
     "waits",
     "wrong_group",
 ]

@@ -26,6 +26,8 @@ class FindingKind(StrEnum):
     MISSING = "missing call"
     EXTRA = "extra call"
     DEADLOCK = "deadlock"
+    REQUEST_LEAK = "request leak"  # asynchronous work that nobody waited for
+    INPUT_HAZARD = "input hazard"  # its memory was accessed before somebody had
 
 
 @dataclass(frozen=True)

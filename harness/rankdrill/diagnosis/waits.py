@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from rankdrill.ledger import GROUP_OP, MOST_RANKS, LedgerView, Members, Record, State
-from rankdrill.step import NO_SEQUENCE, Kind, Step
+from rankdrill.step import NEVER_WAITED, NO_SEQUENCE, Kind, Step
 
 __all__ = ["Position", "Progress", "Wait", "doomed", "name_ranks", "position", "waits"]
 
@@ -83,6 +83,7 @@ class Progress:
         self._members: dict[str, Members] = {}
         self._messages: dict[Message, int] = {}
         self._counted = 0
+        self._lost: set[int] = set()
         self._torn: set[int] = set()
         self._whole = True
         self._at: Record | None = None
@@ -100,6 +101,8 @@ class Progress:
                 self.next = min(self.next, record.index)
             if record.index >= self._counted or record.index in self._torn:
                 self._count(record)
+            if record.error == NEVER_WAITED and record.index not in self._lost:
+                self._lose(record)
             if record.state.open:
                 self._at = record
             if record.step.kind is Kind.COLLECTIVE:
@@ -121,6 +124,12 @@ class Progress:
         elif step.op in (_SEND, _RECV):
             message = (step.op, step.target, *_peer(step))
             self._messages[message] = self._messages.get(message, 0) + 1
+
+    def _lose(self, record: Record) -> None:
+        """A message that was begun will not be ended: its peer may wait for ever, also if the rank goes on."""
+        self._lost.add(record.index)
+        message = (record.step.op, record.step.target, *_peer(record.step))
+        self._messages[message] = self._messages.get(message, 0) - 1
 
     def position(self, *, ended: bool, stuck: bool = False) -> Position:
         """Where the rank is now; a rank that is inside a step of another kind runs.

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
+from rankdrill.diagnosis.asynchronous import hazard_on
 from rankdrill.diagnosis.contracts import break_in, may_change
 from rankdrill.diagnosis.finding import Finding
 from rankdrill.errors import ContractBroken
 from rankdrill.ledger import Board, BoardCall
 from rankdrill.step import NOBODY, Contract, Step
+
+if TYPE_CHECKING:  # it imports torch, which a controller does without
+    from rankdrill.boundary.handles import Access, Handle
 
 __all__ = ["ContractWatch"]
 
@@ -67,6 +72,17 @@ class ContractWatch:
     def bend(self) -> None:
         """Say nothing more in this run, on any rank."""
         self._board.bend()
+
+    def touched(self, handle: Handle, access: Access) -> None:
+        """Raise `ContractBroken`: memory was accessed that the call of `handle` works on; see `Handles`.
+
+        The run goes on for the others: they do the same, it may be, or wait for this rank before long.
+        """
+        __tracebackhide__ = True
+        if not self._board.bent:
+            finding = hazard_on(self._rank, handle.step, access, lost=handle.lost)
+            self._note(finding)
+            raise ContractBroken(str(finding), self._rank)
 
     def _note(self, finding: Finding | None) -> None:
         self._tell(finding)

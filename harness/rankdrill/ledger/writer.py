@@ -44,7 +44,8 @@ class LedgerWriter:
             os.close(fd)
         self.capacity = capacity
         self._next = itertools.count()
-        self._finish = threading.Lock()
+        # The garbage collector, which may run while it is held, may find a handle whose loss is to be written down.
+        self._finish = threading.RLock()
         self._sites = SiteTable(self._map, ring_end, sites)
         f.HEADER.pack_into(
             self._map,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from rankdrill.diagnosis import EACH_FOR_ITSELF, FindingKind
 from rankdrill.errors import (
     ContractBroken,
     FaultNotFired,
@@ -24,6 +25,7 @@ __all__ = ["RUN_AGAIN", "Merged", "end_of", "ends_of", "merge", "phase_of", "une
 
 RUN_AGAIN = "to run it again"
 MEANT = "if ranks are to differ here, leave it to the backend"
+NOT_NEEDED = "if nobody needs to wait here"
 HOW_TO_MEAN_IT = "contracts=False on the ranks marker, or --no-contracts for all tests"
 
 
@@ -79,10 +81,16 @@ def phase_of(outcome: Outcome, when: When, *, among_others: bool = False) -> Out
     """
     ranks = tuple(_in_phase(rank, when, among_others) for rank in outcome.ranks)
     if when != "call" and all(rank.status is Status.RETURNED for rank in ranks):
-        ranks = tuple(replace(rank, finding=None) for rank in ranks)  # the body is where it is told
+        ranks = tuple(_without_finding(rank, among_others) for rank in ranks)
     culprits, victims = blame(ranks)
     unfired = outcome.unfired if when == "call" else ()
     return replace(outcome, ranks=ranks, verdict=verdict_on(ranks), culprits=culprits, victims=victims, unfired=unfired)
+
+
+def _without_finding(rank: RankOutcome, among_others: bool) -> RankOutcome:
+    """The body is where it is told; but what the ranks of this phase alone have left undone is told once, here."""
+    own = rank.finding is not None and rank.finding.kind is FindingKind.REQUEST_LEAK and not among_others
+    return rank if own else replace(rank, finding=None)
 
 
 def _in_phase(rank: RankOutcome, when: When, among_others: bool) -> RankOutcome:
@@ -149,7 +157,8 @@ def _failure(outcome: Outcome, ends: dict[int, PhaseEnd], where: tuple[str, int]
         blocks = blocks[1:]
     failure = MergedFailure(headline, blocks, victims, where)
     if outcome.verdict is Verdict.BROKEN:
-        failure.sections.append((MEANT, HOW_TO_MEAN_IT))
+        own = any(finding.kind in EACH_FOR_ITSELF for finding in outcome.findings)
+        failure.sections.append((NOT_NEEDED if own else MEANT, HOW_TO_MEAN_IT))
     failure.sections.append((RUN_AGAIN, run_again))
     return Merged(Ended.FAILED, "", _error(outcome, shown, headline), failure, _expected(shown, ends))
 

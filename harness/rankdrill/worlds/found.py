@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rankdrill.diagnosis import Finding, crossed_groups, left_behind, retold, wrong_group
+from rankdrill.diagnosis import Finding, crossed_groups, left_behind, lost_message, retold, wrong_group
 from rankdrill.step import NO_SEQUENCE
 
 if TYPE_CHECKING:
@@ -26,7 +26,12 @@ def finding_on(ranks: Sequence[RankOutcome]) -> Finding | None:
     if any(any(rank.fired) or rank.status in ("died", "raised") or _runs(rank) for rank in ranks):
         return None
     returned = {rank.rank for rank in ranks if rank.status == "returned"}
-    return crossed_groups(waits, views) or wrong_group(waits, views, None) or left_behind(waits, returned, views)
+    return (
+        lost_message(waits, views)
+        or crossed_groups(waits, views)
+        or wrong_group(waits, views, None)
+        or left_behind(waits, returned, views)
+    )
 
 
 def _runs(rank: RankOutcome) -> bool:

@@ -64,7 +64,8 @@ class World:
     import once, before ranks are forked, instead of in each. With `init=False` ranks have no process group until the
     body makes one. `tell_log(rank, line)` is called, as they come, for lines that ranks write to their log files
     (`RankContext.log`). Ranks compare what they are about to do in each collective, and whoever comes to one that
-    another has entered in a way that cannot fit raises `ContractBroken`; with `contracts=False` they do not. Raises
+    another has entered in a way that cannot fit raises `ContractBroken`; so does whoever touches memory before the call
+    that works on it has been waited for. With `contracts=False` nobody looks. Raises
     `UsageError` for a world that cannot be.
 
         with World(4) as world:

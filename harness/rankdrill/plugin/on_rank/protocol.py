@@ -6,7 +6,7 @@ import functools
 import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,6 +17,9 @@ from rankdrill.plugin.ends import COUNTED, Ended, Ends, PhaseEnd, RankTestError
 from rankdrill.plugin.on_rank.examples import Follower
 from rankdrill.plugin.on_rank.reports import Told, end_of
 from rankdrill.worlds.context import RankContext
+
+if TYPE_CHECKING:
+    from rankdrill.boundary import Handles
 
 __all__ = ["OpenTest"]
 
@@ -48,6 +51,7 @@ class OpenTest:
         self._warned: list[warnings.WarningMessage] = []
         self._own: Any = None
         self._up = True  # until it is torn down
+        self._issued = range(0)  # by the body: the numbers of the handles that it was given
         self._last = Ends()
         self.stray: Command | None = None
 
@@ -130,17 +134,30 @@ class OpenTest:
             ends.append(end)
         return Ends(tuple(ends))
 
+    def _account(self, handles: Handles, when: When, issued: range, *, whole: bool) -> None:
+        """Say which handles, of those `issued` in phase `when` and before, had to be waited for by now."""
+        if not whole:  # it did not come to where it would have waited
+            handles.forget(issued)
+        elif when == "call":
+            self._issued = issued
+        if when == "teardown":  # a fixture may do so until then, and one of a wider scope later than that
+            handles.expect(self._issued)
+
     def _phase(self, when: When, around: AbstractContextManager[None], following: TestPlace | None) -> PhaseEnd:
         item = self._item
         hook = getattr(self._hooks, f"pytest_runtest_{when}")
         more = {"nextitem": self._neighbour(following)} if when == "teardown" else {}
         if when == "teardown":
             self._up = False
+        handles = self._context.boundary.handles
+        issued = handles.upcoming if handles is not None else 0
         with around:
             call = pytest.CallInfo.from_call(functools.partial(hook, item=item, **more), when=when)
             report = self._hooks.pytest_runtest_makereport(item=item, call=call)
             self._own = report
             self._hooks.pytest_runtest_logreport(report=report)
+        if handles is not None:
+            self._account(handles, when, range(issued, handles.upcoming), whole=call.excinfo is None)
         logged, self._more = self._more, []
         figures, self._measured = figures_since(item.config, self._measured)
         return end_of(report, call, logged, self._told, figures if self.rank == 0 else ())

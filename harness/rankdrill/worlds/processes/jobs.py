@@ -17,6 +17,7 @@ import torch.distributed as dist
 
 from rankdrill.boundary.callsites import raise_site
 from rankdrill.boundary.collectives import DrilledGroup
+from rankdrill.diagnosis import Unwaited, unwaited
 from rankdrill.errors import UsageError
 from rankdrill.worlds.context import RankContext
 from rankdrill.worlds.job import Job, Place, dump, dump_error, load
@@ -70,7 +71,13 @@ class Jobs:
         self._rendezvous.notes.clear()
         collectives, groups = self._issued()
         report = Report(
-            result, collectives, time.monotonic_ns(), tuple(context.left), tuple(dict.fromkeys(context.notes)), groups
+            result,
+            collectives,
+            time.monotonic_ns(),
+            tuple(context.left),
+            tuple(dict.fromkeys(context.notes)),
+            groups,
+            self._unwaited(),
         )
         context.notes.clear()
         send_frame(self._sock, pickle.dumps(report, pickle.HIGHEST_PROTOCOL))
@@ -99,6 +106,11 @@ class Jobs:
             result: Returned | Raised = Returned(self._dump(value))
         except BaseException as error:
             result = raised(error)
+        handles = context.boundary.handles
+        if handles is not None:
+            handles.rest()
+            if job.ends:
+                handles.expect()
         for stream in (sys.stdout, sys.stderr):
             with suppress(Exception):  # the body's doing: closed, or replaced by something else
                 stream.flush()
@@ -154,6 +166,10 @@ class Jobs:
                 f"rank {self.context.index} returned a {kind} that cannot be pickled ({error}); "
                 "return plain data instead"
             ) from error
+
+    def _unwaited(self) -> tuple[Unwaited, ...]:
+        handles = self.context.boundary.handles
+        return unwaited(handles.take_unwaited()) if handles is not None else ()
 
     def _issued(self) -> tuple[int, int]:
         """How many collectives on the default group, and how many groups made from it."""

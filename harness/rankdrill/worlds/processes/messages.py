@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rankdrill.diagnosis import Unwaited
 from rankdrill.step import Site
 from rankdrill.worlds.plain import Plain
 
@@ -57,7 +58,8 @@ class Report(Plain):
 
     `collectives` counts what the rank issued on the default group so far: ranks that differ are out of step.
     `groups` counts those it has made from that one, as a member or not; both are -1 where it cannot say.
-    `left` says what a fresh rank would not have, in words; `notes` are for the user.
+    `left` says what a fresh rank would not have, in words; `notes` are for the user. `unwaited` are asynchronous
+    calls that nobody waited for and, as far as this job can tell, nobody will.
     """
 
     result: Returned | Raised
@@ -66,3 +68,4 @@ class Report(Plain):
     left: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     groups: int = -1
+    unwaited: tuple[Unwaited, ...] = ()

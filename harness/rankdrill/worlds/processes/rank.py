@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore
 
-from rankdrill.boundary import Boundary, Early, install
+from rankdrill.boundary import Boundary, Early, Handles, install
 from rankdrill.diagnosis import ContractWatch
 from rankdrill.ledger import Board, LedgerWriter
 from rankdrill.worlds.context import RankContext
@@ -70,11 +70,12 @@ def _initialise(
     torch.set_num_threads(1)  # as torchrun does: ranks share the cores
     device = _device(spec)
     ledger = LedgerWriter(directory / f"rank-{spec.rank}.ledger", rank=spec.rank, world_size=spec.world_size)
-    watch = None
+    watch = handles = None
     if spec.contracts:
         board = Board(directory / BOARD, spec.rank)
         watch = ContractWatch(board, spec.rank, partial(write_finding, directory, spec.rank))
-    boundary = Boundary(ledger, watch, last_words.announce)
+        handles = Handles(watch.touched)
+    boundary = Boundary(ledger, watch, handles, last_words.announce)
     install(boundary, ignored=[directory], early=early)
     # torch's stubs leave FileStore out.
     store = dist.FileStore(  # type: ignore[attr-defined]

@@ -6,7 +6,7 @@ import pickle
 from contextlib import suppress
 from pathlib import Path
 
-from rankdrill.diagnosis import Finding
+from rankdrill.diagnosis import Finding, each_for_itself
 from rankdrill.ledger import Board, make_board
 
 __all__ = ["BOARD", "Breaks", "write_finding"]
@@ -51,11 +51,16 @@ class Breaks:
         return broken.rank if broken is not None else None
 
     def finding(self) -> Finding | None:
-        """What is wrong; of several ranks that noticed, what one says that knows who is at fault."""
+        """What is wrong; of several ranks that noticed, what one says that knows who is at fault.
+
+        What ranks did wrong each by itself is put together, where it is all there is.
+        """
         if not self._board.noted:
             return None
         found = [finding for rank in self._ranks if (finding := self._read(rank)) is not None]
-        return next((finding for finding in found if finding.culprits), next(iter(found), None))
+        own = each_for_itself(found)
+        of_all = [finding for finding in found if own is None or finding.kind is not own.kind]
+        return next((finding for finding in of_all if finding.culprits), next(iter(of_all), own))
 
     def _read(self, rank: int) -> Finding | None:
         with suppress(OSError, EOFError, pickle.UnpicklingError):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rankdrill.diagnosis import Finding, unequal_groups
+from rankdrill.diagnosis import Finding, Unwaited, leak_on, unequal_groups
 from rankdrill.errors import RemoteError, UsageError
 from rankdrill.worlds.job import load
 from rankdrill.worlds.outcome import RankOutcome, Status
@@ -41,12 +41,13 @@ class Ending:
     """How one rank's run ended: the outcome, as yet without what the rank printed and wrote down.
 
     `collectives` is how many it has issued on the default group, `groups` how many it has made from that; -1 where it
-    could not say.
+    could not say. `unwaited` is what nobody waited for.
     """
 
     outcome: RankOutcome
     collectives: int = -1
     groups: int = -1
+    unwaited: tuple[Unwaited, ...] = ()
 
 
 class Supervision:
@@ -130,7 +131,7 @@ class Supervision:
         return end if noticed in self._running else now
 
     def _with_finding(self) -> dict[int, Ending]:
-        finding = self._breaks.finding() or self._unequal() if self._breaks is not None else None
+        finding = self._breaks.finding() or self._at_the_end() if self._breaks is not None else None
         if finding is None:
             return self._endings
         return {
@@ -138,11 +139,17 @@ class Supervision:
             for rank, ending in self._endings.items()
         }
 
-    def _unequal(self) -> Finding | None:
-        """Whether ranks that came to their end have made different groups. What a plan leads to is no finding."""
-        counts = {rank: ending.groups for rank, ending in self._endings.items()}
+    def _at_the_end(self) -> Finding | None:
+        """What shows once all ranks have come to their end. What a plan leads to is no finding."""
         returned = all(ending.outcome.status is Status.RETURNED for ending in self._endings.values())
-        if len(set(counts.values())) == 1 or -1 in counts.values() or self._plan is not None or not returned:
+        if self._plan is not None or not returned:
+            return None
+        return self._unequal() or leak_on({rank: ending.unwaited for rank, ending in self._endings.items()})
+
+    def _unequal(self) -> Finding | None:
+        """Whether ranks have made different groups."""
+        counts = {rank: ending.groups for rank, ending in self._endings.items()}
+        if len(set(counts.values())) == 1 or -1 in counts.values():
             return None
         return unequal_groups(counts, {rank: self._ledgers.view(rank, 0) for rank in counts})
 
@@ -194,7 +201,7 @@ class Supervision:
                 outcome = _of_result(
                     handle.rank, message.result, at_ns=message.at_ns, left=message.left, notes=message.notes
                 )
-                self._end(Ending(outcome, message.collectives, message.groups))
+                self._end(Ending(outcome, message.collectives, message.groups, message.unwaited))
             case Raised():
                 self._end(Ending(_of_result(handle.rank, message, at_ns=time.monotonic_ns())))
 

@@ -1,0 +1,47 @@
+"""Whether a call hands its handle to the user, who then has to wait for it.
+
+What DDP's reducer, FSDP, functional collectives, checkpoints and pipelines of torch issue, and what an installed
+library does, is for them to wait for.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import FrameType
+
+from rankdrill.boundary import torch_seam
+from rankdrill.boundary.callsites import MOST_FRAMES, owner_of
+from rankdrill.whose import Whose
+
+__all__ = ["handed_to_user"]
+
+_C10D = torch_seam.c10d.__file__
+_ALWAYS = frozenset({"isend", "irecv", "batch_isend_irecv"})
+# Frames that are in between and issue nothing: decorators, and modes that see the call on its way.
+_BETWEEN = frozenset({"wrapper", "_fn", "handle_torch_function", "__torch_function__"})
+
+
+def handed_to_user(depth: int = 1) -> bool:
+    """Whether the collective being issued was called by the user, directly and with a handle as its result."""
+    if torch_seam.torch_waits_by_tensor():
+        return False
+    frame: FrameType | None = sys._getframe(depth)
+    public: FrameType | None = None
+    for _ in range(MOST_FRAMES):
+        if frame is None:
+            break
+        code = frame.f_code
+        if code.co_filename == _C10D:
+            public = frame
+        elif code.co_name not in _BETWEEN:
+            owner = owner_of(code)
+            if public is not None:
+                return owner is Whose.USER and _gives_a_handle(public)
+            if owner is not Whose.OURS:
+                break
+        frame = frame.f_back
+    return False
+
+
+def _gives_a_handle(public: FrameType) -> bool:
+    return public.f_code.co_name in _ALWAYS or bool(public.f_locals.get("async_op"))

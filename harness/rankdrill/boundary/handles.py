@@ -1,0 +1,156 @@
+"""Handles of asynchronous calls that the user was given, and what becomes of them: waited for, or never."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Container
+from dataclasses import dataclass
+from typing import Any
+
+from rankdrill.boundary.accesses import AccessWatch, Use
+from rankdrill.boundary.callsites import call_site
+from rankdrill.boundary.contracts import flatten
+from rankdrill.boundary.regions import Buffers, Extent, Region, buffers_of
+from rankdrill.step import Site, Step
+
+__all__ = ["Access", "Handle", "Handles", "Tell"]
+
+MOST_WATCHED = 256  # calls under way, the newest: each access is compared with all of them
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What the user does, and where, to memory that a call under way works on: its ``input`` or ``output``."""
+
+    use: Use
+    role: str
+    site: Site | None
+
+
+class Handle:
+    """One of them. It is `lost` once its object is gone, without that anybody has waited: now nobody can."""
+
+    __slots__ = ("_handles", "_work", "buffers", "number", "step")
+
+    def __init__(
+        self, number: int, step: Step, buffers: Buffers, work: Any, handles: Handles, lose: Callable[[], None] | None
+    ) -> None:
+        self.number = number
+        self.step = step
+        self.buffers = buffers
+        self._work = weakref.ref(work, None if lose is None else lambda _: lose())
+        self._handles = handles
+
+    @property
+    def lost(self) -> bool:
+        return self._work() is None
+
+    def settle(self) -> None:
+        """Somebody has waited, has seen it completed, or has taken its future to wait for that."""
+        self._handles.settle(self)
+
+
+Tell = Callable[[Handle, Access], None]
+"""Told of an access to memory that a call under way reads or writes; may raise."""
+
+
+class Handles:
+    """Those of one rank. While one of them is under way its thread's accesses to tensors are watched.
+
+    Safe to use from several threads: work may be waited for in another than the one that issued it.
+    """
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
+        self._changing = threading.Lock()
+        self._unsettled: dict[int, Handle] = {}
+        self._due: set[int] = set()
+        self._watch = AccessWatch(self)
+        self.under_way: tuple[Handle, ...] = ()
+        self.upcoming = 0
+        """The number of the next one."""
+
+    def hold(self, step: Step, buffers: Buffers, work: Any, lose: Callable[[], None] | None = None) -> Handle:
+        """The user is given `work`, the handle of `step`; `lose` is called if that is lost."""
+        with self._changing:
+            handle = Handle(self.upcoming, step, buffers, work, self, lose)
+            self.upcoming += 1
+            self._unsettled[handle.number] = handle
+            if buffers.inputs or buffers.outputs:
+                self.under_way = (*self.under_way, handle)[-MOST_WATCHED:]
+        if self.under_way:
+            self._watch.begin()
+        return handle
+
+    def settle(self, handle: Handle) -> None:
+        """Of `handle` nothing more is asked."""
+        with self._changing:
+            self._unsettled.pop(handle.number, None)
+            self.under_way = tuple(each for each in self.under_way if each is not handle)
+        if not self.under_way:
+            self._watch.end()
+
+    def expect(self, numbers: Container[int] | None = None) -> None:
+        """Those with these `numbers`, or all, had to be settled by now, though somebody may still have them."""
+        with self._changing:
+            self._due |= {number for number in self._unsettled if numbers is None or number in numbers}
+
+    def forget(self, numbers: Container[int]) -> None:
+        """Of those with these `numbers` nothing is asked: whoever was to wait was kept from it."""
+        for handle in list(self._unsettled.values()):
+            if handle.number in numbers:
+                self.settle(handle)
+
+    def take_unwaited(self) -> list[Step]:
+        """What nobody has waited for, and cannot any more or should have. Each is told once."""
+        found = [each for each in list(self._unsettled.values()) if each.number in self._due or each.lost]
+        for handle in found:
+            self.settle(handle)
+        self._due.clear()
+        return [handle.step for handle in found]
+
+    def rest(self) -> None:
+        """Watch nothing until the next handle: the body is over."""
+        self.under_way = ()
+        self._watch.end()
+
+    # ------------------------------------------------------------------------------------ memory
+
+    def enter(self, step: Step, args: dict[str, Any], place: int) -> None:
+        """The rank is about to enter another call: may raise where that uses what one under way does."""
+        tensors = flatten([args.get("tensors"), args.get("outputs")])
+        if not all(tensor.device.type == "cpu" for tensor in tensors):
+            return  # what a device is given to do it does in turn
+        buffers = buffers_of(step.op, args, place)
+        for regions, use in ((buffers.inputs, Use.READ), (buffers.outputs, Use.WRITE)):
+            for region in regions:
+                self.touched(Extent(region.start, region.end - region.start, ()), use)
+
+    def __bool__(self) -> bool:
+        return bool(self.under_way)
+
+    def concerns(self, extent: Extent) -> bool:
+        """Whether a call under way reads or writes there."""
+        return any(_role(handle.buffers, extent, Use.WRITE) for handle in self.under_way)
+
+    def touched(self, extent: Extent, use: Use) -> None:
+        """A tensor is accessed; may raise where a call under way works on its memory."""
+        __tracebackhide__ = True
+        for handle in self.under_way:
+            role = _role(handle.buffers, extent, use)
+            if role:
+                self.rest()  # what follows may follow from this
+                self._tell(handle, Access(use, role, call_site()))
+                return
+
+
+def _role(buffers: Buffers, extent: Extent, use: Use) -> str:
+    """What such an access must not touch: ``output``, ``input``, or nothing of it."""
+    if _meets(buffers.outputs, extent):
+        return "output"
+    return "input" if use is Use.WRITE and _meets(buffers.inputs, extent) else ""
+
+
+def _meets(regions: tuple[Region, ...], extent: Extent) -> bool:
+    return any(extent.meets(region.start, region.end) and not region.gone for region in regions)

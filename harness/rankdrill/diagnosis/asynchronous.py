@@ -1,0 +1,129 @@
+"""Asynchronous calls that nobody waited for, and memory that was touched while such a call worked on it.
+
+Here each rank is at fault for itself: what several did alike is one finding, and all of them are its culprits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
+from rankdrill.diagnosis.waits import Wait
+from rankdrill.ledger import LedgerView, State
+from rankdrill.step import NEVER_WAITED, NO_SEQUENCE, Kind, Site, Step
+
+if TYPE_CHECKING:  # it imports torch, which a controller does without
+    from rankdrill.boundary.handles import Access
+
+__all__ = ["EACH_FOR_ITSELF", "Unwaited", "each_for_itself", "hazard_on", "leak_on", "lost_message", "unwaited"]
+
+MOST_TOLD = 4  # sides of one finding
+_MESSAGES = frozenset({"isend", "irecv"})
+EACH_FOR_ITSELF = frozenset({FindingKind.REQUEST_LEAK, FindingKind.INPUT_HAZARD})
+"""What one rank can do wrong by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unwaited:
+    """Calls from one line that nobody waited for: the first of them, and how many more there are."""
+
+    call: str
+    site: Site | None
+    more: int = 0
+
+
+def unwaited(steps: Iterable[Step]) -> tuple[Unwaited, ...]:
+    """The calls `steps` of one rank, line by line."""
+    by_line: dict[Site | None, list[Step]] = {}
+    for step in steps:
+        by_line.setdefault(step.site, []).append(step)
+    lines = islice(by_line.items(), MOST_TOLD)
+    return tuple(Unwaited(_name(of_line[0]), site, len(of_line) - 1) for site, of_line in lines)
+
+
+def leak_on(ranks: Mapping[int, Sequence[Unwaited]]) -> Finding | None:
+    """What is wrong where ranks have come to their end with calls that nobody waited for; None where none has."""
+    return each_for_itself(
+        Finding(FindingKind.REQUEST_LEAK, one.call, "request", (_leak(rank, one),), (rank,))
+        for rank, left in sorted(ranks.items())
+        for one in left
+    )
+
+
+def lost_message(waits: Mapping[int, Wait], ledgers: Sequence[LedgerView]) -> Finding | None:
+    """What is wrong where ranks wait for messages whose other half was given up; None where none does.
+
+    `ledgers` are those of all ranks, by rank.
+    """
+    return each_for_itself(
+        Finding(FindingKind.REQUEST_LEAK, one.call, "request", (_leak(peer, one), _waits(rank, wait)), (peer,))
+        for rank, wait in waits.items()
+        for peer in wait.missing
+        for one in unwaited(_given_up(ledgers[peer], wait.record.step))
+    )
+
+
+def _given_up(ledger: LedgerView, awaited: Step) -> list[Step]:
+    """The messages that this rank gave up, and that `awaited` is the other half of."""
+    half = {"send": "recv", "recv": "send"}.get(awaited.op)
+    records = ledger.where(lambda kind, state: kind is Kind.COLLECTIVE and state is State.RAISED)
+    steps = [record.step for record in records if record.error == NEVER_WAITED]
+    return [step for step in steps if step.op == half and step.target == awaited.target]
+
+
+def _waits(rank: int, wait: Wait) -> Side:
+    step = wait.record.step
+    return side_of([rank], f"waited for it in {step.op} on {step.target!r}", [step.site])
+
+
+def hazard_on(rank: int, step: Step, access: Access, *, lost: bool) -> Finding:
+    """What is wrong where `rank` accesses memory that `step` works on; `lost` says that nobody can wait for it."""
+    call = _name(step)
+    done = side_of([rank], f"{access.use} the {access.role} of {call} before that was waited for", [access.site])
+    if lost:  # this had to show, and is not what is to be mended
+        leak = _leak(rank, Unwaited(call, step.site))
+        return Finding(FindingKind.REQUEST_LEAK, call, "request", (leak, done), (rank,))
+    issued = side_of([rank], f"issued {call}", [step.site])
+    return Finding(FindingKind.INPUT_HAZARD, call, access.role, (done, issued), (rank,))
+
+
+def each_for_itself(findings: Iterable[Finding]) -> Finding | None:
+    """One finding for what ranks did wrong each by itself; None where `findings` has nothing of the kind.
+
+    Of one kind only: a rank that stops over one mistake says nothing of what else is wrong in it.
+    """
+    own = [finding for finding in findings if finding.kind in EACH_FOR_ITSELF]
+    if not own:
+        return None
+    first = own[0]
+    alike = [finding for finding in own if finding.kind is first.kind]
+    culprits = tuple(sorted({rank for finding in alike for rank in finding.culprits}))
+    sides = _united([finding.sides[0] for finding in alike]) + _united(
+        [side for finding in alike for side in finding.sides[1:]]
+    )
+    return Finding(first.kind, first.step, first.argument, tuple(sides), culprits)
+
+
+def _united(sides: Iterable[Side]) -> list[Side]:
+    """Ranks that did the same become one side."""
+    by_deed: dict[str, list[tuple[int, Site | None]]] = {}
+    for side in sides:
+        by_deed.setdefault(side.did, []).extend(zip(side.ranks, side.sites, strict=True))
+    told = list(by_deed.items())[:MOST_TOLD]
+    return [side_of([rank for rank, _ in deeds], did, [site for _, site in deeds]) for did, deeds in told]
+
+
+def _leak(rank: int, one: Unwaited) -> Side:
+    more = f", and for {one.more} more from there" if one.more else ""
+    return side_of([rank], f"never waited for {one.call}{more}", [one.site])
+
+
+def _name(step: Step) -> str:
+    """``all_reduce #3 on 'default'``; a message, which nobody counts, by what the user called."""
+    if step.sequence != NO_SEQUENCE:
+        return f"{step.op} #{step.sequence} on {step.target!r}"
+    via = step.site.via if step.site is not None else ""
+    return f"{via if via in _MESSAGES else step.op} on {step.target!r}"

@@ -1,0 +1,84 @@
+"""What each rank did wrong by itself becomes one finding, with the lines of all who did it."""
+
+from __future__ import annotations
+
+from rankdrill.boundary.accesses import Use
+from rankdrill.boundary.handles import Access
+from rankdrill.diagnosis import Finding, FindingKind, Unwaited, each_for_itself, leak_on, unwaited
+from rankdrill.diagnosis.asynchronous import MOST_TOLD, hazard_on
+from rankdrill.step import NO_SEQUENCE, Kind, Site, Step
+
+
+def at(line: int, via: str = "") -> Site:
+    return Site("train.py", line, "step", via)
+
+
+def reduction(number: int, line: int) -> Step:
+    return Step(Kind.COLLECTIVE, "all_reduce", "default", "float32[2] sum", sequence=number, site=at(line))
+
+
+def message(op: str, line: int, via: str) -> Step:
+    return Step(Kind.COLLECTIVE, op, "default", "float32[2] peer=1 tag=0", sequence=NO_SEQUENCE, site=at(line, via))
+
+
+READ = Access(Use.READ, "output", at(9))
+
+
+def test_calls_of_one_line_are_one() -> None:
+    steps = [reduction(0, 7), reduction(1, 8), reduction(2, 7), reduction(3, 7)]
+    assert unwaited(steps) == (
+        Unwaited("all_reduce #0 on 'default'", at(7), 2),
+        Unwaited("all_reduce #1 on 'default'", at(8), 0),
+    )
+    assert len(unwaited(reduction(number, number) for number in range(100))) == MOST_TOLD
+
+
+def test_a_message_is_called_as_the_user_called_it() -> None:
+    calls = [one.call for one in unwaited([message("send", 1, "isend"), message("recv", 2, "batch_isend_irecv")])]
+    assert calls == ["isend on 'default'", "recv on 'default'"]
+
+
+def test_nobody_left_anything() -> None:
+    assert leak_on({}) is None
+    assert leak_on({0: (), 1: ()}) is None
+
+
+def test_ranks_that_left_the_same_are_one_side() -> None:
+    left = unwaited([reduction(3, 12)])
+    finding = leak_on({0: left, 1: (), 2: left})
+    assert finding is not None
+    assert (finding.kind, finding.culprits) == (FindingKind.REQUEST_LEAK, (0, 2))
+    assert finding.lines == (
+        "request leak: ranks 0, 2 never waited for all_reduce #3 on 'default', at train.py:12 in step",
+    )
+
+
+def test_ranks_that_left_different_things_are_one_finding() -> None:
+    finding = leak_on({0: unwaited([reduction(3, 12)]), 1: unwaited([reduction(4, 13), reduction(5, 13)])})
+    assert finding is not None
+    assert finding.culprits == (0, 1)
+    assert finding.lines == (
+        "request leak: rank 0 never waited for all_reduce #3 on 'default', at train.py:12 in step",
+        "rank 1 never waited for all_reduce #4 on 'default', and for 1 more from there, at train.py:13 in step",
+    )
+
+
+def test_an_early_access_is_told_with_the_call_that_it_disturbs() -> None:
+    finding = each_for_itself([hazard_on(rank, reduction(3, 7), READ, lost=False) for rank in (2, 0)])
+    assert finding is not None
+    assert (finding.kind, finding.argument, finding.culprits) == (FindingKind.INPUT_HAZARD, "output", (0, 2))
+    assert finding.lines == (
+        "input hazard: ranks 0, 2 read the output of all_reduce #3 on 'default' before that was waited for, "
+        "at train.py:9 in step",
+        "ranks 0, 2 issued all_reduce #3 on 'default', at train.py:7 in step",
+    )
+
+
+def test_where_nobody_can_wait_any_more_the_leak_is_the_cause() -> None:
+    finding = hazard_on(1, reduction(3, 7), READ, lost=True)
+    assert finding.kind is FindingKind.REQUEST_LEAK
+    assert [side.sites for side in finding.sides] == [(at(7),), (at(9),)]
+
+
+def test_what_all_ranks_are_needed_for_is_left_to_others() -> None:
+    assert each_for_itself([Finding(FindingKind.ROOT, "broadcast #0 on 'default'", "root", ())]) is None
