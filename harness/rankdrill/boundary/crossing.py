@@ -11,6 +11,7 @@ from functools import partial
 from hashlib import blake2b
 from typing import Any, Protocol, TypeAlias
 
+from rankdrill.boundary.numbering import Tally
 from rankdrill.ledger import LedgerWriter, State
 from rankdrill.step import Step
 
@@ -65,6 +66,8 @@ class Boundary:
     def __init__(self, ledger: LedgerWriter | None = None, watch: Watch | None = None) -> None:
         self.ledger = ledger
         self.watch = watch
+        # Each message adds to its sender's what it takes from its receiver's: over all ranks, 0 if all have met.
+        self.messages = Tally()
         self._groups: Counter[str] = Counter()
         self._interceptors: tuple[Interceptor, ...] = ()
         self._recording = False

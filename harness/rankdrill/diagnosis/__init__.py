@@ -4,6 +4,7 @@ from rankdrill.diagnosis.agreement import odd_ones
 from rankdrill.diagnosis.contracts import break_in
 from rankdrill.diagnosis.crossed import crossed_groups
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side
+from rankdrill.diagnosis.messages import unmatched_message, unreceived_message
 from rankdrill.diagnosis.unequal import unequal_groups
 from rankdrill.diagnosis.waits import Position, Progress, Wait, doomed, name_ranks, position, waits
 from rankdrill.diagnosis.watch import ContractWatch
@@ -23,5 +24,7 @@ __all__ = [
     "odd_ones",
     "position",
     "unequal_groups",
+    "unmatched_message",
+    "unreceived_message",
     "waits",
 ]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.waits import Wait
+from rankdrill.step import NO_SEQUENCE
 
 __all__ = ["crossed_groups"]
 
@@ -20,6 +21,8 @@ def crossed_groups(waits: Mapping[int, Wait]) -> Finding | None:
     for rank, wait in waits.items():
         step = wait.record.step
         sides.setdefault((step.target, step.sequence, step.op), []).append(rank)
+    if any(sequence == NO_SEQUENCE for _, sequence, _ in sides):
+        return None  # there is a message among them, which says more
     if len(sides) != 2 or len({target for target, *_ in sides}) != 2:
         return None
     one, other = sides.values()

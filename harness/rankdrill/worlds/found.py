@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from rankdrill.diagnosis import Finding, crossed_groups
+from rankdrill.diagnosis import Finding, Wait, crossed_groups, unmatched_message
 
 if TYPE_CHECKING:
     from rankdrill.worlds.outcome import RankOutcome
@@ -18,4 +18,14 @@ def finding_on(ranks: Sequence[RankOutcome]) -> Finding | None:
     noticed = next((rank.finding for rank in ranks if rank.finding is not None), None)
     if noticed is not None or any(rank.status in ("died", "raised") for rank in ranks):
         return noticed
-    return crossed_groups({rank.rank: rank.wait for rank in ranks if rank.wait is not None})
+    waits = {rank.rank: rank.wait for rank in ranks if rank.wait is not None}
+    return _unmatched(waits, ranks) or crossed_groups(waits)
+
+
+def _unmatched(waits: Mapping[int, Wait], ranks: Sequence[RankOutcome]) -> Finding | None:
+    # One that has issued a message, and is in no step, may be anywhere.
+    waits = {rank: wait for rank, wait in waits.items() if wait.record.state.open}
+    if not waits or any(any(rank.fired) for rank in ranks):
+        return None  # what a plan leads to is no finding
+    returned = {rank.rank for rank in ranks if rank.status == "returned"}
+    return unmatched_message(waits, {rank.rank: rank.ledger for rank in ranks}, returned)

@@ -46,7 +46,7 @@ class Jobs:
         self.context = context
         while True:
             place, raw = self._receive()
-            self._answer(self._run(place, raw))
+            self._answer(self._run(place, raw), over=True)
 
     def pause(self, value: Any) -> Job:
         """See `RankContext.pause`."""
@@ -63,13 +63,19 @@ class Jobs:
         place, raw = pickle.loads(recv_frame(self._sock))
         return place, raw
 
-    def _answer(self, result: Returned | Raised) -> None:
+    def _answer(self, result: Returned | Raised, *, over: bool = False) -> None:
         context = self.context
         context.notes.extend(self._rendezvous.notes)
         self._rendezvous.notes.clear()
         collectives, groups = self._issued()
         report = Report(
-            result, collectives, time.monotonic_ns(), tuple(context.left), tuple(dict.fromkeys(context.notes)), groups
+            result,
+            collectives,
+            time.monotonic_ns(),
+            tuple(context.left),
+            tuple(dict.fromkeys(context.notes)),
+            groups,
+            context.boundary.messages.total if over else None,
         )
         context.notes.clear()
         send_frame(self._sock, pickle.dumps(report, pickle.HIGHEST_PROTOCOL))

@@ -55,6 +55,7 @@ class Report(Plain):
 
     `collectives` counts what the rank issued on the default group so far: ranks that differ are out of step.
     `groups` counts those it has made from that one, as a member or not; both are -1 where it cannot say.
+    `messages` is what the rank's tally of them came to; None in the middle of a body, where some may be under way.
     `left` says what a fresh rank would not have, in words; `notes` are for the user.
     """
 
@@ -64,3 +65,4 @@ class Report(Plain):
     left: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     groups: int = -1
+    messages: int | None = None

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import select
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rankdrill.diagnosis import Finding, unequal_groups
+from rankdrill.diagnosis import Finding, unequal_groups, unreceived_message
 from rankdrill.errors import RemoteError, UsageError
 from rankdrill.worlds.job import load
 from rankdrill.worlds.outcome import RankOutcome, Status
@@ -41,12 +41,18 @@ class Ending:
     """How one rank's run ended: the outcome, as yet without what the rank printed and wrote down.
 
     `collectives` is how many it has issued on the default group, `groups` how many it has made from that; -1 where it
-    could not say.
+    could not say. `messages` is its tally of them, None where the body goes on.
     """
 
     outcome: RankOutcome
     collectives: int = -1
     groups: int = -1
+    messages: int | None = None
+
+
+def pending_messages(endings: Iterable[Ending]) -> bool:
+    """Whether messages have been sent that nobody has received, or the other way round."""
+    return sum(ending.messages or 0 for ending in endings) % (1 << 64) != 0
 
 
 class Supervision:
@@ -130,7 +136,9 @@ class Supervision:
         return end if noticed in self._running else now
 
     def _with_finding(self) -> dict[int, Ending]:
-        finding = self._breaks.finding() or self._unequal() if self._breaks is not None else None
+        finding = None
+        if self._breaks is not None:
+            finding = self._breaks.finding() or self._unequal() or self._unreceived()
         if finding is None:
             return self._endings
         return {
@@ -145,6 +153,13 @@ class Supervision:
         if len(set(counts.values())) == 1 or -1 in counts.values() or self._plan is not None or not returned:
             return None
         return unequal_groups(counts, {rank: self._ledgers.view(rank, 0) for rank in counts})
+
+    def _unreceived(self) -> Finding | None:
+        """Whether ranks that came to their end have sent what nobody received, or the other way round."""
+        returned = all(ending.outcome.status is Status.RETURNED for ending in self._endings.values())
+        if self._plan is not None or not returned or not pending_messages(self._endings.values()):
+            return None
+        return unreceived_message({rank: self._ledgers.view(rank, 0) for rank in self._endings})
 
     def _patience(self, now: float, end: float, next_look: float) -> float:
         bounds = [end - now, next_look - now]
@@ -194,7 +209,7 @@ class Supervision:
                 outcome = _of_result(
                     handle.rank, message.result, at_ns=message.at_ns, left=message.left, notes=message.notes
                 )
-                self._end(Ending(outcome, message.collectives, message.groups))
+                self._end(Ending(outcome, message.collectives, message.groups, message.messages))
             case Raised():
                 self._end(Ending(_of_result(handle.rank, message, at_ns=time.monotonic_ns())))
 
