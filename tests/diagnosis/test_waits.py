@@ -126,7 +126,9 @@ def test_a_receive_from_anybody_to_whom_somebody_has_sent_comes() -> None:
     sender = Position(True, messages={("send", "default", 0, 0): 1})
     assert doomed([at_any(), sender]) == {}
     assert list(doomed([at_any(tag=5), sender])) == [0]
-    taken = Position(False, record(from_anybody()), messages={("recv", "default", 1, 0): 1}, unknown={("default", 0): 1})
+    taken = Position(
+        False, record(from_anybody()), messages={("recv", "default", 1, 0): 1}, unknown={("default", 0): 1}
+    )
     assert list(doomed([taken, sender])) == [0]
 
 

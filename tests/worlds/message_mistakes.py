@@ -1,7 +1,7 @@
 """Programs of sends and receives with one mistake each, made by one rank, and the correct ones that resemble them.
 
 Each goes around a ring, again and again; the mistake is in the last round. The line of the mistake ends in ``# odd``,
-that which does not fit it in ``# other``.
+or where something is left out, in ``# left out``; that which does not fit it in ``# other``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def neighbours() -> tuple[int, int, int]:
 def pass_on(elements: int = 4) -> None:
     """One round without a mistake."""
     left, _, right = neighbours()
-    work = dist.isend(torch.ones(elements), right)
+    work = dist.isend(torch.ones(elements), right)  # left out
     dist.recv(torch.ones(elements), left)  # other
     assert work is not None
     work.wait()
@@ -41,10 +41,8 @@ def pass_on(elements: int = 4) -> None:
 def sends_too_little(odd: int) -> None:
     left, rank, right = neighbours()
     for turn in range(ROUNDS):
-        if rank == odd and turn == LAST:
-            work = dist.isend(torch.ones(3), right)  # odd
-        else:
-            work = dist.isend(torch.ones(4), right)
+        elements = 3 if rank == odd and turn == LAST else 4
+        work = dist.isend(torch.ones(elements), right)  # odd
         dist.recv(torch.ones(4), left)  # other
         assert work is not None
         work.wait()
@@ -89,10 +87,7 @@ def takes_another_size_from_anybody(odd: int) -> None:
     left, rank, right = neighbours()
     for turn in range(ROUNDS):
         work = dist.isend(torch.ones(4), right)  # other
-        if rank == odd and turn == LAST:
-            source = dist.recv(torch.ones(5))  # odd
-        else:
-            source = dist.recv(torch.ones(4))
+        source = dist.recv(torch.ones(5 if rank == odd and turn == LAST else 4))  # odd
         assert source == left
         assert work is not None
         work.wait()
@@ -138,10 +133,7 @@ def awaits_another_tag(odd: int) -> None:
 def sends_the_other_way(odd: int) -> None:
     left, rank, right = neighbours()
     for turn in range(ROUNDS):
-        if rank == odd and turn == LAST:
-            work = dist.isend(torch.ones(4), left)  # odd
-        else:
-            work = dist.isend(torch.ones(4), right)
+        work = dist.isend(torch.ones(4), left if rank == odd and turn == LAST else right)  # odd
         dist.recv(torch.ones(4), left)  # other
         assert work is not None
         work.wait()
@@ -173,36 +165,36 @@ def on_another_group(odd: int) -> None:
 
 
 def leaves_out_a_send(odd: int) -> None:
-    left, rank, right = neighbours()
+    left, rank, _ = neighbours()
     for turn in range(ROUNDS):
         if rank == odd and turn == LAST:
-            dist.recv(torch.ones(4), left)  # odd
+            dist.recv(torch.ones(4), left)
         else:
             pass_on()
 
 
 def leaves_out_a_send_before_a_barrier(odd: int) -> None:
-    left, rank, right = neighbours()
+    left, rank, _ = neighbours()
     for turn in range(ROUNDS):
         if rank == odd and turn == LAST:
             dist.recv(torch.ones(4), left)
         else:
             pass_on()
-        dist.barrier()  # odd
+        dist.barrier()
 
 
 def leaves_out_a_receive(odd: int) -> None:
     left, rank, right = neighbours()
     for turn in range(ROUNDS):
-        work = dist.isend(torch.ones(4), right)  # odd # other
+        work = dist.isend(torch.ones(4), right)  # other
         if rank != odd or turn != LAST:
-            dist.recv(torch.ones(4), left)
+            dist.recv(torch.ones(4), left)  # left out
         assert work is not None
         work.wait()
 
 
 def receives_once_more(odd: int) -> None:
-    left, rank, right = neighbours()
+    left, rank, _ = neighbours()
     for _ in range(ROUNDS):
         pass_on()
     if rank == odd:
@@ -210,7 +202,7 @@ def receives_once_more(odd: int) -> None:
 
 
 def sends_once_more(odd: int) -> None:
-    left, rank, right = neighbours()
+    _, rank, right = neighbours()
     for _ in range(ROUNDS):
         pass_on()
     if rank == odd:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rankdrill.ledger import GROUP_OP, LedgerView, Record
 from rankdrill.step import ANYBODY, DEFAULT_GROUP, NO_SEQUENCE, SEND, Kind, Site
 
-__all__ = ["expects", "last_call", "message", "sends", "tagged", "waits", "without"]
+__all__ = ["expects", "last_call", "leaves_out", "message", "sends", "tagged", "waits", "without"]
 
 _PLAIN = frozenset({"", "send", "recv", "isend", "irecv"})
 
@@ -49,6 +49,11 @@ def without(*, sending: bool, peer: int, tag: int, number: int, group: str) -> s
     what = f" message #{number}" if number else ""
     half = f"sending{what} to" if sending else f"receiving{what} from"
     return f"without {half} rank {peer} {tagged(tag, group)}"
+
+
+def leaves_out(*, sending: bool, peer: int, tag: int, group: str) -> str:
+    """``leaves out a send to rank 1 (tag 0)``."""
+    return f"leaves out a {'send to' if sending else 'receive from'} rank {peer} {tagged(tag, group)}"
 
 
 def last_call(view: LedgerView) -> tuple[str, Site | None]:

@@ -1,7 +1,7 @@
 """A send and a receive that were meant for each other and never met: they name another tag, group or peer.
 
 Which of the two is wrong the other ranks' messages tell, where these follow a pattern: all with one tag, say, all to
-the next rank, all to the same. Failing that, what the two themselves did before.
+the next rank, all to the same. Failing that, which of the two is usual, and which is new.
 """
 
 from __future__ import annotations
@@ -25,21 +25,33 @@ class Misaddressed:
     odd: MessageEnd | None
 
 
-def misaddressed(end: MessageEnd, left_over: Sequence[MessageEnd], traffic: Traffic) -> Misaddressed | None:
-    """What of `left_over` was meant for `end`, which met nothing; None where nothing was."""
+def misaddressed(
+    end: MessageEnd, left_over: Sequence[MessageEnd], traffic: Traffic, *, guess: bool = False
+) -> Misaddressed | None:
+    """What of `left_over` was meant for `end`, which met nothing; None where nothing was.
+
+    Ends that name other peers are told only if the pattern does, or for a `guess` if nothing else is left over: each
+    may as well lack an end of its own.
+    """
     for argument, other in _candidates(end, left_over):
-        usual = [traffic.met(each.stream) for each in (end, other)]
-        if all(usual):
-            continue  # each is right, and would have met its own
+        usual = [_usual(each, argument, traffic) for each in (end, other)]
         if argument == "peer":
             odd = _odd_by_pattern(end, other, traffic)
-            certain = odd is not None or len(left_over) == len({end, other})
+            certain = odd is not None or (guess and len(left_over) == len({end, other}) and not all(usual))
         else:
             odd = _odd_by_vote(end, other, argument, traffic) or _odd_by_habit(end, other, usual)
-            certain = True
+            certain = odd is not None or not all(usual)
         if certain:
             return Misaddressed((end, other), argument, odd)
     return None
+
+
+def _usual(end: MessageEnd, argument: str, traffic: Traffic) -> int:
+    """How many such messages met before: of the pair, or if it is about tags of any pair."""
+    if argument != "tag":
+        return traffic.met(end.stream)
+    same = (end.stream.group, end.stream.tag)
+    return sum(traffic.met(stream) for stream in traffic.streams if (stream.group, stream.tag) == same)
 
 
 def _candidates(end: MessageEnd, left_over: Sequence[MessageEnd]) -> Iterator[tuple[str, MessageEnd]]:
@@ -59,7 +71,7 @@ def _candidates(end: MessageEnd, left_over: Sequence[MessageEnd]) -> Iterator[tu
 
 
 def _odd_by_vote(end: MessageEnd, other: MessageEnd, argument: str, traffic: Traffic) -> MessageEnd | None:
-    """The one whose tag, or group, no other rank's newest message has, where they have the other's."""
+    """The one whose tag, or group, is that of no other rank's newest messages, while the other's is that of all."""
     values: dict[Hashable, MessageEnd] = {getattr(each.stream, argument): each for each in (end, other)}
     votes: set[Hashable] = set()
     for rank, ends in traffic.ends.items():
@@ -71,7 +83,7 @@ def _odd_by_vote(end: MessageEnd, other: MessageEnd, argument: str, traffic: Tra
 
 def _odd_by_habit(end: MessageEnd, other: MessageEnd, usual: Sequence[int]) -> MessageEnd | None:
     """The one that is new where the other is not."""
-    if max(usual) < HABIT:
+    if all(usual) or max(usual) < HABIT:
         return None
     return other if usual[0] else end
 

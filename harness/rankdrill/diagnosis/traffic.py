@@ -23,20 +23,24 @@ class Stream(NamedTuple):
 
 @dataclass(frozen=True)
 class MessageEnd:
-    """One end of message number `number` of `stream`, as rank `rank` wrote it down in `record`."""
+    """One end of message number `number` of `stream`, as rank `rank` wrote it down in `record`.
+
+    `round` counts the collectives that the rank had begun before, as far as its ledger reaches back.
+    """
 
     rank: int
     stream: Stream
     number: int
     record: Record
+    round: int = 0
 
     @classmethod
-    def of(cls, rank: int, record: Record) -> MessageEnd | None:
+    def of(cls, rank: int, record: Record, round: int = 0) -> MessageEnd | None:
         """That of `record`; None for what is no message, or not known to be which."""
         message = record.step.message
         if message is None or message.number == NO_SEQUENCE or message.peer < 0:
             return None
-        return cls(rank, _stream(rank, record, message), message.number, record)
+        return cls(rank, _stream(rank, record, message), message.number, record, round)
 
     @property
     def sends(self) -> bool:
@@ -63,6 +67,7 @@ class Traffic:
     def __init__(self, views: Mapping[int, LedgerView]) -> None:
         self._whole = {rank for rank, view in views.items() if not view.dropped and not view.torn}
         self.ends: dict[int, list[MessageEnd]] = {}
+        self.rounds: dict[int, int] = dict.fromkeys(views, 0)
         self._counts: dict[tuple[str, Stream], int] = {}
         self._unknown: set[tuple[str, int, int]] = set()  # group, receiver, tag: of some nobody knows whose they took
         for rank, view in views.items():
@@ -70,13 +75,14 @@ class Traffic:
 
     def _read(self, rank: int, view: LedgerView) -> Iterator[MessageEnd]:
         for record in view.where(lambda kind, state: kind is Kind.COLLECTIVE and state is not State.RAISED):
-            end, message = MessageEnd.of(rank, record), record.step.message
+            end, message = MessageEnd.of(rank, record, self.rounds[rank]), record.step.message
             if end is not None:
                 key = record.step.op, end.stream
                 self._counts[key] = max(self._counts.get(key, 0), end.number + 1)
                 yield end
             elif message is not None and record.step.op == RECV:
                 self._unknown.add((record.step.target, rank, message.tag))
+            self.rounds[rank] += record.step.sequence != NO_SEQUENCE
 
     @property
     def streams(self) -> frozenset[Stream]:
@@ -93,6 +99,23 @@ class Traffic:
     def met(self, stream: Stream) -> int:
         """How many have been begun on both sides."""
         return min(self.sent(stream), self.received(stream))
+
+    def in_round(self, rank: int, number: int, *, sends: bool, stream: Stream) -> int:
+        """How many messages `rank` sent into `stream`, or received from it, after so many collectives."""
+        ends = self.ends.get(rank, ())
+        return sum(end.round == number and end.sends is sends and end.stream == stream for end in ends)
+
+    def sites(self, rank: int, *, sends: bool, stream: Stream) -> set[Site | None]:
+        """Where `rank` last sent into `stream`, or received from it; if it never did, where others do on that tag."""
+        own = [end for end in self.ends.get(rank, ()) if end.sends is sends and end.stream == stream]
+        if own:
+            return {own[-1].site}
+        return {
+            end.site
+            for ends in self.ends.values()
+            for end in ends
+            if end.sends is sends and (end.stream.group, end.stream.tag) == (stream.group, stream.tag)
+        }
 
     def left_over(self) -> list[MessageEnd]:
         """The ends whose other end has certainly not been begun, in the order in which they began."""

@@ -303,7 +303,7 @@ def _left(culprit: RankOutcome, ranks: tuple[RankOutcome, ...]) -> str:
     step = waiting[0].wait.record.step
     if step.message is not None:
         lacking = "receiving what" if step.op == SEND else "sending what"
-        waits = f"{'sends' if step.op == SEND else 'waits for'} in"
-        return f"rank {culprit.rank} returned without {lacking} {name_ranks([waiting[0].rank])} {waits} {step}{step.where}"
+        does = f"rank {waiting[0].rank} {'sends' if step.op == SEND else 'waits for'} in {step}{step.where}"
+        return f"rank {culprit.rank} returned without {lacking} {does}"
     those = f"{name_ranks(rank.rank for rank in waiting)} wait{'s' if len(waiting) == 1 else ''}"
     return f"rank {culprit.rank} returned without entering {step}, where {those} for it{step.where}"
