@@ -17,7 +17,7 @@ from rankdrill.step import Contract, Site
 SITE = Site("/somewhere/train.py", 41, "step", "send_object_list")
 FOUR = Contract("message", dtypes=("float32",), sizes=(4,), shown="float32[4]")
 FIVE = Contract("message", dtypes=("float32",), sizes=(5,), shown="float32[5]")
-CALL = MessageCall(2**64 - 1, 0, 1, 2**32 - 1, 3)
+CALL = MessageCall(2**64 - 2, 0, 1, 2**32 - 1, 3)
 
 
 @pytest.fixture

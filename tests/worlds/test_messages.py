@@ -233,6 +233,20 @@ def test_what_a_plan_leads_to_is_no_finding(four: World) -> None:
     assert outcome.findings == (), outcome.summary()
 
 
+def test_a_send_that_was_skipped_gives_its_number_to_the_next(two: World) -> None:
+    def body() -> None:
+        if dist.get_rank():
+            dist.recv(torch.ones(1), 0)
+        else:
+            for _ in range(2):
+                dist.send(torch.ones(1), 1)
+
+    outcome = two.run(body, plan=Plan.parse("rank 0: skip at collective.send #1"), deadline=DEADLINE_S)
+    assert outcome.ok, outcome.summary()
+    sent = [record.step.message for record in outcome.ranks[0].ledger if record.step.message is not None]
+    assert [message.number for message in sent] == [0, 0]
+
+
 def test_a_message_in_the_next_run_does_not_meet_one_of_the_last(two: World) -> None:
     def sends() -> None:
         if not dist.get_rank():

@@ -126,8 +126,11 @@ def test_a_message_that_nobody_received_is_not_left_for_the_next(two: World) -> 
             dist.recv(tensor, src=0)
         return float(tensor)
 
-    assert two.run(body).ok
+    assert two.run(body).findings
     assert two.run(following).unwrap() == [0.0, 7.0]
+    with World(2, contracts=False) as unwatched:
+        assert unwatched.run(body).ok
+        assert unwatched.run(following).unwrap() == [0.0, 7.0]
 
 
 def test_a_group_that_was_destroyed(two: World) -> None:

@@ -1,8 +1,8 @@
 """The mailbox: a part of the board on which ranks post each message that they are about to send, or to receive.
 
-A rank has room for the newest `ROOM` of its halves of messages, posted one after the other and without a lock. What
-matches two halves stands apart from what they say of themselves, so that a half is found by one search for a few
-bytes. What a dying rank left half written says nothing: a checksum covers both.
+A rank has room for the newest `ROOM` of its halves of messages, posted one after the other and without a lock. The
+hashes of their names stand apart from what they say, so that a half is found by one search for a few bytes. What a
+dying rank left half written says nothing: a checksum covers name and text.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ from rankdrill.step import Contract, Site
 __all__ = ["BOX_BYTES", "Half", "Mailbox", "MessageCall"]
 
 ROOM = 64  # halves of messages of one rank: who is further ahead is not compared
-TEXT_BYTES = 512
-_KEY = struct.Struct("<QQIIII")  # group, number, source, target, tag, half
-_START = struct.Struct("<II")  # checksum, bytes that follow
+TEXT_BYTES = 544
+_HASH = struct.Struct("<Q")
+_NAME = struct.Struct("<QQIIII")  # group, number, source, target, tag, half
+_START = struct.Struct("<II")  # checksum, bytes that follow the name
 _DIGEST = struct.Struct("<Q")
-BOX_BYTES = ROOM * (_KEY.size + TEXT_BYTES)
-assert _START.size + MOST_TOLD <= TEXT_BYTES
+BOX_BYTES = ROOM * (_HASH.size + TEXT_BYTES)
+_TOLD = _START.size + _NAME.size  # where what is told of a half begins
+assert _TOLD + MOST_TOLD <= TEXT_BYTES
 
 
 class Half(IntEnum):
@@ -70,21 +72,21 @@ class Mailbox:
         """Post that this rank is about to send or to receive `call`."""
         assert self._rank is not None
         told = self._told.of(contract, site)
-        key = _key(call, half)
+        name = _name(call, half)
         place = next(self._next) % ROOM
-        at, text = self._key_at(self._rank, place), self._text_at(self._rank, place)
-        self._map[at : at + _KEY.size] = bytes(_KEY.size)
-        start = _START.pack(zlib.crc32(told, zlib.crc32(key)), len(told))
-        self._map[text : text + _START.size + len(told)] = start + told
-        self._map[at : at + _KEY.size] = key
+        at, text = self._hash_at(self._rank, place), self._text_at(self._rank, place)
+        self._map[at : at + _HASH.size] = bytes(_HASH.size)
+        start = _START.pack(zlib.crc32(told, zlib.crc32(name)), len(told))
+        self._map[text : text + _TOLD + len(told)] = start + name + told
+        self._map[at : at + _HASH.size] = _hash(call, half)
 
     def retract(self, call: MessageCall, half: Half) -> None:
         """Take back what this rank has posted of `call`."""
         assert self._rank is not None
-        place = self._find(self._rank, _key(call, half))
+        place = self._find(self._rank, call, half)
         if place is not None:
-            at = self._key_at(self._rank, place)
-            self._map[at : at + _KEY.size] = bytes(_KEY.size)
+            at = self._hash_at(self._rank, place)
+            self._map[at : at + _HASH.size] = bytes(_HASH.size)
 
     def differs(self, call: MessageCall, half: Half, contract: Contract) -> bool:
         """Whether that end of `call` has been posted with something else than `contract`.
@@ -92,55 +94,65 @@ class Mailbox:
         For a first look: what it says may be half written.
         """
         rank = call.of(half)
-        place = self._find(rank, _key(call, half)) if rank < self._ranks else None
+        place = self._find(rank, call, half)
         if place is None:
             return False
-        (digest,) = _DIGEST.unpack_from(self._map, self._text_at(rank, place) + _START.size)
+        (digest,) = _DIGEST.unpack_from(self._map, self._text_at(rank, place) + _TOLD)
         return bool(digest != contract.digest)
 
     def posted(self, call: MessageCall, half: Half) -> Post | None:
         """What has been posted at that end of `call`, if it still is there."""
         rank = call.of(half)
-        key = _key(call, half)
-        place = self._find(rank, key) if rank < self._ranks else None
-        return None if place is None else self._read(rank, place, key)
+        place = self._find(rank, call, half)
+        found = self._read(rank, place) if place is not None else None
+        return found[2] if found is not None and found[:2] == (call, half) else None
 
     def everything(self, group: int, tag: int) -> Iterator[tuple[MessageCall, Half, Post]]:
         """All that is still there of a group's messages with this tag."""
         for rank in range(self._ranks):
             for place in range(ROOM):
-                at = self._key_at(rank, place)
-                key = self._map[at : at + _KEY.size]
-                group_, number, source, target, tag_, half = _KEY.unpack(key)
-                if (group_, tag_) == (group, tag) and half in (Half.SEND, Half.RECV):
-                    post = self._read(rank, place, key)
-                    if post is not None:
-                        yield MessageCall(group, source, target, tag, number), Half(half), post
+                found = self._read(rank, place)
+                if found is not None and (found[0].group, found[0].tag) == (group, tag):
+                    yield found
 
-    def _read(self, rank: int, place: int, key: bytes) -> Post | None:
+    def _read(self, rank: int, place: int) -> tuple[MessageCall, Half, Post] | None:
+        at = self._hash_at(rank, place)
+        if not any(self._map[at : at + _HASH.size]):
+            return None  # never posted, or taken back
         at = self._text_at(rank, place)
         raw = self._map[at : at + TEXT_BYTES]
         sum_, size = _START.unpack_from(raw)
-        told = raw[_START.size : _START.size + size]
-        whole = len(told) == size >= MARKS.size and sum_ == zlib.crc32(told, zlib.crc32(key))
-        return read_post(rank, told) if whole else None
+        name, told = raw[_START.size : _TOLD], raw[_TOLD : _TOLD + size]
+        group, number, source, target, tag, half = _NAME.unpack(name)
+        if len(told) != size or size < MARKS.size or sum_ != zlib.crc32(told, zlib.crc32(name)):
+            return None
+        return MessageCall(group, source, target, tag, number), Half(half), read_post(rank, told)
 
-    def _find(self, rank: int, key: bytes) -> int | None:
-        first = at = self._key_at(rank, 0)
-        end = first + ROOM * _KEY.size
-        while (at := self._map.find(key, at, end)) >= 0:
-            place, beside = divmod(at - first, _KEY.size)
+    def _find(self, rank: int, call: MessageCall, half: Half) -> int | None:
+        if rank >= self._ranks:
+            return None
+        wanted = _hash(call, half)
+        first = at = self._hash_at(rank, 0)
+        end = first + ROOM * _HASH.size
+        while (at := self._map.find(wanted, at, end)) >= 0:
+            place, beside = divmod(at - first, _HASH.size)
             if not beside:
                 return place
             at += 1
         return None
 
-    def _key_at(self, rank: int, place: int) -> int:
-        return self._start + rank * BOX_BYTES + place * _KEY.size
+    def _hash_at(self, rank: int, place: int) -> int:
+        return self._start + rank * BOX_BYTES + place * _HASH.size
 
     def _text_at(self, rank: int, place: int) -> int:
-        return self._start + rank * BOX_BYTES + ROOM * _KEY.size + place * TEXT_BYTES
+        return self._start + rank * BOX_BYTES + ROOM * _HASH.size + place * TEXT_BYTES
 
 
-def _key(call: MessageCall, half: Half) -> bytes:
-    return _KEY.pack(call.group, call.number, call.source, call.target, call.tag, half)
+def _name(call: MessageCall, half: Half) -> bytes:
+    return _NAME.pack(call.group, call.number, call.source, call.target, call.tag, half)
+
+
+def _hash(call: MessageCall, half: Half) -> bytes:
+    # That of a tuple of integers is the same in every process; 0 is an empty place.
+    hashed = hash((call.group, call.number, call.source, call.target, call.tag, half))
+    return _HASH.pack(hashed & 0xFFFFFFFFFFFFFFFF or 1)
