@@ -120,6 +120,25 @@ def test_what_is_right_is_no_finding(world: World, body: programs.Body) -> None:
     assert outcome.ok, outcome.summary()
 
 
+@pytest.mark.parametrize("schedule", ["ScheduleGPipe", "Schedule1F1B"])
+def test_a_pipeline_of_torchs_own_is_right(two: World, schedule: str) -> None:
+    def body() -> int:
+        from torch.distributed import pipelining
+
+        torch.manual_seed(0)
+        rank, losses = dist.get_rank(), list[torch.Tensor]()
+        stage = pipelining.PipelineStage(torch.nn.Linear(4, 4), rank, 2, torch.device("cpu"))
+        steps = getattr(pipelining, schedule)(stage, 4, loss_fn=torch.nn.functional.mse_loss)
+        for _ in range(2):
+            if rank:
+                steps.step(target=torch.zeros(8, 4), losses=losses)
+            else:
+                steps.step(torch.ones(8, 4))
+        return len(losses)
+
+    assert two.run(body, deadline=2 * DEADLINE_S).unwrap() == [0, 4]
+
+
 @pytest.mark.parametrize("body", programs.TWINS, ids=name_of)
 def test_what_is_right_stays_so_on_warm_ranks(four: World, body: programs.Body) -> None:
     for _ in range(3):
@@ -213,6 +232,36 @@ def test_a_group_of_some_ranks_is_told_in_ranks_of_the_world(four: World) -> Non
     assert finding.culprits == (1,)
     assert finding.sides[1].ranks == (3,)
     assert "waits for a message from rank 1 (tag 0) on " in finding.sides[1].did
+
+
+def test_more_messages_than_a_ledger_holds(two: World) -> None:
+    def body() -> None:
+        rank = dist.get_rank()
+        for _ in range(1500):
+            programs.pass_on()
+        if rank:
+            dist.recv(torch.ones(4), 0)
+
+    for _ in range(2):
+        outcome = two.run(body, deadline=DEADLINE_S)
+        (finding,) = outcome.findings
+        assert (finding.argument, finding.culprits) == ("extra recv", (1,))
+        assert finding.step.endswith(" from rank 0 to rank 1 (tag 0) on 'default'")
+
+
+def test_a_tag_that_is_new_on_ranks_that_have_sent_much(two: World) -> None:
+    def much() -> None:
+        for _ in range(1500):
+            programs.pass_on()
+
+    def body() -> None:
+        if dist.get_rank():
+            dist.recv(torch.ones(4), 0, tag=9)
+
+    assert two.run(much, deadline=DEADLINE_S).ok
+    outcome = two.run(body, deadline=DEADLINE_S)
+    assert outcome.elapsed < EARLY_S
+    assert outcome.culprits == (0,)
 
 
 def test_a_rank_that_sleeps_may_still_send(two: World) -> None:

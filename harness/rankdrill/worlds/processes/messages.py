@@ -22,7 +22,7 @@ class RankSpec:
     port: int  # free on the loopback interface, and kept so: MASTER_PORT
     run: str  # the name of the run: TORCHELASTIC_RUN_ID
     init: bool = True  # whether bodies find a default process group
-    contracts: bool = True  # whether it compares its collectives with the other ranks'
+    contracts: bool = True  # whether it compares its collectives and messages with the other ranks'
 
 
 @dataclass(frozen=True, slots=True)
