@@ -213,6 +213,16 @@ def test_one_receive_more_than_all_others(find: Find) -> None:
     assert told(find(*ring, stuck={1})) == ("unmatched message", "extra send", (1,))
 
 
+def test_more_messages_than_the_ledgers_hold(find: Find) -> None:
+    rounds = 50
+    ring = [[send((rank + 1) % 3), recv((rank - 1) % 3)] * rounds for rank in range(3)]
+    ring[1].append(recv(0))
+    finding = find(*ring, stuck={1}, room=16)
+    assert told(finding) == ("unmatched message", "extra recv", (1,))
+    assert finding is not None
+    assert finding.step.startswith(f"message #{rounds} from rank 0")
+
+
 def test_one_send_less_than_in_the_round_before(find: Find) -> None:
     """Of two ranks, and nothing but the past tells."""
     finding = find([recv(1), BARRIER, recv(1), BARRIER, recv(1)], [send(0), BARRIER, send(0), BARRIER, BARRIER])

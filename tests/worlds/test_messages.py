@@ -43,12 +43,9 @@ def marks(side: Side) -> str:
 
 
 def assert_odd(finding: Finding, odd: int) -> None:
-    first, *rest = finding.sides
-    assert finding.culprits == (odd,)
-    assert first.ranks == (odd,)
-    assert marks(first) in ("odd", "odd # other", "left out")
+    assert finding.culprits == finding.sides[0].ranks == (odd,)
+    assert marks(finding.sides[0]) in ("odd", "odd # other", "left out")
     assert str(finding).startswith(f"{finding.kind}: rank {odd} ")
-    assert odd not in rest[0].ranks
 
 
 @pytest.mark.parametrize("body", programs.MISMATCHES, ids=name_of)
@@ -82,7 +79,8 @@ def test_a_message_that_is_never_matched(world: World, body: programs.Body) -> N
     assert outcome.culprits == (odd,)
     if body is not programs.sends_outside:
         assert outcome.verdict is Verdict.HANG
-        assert "other" in marks(finding.sides[1]) or finding.argument.startswith("extra")
+        assert odd not in finding.sides[-1].ranks
+        assert "other" in marks(finding.sides[-1]) or finding.argument.startswith("extra")
 
 
 @pytest.mark.parametrize("body", programs.DEADLOCKS, ids=name_of)
@@ -120,15 +118,14 @@ def test_what_is_right_is_no_finding(world: World, body: programs.Body) -> None:
     assert outcome.ok, outcome.summary()
 
 
-@pytest.mark.parametrize("schedule", ["ScheduleGPipe", "Schedule1F1B"])
-def test_a_pipeline_of_torchs_own_is_right(two: World, schedule: str) -> None:
+def test_a_pipeline_of_torchs_own_is_right(two: World) -> None:
     def body() -> int:
         from torch.distributed import pipelining
 
         torch.manual_seed(0)
         rank, losses = dist.get_rank(), list[torch.Tensor]()
         stage = pipelining.PipelineStage(torch.nn.Linear(4, 4), rank, 2, torch.device("cpu"))
-        steps = getattr(pipelining, schedule)(stage, 4, loss_fn=torch.nn.functional.mse_loss)
+        steps = pipelining.Schedule1F1B(stage, 4, loss_fn=torch.nn.functional.mse_loss)
         for _ in range(2):
             if rank:
                 steps.step(target=torch.zeros(8, 4), losses=losses)
@@ -155,7 +152,7 @@ def test_the_first_message_of_two_ranks_is_a_disagreement(two: World) -> None:
     outcome = two.run(body, deadline=DEADLINE_S)
     (finding,) = outcome.findings
     assert finding.culprits == ()
-    assert finding.step == "message #0 from rank 0 to rank 1 (tag 0) on 'default'"
+    assert finding.step.endswith(" from rank 0 to rank 1 (tag 0) on 'default'")
     assert [side.did for side in finding.sides] == [
         "sends int64[3] to rank 1 (tag 0)",
         "expects float32[4] from rank 0 (tag 0)",
@@ -234,24 +231,9 @@ def test_a_group_of_some_ranks_is_told_in_ranks_of_the_world(four: World) -> Non
     assert "waits for a message from rank 1 (tag 0) on " in finding.sides[1].did
 
 
-def test_more_messages_than_a_ledger_holds(two: World) -> None:
-    def body() -> None:
-        rank = dist.get_rank()
-        for _ in range(1500):
-            programs.pass_on()
-        if rank:
-            dist.recv(torch.ones(4), 0)
-
-    for _ in range(2):
-        outcome = two.run(body, deadline=DEADLINE_S)
-        (finding,) = outcome.findings
-        assert (finding.argument, finding.culprits) == ("extra recv", (1,))
-        assert finding.step.endswith(" from rank 0 to rank 1 (tag 0) on 'default'")
-
-
 def test_a_tag_that_is_new_on_ranks_that_have_sent_much(two: World) -> None:
     def much() -> None:
-        for _ in range(1500):
+        for _ in range(2100):  # more than a ledger holds
             programs.pass_on()
 
     def body() -> None:

@@ -67,8 +67,8 @@ def phase_of(outcome: Outcome, when: When, *, among_others: bool = False, last: 
     """The part of `outcome` that is about phase `when`: each rank's status is that phase's.
 
     Where it is one of several (`among_others`), a rank that could not report is taken to have come through it: bodies
-    are where ranks die and hang. What was found wrong with the run as a whole is told of the body, or of the `last` phase
-    of a test that had passed until then.
+    are where ranks die and hang. What was found wrong with the run as a whole is told of the body, or of the `last`
+    phase of a test that had passed until then.
     """
     ranks = tuple(_in_phase(rank, when, among_others) for rank in outcome.ranks)
     if when != "call" and not last and all(rank.status is Status.RETURNED for rank in ranks):
