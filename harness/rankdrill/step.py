@@ -8,7 +8,22 @@ from enum import StrEnum
 from functools import cached_property
 from hashlib import blake2b
 
-__all__ = ["DEFAULT_GROUP", "NEVER_WAITED", "NEW_GROUP", "NOBODY", "NO_SEQUENCE", "Contract", "Kind", "Site", "Step"]
+__all__ = [
+    "ANYBODY",
+    "DEFAULT_GROUP",
+    "NEVER_WAITED",
+    "NEW_GROUP",
+    "NOBODY",
+    "NO_SEQUENCE",
+    "OUTSIDE",
+    "RECV",
+    "SEND",
+    "Contract",
+    "Kind",
+    "Message",
+    "Site",
+    "Step",
+]
 
 NO_SEQUENCE = -1
 NOBODY = -1
@@ -19,6 +34,12 @@ NEW_GROUP = "new_group"
 """The op of a step that makes a group."""
 NEVER_WAITED = "NeverWaited"
 """The error of a step whose message was given up: gloo does not deliver what nobody holds the handle of."""
+SEND, RECV = "send", "recv"
+"""The ops of the two halves of a message."""
+ANYBODY = -2
+"""The peer of a receive that takes from any member of its group."""
+OUTSIDE = -3
+"""The peer of a message to or from a rank that the group does not have."""
 
 
 class Kind(StrEnum):
@@ -97,13 +118,27 @@ class Contract:
 
 
 @dataclass(frozen=True, slots=True)
+class Message:
+    """What matches a send with its receive: the global rank of the other side, the tag, and which one it is.
+
+    `number` counts, from 0, what goes from one rank to one other in one group with one tag; it is `NO_SEQUENCE` while
+    that is not known, as of a receive that takes from `ANYBODY`.
+    """
+
+    peer: int
+    tag: int = 0
+    number: int = NO_SEQUENCE
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """What a rank is about to do, described so that ranks, plans and people can compare it.
 
     `op` is the field's own name for it (``all_reduce``, ``rename``, ``dumps``). `target` is what it is done
     to: a process group's name, an absolute path, a segment's name, a type. `fingerprint` holds what all
     ranks of a collective must agree on (reduce op, root, dtype and shape), or a detail worth reading.
-    `sequence` numbers a rank's collectives within one group, from 0; `NO_SEQUENCE` for every other step.
+    `sequence` numbers a rank's collectives within one group, from 0; `NO_SEQUENCE` for every other step, also for
+    sends and receives, whose `message` says which one it is.
     Of a collective `site` is where it was called, `digest` that of its `contract`, which only its own rank has.
     """
 
@@ -116,6 +151,7 @@ class Step:
     site: Site | None = field(default=None, compare=False)
     digest: int = field(default=0, compare=False)
     contract: Contract | None = field(default=None, compare=False, repr=False)
+    message: Message | None = None
 
     @property
     def where(self) -> str:

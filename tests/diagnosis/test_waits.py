@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rankdrill.boundary.collectives import NeverWaited
 from rankdrill.diagnosis import Position, Progress, Wait, doomed, name_ranks, position, waits
 from rankdrill.ledger import GROUP_OP, LedgerReader, LedgerWriter, Record, State, spell_members
-from rankdrill.step import NEVER_WAITED, NO_SEQUENCE, Kind, Step
+from rankdrill.step import ANYBODY, NEVER_WAITED, NO_SEQUENCE, Kind, Message, Step
 
 
 def step(sequence: int, group: str = "default", op: str = "barrier", fingerprint: str = "") -> Step:
@@ -93,21 +93,48 @@ def test_a_wait_reads_aloud(missing: tuple[int, ...], text: str) -> None:
 # --------------------------------------------------------------------------------------- messages
 
 
-def message(op: str, peer: int | str, tag: int = 0) -> Step:
-    return Step(Kind.COLLECTIVE, op, "default", f"float32[1] peer={peer} tag={tag}")
+def message(op: str, peer: int, tag: int = 0, number: int = 0) -> Step:
+    return Step(Kind.COLLECTIVE, op, "default", f"float32[1] peer={peer} tag={tag}", message=Message(peer, tag, number))
 
 
-def at_message(op: str, peer: int | str, tag: int = 0, **kwargs: object) -> Position:
-    where = -1 if peer == "any" else int(peer)
-    return Position(False, record(message(op, peer, tag)), messages={(op, "default", where, tag): 1})
+def from_anybody(tag: int = 0) -> Step:
+    return message("recv", ANYBODY, tag, NO_SEQUENCE)
+
+
+def at_message(op: str, peer: int, tag: int = 0, number: int = 0) -> Position:
+    sent = {(op, "default", peer, tag): number + 1}
+    return Position(False, record(message(op, peer, tag, number)), messages=sent)
+
+
+def at_any(tag: int = 0, pending: int = 1) -> Position:
+    return Position(False, record(from_anybody(tag)), unknown={("default", tag): pending})
 
 
 def test_a_receive_from_one_that_ended() -> None:
     assert doomed([at_message("recv", 1), ended()])[0].missing == (1,)
 
 
-def test_a_receive_from_anybody_is_never_certain() -> None:
-    assert doomed([at_message("recv", "any"), ended()]) == {}
+def test_a_receive_from_anybody_takes_any_one_of_them() -> None:
+    assert doomed([at_any(), ended(), running()]) == {}
+    wait = doomed([at_any(), ended(), ended()])[0]
+    assert (wait.missing, wait.anyone) == ((1, 2), True)
+    assert "waits in collective.recv on 'default' (float32[1] peer=-2 tag=0) for one of ranks 1, 2" in str(wait)
+    # Who could still send waits for the one that waits.
+    assert sorted(doomed([at_any(), at_message("recv", 0)])) == [0, 1]
+
+
+def test_a_receive_from_anybody_to_whom_somebody_has_sent_comes() -> None:
+    sender = Position(True, messages={("send", "default", 0, 0): 1})
+    assert doomed([at_any(), sender]) == {}
+    assert list(doomed([at_any(tag=5), sender])) == [0]
+    taken = Position(
+        False, record(from_anybody()), messages={("recv", "default", 1, 0): 1}, unknown={("default", 0): 1}
+    )
+    assert list(doomed([taken, sender])) == [0]
+
+
+def test_of_several_receives_from_anybody_nothing_is_certain() -> None:
+    assert doomed([at_any(pending=2), ended()]) == {}
 
 
 def test_two_that_receive_from_each_other() -> None:
@@ -117,67 +144,94 @@ def test_two_that_receive_from_each_other() -> None:
 def test_a_receive_whose_send_has_begun_comes() -> None:
     sender = Position(False, record(step(0)), {"default": 1}, messages={("send", "default", 0, 0): 1})
     assert doomed([at_message("recv", 1), sender]) == {}
+    assert sorted(doomed([at_message("recv", 1, number=1), sender])) == [0, 1]
     other_tag = Position(False, record(step(0)), {"default": 1}, messages={("send", "default", 0, 5): 1})
     assert sorted(doomed([at_message("recv", 1), other_tag])) == [0, 1]
 
 
 def test_a_send_that_anybody_was_ready_for_comes() -> None:
-    receiver = Position(True, messages={("recv", "default", -1, 0): 1})
+    receiver = Position(True, unknown={("default", 0): 1})
     assert doomed([at_message("send", 1), receiver]) == {}
+    assert list(doomed([at_message("send", 1, tag=5), receiver])) == [0]
     assert list(doomed([at_message("send", 1), ended()])) == [0]
 
 
-def test_who_takes_from_anybody_takes_by_tag(tmp_path: Path) -> None:
-    path = tmp_path / "ledger"
-    with LedgerWriter(path, rank=1, world_size=2) as ledger:
-        ledger.mark(ledger.begin(message("recv", "any", tag=5)), State.ENDED)
-    receiver = position(LedgerReader(path).view(), ended=True)
-    assert doomed([at_message("send", 1, tag=5), receiver]) == {}
-    assert list(doomed([at_message("send", 1), receiver])) == [0]
-
-
-def test_peers_are_ranks_of_the_group() -> None:
-    here = Position(False, record(message("recv", 0)), {}, {"default": (2, 1)}, {("recv", "default", 0, 0): 1})
-    assert waits([running(), here, running()])[1].missing == (2,)
-
-
-def test_a_peer_that_the_group_does_not_have_and_a_rank_that_is_no_member_accuse_nobody() -> None:
+def test_a_peer_that_the_world_does_not_have_accuses_nobody() -> None:
     """Ledgers that are damaged, or were recorded by somebody else."""
     assert waits([at_message("recv", 2), ended()])[0].missing == ()
-    outside = Position(False, record(message("recv", 0)), {}, {"default": (1, 2)}, {("recv", "default", 0, 0): 1})
-    assert waits([outside, ended(), ended()])[0].missing == ()
+    assert waits([at_message("recv", -3), ended()])[0].missing == ()
 
 
-def test_a_message_that_was_never_issued_is_waited_for_by_nobody() -> None:
-    here = Position(False, record(message("recv", 1)))
+def test_a_message_of_which_nobody_knows_which_it_is_accuses_nobody() -> None:
+    here = Position(False, record(message("recv", 1, number=NO_SEQUENCE)))
     assert waits([here, ended()])[0].missing == ()
 
 
-@pytest.mark.parametrize("lost", [0, 1])
-def test_messages_that_a_ledger_lost_accuse_only_who_has_ended(lost: int) -> None:
-    for gone in (True, False):
-        counted = {("recv", "default", 1, 0): 2 if gone else 1}
-        here = Position(False, record(message("recv", 1)), {}, {"default": (0, 1)}, counted, lost != 0)
-        begun = {("send", "default", 0, 0): 1} if gone else {}
-        assert waits([here, Position(gone, messages=begun, whole=lost != 1)])[0].missing == ((1,) if gone else ())
+@pytest.mark.parametrize("gone", [True, False])
+def test_messages_that_a_ledger_lost_accuse_only_who_has_ended(gone: bool) -> None:
+    assert waits([at_message("recv", 1), Position(gone, lost=True)])[0].missing == ((1,) if gone else ())
+    before = Position(gone, messages={("send", "default", 0, 0): 7}, lost=True)
+    assert waits([at_message("recv", 1, number=6), before])[0].missing == ()
+    assert waits([at_message("recv", 1, number=7), before])[0].missing == (1,), "the newest was not lost"
 
 
-@pytest.mark.parametrize(
-    ("fingerprint", "counted"),
-    [
-        ("float32[1] peer=3 tag=7", (3, 7)),
-        ("float32[1] peer=3", (3, 0)),
-        ("float32[1] peer=any tag=7", (-1, 7)),
-        ("float32[1]", (-1, 0)),
-    ],
-)
-def test_messages_are_counted_by_peer_and_tag(fingerprint: str, counted: tuple[int, int], tmp_path: Path) -> None:
-    with LedgerWriter(tmp_path / "ledger", rank=0, world_size=1) as ledger:
-        for _ in range(2):
-            ledger.begin(step(NO_SEQUENCE, op="recv", fingerprint=fingerprint))
+def test_messages_are_counted_by_their_numbers(tmp_path: Path) -> None:
+    with LedgerWriter(tmp_path / "ledger", rank=0, world_size=1, capacity=4) as ledger:
+        for number in range(7):  # more than the ledger holds
+            ledger.mark(ledger.begin(message("recv", 3, 7, number)), State.ENDED)
+        ledger.mark(ledger.begin(message("recv", 4)), State.ENDED)
     read = position(LedgerReader(tmp_path / "ledger").view(), ended=False)
-    assert read.messages == {("recv", "default", *counted): 2}
+    assert read.messages == {("recv", "default", 3, 7): 7, ("recv", "default", 4, 0): 1}
+    assert read.lost
     assert read.reached == {}
+
+
+def test_who_was_received_from_is_counted_once_it_is_known(tmp_path: Path) -> None:
+    progress = Progress()
+    with LedgerWriter(tmp_path / "ledger", rank=0, world_size=2) as ledger:
+        reader = LedgerReader(tmp_path / "ledger")
+        index = ledger.begin(from_anybody(5))
+        progress.take(reader.view(progress.next))
+        assert progress.position(ended=False).unknown == {("default", 5): 1}
+        ledger.tell_message(index, Message(1, 5, 0))
+        ledger.mark(index, State.ENDED)
+        progress.take(reader.view(progress.next))
+        found = progress.position(ended=False)
+        assert (found.unknown, found.messages) == ({}, {("recv", "default", 1, 5): 1})
+        reader.close()
+
+
+def test_what_was_given_up_is_not_counted(tmp_path: Path) -> None:
+    progress = Progress()
+    with LedgerWriter(tmp_path / "ledger", rank=0, world_size=2) as ledger:
+        reader = LedgerReader(tmp_path / "ledger")
+        ledger.mark(ledger.begin(message("send", 1)), State.ENDED)
+        refused = ledger.begin(message("send", 1, number=1))
+        progress.take(reader.view(progress.next))
+        assert progress.position(ended=False).messages == {("send", "default", 1, 0): 2}
+        ledger.fail(refused, ValueError())
+        progress.take(reader.view(progress.next))
+        assert progress.position(ended=False).messages == {("send", "default", 1, 0): 1}
+        ledger.fail(ledger.begin(from_anybody()), ValueError())
+        again = ledger.begin(message("send", 1, number=1))
+        progress.take(reader.view(progress.next))
+        assert progress.position(ended=False).messages == {("send", "default", 1, 0): 2}
+        assert progress.position(ended=False).unknown == {}
+        ledger.mark(again, State.ENDED)
+        reader.close()
+
+
+def test_what_was_received_in_earlier_runs_says_nothing_of_this_one(tmp_path: Path) -> None:
+    with LedgerWriter(tmp_path / "ledger", rank=0, world_size=2, capacity=4) as ledger:
+        for _ in range(9):
+            ledger.mark(ledger.begin(from_anybody()), State.ENDED)
+        ledger.begin(message("recv", 1))
+    reader = LedgerReader(tmp_path / "ledger")
+    progress = Progress(start=9)
+    progress.take(reader.view())
+    found = progress.position(ended=False)
+    assert (found.unknown, found.lost, found.whole) == ({}, False, False)
+    reader.close()
 
 
 def test_a_wait_says_who_waits_where_and_for_whom() -> None:
@@ -363,7 +417,7 @@ def test_looking_often_sees_what_looking_once_does(
             match what:
                 case "begin":
                     which = sequence
-                    ledger.begin(step(sequence) if sequence % 3 else message("send", 1))
+                    ledger.begin(step(sequence) if sequence % 3 else message("send", 1, number=sequence // 3))
                     sequence += 1
                 case "wait" if which < sequence and which not in over:  # nobody waits for what is over
                     ledger.mark(which, State.WAITING)

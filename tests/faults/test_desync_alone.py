@@ -20,7 +20,7 @@ import torch.distributed as dist
 from rankdrill.boundary import Boundary, Call, torch_seam
 from rankdrill.boundary.collectives import DrilledGroup
 from rankdrill.faults import STRIKES, When
-from rankdrill.faults.issue import give_back_number, issue, map_tensors, tensors_of
+from rankdrill.faults.issue import issue, map_tensors, tensors_of
 from rankdrill.faults.works import Chained, Done
 from rankdrill.ledger import State
 from rankdrill.step import Kind, Step
@@ -476,6 +476,5 @@ def test_tensors_are_changed_in_whatever_they_come() -> None:
     assert map_tensors(one, lambda tensor: "changed") == "changed"
 
 
-def test_a_message_has_no_number_to_give_back() -> None:
-    give_back_number(Call(Step(Kind.COLLECTIVE, "send", "default")))
+def test_a_send_has_no_outputs() -> None:
     assert list(tensors_of(Call(Step(Kind.COLLECTIVE, "send", "default"), {"tensors": [ones(1)]}), ("outputs",))) == []

@@ -10,7 +10,7 @@ from rankdrill.ledger import format as f
 from rankdrill.step import Kind
 
 TEXT = (Path(__file__).parents[2] / "docs" / "ledger.md").read_text()
-ROW = re.compile(r"^\| (\d+) \| ([\dx ]+|272 x capacity) \| (.*) \|$", re.MULTILINE)
+ROW = re.compile(r"^\| (\d+) \| ([\dx ]+|288 x capacity) \| (.*) \|$", re.MULTILINE)
 
 
 def rows(section: str) -> list[tuple[int, int, str]]:
@@ -33,6 +33,7 @@ def test_fields_of_a_record() -> None:
     assert named["patience in ms"] == f.PATIENCE_OFFSET
     assert named["type of the exception that the step raised"] == f.ERROR_OFFSET
     assert named["0"] == f.FAULT_OFFSET
+    assert named["peer"] == f.MESSAGE_OFFSET
 
 
 def test_fields_of_the_header() -> None:

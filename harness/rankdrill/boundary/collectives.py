@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,15 +12,16 @@ import torch.distributed as dist
 
 from rankdrill.boundary import torch_seam
 from rankdrill.boundary.callsites import call_site
-from rankdrill.boundary.contracts import contract_of, describe, flatten, shown
+from rankdrill.boundary.contracts import contract_of, flatten, message_contract_of
 from rankdrill.boundary.crossing import Boundary, Call
 from rankdrill.boundary.handed import handed_to_user
 from rankdrill.boundary.handles import Handle
+from rankdrill.boundary.messages import Messages
 from rankdrill.boundary.numbering import Numbering
 from rankdrill.boundary.regions import buffers_of
 from rankdrill.boundary.sizes import nbytes_of
 from rankdrill.ledger import GROUP_OP, State, spell_members
-from rankdrill.step import DEFAULT_GROUP, NO_SEQUENCE, Kind, Step
+from rankdrill.step import ANYBODY, DEFAULT_GROUP, NO_SEQUENCE, RECV, SEND, Kind, Step
 
 __all__ = ["DrilledGroup", "TrackedWork", "flatten", "install_collectives", "patience_of", "step_of"]
 
@@ -48,11 +50,11 @@ _METHODS: dict[str, tuple[str, tuple[str, ...]]] = {
     "all_to_all_single": ("all_to_all_single", ("outputs", "tensors", "output_splits", "input_splits", "opts")),
     "barrier": ("barrier", ("opts",)),
     "monitored_barrier": ("monitored_barrier", ("timeout", "wait_all_ranks")),
-    "send": ("send", ("tensors", "peer", "tag")),
-    "recv": ("recv", ("tensors", "peer", "tag")),
-    "recv_anysource": ("recv", ("tensors", "tag")),
+    "send": (SEND, ("tensors", "peer", "tag")),
+    "recv": (RECV, ("tensors", "peer", "tag")),
+    "recv_anysource": (RECV, ("tensors", "tag")),
 }
-_POINT_TO_POINT = frozenset({"send", "recv"})
+_POINT_TO_POINT = frozenset({SEND, RECV})
 _NO_TIMEOUT = datetime.timedelta(0)
 
 
@@ -75,6 +77,7 @@ class DrilledGroup(dist.ProcessGroup):
         self.timeout = torch_seam.group_timeout(inner)
         self.place, self.members = inner.rank(), inner.size()
         self.key = boundary.name_group(self.label, ranks)
+        self.messages = Messages(self.key, ranks, self.place, boundary.messages)
         # Of groups made from this one, if it is the default group.
         self.making = boundary.name_group(f"groups of {self.label}", ranks)
         self.groups_made = Numbering()
@@ -89,13 +92,23 @@ class DrilledGroup(dist.ProcessGroup):
                 record = self.boundary.ledger.begin(Step(Kind.COLLECTIVE, GROUP_OP, self.label, ranks))
                 self.boundary.mark(record, State.ENDED)
 
-    def _take_back(self, step: Step) -> None:
+    def give_back(self, step: Step, args: dict[str, Any]) -> None:
+        """Have the next call, or message, take the number of `step`, which is not issued."""
+        if step.message is not None:
+            self.messages.give_back(step.op, args.get("peer"), step.message)
+        elif step.sequence != NO_SEQUENCE:
+            self.sequence.give_back(step.sequence)
+
+    def _take_back(self, step: Step, args: dict[str, Any]) -> None:
         """A call that was refused when it was issued never took place: the next one meets the others' there."""
-        if step.sequence == NO_SEQUENCE:
-            return
-        self.sequence.give_back(step.sequence)
+        self.give_back(step, args)
         if self.boundary.watch is not None:
             self.boundary.watch.retract(self.key, step)
+
+    def enter(self, step: Step) -> None:
+        """Tell the watch, if there is one, that this rank is about to do `step`; may raise."""
+        if self.boundary.watch is not None:
+            self.boundary.watch.enter(self.key, self.global_ranks, self.place, step)
 
     # A group written in Python has no backends, in which torch would keep these.
     def getGroupName(self) -> str:  # noqa: N802
@@ -130,9 +143,17 @@ class NeverWaited(Exception):  # noqa: N818 (it stands in the ledger, and is nev
 class TrackedWork(dist.Work):
     """The handle of a collective under way; notes in the ledger when somebody waits and when it is over."""
 
-    def __init__(self, inner: Any, boundary: Boundary, record: int, patience: float) -> None:
+    def __init__(
+        self,
+        inner: Any,
+        boundary: Boundary,
+        record: int,
+        patience: float,
+        arrived: Callable[[int], None] | None = None,
+    ) -> None:
         super().__init__()
         self.inner = inner
+        self._arrived = arrived  # to be told the sender of what was received, once it is known
         self._boundary = boundary
         self._record = record
         self._patience = patience
@@ -150,6 +171,7 @@ class TrackedWork(dist.Work):
             self._boundary.mark(self._record, State.WAITING)
         try:
             done = self.inner.wait(timeout) if timeout else self.inner.wait()
+            self._tell_source()
         except BaseException as error:
             self._boundary.fail(self._record, error)
             raise
@@ -161,9 +183,20 @@ class TrackedWork(dist.Work):
         done = bool(self.inner.is_completed())
         if done and not self._over:
             self._over = True
+            self._tell_source()
             self._boundary.mark(self._record, State.ENDED)
             self._settle()
         return done
+
+    def _tell_source(self) -> None:
+        arrived, self._arrived = self._arrived, None
+        if arrived is None:
+            return
+        try:
+            source = self._source_rank()
+        except RuntimeError:  # a fault put another handle in its place, which has none
+            return
+        arrived(source)
 
     def is_success(self) -> bool:
         return bool(self.inner.is_success())
@@ -222,10 +255,10 @@ def _override(method: str, op: str, names: tuple[str, ...]) -> Callable[..., Any
             group = crossing.args["group"]
             given = {name: value for name, value in crossing.args.items() if name != "group"}
             ordered = [given.pop(name) for name in positional]
-            if self.boundary.handles and isinstance(group, DrilledGroup):
-                self.boundary.handles.enter(crossing.step, crossing.args, group.place)
-            if self.boundary.watch is not None and isinstance(group, DrilledGroup):
-                self.boundary.watch.enter(group.key, group.global_ranks, group.place, crossing.step)
+            if isinstance(group, DrilledGroup):
+                if self.boundary.handles:
+                    self.boundary.handles.enter(crossing.step, crossing.args, group.place)
+                group.enter(crossing.step)
             return getattr(getattr(group, "inner", group), method)(*ordered, **given)
 
         self.introduce()
@@ -233,12 +266,13 @@ def _override(method: str, op: str, names: tuple[str, ...]) -> Callable[..., Any
         try:
             record, work = self.boundary.begin(step, {"group": self, **bound}, real)
         except BaseException:
-            self._take_back(step)
+            self._take_back(step, bound)
             raise
         if work is None or isinstance(work, TrackedWork):
             self.boundary.mark(record, State.ENDED)
             return work
-        tracked = TrackedWork(work, self.boundary, record, patience_of(self, bound))
+        arrived = _from_anybody(self, step, record)
+        tracked = TrackedWork(work, self.boundary, record, patience_of(self, bound), arrived)
         # Of most calls their options say that it is torch itself who waits, before it returns.
         if self.boundary.handles is not None and getattr(bound.get("opts"), "asyncOp", True) and handed_to_user():
             lose = partial(self.boundary.fail, record, NeverWaited()) if _delivered_by_handle(op, bound) else None
@@ -260,6 +294,23 @@ def _delivered_by_handle(op: str, args: dict[str, Any]) -> bool:
     return op in _POINT_TO_POINT and all(tensor.device.type == "cpu" for tensor in flatten(args.get("tensors")))
 
 
+def _from_anybody(group: DrilledGroup, step: Step, record: int) -> Callable[[int], None] | None:
+    """What is to be done when the sender of a message that anybody might have sent is known; None of other steps."""
+    message = step.message
+    if message is None or message.peer != ANYBODY:
+        return None
+
+    def arrived(source: int) -> None:
+        __tracebackhide__ = True
+        known = group.messages.arrived(source, message.tag)
+        if group.boundary.ledger:
+            group.boundary.ledger.tell_message(record, known)
+        with group.boundary.closed():
+            group.enter(replace(step, message=known))
+
+    return arrived
+
+
 def patience_of(group: DrilledGroup, args: dict[str, Any]) -> float:
     """Seconds after which the backend gives up this call: its own timeout, else the group's; 0 if unknown."""
     own = args.get("timeout") or getattr(args.get("opts"), "timeout", None)
@@ -272,9 +323,21 @@ def step_of(group: DrilledGroup, op: str, args: dict[str, Any]) -> Step:
     site = call_site(2)
     nbytes = sum(map(nbytes_of, flatten(args.get("tensors"))))
     if op in _POINT_TO_POINT:
-        message = f"peer={args.get('peer', 'any')} tag={args.get('tag', 0)}"
-        fingerprint = " ".join(filter(None, (shown(describe(args.get("tensors"))), message)))
-        return Step(Kind.COLLECTIVE, op, group.label, fingerprint, nbytes, site=site)
+        peer, tag = args.get("peer"), args.get("tag", 0)
+        contract = message_contract_of(args.get("tensors"))
+        fingerprint = f"{contract.shown} peer={'any' if peer is None else peer} tag={tag}".lstrip()
+        message = group.messages.take(op, peer, tag)
+        return Step(
+            Kind.COLLECTIVE,
+            op,
+            group.label,
+            fingerprint,
+            nbytes,
+            site=site,
+            digest=contract.digest,
+            contract=contract,
+            message=message,
+        )
     contract, fingerprint = contract_of(op, args, group.place, group.members)
     sequence = group.sequence.take()
     return Step(Kind.COLLECTIVE, op, group.label, fingerprint, nbytes, sequence, site, contract.digest, contract)

@@ -15,7 +15,7 @@ import torch
 
 from rankdrill.step import NOBODY, Contract
 
-__all__ = ["BY_TWOS", "contract_of", "describe", "flatten", "shown"]
+__all__ = ["BY_TWOS", "MESSAGE", "contract_of", "flatten", "message_contract_of"]
 
 MOST_KNOWN = 4096  # contracts remembered: loops make the same calls again and again
 MOST_SHOWN = 3  # tensors, and splits, that a reader is shown
@@ -31,6 +31,8 @@ REDUCING = frozenset(
 )
 ROOTED = frozenset({"broadcast", "reduce", "gather", "scatter"})
 BY_TWOS = frozenset({"all_gather", "gather", "scatter", "all_to_all", "all_to_all_single"})
+MESSAGE = "message"
+"""The op of a contract that a send and its receive have in common."""
 Described: TypeAlias = tuple[tuple[torch.dtype, torch.Size], ...]
 """Dtype and shape of each tensor."""
 Splits: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
@@ -64,6 +66,17 @@ def contract_of(op: str, args: dict[str, Any], rank: int, size: int) -> tuple[Co
         parts = (shown(inputs), _shown_splits(splits), reduce_op, rooted)
         found = _known[key] = contract, " ".join(filter(None, parts))
     return found
+
+
+def message_contract_of(tensors: Any) -> Contract:
+    """What a send and its receive must agree on: dtype and count of elements, as backends count them."""
+    described = describe(tensors)
+    found = _known.get(described)
+    if found is None:
+        if len(_known) >= MOST_KNOWN:
+            _known.clear()
+        found = _known[described] = _made(MESSAGE, "", NOBODY, described, (), _EVEN, 0, 0), ""
+    return found[0]
 
 
 def describe(tensors: Any) -> Described:

@@ -11,6 +11,7 @@ from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from rankdrill.boundary.numbering import Tally
 from rankdrill.ledger import LedgerWriter, State
 from rankdrill.step import Step
 
@@ -77,6 +78,8 @@ class Boundary:
         self.watch = watch
         self.handles = handles
         self._on_end = on_end
+        # Each message adds to its sender's what it takes from its receiver's: over all ranks, 0 if all have met.
+        self.messages = Tally()
         self._groups: Counter[str] = Counter()
         self._interceptors: tuple[Interceptor, ...] = ()
         self._recording = False

@@ -1,10 +1,13 @@
-"""Numbers in a row, with the next one visible: `itertools.count` shows its own only when pickled, until Python 3.14."""
+"""Numbers in a row, with the next one visible, and sums, both for any threads.
+
+`itertools.count` shows its next number only when pickled, until Python 3.14.
+"""
 
 from __future__ import annotations
 
 import threading
 
-__all__ = ["Numbering"]
+__all__ = ["Numbering", "Tally"]
 
 
 class Numbering:
@@ -28,3 +31,17 @@ class Numbering:
         with self._lock:
             if self.upcoming == number + 1:
                 self.upcoming = number
+
+
+class Tally:
+    """A sum that threads add to, modulo 2⁶⁴."""
+
+    __slots__ = ("_lock", "total")
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._lock = threading.Lock()
+
+    def add(self, number: int) -> None:
+        with self._lock:
+            self.total = (self.total + number) & 0xFFFFFFFFFFFFFFFF

@@ -5,6 +5,7 @@ from rankdrill.diagnosis.asynchronous import EACH_FOR_ITSELF, Unwaited, each_for
 from rankdrill.diagnosis.contracts import break_in
 from rankdrill.diagnosis.crossed import crossed_groups
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side
+from rankdrill.diagnosis.messages import unmatched_message, unreceived_message
 from rankdrill.diagnosis.unequal import unequal_groups
 from rankdrill.diagnosis.unmatched_calls import left_behind, retold
 from rankdrill.diagnosis.waits import Position, Progress, Wait, doomed, name_ranks, position, waits
@@ -33,6 +34,8 @@ __all__ = [
     "position",
     "retold",
     "unequal_groups",
+    "unmatched_message",
+    "unreceived_message",
     "unwaited",
     "waits",
     "wrong_group",

@@ -8,7 +8,7 @@ from itertools import combinations
 
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.ledger import Post
-from rankdrill.ledger.board import elements
+from rankdrill.ledger.posts import elements
 from rankdrill.step import NEW_GROUP, NOBODY
 
 __all__ = ["break_in", "may_change"]

@@ -24,7 +24,9 @@ def crossed_groups(waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> Fi
     for rank, wait in waits.items():
         step = wait.record.step
         sides.setdefault((step.target, step.sequence, step.op), []).append(rank)
-    if len(sides) != 2 or len({target for target, *_ in sides}) != 2 or any(key[1] == NO_SEQUENCE for key in sides):
+    if any(sequence == NO_SEQUENCE for _, sequence, _ in sides):
+        return None  # there is a message among them, which says more
+    if len(sides) != 2 or len({target for target, *_ in sides}) != 2:
         return None
     one, other = sides.values()
     for_other, for_one = _awaited(one, waits), _awaited(other, waits)

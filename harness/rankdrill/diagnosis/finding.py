@@ -25,9 +25,10 @@ class FindingKind(StrEnum):
     GROUP = "group mismatch"
     MISSING = "missing call"
     EXTRA = "extra call"
-    DEADLOCK = "deadlock"
     REQUEST_LEAK = "request leak"  # asynchronous work that nobody waited for
     INPUT_HAZARD = "input hazard"  # its memory was accessed before somebody had
+    UNMATCHED = "unmatched message"  # a send without its receive, or a receive without its send
+    DEADLOCK = "deadlock"  # each waits for the next, and each is right by itself
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,9 @@ class Finding:
 
     `sides` says what ranks did that cannot go together, each with its call sites, the culprits' first. `culprits` is
     empty where nobody is in the majority: the ranks disagree, and nobody can say who is right. `step` names the call,
-    such as ``all_reduce #3 on 'default'``; for different collectives the one that most are in. `argument` is what
-    differs. `group` and `number` say the same call as data: which of the group's collectives it is, from 0.
+    such as ``all_reduce #3 on 'default'``; for different collectives the one that most are in, for a deadlock who waits
+    for whom. `argument` is what differs. `group` and `number` say the same call as data: which of the group's
+    collectives it is, from 0.
     """
 
     kind: FindingKind
@@ -81,7 +83,12 @@ class Finding:
         return tuple(self._lines())
 
     def _lines(self) -> Iterator[str]:
-        named = str(self.kind) if self.culprits else f"{self.kind}, nobody in the majority"
+        if self.kind is FindingKind.DEADLOCK:
+            yield f"{self.kind}: {self.step}"
+            yield from map(str, self.sides)
+            return
+        voted = self.kind is not FindingKind.UNMATCHED and not self.culprits
+        named = f"{self.kind}, nobody in the majority" if voted else str(self.kind)
         yield f"{named}: {self.sides[0]}"
         yield from map(str, self.sides[1:])
 

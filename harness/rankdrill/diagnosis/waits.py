@@ -1,60 +1,64 @@
 """The wait-for graph: which ranks wait for which, and which of them wait for ever.
 
-A rank inside collective *s* of a group waits for every member that has not reached *s*. A member that has returned,
-raised or died will never come; whoever waits for one that will never come, or sits in a cycle of waits, will never
-come either. So most hangs are certain long before any timeout.
+A rank inside collective *s* of a group waits for every member that has not reached *s*; inside a send or receive, for
+the other end of the message; inside a receive from anybody, for any one member. Who has returned, raised or died will
+never come; whoever waits for those that will never come, or sits in a cycle of waits, will never come either. So most
+hangs are certain long before any timeout.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from rankdrill.ledger import GROUP_OP, MOST_RANKS, LedgerView, Members, Record, State
-from rankdrill.step import NEVER_WAITED, NO_SEQUENCE, Kind, Step
+from rankdrill.step import ANYBODY, NO_SEQUENCE, RECV, SEND, Kind, Message
 
-__all__ = ["Position", "Progress", "Wait", "doomed", "name_ranks", "position", "waits"]
-
-_PEER = re.compile(r"\bpeer=(\d+)(?: tag=(\d+))?")
-_SEND, _RECV = "send", "recv"
-_ANY = -1  # the peer of a receive that takes from anybody
+__all__ = ["Position", "Progress", "Wait", "doomed", "hopeless", "name_ranks", "position", "waits"]
 
 FEW = 8  # ranks that a message lists one by one
-Message: TypeAlias = tuple[str, str, int, int]
-"""What messages are counted by: ``send`` or ``recv``, the group, the peer's rank in it, the tag."""
+Stream: TypeAlias = tuple[str, str, int, int]
+"""What messages are counted by: ``send`` or ``recv``, the group, the peer's global rank, the tag."""
 
 
 @dataclass(frozen=True)
 class Position:
     """Where one rank is: ended, or in step `at` if it waits there for others, or running.
 
-    `reached` counts the collectives the rank has entered in each group, `messages` the sends and receives; `groups`
-    maps the groups it has used to their members' global ranks. `whole` is False where a part of its ledger was
-    overwritten before it was read.
+    `reached` counts the collectives the rank has entered in each group, `messages` the sends and receives; `unknown`
+    counts, by group and tag, the receives of which nobody knows whose message they took, or will. `groups` maps the
+    groups it has used to their members' global ranks. `whole` is False where a part of its ledger was overwritten
+    before it was read, `lost` True where that was written in this run.
     """
 
     ended: bool
     at: Record | None = None
     reached: Mapping[str, int] = field(default_factory=dict)
     groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    messages: Mapping[Message, int] = field(default_factory=dict)
+    messages: Mapping[Stream, int] = field(default_factory=dict)
     whole: bool = True
+    unknown: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    lost: bool = False
 
 
 @dataclass(frozen=True)
 class Wait:
-    """Rank `rank` waits in `record` for the ranks `missing`, which have not reached it."""
+    """Rank `rank` waits in `record` for the ranks `missing`, which have not reached it; if `anyone`, for any one."""
 
     rank: int
     record: Record
     missing: tuple[int, ...]
+    anyone: bool = False
 
     def __str__(self) -> str:
+        step = self.record.step
         if not self.missing:
-            return f"is in {self.record.step}, which every rank has reached{self.record.step.where}"
-        return f"waits in {self.record.step} for {name_ranks(self.missing)}{self.record.step.where}"
+            met = "which every rank has reached" if step.message is None else "the other end of which has come"
+            return f"is in {step}, {met}{step.where}"
+        one_of = "one of " if self.anyone and len(self.missing) > 1 else ""
+        return f"waits in {step} for {one_of}{name_ranks(self.missing)}{step.where}"
 
 
 def name_ranks(ranks: Iterable[int]) -> str:
@@ -75,15 +79,20 @@ def _runs(ranks: Sequence[int]) -> Iterable[str]:
 class Progress:
     """How far one rank has come, followed look by look: each takes the records that are new or were unfinished."""
 
-    def __init__(self, entered: Callable[[Record], bool] = lambda record: True, ranks: int = MOST_RANKS) -> None:
+    def __init__(
+        self, entered: Callable[[Record], bool] = lambda record: True, ranks: int = MOST_RANKS, start: int = 0
+    ) -> None:
         self._entered = entered
         self._ranks = ranks  # of the world
+        self._start = start  # of this run: what was sent before has been received
+        self._lost = False  # a part of what was written in this run
         self._reached: dict[str, int] = {}
         self._groups: dict[str, tuple[int, ...]] = {}
         self._members: dict[str, Members] = {}
-        self._messages: dict[Message, int] = {}
+        self._messages: dict[Stream, int] = {}
+        self._unknown: dict[int, tuple[str, int]] = {}  # by index: receives whose sender is not known yet
+        self._under_way: set[int] = set()  # messages that were not over when last looked at
         self._counted = 0
-        self._lost: set[int] = set()
         self._torn: set[int] = set()
         self._whole = True
         self._at: Record | None = None
@@ -93,6 +102,7 @@ class Progress:
     def take(self, view: LedgerView) -> None:
         """Take in the records from index `next` on."""
         self._whole = self._whole and not view.dropped
+        self._lost = self._lost or view.first > max(self._counted, self._start)
         self._at = None
         end, torn = view.first + len(view.raw), set(view.torn_at)
         self.next = min(torn, default=end)  # another thread may be in the middle of writing it
@@ -101,8 +111,8 @@ class Progress:
                 self.next = min(self.next, record.index)
             if record.index >= self._counted or record.index in self._torn:
                 self._count(record)
-            if record.error == NEVER_WAITED and record.index not in self._lost:
-                self._lose(record)
+            elif record.index in self._under_way:
+                self._count_again(record)
             if record.state.open:
                 self._at = record
             if record.step.kind is Kind.COLLECTIVE:
@@ -121,15 +131,32 @@ class Progress:
             return
         elif step.sequence != NO_SEQUENCE:
             self._reached[step.target] = max(self._reached.get(step.target, 0), step.sequence + 1)
-        elif step.op in (_SEND, _RECV):
-            message = (step.op, step.target, *_peer(step))
-            self._messages[message] = self._messages.get(message, 0) + 1
+        elif step.message is not None and record.index >= self._start:
+            self._count_message(record, step.message)
 
-    def _lose(self, record: Record) -> None:
-        """A message that was begun will not be ended: its peer may wait for ever, also if the rank goes on."""
-        self._lost.add(record.index)
-        message = (record.step.op, record.step.target, *_peer(record.step))
-        self._messages[message] = self._messages.get(message, 0) - 1
+    def _count_message(self, record: Record, message: Message) -> None:
+        step = record.step
+        stream = step.op, step.target, message.peer, message.tag
+        if not _over(record.state):
+            self._under_way.add(record.index)
+        if record.state is State.RAISED:
+            return  # it was refused, or given up: nobody will meet it
+        if message.number == NO_SEQUENCE:
+            self._unknown[record.index] = step.target, message.tag
+        else:
+            self._messages[stream] = max(self._messages.get(stream, 0), message.number + 1)
+
+    def _count_again(self, record: Record) -> None:
+        """Of a message that was counted before it was over: it may have been given up, or its sender be known."""
+        message = record.step.message
+        if message is None or not _over(record.state):
+            return
+        self._under_way.discard(record.index)
+        self._unknown.pop(record.index, None)
+        stream = record.step.op, record.step.target, message.peer, message.tag
+        if record.state is State.RAISED and self._messages.get(stream) == message.number + 1:
+            self._messages[stream] = message.number
+        self._count_message(record, message)
 
     def position(self, *, ended: bool, stuck: bool = False) -> Position:
         """Where the rank is now; a rank that is inside a step of another kind runs.
@@ -142,7 +169,8 @@ class Progress:
             at = self._newest
         if ended or (at is not None and at.step.kind is not Kind.COLLECTIVE):
             at = None
-        return Position(ended, at, self._reached, self._groups, self._messages, self._whole)
+        unknown = Counter(self._unknown.values())
+        return Position(ended, at, self._reached, self._groups, self._messages, self._whole, unknown, self._lost)
 
 
 def _over(state: State) -> bool:
@@ -163,17 +191,28 @@ def position(view: LedgerView, *, ended: bool, entered: Callable[[Record], bool]
 def doomed(positions: Sequence[Position]) -> dict[int, Wait]:
     """The ranks that will wait for ever, each with what it waits for; `positions` is by global rank.
 
-    A rank that runs may still come. A waiting rank comes if all whom it waits for come. The least set closed
-    under this is who can go on; everybody else who waits is doomed.
+    A rank that runs may still come. A waiting rank comes if all whom it waits for come, or any one where that is
+    enough. The least set closed under this is who can go on; everybody else who waits is doomed.
     """
     waiting = waits(positions)
-    able = {rank for rank, at in enumerate(positions) if not at.ended and rank not in waiting}
+    return hopeless(waiting, {rank for rank, at in enumerate(positions) if not at.ended and rank not in waiting})
+
+
+def hopeless(waiting: Mapping[int, Wait], running: Iterable[int]) -> dict[int, Wait]:
+    """Those of `waiting` that will wait for ever, if the ranks `running` may still come and all others have ended."""
+    able = set(running)
     grew = True
     while grew:
-        coming = {rank for rank, wait in waiting.items() if rank not in able and set(wait.missing) <= able}
+        coming = {rank for rank, wait in waiting.items() if rank not in able and _comes(wait, able)}
         able |= coming
         grew = bool(coming)
     return {rank: wait for rank, wait in waiting.items() if rank not in able}
+
+
+def _comes(wait: Wait, able: Set[int]) -> bool:
+    if wait.anyone and wait.missing:
+        return not able.isdisjoint(wait.missing)
+    return set(wait.missing) <= able
 
 
 def waits(positions: Sequence[Position]) -> dict[int, Wait]:
@@ -184,9 +223,11 @@ def waits(positions: Sequence[Position]) -> dict[int, Wait]:
 def _wait(rank: int, here: Position, positions: Sequence[Position]) -> Wait:
     assert here.at is not None
     step = here.at.step
+    if step.message is not None and step.message.peer != ANYBODY:
+        return _wait_for_message(rank, here.at, step.message, positions)
     members = _members(step.target, rank, positions)
-    if step.sequence == NO_SEQUENCE:
-        return Wait(rank, here.at, _behind_in_messages(rank, here, members, positions))
+    if step.message is not None:
+        return _wait_for_anybody(rank, here.at, step.message.tag, members, positions)
     behind = tuple(
         member
         for member in members
@@ -205,29 +246,30 @@ def _members(group: str, rank: int, positions: Sequence[Position]) -> tuple[int,
     return tuple(member for member, position in enumerate(positions) if group in position.reached)
 
 
-def _behind_in_messages(
-    rank: int, here: Position, members: tuple[int, ...], positions: Sequence[Position]
-) -> tuple[int, ...]:
-    """The peer of a send or receive, unless the peer has begun the other half of it."""
-    assert here.at is not None
-    step = here.at.step
-    peer, tag = _peer(step)
-    if peer == _ANY or peer >= len(members) or rank not in members:
-        return ()
-    there = positions[members[peer]]
-    if not (here.whole and there.whole):
-        return () if not there.ended else (members[peer],)
-    mine, theirs = (_SEND, _RECV) if step.op == _SEND else (_RECV, _SEND)
-    wanted = here.messages.get((mine, step.target, peer, tag), 0)
-    me = members.index(rank)
-    begun = there.messages.get((theirs, step.target, me, tag), 0)
-    anybody = there.messages.get((theirs, step.target, _ANY, tag), 0)
-    return () if begun + anybody >= wanted else (members[peer],)
+def _wait_for_message(rank: int, at: Record, message: Message, positions: Sequence[Position]) -> Wait:
+    """For the peer, unless it has begun the other half of the message."""
+    step = at.step
+    if message.number == NO_SEQUENCE or not 0 <= message.peer < len(positions):
+        return Wait(rank, at, ())
+    there = positions[message.peer]
+    other = RECV if step.op == SEND else SEND
+    begun = there.messages.get((other, step.target, rank, message.tag))
+    met = begun is not None and begun > message.number
+    if begun is None and there.lost and not there.ended:
+        met = True  # it may be in what was overwritten
+    if other == RECV and there.unknown.get((step.target, message.tag)):
+        met = True  # one of those may be for this one
+    return Wait(rank, at, () if met else (message.peer,))
 
 
-def _peer(step: Step) -> tuple[int, int]:
-    found = _PEER.search(step.fingerprint)
-    if found is None:
-        tag = re.search(r"\btag=(\d+)", step.fingerprint)
-        return _ANY, int(tag[1]) if tag else 0
-    return int(found[1]), int(found[2] or 0)
+def _wait_for_anybody(rank: int, at: Record, tag: int, members: Sequence[int], positions: Sequence[Position]) -> Wait:
+    here, group = positions[rank], at.step.target
+    others = tuple(member for member in members if member != rank)
+    if here.unknown.get((group, tag), 0) > 1 or here.lost or rank not in members:
+        return Wait(rank, at, ())
+    for member in others:
+        there = positions[member]
+        came = there.messages.get((SEND, group, rank, tag), 0) > here.messages.get((RECV, group, member, tag), 0)
+        if came or there.lost:
+            return Wait(rank, at, ())
+    return Wait(rank, at, others, anyone=True)

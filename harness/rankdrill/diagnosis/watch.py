@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rankdrill.diagnosis.asynchronous import hazard_on
 from rankdrill.diagnosis.contracts import break_in, may_change
 from rankdrill.diagnosis.finding import Finding
+from rankdrill.diagnosis.message_watch import MessageWatch
 from rankdrill.errors import ContractBroken
 from rankdrill.ledger import Board, BoardCall
 from rankdrill.step import NOBODY, Contract, Step
@@ -34,6 +35,7 @@ class ContractWatch:
         self._board = board
         self._rank = rank
         self._tell = tell
+        self._messages = MessageWatch(board, rank, self._report_message)
         self._places: dict[int, dict[int, int]] = {}  # by group: which rank is which member
 
     def enter(self, group: int, ranks: Sequence[int], me: int, step: Step) -> None:
@@ -42,6 +44,9 @@ class ContractWatch:
         contract = step.contract
         # A body that numbers its ranks in its own way is left alone: nobody knows whose slots to look at.
         if contract is None or len(ranks) < 2 or ranks[me] != self._rank or self._board.bent:
+            return
+        if step.message is not None:
+            self._messages.enter(group, ranks, step)
             return
         call = BoardCall(group, step.sequence)
         first = self._board.post(call, contract, step.site)
@@ -64,10 +69,19 @@ class ContractWatch:
 
     def retract(self, group: int, step: Step) -> None:
         """Take back what was posted for a call that never took place."""
+        if step.message is not None:
+            self._messages.retract(group, step)
+            return
         call = BoardCall(group, step.sequence)
         broken = self._board.broken
         if step.contract is not None and (broken is None or broken.call != call):
             self._board.retract(call)
+
+    def _report_message(self, finding: Finding) -> None:
+        __tracebackhide__ = True
+        self._note(finding)
+        self._board.break_(BoardCall(0, 0))  # no call of a group that all its members come to
+        raise ContractBroken(str(finding), self._rank)
 
     def bend(self) -> None:
         """Say nothing more in this run, on any rank."""

@@ -10,7 +10,6 @@ import torch
 
 from rankdrill.boundary import collectives
 from rankdrill.ledger import State
-from rankdrill.step import NO_SEQUENCE
 
 if TYPE_CHECKING:
     from rankdrill.boundary import Boundary, Call, Proceed
@@ -40,8 +39,7 @@ def issue(call: Call, proceed: Proceed, boundary: Boundary) -> Any:
 
 def give_back_number(call: Call) -> None:
     """Let the group's next collective have the number of `call`, which is not issued."""
-    if call.step.sequence != NO_SEQUENCE:
-        call.args["group"].sequence.give_back(call.step.sequence)
+    call.args["group"].give_back(call.step, call.args)
 
 
 def tensors_of(call: Call, names: tuple[str, ...] = DATA) -> Iterator[torch.Tensor]:

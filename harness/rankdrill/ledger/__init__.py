@@ -1,8 +1,10 @@
 """What ranks leave in shared memory: ledgers, readable by others and after SIGKILL, and the board of contracts."""
 
-from rankdrill.ledger.board import Board, BoardBreak, BoardCall, Post, make_board
+from rankdrill.ledger.board import Board, BoardBreak, BoardCall, make_board
 from rankdrill.ledger.format import CAPACITY, MAX_FAULTS, Record, State
+from rankdrill.ledger.mailbox import Half, Mailbox, MessageCall
 from rankdrill.ledger.members import GROUP_OP, MOST_RANKS, Members, spell_members
+from rankdrill.ledger.posts import Post
 from rankdrill.ledger.reader import LedgerReader, LedgerView
 from rankdrill.ledger.writer import LedgerWriter
 
@@ -14,10 +16,13 @@ __all__ = [
     "Board",
     "BoardBreak",
     "BoardCall",
+    "Half",
     "LedgerReader",
     "LedgerView",
     "LedgerWriter",
+    "Mailbox",
     "Members",
+    "MessageCall",
     "Post",
     "Record",
     "State",

@@ -2,7 +2,8 @@
 
 Each rank has a ring of slots of its own, and posts there without a lock: a slot says which call of which group it is
 about, and carries a checksum over all it says, so that what a dying rank left half written says nothing. Beside them
-stands, for each call, which rank came to it first. Nobody waits for anybody here.
+stands, for each call, which rank came to it first; and behind them all, the messages under way. Nobody waits for
+anybody here.
 
 Two ranks that come at the same moment may each find nobody and take themselves for the first. That is why a rank looks
 at its neighbours' slots too: each posts before it looks, so one of two neighbours always sees the other.
@@ -15,20 +16,22 @@ import os
 import struct
 import time
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from rankdrill.ledger.mailbox import BOX_BYTES, Mailbox
+from rankdrill.ledger.posts import MARKS, MOST_TOLD, ROW, Post, Told, elements, read_post
 from rankdrill.step import Contract, Site
 
-__all__ = ["Board", "BoardBreak", "BoardCall", "Post", "elements", "make_board"]
+__all__ = ["Board", "BoardBreak", "BoardCall", "make_board"]
 
 HEADER_BYTES = 4096
 SLOT_BYTES = 512  # and 8 for each rank
 RING_BYTES = 1 << 16  # for the slots of one rank, roughly: a rank may be that far ahead and still be compared
 FEWEST_SLOTS, MOST_SLOTS = 8, 64
 FIRSTS = 1024
-MAGIC = b"RDBOARD2"
+MAGIC = b"RDBOARD3"
 LOOKS = 20  # at a slot that is just being written
 
 _HEADER = struct.Struct("<8sIII")  # magic, ranks, slots, bytes of a slot
@@ -38,12 +41,7 @@ _BREAK_OFFSET = 128
 _BREAK = struct.Struct("<QQII")  # group, call, rank that noticed, checksum
 _FIRST = struct.Struct("<QQII")  # group, call, rank, checksum
 _START = struct.Struct("<IHHQQ")  # checksum, bytes that follow it, 0, group, call
-_MARKS = struct.Struct("<QIIiIIqHH")  # digest; op, reduce op, root, dtypes, sizes; each or -1; bytes of text; members
-_ROW = struct.Struct("<I")  # elements sent to, then received from, each member
-_FIELDS = (40, 24, 48, 112, 112, 48, 40, 8)  # bytes at most: op, reduce op, dtypes, shown, file, function, via, line
-_SEPARATOR = b"\x1f"
-_MOST = 0xFFFFFFFF
-assert _START.size + _MARKS.size + sum(_FIELDS) + len(_FIELDS) <= SLOT_BYTES
+assert _START.size + MOST_TOLD <= SLOT_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,26 +60,6 @@ class BoardBreak:
     rank: int
 
 
-@dataclass(frozen=True, slots=True)
-class Post:
-    """What one rank has posted for a call.
-
-    `marks` stand for what must be equal, in this order: op, reduce op, root, dtypes, sizes. The texts may be cut, the
-    marks never are. `each`, `sends` and `receives` are those of the contract, counted modulo 2³².
-    """
-
-    rank: int
-    marks: tuple[int, int, int, int, int]
-    each: int | None
-    sends: tuple[int, ...]
-    receives: tuple[int, ...]
-    op: str
-    reduce_op: str
-    dtypes: str
-    shown: str
-    site: Site | None
-
-
 class Board:
     """The board of a world, mapped by one of its ranks or, with `rank` None, by its controller."""
 
@@ -96,21 +74,15 @@ class Board:
         self._rank = rank
         self._firsts = HEADER_BYTES
         self._rings = HEADER_BYTES + FIRSTS * _FIRST.size
-        # By identity: the objects are interned, and these entries keep them from being made anew elsewhere.
-        self._texts: dict[tuple[int, int], tuple[Contract, Site | None, bytes]] = {}
+        self._told = Told()
+        self.mailbox = Mailbox(self._map, self._rings + self.ranks * self._slots * self._slot_bytes, self.ranks, rank)
 
     # ------------------------------------------------------------------------------------ posting
 
     def post(self, call: BoardCall, contract: Contract, site: Site | None) -> int | None:
         """Post that this rank is about to enter `call`; returns the rank that came first, None if this one did."""
         assert self._rank is not None
-        key = id(contract), id(site)
-        known = self._texts.get(key)
-        if known is None:
-            if len(self._texts) >= FIRSTS:
-                self._texts.clear()
-            known = self._texts[key] = contract, site, _told(contract, site)
-        told = known[2]
+        told = self._told.of(contract, site)
         size = _START.size + len(told)
         start = _START.pack(0, size, 0, call.group, call.number)
         sum_ = zlib.crc32(told, zlib.crc32(start[4:]))
@@ -154,15 +126,15 @@ class Board:
         if not self._heads(rank, call):
             return False
         at = self._slot(rank, call) + _START.size
-        digest, _, _, _, _, _, each, _, members = _MARKS.unpack_from(self._map, at)
+        digest, _, _, _, _, _, each, _, members = MARKS.unpack_from(self._map, at)
         if digest != contract.digest:
             return True
         mine = elements(contract.each, contract.sends, contract.receives, them)
         theirs: tuple[int, int] | None = (each, each) if each >= 0 else None
         if theirs is None and me < members:
-            rows = at + _MARKS.size
-            (sent,) = _ROW.unpack_from(self._map, rows + 4 * me)
-            (received,) = _ROW.unpack_from(self._map, rows + 4 * (members + me))
+            rows = at + MARKS.size
+            (sent,) = ROW.unpack_from(self._map, rows + 4 * me)
+            (received,) = ROW.unpack_from(self._map, rows + 4 * (members + me))
             theirs = sent, received
         return mine is not None and theirs is not None and mine != theirs[::-1]
 
@@ -183,7 +155,7 @@ class Board:
             raw = self._map[at : at + self._slot_bytes]
             sum_, size, *_ = _START.unpack_from(raw)
             if size <= len(raw) and sum_ == zlib.crc32(raw[4:size]):
-                return _read(rank, raw[_START.size : size])
+                return read_post(rank, raw[_START.size : size])
             time.sleep(0)  # its writer is at it, or died over it
         return None
 
@@ -239,79 +211,10 @@ def make_board(path: Path, ranks: int) -> None:
     """Make the board of a world of `ranks`, which must not be there yet. The whole file is there from the start."""
     slot_bytes = SLOT_BYTES + 8 * ranks
     slots = min(max(RING_BYTES // slot_bytes, FEWEST_SLOTS), MOST_SLOTS)
-    size = HEADER_BYTES + FIRSTS * _FIRST.size + ranks * slots * slot_bytes
+    size = HEADER_BYTES + FIRSTS * _FIRST.size + ranks * (slots * slot_bytes + BOX_BYTES)
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         os.posix_fallocate(fd, 0, size)  # a page that a full disk cannot hold would end a rank with SIGBUS
         os.pwrite(fd, _HEADER.pack(MAGIC, ranks, slots, slot_bytes), 0)
     finally:
         os.close(fd)
-
-
-def elements(each: int | None, sends: Sequence[int], receives: Sequence[int], member: int) -> tuple[int, int] | None:
-    """How many elements are sent to and received from `member` of the group, modulo 2³²; None where nobody says."""
-    if each is not None:
-        return each & _MOST, each & _MOST
-    return (sends[member] & _MOST, receives[member] & _MOST) if member < len(sends) else None
-
-
-def _each(contract: Contract) -> int:
-    return -1 if contract.each is None else contract.each & _MOST
-
-
-def _mark(value: object) -> int:
-    return zlib.crc32(repr(value).encode())
-
-
-def _told(contract: Contract, site: Site | None) -> bytes:
-    where = site or Site("", 0, "")
-    texts = (
-        contract.op,
-        contract.reduce_op,
-        "+".join(dict.fromkeys(contract.dtypes)),
-        contract.shown,
-        where.file,
-        where.function,
-        where.via,
-        str(where.line),
-    )
-    text = _SEPARATOR.join(_cut(each, room, tail=each is where.file) for each, room in zip(texts, _FIELDS, strict=True))
-    marks = _MARKS.pack(
-        contract.digest,
-        _mark(contract.op),
-        _mark(contract.reduce_op),
-        contract.root,
-        _mark(contract.dtypes),
-        _mark(contract.sizes),
-        _each(contract),
-        len(text),
-        len(contract.sends),
-    )
-    rows = b"".join(_ROW.pack(count & _MOST) for count in (*contract.sends, *contract.receives))
-    return marks + rows + text
-
-
-def _cut(text: str, room: int, *, tail: bool) -> bytes:
-    raw = text.encode("utf-8", "backslashreplace").replace(_SEPARATOR, b"?")
-    if len(raw) <= room:
-        return raw
-    return "…".encode() + raw[3 - room :] if tail else raw[: room - 3] + "…".encode()
-
-
-def _read(rank: int, raw: bytes) -> Post:
-    _, op, reduced, root, dtypes, sizes, each, length, members = _MARKS.unpack_from(raw)
-    rows = tuple(count for (count,) in _ROW.iter_unpack(raw[_MARKS.size : _MARKS.size + 8 * members]))
-    fields = raw[_MARKS.size + 8 * members :][:length].decode("utf-8", "replace").split(_SEPARATOR.decode())
-    op_name, reduce_op, dtypes_text, shown, file, function, via, line = fields
-    return Post(
-        rank,
-        (op, reduced, root, dtypes, sizes),
-        None if each < 0 else each,
-        rows[:members],
-        rows[members:],
-        op_name,
-        reduce_op,
-        dtypes_text,
-        shown,
-        Site(file, int(line), function, via) if file else None,
-    )

@@ -1,4 +1,4 @@
-"""The ledger's binary format, version 2 (little-endian; also in docs/ledger.md).
+"""The ledger's binary format, version 3 (little-endian; also in docs/ledger.md).
 
 One file per rank: a header of `HEADER_BYTES`, a ring of `capacity` records of `RECORD_BYTES`, then the table of call
 sites. Record *i*
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 MAGIC = b"RDLEDGER"
-VERSION = 2
+VERSION = 3
 CAPACITY = 4096  # records kept per rank: 1 MiB, preallocated so that a full disk cannot SIGBUS a rank
 MOST_RECORDS = 1 << 20  # that a ring is believed to have room for: what says so may be damaged
 SITES = 1024  # call sites kept per rank; calls from further ones have none
@@ -56,8 +56,8 @@ FIRED_OFFSET = 128  # MAX_FAULTS x uint32: how often each fault of the plan has 
 MAX_FAULTS = 256
 
 # index, begin, end (monotonic ns), nbytes, sequence, thread id, fault + 1, state, kind, op, target, fingerprint,
-# error, patience (ms), call site, digest of the contract, commit
-RECORD = struct.Struct("<QQQQqIHBB32s76s64s32sIIQI")
+# error, patience (ms), call site, digest of the contract, of a message the peer, the tag and its number, commit
+RECORD = struct.Struct("<QQQQqIHBB32s76s64s32sIIQiIqI")
 RECORD_BYTES = RECORD.size
 END_OFFSET = 16
 STATE_OFFSET = 46
@@ -68,6 +68,9 @@ ERROR_OFFSET = 220
 ERROR_BYTES = 32
 FINGERPRINT_BYTES = 64
 PATIENCE_OFFSET = 252
+MESSAGE_OFFSET = 268
+MESSAGE = struct.Struct("<iIq")
+NO_MESSAGE = -1  # the peer of every other step
 
 KINDS = tuple(Kind)
 ELLIPSIS = "…".encode()

@@ -13,7 +13,7 @@ from pathlib import Path
 from rankdrill.errors import LedgerError
 from rankdrill.ledger import format as f
 from rankdrill.ledger.sites import read_site
-from rankdrill.step import Kind, Site, Step
+from rankdrill.step import Kind, Message, Site, Step
 
 __all__ = ["LedgerReader", "LedgerView"]
 
@@ -168,8 +168,19 @@ def _decode(raw: bytes, sites: Mapping[int, Site]) -> f.Record:
     index, begin, end, nbytes, sequence, thread, fault, state, kind, op, target, mark, error, patience, *more, _ = (
         f.RECORD.unpack(raw)
     )
-    site, digest = more
-    step = Step(f.KINDS[kind], f.text(op), f.text(target), f.text(mark), nbytes, sequence, sites.get(site), digest)
+    site, digest, peer, tag, number = more
+    message = Message(peer, tag, number) if peer != f.NO_MESSAGE else None
+    step = Step(
+        f.KINDS[kind],
+        f.text(op),
+        f.text(target),
+        f.text(mark),
+        nbytes,
+        sequence,
+        sites.get(site),
+        digest,
+        message=message,
+    )
     return f.Record(
         index, step, f.State(state), begin, end, thread, fault - 1 if fault else None, f.text(error), patience
     )

@@ -13,7 +13,7 @@ from types import TracebackType
 
 from rankdrill.ledger import format as f
 from rankdrill.ledger.sites import SiteTable
-from rankdrill.step import Step
+from rankdrill.step import NO_SEQUENCE, Message, Step
 
 __all__ = ["LedgerWriter"]
 
@@ -84,6 +84,7 @@ class LedgerWriter:
             0,
             site,
             step.digest,
+            *_matching(step.message),
             f.commit_of(index),
         )
         _U64.pack_into(self._map, f.TOTAL_OFFSET, index + 1)
@@ -104,6 +105,12 @@ class LedgerWriter:
         slot = self._slot(index)
         if self._holds(slot, index):
             _U32.pack_into(self._map, slot + f.PATIENCE_OFFSET, min(max(int(seconds * 1000), 1), 0xFFFFFFFF))
+
+    def tell_message(self, index: int, message: Message) -> None:
+        """Record of step `index`, a receive from anybody, which message it was."""
+        slot = self._slot(index)
+        if self._holds(slot, index):
+            f.MESSAGE.pack_into(self._map, slot + f.MESSAGE_OFFSET, *_matching(message))
 
     def fail(self, index: int, error: BaseException) -> None:
         """Record that step `index` raised `error`."""
@@ -145,3 +152,9 @@ class LedgerWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _matching(message: Message | None) -> tuple[int, int, int]:
+    if message is None:
+        return f.NO_MESSAGE, 0, NO_SEQUENCE
+    return message.peer, message.tag & 0xFFFFFFFF, message.number

@@ -60,7 +60,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--no-contracts",
         action="store_true",
-        help="do not compare what ranks do in their collectives, as @pytest.mark.ranks(n, contracts=False) "
+        help="do not compare what ranks do in collectives and messages, as @pytest.mark.ranks(n, contracts=False) "
         "does for one",
     )
     group.addoption(

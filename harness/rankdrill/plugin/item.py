@@ -248,7 +248,8 @@ class RankedItem(pytest.Function):
             if when == "call":
                 self.user_properties.extend((f"rank {rank}", str(end.ended)) for rank, end in enumerate(quiet))
             return
-        seen = phase_of(outcome, when, among_others=among_others)
+        last = when == "teardown" and not among_others and self.merged is None
+        seen = phase_of(outcome, when, among_others=among_others, last=last)
         self.durations[when] = max((end.seconds for rank in seen.ranks if (end := end_of(rank))), default=0.0)
         logged = [(rank.rank, data) for rank in seen.ranks for data in getattr(end_of(rank), "more", ())]
         if logged:

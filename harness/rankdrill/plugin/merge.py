@@ -73,14 +73,15 @@ def uneventful(outcome: Outcome, when: When) -> list[PhaseEnd] | None:
     return None if outcome.unfired else found
 
 
-def phase_of(outcome: Outcome, when: When, *, among_others: bool = False) -> Outcome:
+def phase_of(outcome: Outcome, when: When, *, among_others: bool = False, last: bool = False) -> Outcome:
     """The part of `outcome` that is about phase `when`: each rank's status is that phase's.
 
     Where it is one of several (`among_others`), a rank that could not report is taken to have come through it: bodies
-    are where ranks die and hang.
+    are where ranks die and hang. What was found wrong with the run as a whole is told of the body, or of the `last`
+    phase of a test that had passed until then.
     """
     ranks = tuple(_in_phase(rank, when, among_others) for rank in outcome.ranks)
-    if when != "call" and all(rank.status is Status.RETURNED for rank in ranks):
+    if when != "call" and not last and all(rank.status is Status.RETURNED for rank in ranks):
         ranks = tuple(_without_finding(rank, among_others) for rank in ranks)
     culprits, victims = blame(ranks)
     unfired = outcome.unfired if when == "call" else ()

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from rankdrill.diagnosis import Finding, crossed_groups, left_behind, lost_message, retold, wrong_group
+from rankdrill.diagnosis import (
+    Finding,
+    Wait,
+    crossed_groups,
+    left_behind,
+    lost_message,
+    retold,
+    unmatched_message,
+    wrong_group,
+)
 from rankdrill.step import NO_SEQUENCE
 
 if TYPE_CHECKING:
@@ -28,6 +37,7 @@ def finding_on(ranks: Sequence[RankOutcome]) -> Finding | None:
     returned = {rank.rank for rank in ranks if rank.status == "returned"}
     return (
         lost_message(waits, views)
+        or _unmatched(waits, ranks)
         or crossed_groups(waits, views)
         or wrong_group(waits, views, None)
         or left_behind(waits, returned, views)
@@ -36,3 +46,12 @@ def finding_on(ranks: Sequence[RankOutcome]) -> Finding | None:
 
 def _runs(rank: RankOutcome) -> bool:
     return rank.status == "stuck" and rank.wait is None and not rank.cut
+
+
+def _unmatched(waits: Mapping[int, Wait], ranks: Sequence[RankOutcome]) -> Finding | None:
+    # One that has issued a message, and is in no step, may be anywhere.
+    waits = {rank: wait for rank, wait in waits.items() if wait.record.state.open}
+    if not waits:
+        return None
+    returned = {rank.rank for rank in ranks if rank.status == "returned"}
+    return unmatched_message(waits, {rank.rank: rank.ledger for rank in ranks}, returned)

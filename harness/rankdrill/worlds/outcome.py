@@ -22,7 +22,7 @@ from rankdrill.errors import (
     WorldError,
 )
 from rankdrill.ledger import LedgerView, Record
-from rankdrill.step import Site
+from rankdrill.step import SEND, Site
 from rankdrill.worlds.found import finding_on
 
 if TYPE_CHECKING:
@@ -357,7 +357,11 @@ def _left(culprit: RankOutcome, ranks: tuple[RankOutcome, ...]) -> str:
     waiting = [rank for rank in ranks if rank.wait and culprit.rank in rank.wait.missing]
     if not waiting:
         return f"rank {culprit.rank} returned while others failed"
-    step = waiting[0].wait.record.step if waiting[0].wait else ""
+    assert waiting[0].wait is not None
+    step = waiting[0].wait.record.step
+    if step.message is not None:
+        lacking = "receiving what" if step.op == SEND else "sending what"
+        does = f"rank {waiting[0].rank} {'sends' if step.op == SEND else 'waits for'} in {step}{step.where}"
+        return f"rank {culprit.rank} returned without {lacking} {does}"
     those = f"{name_ranks(rank.rank for rank in waiting)} wait{'s' if len(waiting) == 1 else ''}"
-    where = waiting[0].wait.record.step.where if waiting[0].wait else ""
-    return f"rank {culprit.rank} returned without entering {step}, where {those} for it{where}"
+    return f"rank {culprit.rank} returned without entering {step}, where {those} for it{step.where}"

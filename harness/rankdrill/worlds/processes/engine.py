@@ -32,6 +32,7 @@ from rankdrill.worlds.processes.watching import (
     Ending,
     Inquest,
     Supervision,
+    pending_messages,
     stacks_of,
     where_ranks_are,
 )
@@ -106,9 +107,9 @@ class ProcessEngine:
                 self._start()
             assert self._transcripts is not None
             self._under_way = job
-            self._transcripts.begin()
             if self._inquest is not None:
                 self._inquest.begin()
+            self._transcripts.begin(anew=job.begins)
             if self._breaks is not None:
                 self._breaks.begin(anew=job.begins)
             self._send(packed)
@@ -264,11 +265,11 @@ def _pack(job: Job) -> bytes:
 
 def _healthy(outcomes: Sequence[RankOutcome], endings: dict[int, Ending], job: Job) -> bool:
     # Ranks whose counts of collectives differ are out of step: the next collective of one would meet an
-    # older one of another. So it is with the groups that they make.
+    # older one of another. So it is with the groups that they make, and with messages that nobody has received.
     counts = {ending.collectives for ending in endings.values()}
     groups = {ending.groups for ending in endings.values()}
     returned = all(one.status is Status.RETURNED and not one.left and one.finding is None for one in outcomes)
-    in_step = len(counts) == len(groups) == 1 and -1 not in counts
+    in_step = len(counts) == len(groups) == 1 and -1 not in counts and not pending_messages(endings.values())
     return returned and in_step and not any(_left_open(one, job) for one in outcomes)
 
 

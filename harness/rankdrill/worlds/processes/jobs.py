@@ -48,7 +48,7 @@ class Jobs:
         self.context = context
         while True:
             place, raw = self._receive()
-            self._answer(self._run(place, raw))
+            self._answer(self._run(place, raw), over=True)
 
     def pause(self, value: Any) -> Job:
         """See `RankContext.pause`."""
@@ -65,7 +65,7 @@ class Jobs:
         place, raw = pickle.loads(recv_frame(self._sock))
         return place, raw
 
-    def _answer(self, result: Returned | Raised) -> None:
+    def _answer(self, result: Returned | Raised, *, over: bool = False) -> None:
         context = self.context
         context.notes.extend(self._rendezvous.notes)
         self._rendezvous.notes.clear()
@@ -78,6 +78,7 @@ class Jobs:
             tuple(dict.fromkeys(context.notes)),
             groups,
             self._unwaited(),
+            context.boundary.messages.total if over else None,
         )
         context.notes.clear()
         send_frame(self._sock, pickle.dumps(report, pickle.HIGHEST_PROTOCOL))

@@ -16,6 +16,15 @@ class Ledgers:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._readers: dict[int, LedgerReader] = {}
+        self._starts: dict[int, int] = {}
+
+    def begin(self) -> None:
+        """A run, or the first part of a test, begins: what ranks write from here on belongs to it."""
+        self._starts = {rank: reader.total for rank, reader in self._readers.items()}
+
+    def start(self, rank: int) -> int:
+        """The index of the first record of `rank` in this run."""
+        return self._starts.get(rank, 0)
 
     def of(self, rank: int) -> LedgerReader | None:
         """The ledger of `rank`, or None where it has none yet: it is starting, or ended before it had one."""

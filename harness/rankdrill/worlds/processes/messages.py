@@ -24,7 +24,7 @@ class RankSpec:
     port: int  # free on the loopback interface, and kept so: MASTER_PORT
     run: str  # the name of the run: TORCHELASTIC_RUN_ID
     init: bool = True  # whether bodies find a default process group
-    contracts: bool = True  # whether it compares its collectives with the other ranks'
+    contracts: bool = True  # whether it compares its collectives and messages with the other ranks'
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,7 @@ class Report(Plain):
 
     `collectives` counts what the rank issued on the default group so far: ranks that differ are out of step.
     `groups` counts those it has made from that one, as a member or not; both are -1 where it cannot say.
+    `messages` is what the rank's tally of them came to; None in the middle of a body, where some may be under way.
     `left` says what a fresh rank would not have, in words; `notes` are for the user. `unwaited` are asynchronous
     calls that nobody waited for and, as far as this job can tell, nobody will.
     """
@@ -69,3 +70,4 @@ class Report(Plain):
     notes: tuple[str, ...] = ()
     groups: int = -1
     unwaited: tuple[Unwaited, ...] = ()
+    messages: int | None = None

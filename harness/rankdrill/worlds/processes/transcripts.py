@@ -26,9 +26,11 @@ class Transcripts:
         self._logs = [OutputFile(log_of(directory, rank)) for rank in range(n if tell_log is not None else 0)]
         self._starts: list[int] = []
 
-    def begin(self) -> None:
-        """A run begins here."""
+    def begin(self, *, anew: bool) -> None:
+        """A run begins here; if not `anew`, as the next part of a test."""
         self._starts = [self.ledgers.total(rank) for rank in range(len(self._out))]
+        if anew:
+            self.ledgers.begin()
         for file in (*self._out, *self._err, *self._logs):
             file.mark()
 

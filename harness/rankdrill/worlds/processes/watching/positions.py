@@ -50,7 +50,7 @@ class Positions:
         reader = self._ledgers.of(rank)
         if reader is None:
             return Position(ended)
-        progress = self._progress.setdefault(rank, Progress(self._entered, self._size))
+        progress = self._progress.setdefault(rank, Progress(self._entered, self._size, self._ledgers.start(rank)))
         progress.take(reader.view(progress.next))
         return progress.position(ended=ended, stuck=stuck)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import select
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rankdrill.diagnosis import Finding, Unwaited, leak_on, unequal_groups
+from rankdrill.diagnosis import Finding, Unwaited, leak_on, unequal_groups, unreceived_message
 from rankdrill.errors import RemoteError, UsageError
 from rankdrill.worlds.job import load
 from rankdrill.worlds.outcome import RankOutcome, Status
@@ -41,13 +41,19 @@ class Ending:
     """How one rank's run ended: the outcome, as yet without what the rank printed and wrote down.
 
     `collectives` is how many it has issued on the default group, `groups` how many it has made from that; -1 where it
-    could not say. `unwaited` is what nobody waited for.
+    could not say. `unwaited` is what nobody waited for. `messages` is its tally of them, None where the body goes on.
     """
 
     outcome: RankOutcome
     collectives: int = -1
     groups: int = -1
     unwaited: tuple[Unwaited, ...] = ()
+    messages: int | None = None
+
+
+def pending_messages(endings: Iterable[Ending]) -> bool:
+    """Whether messages have been sent that nobody has received, or the other way round."""
+    return sum(ending.messages or 0 for ending in endings) % (1 << 64) != 0
 
 
 class Supervision:
@@ -144,7 +150,8 @@ class Supervision:
         returned = all(ending.outcome.status is Status.RETURNED for ending in self._endings.values())
         if self._plan is not None or not returned:
             return None
-        return self._unequal() or leak_on({rank: ending.unwaited for rank, ending in self._endings.items()})
+        leak = leak_on({rank: ending.unwaited for rank, ending in self._endings.items()})
+        return self._unequal() or leak or self._unreceived()
 
     def _unequal(self) -> Finding | None:
         """Whether ranks have made different groups."""
@@ -152,6 +159,12 @@ class Supervision:
         if len(set(counts.values())) == 1 or -1 in counts.values():
             return None
         return unequal_groups(counts, {rank: self._ledgers.view(rank, 0) for rank in counts})
+
+    def _unreceived(self) -> Finding | None:
+        """Whether ranks have sent what nobody received, or the other way round."""
+        if not pending_messages(self._endings.values()):
+            return None
+        return unreceived_message({rank: self._ledgers.view(rank, 0) for rank in self._endings})
 
     def _patience(self, now: float, end: float, next_look: float) -> float:
         bounds = [end - now, next_look - now]
@@ -201,7 +214,8 @@ class Supervision:
                 outcome = _of_result(
                     handle.rank, message.result, at_ns=message.at_ns, left=message.left, notes=message.notes
                 )
-                self._end(Ending(outcome, message.collectives, message.groups, message.unwaited))
+                told = message.collectives, message.groups, message.unwaited, message.messages
+                self._end(Ending(outcome, *told))
             case Raised():
                 self._end(Ending(_of_result(handle.rank, message, at_ns=time.monotonic_ns())))
 

@@ -1,0 +1,63 @@
+"""The two halves of one message compared: what is sent, and what is expected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+from rankdrill.diagnosis import message_words as words
+from rankdrill.diagnosis.finding import Finding, FindingKind, side_of
+from rankdrill.ledger import Half, MessageCall, Post
+
+__all__ = ["Posted", "break_in_message"]
+
+Posted: TypeAlias = tuple[MessageCall, Half, Post]
+_DTYPES = 3  # its place in `Post.marks`
+
+
+def break_in_message(
+    call: MessageCall, sent: Post, received: Post, seen: Iterable[Posted], group: str
+) -> Finding | None:
+    """What is wrong between the two ends of `call`; None if nothing.
+
+    `seen` is what there is of other messages of this group with this tag: it may tell who is the odd one.
+    """
+    if sent.marks == received.marks:
+        return None
+    by_dtype = sent.marks[_DTYPES] != received.marks[_DTYPES]
+    kind, argument = (FindingKind.DATATYPE, "dtype") if by_dtype else (FindingKind.SIZE, "size")
+    sending = words.sends(sent.shown, call.target, call.tag, group, sent.site)
+    expecting = words.expects(received.shown, call.source, call.tag, group, received.site)
+    sides = {
+        Half.SEND: side_of([call.source], sending, [sent.site]),
+        Half.RECV: side_of([call.target], expecting, [received.site]),
+    }
+    odd = _odd_one(call, {Half.SEND: sent, Half.RECV: received}, list(seen))
+    first = odd or Half.SEND
+    told = words.message(call.source, call.target, call.tag, call.number, group)
+    culprits = (call.of(odd),) if odd is not None else ()
+    return Finding(kind, told, argument, (sides[first], sides[first.other]), culprits)
+
+
+def _odd_one(call: MessageCall, ends: dict[Half, Post], seen: list[Posted]) -> Half | None:
+    """The end that other ranks' messages speak against, or failing these its own past; None where nothing tells."""
+    agreeing = _agreeing(call, ends, seen) or _unchanged(call, ends, seen)
+    return next(iter(agreeing)).other if len(agreeing) == 1 else None
+
+
+def _agreeing(call: MessageCall, ends: dict[Half, Post], seen: list[Posted]) -> set[Half]:
+    """The ends that other ranks do as: in a ring, say, all send the same in one round."""
+    involved = {call.source, call.target}
+    votes = {post.marks for other, _, post in seen if other.number == call.number and post.rank not in involved}
+    return {half for half, post in ends.items() if post.marks in votes}
+
+
+def _unchanged(call: MessageCall, ends: dict[Half, Post], seen: list[Posted]) -> set[Half]:
+    """The ends that did the same on the same line in the message before: in a loop, the other one has changed."""
+    before = MessageCall(call.group, call.source, call.target, call.tag, call.number - 1)
+    past = {half: post for other, half, post in seen if other == before}
+    return {
+        half
+        for half, post in ends.items()
+        if half in past and (past[half].marks, past[half].site) == (post.marks, post.site)
+    }

@@ -1,0 +1,83 @@
+"""On a rank: each half of a message is posted, and compared with the other half if that is there already."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from rankdrill.diagnosis.finding import Finding, FindingKind, side_of
+from rankdrill.diagnosis.message_contracts import break_in_message
+from rankdrill.diagnosis.waits import name_ranks
+from rankdrill.ledger import Board, Half, MessageCall
+from rankdrill.step import ANYBODY, NO_SEQUENCE, OUTSIDE, SEND, Message, Step
+
+__all__ = ["MessageWatch"]
+
+SETTLE_S = 0.5  # for other ranks' messages to come, so that it is known who is the odd one
+DOUBT_S = 0.05  # in which a rank may take back a call that the backend refused
+LOOK_S = 0.002
+
+
+class MessageWatch:
+    """The watch over the messages of rank `rank`; what it finds it gives to `report`, which raises."""
+
+    def __init__(self, board: Board, rank: int, report: Callable[[Finding], None]) -> None:
+        self._board = board
+        self._rank = rank
+        self._report = report
+
+    def enter(self, group: int, ranks: Sequence[int], step: Step) -> None:
+        """Post this rank's half of a message, and look at the other's."""
+        __tracebackhide__ = True
+        message = step.message
+        assert message is not None
+        assert step.contract is not None
+        if message.peer == OUTSIDE:
+            self._report(_outside(step, self._rank, ranks))
+        call = self._call(group, message, step.op)
+        if call is None:
+            return
+        half = _half(step.op)
+        self._board.mailbox.post(call, half, step.contract, step.site)
+        if self._board.mailbox.differs(call, half.other, step.contract):
+            finding = self._settle(call, step.target, alone=len(ranks) == len({call.source, call.target}))
+            if finding is not None:
+                self._report(finding)
+
+    def retract(self, group: int, step: Step) -> None:
+        """Take back what was posted of a message that was refused."""
+        call = self._call(group, step.message, step.op)
+        broken = self._board.broken
+        if call is not None and (broken is None or broken.rank != self._rank):
+            self._board.mailbox.retract(call, _half(step.op))
+
+    def _call(self, group: int, message: Message | None, op: str) -> MessageCall | None:
+        """The message by the name that both its ends give it; None where it has none yet."""
+        if message is None or message.peer in (ANYBODY, OUTSIDE) or message.number == NO_SEQUENCE:
+            return None
+        ends = (self._rank, message.peer) if op == SEND else (message.peer, self._rank)
+        return MessageCall(group, *ends, message.tag, message.number)
+
+    def _settle(self, call: MessageCall, group: str, *, alone: bool) -> Finding | None:
+        began = time.monotonic()
+        mailbox = self._board.mailbox
+        while True:
+            sent, received = mailbox.posted(call, Half.SEND), mailbox.posted(call, Half.RECV)
+            finding = None
+            if sent is not None and received is not None and not self._board.bent:
+                finding = break_in_message(call, sent, received, mailbox.everything(call.group, call.tag), group)
+            told = finding is None or bool(finding.culprits) or alone
+            if time.monotonic() - began >= (DOUBT_S if told else SETTLE_S):
+                return finding
+            time.sleep(LOOK_S)
+
+
+def _half(op: str) -> Half:
+    return Half.SEND if op == SEND else Half.RECV
+
+
+def _outside(step: Step, rank: int, ranks: Sequence[int]) -> Finding:
+    verb = "sends to" if step.op == SEND else "receives from"
+    did = f"{verb} a rank that {step.target!r} does not have ({step.fingerprint}): its members are {name_ranks(ranks)}"
+    side = side_of([rank], did, [step.site])
+    return Finding(FindingKind.UNMATCHED, f"{step.op} on {step.target!r}", "peer", (side,), (rank,))

@@ -1,0 +1,124 @@
+"""Hangs in point to point: the one message that was never sent or never received, or a cycle of such waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+from rankdrill.diagnosis import message_words as words
+from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
+from rankdrill.diagnosis.message_account import Account
+from rankdrill.diagnosis.message_counts import miscounted, out_of_step
+from rankdrill.diagnosis.misaddressed import misaddressed
+from rankdrill.diagnosis.traffic import MessageEnd, Traffic
+from rankdrill.diagnosis.waits import FEW, Wait, hopeless
+from rankdrill.ledger import LedgerView
+from rankdrill.step import ANYBODY
+
+__all__ = ["unmatched_message", "unreceived_message"]
+
+
+def unmatched_message(
+    waits: Mapping[int, Wait], views: Mapping[int, LedgerView], returned: Collection[int]
+) -> Finding | None:
+    """What is wrong where ranks wait for ever for a message; None where that is not why they wait.
+
+    `views` are all ranks' ledgers, `returned` the ranks that came to their end; those in neither `returned` nor
+    `waits` may still come.
+    """
+    lost = hopeless(waits, views.keys() - waits.keys() - set(returned))
+    direct = {rank: wait for rank, wait in lost.items() if not set(wait.missing).isdisjoint(returned)}
+    if any(wait.record.step.message is None for wait in direct.values()):
+        return None  # who left out a collective explains more
+    roots = direct or {rank: lost[rank] for rank in _cycle(lost)}
+    if all(wait.record.step.message is None for wait in roots.values()):
+        return None
+    ends = list(_ends(roots))
+    traffic = Traffic(views)
+    account = Account(waits, views, traffic)
+    finding = _of_ends(ends, ends + traffic.left_over(), waits, traffic, account)
+    if finding is not None:
+        return finding
+    if not direct and len(ends) == len(roots):
+        return _deadlock(list(roots.values()))
+    if ends:
+        return account.missing(ends[0], (ends[0].peer,) if ends[0].peer in returned else ())
+    return next((account.nobody_sends(wait) for wait in roots.values() if _from_anybody(wait)), None)
+
+
+def unreceived_message(views: Mapping[int, LedgerView]) -> Finding | None:
+    """What is wrong where all ranks returned, and a message was sent and never received, or the other way round."""
+    traffic = Traffic(views)
+    left_over = traffic.left_over()
+    account = Account({}, views, traffic)
+    finding = _of_ends(left_over, left_over, {}, traffic, account)
+    return finding or (account.missing(left_over[0], ()) if left_over else None)
+
+
+def _of_ends(
+    ends: Sequence[MessageEnd],
+    left_over: Sequence[MessageEnd],
+    waits: Mapping[int, Wait],
+    traffic: Traffic,
+    account: Account,
+) -> Finding | None:
+    """What explains one of `ends`, if anything does: what tells most is asked first, of all of them."""
+    left_over = list({(end.rank, end.record.index): end for end in left_over}.values())
+    undecided = {end.stream for end in left_over}
+    explanations: tuple[Callable[[MessageEnd], Finding | None], ...] = (
+        lambda end: account.misaddressed(misaddressed(end, left_over, traffic)),
+        lambda end: account.miscounted(end, miscounted(end, traffic, undecided)),
+        lambda end: account.miscounted(end, out_of_step(end, waits, traffic)),
+        lambda end: account.misaddressed(misaddressed(end, left_over, traffic, guess=True)),
+    )
+    found = (explain(end) for explain in explanations for end in ends)
+    return next((finding for finding in found if finding is not None), None)
+
+
+def _ends(waits: Mapping[int, Wait]) -> Iterator[MessageEnd]:
+    ordered = sorted(waits.values(), key=lambda wait: (wait.record.begin_ns, wait.rank))
+    for wait in ordered:
+        end = MessageEnd.of(wait.rank, wait.record)
+        if end is not None:
+            yield end
+
+
+def _cycle(lost: Mapping[int, Wait]) -> list[int]:
+    """Ranks of which each waits for the next and the last for the first, from the lowest on; of several, one."""
+    for first in sorted(lost):
+        path = [first]
+        while True:
+            following = min((rank for rank in lost[path[-1]].missing if rank in lost), default=None)
+            if following is None:
+                break
+            if following in path:
+                cycle = path[path.index(following) :]
+                lowest = cycle.index(min(cycle))
+                return cycle[lowest:] + cycle[:lowest]
+            path.append(following)
+    return []
+
+
+def _from_anybody(wait: Wait) -> bool:
+    message = wait.record.step.message
+    return message is not None and message.peer == ANYBODY
+
+
+def _deadlock(cycle: Sequence[Wait]) -> Finding:
+    """Each waits for the next; all are right by themselves."""
+    names = [f"rank {wait.rank}" for wait in (*cycle[:FEW], cycle[0])]
+    if len(cycle) > FEW:
+        names.insert(FEW, f"… {len(cycle) - FEW} more …")
+    first, second, *more = names
+    told = f"{first} waits for {second}" + "".join(f", which waits for {name}" for name in more)
+    sides: dict[object, list[Wait]] = {}
+    for wait in cycle:
+        step = wait.record.step
+        alike = (step.op, step.site) if len(cycle) > FEW else wait.rank
+        sides.setdefault(alike, []).append(wait)
+    return Finding(FindingKind.DEADLOCK, told, "order", tuple(_in_cycle(waits) for waits in sides.values()))
+
+
+def _in_cycle(waits: Sequence[Wait]) -> Side:
+    record = waits[0].record
+    did = words.waits(record) if len(waits) == 1 else f"wait in {record.step.op}, each for the next"
+    return side_of([wait.rank for wait in waits], did, [wait.record.step.site for wait in waits])

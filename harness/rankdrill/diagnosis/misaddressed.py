@@ -1,0 +1,118 @@
+"""A send and a receive that were meant for each other and never met: they name another tag, group or peer.
+
+Which of the two is wrong the other ranks' messages tell, where these follow a pattern: all with one tag, say, all to
+the next rank, all to the same. Failing that, which of the two is usual, and which is new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+
+from rankdrill.diagnosis.traffic import MessageEnd, Stream, Traffic
+
+__all__ = ["Misaddressed", "misaddressed"]
+
+HABIT = 2  # messages that met before: enough of them to say which of two was usual
+
+
+@dataclass(frozen=True)
+class Misaddressed:
+    """Two ends that name another `argument`: ``tag``, ``group`` or ``peer``; `odd` is the wrong one, if it is known."""
+
+    ends: tuple[MessageEnd, MessageEnd]
+    argument: str
+    odd: MessageEnd | None
+
+
+def misaddressed(
+    end: MessageEnd, left_over: Sequence[MessageEnd], traffic: Traffic, *, guess: bool = False
+) -> Misaddressed | None:
+    """What of `left_over` was meant for `end`, which met nothing; None where nothing was.
+
+    Ends that name other peers are told only if the pattern does, or for a `guess` if nothing else is left over: each
+    may as well lack an end of its own.
+    """
+    for argument, other in _candidates(end, left_over):
+        usual = [_usual(each, argument, traffic) for each in (end, other)]
+        if argument == "peer":
+            odd = _odd_by_pattern(end, other, traffic)
+            certain = odd is not None or (guess and len(left_over) == len({end, other}) and not all(usual))
+        else:
+            odd = _odd_by_vote(end, other, argument, traffic) or _odd_by_habit(end, other, usual)
+            certain = odd is not None or not all(usual)
+        if certain:
+            return Misaddressed((end, other), argument, odd)
+    return None
+
+
+def _usual(end: MessageEnd, argument: str, traffic: Traffic) -> int:
+    """How many such messages met before: of the pair, or if it is about tags of any pair."""
+    if argument != "tag":
+        return traffic.met(end.stream)
+    same = (end.stream.group, end.stream.tag)
+    return sum(traffic.met(stream) for stream in traffic.streams if (stream.group, stream.tag) == same)
+
+
+def _candidates(end: MessageEnd, left_over: Sequence[MessageEnd]) -> Iterator[tuple[str, MessageEnd]]:
+    """The ends of the other kind that differ in one argument; what differs least likely by intention first."""
+    others = [other for other in left_over if other.sends is not end.sends and other.rank != end.rank]
+    mine = end.stream
+    for other in others:
+        if other.stream._replace(tag=mine.tag) == mine:
+            yield "tag", other
+    for other in others:
+        if other.stream._replace(group=mine.group) == mine:
+            yield "group", other
+    for other in others:
+        theirs = other.stream
+        if mine in (theirs._replace(target=mine.target), theirs._replace(source=mine.source)):
+            yield "peer", other
+
+
+def _odd_by_vote(end: MessageEnd, other: MessageEnd, argument: str, traffic: Traffic) -> MessageEnd | None:
+    """The one whose tag, or group, is that of no other rank's newest messages, while the other's is that of all."""
+    values: dict[Hashable, MessageEnd] = {getattr(each.stream, argument): each for each in (end, other)}
+    votes: set[Hashable] = set()
+    for rank, ends in traffic.ends.items():
+        if rank not in (end.rank, other.rank):
+            of_rank = (getattr(each.stream, argument) for each in reversed(ends))
+            votes.update([value for value in of_rank if value in values][:1])
+    return _against(votes, values)
+
+
+def _odd_by_habit(end: MessageEnd, other: MessageEnd, usual: Sequence[int]) -> MessageEnd | None:
+    """The one that is new where the other is not."""
+    if all(usual) or max(usual) < HABIT:
+        return None
+    return other if usual[0] else end
+
+
+def _odd_by_pattern(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> MessageEnd | None:
+    """The one that goes another way than all other ranks' messages with this tag: by so many ranks, or to one."""
+    mine, theirs = end.stream, other.stream
+    shared = "source" if mine.source == theirs.source else "target"
+    free = "target" if shared == "source" else "source"
+    size = len(traffic.ends)
+    ways: tuple[Callable[[Stream], Hashable], ...] = (
+        lambda stream: (stream.target - stream.source) % size,
+        lambda stream: getattr(stream, free),
+    )
+    rest = [
+        stream
+        for stream in traffic.streams
+        if (stream.group, stream.tag) == (mine.group, mine.tag)
+        and getattr(stream, shared) != getattr(mine, shared)
+        and stream not in (mine, theirs)
+    ]
+    odd = {_against({way(stream) for stream in rest}, {way(mine): end, way(theirs): other}) for way in ways} - {None}
+    return odd.pop() if len(odd) == 1 else None
+
+
+def _against(votes: set[Hashable], ends: dict[Hashable, MessageEnd]) -> MessageEnd | None:
+    """The end that the `votes`, if they are of one mind, do not speak for."""
+    if len(votes) != 1 or len(ends) != 2:
+        return None
+    (vote,) = votes
+    against = [each for value, each in ends.items() if value != vote]
+    return against[0] if len(against) == 1 else None

@@ -1,0 +1,138 @@
+"""The messages of a run, as the ledgers of its ranks tell: which sends met their receives, and which are left over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from rankdrill.ledger import LedgerView, Record, State
+from rankdrill.step import NO_SEQUENCE, RECV, SEND, Kind, Message, Site
+
+__all__ = ["MessageEnd", "Stream", "Traffic"]
+
+
+class Stream(NamedTuple):
+    """What goes from one rank to one other, in one group, with one tag."""
+
+    group: str
+    source: int
+    target: int
+    tag: int
+
+
+@dataclass(frozen=True)
+class MessageEnd:
+    """One end of message number `number` of `stream`, as rank `rank` wrote it down in `record`.
+
+    `round` counts the collectives that the rank had begun before, as far as its ledger reaches back.
+    """
+
+    rank: int
+    stream: Stream
+    number: int
+    record: Record
+    round: int = 0
+
+    @classmethod
+    def of(cls, rank: int, record: Record, round: int = 0) -> MessageEnd | None:
+        """That of `record`; None for what is no message, or not known to be which."""
+        message = record.step.message
+        if message is None or message.number == NO_SEQUENCE or message.peer < 0:
+            return None
+        return cls(rank, _stream(rank, record, message), message.number, record, round)
+
+    @property
+    def sends(self) -> bool:
+        return self.record.step.op == SEND
+
+    @property
+    def peer(self) -> int:
+        """The rank at the other end."""
+        return self.stream.target if self.sends else self.stream.source
+
+    @property
+    def site(self) -> Site | None:
+        return self.record.step.site
+
+    @property
+    def shown(self) -> str:
+        """What is sent, or expected."""
+        return self.record.step.fingerprint.partition(" ")[0]
+
+
+class Traffic:
+    """All messages that can be told apart in the ledgers `views`, by rank; what was given up is not among them."""
+
+    def __init__(self, views: Mapping[int, LedgerView]) -> None:
+        self._whole = {rank for rank, view in views.items() if not view.dropped and not view.torn}
+        self.ends: dict[int, list[MessageEnd]] = {}
+        self.rounds: dict[int, int] = dict.fromkeys(views, 0)
+        self._counts: dict[tuple[str, Stream], int] = {}
+        self._unknown: set[tuple[str, int, int]] = set()  # group, receiver, tag: of some nobody knows whose they took
+        for rank, view in views.items():
+            self.ends[rank] = list(self._read(rank, view))
+
+    def _read(self, rank: int, view: LedgerView) -> Iterator[MessageEnd]:
+        for record in view.where(lambda kind, state: kind is Kind.COLLECTIVE and state is not State.RAISED):
+            end, message = MessageEnd.of(rank, record, self.rounds[rank]), record.step.message
+            if end is not None:
+                key = record.step.op, end.stream
+                self._counts[key] = max(self._counts.get(key, 0), end.number + 1)
+                yield end
+            elif message is not None and record.step.op == RECV:
+                self._unknown.add((record.step.target, rank, message.tag))
+            self.rounds[rank] += record.step.sequence != NO_SEQUENCE
+
+    @property
+    def streams(self) -> frozenset[Stream]:
+        return frozenset(stream for _, stream in self._counts)
+
+    def sent(self, stream: Stream) -> int:
+        """How many messages the source has begun to send, as far as its ledger reaches back."""
+        return self._counts.get((SEND, stream), 0)
+
+    def received(self, stream: Stream) -> int:
+        """How many the target has begun to receive."""
+        return self._counts.get((RECV, stream), 0)
+
+    def met(self, stream: Stream) -> int:
+        """How many have been begun on both sides."""
+        return min(self.sent(stream), self.received(stream))
+
+    def in_round(self, rank: int, number: int, *, sends: bool, stream: Stream) -> int:
+        """How many messages `rank` sent into `stream`, or received from it, after so many collectives."""
+        ends = self.ends.get(rank, ())
+        return sum(end.round == number and end.sends is sends and end.stream == stream for end in ends)
+
+    def sites(self, rank: int, *, sends: bool, stream: Stream) -> set[Site | None]:
+        """Where `rank` last sent into `stream`, or received from it; if it never did, where others do on that tag."""
+        own = [end for end in self.ends.get(rank, ()) if end.sends is sends and end.stream == stream]
+        if own:
+            return {own[-1].site}
+        return {
+            end.site
+            for ends in self.ends.values()
+            for end in ends
+            if end.sends is sends and (end.stream.group, end.stream.tag) == (stream.group, stream.tag)
+        }
+
+    def left_over(self) -> list[MessageEnd]:
+        """The ends whose other end has certainly not been begun, in the order in which they began."""
+        found = [end for ends in self.ends.values() for end in ends if self._left_over(end)]
+        return sorted(found, key=lambda end: (end.record.begin_ns, end.rank))
+
+    def _left_over(self, end: MessageEnd) -> bool:
+        if end.record.state is State.ENDED and not end.sends:
+            return False
+        other = RECV if end.sends else SEND
+        begun = self._counts.get((other, end.stream))
+        if begun is None and end.peer not in self._whole:
+            return False
+        stream = end.stream
+        return (begun or 0) <= end.number and (stream.group, stream.target, stream.tag) not in self._unknown
+
+
+def _stream(rank: int, record: Record, message: Message) -> Stream:
+    source, target = (rank, message.peer) if record.step.op == SEND else (message.peer, rank)
+    return Stream(record.step.target, source, target, message.tag)

@@ -1,0 +1,127 @@
+"""What one rank posts of a call on the board, as bytes and read again."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rankdrill.step import Contract, Site
+
+__all__ = ["MARKS", "MOST_TOLD", "ROW", "Post", "Told", "elements", "read_post"]
+
+MOST_KNOWN = 1024  # texts remembered: loops post the same again and again
+MARKS = struct.Struct("<QIIiIIqHH")  # digest; op, reduce op, root, dtypes, sizes; each or -1; bytes of text; members
+ROW = struct.Struct("<I")  # elements sent to, then received from, each member
+_FIELDS = (40, 24, 48, 112, 112, 48, 40, 8)  # bytes at most: op, reduce op, dtypes, shown, file, function, via, line
+_SEPARATOR = b"\x1f"
+_MOST = 0xFFFFFFFF
+MOST_TOLD = MARKS.size + sum(_FIELDS) + len(_FIELDS)  # bytes, and `ROW` twice for each member
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """What one rank has posted for a call.
+
+    `marks` stand for what must be equal, in this order: op, reduce op, root, dtypes, sizes. The texts may be cut, the
+    marks never are. `each`, `sends` and `receives` are those of the contract, counted modulo 2³².
+    """
+
+    rank: int
+    marks: tuple[int, int, int, int, int]
+    each: int | None
+    sends: tuple[int, ...]
+    receives: tuple[int, ...]
+    op: str
+    reduce_op: str
+    dtypes: str
+    shown: str
+    site: Site | None
+
+
+class Told:
+    """Contracts and call sites as bytes, each put into them once."""
+
+    def __init__(self) -> None:
+        # By identity: the objects are interned, and these entries keep them from being made anew elsewhere.
+        self._known: dict[tuple[int, int], tuple[Contract, Site | None, bytes]] = {}
+
+    def of(self, contract: Contract, site: Site | None) -> bytes:
+        """What is posted of a call."""
+        key = id(contract), id(site)
+        known = self._known.get(key)
+        if known is None:
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            known = self._known[key] = contract, site, _write(contract, site)
+        return known[2]
+
+
+def elements(each: int | None, sends: Sequence[int], receives: Sequence[int], member: int) -> tuple[int, int] | None:
+    """How many elements are sent to and received from `member` of the group, modulo 2³²; None where nobody says."""
+    if each is not None:
+        return each & _MOST, each & _MOST
+    return (sends[member] & _MOST, receives[member] & _MOST) if member < len(sends) else None
+
+
+def _each(contract: Contract) -> int:
+    return -1 if contract.each is None else contract.each & _MOST
+
+
+def _mark(value: object) -> int:
+    return zlib.crc32(repr(value).encode())
+
+
+def _write(contract: Contract, site: Site | None) -> bytes:
+    where = site or Site("", 0, "")
+    texts = (
+        contract.op,
+        contract.reduce_op,
+        "+".join(dict.fromkeys(contract.dtypes)),
+        contract.shown,
+        where.file,
+        where.function,
+        where.via,
+        str(where.line),
+    )
+    text = _SEPARATOR.join(_cut(each, room, tail=each is where.file) for each, room in zip(texts, _FIELDS, strict=True))
+    marks = MARKS.pack(
+        contract.digest,
+        _mark(contract.op),
+        _mark(contract.reduce_op),
+        contract.root,
+        _mark(contract.dtypes),
+        _mark(contract.sizes),
+        _each(contract),
+        len(text),
+        len(contract.sends),
+    )
+    rows = b"".join(ROW.pack(count & _MOST) for count in (*contract.sends, *contract.receives))
+    return marks + rows + text
+
+
+def _cut(text: str, room: int, *, tail: bool) -> bytes:
+    raw = text.encode("utf-8", "backslashreplace").replace(_SEPARATOR, b"?")
+    if len(raw) <= room:
+        return raw
+    return "…".encode() + raw[3 - room :] if tail else raw[: room - 3] + "…".encode()
+
+
+def read_post(rank: int, raw: bytes) -> Post:
+    _, op, reduced, root, dtypes, sizes, each, length, members = MARKS.unpack_from(raw)
+    rows = tuple(count for (count,) in ROW.iter_unpack(raw[MARKS.size : MARKS.size + 8 * members]))
+    fields = raw[MARKS.size + 8 * members :][:length].decode("utf-8", "replace").split(_SEPARATOR.decode())
+    op_name, reduce_op, dtypes_text, shown, file, function, via, line = fields
+    return Post(
+        rank,
+        (op, reduced, root, dtypes, sizes),
+        None if each < 0 else each,
+        rows[:members],
+        rows[members:],
+        op_name,
+        reduce_op,
+        dtypes_text,
+        shown,
+        Site(file, int(line), function, via) if file else None,
+    )

@@ -1,0 +1,290 @@
+"""Hangs in point to point, read from ledgers: what was left over, who has done otherwise, and who waits for whom."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from rankdrill.diagnosis import Finding, Position, position, unmatched_message, unreceived_message, waits
+from rankdrill.ledger import LedgerReader, LedgerView, LedgerWriter, State
+from rankdrill.step import ANYBODY, NO_SEQUENCE, Kind, Message, Site, Step
+
+Call: TypeAlias = tuple[str, int, int]  # op, peer, tag; of a collective the op alone counts
+
+
+def send(peer: int, tag: int = 0) -> Call:
+    return "send", peer, tag
+
+
+def recv(peer: int, tag: int = 0) -> Call:
+    return "recv", peer, tag
+
+
+BARRIER: Call = "barrier", 0, 0
+
+
+class Run:
+    """Ranks that have made these calls, of which the last is under way where it is among `stuck`, and issued only
+    where it is among `issued`; all other ranks have returned."""
+
+    def __init__(
+        self, folder: Path, calls: list[list[Call]], stuck: set[int], issued: set[tuple[int, int]], capacity: int
+    ) -> None:
+        self.views: dict[int, LedgerView] = {}
+        for rank, made in enumerate(calls):
+            path = folder / f"{len(list(folder.iterdir()))}"
+            with LedgerWriter(path, rank=rank, world_size=len(calls), capacity=capacity) as ledger:
+                numbers: Counter[Call] = Counter()
+                for place, call in enumerate(made):
+                    last = place == len(made) - 1
+                    state = State.WAITING if last and rank in stuck else State.ENDED
+                    state = State.ISSUED if (rank, place) in issued else state
+                    ledger.mark(ledger.begin(_step(call, numbers[call], place)), state)
+                    numbers[call] += 1
+            self.views[rank] = LedgerReader(path).view()
+        self.stuck = stuck
+
+    def positions(self) -> list[Position]:
+        return [position(view, ended=rank not in self.stuck) for rank, view in self.views.items()]
+
+
+def _step(call: Call, number: int, place: int) -> Step:
+    op, peer, tag = call
+    site = Site("train.py", 10 + place, "step")
+    if op == "barrier":
+        return Step(Kind.COLLECTIVE, op, "default", sequence=number, site=site)
+    message = Message(peer, tag, NO_SEQUENCE if peer == ANYBODY else number)
+    return Step(Kind.COLLECTIVE, op, "default", f"float32[4] peer={peer} tag={tag}", site=site, message=message)
+
+
+Find = Callable[..., Finding | None]
+
+
+@pytest.fixture
+def find(tmp_path: Path) -> Find:
+    """What is found where ranks hang: `stuck` are those that do, by default all."""
+
+    def look(
+        *calls: list[Call], stuck: set[int] | None = None, issued: Collection[tuple[int, int]] = (), room: int = 64
+    ) -> Finding | None:
+        stuck = set(range(len(calls))) if stuck is None else stuck
+        run = Run(tmp_path, list(calls), stuck, set(issued), room)
+        return unmatched_message(waits(run.positions()), run.views, set(run.views) - stuck)
+
+    return look
+
+
+@pytest.fixture
+def find_at_end(tmp_path: Path) -> Find:
+    """What is found where all ranks returned; (rank, place) in `issued` was never waited for."""
+
+    def look(*calls: list[Call], issued: Collection[tuple[int, int]] = (), room: int = 64) -> Finding | None:
+        return unreceived_message(Run(tmp_path, list(calls), set(), set(issued), room).views)
+
+    return look
+
+
+def told(finding: Finding | None) -> tuple[str, str, tuple[int, ...]]:
+    assert finding is not None
+    return str(finding.kind), finding.argument, finding.culprits
+
+
+# ---------------------------------------------------------------------------------------------------- hangs
+
+
+def test_who_returned_without_sending(find: Find) -> None:
+    finding = find([BARRIER], [BARRIER, recv(0)], stuck={1})
+    assert told(finding) == ("unmatched message", "missing send", (0,))
+    assert finding is not None
+    assert finding.step == "message #0 from rank 0 to rank 1 (tag 0) on 'default'"
+    assert finding.lines == (
+        "unmatched message: rank 0 returned without sending to rank 1 (tag 0) after barrier #0 on 'default', "
+        "at train.py:10 in step",
+        "rank 1 waits for a message from rank 0 (tag 0), at train.py:11 in step",
+    )
+
+
+def test_who_returned_without_receiving(find: Find) -> None:
+    assert told(find([send(1)], [], stuck={0})) == ("unmatched message", "missing recv", (1,))
+
+
+def test_who_has_sent_before_left_it_out_there(find: Find) -> None:
+    finding = find([send(1)], [recv(0), recv(0)], stuck={1})
+    assert told(finding) == ("unmatched message", "missing send", (0,))
+    assert finding is not None
+    assert [side.did for side in finding.sides] == [
+        "leaves out a send to rank 1 (tag 0)",
+        "returned without sending message #1 to rank 1 (tag 0) after send to rank 1 (tag 0)",
+        "waits for a message from rank 0 (tag 0)",
+    ]
+
+
+def test_who_can_itself_only_wait_will_not_send(find: Find) -> None:
+    assert told(find([BARRIER], [recv(0)])) == ("unmatched message", "missing send", ())
+
+
+def test_who_may_still_send_is_not_accused(tmp_path: Path) -> None:
+    run = Run(tmp_path, [[], [recv(0)]], {1}, set(), 64)
+    assert unmatched_message(waits(run.positions()), run.views, returned=set()) is None
+
+
+def test_who_left_out_a_collective_explains_more(find: Find) -> None:
+    assert find([], [BARRIER], [recv(0)], stuck={1, 2}) is None
+
+
+def test_ranks_that_wait_in_collectives_alone_are_told_elsewhere(find: Find) -> None:
+    assert find([BARRIER], [BARRIER, BARRIER]) is None
+
+
+# -------------------------------------------------------------------------------- what was meant for each other
+
+
+def test_another_tag(find: Find) -> None:
+    finding = find([send(1, 1)], [recv(0, 2)])
+    assert told(finding) == ("unmatched message", "tag", ())
+    assert finding is not None
+    assert finding.lines == (
+        "unmatched message: rank 0 sends float32[4] to rank 1 (tag 1), at train.py:10 in step",
+        "rank 1 waits for a message from rank 0 (tag 2), at train.py:10 in step",
+    )
+
+
+def test_another_tag_than_all_others(find: Find) -> None:
+    finding = find([send(1, 7)], [recv(0, 8)], [send(3, 7)], [recv(2, 7)], stuck={0, 1})
+    assert told(finding) == ("unmatched message", "tag", (1,))
+
+
+def test_another_tag_than_before(find: Find) -> None:
+    past = [send(1, 7)] * 2, [recv(0, 7)] * 2
+    assert told(find([*past[0], send(1, 8)], [*past[1], recv(0, 7)])) == ("unmatched message", "tag", (0,))
+    assert told(find([*past[0], send(1, 7)], [*past[1], recv(0, 8)])) == ("unmatched message", "tag", (1,))
+
+
+def test_two_tags_in_another_order_than_before_are_a_deadlock(find: Find) -> None:
+    """Each of them is right by itself."""
+    past = [send(1, 1), send(1, 2)], [recv(0, 1), recv(0, 2)]
+    finding = find([*past[0], send(1, 1)], [*past[1], recv(0, 2)])
+    assert told(finding) == ("deadlock", "order", ())
+
+
+def test_the_other_way_around_a_ring(find: Find) -> None:
+    ring = [[send((rank + 1) % 4), recv((rank - 1) % 4)] for rank in range(4)]
+    ring[2] = [send(1), recv(1)]
+    issued = {(rank, 0) for rank in range(4)}
+    finding = find(*ring, stuck={3}, issued=issued)
+    assert told(finding) == ("unmatched message", "peer", (2,))
+    assert finding is not None
+    assert [side.did for side in finding.sides] == [
+        "sends float32[4] to rank 1 (tag 0)",
+        "waits for a message from rank 2 (tag 0)",
+    ]
+
+
+def test_to_another_rank_than_all_others(find: Find) -> None:
+    finding = find([recv(1), recv(2)], [send(0)], [send(3)], [send(0)], stuck={0, 2, 3})
+    assert told(finding) == ("unmatched message", "peer", (2,))
+
+
+def test_one_that_lacks_nothing_but_an_end_is_not_taken_for_misaddressed(find: Find) -> None:
+    """A halo exchange in which rank 3 leaves out what it sends to the right: its left neighbour's is under way."""
+    calls: list[list[Call]] = []
+    for rank in range(4):
+        left, right = (rank - 1) % 4, (rank + 1) % 4
+        calls.append([send(left), send(right), recv(left), recv(right), BARRIER])
+    calls[3] = [send(2), recv(2), recv(0), BARRIER]
+    calls[0] = [send(3), send(1), recv(3)]
+    issued = {(rank, place) for rank in range(4) for place in range(2)} - {(3, 1)}
+    assert told(find(*calls, issued=issued)) == ("unmatched message", "missing send", (3,))
+
+
+# ---------------------------------------------------------------------------------------------------- counts
+
+
+def test_one_receive_more_than_all_others(find: Find) -> None:
+    ring = [[send((rank + 1) % 4), recv((rank - 1) % 4)] for rank in range(4)]
+    ring[1].append(recv(0))
+    assert told(find(*ring, stuck={1})) == ("unmatched message", "extra recv", (1,))
+    ring[1].pop()
+    ring[1].append(send(2))
+    assert told(find(*ring, stuck={1})) == ("unmatched message", "extra send", (1,))
+
+
+def test_more_messages_than_the_ledgers_hold(find: Find) -> None:
+    rounds = 50
+    ring = [[send((rank + 1) % 3), recv((rank - 1) % 3)] * rounds for rank in range(3)]
+    ring[1].append(recv(0))
+    finding = find(*ring, stuck={1}, room=16)
+    assert told(finding) == ("unmatched message", "extra recv", (1,))
+    assert finding is not None
+    assert finding.step.startswith(f"message #{rounds} from rank 0")
+
+
+def test_one_send_less_than_in_the_round_before(find: Find) -> None:
+    """Of two ranks, and nothing but the past tells."""
+    finding = find([recv(1), BARRIER, recv(1), BARRIER, recv(1)], [send(0), BARRIER, send(0), BARRIER, BARRIER])
+    assert told(finding) == ("unmatched message", "missing send", (1,))
+    finding = find([recv(1), BARRIER, recv(1), BARRIER, recv(1), recv(1)], [send(0), BARRIER] * 3)
+    assert told(finding) == ("unmatched message", "extra recv", (0,))
+
+
+# ---------------------------------------------------------------------------------------------------- cycles
+
+
+@pytest.mark.parametrize("size", [2, 3, 5])
+def test_everybody_receives_first(find: Find, size: int) -> None:
+    finding = find(*([recv((rank - 1) % size)] for rank in range(size)))
+    assert told(finding) == ("deadlock", "order", ())
+    assert finding is not None
+    around = [0, *range(size - 1, 0, -1), 0]
+    chain = f"rank {around[0]} waits for rank {around[1]}"
+    assert finding.step == chain + "".join(f", which waits for rank {rank}" for rank in around[2:])
+    assert finding.lines[0] == f"deadlock: {finding.step}"
+    assert finding.ranks == tuple(range(size))
+
+
+def test_a_long_cycle_is_told_in_a_few_lines(find: Find) -> None:
+    finding = find(*([send((rank + 1) % 40)] for rank in range(40)))
+    assert finding is not None
+    assert "which waits for … 32 more …, which waits for rank 0" in finding.step
+    assert finding.lines[1:] == ("ranks 0-39 wait in send, each for the next, at train.py:10 in step",)
+
+
+def test_who_waits_behind_a_cycle_is_no_part_of_it(find: Find) -> None:
+    finding = find([recv(1)], [recv(2)], [recv(1)])
+    assert finding is not None
+    assert finding.ranks == (1, 2)
+
+
+def test_from_anybody_where_nobody_is_left(find: Find) -> None:
+    finding = find([recv(ANYBODY)], [], stuck={0})
+    assert told(finding) == ("unmatched message", "extra recv", ())
+    assert "waits for a message from anybody (tag 0), and nobody is left who could send one" in str(finding)
+
+
+# -------------------------------------------------------------------------------------------- at the end
+
+
+def test_sent_and_never_received(find_at_end: Find) -> None:
+    finding = find_at_end([send(1)], [BARRIER], issued={(0, 0)})
+    assert told(finding) == ("unmatched message", "missing recv", ())
+    assert finding is not None
+    assert finding.ranks == (0, 1)
+
+
+def test_all_received_is_none(find_at_end: Find) -> None:
+    assert find_at_end([send(1), send(1)], [recv(0), recv(0)]) is None
+    assert find_at_end([send(1)], [recv(0)], issued={(0, 0), (1, 0)}) is None
+
+
+def test_what_somebody_may_have_taken_from_anybody_is_none(find_at_end: Find) -> None:
+    assert find_at_end([send(1)], [recv(ANYBODY)], issued={(0, 0)}) is None
+    assert find_at_end([send(1, 5)], [recv(ANYBODY)], issued={(0, 0)}) is not None
+
+
+def test_what_a_ledger_lost_is_none(find_at_end: Find) -> None:
+    assert find_at_end([send(1)], [recv(0), *[BARRIER] * 80]) is None
+    assert find_at_end([*[BARRIER] * 80, *[send(1)] * 2], [*[BARRIER] * 80, recv(0)]) is not None

@@ -1,0 +1,302 @@
+"""Worlds follow what ranks send each other: one finding for each mistake, none for what is right."""
+
+from __future__ import annotations
+
+import linecache
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from rankdrill import World
+from rankdrill.diagnosis import Finding, FindingKind, Side
+from rankdrill.errors import ContractBroken, RankStuck
+from rankdrill.faults import Plan
+from rankdrill.worlds import Verdict
+from tests.worlds import message_mistakes as programs
+
+DEADLINE_S = 60.0
+EARLY_S = 20.0  # far below the deadline, for any machine
+SIZES = (2, 3, 4)
+# Where only two take part nothing tells who of them is wrong; or it is no mistake at all, both neighbours being one.
+TWO_DISAGREE = {programs.awaits_another_tag}
+NO_MISTAKE_OF_TWO = {programs.sends_the_other_way, programs.awaits_the_other_one}
+
+
+@pytest.fixture(scope="module", params=SIZES)
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    with World(request.param) as made:
+        yield made
+
+
+def name_of(body: object) -> str:
+    return str(getattr(body, "__name__", body))
+
+
+def marks(side: Side) -> str:
+    """How the line that a rank was at ends."""
+    (site,) = side.sites
+    assert site is not None
+    return linecache.getline(site.file, site.line).rstrip().partition("  # ")[2]
+
+
+def assert_odd(finding: Finding, odd: int) -> None:
+    assert finding.culprits == finding.sides[0].ranks == (odd,)
+    assert marks(finding.sides[0]) in ("odd", "odd # other", "left out")
+    assert str(finding).startswith(f"{finding.kind}: rank {odd} ")
+
+
+@pytest.mark.parametrize("body", programs.MISMATCHES, ids=name_of)
+def test_what_is_sent_is_not_what_is_expected(world: World, body: programs.Body) -> None:
+    outcome = world.run(body, world.n - 1, deadline=DEADLINE_S)
+    (finding,) = outcome.findings
+    assert (finding.kind, finding.argument) == programs.MISMATCHES[body]
+    assert_odd(finding, world.n - 1)
+    assert "other" in marks(finding.sides[1])
+    assert (outcome.verdict, outcome.culprits) == (Verdict.BROKEN, (world.n - 1,))
+    assert any(isinstance(rank.error, ContractBroken) for rank in outcome.ranks)
+    assert outcome.elapsed < EARLY_S
+
+
+@pytest.mark.parametrize("body", programs.MISTAKES, ids=name_of)
+def test_a_message_that_is_never_matched(world: World, body: programs.Body) -> None:
+    odd = world.n - 1
+    outcome = world.run(body, odd, deadline=DEADLINE_S)
+    if world.n == 2 and body in NO_MISTAKE_OF_TWO:
+        assert outcome.ok, outcome.summary()
+        return
+    (finding,) = outcome.findings
+    assert (finding.kind, finding.argument) == ("unmatched message", programs.MISTAKES[body])
+    assert outcome.elapsed < EARLY_S
+    if world.n == 2 and body in TWO_DISAGREE:
+        assert finding.culprits == ()
+        assert outcome.culprits == (0, 1)
+        assert sorted(map(marks, finding.sides)) == ["odd", "other"]
+        return
+    assert_odd(finding, odd)
+    assert outcome.culprits == (odd,)
+    if body is not programs.sends_outside:
+        assert outcome.verdict is Verdict.HANG
+        assert odd not in finding.sides[-1].ranks
+        assert "other" in marks(finding.sides[-1]) or finding.argument.startswith("extra")
+
+
+@pytest.mark.parametrize("body", programs.DEADLOCKS, ids=name_of)
+def test_each_waits_for_the_next(world: World, body: Callable[[], None]) -> None:
+    outcome = world.run(body, deadline=DEADLINE_S)
+    (finding,) = outcome.findings
+    assert (finding.kind, finding.culprits) == (FindingKind.DEADLOCK, ())
+    assert outcome.culprits == tuple(range(world.n))
+    assert outcome.victims == ()
+    assert outcome.elapsed < EARLY_S
+    chain, *sides = finding.lines
+    assert chain.startswith("deadlock: rank 0 waits for rank ")
+    assert chain.endswith(", which waits for rank 0")
+    assert chain.count("waits for") == len(sides) == world.n
+    assert all(body.__name__ in side for side in sides)
+
+
+@pytest.mark.parametrize("body", programs.LOOSE, ids=name_of)
+def test_a_message_that_nobody_waits_for(world: World, body: programs.Body) -> None:
+    odd = world.n - 1
+    outcome = world.run(body, odd, deadline=DEADLINE_S)
+    (finding,) = outcome.findings
+    assert (finding.kind, finding.argument) == ("unmatched message", programs.LOOSE[body])
+    assert finding.culprits == (), "both returned: nobody can say who is wrong"
+    assert outcome.culprits == (0, odd)
+    assert marks(finding.sides[0]) == "odd"
+    assert not outcome.ok
+    assert world.run(programs.pass_on).ok, "on fresh ranks"
+
+
+@pytest.mark.parametrize("body", programs.TWINS, ids=name_of)
+def test_what_is_right_is_no_finding(world: World, body: programs.Body) -> None:
+    outcome = world.run(body, world.n - 1, deadline=DEADLINE_S)
+    assert outcome.findings == ()
+    assert outcome.ok, outcome.summary()
+
+
+def test_a_pipeline_of_torchs_own_is_right(two: World) -> None:
+    def body() -> int:
+        from torch.distributed import pipelining
+
+        torch.manual_seed(0)
+        rank, losses = dist.get_rank(), list[torch.Tensor]()
+        stage = pipelining.PipelineStage(torch.nn.Linear(4, 4), rank, 2, torch.device("cpu"))
+        steps = pipelining.Schedule1F1B(stage, 4, loss_fn=torch.nn.functional.mse_loss)
+        for _ in range(2):
+            if rank:
+                steps.step(target=torch.zeros(8, 4), losses=losses)
+            else:
+                steps.step(torch.ones(8, 4))
+        return len(losses)
+
+    assert two.run(body, deadline=2 * DEADLINE_S).unwrap() == [0, 4]
+
+
+@pytest.mark.parametrize("body", programs.TWINS, ids=name_of)
+def test_what_is_right_stays_so_on_warm_ranks(four: World, body: programs.Body) -> None:
+    for _ in range(3):
+        assert four.run(body, 1, deadline=DEADLINE_S).ok
+
+
+def test_the_first_message_of_two_ranks_is_a_disagreement(two: World) -> None:
+    def body() -> None:
+        if dist.get_rank():
+            dist.recv(torch.ones(4), 0)
+        else:
+            dist.send(torch.ones(3, dtype=torch.int64), 1)
+
+    outcome = two.run(body, deadline=DEADLINE_S)
+    (finding,) = outcome.findings
+    assert finding.culprits == ()
+    assert finding.step.endswith(" from rank 0 to rank 1 (tag 0) on 'default'")
+    assert [side.did for side in finding.sides] == [
+        "sends int64[3] to rank 1 (tag 0)",
+        "expects float32[4] from rank 0 (tag 0)",
+    ]
+    assert "datatype mismatch, nobody in the majority: rank 0 sends int64[3]" in outcome.summary()
+
+
+def test_lists_of_objects_of_another_length(two: World) -> None:
+    def body() -> None:
+        if dist.get_rank():
+            dist.recv_object_list([None] * 3, 0)
+        else:
+            dist.send_object_list([1, 2], 1)
+
+    (finding,) = two.run(body, deadline=DEADLINE_S).findings
+    assert finding.kind is FindingKind.SIZE
+    assert "sends int64[2] to rank 1 (tag 0, by send_object_list)" in str(finding)
+
+
+def test_who_only_waits_in_a_collective_will_not_send(two: World) -> None:
+    def body() -> None:
+        if dist.get_rank():
+            dist.recv(torch.ones(4), 0)
+        dist.barrier()
+
+    outcome = two.run(body, deadline=DEADLINE_S)
+    (finding,) = outcome.findings
+    assert (finding.kind, finding.argument, finding.culprits) == ("unmatched message", "missing send", ())
+    assert [side.did for side in finding.sides] == [
+        "waits for a message from rank 0 (tag 0)",
+        "waits in barrier #0 on 'default' without sending to rank 1 (tag 0)",
+    ]
+
+
+def test_who_returned_says_what_it_did_last(two: World) -> None:
+    def body() -> None:
+        dist.all_reduce(torch.ones(1))
+        if dist.get_rank():
+            dist.recv(torch.ones(4), 0)
+
+    outcome = two.run(body, deadline=DEADLINE_S)
+    (finding,) = outcome.findings
+    assert (outcome.culprits, outcome.victims) == ((0,), (1,))
+    assert finding.lines[0].startswith(
+        "unmatched message: rank 0 returned without sending to rank 1 (tag 0) after all_reduce #0 on 'default', at "
+    ), "it has never sent: no line is known where it should have"
+    with pytest.raises(ExceptionGroup) as caught:
+        outcome.unwrap()
+    assert isinstance(caught.value.exceptions[0], RankStuck)
+
+
+def test_a_receive_from_anybody_when_nobody_is_left(four: World) -> None:
+    def body() -> None:
+        rank = dist.get_rank()
+        if rank:
+            dist.send(torch.ones(1), 0)
+        else:
+            for _ in range(4):
+                dist.recv(torch.ones(1))
+
+    outcome = four.run(body, deadline=DEADLINE_S)
+    (finding,) = outcome.findings
+    assert (finding.kind, finding.argument, finding.ranks) == ("unmatched message", "extra recv", (0,))
+    assert outcome.elapsed < EARLY_S
+
+
+def test_a_group_of_some_ranks_is_told_in_ranks_of_the_world(four: World) -> None:
+    def body() -> None:
+        group = dist.new_group([1, 3])
+        if dist.get_rank() == 3:
+            dist.recv(torch.ones(1), 1, group=group)
+
+    (finding,) = four.run(body, deadline=DEADLINE_S).findings
+    assert finding.culprits == (1,)
+    assert finding.sides[1].ranks == (3,)
+    assert "waits for a message from rank 1 (tag 0) on " in finding.sides[1].did
+
+
+def test_a_tag_that_is_new_on_ranks_that_have_sent_much(two: World) -> None:
+    def much() -> None:
+        for _ in range(2100):  # more than a ledger holds
+            programs.pass_on()
+
+    def body() -> None:
+        if dist.get_rank():
+            dist.recv(torch.ones(4), 0, tag=9)
+
+    assert two.run(much, deadline=DEADLINE_S).ok
+    outcome = two.run(body, deadline=DEADLINE_S)
+    assert outcome.elapsed < EARLY_S
+    assert outcome.culprits == (0,)
+
+
+def test_a_rank_that_sleeps_may_still_send(two: World) -> None:
+    def body() -> None:
+        if dist.get_rank():
+            dist.recv(torch.ones(1), 0)
+        else:
+            dist.isend(torch.ones(1), 1, tag=5)
+            time.sleep(1000)
+
+    outcome = two.run(body, deadline=2)
+    assert outcome.findings == ()
+    assert outcome.culprits[0] == 0
+
+
+def test_what_a_plan_leads_to_is_no_finding(four: World) -> None:
+    outcome = four.run(programs.sizes_in_turn, 0, plan=Plan.parse("rank 1: skip at collective.send #2"), deadline=5)
+    assert outcome.findings == (), outcome.summary()
+
+
+def test_a_send_that_was_skipped_gives_its_number_to_the_next(two: World) -> None:
+    def body() -> None:
+        if dist.get_rank():
+            dist.recv(torch.ones(1), 0)
+        else:
+            for _ in range(2):
+                dist.send(torch.ones(1), 1)
+
+    outcome = two.run(body, plan=Plan.parse("rank 0: skip at collective.send #1"), deadline=DEADLINE_S)
+    assert outcome.ok, outcome.summary()
+    sent = [record.step.message for record in outcome.ranks[0].ledger if record.step.message is not None]
+    assert [message.number for message in sent] == [0, 0]
+
+
+def test_a_message_in_the_next_run_does_not_meet_one_of_the_last(two: World) -> None:
+    def sends() -> None:
+        if not dist.get_rank():
+            dist.isend(torch.ones(2), 1)
+
+    births = two.births
+    assert not two.run(sends).ok
+    assert two.run(programs.pass_on).ok
+    assert two.births > births
+
+
+def test_without_contracts_the_backend_does_what_it_does() -> None:
+    def body() -> float:
+        tensor = torch.zeros(4)
+        if dist.get_rank():
+            dist.recv(tensor, 0)
+        else:
+            dist.send(torch.ones(3), 1)
+        return float(tensor.sum())
+
+    with World(2, contracts=False) as plain:
+        assert plain.run(body).unwrap() == [0, 3]
