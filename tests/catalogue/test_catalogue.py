@@ -44,7 +44,7 @@ CHOSEN = (
     "messages.another_tag",
     "races.the_last_word_counts",
     "requests.one_rank_does_not_wait",
-    "requests.sent_and_forgotten",
+    "requests.all_but_the_last_bucket",
     "group_leaks.a_group_for_each_step",
     "hazards.zeroed_before_it_is_reduced",
     "hazards.read_before_it_is_received",
