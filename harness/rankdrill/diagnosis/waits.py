@@ -32,7 +32,7 @@ class Position:
 
     `reached` counts the collectives the rank has entered in each group, `messages` the sends and receives; `groups`
     maps the groups it has used to their members' global ranks. `whole` is False where a part of its ledger was
-    overwritten before it was read.
+    overwritten before it was read. `gave_up` says that it has dropped the handle of a message.
     """
 
     ended: bool
@@ -41,6 +41,7 @@ class Position:
     groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     messages: Mapping[Message, int] = field(default_factory=dict)
     whole: bool = True
+    gave_up: bool = False
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ class Progress:
             at = self._newest
         if ended or (at is not None and at.step.kind is not Kind.COLLECTIVE):
             at = None
-        return Position(ended, at, self._reached, self._groups, self._messages, self._whole)
+        return Position(ended, at, self._reached, self._groups, self._messages, self._whole, bool(self._lost))
 
 
 def _over(state: State) -> bool:
