@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 from torch._C import _distributed_c10d as c
 from torch.distributed import distributed_c10d as c10d
+from torch.overrides import TorchFunctionMode
 
 from rankdrill.boundary import torch_seam
 from rankdrill.boundary.torch_seam import known_to_torchscript
@@ -112,3 +113,46 @@ def test_torchscript_knows_functions_by_identity() -> None:
     assert table[key] == "aten::zeros"
     del replacement
     assert key not in table
+
+
+def test_function_modes_of_a_thread_lie_on_a_stack() -> None:
+    class Mode(TorchFunctionMode):
+        pass
+
+    ours, theirs = Mode(), Mode()
+    torch.set_default_device("cpu")
+    try:
+        with theirs:
+            for _ in range(2):
+                torch_seam.lay_function_mode(ours)
+            modes = [torch._C._get_function_stack_at(place) for place in range(torch._C._len_torch_function_stack())]
+            assert modes == [torch._GLOBAL_DEVICE_CONTEXT.device_context, ours, theirs]
+            torch_seam.lift_function_mode(ours)
+            assert torch._C._len_torch_function_stack() == 2
+    finally:
+        torch.set_default_device(None)
+    assert torch._C._len_torch_function_stack() == 0
+    torch_seam.lift_function_mode(ours)
+
+
+def test_plainly_no_mode_is_asked() -> None:
+    class Refusing(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            raise AssertionError(func)
+
+    tensor = torch.ones(1)
+    with Refusing(), torch_seam.plainly():
+        assert tensor.numel() == 1
+
+
+def test_a_dispatch_mode_leaves_the_compiler_alone() -> None:
+    assert torch_seam.DispatchMode._should_skip_dynamo() is False
+    assert torch_seam.DispatchMode.ignore_compile_internals() is True
+
+
+def test_work_that_is_waited_for_by_its_tensor() -> None:
+    from torch.distributed import _functional_collectives as functional
+
+    assert not torch_seam.torch_waits_by_tensor()
+    with functional.allow_inflight_collective_as_graph_input_ctx():
+        assert torch_seam.torch_waits_by_tensor()

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from rankdrill.boundary.accesses import Use
+from rankdrill.boundary.collectives import NeverWaited
 from rankdrill.boundary.handles import Access
-from rankdrill.diagnosis import Finding, FindingKind, Unwaited, each_for_itself, leak_on, unwaited
+from rankdrill.diagnosis import Finding, FindingKind, Unwaited, Wait, each_for_itself, leak_on, lost_message, unwaited
 from rankdrill.diagnosis.asynchronous import MOST_TOLD, hazard_on
+from rankdrill.ledger import LedgerReader, LedgerView, LedgerWriter, Record, State
 from rankdrill.step import NO_SEQUENCE, Kind, Site, Step
 
 
@@ -61,6 +65,38 @@ def test_ranks_that_left_different_things_are_one_finding() -> None:
         "request leak: rank 0 never waited for all_reduce #3 on 'default', at train.py:12 in step",
         "rank 1 never waited for all_reduce #4 on 'default', and for 1 more from there, at train.py:13 in step",
     )
+
+
+def test_what_a_rank_left_at_two_lines_is_told_twice() -> None:
+    sent = unwaited([message("send", 4, "isend"), message("send", 7, "isend")])
+    finding = leak_on({0: sent, 1: sent[:1]})
+    assert finding is not None
+    assert finding.lines == (
+        "request leak: ranks 0, 1 never waited for isend on 'default', at train.py:4 in step",
+        "rank 0 never waited for isend on 'default', at train.py:7 in step",
+    )
+
+
+def record(step: Step, error: str = "") -> Record:
+    return Record(0, step, State.RAISED if error else State.WAITING, 0, 0, 0, None, error)
+
+
+def test_whoever_waits_for_what_was_given_up_is_told_with_it(tmp_path: Path) -> None:
+    with LedgerWriter(tmp_path / "0", rank=0, world_size=3) as ledger:
+        for line, error in ((4, NeverWaited()), (5, ValueError())):
+            ledger.fail(ledger.begin(message("send", line, "isend")), error)
+        gave_up = LedgerReader(tmp_path / "0").view()
+    ledgers = [gave_up, LedgerView((), 0), LedgerView((), 0)]
+    waits = {rank: Wait(rank, record(message("recv", 9, "recv")), (0,)) for rank in (1, 2)}
+    finding = lost_message(waits, ledgers)
+    assert finding is not None
+    assert finding.culprits == (0,)
+    assert finding.lines == (
+        "request leak: rank 0 never waited for isend on 'default', at train.py:4 in step",
+        "ranks 1, 2 waited for it in recv on 'default', at train.py:9 in step",
+    )
+    assert lost_message({1: Wait(1, record(message("send", 9, "send")), (0,))}, ledgers) is None, "sends meet receives"
+    assert lost_message({1: Wait(1, record(reduction(0, 9)), (0,))}, ledgers) is None
 
 
 def test_an_early_access_is_told_with_the_call_that_it_disturbs() -> None:

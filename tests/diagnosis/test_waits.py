@@ -293,6 +293,8 @@ def test_a_message_that_was_given_up_is_waited_for_in_vain(tmp_path: Path) -> No
             counts.append(progress.position(ended=True).messages[("send", "default", 0, 0)])
         ledger.mark(open_still, State.ENDED)
         assert counts == [1, 1, 1]
+        assert progress.position(ended=True).gave_up
+        assert not Progress().position(ended=True).gave_up
         assert position(reader.view(), ended=True).messages == {("send", "default", 0, 0): 1}
     assert doomed([at_message("recv", 1), progress.position(ended=True)]) == {}
     assert list(doomed([at_message("recv", 1), Position(True, messages={("send", "default", 0, 0): 0})])) == [0]

@@ -19,7 +19,6 @@ from tests.worlds.asynchronous import GIVEN_UP, HAZARDS, LEAKS, TWINS, Body, for
 
 DEADLINE_S = 120.0
 EARLY_S = 60.0  # far below the deadline, for any machine
-GIVEN_UP_S = 10.0  # a rank that has given up a message and waits in gloo spins there, and is not seen to be idle
 SIZES = (2, 4)
 
 
@@ -73,7 +72,7 @@ def test_work_that_nobody_waits_for_is_one_finding(world: World, body: Body) -> 
 @pytest.mark.parametrize("body", GIVEN_UP, ids=name_of)
 def test_whoever_waits_for_a_message_that_was_given_up_is_its_victim(world: World, body: Body) -> None:
     odd = world.n - 1
-    outcome = world.run(body, odd, deadline=GIVEN_UP_S)
+    outcome = world.run(body, odd, deadline=DEADLINE_S)
     finding = found_on(outcome, FindingKind.REQUEST_LEAK, (odd,))
     assert outcome.verdict is Verdict.HANG
     assert finding.sides[0].did == "never waited for isend on 'default'"

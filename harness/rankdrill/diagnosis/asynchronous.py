@@ -108,12 +108,16 @@ def each_for_itself(findings: Iterable[Finding]) -> Finding | None:
 
 
 def _united(sides: Iterable[Side]) -> list[Side]:
-    """Ranks that did the same become one side."""
-    by_deed: dict[str, list[tuple[int, Site | None]]] = {}
+    """Ranks that did the same become one side; what one rank did at two lines stays two."""
+    by_deed: dict[tuple[str, int], dict[int, Site | None]] = {}
     for side in sides:
-        by_deed.setdefault(side.did, []).extend(zip(side.ranks, side.sites, strict=True))
-    told = list(by_deed.items())[:MOST_TOLD]
-    return [side_of([rank for rank, _ in deeds], did, [site for _, site in deeds]) for did, deeds in told]
+        for rank, site in zip(side.ranks, side.sites, strict=True):
+            again = 0
+            while by_deed.get((side.did, again), {}).get(rank, site) != site:
+                again += 1
+            by_deed.setdefault((side.did, again), {})[rank] = site
+    told = islice(by_deed.items(), MOST_TOLD)
+    return [side_of(list(deeds), did, list(deeds.values())) for (did, _), deeds in told]
 
 
 def _leak(rank: int, one: Unwaited) -> Side:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from rankdrill.ledger import GROUP_OP, MOST_RANKS, LedgerView, Members, Record, State
-from rankdrill.step import ANYBODY, NO_SEQUENCE, RECV, SEND, Kind, Message
+from rankdrill.step import ANYBODY, NEVER_WAITED, NO_SEQUENCE, RECV, SEND, Kind, Message
 
 __all__ = ["Position", "Progress", "Wait", "doomed", "hopeless", "name_ranks", "position", "waits"]
 
@@ -30,7 +30,8 @@ class Position:
     `reached` counts the collectives the rank has entered in each group, `messages` the sends and receives; `unknown`
     counts, by group and tag, the receives of which nobody knows whose message they took, or will. `groups` maps the
     groups it has used to their members' global ranks. `whole` is False where a part of its ledger was overwritten
-    before it was read, `lost` True where that was written in this run.
+    before it was read, `lost` True where that was written in this run. `gave_up`
+    says that it has dropped the handle of a message.
     """
 
     ended: bool
@@ -41,6 +42,7 @@ class Position:
     whole: bool = True
     unknown: Mapping[tuple[str, int], int] = field(default_factory=dict)
     lost: bool = False
+    gave_up: bool = False
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,7 @@ class Progress:
         self._under_way: set[int] = set()  # messages that were not over when last looked at
         self._counted = 0
         self._torn: set[int] = set()
+        self._gave_up = False
         self._whole = True
         self._at: Record | None = None
         self._newest: Record | None = None
@@ -140,6 +143,7 @@ class Progress:
         if not _over(record.state):
             self._under_way.add(record.index)
         if record.state is State.RAISED:
+            self._gave_up = self._gave_up or record.error == NEVER_WAITED
             return  # it was refused, or given up: nobody will meet it
         if message.number == NO_SEQUENCE:
             self._unknown[record.index] = step.target, message.tag
@@ -170,7 +174,17 @@ class Progress:
         if ended or (at is not None and at.step.kind is not Kind.COLLECTIVE):
             at = None
         unknown = Counter(self._unknown.values())
-        return Position(ended, at, self._reached, self._groups, self._messages, self._whole, unknown, self._lost)
+        return Position(
+            ended,
+            at,
+            self._reached,
+            self._groups,
+            self._messages,
+            self._whole,
+            unknown,
+            self._lost,
+            self._gave_up,
+        )
 
 
 def _over(state: State) -> bool:
