@@ -165,10 +165,12 @@ def test_another_tag_than_before(find: Find) -> None:
 
 
 def test_two_tags_in_another_order_than_before_are_a_deadlock(find: Find) -> None:
-    """Each of them is right by itself."""
-    past = [send(1, 1), send(1, 2)], [recv(0, 1), recv(0, 2)]
+    """Each of them is right by itself; one has changed."""
+    past = [send(1, 1), send(1, 2)] * 2, [recv(0, 1), recv(0, 2)] * 2
     finding = find([*past[0], send(1, 1)], [*past[1], recv(0, 2)])
-    assert told(finding) == ("deadlock", "order", ())
+    assert told(finding) == ("deadlock", "order", (1,))
+    assert finding is not None
+    assert finding.sides[0].ranks == (1,)
 
 
 def test_the_other_way_around_a_ring(find: Find) -> None:
@@ -251,6 +253,31 @@ def test_a_long_cycle_is_told_in_a_few_lines(find: Find) -> None:
     assert finding is not None
     assert "which waits for … 32 more …, which waits for rank 0" in finding.step
     assert finding.lines[1:] == ("ranks 0-39 wait in send, each for the next, at train.py:10 in step",)
+
+
+def test_two_that_receive_first_while_others_exchange_in_peace(find: Find) -> None:
+    """What others have done more often says nothing of ranks that wait in the middle of it."""
+    finding = find([recv(1)], [recv(0)], [send(3), recv(3)], [recv(2), send(2)], stuck={0, 1})
+    assert told(finding) == ("deadlock", "order", ())
+    assert finding is not None
+    assert finding.ranks == (0, 1)
+
+
+def test_a_reply_that_was_left_out_this_time(find: Find) -> None:
+    asks, answers = [send(1), recv(1)], [recv(0), send(0)]
+    finding = find([*asks * 3], [*answers * 2, recv(0), recv(0)])
+    assert told(finding) == ("unmatched message", "missing send", (1,))
+    assert finding is not None
+    assert finding.sides[0].did == "leaves out a send to rank 0 (tag 0)"
+    assert finding.sides[0].sites == (Site("train.py", 13, "step"),), "where it sent the last time"
+
+
+def test_a_rhythm_of_which_nobody_knows_how_it_goes_on_accuses_nobody(find: Find) -> None:
+    """Batches of receives, then of sends: after a receive either may come."""
+    here, there = [recv(1)] * 3 + [send(1)] * 3, [send(0)] * 3 + [recv(0)] * 3
+    finding = find([*here, recv(1), recv(1)], [*there, send(0), recv(0)])
+    assert finding is not None
+    assert 0 not in finding.culprits
 
 
 def test_who_waits_behind_a_cycle_is_no_part_of_it(find: Find) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rankdrill.diagnosis import Position, waits
+from rankdrill.diagnosis import Position, unmatched_message, unreceived_message, waits
 from rankdrill.errors import LedgerError
 from rankdrill.faults import Plan
 from rankdrill.ledger import LedgerReader, LedgerView
@@ -141,6 +141,15 @@ def test_a_controller_goes_on(name: str, tmp_path: Path) -> None:
     assert [position.ended for position in there] == [False, False]
     # Whoever waits is known from whole records alone.
     assert set(waits(there)) == ({0, 1} if name in READ and "[waiting" in READ[name].newest else set())
+
+
+@every_file
+def test_messages_in_it_accuse_nobody(name: str, tmp_path: Path) -> None:
+    there = positions(name, tmp_path)
+    views = {rank: read(name) if name in READ else LedgerView((), 0) for rank in range(2)}
+    with little_memory(ROOM_BYTES):
+        for finding in (unmatched_message(waits(there), views, set()), unreceived_message(views)):
+            assert finding is None or not finding.culprits
 
 
 @every_file

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from rankdrill.diagnosis import message_words as words
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
+from rankdrill.diagnosis.habits import departure
 from rankdrill.diagnosis.message_account import Account
 from rankdrill.diagnosis.message_counts import miscounted, out_of_step
 from rankdrill.diagnosis.misaddressed import misaddressed
@@ -35,14 +36,13 @@ def unmatched_message(
     ends = list(_ends(roots))
     traffic = Traffic(views)
     account = Account(waits, views, traffic)
-    finding = _of_ends(ends, ends + traffic.left_over(), waits, traffic, account)
-    if finding is not None:
-        return finding
-    if not direct and len(ends) == len(roots):
-        return _deadlock(list(roots.values()))
-    if ends:
+    circle = not direct and len(ends) == len(roots)
+    finding = _of_ends(ends, ends + traffic.left_over(), waits, traffic, account, counted=not circle)
+    if finding is None and circle:
+        return _of_circle(ends, list(roots.values()), traffic, account)
+    if finding is None and ends:
         return account.missing(ends[0], (ends[0].peer,) if ends[0].peer in returned else ())
-    return next((account.nobody_sends(wait) for wait in roots.values() if _from_anybody(wait)), None)
+    return finding or next((account.nobody_sends(wait) for wait in roots.values() if _from_anybody(wait)), None)
 
 
 def unreceived_message(views: Mapping[int, LedgerView]) -> Finding | None:
@@ -50,7 +50,7 @@ def unreceived_message(views: Mapping[int, LedgerView]) -> Finding | None:
     traffic = Traffic(views)
     left_over = traffic.left_over()
     account = Account({}, views, traffic)
-    finding = _of_ends(left_over, left_over, {}, traffic, account)
+    finding = _of_ends(left_over, left_over, {}, traffic, account, counted=True)
     return finding or (account.missing(left_over[0], ()) if left_over else None)
 
 
@@ -60,16 +60,23 @@ def _of_ends(
     waits: Mapping[int, Wait],
     traffic: Traffic,
     account: Account,
+    *,
+    counted: bool,
 ) -> Finding | None:
-    """What explains one of `ends`, if anything does: what tells most is asked first, of all of them."""
+    """What explains one of `ends`, if anything does: what tells most is asked first, of all of them.
+
+    Counts tell nothing where all ranks wait in the middle of what they do: then they are not `counted`.
+    """
     left_over = list({(end.rank, end.record.index): end for end in left_over}.values())
     undecided = {end.stream for end in left_over}
-    explanations: tuple[Callable[[MessageEnd], Finding | None], ...] = (
+    explanations: list[Callable[[MessageEnd], Finding | None]] = [
         lambda end: account.misaddressed(misaddressed(end, left_over, traffic)),
         lambda end: account.miscounted(end, miscounted(end, traffic, undecided)),
         lambda end: account.miscounted(end, out_of_step(end, waits, traffic)),
         lambda end: account.misaddressed(misaddressed(end, left_over, traffic, guess=True)),
-    )
+    ]
+    if not counted:
+        del explanations[1:3]
     found = (explain(end) for explain in explanations for end in ends)
     return next((finding for finding in found if finding is not None), None)
 
@@ -103,8 +110,19 @@ def _from_anybody(wait: Wait) -> bool:
     return message is not None and message.peer == ANYBODY
 
 
-def _deadlock(cycle: Sequence[Wait]) -> Finding:
-    """Each waits for the next; all are right by themselves."""
+def _of_circle(ends: Sequence[MessageEnd], cycle: Sequence[Wait], traffic: Traffic, account: Account) -> Finding:
+    """Each waits for the next: for want of a message that one of them used to send or receive here, or by order."""
+    left = departure(ends, traffic)
+    if left is None or left.end.sends is left.usual.sends:
+        return _deadlock(cycle, () if left is None else (left.end.rank,))
+    waiting = next((end for end in ends if end.peer == left.end.rank and end.sends is not left.usual.sends), None)
+    if waiting is None or waiting.stream != left.usual.stream:
+        return _deadlock(cycle, ())
+    return account.missing(waiting, (left.end.rank,))
+
+
+def _deadlock(cycle: Sequence[Wait], culprits: tuple[int, ...]) -> Finding:
+    """Each waits for the next; of those that did it in another order than before, one is a culprit."""
     names = [f"rank {wait.rank}" for wait in (*cycle[:FEW], cycle[0])]
     if len(cycle) > FEW:
         names.insert(FEW, f"… {len(cycle) - FEW} more …")
@@ -115,7 +133,8 @@ def _deadlock(cycle: Sequence[Wait]) -> Finding:
         step = wait.record.step
         alike = (step.op, step.site) if len(cycle) > FEW else wait.rank
         sides.setdefault(alike, []).append(wait)
-    return Finding(FindingKind.DEADLOCK, told, "order", tuple(_in_cycle(waits) for waits in sides.values()))
+    told_of = sorted((_in_cycle(waits) for waits in sides.values()), key=lambda side: side.ranks != culprits)
+    return Finding(FindingKind.DEADLOCK, told, "order", tuple(told_of), culprits)
 
 
 def _in_cycle(waits: Sequence[Wait]) -> Side:
