@@ -23,7 +23,7 @@ import torch
 import torch.distributed as dist
 
 from rankdrill import World
-from rankdrill.errors import RankDied
+from rankdrill.errors import RankDied, RankVictim, TemplateDied
 from rankdrill.faults import Plan
 from rankdrill.worlds import Outcome, RankOutcome, Status, Verdict
 from tests.worlds import bodies
@@ -285,16 +285,13 @@ def test_the_death_of_the_template_is_an_error_of_the_harness_and_ranks_are_its_
     assert outcome.harness == words
     assert (outcome.verdict, outcome.culprits, outcome.victims) == (Verdict.DIED, (), (0, 1))
     assert outcome.summary() == f"died: {words}; victims: ranks 0, 1"
-    assert re.match(
-        r"rank 1 went with the process it was forked from, (in|after) collective\.all_reduce", str(outcome.ranks[1])
-    ), "which of them depends on how far it had come"
+    # The other one may not have noticed yet that the collective is over.
+    assert str(outcome.ranks[0]).startswith("rank 0 went with the process it was forked from, after collective.all_r")
     with pytest.raises(ExceptionGroup) as caught:
         outcome.unwrap()
-    assert [f"{type(error).__name__}: {error}"[:60] for error in caught.value.exceptions] == [
-        f"TemplateDied: {words}"[:60],
-        "RankVictim: rank 0 went with the process it was forked from,"[:60],
-        "RankVictim: rank 1 went with the process it was forked from,"[:60],
-    ]
+    first, *others = caught.value.exceptions
+    assert (type(first), str(first)) == (TemplateDied, words)
+    assert [type(error) for error in others] == [RankVictim, RankVictim]
     assert two.run(bodies.total).unwrap() == [1.0, 1.0]
 
 

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import faulthandler
 import os
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 __all__ = ["BY", "LastWords", "last_words_of"]
+
+Target: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
+"""The arguments that the fault handler was enabled with."""
 
 BY = "ended by "  # begins what precedes the stacks where a call ended the process
 _STDERR = 2
@@ -31,32 +35,32 @@ class LastWords:
     def __init__(self, path: Path) -> None:
         self._file = open(path, "ab", buffering=0)  # noqa: SIM115 (lives as long as the process)
         self._enable, self._disable = faulthandler.enable, faulthandler.disable
-        self._target: tuple[tuple[Any, ...], dict[str, Any]] | None = None
+        self._mine: Target = (self._file,), {}
+        self._target: Target | None = None
 
     def install(self) -> None:
         """Have fatal signals write here, and know of it when somebody else has them write elsewhere."""
         self.take()
         stand_in: Any = faulthandler
         stand_in.enable, stand_in.disable = self.enable, self.disable
-        # A worker that the rank forks is not the rank: its end is for those who read what the rank prints.
-        os.register_at_fork(after_in_child=lambda: self._enable(_STDERR))
+        os.register_at_fork(after_in_child=self._forked)
 
     def take(self) -> None:
         """Have fatal signals write here again."""
-        self._target = (self._file,), {}
-        self._enable(self._file)
+        self.put_back(self._mine)
 
     def announce(self, call: str) -> None:
-        """Write that `call` is about to end the process, and where its threads are."""
-        self._file.write(f"{BY}{call}\n".encode())
-        faulthandler.dump_traceback(self._file, all_threads=True)
+        """Write that `call` is about to end the process, and where its threads are; it ends on a full disk too."""
+        with suppress(OSError):
+            self._file.write(f"{BY}{call}\n".encode())
+            faulthandler.dump_traceback(self._file, all_threads=True)
 
     @property
-    def target(self) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-        """The arguments that the fault handler was last enabled with; None when it is disabled."""
+    def target(self) -> Target | None:
+        """Where the fault handler writes; None when it is disabled."""
         return self._target
 
-    def put_back(self, target: tuple[tuple[Any, ...], dict[str, Any]] | None) -> None:
+    def put_back(self, target: Target | None) -> None:
         """Enable it as it was, or disable it."""
         self._target = target
         if target is None:
@@ -74,3 +78,8 @@ class LastWords:
         self._target = None
         disabled: Any = self._disable()
         return bool(disabled)
+
+    def _forked(self) -> None:
+        # A worker that the rank forks is not the rank: its end is for those who read what the rank prints.
+        if self._target == self._mine:
+            self._enable(_STDERR)
