@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rankdrill.diagnosis import ContractWatch, Finding, FindingKind, Side, break_in, crossed_groups
-from rankdrill.diagnosis.contracts import may_change
+from rankdrill.diagnosis.calls.contracts import may_change
 from rankdrill.errors import ContractBroken
 from rankdrill.ledger import Board, BoardCall, Post, make_board
 from rankdrill.step import Contract, Kind, Site, Step

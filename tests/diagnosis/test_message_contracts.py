@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rankdrill.diagnosis import ContractWatch, Finding, FindingKind
-from rankdrill.diagnosis.message_contracts import break_in_message
+from rankdrill.diagnosis.messages.contracts import break_in_message
 from rankdrill.errors import ContractBroken
 from rankdrill.ledger import Board, Half, MessageCall, make_board
 from rankdrill.step import ANYBODY, OUTSIDE, Contract, Kind, Message, Site, Step

@@ -7,8 +7,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankdrill.diagnosis.sequences import Change, parting
-from rankdrill.diagnosis.source import Order, comes_round_alone, order_of, share_a_loop
+from rankdrill.diagnosis.calls.sequences import Change, parting
+from rankdrill.diagnosis.calls.source import Order, comes_round_alone, order_of, share_a_loop
 from rankdrill.step import Kind, Site, Step
 
 OPS = ("all_reduce", "broadcast", "barrier")

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rankdrill.diagnosis.asynchronous import hazard_on
-from rankdrill.diagnosis.contracts import break_in, may_change
+from rankdrill.diagnosis.calls.contracts import break_in, may_change
 from rankdrill.diagnosis.finding import Finding
-from rankdrill.diagnosis.message_watch import MessageWatch
+from rankdrill.diagnosis.messages.watch import MessageWatch
 from rankdrill.errors import ContractBroken
 from rankdrill.ledger import Board, BoardCall
 from rankdrill.step import NOBODY, Contract, Step

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from rankdrill.diagnosis.finding import Finding, FindingKind, side_of
-from rankdrill.diagnosis.message_contracts import break_in_message
+from rankdrill.diagnosis.messages.contracts import break_in_message
 from rankdrill.diagnosis.waits import name_ranks
 from rankdrill.ledger import Board, Half, MessageCall
 from rankdrill.step import ANYBODY, NO_SEQUENCE, OUTSIDE, SEND, Message, Step

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from rankdrill.diagnosis.calls.sequences import Change, Parting, calls_on, left_out_by_custom, parting
+from rankdrill.diagnosis.calls.source import Order, order_of
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
-from rankdrill.diagnosis.sequences import Change, Parting, calls_on, left_out_by_custom, parting
-from rankdrill.diagnosis.source import Order, order_of
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import LedgerView
 from rankdrill.step import NO_SEQUENCE, Step

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from rankdrill.diagnosis.traffic import MessageEnd, Stream, Traffic
+from rankdrill.diagnosis.messages.traffic import MessageEnd, Stream, Traffic
 from rankdrill.diagnosis.waits import Wait
 
 __all__ = ["miscounted", "out_of_step"]

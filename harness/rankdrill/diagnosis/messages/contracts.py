@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from rankdrill.diagnosis import message_words as words
 from rankdrill.diagnosis.finding import Finding, FindingKind, side_of
+from rankdrill.diagnosis.messages import words
 from rankdrill.ledger import Half, MessageCall, Post
 
 __all__ = ["Posted", "break_in_message"]

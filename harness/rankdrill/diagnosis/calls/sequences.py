@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import accumulate, pairwise
 
-from rankdrill.diagnosis.source import Order, called_later_too, comes_round_alone, order_of, share_a_loop
+from rankdrill.diagnosis.calls.source import Order, called_later_too, comes_round_alone, order_of, share_a_loop
 from rankdrill.ledger import GROUP_OP, LedgerView
 from rankdrill.step import NO_SEQUENCE, Kind, Site, Step
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from rankdrill.diagnosis import message_words as words
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
-from rankdrill.diagnosis.misaddressed import Misaddressed
-from rankdrill.diagnosis.traffic import MessageEnd, Traffic
+from rankdrill.diagnosis.messages import words
+from rankdrill.diagnosis.messages.misaddressed import Misaddressed
+from rankdrill.diagnosis.messages.traffic import MessageEnd, Traffic
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import LedgerView
 

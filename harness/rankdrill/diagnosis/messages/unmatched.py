@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-from rankdrill.diagnosis import message_words as words
-from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
-from rankdrill.diagnosis.habits import departure
-from rankdrill.diagnosis.message_account import Account
-from rankdrill.diagnosis.message_counts import miscounted, out_of_step
-from rankdrill.diagnosis.misaddressed import misaddressed
-from rankdrill.diagnosis.traffic import MessageEnd, Traffic
-from rankdrill.diagnosis.waits import FEW, Wait, hopeless
+from rankdrill.diagnosis.deadlock import circle_in, deadlock
+from rankdrill.diagnosis.finding import Finding
+from rankdrill.diagnosis.messages.account import Account
+from rankdrill.diagnosis.messages.counts import miscounted, out_of_step
+from rankdrill.diagnosis.messages.habits import departure
+from rankdrill.diagnosis.messages.misaddressed import misaddressed
+from rankdrill.diagnosis.messages.traffic import MessageEnd, Traffic
+from rankdrill.diagnosis.waits import Wait, hopeless
 from rankdrill.ledger import LedgerView
 from rankdrill.step import ANYBODY
 
@@ -30,7 +30,7 @@ def unmatched_message(
     direct = {rank: wait for rank, wait in lost.items() if not set(wait.missing).isdisjoint(returned)}
     if any(wait.record.step.message is None for wait in direct.values()):
         return None  # who left out a collective explains more
-    roots = direct or {rank: lost[rank] for rank in _cycle(lost)}
+    roots = direct or {rank: lost[rank] for rank in circle_in(lost)}
     if all(wait.record.step.message is None for wait in roots.values()):
         return None
     ends = list(_ends(roots))
@@ -89,22 +89,6 @@ def _ends(waits: Mapping[int, Wait]) -> Iterator[MessageEnd]:
             yield end
 
 
-def _cycle(lost: Mapping[int, Wait]) -> list[int]:
-    """Ranks of which each waits for the next and the last for the first, from the lowest on; of several, one."""
-    for first in sorted(lost):
-        path = [first]
-        while True:
-            following = min((rank for rank in lost[path[-1]].missing if rank in lost), default=None)
-            if following is None:
-                break
-            if following in path:
-                cycle = path[path.index(following) :]
-                lowest = cycle.index(min(cycle))
-                return cycle[lowest:] + cycle[:lowest]
-            path.append(following)
-    return []
-
-
 def _from_anybody(wait: Wait) -> bool:
     message = wait.record.step.message
     return message is not None and message.peer == ANYBODY
@@ -114,30 +98,8 @@ def _of_circle(ends: Sequence[MessageEnd], cycle: Sequence[Wait], traffic: Traff
     """Each waits for the next: for want of a message that one of them used to send or receive here, or by order."""
     left = departure(ends, traffic)
     if left is None or left.end.sends is left.usual.sends:
-        return _deadlock(cycle, () if left is None else (left.end.rank,))
+        return deadlock(cycle, () if left is None else (left.end.rank,))
     waiting = next((end for end in ends if end.peer == left.end.rank and end.sends is not left.usual.sends), None)
     if waiting is None or waiting.stream != left.usual.stream:
-        return _deadlock(cycle, ())
+        return deadlock(cycle, ())
     return account.missing(waiting, (left.end.rank,))
-
-
-def _deadlock(cycle: Sequence[Wait], culprits: tuple[int, ...]) -> Finding:
-    """Each waits for the next; of those that did it in another order than before, one is a culprit."""
-    names = [f"rank {wait.rank}" for wait in (*cycle[:FEW], cycle[0])]
-    if len(cycle) > FEW:
-        names.insert(FEW, f"… {len(cycle) - FEW} more …")
-    first, second, *more = names
-    told = f"{first} waits for {second}" + "".join(f", which waits for {name}" for name in more)
-    sides: dict[object, list[Wait]] = {}
-    for wait in cycle:
-        step = wait.record.step
-        alike = (step.op, step.site) if len(cycle) > FEW else wait.rank
-        sides.setdefault(alike, []).append(wait)
-    told_of = sorted((_in_cycle(waits) for waits in sides.values()), key=lambda side: side.ranks != culprits)
-    return Finding(FindingKind.DEADLOCK, told, "order", tuple(told_of), culprits)
-
-
-def _in_cycle(waits: Sequence[Wait]) -> Side:
-    record = waits[0].record
-    did = words.waits(record) if len(waits) == 1 else f"wait in {record.step.op}, each for the next"
-    return side_of([wait.rank for wait in waits], did, [wait.record.step.site for wait in waits])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
-from rankdrill.diagnosis.traffic import MessageEnd, Stream, Traffic
+from rankdrill.diagnosis.messages.traffic import MessageEnd, Stream, Traffic
 
 __all__ = ["Misaddressed", "misaddressed"]
 

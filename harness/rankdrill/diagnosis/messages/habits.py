@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from rankdrill.diagnosis.traffic import MessageEnd, Stream, Traffic
+from rankdrill.diagnosis.messages.traffic import MessageEnd, Stream, Traffic
 
 __all__ = ["Departure", "departure"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from rankdrill.diagnosis.calls.source import Order, order_of
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
-from rankdrill.diagnosis.source import Order, order_of
-from rankdrill.diagnosis.waits import Wait
+from rankdrill.diagnosis.waits import Wait, name_ranks
 from rankdrill.ledger import LedgerView
 from rankdrill.step import NO_SEQUENCE, Kind, Step
 
@@ -47,6 +47,12 @@ def _told(few: list[int], most: list[int], waits: Mapping[int, Wait], views: Seq
         told.sort(key=lambda side: side.ranks != culprits)
     kind = _kind(odd, step, views[few[0]], majority=bool(culprits))
     named = f"{step.op} #{step.sequence} on {step.target!r}"
+    if kind is FindingKind.DEADLOCK:
+        one, other = told
+        circle = (
+            f"{name_ranks(one.ranks)} {_verb(one.ranks)} for {name_ranks(other.ranks)}, which {_verb(other.ranks)} for "
+        )
+        return Finding(kind, circle + name_ranks(one.ranks), "order", tuple(told), culprits)
     finding = Finding(kind, named, "group", tuple(told), culprits)
     if kind is not FindingKind.MISSING:
         return finding
@@ -80,6 +86,9 @@ def _awaited(ranks: list[int], waits: Mapping[int, Wait]) -> set[int]:
 
 def _side(ranks: list[int], waits: Mapping[int, Wait]) -> Side:
     step = waits[ranks[0]].record.step
-    verb = "waits" if len(ranks) == 1 else "wait"
-    did = f"{verb} in {step.op} #{step.sequence} on {step.target!r}"
+    did = f"{_verb(ranks)} in {step.op} #{step.sequence} on {step.target!r}"
     return side_of(ranks, did, [waits[rank].record.step.site for rank in ranks])
+
+
+def _verb(ranks: Sequence[int]) -> str:
+    return "waits" if len(ranks) == 1 else "wait"

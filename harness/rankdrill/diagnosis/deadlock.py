@@ -1,0 +1,56 @@
+"""Ranks that wait for each other in a circle: each is right by itself, and none of them can go on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
+from rankdrill.diagnosis.messages import words
+from rankdrill.diagnosis.waits import FEW, Wait, hopeless
+
+__all__ = ["circle_in", "deadlock", "deadlock_in"]
+
+
+def deadlock_in(waits: Mapping[int, Wait], ranks: int, returned: Collection[int]) -> Finding | None:
+    """What is wrong where some of `ranks` ranks wait in a circle, in whatever calls; None where none do."""
+    lost = hopeless(waits, set(range(ranks)) - waits.keys() - set(returned))
+    circle = circle_in(lost)
+    return deadlock([lost[rank] for rank in circle]) if circle else None
+
+
+def circle_in(lost: Mapping[int, Wait]) -> list[int]:
+    """Ranks of which each waits for the next and the last for the first, from the lowest on; of several, one."""
+    for first in sorted(lost):
+        path = [first]
+        while True:
+            following = min((rank for rank in lost[path[-1]].missing if rank in lost), default=None)
+            if following is None:
+                break
+            if following in path:
+                circle = path[path.index(following) :]
+                lowest = circle.index(min(circle))
+                return circle[lowest:] + circle[:lowest]
+            path.append(following)
+    return []
+
+
+def deadlock(circle: Sequence[Wait], culprits: tuple[int, ...] = ()) -> Finding:
+    """Each waits for the next; of those that did it in another order than before, one is a culprit."""
+    names = [f"rank {wait.rank}" for wait in (*circle[:FEW], circle[0])]
+    if len(circle) > FEW:
+        names.insert(FEW, f"… {len(circle) - FEW} more …")
+    first, second, *more = names
+    told = f"{first} waits for {second}" + "".join(f", which waits for {name}" for name in more)
+    sides: dict[object, list[Wait]] = {}
+    for wait in circle:
+        step = wait.record.step
+        alike = (step.op, step.site) if len(circle) > FEW else wait.rank
+        sides.setdefault(alike, []).append(wait)
+    told_of = sorted((_in_circle(waits) for waits in sides.values()), key=lambda side: side.ranks != culprits)
+    return Finding(FindingKind.DEADLOCK, told, "order", tuple(told_of), culprits)
+
+
+def _in_circle(waits: Sequence[Wait]) -> Side:
+    record = waits[0].record
+    did = words.waits(record) if len(waits) == 1 else f"wait in {record.step.op}, each for the next"
+    return side_of([wait.rank for wait in waits], did, [wait.record.step.site for wait in waits])

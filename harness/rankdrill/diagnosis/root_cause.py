@@ -1,0 +1,42 @@
+"""One root cause: what is wrong with a whole run, where one finding can say it; what explains most is asked first."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from rankdrill.diagnosis.asynchronous import lost_message
+from rankdrill.diagnosis.calls.crossed import crossed_groups
+from rankdrill.diagnosis.calls.unmatched import left_behind, retold
+from rankdrill.diagnosis.calls.wrong_group import wrong_group
+from rankdrill.diagnosis.deadlock import deadlock_in
+from rankdrill.diagnosis.finding import Finding
+from rankdrill.diagnosis.messages.unmatched import unmatched_message
+from rankdrill.diagnosis.waits import Wait
+from rankdrill.ledger import LedgerView
+from rankdrill.step import NO_SEQUENCE
+
+__all__ = ["cause_of_hang", "traced_back"]
+
+
+def cause_of_hang(waits: Mapping[int, Wait], returned: Collection[int], views: Sequence[LedgerView]) -> Finding | None:
+    """Why ranks wait for ever; None where that cannot be said in one finding.
+
+    `waits` is what each waiting rank waits for, `returned` are those that came to their end, `views` the ledgers of
+    all ranks.
+    """
+    # One that has issued a message, and is in no step, may be anywhere.
+    inside = {rank: wait for rank, wait in waits.items() if wait.record.state.open}
+    return (
+        lost_message(waits, views)
+        or (unmatched_message(inside, dict(enumerate(views)), returned) if inside else None)
+        or crossed_groups(waits, views)
+        or wrong_group(waits, views, None)
+        or left_behind(waits, returned, views)
+        or deadlock_in(inside, len(views), returned)
+    )
+
+
+def traced_back(noticed: Finding, waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> Finding:
+    """`noticed`, which a rank found while it ran, as it looks to who knows what all ranks did."""
+    undecided = noticed.number != NO_SEQUENCE and not noticed.culprits
+    return (wrong_group(waits, views, noticed) if undecided else None) or retold(noticed, views)
