@@ -7,8 +7,8 @@ from pathlib import Path
 from rankdrill.boundary.accesses import Use
 from rankdrill.boundary.collectives import NeverWaited
 from rankdrill.boundary.handles import Access
-from rankdrill.diagnosis import Finding, FindingKind, Unwaited, Wait, each_for_itself, leak_on, lost_message, unwaited
-from rankdrill.diagnosis.asynchronous import MOST_TOLD, hazard_on
+from rankdrill.diagnosis import Finding, FindingKind, Unwaited, Wait, each_for_itself, leak_on, unwaited
+from rankdrill.diagnosis.asynchronous import MOST_TOLD, hazard_on, lost_message
 from rankdrill.ledger import LedgerReader, LedgerView, LedgerWriter, Record, State
 from rankdrill.step import NO_SEQUENCE, Kind, Site, Step
 

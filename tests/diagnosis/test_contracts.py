@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from rankdrill.diagnosis import ContractWatch, Finding, FindingKind, Side, break_in, crossed_groups
-from rankdrill.diagnosis.calls.contracts import may_change
+from rankdrill.diagnosis import ContractWatch, Finding, FindingKind, Side
+from rankdrill.diagnosis.calls.contracts import break_in, may_change
+from rankdrill.diagnosis.calls.crossed import crossed_groups
 from rankdrill.errors import ContractBroken
 from rankdrill.ledger import Board, BoardCall, Post, make_board
 from rankdrill.step import Contract, Kind, Site, Step

@@ -283,8 +283,8 @@ def test_a_message_that_was_given_up_is_waited_for_in_vain(tmp_path: Path) -> No
     with LedgerWriter(path, rank=1, world_size=2) as ledger:
         reader, progress = LedgerReader(path), Progress()
         open_still = ledger.begin(step(0))
-        for _ in range(2):
-            sent = ledger.begin(message("send", 0))
+        for turn in range(2):
+            sent = ledger.begin(message("send", 0, number=turn))
             ledger.mark(sent, State.ISSUED)
             progress.take(reader.view(progress.next))
         ledger.fail(sent, NeverWaited())

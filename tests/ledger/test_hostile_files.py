@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rankdrill.diagnosis import Position, unmatched_message, unreceived_message, waits
+from rankdrill.diagnosis import Position, unreceived_message, waits
+from rankdrill.diagnosis.messages.unmatched import unmatched_message
 from rankdrill.errors import LedgerError
 from rankdrill.faults import Plan
 from rankdrill.ledger import LedgerReader, LedgerView

@@ -49,10 +49,9 @@ def _told(few: list[int], most: list[int], waits: Mapping[int, Wait], views: Seq
     named = f"{step.op} #{step.sequence} on {step.target!r}"
     if kind is FindingKind.DEADLOCK:
         one, other = told
-        circle = (
-            f"{name_ranks(one.ranks)} {_verb(one.ranks)} for {name_ranks(other.ranks)}, which {_verb(other.ranks)} for "
-        )
-        return Finding(kind, circle + name_ranks(one.ranks), "order", tuple(told), culprits)
+        first, second = name_ranks(one.ranks), name_ranks(other.ranks)
+        circle = f"{first} {_verb(one.ranks)} for {second}, which {_verb(other.ranks)} for {first}"
+        return Finding(kind, circle, "order", tuple(told), culprits)
     finding = Finding(kind, named, "group", tuple(told), culprits)
     if kind is not FindingKind.MISSING:
         return finding
