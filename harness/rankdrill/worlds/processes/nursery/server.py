@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import json
+import math
 import os
 import selectors
 import socket
@@ -23,6 +24,7 @@ from typing import NamedTuple
 from rankdrill.worlds.processes.nursery.inheritance import Inheritance
 from rankdrill.worlds.processes.nursery.key import key_of, stamp_of_files, stamp_of_process
 from rankdrill.worlds.processes.nursery.place import Place, peer_uid
+from rankdrill.worlds.processes.nursery.reach import LONGEST_S
 from rankdrill.worlds.processes.nursery.same_modules import suppliers, unlike
 
 __all__ = ["NUMBER", "main"]
@@ -64,6 +66,16 @@ def _say_no_more(null: int) -> None:
     os.close(null)
 
 
+def _understood(request: bytes) -> tuple[str, float]:
+    """A word, and for how many seconds the nursery is to stay; no word where this is nonsense."""
+    word, _, seconds = request.decode(errors="replace").partition(" ")
+    try:
+        keep = float(seconds or 0)
+    except ValueError:
+        keep = math.nan
+    return (word, keep) if 0 <= keep <= LONGEST_S else ("", 0.0)
+
+
 @dataclass
 class _Ward:
     """A template, which is not reaped before its controller is done with it: its number remains its own."""
@@ -101,7 +113,9 @@ class Adopted:
             directory = self._settle_in()
             # Its controller has given up waiting: it may have another template by now, in the same directory.
             with self.connection:
-                socket.send_fds(self.connection, [NUMBER.pack(os.getpid())], [os.pidfd_open(os.getpid())])
+                myself = os.pidfd_open(os.getpid())
+                socket.send_fds(self.connection, [NUMBER.pack(os.getpid())], [myself])
+                os.close(myself)
         except BaseException as error:
             print(f"not forked from the nursery: {error}", file=sys.stderr, flush=True)
             os._exit(1)
@@ -189,17 +203,17 @@ class Nursery:
             return None
         except OSError:
             request, fds = b"", []
-        word, _, argument = request.partition(b" ")
-        if word == b"fork" and len(fds) == len(Given._fields) and self._wards[connection] is None:
-            self._keep = float(argument)
-            return self._fork(connection, fds)
+        word, keep = _understood(request)
+        if word == "fork" and keep and len(fds) == len(Given._fields) and self._wards[connection] is None:
+            self._keep = keep
+            return self._fork(connection, Given(*fds))
         for fd in fds:
             os.close(fd)
-        if word == b"status":
+        if word == "status":
             self._tell(connection)
-        elif word == b"end":
+        elif word == "end":
             self._keep = 0.0
-        elif not word:
+        else:  # most often nothing: the other end is closed
             self._leave(connection)
         return None
 
@@ -208,12 +222,12 @@ class Nursery:
         with contextlib.suppress(OSError):
             connection.send(json.dumps(status | {"keep_s": self._keep}).encode())
 
-    def _fork(self, connection: socket.socket, fds: list[int]) -> Adopted | None:
+    def _fork(self, connection: socket.socket, given: Given) -> Adopted | None:
         pid = os.fork()
         if pid == 0:
             self._let_go(connection)
-            return Adopted(connection, Given(*fds), self._taken, self._names)
-        for fd in fds:
+            return Adopted(connection, given, self._taken, self._names)
+        for fd in given:
             os.close(fd)
         ward = _Ward(pid, os.pidfd_open(pid))
         self._wards[connection] = ward
