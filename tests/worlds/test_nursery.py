@@ -137,12 +137,11 @@ def test_the_second_session_forks_what_the_first_has_imported(shared: Ground) ->
 
 OF_A_RANK = """
 import resource
-os.nice(3)
 os.umask(0o27)
 os.chdir(os.environ["TMPDIR"])
 os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-resource.setrlimit(resource.RLIMIT_NOFILE, (500, 600))
+for limit, soft in ((resource.RLIMIT_CORE, 0), (resource.RLIMIT_NOFILE, 500)):
+    resource.setrlimit(limit, (soft, resource.getrlimit(limit)[1]))
 signal.signal(signal.SIGHUP, signal.SIG_IGN)
 signal.signal(signal.SIGUSR2, lambda *_: None)
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGURG])
@@ -163,6 +162,7 @@ def body():
                     and not name.startswith("TORCHELASTIC")},
         "files": sorted(os.readlink(f"/proc/{template}/fd/{fd}").split(":")[0].rpartition("/")[2]
                         for fd in os.listdir(f"/proc/{template}/fd")),
+        "parent": parent(template),
         "leads": os.getsid(template) == template, "modules": "rankdrill.worlds.processes.template" in sys.modules,
         "time": time.strftime("%Z", time.gmtime(0)), "seed": __import__("torch").initial_seed() != 0,
     }
@@ -172,9 +172,10 @@ with World(1) as world:
 
 
 def test_a_forked_template_is_as_a_started_one(shared: Ground) -> None:
-    shared.run(WHOSE)
+    [[nursery, _]] = shared.run(WHOSE)
     [[forked]] = shared.run(OF_A_RANK, SOMETHING="of this session")
     [[started]] = shared.run(OF_A_RANK, SOMETHING="of this session", **{KEEP_VARIABLE: ""})
+    assert forked.pop("parent") == nursery != started.pop("parent")
     assert forked["environ"]["SOMETHING"] == "of this session"
     assert forked["cwd"] == str(shared.path)
     assert forked == started
@@ -450,6 +451,7 @@ def test_the_key_has_what_a_fork_cannot_change(monkeypatch: pytest.MonkeyPatch, 
         lambda: monkeypatch.setenv("TORCH_LOGS", "all"),
         lambda: monkeypatch.setenv("LD_PRELOAD", ""),
         lambda: monkeypatch.setattr(sys, "executable", "/elsewhere/python"),
+        lambda: monkeypatch.setattr(os, "getpriority", lambda *_: 19),
     ):
         change()
         seen.append(nursery_key())

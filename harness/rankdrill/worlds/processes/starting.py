@@ -108,7 +108,11 @@ class ForkedTemplate:
         fds = [request, control.fileno(), log.fileno(), here, mine]
         try:
             self._connection = Nurseries(home()).reach(nursery_key(), keep, log)
-            socket.send_fds(self._connection, [f"fork {keep!r}".encode()], fds)
+            try:
+                socket.send_fds(self._connection, [f"fork {keep!r}".encode()], fds)
+            except OSError:
+                self._connection.close()
+                raise
         finally:
             for fd in (request, here, mine):
                 os.close(fd)

@@ -6,28 +6,25 @@ import os
 import resource
 import signal
 import sys
-import time
 from dataclasses import dataclass
 from importlib import invalidate_caches
 from pathlib import Path
 
-from rankdrill.worlds.processes.nursery.key import SINGLE_THREADED
+from rankdrill.worlds.processes.nursery.key import LIMITS, SINGLE_THREADED
 
 __all__ = ["Inheritance"]
 
-_LIMITS = {name: getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")}
 _PYTHONS_OWN = {signal.SIGPIPE, signal.SIGXFSZ}  # an interpreter ignores them whatever its parent did
 
 
 @dataclass(frozen=True, slots=True)
 class Inheritance:
-    """Path, environment, file mode mask, limits, priority, cores and signals of a controller; travels as JSON."""
+    """Path, environment, file mode mask, limits, cores and signals of a controller; travels as JSON."""
 
     path: list[str]
     environ: dict[str, str]
     umask: int
     limits: dict[str, list[int]]
-    nice: int
     cores: list[int]
     ignored: list[int]
     blocked: list[int]
@@ -39,8 +36,7 @@ class Inheritance:
             path=list(sys.path),
             environ=dict(os.environ),
             umask=_umask(),
-            limits={name: list(resource.getrlimit(number)) for name, number in _LIMITS.items()},
-            nice=os.getpriority(os.PRIO_PROCESS, 0),
+            limits={name: list(resource.getrlimit(number)) for name, number in LIMITS.items()},
             cores=sorted(os.sched_getaffinity(0)),
             ignored=sorted(each for each in signal.valid_signals() if signal.getsignal(each) is signal.SIG_IGN),
             blocked=sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])),
@@ -50,25 +46,18 @@ class Inheritance:
         """Have this process, which has one thread, be as the controller's own; raises `OSError` where it may not."""
         os.umask(self.umask)
         self._take_limits()
-        if os.getpriority(os.PRIO_PROCESS, 0) != self.nice:
-            os.setpriority(os.PRIO_PROCESS, 0, self.nice)
         if sorted(os.sched_getaffinity(0)) != self.cores:
             os.sched_setaffinity(0, self.cores)
         self._take_signals()
         os.environ.clear()
         os.environ.update(self.environ | SINGLE_THREADED)
-        time.tzset()
         sys.path[:] = self.path
         invalidate_caches()  # directories that were not there are remembered as such
 
     def _take_limits(self) -> None:
-        for name, wanted in self.limits.items():
-            soft, hard = wanted
-            if resource.getrlimit(_LIMITS[name]) != (soft, hard):
-                try:
-                    resource.setrlimit(_LIMITS[name], (soft, hard))
-                except ValueError as error:  # more than the nursery may have itself
-                    raise PermissionError(f"{name} cannot be {soft} (hard {hard}): {error}") from None
+        for name, (soft, hard) in self.limits.items():
+            if resource.getrlimit(LIMITS[name]) != (soft, hard):
+                resource.setrlimit(LIMITS[name], (soft, hard))
 
     def _take_signals(self) -> None:
         for signum in signal.valid_signals() - _PYTHONS_OWN - {signal.SIGKILL, signal.SIGSTOP}:

@@ -6,6 +6,7 @@ import hashlib
 import importlib.util
 import json
 import os
+import resource
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 
 import rankdrill
 
-__all__ = ["SINGLE_THREADED", "key_of", "nursery_key", "stamp_of_files", "stamp_of_process"]
+__all__ = ["LIMITS", "SINGLE_THREADED", "key_of", "nursery_key", "stamp_of_files", "stamp_of_process"]
 
 SINGLE_THREADED = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 """Threads that a fork would not take along, and that then hold locks for ever: none may start in a template."""
@@ -34,6 +35,7 @@ _OF_CI = frozenset(
     }
 )
 _PRELOADED = ("torch", "numpy", "pytest", "hypothesis", "cloudpickle")
+LIMITS = {name: getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")}
 _STATUS = ("Uid", "Gid", "Groups", "Cap", "NoNewPrivs", "Seccomp")  # what a process may do, and may not win back
 
 
@@ -53,15 +55,17 @@ def matters(variable: str) -> bool:
 
 
 def stamp_of_process() -> dict[str, Any]:
-    """Interpreter, environment, rights, cgroup, namespaces and root of this process."""
+    """Interpreter, environment, rights, limits, cgroup, namespaces and root of this process."""
     root = os.stat("/")
     status = Path("/proc/self/status").read_text().splitlines()
+    hard = {name: resource.getrlimit(number)[1] for name, number in LIMITS.items()}
     return {
         "python": [sys.executable, sys.version, sys.prefix, sys.base_prefix],
         # An interpreter takes relative entries from where it is started.
         "path": [os.path.abspath(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep)],
         "environ": {name: value for name, value in os.environ.items() if matters(name)},
         "rights": [line for line in status if line.startswith(_STATUS)],
+        "limits": [hard, os.getpriority(os.PRIO_PROCESS, 0)],  # nor can these be raised again
         "cgroup": Path("/proc/self/cgroup").read_text(),
         "namespaces": {name: os.readlink(f"/proc/self/ns/{name}") for name in os.listdir("/proc/self/ns")},
         "root": [root.st_dev, root.st_ino],

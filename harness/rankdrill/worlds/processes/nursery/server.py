@@ -19,7 +19,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rankdrill.worlds.processes.nursery.inheritance import Inheritance
 from rankdrill.worlds.processes.nursery.key import key_of, stamp_of_files, stamp_of_process
@@ -37,17 +37,22 @@ BUSY_S = 0.1  # to ask again whether it may end, while somebody else looks for a
 def main(listener: int, home: str, key: str, keep: float) -> None:
     """Serve whoever connects to socket `listener`, until nobody has for as long as the last one wanted it to stay."""
     process = stamp_of_process()
+    _check(key, process)
     os.chdir("/")  # where it was started may be removed, or a disk that is to be taken away
     import rankdrill.worlds.processes.preload
     import rankdrill.worlds.processes.rank  # noqa: F401 (for the forks)
 
-    if key_of(process, stamp_of_files()) != key:
-        sys.exit("this nursery is not the one that was asked for: files have changed, or its environment is another")
+    _check(key, process)  # somebody may have saved a file meanwhile
     nursery = Nursery(socket.socket(fileno=listener), Place(Path(home), key), keep)
     _settle()
     adopted = nursery.serve()
     if adopted is not None:
         adopted.live()
+
+
+def _check(key: str, process: dict[str, Any]) -> None:
+    if key_of(process, stamp_of_files()) != key:
+        sys.exit("this nursery would not be the one that is asked for: its imports give other files")
 
 
 def _settle() -> None:
