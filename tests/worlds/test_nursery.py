@@ -442,6 +442,7 @@ def test_the_key_has_what_a_fork_cannot_change(monkeypatch: pytest.MonkeyPatch, 
     assert nursery_key() == seen[0]
     monkeypatch.setenv("SOMETHING", "else")
     monkeypatch.setenv("OMP_NUM_THREADS", "7")  # a template has 1 anyway
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "another")
     assert nursery_key() == seen[0]
     for change in (
         lambda: os.utime(source, ns=(1, 1)),

@@ -24,8 +24,10 @@ _PREFIXES = (
     *("PYTHON", "_PYTHON", "LD_", "MALLOC_", "GLIBC_", "LANG", "LC_", "TZ"),
     *("TORCH", "PYTORCH", "ATEN", "ATen", "C10", "CAFFE2", "KINETO", "COMPILE_", "FX_", "GLOO", "TP_"),
     *("OMP", "KMP", "GOMP", "LIBOMP", "MKL", "OPENBLAS", "GOTO", "BLIS", "DNNL", "ONEDNN", "NPY", "NUMPY"),
-    *("CUDA", "CUBLAS", "CUDNN", "NCCL", "NVIDIA", "HIP", "HSA", "ROC", "AMD_", "HYPOTHESIS"),
+    *("CUDA", "CUBLAS", "CUDNN", "NCCL", "NVIDIA", "HIP", "HSA", "ROC", "AMD_"),
+    *("HYPOTHESIS", "SYMPY", "MPMATH", "GMPY"),
 )
+_OF_A_RUN = "TORCHELASTIC_"  # a launcher's, another for each run; read when a group is made
 # By these Hypothesis tells, when it is imported, that it runs for a machine.
 _OF_CI = frozenset(
     {
@@ -51,7 +53,9 @@ def key_of(*stamps: dict[str, Any]) -> str:
 
 def matters(variable: str) -> bool:
     """Whether the value of an environment variable may change what an import gives."""
-    return variable not in SINGLE_THREADED and (variable.startswith(_PREFIXES) or variable in _OF_CI)
+    if variable in SINGLE_THREADED or variable.startswith(_OF_A_RUN):
+        return False
+    return variable.startswith(_PREFIXES) or variable in _OF_CI
 
 
 def stamp_of_process() -> dict[str, Any]:
