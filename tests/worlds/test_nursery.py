@@ -282,6 +282,7 @@ def test_it_ends_when_nobody_has_come_for_as_long_as_asked_for(alone: Ground) ->
 
 
 def test_it_ends_when_dismissed_but_not_before_its_templates(alone: Ground) -> None:
+    alone.run(WHOSE)
     session = alone.start("""
 def body():
     note("template", os.getppid())
@@ -383,7 +384,7 @@ def test_a_session_may_end_before_its_template_is_there(alone: Ground, monkeypat
     early.close()
     assert not early.alive
     assert not early.directory.exists()
-    wait_until(lambda: alone.nurseries.status(), "the nursery does not come up")
+    alone.run(WHOSE)  # by the time that this one has been served, the other would have been
     wait_until(lambda: alone.only()["templates"] == 0, "a template of nobody's")
 
 

@@ -24,7 +24,7 @@ KEEP_VARIABLE = "RANKDRILL_KEEP_TEMPLATE"
 LONGEST_S = 7 * 24 * 3600.0
 LOCK_BOUND_S = 5.0
 LAUNCH_BOUND_S = 30.0  # for an interpreter to start and fork itself
-STATUS_BOUND_S = 1.0
+STATUS_BOUND_S = 5.0  # one that is only starting has not answered by then
 MAX_STATUS = 1 << 12
 # Its starter waits for the first process alone: the second is nobody's child, and lives on.
 _BOOT = """

@@ -116,7 +116,7 @@ class Adopted:
 
         try:
             directory = self._settle_in()
-            # Its controller has given up waiting: it may have another template by now, in the same directory.
+            # Fails if the controller has given up waiting: it may have another template by now, in that directory.
             with self.connection:
                 myself = os.pidfd_open(os.getpid())
                 socket.send_fds(self.connection, [NUMBER.pack(os.getpid())], [myself])
@@ -198,6 +198,7 @@ class Nursery:
                 connection.close()
                 return
             connection.setblocking(False)
+            self._idle_since = time.monotonic()  # it has yet to say what it wants
             self._wards[connection] = None
             self._selector.register(connection, selectors.EVENT_READ, lambda: self._hear(connection))
 
