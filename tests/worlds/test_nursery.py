@@ -276,9 +276,12 @@ def test_controllers_that_come_at_once_start_one_nursery(alone: Ground) -> None:
 
 
 def test_it_ends_when_nobody_has_come_for_as_long_as_asked_for(alone: Ground) -> None:
+    alone.home.mkdir(mode=0o700)
+    Place(alone.home, "of-one-that-was-killed").listen().close()
+    assert list(alone.home.glob("nursery-*"))
     [[nursery, _]] = alone.run(WHOSE, **{KEEP_VARIABLE: "0.5"})
     wait_until(lambda: not alive(nursery), "it stays")
-    assert [path.name for path in alone.home.iterdir()] == [LOCK_NAME]
+    assert [path.name for path in alone.home.iterdir()] == [LOCK_NAME], "nor does it leave what others had left"
 
 
 def test_it_ends_when_dismissed_but_not_before_its_templates(alone: Ground) -> None:

@@ -71,10 +71,21 @@ class Nurseries:
             try:
                 return place.connect()
             except (FileNotFoundError, ConnectionRefusedError):
+                self._sweep()
                 # It listens before there is a process to answer: whoever comes meanwhile waits in the queue.
                 with place.listen() as listener:
                     _launch(listener.fileno(), self._home, key, keep, log)
                     return place.connect()
+
+    def _sweep(self) -> None:
+        """Remove what killed nurseries have left; to be asked under the lock."""
+        for place in Place.all(self._home):
+            try:
+                place.connect().close()
+            except ConnectionRefusedError:
+                place.remove()
+            except OSError:  # not ours, or too busy to say
+                continue
 
     def status(self) -> list[dict[str, Any]]:
         """What each that answers says of itself: `pid`, `templates`, `up_s`, `keep_s`."""
