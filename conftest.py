@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 
 import hypothesis
@@ -15,6 +16,22 @@ hypothesis.settings.load_profile("rankdrill")
 
 # A shell ignores Ctrl-C on behalf of what it starts in the background, and so would all that the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# The tests start hundreds of sessions, most of them short: their templates are forked from one process that has
+# imported torch. Those that are about how a template starts and ends do without. Who has set it is not overruled.
+KEEP_VARIABLE = "RANKDRILL_KEEP_TEMPLATE"
+_KEPT_BY_US = KEEP_VARIABLE not in os.environ
+if _KEPT_BY_US:
+    os.environ[KEEP_VARIABLE] = "30"
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """The outermost session, not a worker of pytest-xdist, takes along what it had kept."""
+    if _KEPT_BY_US:
+        from rankdrill.worlds.private import home
+        from rankdrill.worlds.processes.nursery import Nurseries
+
+        Nurseries(home()).dismiss()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

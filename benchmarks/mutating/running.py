@@ -91,7 +91,8 @@ def _mutmut(names: list[str], workers: int = 1) -> str:
     done = subprocess.run(
         [Path(sys.executable).parent / "mutmut", "run", "--max-children", str(workers), *names],
         cwd=STAGE,
-        env={**os.environ, "PYTHONPATH": paths},
+        # A nursery would have imported the modules for another mutant.
+        env={**os.environ, "PYTHONPATH": paths, "RANKDRILL_KEEP_TEMPLATE": "0"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

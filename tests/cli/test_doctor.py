@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import tempfile
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from rankdrill.cli import machine, main
+from rankdrill.worlds.private import home
+from rankdrill.worlds.processes.client import TemplateClient
+from rankdrill.worlds.processes.nursery import Nurseries
 
 
 def test_it_says_what_is_here_and_that_rankdrill_runs() -> None:
@@ -27,6 +32,20 @@ def test_json_has_a_level_for_every_finding(monkeypatch: pytest.MonkeyPatch) -> 
     assert (document["schema"], document["ok"]) == (1, True)
     assert {finding["name"] for finding in document["findings"]} == set(machine._CHECKS)
     assert {finding["level"] for finding in document["findings"]} <= set(machine.Level)
+
+
+def test_a_nursery_is_told_of(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(machine, "_CHECKS", {"nursery": machine._nursery})
+    assert "none" in CliRunner().invoke(main, ["doctor"]).output
+    monkeypatch.setenv("RANKDRILL_KEEP_TEMPLATE", "60")
+    template = TemplateClient()
+    template.wait_ready()
+    told = " ".join(CliRunner().invoke(main, ["doctor"]).output.split())
+    template.close()
+    (status,) = (nurseries := Nurseries(home())).status()
+    nurseries.dismiss()
+    assert f"pid {status['pid']} with 1 templates, stays 60 s idle" in told
 
 
 def test_a_machine_that_cannot_run_ranks_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:

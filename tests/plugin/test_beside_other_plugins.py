@@ -8,6 +8,7 @@ from collections.abc import Callable
 import psutil
 import pytest
 
+from rankdrill.worlds.processes.nursery import KEEP_VARIABLE
 from tests.plugin.conftest import Ran
 
 Run = Callable[..., Ran]
@@ -68,7 +69,8 @@ def test_next(rank):
     assert "supervise.py" not in ran.screen
 
 
-def test_when_pytest_timeout_exits_the_process_no_rank_lives_on(run: Run) -> None:
+def test_when_pytest_timeout_exits_the_process_no_rank_lives_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(KEEP_VARIABLE, raising=False)  # of what is forked from a nursery nobody could tell whose it is
     marker = f"RANKDRILL_TEST_{os.getpid()}"
     ran = run(
         f"""

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from rankdrill import World
+from rankdrill.worlds.processes.nursery import KEEP_VARIABLE
 
 PATIENCE_S = 30.0  # for what takes well below a second on an idle machine
 
@@ -101,7 +102,8 @@ def controller(tmp_path: Path) -> Iterator[Callable[[str], Controller]]:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, "TMPDIR": str(tmp_path)},
+            # Of a template of its own: it takes nothing along that others use.
+            env={**os.environ, "TMPDIR": str(tmp_path), KEEP_VARIABLE: ""},
             start_new_session=True,
         )
         started.append(Controller(process, tmp_path))

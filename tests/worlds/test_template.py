@@ -18,6 +18,7 @@ from rankdrill import World
 from rankdrill.errors import WorldError
 from rankdrill.worlds.processes.client import TemplateClient
 from rankdrill.worlds.processes.messages import RankSpec
+from rankdrill.worlds.processes.nursery import KEEP_VARIABLE
 from rankdrill.worlds.processes.template import signal_all
 from tests.worlds.conftest import PATIENCE_S
 
@@ -34,6 +35,13 @@ def test_the_template_has_one_thread_and_no_cuda(two: World) -> None:
     assert "/dev/nvidia" not in maps
 
 
+@pytest.fixture
+def no_nursery(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Templates are started."""
+    monkeypatch.delenv(KEEP_VARIABLE, raising=False)
+
+
+@pytest.mark.usefixtures("no_nursery")
 def test_preloaded_modules_are_there_before_the_fork(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "made_in_the_template.py").write_text("import os\nPID = os.getpid()\n")
     source = f"""
@@ -49,6 +57,7 @@ print(World(2, preload=["made_in_the_template", "there_is_no_such_module"]).run(
     assert (ran.stdout, ran.stderr) == ("[True, True]\n", "")
 
 
+@pytest.mark.usefixtures("no_nursery")
 def test_what_is_preloaded_is_settled_once_and_not_for_every_world(tmp_path: Path) -> None:
     (tmp_path / "counts_collections.py").write_text("""
 import gc
@@ -71,7 +80,9 @@ for _ in range(3):
     assert others == [first, first], ran.stdout + ran.stderr
 
 
-def test_a_template_that_cannot_start_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize("keep", ["", "60"])
+def test_a_template_that_cannot_start_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, keep: str) -> None:
+    monkeypatch.setenv(KEEP_VARIABLE, keep)
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch" / "__init__.py").write_text("raise ImportError('libtorch is not there')\n")
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -135,6 +146,7 @@ def test_a_rank_asked_for_when_the_template_has_just_ended_says_how_it_did() -> 
     client = TemplateClient()
     try:
         client.wait_ready()
+        assert client._process.pid is not None
         os.kill(client._process.pid, signal.SIGKILL)
         assert str(client.ending()) == "killed by SIGKILL"
         with pytest.raises(WorldError, match="the process that ranks are forked from has ended: killed by SIGKILL"):

@@ -28,6 +28,11 @@ Examples:
                                          what happens to torch's own
 
 \b
+Environment:
+  RANKDRILL_KEEP_TEMPLATE=600            keep torch imported until 600 seconds have passed without a session,
+                                         so that ranks start several times sooner
+
+\b
 Exit codes: 0 all is well, 1 something failed, 2 a mistake in the command, 130 interrupted.
 """
 

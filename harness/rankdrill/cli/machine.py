@@ -190,6 +190,17 @@ def _py_spy() -> _Found:
     return _tool("py-spy", "C++ frames of a stuck rank by hand (py-spy dump --native); Python stacks come without it")
 
 
+def _nursery() -> _Found:
+    from rankdrill.worlds.private import home
+    from rankdrill.worlds.processes.nursery import KEEP_VARIABLE, Nurseries
+
+    running = Nurseries(home()).status()
+    if not running:
+        return Level.ABSENT, "none", f"not needed; {KEEP_VARIABLE}=600 keeps one: later sessions start sooner"
+    told = (f"pid {one['pid']} with {one['templates']} templates, stays {one['keep_s']:g} s idle" for one in running)
+    return Level.OK, "; ".join(told), f"templates are forked from it ({KEEP_VARIABLE})"
+
+
 def _early() -> _Found:
     import rankdrill.worlds.processes.preload  # noqa: F401 (what a template imports)
     from rankdrill.boundary import names_before
@@ -244,6 +255,7 @@ _CHECKS: dict[str, Callable[[], _Found]] = {
     "FUSE": _fuse,
     "strace": _strace,
     "py-spy": _py_spy,
+    "nursery": _nursery,
     "unseen names": _early,
     "trial run": _try,
 }

@@ -9,7 +9,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -22,7 +21,8 @@ from rankdrill.errors import UnsupportedPlatform, WorldError
 from rankdrill.worlds.outcome import Death
 from rankdrill.worlds.private import PrivateDirectory
 from rankdrill.worlds.processes.cgroups import MemoryCgroup, memory_cgroup_of
-from rankdrill.worlds.processes.session import kill_session
+from rankdrill.worlds.processes.nursery import keep_seconds
+from rankdrill.worlds.processes.starting import ForkedTemplate, TemplateProcess, begin_template
 from rankdrill.worlds.processes.template import OBITUARY, PID, READY
 from rankdrill.worlds.processes.wire import FrameReader
 
@@ -30,9 +30,7 @@ __all__ = ["RankHandle", "TemplateClient"]
 
 START_BOUND_S = 120.0  # importing torch from a cold disk
 CLOSE_BOUND_S = 5.0
-_BOOT = "import sys; sys.path[:] = {path!r}; from rankdrill.worlds.processes.template import main; main({fd}, {run!r})"
-# Threads that a fork would not take along, and that then hold locks for ever: none may start in the template.
-_SINGLE_THREADED = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+LOG_NAME = "template.log"
 
 
 class RankHandle:
@@ -96,51 +94,63 @@ class TemplateClient:
     def __init__(self) -> None:
         if not sys.platform.startswith("linux"):
             raise UnsupportedPlatform(f"worlds of processes need Linux; this is {sys.platform}")
+        keep = keep_seconds(os.environ)
         self._owner = os.getpid()
         self._private = PrivateDirectory()
         self.directory: Path = self._private.path
         self._sending = threading.Lock()
         self._ready = False
         self._numbers = itertools.count()
-        mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        boot = _BOOT.format(path=sys.path, fd=theirs.fileno(), run=str(self.directory))
-        with open(self.directory / "template.log", "wb") as log, theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", boot],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env={**os.environ, **_SINGLE_THREADED},
-                start_new_session=True,
-            )
-        self._control = mine
+        self._preloads: list[bytes] = []
+        self._begin(keep)
         atexit.register(self.close)
+
+    def _begin(self, keep: float | None) -> None:
+        mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with open(self.directory / LOG_NAME, "ab") as log, theirs:
+            self._process: TemplateProcess = begin_template(theirs, self.directory, log, keep)
+        self._control = mine
 
     @property
     def alive(self) -> bool:
-        return self._owner == os.getpid() and self._process.poll() is None
+        return self._owner == os.getpid() and self._process.alive
 
     def wait_ready(self) -> None:
         """Wait until the template has imported everything; raises `WorldError` with its output if it cannot."""
         if self._ready:
             return
-        self._control.settimeout(START_BOUND_S)
-        try:
-            # Left where it is: an alarm that is raised just after a read would lose it. Nothing else ever comes.
-            answer = self._control.recv(64, socket.MSG_PEEK)
-        except TimeoutError:
-            answer = b""
-        if answer != READY:
-            log = (self.directory / "template.log").read_text(errors="replace").strip()
+        if not self._hears_ready() and not self._started_instead():
+            log = (self.directory / LOG_NAME).read_text(errors="replace").strip()
             raise WorldError(f"the template process did not start; it printed:\n{log[-4000:]}")
         self._control.settimeout(None)
         self._ready = True
 
+    def _hears_ready(self) -> bool:
+        self._control.settimeout(START_BOUND_S)
+        try:
+            # Left where it is: an alarm that is raised just after a read would lose it. Nothing else ever comes.
+            return self._control.recv(64, socket.MSG_PEEK) == READY
+        except (TimeoutError, ConnectionError):
+            return False
+
+    def _started_instead(self) -> bool:
+        """Where a nursery was to fork a template, and has not for whatever reason: start one."""
+        if not isinstance(self._process, ForkedTemplate):
+            return False
+        self._process.end(0.0)
+        self._control.close()
+        self._begin(None)
+        for request in self._preloads:
+            self._tell(request)
+        return self._hears_ready()
+
     def preload(self, names: Sequence[str]) -> None:
         """Have the template import modules that every rank will need; ranks forked from now on have them."""
-        with self._sending, contextlib.suppress(ConnectionError):  # whoever waits for it is told why it ended
-            self._control.send(json.dumps({"preload": list(names)}).encode())
+        with self._sending:
+            request = json.dumps({"preload": list(names)}).encode()
+            if not self._ready:
+                self._preloads.append(request)  # it may take another template to become ready
+            self._tell(request)
 
     def fork(self, spec: object) -> RankHandle:
         """Fork one rank that is told `spec` (a `RankSpec`)."""
@@ -165,43 +175,30 @@ class TemplateClient:
         """Signal ranks. The template does it: it reaps them, so no pid can have been reused meanwhile."""
         numbers = [handle.number for handle in handles if handle.listen() is None]
         if numbers and self.alive:
-            with self._sending, contextlib.suppress(ConnectionError):  # they die with their template
-                self._control.send(json.dumps({"signal": int(signum), "ranks": numbers}).encode())
+            with self._sending:
+                self._tell(json.dumps({"signal": int(signum), "ranks": numbers}).encode())
+
+    def _tell(self, request: bytes) -> None:
+        with contextlib.suppress(ConnectionError):  # ranks die with their template; whoever waits for it is told why
+            self._control.send(request)
 
     @cached_property
     def memory_cgroup(self) -> MemoryCgroup | None:
         """The control group that the template's memory, and that of the ranks forked from it, is counted in."""
-        return memory_cgroup_of(self._process.pid)
+        pid = self._process.pid
+        return memory_cgroup_of(pid) if pid is not None else None
 
     def ending(self) -> Death | None:
-        """How the template ended, if need be after a moment; None if it has not."""
-        try:
-            ended = self._wait_ended()
-        except ChildProcessError:  # reaped already
-            code = self._process.returncode
-            return Death(code, None, 0) if code >= 0 else Death(None, -code, 0)
-        if ended is None:
+        """How the template ended, if need be after a moment; None if it has not, or nobody can say."""
+        status = self._process.exit_status(CLOSE_BOUND_S)
+        if status is None:
             return None
-        by_itself = ended.si_code == os.CLD_EXITED
-        return Death(ended.si_status, None, 0) if by_itself else Death(None, ended.si_status, 0)
+        killed = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
+        return Death(None if killed else os.WEXITSTATUS(status), killed, 0)
 
     def bury(self) -> None:
         """The template has died: kill what its ranks had started, which has nobody else to do it."""
-        with contextlib.suppress(ChildProcessError):  # reaped already
-            if self._wait_ended() is None:
-                return
-            kill_session(self._process.pid)
-        self._process.poll()
-
-    def _wait_ended(self) -> os.waitid_result | None:
-        """Wait until the template has ended, and do not reap it, so that its number still is its own."""
-        until = time.monotonic() + CLOSE_BOUND_S
-        while time.monotonic() < until:
-            ended = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            if ended is not None:
-                return ended
-            time.sleep(0.001)
-        return None
+        self._process.bury(CLOSE_BOUND_S)
 
     def close(self) -> None:
         """End the template and every rank; remove the private directory."""
@@ -209,9 +206,5 @@ class TemplateClient:
             return
         atexit.unregister(self.close)
         self._control.close()
-        try:
-            self._process.wait(CLOSE_BOUND_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()  # the ranks go with it, by their parent-death signal
-            self._process.wait()
+        self._process.end(CLOSE_BOUND_S)
         self._private.remove()

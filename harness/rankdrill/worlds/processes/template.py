@@ -8,6 +8,7 @@ re-importing the controller's main module, kills without racing against reused p
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import gc
@@ -24,9 +25,9 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-__all__ = ["OBITUARY", "PID", "READY", "main"]
+__all__ = ["OBITUARY", "PID", "READY", "attend", "main"]
 
 READY = b"ready"
 PID = struct.Struct("<q")
@@ -38,13 +39,26 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def main(fd: int, run_directory: str) -> None:
-    """Serve the controller, the parent process at the other end of socket `fd`, until it is gone."""
-    controller = _watch_process(os.getppid())
+    """Be the template of the parent process, which is at the other end of socket `fd`; never returns."""
+    attend(fd, run_directory, _watch_process(os.getppid()))
+
+
+def attend(fd: int, run_directory: str, controller: int | None) -> NoReturn:
+    """Serve the controller, whom a pidfd may tell of, until it is gone; then end this process."""
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the controller's to handle
     entry = _preload()
-    server = Template(socket.socket(fileno=fd), controller, Path(run_directory), entry)
-    server.serve()
+    Template(socket.socket(fileno=fd), controller, Path(run_directory), entry).serve()
+    _leave()
+
+
+def _leave() -> NoReturn:
+    """End as an interpreter does, but for taking thousands of modules apart: the controller waits for it."""
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(0)
 
 
 def _preload() -> Callable[[int, dict[str, Any], Sequence[Any]], None]:
