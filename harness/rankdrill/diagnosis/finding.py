@@ -83,7 +83,7 @@ class Finding:
         return tuple(self._lines())
 
     def _lines(self) -> Iterator[str]:
-        if self.kind is FindingKind.DEADLOCK:
+        if self.kind is FindingKind.DEADLOCK and not self.culprits:
             yield f"{self.kind}: {self.step}"
             yield from map(str, self.sides)
             return

@@ -8,7 +8,7 @@ from rankdrill.diagnosis.asynchronous import lost_message
 from rankdrill.diagnosis.calls.crossed import crossed_groups
 from rankdrill.diagnosis.calls.unmatched import left_behind, retold
 from rankdrill.diagnosis.calls.wrong_group import wrong_group
-from rankdrill.diagnosis.deadlock import deadlock_in
+from rankdrill.diagnosis.deadlock import deadlock_in, mixed_circle
 from rankdrill.diagnosis.finding import Finding
 from rankdrill.diagnosis.messages.unmatched import unmatched_message
 from rankdrill.diagnosis.waits import Wait
@@ -28,6 +28,7 @@ def cause_of_hang(waits: Mapping[int, Wait], returned: Collection[int], views: S
     inside = {rank: wait for rank, wait in waits.items() if wait.record.state.open}
     return (
         lost_message(waits, views)
+        or mixed_circle(inside, returned, views)
         or (unmatched_message(inside, dict(enumerate(views)), returned) if inside else None)
         or crossed_groups(waits, views)
         or wrong_group(waits, views, None)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import linecache
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from dataclasses import replace
 from enum import Enum
 from functools import lru_cache
 
 from rankdrill.step import Site
 
-__all__ = ["Order", "called_later_too", "comes_round_alone", "order_of", "share_a_loop"]
+__all__ = ["Order", "called_later_too", "comes_later", "comes_round_alone", "order_of", "share_a_loop"]
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _STRAIGHT = (ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.With, ast.Return, ast.expr)
@@ -79,6 +80,21 @@ def called_later_too(name: str, one: Site, other: Site) -> bool:
     function = paths[0][0][0]
     conditional = [node for node in calls if _under_a_condition(function, node.lineno)]
     return any(name in (getattr(node.func, "attr", ""), getattr(node.func, "id", "")) for node in conditional)
+
+
+def comes_later(names: Collection[str], site: Site) -> bool:
+    """Whether one of `names` is called behind `site` in the same function, where a rank that has come there may go."""
+    function = _function(site)
+    if function is None:
+        return False
+    lines = {
+        node.lineno
+        for node in ast.walk(function)
+        if isinstance(node, ast.Call)
+        and node.lineno > site.line
+        and not {getattr(node.func, "attr", ""), getattr(node.func, "id", "")}.isdisjoint(names)
+    }
+    return any(order_of(site, replace(site, line=line)) is Order.AFTER for line in lines)
 
 
 def _under_a_condition(function: ast.AST, line: int) -> bool:

@@ -27,10 +27,15 @@ def wrong_group(waits: Mapping[int, Wait], views: Sequence[LedgerView], noticed:
             found = calls_on(noticed.group, views[rank]).get(noticed.number)
             if found is not None:
                 calls[rank] = found
-    for rank, step in sorted(calls.items()):
-        awaiting = [other for other, wait in waits.items() if _meant(step, wait, rank)]
-        if step.sequence != NO_SEQUENCE and awaiting:
-            return _told(rank, step, awaiting, waits)
+    awaiting = {
+        rank: [other for other, wait in waits.items() if _meant(step, wait, rank)]
+        for rank, step in calls.items()
+        if step.sequence != NO_SEQUENCE
+    }
+    most = sorted(awaiting, key=lambda rank: len(awaiting[rank]), reverse=True)
+    # Where two are waited for by as many, each took another group than the other, and nobody can say who was right.
+    if most and len(awaiting[most[0]]) > max((len(awaiting[rank]) for rank in most[1:]), default=0):
+        return _told(most[0], calls[most[0]], awaiting[most[0]], waits)
     return _against_custom(waits, views) if noticed is None else None
 
 
