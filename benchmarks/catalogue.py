@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import torch
 from benchmarks.cataloguing.bare import DETAIL, GLOO, Bare
+from benchmarks.cataloguing.document import page
 from benchmarks.cataloguing.progress import watched
 from benchmarks.cataloguing.tables import by_kind, misses, overall
 from rich.console import Console
@@ -55,6 +56,8 @@ def main() -> int:
                 console.print(line, markup=False, highlight=False)
     if chosen.json:
         chosen.json.write_text(json.dumps(_as_data(results), indent=1) + "\n")
+    if chosen.document and RANKDRILL in results:
+        chosen.document.write_text(page(results[RANKDRILL]))
     surprises = list(_surprises(results.get(RANKDRILL, []))) if chosen.check else []
     for line in surprises:
         console.print(line, markup=False, highlight=False)
@@ -130,6 +133,7 @@ def _options() -> argparse.Namespace:
         "--deadline", type=float, default=DEADLINE_S, metavar="SECONDS", help="for one mistake (default: %(default)s)"
     )
     parser.add_argument("--check", action="store_true", help="compare rankdrill's verdicts with the known misses")
+    parser.add_argument("--document", metavar="FILE", type=Path, help="also write the page of the catalogue to FILE")
     parser.add_argument("--json", metavar="FILE", type=Path, help="also write every verdict to FILE")
     return parser.parse_args()
 

@@ -162,10 +162,11 @@ def test_a_rank_that_could_not_report_stays_what_it_is() -> None:
 
 
 def test_victims_are_those_of_the_phase() -> None:
-    part = phase_of(outcome(waits(0, 1), reported(1, passed("setup"), failed())), "call")
-    assert (part.culprits, part.victims) == ((1,), (0,))
-    part = phase_of(outcome(waits(0, 1), reported(1, passed("setup"), failed())), "setup")
-    assert (part.culprits, part.victims) == ((1,), (0,)), "rank 1 has left, and rank 0 waits for it"
+    whole = outcome(waits(0, 1), reported(1, passed("setup"), failed()), waits(2, 1))
+    part = phase_of(whole, "call")
+    assert (part.culprits, part.victims) == ((1,), (0, 2))
+    part = phase_of(whole, "setup")
+    assert (part.culprits, part.victims) == ((1,), (0, 2)), "rank 1 has left, and the others wait for it"
 
 
 @pytest.mark.parametrize(("when", "told"), [("setup", ()), ("call", ("no such step",)), ("teardown", ())])
@@ -275,11 +276,12 @@ def test_one_that_is_stuck_is_told_with_its_stack() -> None:
 
 
 def test_one_that_left_is_told_with_what_the_others_wait_in() -> None:
-    result = merged(waits(0, 1), reported(1, passed()))
-    told = "rank 1 passed without entering collective.barrier #0 on 'default', where rank 0 waits for it"
-    assert isinstance(result.error, RanksDisagree)
-    assert (str(result.error), result.error.rank) == (told, 1)
-    assert shown(result).victims == ["rank 0 waits in collective.barrier #0 on 'default' for rank 1"]
+    result = merged(waits(0, 1), reported(1, passed()), waits(2, 1))
+    failure = shown(result)
+    assert failure.headline == "missing call: rank 1 leaves out barrier #0 on 'default'"
+    (block,) = failure.blocks
+    assert "ranks 0, 2 wait in barrier #0 on 'default'" in str(block)
+    assert failure.victims == [], "what they wait for has been told"
 
 
 def test_who_failed_is_told_after_who_died() -> None:

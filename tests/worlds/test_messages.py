@@ -98,6 +98,22 @@ def test_each_waits_for_the_next(world: World, body: Callable[[], None]) -> None
     assert all(body.__name__ in side for side in sides)
 
 
+def test_two_messages_received_in_another_order_than_before(two: World) -> None:
+    def body() -> None:
+        for turn in range(3):
+            for tag in (1, 2) if turn < 2 or not dist.get_rank() else (2, 1):
+                if dist.get_rank():
+                    dist.recv(torch.ones(1), 0, tag=tag)
+                else:
+                    dist.send(torch.ones(1), 1, tag=tag)
+
+    outcome = two.run(body, deadline=DEADLINE_S)
+    (finding,) = outcome.findings
+    assert (finding.kind, finding.culprits) == (FindingKind.DEADLOCK, (1,))
+    assert finding.sides[0].did == "waits for a message from rank 0 (tag 2)"
+    assert finding.sides[1].did == "waits for rank 1 to receive float32[1] (tag 1)"
+
+
 @pytest.mark.parametrize("body", programs.LOOSE, ids=name_of)
 def test_a_message_that_nobody_waits_for(world: World, body: programs.Body) -> None:
     """That it is never matched either is what comes of it, or a second mistake."""

@@ -163,6 +163,7 @@ def test_what_a_plan_leads_to_is_no_finding_there_nor_in_the_next_run(four: Worl
         with contextlib.suppress(MemoryError):
             group = dist.new_group([0, 1])
             if dist.get_rank() < 2:
+                dist.barrier(group)  # both are connected
                 dist.destroy_process_group(group)
 
     outcome = four.run(body, plan=Plan.parse(f"rank {ODD}: oom at group.new_group"))

@@ -14,6 +14,7 @@ import pytest
 
 from rankdrill.worlds import RankOutcome
 from rankdrill.worlds.processes.cgroups import MemoryCgroup, find_memory_cgroup, memory_cgroup_of
+from rankdrill.worlds.processes.nursery import KEEP_VARIABLE
 from rankdrill.worlds.processes.watching import Inquest
 from tests.worlds.conftest import PATIENCE_S
 from tests.worlds.ended import died, returned
@@ -79,7 +80,11 @@ def _join(group: MemoryCgroup) -> str:
 def run_in(group: MemoryCgroup, source: str) -> list[str]:
     """The lines that `source` prints in a process of the group."""
     done = subprocess.run(
-        [sys.executable, "-c", f"{_join(group)}\n{source}"], capture_output=True, text=True, timeout=10 * PATIENCE_S
+        [sys.executable, "-c", f"{_join(group)}\n{source}"],
+        capture_output=True,
+        text=True,
+        timeout=10 * PATIENCE_S,
+        env=os.environ | {KEEP_VARIABLE: ""},  # a nursery would stay in the group
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()

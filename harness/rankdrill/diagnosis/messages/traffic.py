@@ -69,12 +69,16 @@ class Traffic:
         self.ends: dict[int, list[MessageEnd]] = {}
         self.rounds: dict[int, int] = dict.fromkeys(views, 0)
         self._counts: dict[tuple[str, Stream], int] = {}
+        self._given_up: set[str] = set()  # groups on which a call failed: what was under way there is nobody's mistake
         self._unknown: set[tuple[str, int, int]] = set()  # group, receiver, tag: of some nobody knows whose they took
         for rank, view in views.items():
             self.ends[rank] = list(self._read(rank, view))
 
     def _read(self, rank: int, view: LedgerView) -> Iterator[MessageEnd]:
-        for record in view.where(lambda kind, state: kind is Kind.COLLECTIVE and state is not State.RAISED):
+        for record in view.where(lambda kind, state: kind is Kind.COLLECTIVE):
+            if record.state is State.RAISED:
+                self._given_up.add(record.step.target)
+                continue
             end, message = MessageEnd.of(rank, record, self.rounds[rank]), record.step.message
             if end is not None:
                 key = record.step.op, end.stream
@@ -119,7 +123,8 @@ class Traffic:
 
     def left_over(self) -> list[MessageEnd]:
         """The ends whose other end has certainly not been begun, in the order in which they began."""
-        found = [end for ends in self.ends.values() for end in ends if self._left_over(end)]
+        ends = [end for each in self.ends.values() for end in each if end.stream.group not in self._given_up]
+        found = [end for end in ends if self._left_over(end)]
         return sorted(found, key=lambda end: (end.record.begin_ns, end.rank))
 
     def _left_over(self, end: MessageEnd) -> bool:

@@ -69,14 +69,15 @@ def _of_ends(
     """
     left_over = list({(end.rank, end.record.index): end for end in left_over}.values())
     undecided = {end.stream for end in left_over}
-    explanations: list[Callable[[MessageEnd], Finding | None]] = [
-        lambda end: account.misaddressed(misaddressed(end, left_over, traffic)),
+    by_counts: list[Callable[[MessageEnd], Finding | None]] = [
         lambda end: account.miscounted(end, miscounted(end, traffic, undecided)),
         lambda end: account.miscounted(end, out_of_step(end, waits, traffic)),
+    ]
+    explanations: list[Callable[[MessageEnd], Finding | None]] = [
+        lambda end: account.misaddressed(misaddressed(end, left_over, traffic)),
+        *(by_counts if counted else ()),
         lambda end: account.misaddressed(misaddressed(end, left_over, traffic, guess=True)),
     ]
-    if not counted:
-        del explanations[1:3]
     found = (explain(end) for explain in explanations for end in ends)
     return next((finding for finding in found if finding is not None), None)
 
