@@ -175,7 +175,8 @@ def test_it(rank, n):
         time.sleep(1)
 """)
     failure = ran.failure("test_it")
-    assert re.match(r"DeadlineExceeded: Test took (9\d{2}|1\d{3})\.\d+ms, which exceeds the deadline of 200", failure), failure
+    told = re.match(r"DeadlineExceeded: Test took (9\d{2}|1\d{3})\.\d+ms, which exceeds the deadline of 200", failure)
+    assert told, failure
     assert "n=True" in failure
 
 
