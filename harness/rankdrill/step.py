@@ -159,6 +159,11 @@ class Step:
         return f", at {self.site}" if self.site is not None else ""
 
     @property
+    def call(self) -> str:
+        """``all_reduce #3 on 'default'``: a collective as findings name it."""
+        return f"{self.op} #{self.sequence} on {self.target!r}"
+
+    @property
     def name(self) -> str:
         """``collective.all_reduce``: how plans name this kind of step."""
         return f"{self.kind}.{self.op}"

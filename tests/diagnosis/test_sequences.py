@@ -7,7 +7,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankdrill.diagnosis.calls.sequences import Change, parting
+from rankdrill.diagnosis import FindingKind
+from rankdrill.diagnosis.calls.sequences import parting
 from rankdrill.diagnosis.calls.source import Order, comes_round_alone, order_of, share_a_loop
 from rankdrill.step import Kind, Site, Step
 
@@ -30,7 +31,7 @@ def test_a_call_left_out_is_found_when_all_is_over(lines: list[int], data: st.Da
     extra = parting(calls(*fewer), calls(*lines), complete=True)
     assert missing is not None
     assert extra is not None
-    assert (missing.change, extra.change) == (Change.MISSING, Change.EXTRA)
+    assert (missing.kind, extra.kind) == (FindingKind.MISSING, FindingKind.EXTRA)
     # Of equal calls in a row any is right: without it the rest is the same.
     for found in (missing, extra):
         at = found.call.sequence
@@ -44,7 +45,7 @@ def test_a_call_left_out_is_found_where_it_shows_later(lines: list[int], data: s
     fewer = lines[:place] + lines[place + 1 :]
     found = parting(calls(*lines[:shows]), calls(*fewer[:shows]), complete=False)
     assert found is not None
-    assert (found.change, found.call.site) == (Change.MISSING, calls(*lines)[place].site)
+    assert (found.kind, found.call.site) == (FindingKind.MISSING, calls(*lines)[place].site)
 
 
 def test_equal_sequences_do_not_part() -> None:
@@ -59,7 +60,7 @@ def test_who_makes_the_same_calls_from_lines_of_its_own_leaves_nothing_out() -> 
 def test_what_a_round_has_always_begun_with_was_left_out() -> None:
     found = parting(calls(0, 1, 0, 1, 0), calls(0, 1, 0, 1, 1), complete=False)
     assert found is not None
-    assert (found.change, found.call.sequence) == (Change.MISSING, 4)
+    assert (found.kind, found.call.sequence) == (FindingKind.MISSING, 4)
 
 
 def test_calls_whose_line_is_unknown_say_nothing() -> None:

@@ -128,6 +128,6 @@ def _leak(rank: int, one: Unwaited) -> Side:
 def _name(step: Step) -> str:
     """``all_reduce #3 on 'default'``; a message, which nobody counts, by what the user called."""
     if step.sequence != NO_SEQUENCE:
-        return f"{step.op} #{step.sequence} on {step.target!r}"
+        return step.call
     via = step.site.via if step.site is not None else ""
     return f"{via if via in _MESSAGES else step.op} on {step.target!r}"

@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from rankdrill.diagnosis.calls.sequences import calls_on
 from rankdrill.diagnosis.calls.source import Order, comes_later, order_of
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.messages import words
-from rankdrill.diagnosis.waits import FEW, Wait, hopeless
+from rankdrill.diagnosis.waits import FEW, Wait
 from rankdrill.ledger import LedgerView
 from rankdrill.step import SEND, Step
 
-__all__ = ["circle_in", "deadlock", "deadlock_in", "mixed_circle"]
+__all__ = ["circle_in", "deadlock", "mixed_circle"]
 
 
-def deadlock_in(waits: Mapping[int, Wait], ranks: int, returned: Collection[int]) -> Finding | None:
-    """What is wrong where some of `ranks` ranks wait in a circle, in whatever calls; None where none do."""
-    lost = hopeless(waits, set(range(ranks)) - waits.keys() - set(returned))
-    circle = circle_in(lost)
-    return deadlock([lost[rank] for rank in circle]) if circle else None
-
-
-def mixed_circle(waits: Mapping[int, Wait], returned: Collection[int], views: Sequence[LedgerView]) -> Finding | None:
-    """What is wrong where some wait in a collective and others for messages of these, in a circle.
+def mixed_circle(circle: Sequence[Wait], views: Sequence[LedgerView]) -> Finding | None:
+    """What is wrong where of a `circle` some wait in a collective, and others for messages of these.
 
     None where a message was left out: where the ranks in the collective would not come to it either. It is a circle by
     order alone if they would, behind the collective, and another call than theirs if they wait in another branch.
     """
-    lost = hopeless(waits, set(range(len(views))) - waits.keys() - set(returned))
-    circle = [lost[rank] for rank in circle_in(lost)]
     inside = [wait for wait in circle if wait.record.step.message is None]
     outside = [wait for wait in circle if wait.record.step.message is not None]
     if not inside or not outside:
@@ -49,11 +40,10 @@ def _another_call(odd: Wait, step: Step, views: Sequence[LedgerView]) -> Finding
     """`odd` waits for a message where the others made the call `step`."""
     made = {rank: calls_on(step.target, view).get(step.sequence) for rank, view in enumerate(views)}
     others = {rank: theirs for rank, theirs in made.items() if theirs is not None and theirs.op == step.op}
-    call = f"{step.op} #{step.sequence} on {step.target!r}"
-    did = f"{'enters' if len(others) == 1 else 'enter'} {call}"
+    did = f"{'enters' if len(others) == 1 else 'enter'} {step.call}"
     sides = (_in_circle([odd]), side_of(list(others), did, [theirs.site for theirs in others.values()]))
     culprits = (odd.rank,) if len(others) > 1 else ()
-    return Finding(FindingKind.CALL_ORDERING, call, "op", sides, culprits, step.target, step.sequence)
+    return Finding(FindingKind.CALL_ORDERING, step.call, "op", sides, culprits, step.target, step.sequence)
 
 
 def circle_in(lost: Mapping[int, Wait]) -> list[int]:

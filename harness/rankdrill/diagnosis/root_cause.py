@@ -8,10 +8,10 @@ from rankdrill.diagnosis.asynchronous import lost_message
 from rankdrill.diagnosis.calls.crossed import crossed_groups
 from rankdrill.diagnosis.calls.unmatched import left_behind, retold
 from rankdrill.diagnosis.calls.wrong_group import wrong_group
-from rankdrill.diagnosis.deadlock import deadlock_in, mixed_circle
+from rankdrill.diagnosis.deadlock import circle_in, deadlock, mixed_circle
 from rankdrill.diagnosis.finding import Finding
 from rankdrill.diagnosis.messages.unmatched import unmatched_message
-from rankdrill.diagnosis.waits import Wait
+from rankdrill.diagnosis.waits import Wait, hopeless
 from rankdrill.ledger import LedgerView
 from rankdrill.step import NO_SEQUENCE
 
@@ -26,14 +26,16 @@ def cause_of_hang(waits: Mapping[int, Wait], returned: Collection[int], views: S
     """
     # One that has issued a message, and is in no step, may be anywhere.
     inside = {rank: wait for rank, wait in waits.items() if wait.record.state.open}
+    lost = hopeless(inside, set(range(len(views))) - inside.keys() - set(returned))
+    circle = [lost[rank] for rank in circle_in(lost)]
     return (
         lost_message(waits, views)
-        or mixed_circle(inside, returned, views)
+        or mixed_circle(circle, views)
         or (unmatched_message(inside, dict(enumerate(views)), returned) if inside else None)
         or crossed_groups(waits, views)
         or wrong_group(waits, views, None)
         or left_behind(waits, returned, views)
-        or deadlock_in(inside, len(views), returned)
+        or (deadlock(circle) if circle else None)
     )
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from rankdrill.diagnosis.calls.sequences import calls_on
 from rankdrill.diagnosis.waits import Wait, name_ranks
-from rankdrill.ledger import GROUP_OP, LedgerView
-from rankdrill.step import NO_SEQUENCE, Kind, Step
+from rankdrill.ledger import LedgerView
+from rankdrill.step import NO_SEQUENCE, Step
 
 __all__ = ["odd_ones"]
 
@@ -24,7 +25,7 @@ def odd_ones(waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> dict[int
     for group, sequence in {(wait.record.step.target, wait.record.step.sequence) for wait in waits.values()}:
         if sequence == NO_SEQUENCE:
             continue
-        steps = {rank: step for rank, view in enumerate(views) if (step := _step_at(view, group, sequence))}
+        steps = {rank: step for rank, view in enumerate(views) if (step := calls_on(group, view).get(sequence))}
         kinds: dict[str, list[int]] = {}
         for rank, step in steps.items():
             kinds.setdefault(_agreed(step), []).append(rank)
@@ -36,14 +37,6 @@ def odd_ones(waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> dict[int
                 other = first if rank not in first else second
                 found[rank] = f"is in {step}, {name_ranks(other)} in {steps[other[0]]}"
     return found
-
-
-def _step_at(view: LedgerView, group: str, sequence: int) -> Step | None:
-    for record in view.where(lambda kind, state: kind is Kind.COLLECTIVE):
-        step = record.step
-        if step.target == group and step.sequence == sequence and step.op != GROUP_OP:
-            return step
-    return None
 
 
 def _agreed(step: Step) -> str:

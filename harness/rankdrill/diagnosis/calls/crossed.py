@@ -46,16 +46,15 @@ def _told(few: list[int], most: list[int], waits: Mapping[int, Wait], views: Seq
     if culprits:
         told.sort(key=lambda side: side.ranks != culprits)
     kind = _kind(odd, step, views[few[0]], majority=bool(culprits))
-    named = f"{step.op} #{step.sequence} on {step.target!r}"
     if kind is FindingKind.DEADLOCK:
         one, other = told
         first, second = name_ranks(one.ranks), name_ranks(other.ranks)
         circle = f"{first} {_verb(one.ranks)} for {second}, which {_verb(other.ranks)} for {first}"
         return Finding(kind, circle, "order", tuple(told), culprits)
-    finding = Finding(kind, named, "group", tuple(told), culprits)
+    finding = Finding(kind, step.call, "group", tuple(told), culprits)
     if kind is not FindingKind.MISSING:
         return finding
-    did = f"{'leaves' if len(few) == 1 else 'leave'} out {named}"
+    did = f"{'leaves' if len(few) == 1 else 'leave'} out {step.call}"
     return replace(finding, sides=(side_of(few, did, [step.site] * len(few)), *told))
 
 
@@ -85,7 +84,7 @@ def _awaited(ranks: list[int], waits: Mapping[int, Wait]) -> set[int]:
 
 def _side(ranks: list[int], waits: Mapping[int, Wait]) -> Side:
     step = waits[ranks[0]].record.step
-    did = f"{_verb(ranks)} in {step.op} #{step.sequence} on {step.target!r}"
+    did = f"{_verb(ranks)} in {step.call}"
     return side_of(ranks, did, [waits[rank].record.step.site for rank in ranks])
 
 

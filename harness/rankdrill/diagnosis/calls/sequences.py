@@ -10,37 +10,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import accumulate, pairwise
 
 from rankdrill.diagnosis.calls.source import Order, called_later_too, comes_round_alone, order_of, share_a_loop
+from rankdrill.diagnosis.finding import FindingKind
 from rankdrill.ledger import GROUP_OP, LedgerView
 from rankdrill.step import NO_SEQUENCE, Kind, Site, Step
 
-__all__ = ["Change", "Parting", "calls_on", "left_out_by_custom", "parting"]
+__all__ = ["Parting", "calls_on", "left_out_by_custom", "parting"]
 
 ANOTHER_OP = 4  # how little two calls are alike: this, if they are different collectives
 ANOTHER_CALL = 3  # if tensors, root or reduce op differ
 ANOTHER_SITE = 1
 
 
-class Change(StrEnum):
-    """What one rank's sequence lacks, or has on top, beside the others'."""
-
-    MISSING = "missing"
-    EXTRA = "extra"
-
-
 @dataclass(frozen=True, slots=True)
 class Parting:
-    """That a rank left `call` out, or made it on top of what the others made."""
+    """That a rank left `call` out (`MISSING`), or made it on top of what the others made (`EXTRA`)."""
 
-    change: Change
+    kind: FindingKind
     call: Step
 
 
 def calls_on(group: str, view: LedgerView) -> dict[int, Step]:
-    """The collectives of one rank on `group` by their number; those that the backend refused were never made."""
+    """The collectives of one rank on `group` by their number. One that was refused gave its number to the next."""
     found: dict[int, Step] = {}
     for record in view.where(lambda kind, state: kind is Kind.COLLECTIVE):
         step = record.step
@@ -56,9 +49,9 @@ def parting(theirs: Sequence[Step], mine: Sequence[Step], *, complete: bool) -> 
     where it showed, and what would have followed is not known.
     """
     if complete:
-        change = Change.MISSING if len(mine) < len(theirs) else Change.EXTRA
-        longer, shorter = (theirs, mine) if change is Change.MISSING else (mine, theirs)
-        return Parting(change, longer[_left_out(longer, shorter)]) if len(longer) > len(shorter) else None
+        kind = FindingKind.MISSING if len(mine) < len(theirs) else FindingKind.EXTRA
+        longer, shorter = (theirs, mine) if kind is FindingKind.MISSING else (mine, theirs)
+        return Parting(kind, longer[_left_out(longer, shorter)]) if len(longer) > len(shorter) else None
     if not theirs or not mine:  # overwritten since
         return None
     return _before_it_showed(theirs, mine) or _where_it_showed(theirs, mine)
@@ -89,11 +82,11 @@ def _before_it_showed(theirs: Sequence[Step], mine: Sequence[Step]) -> Parting |
     """The parting, if it came before the call where it showed: what lies between fits only with one call left out."""
     straight = sum(_unlike(one, other) for one, other in zip(theirs[:-1], mine[:-1], strict=False))
     best: tuple[int, Parting] | None = None
-    for change, longer, shorter in ((Change.MISSING, theirs, mine), (Change.EXTRA, mine, theirs)):
+    for kind, longer, shorter in ((FindingKind.MISSING, theirs, mine), (FindingKind.EXTRA, mine, theirs)):
         costs = _costs(longer, shorter)
         if costs and min(costs) < straight and (best is None or min(costs) < best[0]):
             place = max(place for place, cost in enumerate(costs) if cost == min(costs))
-            best = min(costs), Parting(change, longer[place])
+            best = min(costs), Parting(kind, longer[place])
     return best[1] if best is not None else None
 
 
@@ -106,7 +99,11 @@ def left_out_by_custom(theirs: Sequence[Step], mine: Sequence[Step]) -> Parting 
     if came.site not in before:
         return None
     round_ = before[max(place for place, site in enumerate(before) if site == came.site) + 1 :]
-    return Parting(Change.MISSING, due) if due.site not in round_ and _by_custom(came.site, due.site, before) else None
+    return (
+        Parting(FindingKind.MISSING, due)
+        if due.site not in round_ and _by_custom(came.site, due.site, before)
+        else None
+    )
 
 
 def _by_custom(site: Site, due: Site, history: Sequence[Site | None]) -> bool:
@@ -124,19 +121,19 @@ def _where_it_showed(theirs: Sequence[Step], mine: Sequence[Step]) -> Parting | 
     before = {step.site for step in mine[:-1]}
     again = len(mine) > 1 and mine[-2].site == came.site
     if again and comes_round_alone(due.site, came.site):
-        return Parting(Change.EXTRA, came)
+        return Parting(FindingKind.EXTRA, came)
     if by_custom := left_out_by_custom(theirs, mine):
         return by_custom
     if came.site in before and share_a_loop(due.site, came.site):
-        return Parting(Change.MISSING, due)  # it has come round the loop
+        return Parting(FindingKind.MISSING, due)  # it has come round the loop
     if came.site in {step.site for step in theirs} or (again and _met_another(theirs, mine)):
         return None
     order = order_of(due.site, came.site)
     if order is Order.AFTER and not (due.site in before and share_a_loop(due.site, came.site)):
-        return Parting(Change.MISSING, due)
+        return Parting(FindingKind.MISSING, due)
     if order is None or order is Order.APART or called_later_too(_public(came), due.site, came.site):
         return None
-    return Parting(Change.EXTRA, came)
+    return Parting(FindingKind.EXTRA, came)
 
 
 def _met_another(theirs: Sequence[Step], mine: Sequence[Step]) -> bool:

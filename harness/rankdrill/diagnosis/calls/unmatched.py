@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from rankdrill.diagnosis.calls.sequences import Change, Parting, calls_on, left_out_by_custom, parting
+from rankdrill.diagnosis.calls.sequences import Parting, calls_on, left_out_by_custom, parting
 from rankdrill.diagnosis.calls.source import Order, order_of
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.waits import Wait
@@ -15,7 +15,6 @@ from rankdrill.step import NO_SEQUENCE, Step
 __all__ = ["left_behind", "retold"]
 
 MOST_COMPARED = 8  # culprits whose sequences are looked at
-_KINDS = {Change.MISSING: FindingKind.MISSING, Change.EXTRA: FindingKind.EXTRA}
 
 
 def left_behind(waits: Mapping[int, Wait], returned: Collection[int], views: Sequence[LedgerView]) -> Finding | None:
@@ -48,7 +47,7 @@ def retold(finding: Finding, views: Sequence[LedgerView]) -> Finding:
     if found is None:
         return replace(finding, kind=FindingKind.MISSING) if _one_lies_behind(finding) else finding
     culprits, parted = found
-    kind = _KINDS[parted.change]
+    kind = parted.kind
     there = kind is FindingKind.EXTRA and parted.call.sequence == finding.number  # which has been told then
     rest = [side for side in finding.sides if not there or not set(side.ranks) <= set(culprits)]
     sides = (_origin(culprits, parted), *sorted(rest, key=lambda side: not set(side.ranks) <= set(culprits)))
@@ -119,7 +118,7 @@ def _extra(
     for rank in here:
         mine = _up_to(step.sequence, step.target, views[rank])
         found = parting(*_from_one_start(reference, mine), complete=True)
-        origins.append((rank, found or Parting(Change.EXTRA, step)))
+        origins.append((rank, found or Parting(FindingKind.EXTRA, step)))
     told = [_origin(ranks, found) for ranks, found in _grouped(origins)]
     sides = (*told, *_gone(away, step.target, views))
     return Finding(FindingKind.EXTRA, _named(step), "", sides, tuple(here), step.target, step.sequence)
@@ -133,8 +132,8 @@ def _alike(
     for rank in away:
         mine = calls_on(step.target, views[rank])
         parted = parting(*_from_one_start(theirs, mine), complete=True)
-        missing = parted is not None and parted.change is Change.MISSING
-        found.append((rank, parted if parted is not None and missing else Parting(Change.MISSING, step)))
+        missing = parted is not None and parted.kind is FindingKind.MISSING
+        found.append((rank, parted if parted is not None and missing else Parting(FindingKind.MISSING, step)))
     return _grouped(found)
 
 
@@ -146,7 +145,7 @@ def _grouped(found: Sequence[tuple[int, Parting]]) -> list[tuple[list[int], Part
 
 
 def _key(found: Parting) -> object:
-    return found.change, found.call.sequence, found.call.op, found.call.site
+    return found.kind, found.call.sequence, found.call.op, found.call.site
 
 
 # --------------------------------------------------------------------------------------------- whose calls
@@ -180,7 +179,7 @@ def _same_call(one: Step, other: Step) -> bool:
 
 def _origin(ranks: Sequence[int], found: Parting) -> Side:
     verb = ("leaves" if len(ranks) == 1 else "leave", "makes" if len(ranks) == 1 else "make")
-    if found.change is Change.MISSING:
+    if found.kind is FindingKind.MISSING:
         did = f"{verb[0]} out {_named(found.call)}"
     else:
         did = f"{verb[1]} one call more, {_named(found.call)}"
@@ -211,5 +210,4 @@ def _returned(ranks: Sequence[int], group: str, last: Mapping[int, Step | None])
 
 def _named(step: Step) -> str:
     via = step.site.via if step.site is not None else ""
-    op = f"{via}'s {step.op}" if via and via != step.op else step.op
-    return f"{op} #{step.sequence} on {step.target!r}"
+    return f"{via}'s {step.call}" if via and via != step.op else step.call

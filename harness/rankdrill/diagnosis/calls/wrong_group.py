@@ -80,9 +80,8 @@ def _break_of_custom(view: LedgerView) -> tuple[Step, str] | None:
 def _told(rank: int, step: Step, awaiting: list[int], waits: Mapping[int, Wait]) -> Finding:
     theirs = waits[awaiting[0]].record.step
     verb = "waits" if len(awaiting) == 1 else "wait"
-    named = f"{theirs.op} #{theirs.sequence} on {theirs.target!r}"
     sides = (
-        side_of([rank], f"calls {step.op} #{step.sequence} on {step.target!r}", [step.site]),
-        side_of(awaiting, f"{verb} for it in {named}", [waits[other].record.step.site for other in awaiting]),
+        side_of([rank], f"calls {step.call}", [step.site]),
+        side_of(awaiting, f"{verb} for it in {theirs.call}", [waits[other].record.step.site for other in awaiting]),
     )
-    return Finding(FindingKind.GROUP, named, "group", sides, (rank,), theirs.target, theirs.sequence)
+    return Finding(FindingKind.GROUP, theirs.call, "group", sides, (rank,), theirs.target, theirs.sequence)
