@@ -8,12 +8,12 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from rankdrill.boundary.contracts import contract_of
+from rankdrill.boundary.contracts import terms_of
 from rankdrill.step import Contract
 
 
 def contract(op: str, tensors: Any = None, outputs: Any = None, rank: int = 0, size: int = 2, **more: Any) -> Contract:
-    return contract_of(op, {"tensors": tensors, "outputs": outputs, **more}, rank, size)[0]
+    return terms_of(op, {"tensors": tensors, "outputs": outputs, **more}, rank, size).contract
 
 
 def reducing(op: Any) -> dist.AllreduceOptions:

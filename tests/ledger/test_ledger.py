@@ -50,11 +50,11 @@ def test_a_record_is_read_back(tmp_path: Path) -> None:
     step = Step(Kind.COLLECTIVE, "all_reduce", "default", "float32[4] sum", 16, sequence=7)
     with LedgerWriter(path, rank=3, world_size=8) as writer:
         index = writer.begin(step)
-        writer.be_patient(index, 1.5)
+        writer.wait(index, 1.5)
         reader = LedgerReader(path)
         (record,) = reader.view()
         assert record.step == step
-        assert record.state is State.BEGUN
+        assert record.state is State.WAITING
         assert record.patience_ms == 1500
         assert record.thread == threading.get_native_id()
         assert record.fault is None
@@ -150,7 +150,7 @@ def test_a_step_that_outlived_a_lap_writes_nowhere(tmp_path: Path) -> None:
         for _ in range(2):
             writer.begin(OPEN)
         writer.fail(old, ValueError())
-        writer.be_patient(old, 1.0)
+        writer.wait(old, 1.0)
         writer.strike(old, 0)
         assert [(r.state, r.patience_ms, r.fault) for r in read(path)] == [(State.BEGUN, 0, None)] * 2
 

@@ -26,6 +26,8 @@ _MODES = frozenset({"__torch_function__", "__torch_dispatch__"})  # a call passe
 _PLUMBING = frozenset({"wrapper", "_fn", "decorate_context", "inner", "_wrapped_call_impl", "_call_impl", "__call__"})
 _PARALLEL = tuple(os.path.join(torch_folder(), *parts, "") for parts in (("distributed",), ("nn", "parallel")))
 _whose: dict[CodeType, Whose] = {}
+_telling: dict[CodeType, int] = {}
+"""Of torch's functions: how much one says of what the user called. 0 nothing, 2 those of ``torch.distributed``."""
 _sites: dict[tuple[CodeType, int, CodeType | None], Site] = {}
 
 
@@ -33,6 +35,7 @@ def call_site(depth: int = 1) -> Site | None:
     """The user's line that led to the caller's caller at `depth`; None where only C++ is above it."""
     frame: FrameType | None = sys._getframe(depth)
     outermost: CodeType | None = None  # of torch's
+    telling = 0
     library: FrameType | None = None
     for _ in range(MOST_FRAMES):
         if frame is None:
@@ -46,8 +49,9 @@ def call_site(depth: int = 1) -> Site | None:
                 break
             return _site(frame, outermost)
         if whose is Whose.TORCH and library is None:
-            if _is_public(code, outermost):
-                outermost = code
+            # What is above c10d and its users, such as an optimizer's step, says less than they do.
+            if (tells := _telling[code]) and tells >= telling:
+                outermost, telling = code, tells
         elif whose is Whose.LIBRARY and library is None:
             library = frame
         frame = frame.f_back
@@ -104,24 +108,20 @@ def _name(code: CodeType | None) -> str:
     return "" if code is None else code.co_qualname.removeprefix("_")
 
 
-def _is_public(code: CodeType, before: CodeType | None) -> bool:
-    """Whether `code`, further out than `before`, says better what the user called."""
+def _tells(code: CodeType) -> int:
     name = code.co_name
     if name in _PLUMBING or name.startswith("_") or "<" in code.co_qualname:
-        return False
-    # What is above c10d and its users, such as an optimizer's step, says less than they do.
-    return before is None or _is_distributed(code) or not _is_distributed(before)
-
-
-def _is_distributed(code: CodeType) -> bool:
-    return code.co_filename.startswith(_PARALLEL)
+        return 0
+    return 2 if code.co_filename.startswith(_PARALLEL) else 1
 
 
 def _classify(code: CodeType) -> Whose:
     if len(_whose) >= MOST_KNOWN:
         _whose.clear()
+        _telling.clear()
     whose = whose_file(code.co_filename)
     if whose is Whose.USER and code.co_name in _MODES:
         whose = Whose.LIBRARY
     _whose[code] = whose
+    _telling[code] = _tells(code)
     return whose

@@ -12,14 +12,13 @@ import torch.distributed as dist
 
 from rankdrill.boundary import torch_seam
 from rankdrill.boundary.callsites import call_site
-from rankdrill.boundary.contracts import contract_of, flatten, message_contract_of
+from rankdrill.boundary.contracts import flatten, message_terms_of, terms_of
 from rankdrill.boundary.crossing import Boundary, Call
 from rankdrill.boundary.handed import handed_to_user
 from rankdrill.boundary.handles import Handle
 from rankdrill.boundary.messages import Messages
 from rankdrill.boundary.numbering import Numbering
 from rankdrill.boundary.regions import buffers_of
-from rankdrill.boundary.sizes import nbytes_of
 from rankdrill.ledger import GROUP_OP, State, spell_members
 from rankdrill.step import ANYBODY, DEFAULT_GROUP, NO_SEQUENCE, RECV, SEND, Kind, Step
 
@@ -165,10 +164,8 @@ class TrackedWork(dist.Work):
         """Wait for the collective, `timeout` 0 meaning the group's own."""
         __tracebackhide__ = True  # so that pytest ends its traceback in the code under test
         self._settle()
-        bounds = (self._patience, timeout.total_seconds())
         if not self._over:
-            self._boundary.be_patient(self._record, min(filter(None, bounds), default=0.0))
-            self._boundary.mark(self._record, State.WAITING)
+            self._boundary.wait(self._record, self._patience_within(timeout))
         try:
             done = self.inner.wait(timeout) if timeout else self.inner.wait()
             self._tell_source()
@@ -177,6 +174,10 @@ class TrackedWork(dist.Work):
             raise
         self._boundary.mark(self._record, State.ENDED)
         return bool(done)
+
+    def _patience_within(self, timeout: datetime.timedelta) -> float:
+        asked = timeout.total_seconds() if timeout else 0.0
+        return min(self._patience or asked, asked or self._patience)
 
     def is_completed(self) -> bool:
         """Whether it is over, without waiting."""
@@ -245,38 +246,42 @@ def install_collectives(boundary: Boundary) -> Callable[[], None]:
 def _override(method: str, op: str, names: tuple[str, ...]) -> Callable[..., Any]:
     def call(self: DrilledGroup, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
-        bound = dict(zip(names, args, strict=False)) | kwargs
-        positional = names[: len(args)]
-        if not self.boundary.open:
+        boundary = self.boundary
+        if not boundary.open:
             return getattr(self.inner, method)(*args, **kwargs)
+        bound: dict[str, Any] = {"group": self, **dict(zip(names, args, strict=False)), **kwargs}
+        positional = names[: len(args)]
 
         def real(crossing: Call) -> Any:
             __tracebackhide__ = True
             group = crossing.args["group"]
+            if isinstance(group, DrilledGroup):
+                if boundary.handles:
+                    boundary.handles.enter(crossing.step, crossing.args, group.place)
+                group.enter(crossing.step)
+            function = getattr(getattr(group, "inner", group), method)
+            if crossing.args is bound:  # as nearly always: nothing was bent
+                return function(*args, **kwargs)
             given = {name: value for name, value in crossing.args.items() if name != "group"}
             ordered = [given.pop(name) for name in positional]
-            if isinstance(group, DrilledGroup):
-                if self.boundary.handles:
-                    self.boundary.handles.enter(crossing.step, crossing.args, group.place)
-                group.enter(crossing.step)
-            return getattr(getattr(group, "inner", group), method)(*ordered, **given)
+            return function(*ordered, **given)
 
         self.introduce()
         step = step_of(self, op, bound)
         try:
-            record, work = self.boundary.begin(step, {"group": self, **bound}, real)
+            record, work = boundary.begin(step, bound, real)
         except BaseException:
             self._take_back(step, bound)
             raise
         if work is None or isinstance(work, TrackedWork):
-            self.boundary.mark(record, State.ENDED)
+            boundary.mark(record, State.ENDED)
             return work
-        arrived = _from_anybody(self, step, record)
-        tracked = TrackedWork(work, self.boundary, record, patience_of(self, bound), arrived)
+        arrived = None if step.message is None else _from_anybody(self, step, record)
+        tracked = TrackedWork(work, boundary, record, patience_of(self, bound), arrived)
         # Of most calls their options say that it is torch itself who waits, before it returns.
-        if self.boundary.handles is not None and getattr(bound.get("opts"), "asyncOp", True) and handed_to_user():
-            lose = partial(self.boundary.fail, record, NeverWaited()) if _delivered_by_handle(op, bound) else None
-            tracked.handle = self.boundary.handles.hold(step, buffers_of(op, bound, self.place), tracked, lose)
+        if boundary.handles is not None and getattr(bound.get("opts"), "asyncOp", True) and handed_to_user():
+            lose = partial(boundary.fail, record, NeverWaited()) if _delivered_by_handle(op, bound) else None
+            tracked.handle = boundary.handles.hold(step, buffers_of(op, bound, self.place), tracked, lose)
         return tracked
 
     call.__name__ = method
@@ -314,17 +319,16 @@ def _from_anybody(group: DrilledGroup, step: Step, record: int) -> Callable[[int
 def patience_of(group: DrilledGroup, args: dict[str, Any]) -> float:
     """Seconds after which the backend gives up this call: its own timeout, else the group's; 0 if unknown."""
     own = args.get("timeout") or getattr(args.get("opts"), "timeout", None)
-    unset = own is None or own.total_seconds() <= 0
-    return group.timeout if unset or own is None else float(own.total_seconds())
+    return group.timeout if own is None or own <= _NO_TIMEOUT else float(own.total_seconds())
 
 
 def step_of(group: DrilledGroup, op: str, args: dict[str, Any]) -> Step:
     """The step that is the collective `op` of `group`; takes the group's next number."""
     site = call_site(2)
-    nbytes = sum(map(nbytes_of, flatten(args.get("tensors"))))
     if op in _POINT_TO_POINT:
         peer, tag = args.get("peer"), args.get("tag", 0)
-        contract = message_contract_of(args.get("tensors"))
+        terms = message_terms_of(args.get("tensors"))
+        contract, nbytes = terms.contract, terms.nbytes
         fingerprint = f"{contract.shown} peer={'any' if peer is None else peer} tag={tag}".lstrip()
         message = group.messages.take(op, peer, tag)
         return Step(
@@ -338,6 +342,17 @@ def step_of(group: DrilledGroup, op: str, args: dict[str, Any]) -> Step:
             contract=contract,
             message=message,
         )
-    contract, fingerprint = contract_of(op, args, group.place, group.members)
+    terms = terms_of(op, args, group.place, group.members)
+    contract = terms.contract
     sequence = group.sequence.take()
-    return Step(Kind.COLLECTIVE, op, group.label, fingerprint, nbytes, sequence, site, contract.digest, contract)
+    return Step(
+        Kind.COLLECTIVE,
+        op,
+        group.label,
+        terms.fingerprint,
+        terms.nbytes,
+        sequence,
+        site,
+        contract.digest,
+        contract,
+    )

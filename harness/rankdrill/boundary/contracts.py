@@ -9,13 +9,14 @@ a backend wants it even, as gloo does in most of them, it says so itself on the 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
 
 from rankdrill.step import NOBODY, Contract
 
-__all__ = ["BY_TWOS", "MESSAGE", "contract_of", "flatten", "message_contract_of"]
+__all__ = ["BY_TWOS", "MESSAGE", "Terms", "flatten", "message_terms_of", "terms_of"]
 
 MOST_KNOWN = 4096  # contracts remembered: loops make the same calls again and again
 MOST_SHOWN = 3  # tensors, and splits, that a reader is shown
@@ -41,11 +42,20 @@ Splits: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
 _EVEN: Splits = ((), ())
 
 
-_known: dict[Any, tuple[Contract, str]] = {}
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What is known of a call by its arguments: its contract, its fingerprint for a reader, the bytes it brings."""
+
+    contract: Contract
+    fingerprint: str
+    nbytes: int
 
 
-def contract_of(op: str, args: dict[str, Any], rank: int, size: int) -> tuple[Contract, str]:
-    """The contract of the collective `op`, called by `rank` of a group of `size`, and its fingerprint for a reader."""
+_known: dict[Any, Terms] = {}
+
+
+def terms_of(op: str, args: dict[str, Any], rank: int, size: int) -> Terms:
+    """What is known of the collective `op`, called by `rank` of a group of `size`."""
     opts = args.get("opts")
     inputs, outputs = describe(args.get("tensors")), describe(args.get("outputs"))
     reduction = _reduction(opts) if op in REDUCING else None
@@ -64,19 +74,24 @@ def contract_of(op: str, args: dict[str, Any], rank: int, size: int) -> tuple[Co
         contract = _made(op, reduce_op, root, inputs, outputs, splits, rank, size)
         rooted = f"root={'?' if root == NOBODY else root}" if op in ROOTED else ""
         parts = (shown(inputs), _shown_splits(splits), reduce_op, rooted)
-        found = _known[key] = contract, " ".join(filter(None, parts))
+        found = _known[key] = Terms(contract, " ".join(filter(None, parts)), _nbytes(inputs))
     return found
 
 
-def message_contract_of(tensors: Any) -> Contract:
+def message_terms_of(tensors: Any) -> Terms:
     """What a send and its receive must agree on: dtype and count of elements, as backends count them."""
     described = describe(tensors)
     found = _known.get(described)
     if found is None:
         if len(_known) >= MOST_KNOWN:
             _known.clear()
-        found = _known[described] = _made(MESSAGE, "", NOBODY, described, (), _EVEN, 0, 0), ""
-    return found[0]
+        contract = _made(MESSAGE, "", NOBODY, described, (), _EVEN, 0, 0)
+        found = _known[described] = Terms(contract, contract.shown, _nbytes(described))
+    return found
+
+
+def _nbytes(described: Described) -> int:
+    return sum(dtype.itemsize * shape.numel() for dtype, shape in described)
 
 
 def describe(tensors: Any) -> Described:

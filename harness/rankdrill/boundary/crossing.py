@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
@@ -59,6 +59,25 @@ class Watch(Protocol):
         """From here on it is the plan that sets ranks apart."""
 
 
+class _Inside(threading.local):
+    """How deep this thread is in rankdrill's own work, or in the real thing behind a crossing."""
+
+    depth = 0
+
+
+class _Closing:
+    """The context in which a boundary is closed; any threads may be in it, and in it again."""
+
+    def __init__(self, inside: _Inside) -> None:
+        self._inside = inside
+
+    def __enter__(self) -> None:
+        self._inside.depth += 1
+
+    def __exit__(self, *raised: object) -> None:
+        self._inside.depth -= 1
+
+
 class Boundary:
     """One rank's boundary: writes each crossing into the ledger and lets interceptors act on it.
 
@@ -83,12 +102,13 @@ class Boundary:
         self._groups: Counter[str] = Counter()
         self._interceptors: tuple[Interceptor, ...] = ()
         self._recording = False
-        self._inside = threading.local()
+        self._inside = _Inside()
+        self._closing = _Closing(self._inside)
 
     @property
     def open(self) -> bool:
         """Whether a call made now, on this thread, is a step."""
-        return self._recording and not getattr(self._inside, "depth", 0)
+        return self._recording and not self._inside.depth
 
     @contextmanager
     def recording(self, interceptors: Sequence[Interceptor] = ()) -> Iterator[None]:
@@ -111,14 +131,9 @@ class Boundary:
         self.ledger, self.watch, self.handles, self._on_end = None, None, None, None
         self._interceptors, self._recording = (), False
 
-    @contextmanager
-    def closed(self) -> Iterator[None]:
+    def closed(self) -> AbstractContextManager[None]:
         """Calls made by this thread for the duration are no steps: rankdrill's own work."""
-        self._inside.depth = getattr(self._inside, "depth", 0) + 1
-        try:
-            yield
-        finally:
-            self._inside.depth -= 1
+        return self._closing
 
     def cross(self, step: Step, args: dict[str, Any], real: Proceed) -> Any:
         """Cross with a call that is over when it returns: record, strike, do the real thing, record."""
@@ -130,7 +145,7 @@ class Boundary:
     def begin(self, step: Step, args: dict[str, Any], real: Proceed) -> tuple[int, Any]:
         """Cross with a call that may go on after it returns; whoever waits for it marks how far it got."""
         __tracebackhide__ = True
-        with self.closed():
+        with self._closing:
             index = self.ledger.begin(step) if self.ledger else -1
             chain = real
             for interceptor in reversed(self._interceptors):
@@ -147,10 +162,10 @@ class Boundary:
         if self.ledger:
             self.ledger.mark(index, state)
 
-    def be_patient(self, index: int, seconds: float) -> None:
-        """Note in the ledger after how many seconds of waiting the rank gives up by itself; 0 is not known."""
-        if self.ledger and seconds:
-            self.ledger.be_patient(index, seconds)
+    def wait(self, index: int, seconds: float) -> None:
+        """Note in the ledger that the rank waits in the step, to give up after `seconds`; 0 is not known."""
+        if self.ledger:
+            self.ledger.wait(index, seconds)
 
     def fail(self, index: int, error: BaseException) -> None:
         """Note in the ledger that the step raised."""

@@ -22,6 +22,7 @@ __all__ = [
     "HEADER",
     "HEADER_BYTES",
     "KINDS",
+    "KIND_AT",
     "MAGIC",
     "MAX_FAULTS",
     "MOST_RECORDS",
@@ -29,8 +30,12 @@ __all__ = [
     "OP_BYTES",
     "RECORD",
     "RECORD_BYTES",
+    "RECORD_HEAD",
+    "RECORD_KIND",
+    "RECORD_TAIL",
     "SITES",
     "SITE_BYTES",
+    "TAIL_AT",
     "TOTAL_OFFSET",
     "VERSION",
     "Record",
@@ -59,6 +64,13 @@ MAX_FAULTS = 256
 # error, patience (ms), call site, digest of the contract, of a message the peer, the tag and its number, commit
 RECORD = struct.Struct("<QQQQqIHBB32s76s64s32sIIQiIqI")
 RECORD_BYTES = RECORD.size
+# The same in three parts: what is of this one call, what all calls of its kind from its line have in common, the rest.
+RECORD_HEAD = struct.Struct("<QQQQqIH")
+RECORD_KIND = struct.Struct("<BB32s76s64s32sIIQ")
+RECORD_TAIL = struct.Struct("<iIqI")
+KIND_AT = RECORD_HEAD.size
+TAIL_AT = KIND_AT + RECORD_KIND.size
+assert TAIL_AT + RECORD_TAIL.size == RECORD_BYTES
 END_OFFSET = 16
 STATE_OFFSET = 46
 KIND_OFFSET = 47

@@ -13,7 +13,7 @@ from types import TracebackType
 
 from rankdrill.ledger import format as f
 from rankdrill.ledger.sites import SiteTable
-from rankdrill.step import NO_SEQUENCE, Message, Step
+from rankdrill.step import NO_SEQUENCE, Message, Site, Step
 
 __all__ = ["LedgerWriter"]
 
@@ -21,6 +21,15 @@ _U64 = struct.Struct("<Q")
 _U32 = struct.Struct("<I")
 _U16 = struct.Struct("<H")
 _KIND_CODES = {kind: code for code, kind in enumerate(f.KINDS)}
+_OVER = f.State.ENDED  # from here on a step is over, one way or another
+MOST_KNOWN = 1024  # kinds of calls whose bytes are remembered
+
+
+class _Thread(threading.local):
+    """The number that the kernel has for this thread: asked for once, not for every record."""
+
+    def __init__(self) -> None:
+        self.id = threading.get_native_id() & 0xFFFFFFFF
 
 
 class LedgerWriter:
@@ -44,6 +53,8 @@ class LedgerWriter:
             os.close(fd)
         self.capacity = capacity
         self._next = itertools.count()
+        self._thread = _Thread()
+        self._kinds: dict[tuple[str, str, str, int, Site | None], bytes] = {}
         # The garbage collector, which may run while it is held, may find a handle whose loss is to be written down.
         self._finish = threading.RLock()
         self._sites = SiteTable(self._map, ring_end, sites)
@@ -64,47 +75,43 @@ class LedgerWriter:
     def begin(self, step: Step) -> int:
         """Write down that `step` begins; return its index."""
         index = next(self._next)
-        site = self._sites.number(step.site)
-        f.RECORD.pack_into(
-            self._map,
-            self._slot(index),
-            index,
-            time.monotonic_ns(),
-            0,
-            step.nbytes,
-            step.sequence,
-            threading.get_native_id() & 0xFFFFFFFF,
-            0,
-            f.State.BEGUN,
-            _KIND_CODES[step.kind],
-            f.fit(step.op, f.OP_BYTES),
-            f.fit(step.target, 76, keep="tail"),
-            f.fit(step.fingerprint, f.FINGERPRINT_BYTES),
-            b"",
-            0,
-            site,
-            step.digest,
-            *_matching(step.message),
-            f.commit_of(index),
-        )
+        slot = self._slot(index)
+        began = time.monotonic_ns()
+        f.RECORD_HEAD.pack_into(self._map, slot, index, began, 0, step.nbytes, step.sequence, self._thread.id, 0)
+        self._map[slot + f.KIND_AT : slot + f.TAIL_AT] = self._kind_of(step)
+        f.RECORD_TAIL.pack_into(self._map, slot + f.TAIL_AT, *_matching(step.message), f.commit_of(index))
         _U64.pack_into(self._map, f.TOTAL_OFFSET, index + 1)
         return index
 
+    def _kind_of(self, step: Step) -> bytes:
+        """The part of its record that all such calls from its line have in common: loops make them again and again."""
+        if step.contract is None:
+            return _write_kind(step, self._sites.number(step.site))
+        key = step.op, step.target, step.fingerprint, step.digest, step.site
+        known = self._kinds.get(key)
+        if known is None:
+            if len(self._kinds) >= MOST_KNOWN:
+                self._kinds.clear()
+            known = self._kinds[key] = _write_kind(step, self._sites.number(step.site))
+        return known
+
     def mark(self, index: int, state: f.State) -> None:
         """Record how far step `index` got; ending it stamps the time."""
+        slot = self._slot(index)
         with self._finish:
-            slot = self._slot(index)
             if not self._holds(slot, index):
                 return
-            if state in (f.State.ENDED, f.State.RAISED):
+            if state >= _OVER:
                 _U64.pack_into(self._map, slot + f.END_OFFSET, time.monotonic_ns())
             self._map[slot + f.STATE_OFFSET] = state
 
-    def be_patient(self, index: int, seconds: float) -> None:
-        """Record that the rank gives up waiting in step `index` after `seconds`."""
+    def wait(self, index: int, seconds: float) -> None:
+        """Record that the rank waits in step `index`, and that it gives up after `seconds`; 0 is not known."""
         slot = self._slot(index)
         if self._holds(slot, index):
-            _U32.pack_into(self._map, slot + f.PATIENCE_OFFSET, min(max(int(seconds * 1000), 1), 0xFFFFFFFF))
+            if seconds:
+                _U32.pack_into(self._map, slot + f.PATIENCE_OFFSET, min(int(seconds * 1000) or 1, 0xFFFFFFFF))
+            self._map[slot + f.STATE_OFFSET] = f.State.WAITING
 
     def tell_message(self, index: int, message: Message) -> None:
         """Record of step `index`, a receive from anybody, which message it was."""
@@ -152,6 +159,20 @@ class LedgerWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _write_kind(step: Step, site: int) -> bytes:
+    return f.RECORD_KIND.pack(
+        f.State.BEGUN,
+        _KIND_CODES[step.kind],
+        f.fit(step.op, f.OP_BYTES),
+        f.fit(step.target, 76, keep="tail"),
+        f.fit(step.fingerprint, f.FINGERPRINT_BYTES),
+        b"",
+        0,
+        site,
+        step.digest,
+    )
 
 
 def _matching(message: Message | None) -> tuple[int, int, int]:
