@@ -195,6 +195,28 @@ def test_it(rank): ...
     assert "No module named 'no_such_module_on_ranks'" in ran.failure("test_it")
 
 
+IMPORTED = """
+COMPILER = "torch._dynamo"
+
+@pytest.mark.ranks(2)
+def test_it(rank):
+    assert (COMPILER in sys.modules) is {expected}
+"""
+
+
+@pytest.mark.parametrize(
+    ("uses", "expected"),
+    [
+        ("optimizer = torch.optim.SGD", True),
+        ("from torch.nn.parallel import DistributedDataParallel", True),
+        ("", False),
+    ],
+)
+def test_what_a_file_leads_to_is_imported_before_ranks_are_forked(run: Run, uses: str, expected: bool) -> None:
+    ran = run(f"{uses}\n{IMPORTED.format(expected=expected)}", subprocess=True)
+    assert ran.outcome("test_it") == "passed", ran.screen
+
+
 def test_a_slow_import_is_not_counted_against_the_tests_deadline(run: Run) -> None:
     ran = run("""
 if "RANK" in os.environ:

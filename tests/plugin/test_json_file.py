@@ -344,3 +344,30 @@ def test_it(rank):
     ran.assert_outcomes(passed=1)
     tests = document()["tests"]
     assert [(test["outcome"], test["culprits"]) for test in tests] == [("rerun", [1]), ("passed", [])]
+
+
+LASTS = """
+@pytest.mark.ranks(2, deadline=2)
+def test_hangs(rank):
+    time.sleep(60)
+
+@pytest.mark.ranks(2)
+def test_dies(rank):
+    time.sleep(0.5)
+    if rank.index:
+        os._exit(3)
+    rank.barrier()
+
+@pytest.mark.ranks(2)
+def test_dies_with_a_fixture(rank, tmp_path):
+    time.sleep(0.5)
+    os._exit(3)
+"""
+
+
+def test_the_time_of_a_phase_that_no_rank_ended_is_told(told: Told) -> None:
+    results = told(LASTS)
+    assert {name: test["phase"] for name, test in results.items()} == dict.fromkeys(results, "call")
+    assert 2 <= results["test_hangs"]["elapsed_s"] < 60
+    assert 0.5 <= results["test_dies"]["elapsed_s"] < 60
+    assert 0.5 <= results["test_dies_with_a_fixture"]["elapsed_s"] < 60

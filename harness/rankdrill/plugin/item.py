@@ -170,7 +170,7 @@ class RankedItem(pytest.Function):
 
     def end(self) -> None:
         """The teardown phase, on all ranks that are still there."""
-        outcome, self.outcome, self.left = self.outcome, None, []
+        outcome, self.left = self.outcome, []
         try:
             if outcome is not None and any(ends.of("teardown") for ends in map(ends_of, outcome.ranks) if ends):
                 self._note_left(outcome)
@@ -183,6 +183,7 @@ class RankedItem(pytest.Function):
                 if self.merged is None or not any(rank.status is Status.STUCK for rank in outcome.ranks):
                     self.take("teardown", outcome)
         finally:
+            self.outcome = None
             self.shared.pool.settle(self.key)
 
     def _note_left(self, outcome: Outcome) -> None:
@@ -239,6 +240,7 @@ class RankedItem(pytest.Function):
 
         Of several phases in one outcome the body's is the main one, and all that was printed is put down to it.
         """
+        before = sum(self.durations.values()) if outcome is self.outcome else 0.0
         self.outcome = outcome
         quiet = uneventful(outcome, when)
         if self.shared.json:
@@ -250,7 +252,10 @@ class RankedItem(pytest.Function):
             return
         last = when == "teardown" and not among_others and self.merged is None
         seen = phase_of(outcome, when, among_others=among_others, last=last)
-        self.durations[when] = max((end.seconds for rank in seen.ranks if (end := end_of(rank))), default=0.0)
+        ends = [end_of(rank) for rank in seen.ranks]
+        # A rank that did not come to the end of it was at it, or had gone, when the run was over.
+        unended = outcome.elapsed - before if None in ends else 0.0
+        self.durations[when] = max(unended, *(end.seconds for end in ends if end), 0.0)
         logged = [(rank.rank, data) for rank in seen.ranks for data in getattr(end_of(rank), "more", ())]
         if logged:
             tell_subreports(self, logged, self._where)

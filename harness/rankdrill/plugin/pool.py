@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from rankdrill.errors import WorldError
 from rankdrill.plugin.commands import Collect, Command, Example, Finish, GoOn, NoMoreExamples, Open, SessionSetup
+from rankdrill.plugin.foreseen import foreseen_imports
 from rankdrill.plugin.marker import RanksMark
 from rankdrill.plugin.measured import take_in
 from rankdrill.plugin.on_rank import entry
@@ -60,6 +62,10 @@ class WorldPool:
     tell_log: Tell | None = None
     contracts: bool = True  # False: of no world
     _worlds: dict[WorldKey, Kept] = field(default_factory=dict)
+
+    @cached_property
+    def _foreseen(self) -> tuple[str, ...]:
+        return foreseen_imports()  # when the first world is made all test files have been collected
 
     def at_rest(self, key: WorldKey) -> bool:
         """Whether ranks for `key` are up and wait for a command, be it only to end what they are in."""
@@ -144,7 +150,7 @@ class WorldPool:
                 device=key.device,
                 init=key.init,
                 stream=self.stream,
-                preload=self.preload,
+                preload=(*self.preload, *self._foreseen),
                 tell_log=self.tell_log,
                 contracts=self.contracts and key.contracts,
             )
