@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from rankdrill.diagnosis.calls.source import Order, called_later_too, comes_round_alone, order_of, share_a_loop
+from rankdrill.diagnosis.calls.source import Order, comes_round_alone, made_later_too, order_of, share_a_loop
 from rankdrill.diagnosis.finding import FindingKind
 from rankdrill.ledger import GROUP_OP, LedgerView
 from rankdrill.step import NO_SEQUENCE, Kind, Site, Step
@@ -73,7 +73,7 @@ def _costs(longer: Sequence[Step], shorter: Sequence[Step]) -> list[int]:
 
 
 def _unlike(one: Step, other: Step) -> int:
-    if one.op != other.op:
+    if one.op != other.op or one.target != other.target:
         return ANOTHER_OP
     return ANOTHER_CALL * (one.digest != other.digest) + ANOTHER_SITE * (one.site != other.site)
 
@@ -130,8 +130,10 @@ def _where_it_showed(theirs: Sequence[Step], mine: Sequence[Step]) -> Parting | 
         return None
     order = order_of(due.site, came.site)
     if order is Order.AFTER and not (due.site in before and share_a_loop(due.site, came.site)):
+        if made_later_too(due.site, came.site):
+            return None
         return Parting(FindingKind.MISSING, due)
-    if order is None or order is Order.APART or called_later_too(_public(came), due.site, came.site):
+    if order is None or order is Order.APART or made_later_too(came.site, due.site):
         return None
     return Parting(FindingKind.EXTRA, came)
 

@@ -12,7 +12,7 @@ from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import LedgerView
 from rankdrill.step import NO_SEQUENCE, Step
 
-__all__ = ["left_behind", "retold"]
+__all__ = ["left_behind", "retold", "sided_with"]
 
 MOST_COMPARED = 8  # culprits whose sequences are looked at
 
@@ -28,12 +28,36 @@ def left_behind(waits: Mapping[int, Wait], returned: Collection[int], views: Seq
         return None
     step = wait.record.step
     away = sorted(set(wait.missing) & set(returned))
-    here = sorted(rank for rank, other in waits.items() if _same_call(other.record.step, step))
-    if len({waits[rank].record.step.op for rank in here}) > 1:
+    # A backend may have let some of them go on.
+    calls = {rank: made for rank, view in enumerate(views) if (made := calls_on(step.target, view).get(step.sequence))}
+    calls |= {rank: other.record.step for rank, other in waits.items() if _same_call(other.record.step, step)}
+    here = sorted(calls)
+    if len({call.op for call in calls.values()}) > 1:
         return None
-    if len(away) > len(here):
-        return _extra(step, away, here, waits, views)
-    return _missing(step, away, here, waits, views)
+    # Whoever waits for those that returned, be it in another call, says the same as who waits for them here.
+    for_away = {rank for rank, other in waits.items() if not set(other.missing).isdisjoint(away)}
+    if len(away) > len(for_away | set(here)):
+        return _extra(step, away, here, views)
+    return _missing(step, away, calls, waits, views, majority=len(away) < len(for_away | set(here)))
+
+
+def sided_with(finding: Finding, waits: Mapping[int, Wait]) -> Finding:
+    """`finding`, decided by ranks that have not come to the call where nobody there is in the majority.
+
+    Who waits for one of the few, and for nobody of the others, was let down by it.
+    """
+    if finding.culprits or finding.number == NO_SEQUENCE or len(finding.sides) != 2:
+        return finding
+    few, most = sorted(finding.sides, key=lambda side: len(side.ranks))
+    there = {*few.ranks, *most.ranks}
+    supporters = [
+        rank
+        for rank, wait in waits.items()
+        if rank not in there and set(wait.missing) & there and set(wait.missing) & there <= set(few.ranks)
+    ]
+    if len(few.ranks) == len(most.ranks) or not supporters:
+        return finding
+    return replace(finding, sides=(few, most), culprits=few.ranks)
 
 
 def retold(finding: Finding, views: Sequence[LedgerView]) -> Finding:
@@ -99,20 +123,24 @@ def _parted_by_custom(finding: Finding, views: Sequence[LedgerView]) -> tuple[tu
 
 
 def _missing(
-    step: Step, away: list[int], here: list[int], waits: Mapping[int, Wait], views: Sequence[LedgerView]
+    step: Step,
+    away: list[int],
+    calls: Mapping[int, Step],
+    waits: Mapping[int, Wait],
+    views: Sequence[LedgerView],
+    *,
+    majority: bool,
 ) -> Finding:
-    theirs = _up_to(step.sequence, step.target, views[here[0]])
+    theirs = _up_to(step.sequence, step.target, views[min(calls)])
     origins: list[Side] = []
     for ranks, found in _alike(away, theirs, step, views):
         origins.append(_origin(ranks, found))
-    sides = (*origins, _waiting(here, waits), *_gone(away, step.target, views))
-    culprits = tuple(away) if len(away) < len(here) else ()
+    sides = (*origins, _waiting(calls, waits), *_gone(away, step.target, views))
+    culprits = tuple(away) if majority else ()
     return Finding(FindingKind.MISSING, _named(step), "", sides, culprits, step.target, step.sequence)
 
 
-def _extra(
-    step: Step, away: list[int], here: list[int], waits: Mapping[int, Wait], views: Sequence[LedgerView]
-) -> Finding:
+def _extra(step: Step, away: list[int], here: list[int], views: Sequence[LedgerView]) -> Finding:
     reference = calls_on(step.target, views[away[0]])
     origins = []
     for rank in here:
@@ -186,9 +214,10 @@ def _origin(ranks: Sequence[int], found: Parting) -> Side:
     return side_of(ranks, did, [found.call.site] * len(ranks))
 
 
-def _waiting(ranks: Sequence[int], waits: Mapping[int, Wait]) -> Side:
-    did = f"{'waits' if len(ranks) == 1 else 'wait'} in {_named(waits[ranks[0]].record.step)}"
-    return side_of(ranks, did, [waits[rank].record.step.site for rank in ranks])
+def _waiting(calls: Mapping[int, Step], waits: Mapping[int, Wait]) -> Side:
+    ranks = [rank for rank, call in calls.items() if rank in waits and _same_call(waits[rank].record.step, call)]
+    did = f"{'waits' if len(ranks) == 1 else 'wait'} in {_named(calls[ranks[0]])}"
+    return side_of(ranks, did, [calls[rank].site for rank in ranks])
 
 
 def _gone(ranks: Sequence[int], group: str, views: Sequence[LedgerView]) -> list[Side]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from rankdrill.diagnosis.calls.sequences import calls_on
 from rankdrill.diagnosis.calls.source import Order, order_of
@@ -11,7 +12,7 @@ from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import GROUP_OP, LedgerView
 from rankdrill.step import NO_SEQUENCE, Kind, Step
 
-__all__ = ["wrong_group"]
+__all__ = ["against_custom", "wrong_group"]
 
 CUSTOM = 2  # times that a line was at one group before it is a custom
 
@@ -36,7 +37,7 @@ def wrong_group(waits: Mapping[int, Wait], views: Sequence[LedgerView], noticed:
     # Where two are waited for by as many, each took another group than the other, and nobody can say who was right.
     if most and len(awaiting[most[0]]) > max((len(awaiting[rank]) for rank in most[1:]), default=0):
         return _told(most[0], calls[most[0]], awaiting[most[0]], waits)
-    return _against_custom(waits, views) if noticed is None else None
+    return against_custom(waits, views) if noticed is None else _met_against_custom(noticed, views)
 
 
 def _meant(step: Step, wait: Wait, rank: int) -> bool:
@@ -49,7 +50,7 @@ def _meant(step: Step, wait: Wait, rank: int) -> bool:
     return theirs.site == step.site or order_of(theirs.site, step.site) is Order.APART
 
 
-def _against_custom(waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> Finding | None:
+def against_custom(waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> Finding | None:
     """The one rank of which a line that has always called on one group called on another, where others wait for it."""
     odd = {}
     for rank in {rank for wait in waits.values() for rank in wait.missing if rank < len(views)}:
@@ -61,6 +62,21 @@ def _against_custom(waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> F
     ((rank, (step, usual)),) = odd.items()
     awaiting = [other for other, wait in waits.items() if rank in wait.missing and wait.record.step.target == usual]
     return _told(rank, step, awaiting, waits) if awaiting else None
+
+
+def _met_against_custom(noticed: Finding, views: Sequence[LedgerView]) -> Finding | None:
+    """The one rank that came to a call that does not fit from a line that has always called on another group."""
+    odd = {}
+    for rank in noticed.ranks:
+        found = _break_of_custom(views[rank])
+        if found is not None and (found[0].target, found[0].sequence) == (noticed.group, noticed.number):
+            odd[rank] = found
+    if len(odd) != 1:
+        return None
+    ((rank, (step, usual)),) = odd.items()
+    others = [side for side in noticed.sides if rank not in side.ranks]
+    mine = side_of([rank], f"calls {step.call}, from a line that has always called on {usual!r}", [step.site])
+    return replace(noticed, kind=FindingKind.GROUP, argument="group", sides=(mine, *others), culprits=(rank,))
 
 
 def _break_of_custom(view: LedgerView) -> tuple[Step, str] | None:
