@@ -26,7 +26,7 @@ def kept() -> Iterator[Worlds]:
 
 
 def told_of_all(drawings: int, kept: Worlds, *, derandomize: bool) -> list[Told]:
-    """What was said of each; stops at the first correct program that is called wrong, or innocent rank that is blamed."""
+    """What was said of each; stops where a correct program is called wrong, or an innocent rank is blamed."""
     told: list[Told] = []
 
     @settings(

@@ -1,4 +1,4 @@
-"""A mistake that shows where another group, or a message, is waited for: it is that rank's all the same, at its line."""
+"""A mistake that shows where another group, or a message, is waited for: whose it is, and at which line."""
 
 from __future__ import annotations
 

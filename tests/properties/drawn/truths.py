@@ -34,7 +34,7 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """`culprit` made a mistake of one of `kinds`, at one of `lines`, if any; `between` are ranks that may be called at odds."""
+    """`culprit` made a mistake of one of `kinds`, at one of `lines`, if any; `between` may be called at odds."""
 
     kinds: frozenset[str]
     culprit: int
@@ -62,6 +62,8 @@ def _as_right(program: Program, mistake: Mistake, *, one_against_one: bool) -> s
     match mistake.how:
         case How.MISSING | How.EXTRA if one_against_one:
             return {"missing call", "extra call"}  # what one leaves out is what the other does on top
+        case How.RETURN if any(isinstance(each, Message) for each in _not_come_to(program, mistake)):
+            return {"unmatched message"}
         case How.SWAP:
             return _swapped(program, usual, program.at(program.behind(mistake.place)), mistake.rank)
         case How.GROUP:
@@ -77,16 +79,17 @@ def _swapped(program: Program, first: Statement, second: Statement, rank: int) -
     """On two groups each waits for the other: a circle. What is done first is the second's call on its group."""
     assert isinstance(first, Call)
     assert isinstance(second, Call)
-    if _group(program, first, rank) == _group(program, second, rank) and first.family == second.family:
+    if first.family == second.family:
         return set()
     return {"deadlock", "group mismatch"} if first.op == second.op else {"deadlock"}
 
 
 def _passed(program: Program, mistake: Mistake, text: Written) -> frozenset[int]:
-    """Of a rank that has gone past a call the next call that it made; of one that returned the first it did not make."""
+    """Of a rank that went past a call the next call that it made; of one that returned the first it did not make."""
     if mistake.how not in (How.MISSING, How.UNSENT, How.RETURN):
         return frozenset()
     found: set[int] = set()
+    before: frozenset[int] = frozenset()
     groups: set[object] = set()
     behind = False
     for visit in program.visits():
@@ -96,10 +99,23 @@ def _passed(program: Program, mistake: Mistake, text: Written) -> frozenset[int]
         if behind and mistake.how in (How.MISSING, How.UNSENT):
             return text.lines[visit.place]
         behind = behind or mistake.strikes(program, visit.place, visit.round, mistake.rank)
-        if behind and (group := _group(program, visit.statement, mistake.rank)) not in groups:
+        if not behind:
+            before = text.lines[visit.place]
+        elif (group := _group(program, visit.statement, mistake.rank)) not in groups:
             groups.add(group)  # nobody knows which of them the rank was to go to first
             found |= text.lines[visit.place]
-    return frozenset(found)
+    return frozenset(found) | (before if mistake.how is How.RETURN else frozenset())
+
+
+def _not_come_to(program: Program, mistake: Mistake) -> list[Statement]:
+    """What a rank that ends before its time would have done."""
+    visits = list(program.visits())
+    at = next(
+        number
+        for number, visit in enumerate(visits)
+        if mistake.strikes(program, visit.place, visit.round, mistake.rank)
+    )
+    return [visit.statement for visit in visits[at:] if program.concerns(visit.statement, mistake.rank)]
 
 
 def _group(program: Program, statement: Statement, rank: int) -> tuple[int, ...]:

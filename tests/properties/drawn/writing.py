@@ -11,16 +11,14 @@ from tests.properties.drawn.programs import Call, Family, Loop, Message, Place, 
 
 __all__ = ["Written", "written"]
 
-_HEAD = [
-    "import os",
-    "import signal",
-    "",
-    "import torch",
-    "import torch.distributed as dist",
-    "",
-    "",
-    "def program(index):",
-]
+_HEAD = """import os
+import signal
+
+import torch
+import torch.distributed as dist
+
+
+def program(index):""".splitlines()
 _INDENT = "    "
 _LOSS = {
     How.RAISE: 'raise ValueError("no such sample")',
@@ -284,18 +282,8 @@ class _Writer:
 
     def _expression(self, call: Call, buffer: str | None = None) -> str:
         family = self.program.families[call.family]
-        sizes = {len(part) for part in family.parts}
-        n = (
-            str(sizes.pop())
-            if len(sizes) == 1
-            else str({rank: len(family.of(rank)) for rank in family.members}) + "[index]"
-        )
-        roots = {call.root_in(part) for part in family.parts}
-        root = (
-            str(roots.pop())
-            if len(roots) == 1
-            else str({rank: call.root_in(family.of(rank)) for rank in family.members}) + "[index]"
-        )
+        n = _by_rank({rank: len(family.of(rank)) for rank in family.members})
+        root = _by_rank({rank: call.root_in(family.of(rank)) for rank in family.members})
         one = _tensor(call)
         mine = buffer or one
         all_of = f"[{one} for _ in range({n})]"
@@ -319,6 +307,11 @@ class _Writer:
         }[call.op]
         held = ", async_op=True" if buffer else ""
         return f"dist.{call.op}({arguments}{', ' if arguments else ''}group=g{call.family}{held})"
+
+
+def _by_rank(values: dict[int, int]) -> str:
+    """An expression for what may be another number on each rank."""
+    return str(next(iter(values.values()))) if len(set(values.values())) == 1 else f"{values}[index]"
 
 
 def _tensor(call: Call) -> str:

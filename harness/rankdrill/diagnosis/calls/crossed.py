@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
+from rankdrill.diagnosis.calls.passed import is_behind
 from rankdrill.diagnosis.calls.sequences import Parting, left_out_by_custom, parting
 from rankdrill.diagnosis.calls.source import Order, made_later_too, order_of
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
@@ -64,7 +65,7 @@ def crossed_groups(
         # Who is at fault may wait for anybody: what it has come to is not what it should have.
         majority = len(most.ranks) > len(few.ranks)
         if few.meeting.missing <= waits.keys() | (set(returned) if majority else set()):
-            return _told(few, most, views, majority=majority)
+            return _told(few, most, views, majority=True) if majority else _tied(few, most, waits, returned, views)
     return None
 
 
@@ -110,6 +111,27 @@ def _votes(one: _Meeting, other: _Meeting) -> tuple[_Side, _Side]:
 # --------------------------------------------------------------------------------------------- what it is called
 
 
+def _tied(
+    one: _Side, other: _Side, waits: Mapping[int, Wait], returned: Collection[int], views: Sequence[LedgerView]
+) -> Finding:
+    """What is told where as many came to the one first as to the other.
+
+    Members that cannot have come to the other have a say in whether the first in the source was to be made: they have
+    made it, or gone past it.
+    """
+    for early, late in ((one, other), (other, one)):
+        if not is_behind(early.step, waits[late.rank], views):
+            continue
+        members = early.meeting.missing
+        past = [rank for rank in members if rank in returned or is_behind(early.step, waits[rank], views)]
+        made = sorted(early.meeting.made)
+        if len(past) < len(made) and set(late.ranks) <= set(past):
+            return _finding(kind := FindingKind.MISSING, late, early, Parting(kind, early.step), tuple(sorted(past)))
+        if len(past) > len(made):
+            return _finding(kind := FindingKind.EXTRA, early, late, Parting(kind, early.step), tuple(made))
+    return _told(one, other, views, majority=False)
+
+
 def _told(few: _Side, most: _Side, views: Sequence[LedgerView], *, majority: bool) -> Finding:
     odd, step = few.step, most.step
     theirs, mine = _on_both(most, few, views), _on_both(few, most, views)
@@ -122,12 +144,12 @@ def _told(few: _Side, most: _Side, views: Sequence[LedgerView], *, majority: boo
         ]
         if len(told) == 1:
             ((side, found),) = told
-            return _finding(FindingKind.MISSING, side, most if side is few else few, found, majority=True)
+            return _finding(FindingKind.MISSING, side, most if side is few else few, found, tuple(side.ranks))
     parted = parting(theirs, mine, complete=False) if theirs and mine else None
     kind = _kind(odd, step, views[few.rank], parted, majority=majority)
     if not majority and kind is FindingKind.EXTRA:
         kind = FindingKind.MISSING  # as the other sees it
-    return _finding(kind, few, most, parted, majority=majority)
+    return _finding(kind, few, most, parted, tuple(sorted(few.ranks)) if majority else ())
 
 
 def _kind(odd: Step, step: Step, view: LedgerView, parted: Parting | None, *, majority: bool) -> FindingKind:
@@ -166,13 +188,13 @@ def _on_both(side: _Side, other: _Side, views: Sequence[LedgerView]) -> list[Ste
     mine, theirs = _calls(side, views), _calls(other, views)
     shared = {step.target for step in mine} & {step.target for step in theirs}
     shared |= {side.step.target, other.step.target}
-    first = {
-        target: max(
-            min((step.sequence for step in steps if step.target == target), default=0) for steps in (mine, theirs)
-        )
-        for target in shared
-    }
+    first = {target: max(_first(target, mine), _first(target, theirs)) for target in shared}
     return [step for step in mine if step.target in shared and step.sequence >= first[step.target]]
+
+
+def _first(target: str, steps: Sequence[Step]) -> int:
+    """The first call on a group that the ledger still tells of."""
+    return min((step.sequence for step in steps if step.target == target), default=0)
 
 
 def _calls(side: _Side, views: Sequence[LedgerView]) -> list[Step]:
@@ -187,9 +209,10 @@ def _calls(side: _Side, views: Sequence[LedgerView]) -> list[Step]:
 # --------------------------------------------------------------------------------------------- in words
 
 
-def _finding(kind: FindingKind, few: _Side, most: _Side, parted: Parting | None, *, majority: bool) -> Finding:
+def _finding(
+    kind: FindingKind, few: _Side, most: _Side, parted: Parting | None, culprits: tuple[int, ...] = ()
+) -> Finding:
     step = most.step
-    culprits = tuple(sorted(few.ranks)) if majority else ()
     told = sorted((_side(few), _side(most)), key=lambda side: side.ranks)
     if culprits:
         told.sort(key=lambda side: side.ranks != culprits)
@@ -201,7 +224,7 @@ def _finding(kind: FindingKind, few: _Side, most: _Side, parted: Parting | None,
     finding = Finding(kind, step.call, "group", tuple(told), culprits)
     if not culprits or parted is None or kind not in (FindingKind.MISSING, FindingKind.EXTRA):
         return finding
-    return replace(finding, sides=(_origin(few.ranks, kind, parted.call), *told))
+    return replace(finding, sides=(_origin(culprits, kind, parted.call), *told))
 
 
 def _origin(ranks: Sequence[int], kind: FindingKind, call: Step) -> Side:

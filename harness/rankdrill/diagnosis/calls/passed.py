@@ -12,7 +12,7 @@ from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import GROUP_OP, LedgerView
 from rankdrill.step import Kind, Step
 
-__all__ = ["gone_past"]
+__all__ = ["gone_past", "is_behind"]
 
 
 def gone_past(
@@ -29,7 +29,7 @@ def gone_past(
     made = {rank: call for rank, view in enumerate(views) if (call := calls_on(step.target, view).get(step.sequence))}
     by_custom = [rank for rank in inside.missing if rank in lost and _by_custom(step, lost[rank], views[rank])]
     past = sorted({*by_custom, *(rank for rank in inside.missing if rank in returned)})
-    past = sorted({*past, *(rank for rank in inside.missing if rank in lost and _is_behind(step, lost[rank], views))})
+    past = sorted({*past, *(rank for rank in inside.missing if rank in lost and is_behind(step, lost[rank], views))})
     if outside.rank not in past:
         return _extra(outside, made, step, len(inside.missing), views)
     if len(past) > len(made) and not by_custom:
@@ -43,11 +43,15 @@ def _by_custom(step: Step, wait: Wait, view: LedgerView) -> bool:
     return left_out_by_custom([step], _steps(wait, view)) is not None
 
 
-def _is_behind(step: Step, wait: Wait, views: Sequence[LedgerView]) -> bool:
+def is_behind(step: Step, wait: Wait, views: Sequence[LedgerView]) -> bool:
     """Whether the rank waits behind the call: in the source, and not since it has come round a loop."""
     here = wait.record.step.site
-    assert step.site is not None
-    if here is None or order_of(step.site, here) is not Order.AFTER or made_later_too(step.site, here):
+    if (
+        here is None
+        or step.site is None
+        or order_of(step.site, here) is not Order.AFTER
+        or made_later_too(step.site, here)
+    ):
         return False
     sites = {each.site for each in _steps(wait, views[wait.rank])[:-1]}
     return not share_a_loop(step.site, here) or sites.isdisjoint({step.site, here})

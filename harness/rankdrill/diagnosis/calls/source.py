@@ -68,7 +68,7 @@ def comes_round_alone(one: Site, other: Site) -> bool:
 
 
 def made_later_too(site: Site, behind: Site) -> bool:
-    """Whether the call at `site` is written behind another line too, word for word, under a condition: by other ranks."""
+    """Whether the call at `site` is written `behind` another line too, word for word, under a condition: for others."""
     function = _function(site)
     if function is None or _function(behind) is not function:
         return False

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from rankdrill.diagnosis.calls.sequences import Parting, calls_on, left_out_by_custom, parting
-from rankdrill.diagnosis.calls.source import Order, order_of
+from rankdrill.diagnosis.calls.source import Order, made_later_too, order_of
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import LedgerView
@@ -48,16 +48,19 @@ def sided_with(finding: Finding, waits: Mapping[int, Wait]) -> Finding:
     """
     if finding.culprits or finding.number == NO_SEQUENCE or len(finding.sides) != 2:
         return finding
-    few, most = sorted(finding.sides, key=lambda side: len(side.ranks))
-    there = {*few.ranks, *most.ranks}
-    supporters = [
-        rank
-        for rank, wait in waits.items()
-        if rank not in there and set(wait.missing) & there and set(wait.missing) & there <= set(few.ranks)
-    ]
-    if len(few.ranks) == len(most.ranks) or not supporters:
+    one, other = finding.sides
+    for_one, for_other = _let_down_by(other, one, waits), _let_down_by(one, other, waits)
+    if len(for_one) == len(for_other) or {*for_one, *for_other} == {*one.ranks, *other.ranks}:
         return finding
+    few, most = (one, other) if len(for_one) < len(for_other) else (other, one)
     return replace(finding, sides=(few, most), culprits=few.ranks)
+
+
+def _let_down_by(few: Side, most: Side, waits: Mapping[int, Wait]) -> set[int]:
+    """Who is for `most`: its own, and those that wait for `few` elsewhere, and not for its own too."""
+    there = {*few.ranks, *most.ranks}
+    awaited = {rank: set(wait.missing) & there for rank, wait in waits.items() if rank not in there}
+    return {*most.ranks, *(rank for rank, for_whom in awaited.items() if for_whom and for_whom <= set(few.ranks))}
 
 
 def retold(finding: Finding, views: Sequence[LedgerView]) -> Finding:
@@ -69,6 +72,8 @@ def retold(finding: Finding, views: Sequence[LedgerView]) -> Finding:
         return finding
     found = _parted(finding, views) if finding.culprits else _parted_by_custom(finding, views)
     if found is None:
+        if _turned_round(finding):
+            return replace(finding, kind=FindingKind.CALL_ORDERING)
         return replace(finding, kind=FindingKind.MISSING) if _one_lies_behind(finding) else finding
     culprits, parted = found
     kind = parted.kind
@@ -76,6 +81,13 @@ def retold(finding: Finding, views: Sequence[LedgerView]) -> Finding:
     rest = [side for side in finding.sides if not there or not set(side.ranks) <= set(culprits)]
     sides = (_origin(culprits, parted), *sorted(rest, key=lambda side: not set(side.ranks) <= set(culprits)))
     return replace(finding, kind=kind, step=_named(parted.call), argument="", sides=sides, culprits=culprits)
+
+
+def _turned_round(finding: Finding) -> bool:
+    """Whether what the culprits called is what the others come to later."""
+    odd, most = finding.sides[0].sites[0], finding.sides[-1].sites[0]
+    known = bool(finding.culprits) and odd is not None and most is not None and odd.place != most.place
+    return known and odd is not None and most is not None and made_later_too(odd, most)
 
 
 def _one_lies_behind(finding: Finding) -> bool:
