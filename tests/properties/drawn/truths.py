@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import dropwhile
 
 from tests.properties.drawn.mistakes import How, Mistake
-from tests.properties.drawn.programs import Call, Message, Program, Statement
+from tests.properties.drawn.programs import Call, Message, Program, Statement, Visit
 from tests.properties.drawn.settling import comes_right
 from tests.properties.drawn.writing import Written
 
@@ -49,6 +50,8 @@ def truth_of(program: Program, mistake: Mistake | None, text: Written) -> Truth 
     between = frozenset(_at_odds(program, mistake))
     kinds = {_KINDS[mistake.how], *_as_right(program, mistake, one_against_one=bool(between))}
     lines = text.guilty | _passed(program, mistake, text)
+    if mistake.how is How.RETURN and not _began(program, mistake):
+        lines = frozenset()  # nor does who returned before it did anything
     if mistake.how is How.KILL:
         lines = frozenset()  # whoever is killed from without says nothing of it
     if mistake.how is How.GROUP and "missing call" in kinds:
@@ -107,15 +110,24 @@ def _passed(program: Program, mistake: Mistake, text: Written) -> frozenset[int]
     return frozenset(found) | (before if mistake.how is How.RETURN else frozenset())
 
 
+def _began(program: Program, mistake: Mistake) -> bool:
+    """Whether the rank made a call before its mistake."""
+    first = next(visit for visit in program.visits() if program.concerns(visit.statement, mistake.rank))
+    return first not in _visits_behind(program, mistake)
+
+
 def _not_come_to(program: Program, mistake: Mistake) -> list[Statement]:
     """What a rank that ends before its time would have done."""
-    visits = list(program.visits())
-    at = next(
-        number
-        for number, visit in enumerate(visits)
-        if mistake.strikes(program, visit.place, visit.round, mistake.rank)
+    return [
+        visit.statement for visit in _visits_behind(program, mistake) if program.concerns(visit.statement, mistake.rank)
+    ]
+
+
+def _visits_behind(program: Program, mistake: Mistake) -> list[Visit]:
+    """All from the mistake on."""
+    return list(
+        dropwhile(lambda visit: not mistake.strikes(program, visit.place, visit.round, mistake.rank), program.visits())
     )
-    return [visit.statement for visit in visits[at:] if program.concerns(visit.statement, mistake.rank)]
 
 
 def _group(program: Program, statement: Statement, rank: int) -> tuple[int, ...]:

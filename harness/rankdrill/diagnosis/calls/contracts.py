@@ -63,7 +63,15 @@ def _of_sides(sides: list[list[Post]], members: Sequence[int], call: str) -> Fin
 def _difference(one: Post, other: Post) -> tuple[FindingKind, str]:
     """What the first difference is called, and what of the call it is in."""
     kind, argument = _ARGUMENTS[_apart(one, other)]
+    if kind in (FindingKind.DATATYPE, FindingKind.SIZE) and _of_objects(one) != _of_objects(other):
+        return FindingKind.CALL_ORDERING, "op"  # what the user called is not the same, though it is made of the same
     return (FindingKind.GROUP, "members") if kind is FindingKind.SIZE and one.op == NEW_GROUP else (kind, argument)
+
+
+def _of_objects(post: Post) -> str:
+    """Which collective of Python objects it belongs to; nothing, if to none."""
+    via = post.site.via if post.site is not None else ""
+    return via if "_object" in via else ""
 
 
 def _apart(one: Post, other: Post) -> int:

@@ -60,12 +60,17 @@ def crossed_groups(
         if one.step.target == other.step.target or not (one.missing & other.waiting and other.missing & one.waiting):
             continue
         few, most = sorted(_votes(one, other), key=lambda side: len(side.ranks))
-        if not few.ranks or not most.meeting.missing <= waits.keys():
-            continue
-        # Who is at fault may wait for anybody: what it has come to is not what it should have.
-        majority = len(most.ranks) > len(few.ranks)
-        if few.meeting.missing <= waits.keys() | (set(returned) if majority else set()):
-            return _told(few, most, views, majority=True) if majority else _tied(few, most, waits, returned, views)
+        if not few.ranks or not few.meeting.missing <= waits.keys() | set(returned):
+            continue  # who is at fault may wait for anybody: what it has come to is not what it should have
+        stay = most.meeting.missing <= waits.keys()
+        if stay and len(most.ranks) > len(few.ranks):
+            return _told(few, most, views, majority=True)
+        if len(most.ranks) == len(few.ranks):
+            found = _by_source(few, most, waits, returned, views)
+            if found is not None:
+                return found
+            if stay and few.meeting.missing <= waits.keys():
+                return _told(few, most, views, majority=False)
     return None
 
 
@@ -111,16 +116,16 @@ def _votes(one: _Meeting, other: _Meeting) -> tuple[_Side, _Side]:
 # --------------------------------------------------------------------------------------------- what it is called
 
 
-def _tied(
+def _by_source(
     one: _Side, other: _Side, waits: Mapping[int, Wait], returned: Collection[int], views: Sequence[LedgerView]
-) -> Finding:
-    """What is told where as many came to the one first as to the other.
+) -> Finding | None:
+    """What is told where as many came to the one first as to the other; None if the source does not say.
 
     Members that cannot have come to the other have a say in whether the first in the source was to be made: they have
     made it, or gone past it.
     """
     for early, late in ((one, other), (other, one)):
-        if not is_behind(early.step, waits[late.rank], views):
+        if late.rank not in waits or not is_behind(early.step, waits[late.rank], views):
             continue
         members = early.meeting.missing
         past = [rank for rank in members if rank in returned or is_behind(early.step, waits[rank], views)]
@@ -129,7 +134,7 @@ def _tied(
             return _finding(kind := FindingKind.MISSING, late, early, Parting(kind, early.step), tuple(sorted(past)))
         if len(past) > len(made):
             return _finding(kind := FindingKind.EXTRA, early, late, Parting(kind, early.step), tuple(made))
-    return _told(one, other, views, majority=False)
+    return None
 
 
 def _told(few: _Side, most: _Side, views: Sequence[LedgerView], *, majority: bool) -> Finding:

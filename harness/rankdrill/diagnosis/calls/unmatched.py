@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from rankdrill.diagnosis.calls.sequences import Parting, calls_on, left_out_by_custom, parting
+from rankdrill.diagnosis.calls.sequences import Parting, calls_on, left_out_by_custom, members_in, parting
 from rankdrill.diagnosis.calls.source import Order, made_later_too, order_of
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.waits import Wait
@@ -41,14 +41,17 @@ def left_behind(waits: Mapping[int, Wait], returned: Collection[int], views: Seq
     return _missing(step, away, calls, waits, views, majority=len(away) < len(for_away | set(here)))
 
 
-def sided_with(finding: Finding, waits: Mapping[int, Wait]) -> Finding:
-    """`finding`, decided by ranks that have not come to the call where nobody there is in the majority.
+def sided_with(finding: Finding, waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> Finding:
+    """`finding`, decided by members that have not come to the call where nobody there is in the majority.
 
-    Who waits for one of the few, and for nobody of the others, was let down by it.
+    Who of them waits for one side elsewhere was let down by it: it came here too early, or to what was not to be.
+    Whoever is no member may be way ahead, and wait for one that is held up here.
     """
-    if finding.culprits or finding.number == NO_SEQUENCE or len(finding.sides) != 2:
+    if finding.culprits or finding.kind is not FindingKind.CALL_ORDERING or len(finding.sides) != 2:
         return finding
     one, other = finding.sides
+    members = {rank for view in views for rank in members_in(view).get(finding.group, ())}
+    waits = {rank: wait for rank, wait in waits.items() if rank in members}
     for_one, for_other = _let_down_by(other, one, waits), _let_down_by(one, other, waits)
     if len(for_one) == len(for_other) or {*for_one, *for_other} == {*one.ranks, *other.ranks}:
         return finding
