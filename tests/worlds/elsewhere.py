@@ -128,6 +128,82 @@ def another_group_than_ever_before_meets_another_call() -> None:
         dist.all_gather([ones() for _ in range(4)], ones())
 
 
+def another_group_taken_without_waiting() -> None:
+    everybody = dist.new_group([0, 1, 2, 3])
+    mine = ones()
+    if me() == ODD:
+        work = dist.all_reduce(mine, async_op=True)  # here
+    else:
+        work = dist.all_reduce(mine, group=everybody, async_op=True)
+    dist.barrier()
+    work.wait()
+
+
+def another_group_than_one_that_was_let_go_on() -> None:
+    pair = dist.new_group([0, 2])
+    if me() in (0, 2):
+        dist.broadcast(ones(), src=0, group=None if me() == ODD else pair)  # here
+
+
+def past_a_broadcast_to_a_pair() -> None:
+    """In the pair it is one against one; of the four three have made the broadcast."""
+    pair = dist.new_group([0, 2])
+    if me() != ODD:
+        dist.broadcast(ones(), src=2)  # here
+    if me() in (0, 2):
+        dist.all_reduce(ones(), group=pair)
+
+
+def one_more_before_a_pair() -> None:
+    pair = dist.new_group([0, 2])
+    if me() == ODD:
+        dist.barrier()  # here
+    if me() in (0, 2):
+        dist.all_reduce(ones(), group=pair)
+    if me() in (1, 3):
+        dist.recv(ones(), src=0)
+    if me() == 0:
+        dist.send(ones(), dst=1)
+        dist.send(ones(), dst=3)
+
+
+def one_more_that_one_other_meets() -> None:
+    if me() == ODD:
+        dist.all_gather([ones() for _ in range(4)], ones())  # here
+    if me() == 1:
+        dist.send(ones(1 << 20), dst=ODD)
+    if me() == ODD:
+        dist.recv(ones(1 << 20), src=1)
+    if me() == 1:
+        dist.send(ones(), dst=3)
+    if me() == 3:
+        dist.recv(ones(), src=1)
+    dist.all_reduce(ones())
+
+
+def sums_swapped() -> None:
+    if me() == ODD:
+        dist.all_reduce(ones(), op=dist.ReduceOp.MAX)  # here
+    dist.all_reduce(ones())
+    if me() != ODD:
+        dist.all_reduce(ones(), op=dist.ReduceOp.MAX)
+
+
+def another_root_of_objects() -> None:
+    for _ in range(2):
+        if me() == ODD:
+            dist.gather_object(me(), None, dst=1)  # here
+        else:
+            dist.gather_object(me(), [None] * 4 if me() == 0 else None, dst=0)
+
+
+def objects_for_tensors() -> None:
+    if me() == ODD:
+        dist.all_gather_object([None] * 4, me())  # here
+    else:
+        dist.all_gather([ones() for _ in range(4)], ones())
+
+
 ELSEWHERE: dict[Body, FindingKind] = {
     one_more_on_another_group: FindingKind.EXTRA,
     one_more_on_another_group_in_the_second_round: FindingKind.EXTRA,
@@ -141,4 +217,12 @@ ELSEWHERE: dict[Body, FindingKind] = {
     another_size_than_the_root_scatters: FindingKind.SIZE,
     another_group_than_ever_before: FindingKind.GROUP,
     another_group_than_ever_before_meets_another_call: FindingKind.GROUP,
+    another_group_taken_without_waiting: FindingKind.GROUP,
+    another_group_than_one_that_was_let_go_on: FindingKind.GROUP,
+    past_a_broadcast_to_a_pair: FindingKind.MISSING,
+    one_more_before_a_pair: FindingKind.EXTRA,
+    one_more_that_one_other_meets: FindingKind.EXTRA,
+    sums_swapped: FindingKind.CALL_ORDERING,
+    another_root_of_objects: FindingKind.ROOT,
+    objects_for_tensors: FindingKind.CALL_ORDERING,
 }
