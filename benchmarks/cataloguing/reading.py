@@ -55,7 +55,7 @@ def read(program: Program, ended: Sequence[Ended], seconds: float) -> Verdict:
     at_odds = [each.errors for each in ended if _AT_ODDS.search(each.errors)]
     own = {rank: each.last_line for rank, each in enumerate(ended) if each.failed and not each.speaks_of_others}
     ranks = _most_named(at_odds) or frozenset(own) or _most_named([each.errors for each in ended])
-    lines = frozenset(line for rank in ranks for line in lines_in(ended[rank].errors, program))
+    lines = frozenset(line for rank in ranks for line in lines_in(ended[rank].errors, program.file))
     findings = 1 if at_odds else max(1, len({_without_numbers(line) for line in own.values()}))
     text = "\n".join(f"rank {rank}: {_told(each)}" for rank, each in enumerate(ended))
     return Verdict(True, seconds, None, ranks, len(ranks) < len(ended), lines, findings, text)

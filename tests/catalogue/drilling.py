@@ -17,7 +17,7 @@ from rankdrill.worlds.job import Job
 from tests.catalogue.programs import Program, Rank, modules, program_named
 from tests.catalogue.scoring import Verdict, lines_in
 
-__all__ = ["DEADLINE_S", "Drill", "drills"]
+__all__ = ["DEADLINE_S", "Drill", "drills", "read"]
 
 DEADLINE_S = 10.0
 
@@ -41,7 +41,7 @@ class Drill:
             except BaseException:
                 world.discard()  # nobody has seen how its ranks ended
                 raise
-            return _verdict(program, outcome)
+            return read(outcome, program.file)
 
     def close(self) -> None:
         for world in self._worlds.values():
@@ -69,7 +69,8 @@ def _play(context: RankContext, place: tuple[str, str], directory: str) -> None:
     program_named(place).body(rank)
 
 
-def _verdict(program: Program, outcome: Outcome) -> Verdict:
+def read(outcome: Outcome, file: str) -> Verdict:
+    """What a user is told by `outcome`, of lines in `file`."""
     if outcome.ok:
         return Verdict(noticed=False, seconds=outcome.elapsed)
     errors = _errors(outcome)
@@ -82,7 +83,7 @@ def _verdict(program: Program, outcome: Outcome) -> Verdict:
     else:
         kind, ranks, accuses = _kind(outcome), frozenset(outcome.culprits), True
         shown = "\n".join(_shown(outcome, culprit) for culprit in outcome.culprits)
-    lines = lines_in(shown, program)
+    lines = lines_in(shown, file)
     return Verdict(True, outcome.elapsed, kind, ranks, accuses, lines, len(errors), text)
 
 

@@ -98,12 +98,12 @@ def tally(judged: Iterable[Judged]) -> Tally:
     )
 
 
-def lines_in(text: str, program: Program) -> frozenset[int]:
-    """The lines of the program's file that `text` shows, as a traceback or as ``file.py:41``."""
+def lines_in(text: str, program: str) -> frozenset[int]:
+    """The lines of the file `program` that `text` shows, as a traceback or as ``file.py:41``."""
     found = set()
     for match in _PLACE.finditer(text):
         file = match["file"] or match["shown"]
-        if program.file.endswith(file.removeprefix("./")):
+        if program.endswith(file.removeprefix("./")):
             found.add(int(match["line"] or match["number"]))
     return frozenset(found)
 

@@ -90,8 +90,8 @@ def test_the_tally() -> None:
 
 def test_lines_are_read_from_tracebacks_and_from_places() -> None:
     text = f'  File "{__file__}", line 12, in body\n  File "/elsewhere/other.py", line 13\n'
-    assert lines_in(text, ONE_OF_THREE) == {12}
-    assert lines_in("rank 1 at tests/catalogue/test_scoring.py:41 in body, at other.py:2", ONE_OF_THREE) == {41}
+    assert lines_in(text, ONE_OF_THREE.file) == {12}
+    assert lines_in("rank 1 at tests/catalogue/test_scoring.py:41 in body, at other.py:2", ONE_OF_THREE.file) == {41}
 
 
 def traceback(program: Program, error: str) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
+from rankdrill.diagnosis.calls.passed import gone_past
 from rankdrill.diagnosis.calls.sequences import calls_on
-from rankdrill.diagnosis.calls.source import Order, comes_later, order_of
+from rankdrill.diagnosis.calls.source import Order, comes_later, nearest, order_of
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.messages import words
 from rankdrill.diagnosis.waits import FEW, Wait
@@ -15,11 +17,14 @@ from rankdrill.step import SEND, Step
 __all__ = ["circle_in", "deadlock", "mixed_circle"]
 
 
-def mixed_circle(circle: Sequence[Wait], views: Sequence[LedgerView]) -> Finding | None:
+def mixed_circle(
+    circle: Sequence[Wait], lost: Mapping[int, Wait], returned: Collection[int], views: Sequence[LedgerView]
+) -> Finding | None:
     """What is wrong where of a `circle` some wait in a collective, and others for messages of these.
 
     None where a message was left out: where the ranks in the collective would not come to it either. It is a circle by
-    order alone if they would, behind the collective, and another call than theirs if they wait in another branch.
+    order alone if they would, behind the collective, and another call than theirs if they wait in another branch. Who
+    waits for the message may have gone past the collective, too. `lost` are all that wait for ever.
     """
     inside = [wait for wait in circle if wait.record.step.message is None]
     outside = [wait for wait in circle if wait.record.step.message is not None]
@@ -28,12 +33,30 @@ def mixed_circle(circle: Sequence[Wait], views: Sequence[LedgerView]) -> Finding
     meeting, message = inside[0].record.step, outside[0].record.step
     if meeting.site is None or message.site is None:
         return None
+    for wait in inside:
+        for other in outside:
+            found = gone_past(wait, other, lost, returned, views) if other.rank in wait.missing else None
+            if found is not None:
+                return found
     awaited = {"recv", "irecv"} if message.op == SEND else {"send", "isend"}
+    if _left_out(outside[0], inside, awaited):
+        return None
     if comes_later(awaited | {"batch_isend_irecv"}, meeting.site):
         return deadlock(circle)
     if len(outside) == 1 and order_of(meeting.site, message.site) is Order.APART:
         return _another_call(outside[0], meeting, views)
     return None
+
+
+def _left_out(message: Wait, inside: Sequence[Wait], awaited: Collection[str]) -> bool:
+    """Whether a rank that waits in a collective has gone past the other half of `message`."""
+    here = message.record.step.site
+    met = next((wait for wait in inside if wait.rank in message.missing), None)
+    if met is None or met.record.step.site is None or here is None:
+        return False
+    if behind := nearest(awaited, here):
+        return order_of(replace(here, line=behind), met.record.step.site) is Order.AFTER
+    return False
 
 
 def _another_call(odd: Wait, step: Step, views: Sequence[LedgerView]) -> Finding:
@@ -48,6 +71,10 @@ def _another_call(odd: Wait, step: Step, views: Sequence[LedgerView]) -> Finding
 
 def circle_in(lost: Mapping[int, Wait]) -> list[int]:
     """Ranks of which each waits for the next and the last for the first, from the lowest on; of several, one."""
+    for first in sorted(lost):  # two that wait for each other say most
+        for other in lost[first].missing:
+            if other in lost and first in lost[other].missing:
+                return [first, other]
     for first in sorted(lost):
         path = [first]
         while True:

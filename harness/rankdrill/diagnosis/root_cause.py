@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 from rankdrill.diagnosis.asynchronous import lost_message
 from rankdrill.diagnosis.calls.crossed import crossed_groups
-from rankdrill.diagnosis.calls.unmatched import left_behind, retold
-from rankdrill.diagnosis.calls.wrong_group import wrong_group
+from rankdrill.diagnosis.calls.unmatched import left_behind, retold, sided_with
+from rankdrill.diagnosis.calls.wrong_group import against_custom, strayed, wrong_group
 from rankdrill.diagnosis.deadlock import circle_in, deadlock, mixed_circle
 from rankdrill.diagnosis.finding import Finding
 from rankdrill.diagnosis.messages.unmatched import unmatched_message
@@ -28,18 +28,27 @@ def cause_of_hang(waits: Mapping[int, Wait], returned: Collection[int], views: S
     inside = {rank: wait for rank, wait in waits.items() if wait.record.state.open}
     lost = hopeless(inside, set(range(len(views))) - inside.keys() - set(returned))
     circle = [lost[rank] for rank in circle_in(lost)]
-    return (
+    found = (
         lost_message(waits, views)
-        or mixed_circle(circle, views)
+        or mixed_circle(circle, lost, returned, views)
         or (unmatched_message(inside, dict(enumerate(views)), returned) if inside else None)
-        or crossed_groups(waits, views)
-        or wrong_group(waits, views, None)
+        or _of_groups(waits, returned, views)
         or left_behind(waits, returned, views)
         or (deadlock(circle) if circle else None)
     )
+    return strayed(found, views) if found is not None else None
+
+
+def _of_groups(waits: Mapping[int, Wait], returned: Collection[int], views: Sequence[LedgerView]) -> Finding | None:
+    crossed = crossed_groups(waits, views, returned)
+    if crossed is not None and not crossed.culprits:
+        return against_custom(waits, views) or crossed
+    return crossed or wrong_group(waits, views, None)
 
 
 def traced_back(noticed: Finding, waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> Finding:
     """`noticed`, which a rank found while it ran, as it looks to who knows what all ranks did."""
-    undecided = noticed.number != NO_SEQUENCE and not noticed.culprits
-    return (wrong_group(waits, views, noticed) if undecided else None) or retold(noticed, views)
+    found = wrong_group(waits, views, noticed) if noticed.number != NO_SEQUENCE else None
+    if found is not None and noticed.culprits in ((), found.culprits):
+        return found
+    return strayed(retold(sided_with(noticed, waits, views), views), views)

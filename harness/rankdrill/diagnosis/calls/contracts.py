@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 
@@ -63,7 +63,15 @@ def _of_sides(sides: list[list[Post]], members: Sequence[int], call: str) -> Fin
 def _difference(one: Post, other: Post) -> tuple[FindingKind, str]:
     """What the first difference is called, and what of the call it is in."""
     kind, argument = _ARGUMENTS[_apart(one, other)]
+    if kind in (FindingKind.DATATYPE, FindingKind.SIZE) and _of_objects(one) != _of_objects(other):
+        return FindingKind.CALL_ORDERING, "op"  # what the user called is not the same, though it is made of the same
     return (FindingKind.GROUP, "members") if kind is FindingKind.SIZE and one.op == NEW_GROUP else (kind, argument)
+
+
+def _of_objects(post: Post) -> str:
+    """Which collective of Python objects it belongs to; nothing, if to none."""
+    via = post.site.via if post.site is not None else ""
+    return via if "_object" in via else ""
 
 
 def _apart(one: Post, other: Post) -> int:
@@ -157,10 +165,31 @@ def _culprits(posts: Sequence[Post], pairs: list[tuple[Post, Post]], members: Se
     common = set.intersection(*({post.rank for post in pair} for pair in pairs))
     if len(common) == 1:
         return sorted(common)
+    if common and (odd := _fits_nobody(common, posts, members)):
+        return odd
     sizes: dict[str, list[int]] = {}
     for post in posts:
         sizes.setdefault(post.shown, []).append(post.rank)
     most = max(sizes.values(), key=len)
-    odd = {post.rank for pair in pairs for post in pair} - set(most)
-    explained = all({post.rank for post in pair} & odd for pair in pairs)
-    return sorted(odd) if 2 * len(most) > len(members) and odd and explained else []
+    odd_ones = {post.rank for pair in pairs for post in pair} - set(most)
+    explained = all({post.rank for post in pair} & odd_ones for pair in pairs)
+    return sorted(odd_ones) if 2 * len(most) > len(members) and odd_ones and explained else []
+
+
+def _fits_nobody(pair: Collection[int], posts: Sequence[Post], members: Sequence[int]) -> list[int]:
+    """The one of two that do not fit whom nobody fits, where most of all fit the other: as a root fits all but one."""
+    place = {rank: at for at, rank in enumerate(members)}
+    fitting = {
+        post.rank: [other.rank for other in posts if other.rank not in pair and _exchange(post, other, place)]
+        for post in posts
+        if post.rank in pair
+    }
+    odd = [rank for rank in pair if not fitting[rank]]
+    most = max(len(those) for those in fitting.values()) + 1  # with the one that they fit
+    return odd if len(odd) == 1 and 2 * most > len(members) else []
+
+
+def _exchange(one: Post, other: Post, place: Mapping[int, int]) -> bool:
+    """Whether the two exchange something, and agree on it."""
+    mine = elements(one.each, one.sends, one.receives, place[other.rank])
+    return mine is not None and any(mine) and _fit(one, other, place)

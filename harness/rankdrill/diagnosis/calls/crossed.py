@@ -2,70 +2,180 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
 
-from rankdrill.diagnosis.calls.source import Order, order_of
+from rankdrill.diagnosis.calls.passed import is_behind
+from rankdrill.diagnosis.calls.sequences import Parting, left_out_by_custom, parting
+from rankdrill.diagnosis.calls.source import Order, made_later_too, order_of
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.waits import Wait, name_ranks
-from rankdrill.ledger import LedgerView
+from rankdrill.ledger import GROUP_OP, LedgerView, Record
 from rankdrill.step import NO_SEQUENCE, Kind, Step
 
 __all__ = ["crossed_groups"]
 
 
-def crossed_groups(waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> Finding | None:
+@dataclass(frozen=True, slots=True)
+class _Meeting:
+    """A collective that ranks wait in: who has made it, who of those is in it yet, and who has not come."""
+
+    step: Step
+    made: Mapping[int, Record]
+    waiting: frozenset[int]
+    missing: frozenset[int]
+
+    @property
+    def members(self) -> frozenset[int]:
+        return self.missing | self.made.keys()
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """The ranks that came to `meeting` first."""
+
+    ranks: list[int]
+    meeting: _Meeting
+
+    @property
+    def rank(self) -> int:
+        """The one that speaks for all."""
+        return min(self.ranks, key=lambda rank: (rank not in self.meeting.waiting, rank))
+
+    @property
+    def step(self) -> Step:
+        return self.meeting.made[self.rank].step
+
+
+def crossed_groups(
+    waits: Mapping[int, Wait], views: Sequence[LedgerView], returned: Collection[int] = ()
+) -> Finding | None:
     """What is wrong where ranks wait for each other in two groups; None where they do not.
 
-    Only where nobody else is waited for: a rank that left, or died, explains more. Only members of both groups have
-    a say in which of them was the right one: whoever had no choice is no witness.
+    Only where nobody else is waited for but by who is at fault: a rank that left, or died, explains more. Only members
+    of both groups have a say in which of them was the right one: whoever had no choice is no witness.
     """
-    sides: dict[tuple[str, int, str], list[int]] = {}
-    for rank, wait in waits.items():
+    for one, other in combinations(_meetings(waits, views), 2):
+        if one.step.target == other.step.target or not (one.missing & other.waiting and other.missing & one.waiting):
+            continue
+        few, most = sorted(_votes(one, other), key=lambda side: len(side.ranks))
+        if not few.ranks or not few.meeting.missing <= waits.keys() | set(returned):
+            continue  # who is at fault may wait for anybody: what it has come to is not what it should have
+        stay = most.meeting.missing <= waits.keys()
+        if stay and len(most.ranks) > len(few.ranks):
+            return _told(few, most, views, majority=True)
+        if len(most.ranks) == len(few.ranks):
+            found = _by_source(few, most, waits, returned, views)
+            if found is not None:
+                return found
+            if stay and few.meeting.missing <= waits.keys():
+                return _told(few, most, views, majority=False)
+    return None
+
+
+def _meetings(waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> list[_Meeting]:
+    """The collectives that ranks wait in, in the order in which that began."""
+    found: dict[tuple[str, int], list[Wait]] = {}
+    for wait in sorted(waits.values(), key=lambda wait: (wait.record.begin_ns, wait.rank)):
         step = wait.record.step
-        sides.setdefault((step.target, step.sequence, step.op), []).append(rank)
-    if any(sequence == NO_SEQUENCE for _, sequence, _ in sides):
-        return None  # there is a message among them, which says more
-    if len(sides) != 2 or len({target for target, *_ in sides}) != 2:
-        return None
-    one, other = sides.values()
-    for_other, for_one = _awaited(one, waits), _awaited(other, waits)
-    if not (for_other and for_one and for_other <= set(other) and for_one <= set(one)):
-        return None
-    voters = (set(one) | for_other) & (set(other) | for_one)
-    few, most = sorted(([rank for rank in side if rank in voters] for side in (one, other)), key=len)
-    if not few:
-        return None
-    return _told(few, most, waits, views)
+        if step.sequence != NO_SEQUENCE:
+            found.setdefault((step.target, step.sequence), []).append(wait)
+    return [_meeting(waiting, views) for waiting in found.values()]
 
 
-def _told(few: list[int], most: list[int], waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> Finding:
-    culprits = tuple(sorted(few)) if len(most) > len(few) else ()
-    odd, step = waits[few[0]].record.step, waits[most[0]].record.step
-    told = sorted((_side(few, waits), _side(most, waits)), key=lambda side: side.ranks)
-    if culprits:
-        told.sort(key=lambda side: side.ranks != culprits)
-    kind = _kind(odd, step, views[few[0]], majority=bool(culprits))
-    if kind is FindingKind.DEADLOCK:
-        one, other = told
-        first, second = name_ranks(one.ranks), name_ranks(other.ranks)
-        circle = f"{first} {_verb(one.ranks)} for {second}, which {_verb(other.ranks)} for {first}"
-        return Finding(kind, circle, "order", tuple(told), culprits)
-    finding = Finding(kind, step.call, "group", tuple(told), culprits)
-    if kind is not FindingKind.MISSING:
-        return finding
-    did = f"{'leaves' if len(few) == 1 else 'leave'} out {step.call}"
-    return replace(finding, sides=(side_of(few, did, [step.site] * len(few)), *told))
+def _meeting(waiting: Sequence[Wait], views: Sequence[LedgerView]) -> _Meeting:
+    step = waiting[0].record.step
+    made = {rank: record for rank, view in enumerate(views) if (record := _made(step, view)) is not None}
+    made |= {wait.rank: wait.record for wait in waiting}
+    missing = frozenset(rank for wait in waiting for rank in wait.missing)
+    return _Meeting(step, made, frozenset(wait.rank for wait in waiting), missing)
 
 
-def _kind(odd: Step, step: Step, view: LedgerView, *, majority: bool) -> FindingKind:
+def _made(step: Step, view: LedgerView) -> Record | None:
+    of_group = view.where(lambda kind, state: kind is Kind.COLLECTIVE)
+    return next((record for record in of_group if record.step.op != GROUP_OP and _same(record.step, step)), None)
+
+
+def _same(one: Step, other: Step) -> bool:
+    return (one.target, one.sequence) == (other.target, other.sequence)
+
+
+def _votes(one: _Meeting, other: _Meeting) -> tuple[_Side, _Side]:
+    """Which members of both came to `one` first, which to `other`."""
+    sides = _Side([], one), _Side([], other)
+    for rank in sorted(one.members & other.members):
+        here, there = one.made.get(rank), other.made.get(rank)
+        if here is None and there is None:
+            continue
+        first = there is None or (here is not None and here.index < there.index)
+        sides[0 if first else 1].ranks.append(rank)
+    return sides
+
+
+# --------------------------------------------------------------------------------------------- what it is called
+
+
+def _by_source(
+    one: _Side, other: _Side, waits: Mapping[int, Wait], returned: Collection[int], views: Sequence[LedgerView]
+) -> Finding | None:
+    """What is told where as many came to the one first as to the other; None if the source does not say.
+
+    Members that cannot have come to the other have a say in whether the first in the source was to be made: they have
+    made it, or gone past it.
+    """
+    for early, late in ((one, other), (other, one)):
+        if late.rank not in waits or not is_behind(early.step, waits[late.rank], views):
+            continue
+        members = early.meeting.missing
+        past = [rank for rank in members if rank in returned or is_behind(early.step, waits[rank], views)]
+        made = sorted(early.meeting.made)
+        if len(past) < len(made) and set(late.ranks) <= set(past):
+            return _finding(kind := FindingKind.MISSING, late, early, Parting(kind, early.step), tuple(sorted(past)))
+        if len(past) > len(made):
+            return _finding(kind := FindingKind.EXTRA, early, late, Parting(kind, early.step), tuple(made))
+    return None
+
+
+def _told(few: _Side, most: _Side, views: Sequence[LedgerView], *, majority: bool) -> Finding:
+    odd, step = few.step, most.step
+    theirs, mine = _on_both(most, few, views), _on_both(few, most, views)
+    if not majority and _sites_known(odd, step):
+        # What was done in the rounds before may tell one from the other.
+        told = [
+            (side, found)
+            for side, found in ((few, left_out_by_custom(theirs, mine)), (most, left_out_by_custom(mine, theirs)))
+            if found is not None
+        ]
+        if len(told) == 1:
+            ((side, found),) = told
+            return _finding(FindingKind.MISSING, side, most if side is few else few, found, tuple(side.ranks))
+    parted = parting(theirs, mine, complete=False) if theirs and mine else None
+    kind = _kind(odd, step, views[few.rank], parted, majority=majority)
+    if not majority and kind is FindingKind.EXTRA:
+        kind = FindingKind.MISSING  # as the other sees it
+    return _finding(kind, few, most, parted, tuple(sorted(few.ranks)) if majority else ())
+
+
+def _kind(odd: Step, step: Step, view: LedgerView, parted: Parting | None, *, majority: bool) -> FindingKind:
     """What it is called that one waits in `odd` where most wait in `step`, of another group."""
-    if odd.op == step.op and (_from_both_groups(odd, step, view) or (not majority and odd.site == step.site)):
+    alike = odd.op == step.op
+    if not _sites_known(odd, step):
+        return FindingKind.GROUP
+    assert odd.site is not None
+    assert step.site is not None
+    if alike and (_from_both_groups(odd, step, view) or (not majority and odd.site == step.site)):
         return FindingKind.DEADLOCK
-    if majority and odd.op != step.op and odd.site is not None and step.site is not None:
-        # It has gone past the others' call, to one behind it.
-        return FindingKind.MISSING if order_of(step.site, odd.site) is Order.AFTER else FindingKind.GROUP
-    return FindingKind.GROUP
+    swapped = made_later_too(odd.site, step.site) or made_later_too(step.site, odd.site)
+    if odd.site.place == step.site.place:
+        return FindingKind.GROUP if alike else FindingKind.CALL_ORDERING
+    if order_of(step.site, odd.site) is Order.APART or parted is None:
+        return FindingKind.GROUP if alike and not swapped else FindingKind.CALL_ORDERING
+    return FindingKind.CALL_ORDERING if swapped else parted.kind
+
+
+def _sites_known(one: Step, other: Step) -> bool:
+    return one.site is not None and other.site is not None
 
 
 def _from_both_groups(odd: Step, step: Step, view: LedgerView) -> bool:
@@ -78,14 +188,63 @@ def _from_both_groups(odd: Step, step: Step, view: LedgerView) -> bool:
     return odd.site is not None and {odd.target, step.target} <= groups
 
 
-def _awaited(ranks: list[int], waits: Mapping[int, Wait]) -> set[int]:
-    return {missing for rank in ranks for missing in waits[rank].missing}
+def _on_both(side: _Side, other: _Side, views: Sequence[LedgerView]) -> list[Step]:
+    """What a rank of `side` did, up to where it waits, on the groups that one of `other` calls on too."""
+    mine, theirs = _calls(side, views), _calls(other, views)
+    shared = {step.target for step in mine} & {step.target for step in theirs}
+    shared |= {side.step.target, other.step.target}
+    first = {target: max(_first(target, mine), _first(target, theirs)) for target in shared}
+    return [step for step in mine if step.target in shared and step.sequence >= first[step.target]]
 
 
-def _side(ranks: list[int], waits: Mapping[int, Wait]) -> Side:
-    step = waits[ranks[0]].record.step
-    did = f"{_verb(ranks)} in {step.call}"
-    return side_of(ranks, did, [waits[rank].record.step.site for rank in ranks])
+def _first(target: str, steps: Sequence[Step]) -> int:
+    """The first call on a group that the ledger still tells of."""
+    return min((step.sequence for step in steps if step.target == target), default=0)
+
+
+def _calls(side: _Side, views: Sequence[LedgerView]) -> list[Step]:
+    last = side.meeting.made[side.rank]
+    return [
+        record.step
+        for record in views[side.rank].where(lambda kind, state: kind is Kind.COLLECTIVE)
+        if record.step.op != GROUP_OP and record.step.sequence != NO_SEQUENCE and record.index <= last.index
+    ]
+
+
+# --------------------------------------------------------------------------------------------- in words
+
+
+def _finding(
+    kind: FindingKind, few: _Side, most: _Side, parted: Parting | None, culprits: tuple[int, ...] = ()
+) -> Finding:
+    step = most.step
+    told = sorted((_side(few), _side(most)), key=lambda side: side.ranks)
+    if culprits:
+        told.sort(key=lambda side: side.ranks != culprits)
+    if kind is FindingKind.DEADLOCK:
+        one, other = told
+        first, second = name_ranks(one.ranks), name_ranks(other.ranks)
+        circle = f"{first} {_verb(one.ranks)} for {second}, which {_verb(other.ranks)} for {first}"
+        return Finding(kind, circle, "order", tuple(told), culprits)
+    finding = Finding(kind, step.call, "group", tuple(told), culprits)
+    if not culprits or parted is None or kind not in (FindingKind.MISSING, FindingKind.EXTRA):
+        return finding
+    return replace(finding, sides=(_origin(culprits, kind, parted.call), *told))
+
+
+def _origin(ranks: Sequence[int], kind: FindingKind, call: Step) -> Side:
+    one = len(ranks) == 1
+    if kind is FindingKind.MISSING:
+        did = f"{'leaves' if one else 'leave'} out {call.call}"
+    else:
+        did = f"{'makes' if one else 'make'} one call more, {call.call}"
+    return side_of(ranks, did, [call.site] * len(ranks))
+
+
+def _side(side: _Side) -> Side:
+    # A backend may have let some of them go on.
+    did = f"{_verb(side.ranks)} in" if side.meeting.waiting.issuperset(side.ranks) else "came first to"
+    return side_of(side.ranks, f"{did} {side.step.call}", [side.meeting.made[rank].step.site for rank in side.ranks])
 
 
 def _verb(ranks: Sequence[int]) -> str:

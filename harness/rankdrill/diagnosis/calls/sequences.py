@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from rankdrill.diagnosis.calls.source import Order, called_later_too, comes_round_alone, order_of, share_a_loop
+from rankdrill.diagnosis.calls.source import Order, comes_round_alone, made_later_too, order_of, share_a_loop
 from rankdrill.diagnosis.finding import FindingKind
-from rankdrill.ledger import GROUP_OP, LedgerView
+from rankdrill.ledger import GROUP_OP, LedgerView, Members
 from rankdrill.step import NO_SEQUENCE, Kind, Site, Step
 
-__all__ = ["Parting", "calls_on", "left_out_by_custom", "parting"]
+__all__ = ["Parting", "calls_on", "left_out_by_custom", "members_in", "parting"]
 
 ANOTHER_OP = 4  # how little two calls are alike: this, if they are different collectives
 ANOTHER_CALL = 3  # if tensors, root or reduce op differ
@@ -39,6 +39,18 @@ def calls_on(group: str, view: LedgerView) -> dict[int, Step]:
         step = record.step
         if step.target == group and step.sequence != NO_SEQUENCE and step.op != GROUP_OP:
             found[step.sequence] = step
+    return found
+
+
+def members_in(view: LedgerView) -> dict[str, tuple[int, ...]]:
+    """The members of the groups that a rank has used, as far as its ledger says so."""
+    told: dict[str, Members] = {}
+    found: dict[str, tuple[int, ...]] = {}
+    for record in view.where(lambda kind, state: kind is Kind.COLLECTIVE):
+        if record.step.op == GROUP_OP:
+            ranks = told.setdefault(record.step.target, Members()).take(record.step.fingerprint)
+            if ranks is not None:
+                found[record.step.target] = ranks
     return found
 
 
@@ -73,7 +85,7 @@ def _costs(longer: Sequence[Step], shorter: Sequence[Step]) -> list[int]:
 
 
 def _unlike(one: Step, other: Step) -> int:
-    if one.op != other.op:
+    if one.op != other.op or one.target != other.target:
         return ANOTHER_OP
     return ANOTHER_CALL * (one.digest != other.digest) + ANOTHER_SITE * (one.site != other.site)
 
@@ -124,14 +136,16 @@ def _where_it_showed(theirs: Sequence[Step], mine: Sequence[Step]) -> Parting | 
         return Parting(FindingKind.EXTRA, came)
     if by_custom := left_out_by_custom(theirs, mine):
         return by_custom
-    if came.site in before and share_a_loop(due.site, came.site):
+    order = order_of(due.site, came.site)
+    if order is not Order.APART and came.site in before and share_a_loop(due.site, came.site):
         return Parting(FindingKind.MISSING, due)  # it has come round the loop
     if came.site in {step.site for step in theirs} or (again and _met_another(theirs, mine)):
         return None
-    order = order_of(due.site, came.site)
     if order is Order.AFTER and not (due.site in before and share_a_loop(due.site, came.site)):
+        if made_later_too(due.site, came.site):
+            return None
         return Parting(FindingKind.MISSING, due)
-    if order is None or order is Order.APART or called_later_too(_public(came), due.site, came.site):
+    if order is None or order is Order.APART or made_later_too(came.site, due.site):
         return None
     return Parting(FindingKind.EXTRA, came)
 

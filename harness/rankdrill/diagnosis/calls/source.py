@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from rankdrill.step import Site
 
-__all__ = ["Order", "called_later_too", "comes_later", "comes_round_alone", "order_of", "share_a_loop"]
+__all__ = ["Order", "comes_later", "comes_round_alone", "made_later_too", "nearest", "order_of", "share_a_loop"]
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _STRAIGHT = (ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.With, ast.Return, ast.expr)
@@ -67,19 +67,20 @@ def comes_round_alone(one: Site, other: Site) -> bool:
     return not may_be_passed and not any(isinstance(node, ast.Continue) for node in ast.walk(block))
 
 
-def called_later_too(name: str, one: Site, other: Site) -> bool:
-    """Whether what is called `name` at `other` is called behind `one` too, under a condition: by the other ranks."""
-    paths = _paths(one, other)
-    if paths is None:
+def made_later_too(site: Site, behind: Site) -> bool:
+    """Whether the call at `site` is written `behind` another line too, word for word, under a condition: for others."""
+    function = _function(site)
+    if function is None or _function(behind) is not function:
         return False
-    calls = [
-        node
-        for node in ast.walk(paths[0][0][0])
-        if isinstance(node, ast.Call) and node.lineno > one.line and node.lineno != other.line
-    ]
-    function = paths[0][0][0]
-    conditional = [node for node in calls if _under_a_condition(function, node.lineno)]
-    return any(name in (getattr(node.func, "attr", ""), getattr(node.func, "id", "")) for node in conditional)
+    written = {ast.unparse(node) for node in _calls_at(function, site.line)}
+    return any(
+        node.lineno not in (site.line, behind.line)
+        and ast.unparse(node) in written
+        and any(isinstance(around, ast.If) for around, _ in _path(function, node.lineno) or ())
+        and order_of(behind, replace(behind, line=node.lineno)) is Order.AFTER
+        for node in ast.walk(function)
+        if isinstance(node, ast.Call)
+    )
 
 
 def comes_later(names: Collection[str], site: Site) -> bool:
@@ -97,8 +98,38 @@ def comes_later(names: Collection[str], site: Site) -> bool:
     return any(order_of(site, replace(site, line=line)) is Order.AFTER for line in lines)
 
 
-def _under_a_condition(function: ast.AST, line: int) -> bool:
-    return any(isinstance(node, ast.If) for node, _ in _path(function, line) or ())
+def nearest(names: Collection[str], site: Site) -> int | None:
+    """The line of the call of one of `names` that stands nearest to `site` in the same function, in its own block."""
+    function = _function(site)
+    if function is None:
+        return None
+    lines = {
+        node.lineno
+        for node in ast.walk(function)
+        if isinstance(node, ast.Call)
+        and node.lineno != site.line
+        and not {getattr(node.func, "attr", ""), getattr(node.func, "id", "")}.isdisjoint(names)
+        and _in_one_block(site, replace(site, line=node.lineno))
+    }
+    distance = min((abs(line - site.line) for line in lines), default=0)
+    found = [line for line in lines if abs(line - site.line) == distance]
+    return found[0] if len(found) == 1 else None
+
+
+def _in_one_block(one: Site, other: Site) -> bool:
+    """Whether no loop is around one of the two alone."""
+    paths = _paths(one, other)
+    if paths is None:
+        return False
+    shared = _shared(*paths)
+    return not any(isinstance(node, _LOOPS) for path in paths for node, _ in path[shared:])
+
+
+def _calls_at(function: ast.AST, line: int) -> list[ast.Call]:
+    """The outermost calls that begin in `line`."""
+    found = [node for node in ast.walk(function) if isinstance(node, ast.Call) and node.lineno == line]
+    inner = {id(below) for node in found for below in ast.walk(node) if below is not node}
+    return [node for node in found if id(node) not in inner]
 
 
 def _shared(one: _Path, other: _Path) -> int:

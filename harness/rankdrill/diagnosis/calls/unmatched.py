@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from rankdrill.diagnosis.calls.sequences import Parting, calls_on, left_out_by_custom, parting
-from rankdrill.diagnosis.calls.source import Order, order_of
+from rankdrill.diagnosis.calls.sequences import Parting, calls_on, left_out_by_custom, members_in, parting
+from rankdrill.diagnosis.calls.source import Order, made_later_too, order_of
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import LedgerView
 from rankdrill.step import NO_SEQUENCE, Step
 
-__all__ = ["left_behind", "retold"]
+__all__ = ["left_behind", "retold", "sided_with"]
 
 MOST_COMPARED = 8  # culprits whose sequences are looked at
 
@@ -28,12 +28,42 @@ def left_behind(waits: Mapping[int, Wait], returned: Collection[int], views: Seq
         return None
     step = wait.record.step
     away = sorted(set(wait.missing) & set(returned))
-    here = sorted(rank for rank, other in waits.items() if _same_call(other.record.step, step))
-    if len({waits[rank].record.step.op for rank in here}) > 1:
+    # A backend may have let some of them go on.
+    calls = {rank: made for rank, view in enumerate(views) if (made := calls_on(step.target, view).get(step.sequence))}
+    calls |= {rank: other.record.step for rank, other in waits.items() if _same_call(other.record.step, step)}
+    here = sorted(calls)
+    if len({call.op for call in calls.values()}) > 1:
         return None
-    if len(away) > len(here):
-        return _extra(step, away, here, waits, views)
-    return _missing(step, away, here, waits, views)
+    # Whoever waits for those that returned, be it in another call, says the same as who waits for them here.
+    for_away = {rank for rank, other in waits.items() if not set(other.missing).isdisjoint(away)}
+    if len(away) > len(for_away | set(here)):
+        return _extra(step, away, here, views)
+    return _missing(step, away, calls, waits, views, majority=len(away) < len(for_away | set(here)))
+
+
+def sided_with(finding: Finding, waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> Finding:
+    """`finding`, decided by members that have not come to the call where nobody there is in the majority.
+
+    Who of them waits for one side elsewhere was let down by it: it came here too early, or to what was not to be.
+    Whoever is no member may be way ahead, and wait for one that is held up here.
+    """
+    if finding.culprits or finding.kind is not FindingKind.CALL_ORDERING or len(finding.sides) != 2:
+        return finding
+    one, other = finding.sides
+    members = {rank for view in views for rank in members_in(view).get(finding.group, ())}
+    waits = {rank: wait for rank, wait in waits.items() if rank in members}
+    for_one, for_other = _let_down_by(other, one, waits), _let_down_by(one, other, waits)
+    if len(for_one) == len(for_other) or {*for_one, *for_other} == {*one.ranks, *other.ranks}:
+        return finding
+    few, most = (one, other) if len(for_one) < len(for_other) else (other, one)
+    return replace(finding, sides=(few, most), culprits=few.ranks)
+
+
+def _let_down_by(few: Side, most: Side, waits: Mapping[int, Wait]) -> set[int]:
+    """Who is for `most`: its own, and those that wait for `few` elsewhere, and not for its own too."""
+    there = {*few.ranks, *most.ranks}
+    awaited = {rank: set(wait.missing) & there for rank, wait in waits.items() if rank not in there}
+    return {*most.ranks, *(rank for rank, for_whom in awaited.items() if for_whom and for_whom <= set(few.ranks))}
 
 
 def retold(finding: Finding, views: Sequence[LedgerView]) -> Finding:
@@ -45,6 +75,8 @@ def retold(finding: Finding, views: Sequence[LedgerView]) -> Finding:
         return finding
     found = _parted(finding, views) if finding.culprits else _parted_by_custom(finding, views)
     if found is None:
+        if _turned_round(finding):
+            return replace(finding, kind=FindingKind.CALL_ORDERING)
         return replace(finding, kind=FindingKind.MISSING) if _one_lies_behind(finding) else finding
     culprits, parted = found
     kind = parted.kind
@@ -52,6 +84,13 @@ def retold(finding: Finding, views: Sequence[LedgerView]) -> Finding:
     rest = [side for side in finding.sides if not there or not set(side.ranks) <= set(culprits)]
     sides = (_origin(culprits, parted), *sorted(rest, key=lambda side: not set(side.ranks) <= set(culprits)))
     return replace(finding, kind=kind, step=_named(parted.call), argument="", sides=sides, culprits=culprits)
+
+
+def _turned_round(finding: Finding) -> bool:
+    """Whether what the culprits called is what the others come to later."""
+    odd, most = finding.sides[0].sites[0], finding.sides[-1].sites[0]
+    known = bool(finding.culprits) and odd is not None and most is not None and odd.place != most.place
+    return known and odd is not None and most is not None and made_later_too(odd, most)
 
 
 def _one_lies_behind(finding: Finding) -> bool:
@@ -99,20 +138,24 @@ def _parted_by_custom(finding: Finding, views: Sequence[LedgerView]) -> tuple[tu
 
 
 def _missing(
-    step: Step, away: list[int], here: list[int], waits: Mapping[int, Wait], views: Sequence[LedgerView]
+    step: Step,
+    away: list[int],
+    calls: Mapping[int, Step],
+    waits: Mapping[int, Wait],
+    views: Sequence[LedgerView],
+    *,
+    majority: bool,
 ) -> Finding:
-    theirs = _up_to(step.sequence, step.target, views[here[0]])
+    theirs = _up_to(step.sequence, step.target, views[min(calls)])
     origins: list[Side] = []
     for ranks, found in _alike(away, theirs, step, views):
         origins.append(_origin(ranks, found))
-    sides = (*origins, _waiting(here, waits), *_gone(away, step.target, views))
-    culprits = tuple(away) if len(away) < len(here) else ()
+    sides = (*origins, _waiting(calls, waits), *_gone(away, step.target, views))
+    culprits = tuple(away) if majority else ()
     return Finding(FindingKind.MISSING, _named(step), "", sides, culprits, step.target, step.sequence)
 
 
-def _extra(
-    step: Step, away: list[int], here: list[int], waits: Mapping[int, Wait], views: Sequence[LedgerView]
-) -> Finding:
+def _extra(step: Step, away: list[int], here: list[int], views: Sequence[LedgerView]) -> Finding:
     reference = calls_on(step.target, views[away[0]])
     origins = []
     for rank in here:
@@ -186,9 +229,10 @@ def _origin(ranks: Sequence[int], found: Parting) -> Side:
     return side_of(ranks, did, [found.call.site] * len(ranks))
 
 
-def _waiting(ranks: Sequence[int], waits: Mapping[int, Wait]) -> Side:
-    did = f"{'waits' if len(ranks) == 1 else 'wait'} in {_named(waits[ranks[0]].record.step)}"
-    return side_of(ranks, did, [waits[rank].record.step.site for rank in ranks])
+def _waiting(calls: Mapping[int, Step], waits: Mapping[int, Wait]) -> Side:
+    ranks = [rank for rank, call in calls.items() if rank in waits and _same_call(waits[rank].record.step, call)]
+    did = f"{'waits' if len(ranks) == 1 else 'wait'} in {_named(calls[ranks[0]])}"
+    return side_of(ranks, did, [calls[rank].site for rank in ranks])
 
 
 def _gone(ranks: Sequence[int], group: str, views: Sequence[LedgerView]) -> list[Side]:

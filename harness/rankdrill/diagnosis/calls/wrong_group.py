@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from rankdrill.diagnosis.calls.sequences import calls_on
+from rankdrill.diagnosis.calls.sequences import calls_on, members_in
 from rankdrill.diagnosis.calls.source import Order, order_of
 from rankdrill.diagnosis.finding import Finding, FindingKind, side_of
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import GROUP_OP, LedgerView
 from rankdrill.step import NO_SEQUENCE, Kind, Step
 
-__all__ = ["wrong_group"]
+__all__ = ["against_custom", "strayed", "wrong_group"]
 
+_HOW_IT_SHOWS = frozenset({FindingKind.MISSING, FindingKind.EXTRA, FindingKind.CALL_ORDERING})
 CUSTOM = 2  # times that a line was at one group before it is a custom
 
 
@@ -36,20 +38,65 @@ def wrong_group(waits: Mapping[int, Wait], views: Sequence[LedgerView], noticed:
     # Where two are waited for by as many, each took another group than the other, and nobody can say who was right.
     if most and len(awaiting[most[0]]) > max((len(awaiting[rank]) for rank in most[1:]), default=0):
         return _told(most[0], calls[most[0]], awaiting[most[0]], waits)
-    return _against_custom(waits, views) if noticed is None else None
+    return against_custom(waits, views) if noticed is None else _met_against_custom(noticed, views)
+
+
+def strayed(finding: Finding, views: Sequence[LedgerView]) -> Finding:
+    """`finding`, of a call that one rank made, and others on another group that it is in: it took the wrong group.
+
+    That it made one call more, or left one out, is only how it shows.
+    """
+    if finding.kind not in _HOW_IT_SHOWS or finding.number == NO_SEQUENCE:
+        return finding
+    found = {}
+    for rank in finding.ranks:
+        step = calls_on(finding.group, views[rank]).get(finding.number)
+        others = _same_on_another_group(step, rank, views) if step is not None else {}
+        if step is not None and others:
+            found[rank] = step, others
+    if len(found) != 1 or finding.culprits not in ((), tuple(found)):
+        return finding
+    ((rank, (step, others)),) = found.items()
+    theirs = others[min(others)]
+    sides = (
+        side_of([rank], f"calls {step.call}", [step.site]),
+        side_of(list(others), f"called {theirs.call}", [each.site for each in others.values()]),
+    )
+    return Finding(FindingKind.GROUP, theirs.call, "group", sides, (rank,), theirs.target, theirs.sequence)
+
+
+def _same_on_another_group(step: Step, rank: int, views: Sequence[LedgerView]) -> dict[int, Step]:
+    """Who made, in the same place of the program, the same call on one other group that `rank` is in and did not."""
+    found: dict[int, Step] = {}
+    mine: dict[str, dict[int, Step]] = {}
+    for other, view in enumerate(views):
+        members = members_in(view)
+        for record in view.where(lambda kind, state: kind is Kind.COLLECTIVE):
+            theirs = record.step
+            if theirs.target == step.target or not _in_one_place(step, theirs):
+                continue
+            if rank not in members.get(theirs.target, ()):
+                continue
+            made = mine.setdefault(theirs.target, calls_on(theirs.target, views[rank]))
+            if theirs.sequence != NO_SEQUENCE and theirs.sequence > max(made, default=-1):
+                found.setdefault(other, theirs)
+    return found if len({(each.target, each.sequence) for each in found.values()}) == 1 else {}
+
+
+def _in_one_place(step: Step, theirs: Step) -> bool:
+    """Whether both are one call of the program, by the source: one line, or two of which a run makes one."""
+    if theirs.op != step.op or theirs.site is None or step.site is None:
+        return False
+    return theirs.site == step.site or order_of(theirs.site, step.site) is Order.APART
 
 
 def _meant(step: Step, wait: Wait, rank: int) -> bool:
     """Whether `wait`, in another group and for `rank`, is the call of the program that `rank` made as `step`."""
     theirs = wait.record.step
-    if rank not in wait.missing or theirs.target == step.target or theirs.op != step.op or step.site is None:
-        return False
-    if theirs.site is None:
-        return False
-    return theirs.site == step.site or order_of(theirs.site, step.site) is Order.APART
+    return rank in wait.missing and theirs.target != step.target and _in_one_place(step, theirs)
 
 
-def _against_custom(waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> Finding | None:
+def against_custom(waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> Finding | None:
     """The one rank of which a line that has always called on one group called on another, where others wait for it."""
     odd = {}
     for rank in {rank for wait in waits.values() for rank in wait.missing if rank < len(views)}:
@@ -61,6 +108,21 @@ def _against_custom(waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> F
     ((rank, (step, usual)),) = odd.items()
     awaiting = [other for other, wait in waits.items() if rank in wait.missing and wait.record.step.target == usual]
     return _told(rank, step, awaiting, waits) if awaiting else None
+
+
+def _met_against_custom(noticed: Finding, views: Sequence[LedgerView]) -> Finding | None:
+    """The one rank that came to a call that does not fit from a line that has always called on another group."""
+    odd = {}
+    for rank in noticed.ranks:
+        found = _break_of_custom(views[rank])
+        if found is not None and (found[0].target, found[0].sequence) == (noticed.group, noticed.number):
+            odd[rank] = found
+    if len(odd) != 1:
+        return None
+    ((rank, (step, usual)),) = odd.items()
+    others = [side for side in noticed.sides if rank not in side.ranks]
+    mine = side_of([rank], f"calls {step.call}, from a line that has always called on {usual!r}", [step.site])
+    return replace(noticed, kind=FindingKind.GROUP, argument="group", sides=(mine, *others), culprits=(rank,))
 
 
 def _break_of_custom(view: LedgerView) -> tuple[Step, str] | None:

@@ -1,0 +1,149 @@
+"""What is true of a drawn program: which verdicts on it are right."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import dropwhile
+
+from tests.properties.drawn.mistakes import How, Mistake
+from tests.properties.drawn.programs import Call, Message, Program, Statement, Visit
+from tests.properties.drawn.settling import comes_right
+from tests.properties.drawn.writing import Written
+
+__all__ = ["Truth", "truth_of"]
+
+_KINDS = {
+    How.MISSING: "missing call",
+    How.EXTRA: "extra call",
+    How.SWAP: "call ordering",
+    How.OP: "call ordering",
+    How.REDUCE_OP: "operator mismatch",
+    How.ROOT: "root mismatch",
+    How.DTYPE: "datatype mismatch",
+    How.SIZE: "size mismatch",
+    How.GROUP: "group mismatch",
+    How.PEER: "unmatched message",
+    How.TAG: "unmatched message",
+    How.UNSENT: "unmatched message",
+    How.RAISE: "lost rank",
+    How.KILL: "lost rank",
+    How.RETURN: "missing call",
+    How.LEAK: "request leak",
+    How.HAZARD: "input hazard",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """`culprit` made a mistake of one of `kinds`, at one of `lines`, if any; `between` may be called at odds."""
+
+    kinds: frozenset[str]
+    culprit: int
+    lines: frozenset[int]
+    between: frozenset[frozenset[int]] = field(default_factory=frozenset)
+
+
+def truth_of(program: Program, mistake: Mistake | None, text: Written) -> Truth | None:
+    """None if nothing is wrong with it."""
+    if mistake is None or comes_right(program, mistake, eager=False):
+        return None
+    between = frozenset(_at_odds(program, mistake))
+    kinds = {_KINDS[mistake.how], *_as_right(program, mistake, one_against_one=bool(between))}
+    lines = text.guilty | _passed(program, mistake, text)
+    if mistake.how is How.RETURN and not _began(program, mistake):
+        lines = frozenset()  # nor does who returned before it did anything
+    if mistake.how is How.KILL:
+        lines = frozenset()  # whoever is killed from without says nothing of it
+    if mistake.how is How.GROUP and "missing call" in kinds:
+        lines |= text.lines[mistake.place]
+    return Truth(frozenset(kinds), mistake.rank, lines, between)
+
+
+def _as_right(program: Program, mistake: Mistake, *, one_against_one: bool) -> set[str]:
+    """The kinds by which the mistake may as well be called."""
+    usual, other = program.at(mistake.place), mistake.other
+    match mistake.how:
+        case How.MISSING | How.EXTRA if one_against_one:
+            return {"missing call", "extra call"}  # what one leaves out is what the other does on top
+        case How.RETURN if any(isinstance(each, Message) for each in _not_come_to(program, mistake)):
+            return {"unmatched message"}
+        case How.SWAP:
+            return _swapped(program, usual, program.at(program.behind(mistake.place)), mistake.rank)
+        case How.GROUP:
+            # Who is alone in a group waits for nobody there, and nobody for it.
+            alone = len(_group(program, usual, mistake.rank)) == 1
+            at_once = other is not None and len(_group(program, other, mistake.rank)) == 1
+            return {"extra call"} if alone else {"missing call"} if at_once else set()
+        case _:
+            return set()
+
+
+def _swapped(program: Program, first: Statement, second: Statement, rank: int) -> set[str]:
+    """On two groups each waits for the other: a circle. What is done first is the second's call on its group."""
+    assert isinstance(first, Call)
+    assert isinstance(second, Call)
+    if first.family == second.family:
+        return set()
+    return {"deadlock", "group mismatch"} if first.op == second.op else {"deadlock"}
+
+
+def _passed(program: Program, mistake: Mistake, text: Written) -> frozenset[int]:
+    """Of a rank that went past a call the next call that it made; of one that returned the first it did not make."""
+    if mistake.how not in (How.MISSING, How.UNSENT, How.RETURN):
+        return frozenset()
+    found: set[int] = set()
+    before: frozenset[int] = frozenset()
+    groups: set[object] = set()
+    behind = False
+    for visit in program.visits():
+        if not program.concerns(visit.statement, mistake.rank):
+            behind = behind or mistake.strikes(program, visit.place, visit.round, mistake.rank)
+            continue
+        if behind and mistake.how in (How.MISSING, How.UNSENT):
+            return text.lines[visit.place]
+        behind = behind or mistake.strikes(program, visit.place, visit.round, mistake.rank)
+        if not behind:
+            before = text.lines[visit.place]
+        elif (group := _group(program, visit.statement, mistake.rank)) not in groups:
+            groups.add(group)  # nobody knows which of them the rank was to go to first
+            found |= text.lines[visit.place]
+    return frozenset(found) | (before if mistake.how is How.RETURN else frozenset())
+
+
+def _began(program: Program, mistake: Mistake) -> bool:
+    """Whether the rank made a call before its mistake."""
+    first = next(visit for visit in program.visits() if program.concerns(visit.statement, mistake.rank))
+    return first not in _visits_behind(program, mistake)
+
+
+def _not_come_to(program: Program, mistake: Mistake) -> list[Statement]:
+    """What a rank that ends before its time would have done."""
+    return [
+        visit.statement for visit in _visits_behind(program, mistake) if program.concerns(visit.statement, mistake.rank)
+    ]
+
+
+def _visits_behind(program: Program, mistake: Mistake) -> list[Visit]:
+    """All from the mistake on."""
+    return list(
+        dropwhile(lambda visit: not mistake.strikes(program, visit.place, visit.round, mistake.rank), program.visits())
+    )
+
+
+def _group(program: Program, statement: Statement, rank: int) -> tuple[int, ...]:
+    if isinstance(statement, Message):
+        return statement.source, statement.target
+    return program.families[statement.family].of(rank)
+
+
+def _at_odds(program: Program, mistake: Mistake) -> set[frozenset[int]]:
+    """The two of a group of two, or the two ends of a message: one against one, nobody can say who is right."""
+    met = [program.at(mistake.place), mistake.other]
+    if mistake.how is How.EXTRA:
+        met = [mistake.other]
+    if mistake.how is How.SWAP:
+        met.append(program.at(program.behind(mistake.place)))
+    if mistake.how in (How.LEAK, How.HAZARD, How.RAISE, How.KILL):
+        return set()
+    groups = (_group(program, statement, mistake.rank) for statement in met if statement is not None)
+    return {frozenset(group) for group in groups if len(group) == 2 and mistake.rank in group}

@@ -1,0 +1,228 @@
+"""Bodies for four ranks of which one makes a mistake that shows elsewhere: others wait for it in other groups, or for
+messages, or have been let go on. The guilty line ends in `# here`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from rankdrill.diagnosis import FindingKind
+
+__all__ = ["ELSEWHERE", "ODD", "Body"]
+
+Body = Callable[[], Any]
+ODD = 2
+
+
+def me() -> int:
+    return dist.get_rank()
+
+
+def ones(count: int = 4) -> torch.Tensor:
+    return torch.ones(count)
+
+
+def one_more_on_another_group() -> None:
+    most = dist.new_group([1, 2, 3])
+    if me() == ODD:
+        dist.barrier(group=most)  # here
+    dist.all_reduce(ones())
+
+
+def one_more_on_another_group_in_the_second_round() -> None:
+    everybody, again = dist.new_group([0, 1, 2, 3]), dist.new_group([0, 1, 2, 3])
+    for step in range(4):
+        if me() == ODD and step == 1:
+            dist.barrier(group=again)  # here
+        dist.all_reduce(ones(), group=everybody)
+
+
+def one_more_where_somebody_has_returned() -> None:
+    others = dist.new_group([1, 2, 3])
+    if me() == ODD:
+        dist.barrier()  # here
+    if me() in (1, 2, 3):
+        dist.gather(ones(), [ones() for _ in range(3)] if me() == ODD else None, dst=ODD, group=others)
+
+
+def one_more_among_messages() -> None:
+    for step in range(4):
+        dist.reduce(ones(), dst=1)
+        if me() == ODD and step == 2:
+            dist.scatter(ones(), None, src=1)  # here
+        if me() == 0:
+            dist.send(ones(1 << 20), dst=ODD)
+        if me() == ODD:
+            dist.recv(ones(1 << 20), src=0)
+
+
+def swapped_between_two_groups() -> None:
+    """Whoever sends to the root of a gather is let go on, and is a witness all the same."""
+    everybody = dist.new_group([0, 1, 2, 3])
+    if me() == ODD:
+        dist.all_reduce(ones(), group=everybody)  # here
+    dist.gather(ones(), [ones() for _ in range(4)] if me() == 0 else None, dst=0)
+    if me() != ODD:
+        dist.all_reduce(ones(), group=everybody)
+
+
+def past_a_barrier_to_a_message() -> None:
+    if me() != ODD:
+        dist.barrier()  # here
+    if me() == 0:
+        dist.send(ones(), dst=ODD)
+    if me() == ODD:
+        dist.recv(ones(), src=0)
+
+
+def past_a_barrier_to_a_message_in_the_third_round() -> None:
+    for step in range(5):
+        if me() == 0:
+            dist.isend(ones(), dst=ODD).wait()
+        if me() == ODD:
+            dist.recv(ones(), src=0)
+        if me() != ODD or step != 2:
+            dist.barrier()  # here
+
+
+def past_a_broadcast_that_others_have_passed() -> None:
+    dist.barrier()
+    for root in (0, 1):
+        if me() != ODD or root == 0:
+            dist.broadcast_object_list([me()], src=root)  # here
+
+
+def gone_while_all_wait_for_it_each_elsewhere() -> None:
+    if me() == ODD:
+        return
+    if me() == 0:
+        dist.recv(ones(), src=ODD)
+    if me() == 1:
+        dist.recv(ones(), src=ODD)
+    dist.all_reduce(ones())  # here
+
+
+def another_size_than_the_root_scatters() -> None:
+    size = 7 if me() == ODD else 1
+    dist.scatter(ones(size), [ones(1) for _ in range(4)] if me() == 1 else None, src=1)  # here
+
+
+def another_group_than_ever_before() -> None:
+    pair, again = dist.new_group([1, 2]), dist.new_group([1, 2])
+    for step in range(5):
+        if me() in (1, 2):
+            dist.all_reduce(ones(), group=again if me() == ODD and step == 3 else pair)  # here
+            dist.barrier(group=again)
+    dist.barrier()
+
+
+def another_group_than_ever_before_meets_another_call() -> None:
+    pair = dist.new_group([1, 2])
+    for step in range(5):
+        if me() in (1, 2):
+            dist.barrier(group=None if me() == ODD and step == 3 else pair)  # here
+        dist.all_gather([ones() for _ in range(4)], ones())
+
+
+def another_group_taken_without_waiting() -> None:
+    everybody = dist.new_group([0, 1, 2, 3])
+    mine = ones()
+    if me() == ODD:
+        work = dist.all_reduce(mine, async_op=True)  # here
+    else:
+        work = dist.all_reduce(mine, group=everybody, async_op=True)
+    dist.barrier()
+    work.wait()
+
+
+def another_group_than_one_that_was_let_go_on() -> None:
+    pair = dist.new_group([0, 2])
+    if me() in (0, 2):
+        dist.broadcast(ones(), src=0, group=None if me() == ODD else pair)  # here
+
+
+def past_a_broadcast_to_a_pair() -> None:
+    """In the pair it is one against one; of the four three have made the broadcast."""
+    pair = dist.new_group([0, 2])
+    if me() != ODD:
+        dist.broadcast(ones(), src=2)  # here
+    if me() in (0, 2):
+        dist.all_reduce(ones(), group=pair)
+
+
+def one_more_before_a_pair() -> None:
+    pair = dist.new_group([0, 2])
+    if me() == ODD:
+        dist.barrier()  # here
+    if me() in (0, 2):
+        dist.all_reduce(ones(), group=pair)
+    if me() in (1, 3):
+        dist.recv(ones(), src=0)
+    if me() == 0:
+        dist.send(ones(), dst=1)
+        dist.send(ones(), dst=3)
+
+
+def one_more_that_one_other_meets() -> None:
+    if me() == ODD:
+        dist.all_gather([ones() for _ in range(4)], ones())  # here
+    if me() == 1:
+        dist.send(ones(1 << 20), dst=ODD)
+    if me() == ODD:
+        dist.recv(ones(1 << 20), src=1)
+    if me() == 1:
+        dist.send(ones(), dst=3)
+    if me() == 3:
+        dist.recv(ones(), src=1)
+    dist.all_reduce(ones())
+
+
+def sums_swapped() -> None:
+    if me() == ODD:
+        dist.all_reduce(ones(), op=dist.ReduceOp.MAX)  # here
+    dist.all_reduce(ones())
+    if me() != ODD:
+        dist.all_reduce(ones(), op=dist.ReduceOp.MAX)
+
+
+def another_root_of_objects() -> None:
+    for _ in range(2):
+        if me() == ODD:
+            dist.gather_object(me(), None, dst=1)  # here
+        else:
+            dist.gather_object(me(), [None] * 4 if me() == 0 else None, dst=0)
+
+
+def objects_for_tensors() -> None:
+    if me() == ODD:
+        dist.all_gather_object([None] * 4, me())  # here
+    else:
+        dist.all_gather([ones() for _ in range(4)], ones())
+
+
+ELSEWHERE: dict[Body, FindingKind] = {
+    one_more_on_another_group: FindingKind.EXTRA,
+    one_more_on_another_group_in_the_second_round: FindingKind.EXTRA,
+    one_more_where_somebody_has_returned: FindingKind.EXTRA,
+    one_more_among_messages: FindingKind.EXTRA,
+    swapped_between_two_groups: FindingKind.CALL_ORDERING,
+    past_a_barrier_to_a_message: FindingKind.MISSING,
+    past_a_barrier_to_a_message_in_the_third_round: FindingKind.MISSING,
+    past_a_broadcast_that_others_have_passed: FindingKind.MISSING,
+    gone_while_all_wait_for_it_each_elsewhere: FindingKind.MISSING,
+    another_size_than_the_root_scatters: FindingKind.SIZE,
+    another_group_than_ever_before: FindingKind.GROUP,
+    another_group_than_ever_before_meets_another_call: FindingKind.GROUP,
+    another_group_taken_without_waiting: FindingKind.GROUP,
+    another_group_than_one_that_was_let_go_on: FindingKind.GROUP,
+    past_a_broadcast_to_a_pair: FindingKind.MISSING,
+    one_more_before_a_pair: FindingKind.EXTRA,
+    one_more_that_one_other_meets: FindingKind.EXTRA,
+    sums_swapped: FindingKind.CALL_ORDERING,
+    another_root_of_objects: FindingKind.ROOT,
+    objects_for_tensors: FindingKind.CALL_ORDERING,
+}
