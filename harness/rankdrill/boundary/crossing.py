@@ -12,6 +12,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from rankdrill.boundary.numbering import Tally
+from rankdrill.boundary.updates import Updates
 from rankdrill.ledger import LedgerWriter, State
 from rankdrill.step import Step
 
@@ -80,6 +81,7 @@ class Boundary:
         self._on_end = on_end
         # Each message adds to its sender's what it takes from its receiver's: over all ranks, 0 if all have met.
         self.messages = Tally()
+        self.updates = Updates()
         self._groups: Counter[str] = Counter()
         self._interceptors: tuple[Interceptor, ...] = ()
         self._recording = False
@@ -141,6 +143,10 @@ class Boundary:
                 if self.ledger:
                     self.ledger.fail(index, error)
                 raise
+
+    def note(self, step: Step) -> int:
+        """Write down `step`, which the call that crosses now takes too; whoever takes it marks how far it got."""
+        return self.ledger.begin(step) if self.ledger else -1
 
     def mark(self, index: int, state: State) -> None:
         """Note in the ledger how far the step got."""

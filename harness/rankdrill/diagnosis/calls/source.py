@@ -11,7 +11,15 @@ from functools import lru_cache
 
 from rankdrill.step import Site
 
-__all__ = ["Order", "called_later_too", "comes_later", "comes_round_alone", "order_of", "share_a_loop"]
+__all__ = [
+    "Order",
+    "called_later_too",
+    "comes_later",
+    "comes_round_alone",
+    "function_around",
+    "order_of",
+    "share_a_loop",
+]
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _STRAIGHT = (ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.With, ast.Return, ast.expr)
@@ -84,7 +92,7 @@ def called_later_too(name: str, one: Site, other: Site) -> bool:
 
 def comes_later(names: Collection[str], site: Site) -> bool:
     """Whether one of `names` is called behind `site` in the same function, where a rank that has come there may go."""
-    function = _function(site)
+    function = function_around(site)
     if function is None:
         return False
     lines = {
@@ -121,14 +129,14 @@ def _exclude_each_other(node: ast.AST, part: str, other: str) -> bool:
 def _paths(one: Site, other: Site) -> tuple[_Path, _Path] | None:
     if one.file != other.file:
         return None
-    mine, theirs = _function(one), _function(other)
+    mine, theirs = function_around(one), function_around(other)
     if mine is None or mine is not theirs:
         return None
     first, second = _path(mine, one.line), _path(mine, other.line)
     return (first, second) if first and second else None
 
 
-def _function(site: Site) -> ast.AST | None:
+def function_around(site: Site) -> ast.AST | None:
     """The innermost function around `site`, if it is the one that ran there."""
     tree = _tree(site.file)
     if tree is None:
