@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 
-__all__ = ["MOST_PAUSES", "PAUSE_S", "Updates"]
+__all__ = ["PAUSES_S", "Updates"]
 
 MOST_KEYS = 1 << 12  # that are remembered, the newest
-PAUSE_S = 0.005  # before a key is set that was got: what can come between now does
-MOST_PAUSES = 8  # in one run of a rank
+# Before a key is set that was got, so that what can come between does: in one run of a rank, the first for ranks that
+# come out of a barrier at different times, and no more than these.
+PAUSES_S = (0.04, 0.005, 0.005, 0.005)
 
 
 class Updates:
@@ -30,8 +31,8 @@ class Updates:
             return
         del self._got[key]
         self._count += 1
-        if self._count <= MOST_PAUSES:
-            time.sleep(PAUSE_S)
+        if self._count <= len(PAUSES_S):
+            time.sleep(PAUSES_S[self._count - 1])
 
     def take(self) -> int:
         """How many there were since the last time."""

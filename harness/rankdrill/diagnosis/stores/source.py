@@ -10,7 +10,7 @@ from dataclasses import replace
 from rankdrill.diagnosis.calls.source import Order, function_around, order_of, share_a_loop
 from rankdrill.step import Site
 
-__all__ = ["depends_on", "sets_later"]
+__all__ = ["asks_again", "depends_on", "sets_later"]
 
 _SETTING = frozenset({"add", "append", "compare_set", "multi_set", "queue_push", "set"})
 _CONDITIONS = (ast.If, ast.While, ast.IfExp)
@@ -27,8 +27,20 @@ def sets_later(site: Site, key: str) -> bool:
     return any(_comes(site, replace(site, line=line)) for line in lines - {site.line})
 
 
-def depends_on(got: Site, put: Site) -> bool:
-    """Whether what is set at `put`, or that it is, follows from what was got at `got`, in the same function."""
+def asks_again(site: Site) -> bool:
+    """Whether a loop asks at `site` until something is so; also where that cannot be said."""
+    function = function_around(site)
+    if function is None:
+        return True
+    loops = [node for node in ast.walk(function) if isinstance(node, ast.While)]
+    return any(loop.lineno <= site.line <= (loop.end_lineno or loop.lineno) for loop in loops)
+
+
+def depends_on(got: Site, put: Site, *, value: bool = False) -> bool:
+    """Whether what is set at `put` follows from what was got at `got`, in the same function.
+
+    Unless it is the `value` that matters, that it is set at all may do so too.
+    """
     function = function_around(got)
     if function is None or function is not function_around(put):
         return False
@@ -37,7 +49,8 @@ def depends_on(got: Site, put: Site) -> bool:
     if len(gets) != 1 or len(sets) != 1:
         return False
     names = _names_from(function, gets[0])
-    asked = [*sets[0].args[1:], *(node.test for node in _conditions_around(function, sets[0]))]
+    conditions = () if value else _conditions_around(function, sets[0])
+    asked = [*sets[0].args[1:], *(node.test for node in conditions)]
     return any(_uses(part, gets[0], names) for part in asked)
 
 
