@@ -14,6 +14,7 @@ from rankdrill.faults.grammar import MAX_LINE, parse_faults
 from rankdrill.faults.strike import at
 from rankdrill.step import Kind
 
+SKIPPED = "at collective.*, store.append/barrier/multi_set/queue_push/set/wait"
 FORM = "; a fault reads 'rank 2: kill before collective.all_reduce #3'"
 END = 'expected the end, `on "pattern"`, `#N` or `every`'
 
@@ -56,8 +57,14 @@ def refusal(line: str) -> str:
             "rank 1: kill before *.open",
             "*.open names an op of no kind; write the kind, as in file.open, or *.*",
         ),
-        ("rank 1: skip at file.open", "skip has no meaning at file.open; it strikes at collective.*, store.append/barrier/multi_set/queue_push/set/wait"),
-        ("rank 1: skip at file.*", "skip has no meaning at file.*; it strikes at collective.*, store.append/barrier/multi_set/queue_push/set/wait"),
+        (
+            "rank 1: skip at file.open",
+            f"skip has no meaning at file.open; it strikes {SKIPPED}",
+        ),
+        (
+            "rank 1: skip at file.*",
+            f"skip has no meaning at file.*; it strikes {SKIPPED}",
+        ),
         (
             "rank 1: crash before file.open",
             "crash has no meaning before file.open; "
@@ -244,7 +251,7 @@ def test_what_is_similar_comes_first_and_at_most_three_are_named() -> None:
     [
         ("kill", "before or after any step"),
         ("limit", "before any step"),
-        ("skip", "at collective.*, store.append/barrier/multi_set/queue_push/set/wait"),
+        ("skip", SKIPPED),
         ("extra", "at collective.* but monitored_barrier"),
         ("wrong_root", "at collective.broadcast/gather/reduce/scatter"),
         ("unpicklable", "at object.* but load, loads"),

@@ -148,6 +148,18 @@ class Boundary:
         """Write down `step`, which the call that crosses now takes too; whoever takes it marks how far it got."""
         return self.ledger.begin(step) if self.ledger else -1
 
+    @contextmanager
+    def noted(self, indexes: Sequence[int]) -> Iterator[None]:
+        """What was noted in `indexes` takes place here, and comes to the same end."""
+        try:
+            yield
+        except BaseException as error:
+            for index in indexes:
+                self.fail(index, error)
+            raise
+        for index in indexes:
+            self.mark(index, State.ENDED)
+
     def mark(self, index: int, state: State) -> None:
         """Note in the ledger how far the step got."""
         if self.ledger:

@@ -22,7 +22,6 @@ from rankdrill.boundary.crossing import Boundary, Call
 from rankdrill.boundary.patch import Patch
 from rankdrill.boundary.store_names import STORES, StoreName, StoreNames
 from rankdrill.boundary.territory import Territory
-from rankdrill.ledger import State
 from rankdrill.step import STORE_WAITS, Kind, Step, StoreKey
 from rankdrill.whose import Whose
 
@@ -45,6 +44,7 @@ STORE_FUNCTIONS = {
     "set": True,
     "wait": False,
 }
+MOST_KEYS = 64  # of one call, that have a record each
 _LONG = 40  # characters of a value that are shown
 # Made for users, of a store's calls; everything else in torch that uses a store does so for itself.
 _HELPERS = os.path.join("distributed", "elastic", "utils", "store.py")
@@ -81,16 +81,14 @@ def _calling(op: str, boundary: Boundary, names: StoreNames) -> Callable[[Any], 
 
             def real(call: Call) -> Any:
                 __tracebackhide__ = True
-                boundary.be_patient(call.record, patience)
-                rest = (
-                    [boundary.note(_step(op, key, _value(op, args, place))) for place, key in enumerate(more, 1)]
-                    if op == "multi_set"
-                    else []
-                )
-                done = original(store, *args, **kwargs)
-                for index in rest:
-                    boundary.mark(index, State.ENDED)
-                return done
+                rest = [
+                    boundary.note(_step(op, key, _value(op, args, place) or key.store))
+                    for place, key in enumerate(more[:MOST_KEYS], 1)
+                ]
+                for index in (call.record, *rest):
+                    boundary.be_patient(index, patience)
+                with boundary.noted(rest):
+                    return original(store, *args, **kwargs)
 
             given = boundary.cross(_step(op, first, told), {"keys": keys}, real)
             if op == "get":

@@ -35,7 +35,7 @@ class Position:
     before it was read, `lost` True where that was written in this run. `gave_up`
     says that it has dropped the handle of a message. `keys` are those of stores that it has set or deleted. `locking`
     is the file lock that it waits for, if it does, and who holds that is not known yet; once it is, `at` is that step
-    and `held_by` the holder.
+    and `held_by` the holder. `awaited` are the keys that it waits for, where it is several, `at` among them.
     """
 
     ended: bool
@@ -50,6 +50,7 @@ class Position:
     keys: Mapping[int, KeyState] = field(default_factory=dict)
     locking: Record | None = None
     held_by: int | None = None
+    awaited: tuple[Record, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -115,6 +116,7 @@ class Progress:
         self._gave_up = False
         self._whole = True
         self._at: Record | None = None
+        self._awaited: list[Record] = []  # the keys, where it waits for several
         self._newest: Record | None = None
         self.next = 0
 
@@ -123,6 +125,7 @@ class Progress:
         self._whole = self._whole and not view.dropped
         self._lost = self._lost or view.first > max(self._counted, self._start)
         self._at = None
+        self._awaited = []
         end, torn = view.first + len(view.raw), set(view.torn_at)
         self.next = min(torn, default=end)  # another thread may be in the middle of writing it
         for record in view.where(_matters):
@@ -134,6 +137,7 @@ class Progress:
                 self._count_again(record)
             if record.state.open and not self._aside(record):
                 self._at = record
+                self._awaited.append(record)
             if record.step.kind is Kind.COLLECTIVE:
                 self._newest = record
         self._counted, self._torn = end, torn
@@ -209,6 +213,7 @@ class Progress:
             self._gave_up,
             self._keys.states,
             locking,
+            awaited=tuple(record for record in self._awaited if awaits_key(record.step)),
         )
 
 
@@ -263,7 +268,7 @@ def _wait(rank: int, here: Position, positions: Sequence[Position]) -> Wait:
     assert here.at is not None
     step = here.at.step
     if step.kind is Kind.STORE:
-        return _wait_for_key(rank, here.at, positions)
+        return _wait_for_key(rank, here.awaited or (here.at,), positions)
     if here.held_by is not None:
         return Wait(rank, here.at, (here.held_by,))
     if step.message is not None and step.message.peer != ANYBODY:
@@ -305,11 +310,12 @@ def _wait_for_message(rank: int, at: Record, message: Message, positions: Sequen
     return Wait(rank, at, () if met else (message.peer,))
 
 
-def _wait_for_key(rank: int, at: Record, positions: Sequence[Position]) -> Wait:
-    """For anybody else, who may set it, unless somebody has."""
-    if is_there(at, [position.keys for position in positions]):
-        return Wait(rank, at, ())
-    return Wait(rank, at, tuple(other for other in range(len(positions)) if other != rank), anyone=True)
+def _wait_for_key(rank: int, awaited: Sequence[Record], positions: Sequence[Position]) -> Wait:
+    """For anybody else, who may set it, unless somebody has; of several keys for one that nobody has set."""
+    for at in awaited:
+        if not is_there(at, [position.keys for position in positions]):
+            return Wait(rank, at, tuple(other for other in range(len(positions)) if other != rank), anyone=True)
+    return Wait(rank, awaited[-1], ())
 
 
 def _wait_for_anybody(rank: int, at: Record, tag: int, members: Sequence[int], positions: Sequence[Position]) -> Wait:

@@ -54,7 +54,7 @@ def _meant(rank: int, wait: Wait, lost: Mapping[int, Wait]) -> Wait:
     those = [
         other
         for other in wait.missing
-        if other in lost and (site := lost[other].record.step.site) is not None and sets_later(site, key)
+        if other in lost and (site := lost[other].record.step.site) is not None and sets_later(other, site, key)
     ]
     number = _LAST_NUMBER.search(key)
     named = [other for other in those if number is not None and int(number[1]) == other]

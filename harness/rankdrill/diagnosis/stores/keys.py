@@ -12,7 +12,8 @@ __all__ = ["MOST_KEYS", "SETTING", "KeyState", "Keys", "awaits_key", "awaits_loc
 
 MOST_KEYS = 1 << 13  # of one rank, the newest; a ledger holds fewer records
 SETTING = frozenset({"add", "append", "multi_set", "queue_push", "set"})
-"""The ops after which a key is there. Whether it is after a ``compare_set`` nobody knows but who called it."""
+"""The ops after which a key is there."""
+_MAY_SET = SETTING | {"compare_set"}
 KeyState: TypeAlias = tuple[int, bool]
 """When a rank last began to set or to delete a key, on the monotonic clock, and whether it set it."""
 
@@ -26,11 +27,11 @@ class Keys:
     def take(self, record: Record) -> None:
         """Take in one call of a store."""
         step = record.step
-        if record.state is State.RAISED or (step.op not in SETTING and step.op != "delete_key"):
+        if record.state is State.RAISED or (step.op not in _MAY_SET and step.op != "delete_key"):
             return
         if len(self.states) >= MOST_KEYS:
             del self.states[next(iter(self.states))]
-        self.states[step.digest] = record.begin_ns, step.op in SETTING
+        self.states[step.digest] = record.begin_ns, step.op in _MAY_SET
 
 
 def awaits_key(step: Step) -> bool:

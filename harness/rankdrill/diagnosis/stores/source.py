@@ -14,17 +14,35 @@ __all__ = ["asks_again", "depends_on", "sets_later"]
 
 _SETTING = frozenset({"add", "append", "compare_set", "multi_set", "queue_push", "set"})
 _CONDITIONS = (ast.If, ast.While, ast.IfExp)
+_RANK = re.compile(r"rank|index", re.IGNORECASE)
 _FILLING = frozenset({"append", "extend", "update"})  # with one argument: a store's own take two
 MOST_ROUNDS = 8  # of following names from one assignment to the next
 
 
-def sets_later(site: Site, key: str) -> bool:
-    """Whether a rank that is at `site` may set `key` further on in the same function."""
+def sets_later(rank: int, site: Site, key: str) -> bool:
+    """Whether `rank`, which is at `site`, may set `key` further on in the same function."""
     function = function_around(site)
     if function is None:
         return False
-    lines = {call.lineno for call in _calls(function, _SETTING) if call.args and _may_be(call.args[0], key)}
+    calls = [call for call in _calls(function, _SETTING) if call.args and _may_be(call.args[0], key)]
+    lines = {call.lineno for call in calls if _is_for(rank, call, function)}
     return any(_comes(site, replace(site, line=line)) for line in lines - {site.line})
+
+
+def _is_for(rank: int, call: ast.Call, function: ast.AST) -> bool:
+    """Whether no condition around `call` keeps this rank from it: those that compare a rank with a number are known."""
+    for node in _conditions_around(function, call):
+        match node.test:
+            case ast.Compare(left=left, ops=[sign], comparators=[ast.Constant(value=int(who))]):
+                equal = {ast.Eq: who == rank, ast.NotEq: who != rank}.get(type(sign))
+                if equal is not None and _RANK.search(ast.unparse(left)) and _in_body(node, call) != equal:
+                    return False
+    return True
+
+
+def _in_body(node: ast.If | ast.While | ast.IfExp, call: ast.Call) -> bool:
+    body = node.body if isinstance(node.body, list) else [node.body]
+    return any(below is call for part in body for below in ast.walk(part))
 
 
 def asks_again(site: Site) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from rankdrill.diagnosis import Wait, awaits_key, awaits_lock, doomed, waits
+from rankdrill.diagnosis import Position, Wait, awaits_key, awaits_lock, doomed, waits
 from rankdrill.ledger import Record
 from rankdrill.worlds.processes.client import RankHandle
 from rankdrill.worlds.processes.watching.motion import seconds_wanted
@@ -58,7 +58,9 @@ class Certainty:
             return False
         # gloo's own thread spins for ever once a message is dropped (2.13). Whoever is half way through a transfer with
         # that rank moves too.
-        moved = self._moved({rank: handle for rank, handle in pending.items() if not positions[rank].gave_up})
+        # Who waits for a key may ask for it again and again; who has set it has written that down.
+        idle = {rank: handle for rank, handle in pending.items() if not self._may_move(positions[rank])}
+        moved = self._moved(idle)
         certain = stuck == self._suspected and not moved
         self._suspected = stuck
         if certain and self._another_may_act(running, waiting.values()):
@@ -71,6 +73,10 @@ class Certainty:
         found = waits(self._positions.now(running, stuck=True))
         # One that has issued a collective that all have reached is stuck somewhere else.
         return {rank: wait for rank, wait in found.items() if wait.missing or wait.record.state.open}
+
+    @staticmethod
+    def _may_move(position: Position) -> bool:
+        return position.gave_up or (position.at is not None and awaits_key(position.at.step))
 
     def _moved(self, pending: Mapping[int, RankHandle]) -> bool:
         """Whether one of `pending` ran, or wanted to, since the last look: it may be half way through a transfer."""

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import os
-import threading
+import sys
+import sysconfig
+import traceback
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from threading import Timer, get_ident
+from types import FrameType
 
 from rankdrill.step import OWN_STORE, Kind, Step
+from rankdrill.whose import whose_file
 
 __all__ = ["others_may_act"]
 
+_INSTALLED = tuple({os.path.join(sysconfig.get_path(name), "") for name in ("purelib", "platlib")})
+_ASYNCIO = f"{os.sep}asyncio{os.sep}"
 _TCP = "TCPStore "
 _LISTENS = "0A"  # the state of a socket, in /proc/net/tcp
 _TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
@@ -29,7 +36,21 @@ def others_may_act(awaited: Iterable[Step], pids: Collection[int]) -> bool:
     if not stores:
         return False
     ports = {int(store.rpartition(":")[2]) for store in stores if store.startswith(_TCP)}
-    return threading.active_count() > 1 or not ports <= set(_served(ports, pids))
+    return _another_thread_may_act() or not ports <= set(_served(ports, pids))
+
+
+def _another_thread_may_act() -> bool:
+    """Whether this process has a thread of which nothing says that it is at a library's own work, as pytest-xdist's."""
+    return any(not _is_a_librarys(frame) for own, frame in sys._current_frames().items() if own != get_ident())
+
+
+def _is_a_librarys(innermost: FrameType) -> bool:
+    codes = [frame.f_code for frame, _ in traceback.walk_stack(innermost)]
+    # What these call, and when, the user has said, who has no frame there until then.
+    if any(code is Timer.run.__code__ or _ASYNCIO in code.co_filename for code in codes):
+        return False
+    files = [code.co_filename for code in codes]
+    return any(file.startswith(_INSTALLED) for file in files) and all(whose_file(file) for file in files)
 
 
 def _has_children(pid: int) -> bool:
