@@ -11,18 +11,23 @@ from hashlib import blake2b
 __all__ = [
     "ANYBODY",
     "DEFAULT_GROUP",
+    "FILE_LOCKS",
     "NEVER_WAITED",
     "NEW_GROUP",
     "NOBODY",
     "NO_SEQUENCE",
     "OUTSIDE",
+    "OWN_STORE",
+    "PRIVATE_STORE",
     "RECV",
     "SEND",
+    "STORE_WAITS",
     "Contract",
     "Kind",
     "Message",
     "Site",
     "Step",
+    "StoreKey",
 ]
 
 NO_SEQUENCE = -1
@@ -40,6 +45,14 @@ ANYBODY = -2
 """The peer of a receive that takes from any member of its group."""
 OUTSIDE = -3
 """The peer of a message to or from a rank that the group does not have."""
+STORE_WAITS = frozenset({"get", "multi_get", "queue_pop", "wait"})
+"""The ops of a store that wait until their key is there."""
+OWN_STORE = "FileStore"
+"""The store of the world itself, which nobody outside of it uses; others have an address."""
+PRIVATE_STORE = "HashStore"
+"""A store that no other process uses."""
+FILE_LOCKS = frozenset({"flock", "lockf"})
+"""The ops of a file that wait until its lock is free."""
 
 
 class Kind(StrEnum):
@@ -52,6 +65,7 @@ class Kind(StrEnum):
     MEMORY = "memory"
     CLOCK = "clock"
     GROUP = "group"
+    STORE = "store"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +145,15 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
+class StoreKey:
+    """A key of a store: how it is `shown`, which `store` it lies in, and a digest that tells it from all others."""
+
+    shown: str
+    store: str
+    digest: int
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """What a rank is about to do, described so that ranks, plans and people can compare it.
 
@@ -139,7 +162,8 @@ class Step:
     ranks of a collective must agree on (reduce op, root, dtype and shape), or a detail worth reading.
     `sequence` numbers a rank's collectives within one group, from 0; `NO_SEQUENCE` for every other step, also for
     sends and receives, whose `message` says which one it is.
-    Of a collective `site` is where it was called, `digest` that of its `contract`, which only its own rank has.
+    Of a collective `site` is where it was called, `digest` that of its `contract`, which only its own rank has. Of a
+    store's call `digest` is that of its key, and of the store that it lies in.
     """
 
     kind: Kind

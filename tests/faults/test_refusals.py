@@ -14,6 +14,7 @@ from rankdrill.faults.grammar import MAX_LINE, parse_faults
 from rankdrill.faults.strike import at
 from rankdrill.step import Kind
 
+SKIPPED = "at collective.*, store.append/barrier/multi_set/queue_push/set/wait"
 FORM = "; a fault reads 'rank 2: kill before collective.all_reduce #3'"
 END = 'expected the end, `on "pattern"`, `#N` or `every`'
 
@@ -56,8 +57,14 @@ def refusal(line: str) -> str:
             "rank 1: kill before *.open",
             "*.open names an op of no kind; write the kind, as in file.open, or *.*",
         ),
-        ("rank 1: skip at file.open", "skip has no meaning at file.open; it strikes at collective.*"),
-        ("rank 1: skip at file.*", "skip has no meaning at file.*; it strikes at collective.*"),
+        (
+            "rank 1: skip at file.open",
+            f"skip has no meaning at file.open; it strikes {SKIPPED}",
+        ),
+        (
+            "rank 1: skip at file.*",
+            f"skip has no meaning at file.*; it strikes {SKIPPED}",
+        ),
         (
             "rank 1: crash before file.open",
             "crash has no meaning before file.open; "
@@ -94,7 +101,7 @@ def test_a_line_is_refused_with_what_to_write_instead(line: str, said: str) -> N
         ("rank 1: kill before fiel.open", "'fiel' is no kind of step; did you mean file?"),
         (
             "rank 1: kill before disk.open",
-            "'disk' is no kind of step; choose from clock, collective, file, group, memory, object, shm",
+            "'disk' is no kind of step; choose from clock, collective, file, group, memory, object, shm, store",
         ),
         ("x" * (MAX_LINE + 1), "a fault of 10001 characters; 10000 are the most"),
     ],
@@ -158,7 +165,7 @@ FAULT: dict[str, Any] = {"rank": 0, "strike": "kill", "when": "before", "kind": 
         ({**FAULT, "when": "soon"}, ": 'soon' is none of before, after, at"),
         (
             {**FAULT, "kind": "disk"},
-            ": 'disk' is none of collective, file, shm, object, memory, clock, group",
+            ": 'disk' is none of collective, file, shm, object, memory, clock, group, store",
         ),
         ({**FAULT, "nth": 0}, ": #0 is no occurrence; they count from #1, and `every` means each of them"),
         ({**FAULT, "nth": True}, ": #True is no occurrence; they count from #1, and `every` means each of them"),
@@ -244,7 +251,7 @@ def test_what_is_similar_comes_first_and_at_most_three_are_named() -> None:
     [
         ("kill", "before or after any step"),
         ("limit", "before any step"),
-        ("skip", "at collective.*"),
+        ("skip", SKIPPED),
         ("extra", "at collective.* but monitored_barrier"),
         ("wrong_root", "at collective.broadcast/gather/reduce/scatter"),
         ("unpicklable", "at object.* but load, loads"),

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from rankdrill.boundary import collectives, files, memory
+from rankdrill.boundary import collectives, files, memory, stores
 from rankdrill.faults import ENDING, FAMILIES, OPS, STRIKES, Strike, When, domain
 from rankdrill.faults.strike import around
-from rankdrill.step import Kind
+from rankdrill.step import FILE_LOCKS, Kind
 
 DOCS = Path(__file__).parents[2] / "docs" / "faults.md"
 
@@ -62,10 +62,11 @@ def test_what_ends_a_process() -> None:
 
 def test_the_ops_are_those_of_the_boundary() -> None:
     assert OPS[Kind.COLLECTIVE] == {op for op, _ in collectives._METHODS.values()}
-    named = {*files.PATH_FUNCTIONS.values(), *files.PAIR_FUNCTIONS.values(), *files.FD_FUNCTIONS.values(), "flock"}
+    named = {*files.PATH_FUNCTIONS.values(), *files.PAIR_FUNCTIONS.values(), *files.FD_FUNCTIONS.values(), *FILE_LOCKS}
     assert OPS[Kind.FILE] == named | {"open"}
     assert OPS[Kind.SHM] == named | {"create", "attach", "close"}
     assert OPS[Kind.MEMORY] == {*memory._FUNCTIONS, "resize_", "mmap"}
+    assert OPS[Kind.STORE] == set(stores.STORE_FUNCTIONS)
     assert set(OPS) == set(Kind)
 
 

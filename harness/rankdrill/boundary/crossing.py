@@ -12,6 +12,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from rankdrill.boundary.numbering import Tally
+from rankdrill.boundary.updates import Updates
 from rankdrill.ledger import LedgerWriter, State
 from rankdrill.step import Step
 
@@ -99,6 +100,7 @@ class Boundary:
         self._on_end = on_end
         # Each message adds to its sender's what it takes from its receiver's: over all ranks, 0 if all have met.
         self.messages = Tally()
+        self.updates = Updates()
         self._groups: Counter[str] = Counter()
         self._interceptors: tuple[Interceptor, ...] = ()
         self._recording = False
@@ -157,10 +159,31 @@ class Boundary:
                     self.ledger.fail(index, error)
                 raise
 
+    def note(self, step: Step) -> int:
+        """Write down `step`, which the call that crosses now takes too; whoever takes it marks how far it got."""
+        return self.ledger.begin(step) if self.ledger else -1
+
+    @contextmanager
+    def noted(self, indexes: Sequence[int]) -> Iterator[None]:
+        """What was noted in `indexes` takes place here, and comes to the same end."""
+        try:
+            yield
+        except BaseException as error:
+            for index in indexes:
+                self.fail(index, error)
+            raise
+        for index in indexes:
+            self.mark(index, State.ENDED)
+
     def mark(self, index: int, state: State) -> None:
         """Note in the ledger how far the step got."""
         if self.ledger:
             self.ledger.mark(index, state)
+
+    def be_patient(self, index: int, seconds: float) -> None:
+        """Note in the ledger after how many seconds of waiting the rank gives up by itself; 0 is not known."""
+        if self.ledger and seconds:
+            self.ledger.be_patient(index, seconds)
 
     def wait(self, index: int, seconds: float) -> None:
         """Note in the ledger that the rank waits in the step, to give up after `seconds`; 0 is not known."""

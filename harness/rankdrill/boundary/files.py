@@ -10,11 +10,12 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from rankdrill.boundary.callsites import call_site
 from rankdrill.boundary.crossing import Boundary, Call
 from rankdrill.boundary.opened import compose, flags_of, is_plain
 from rankdrill.boundary.patch import Patch
 from rankdrill.boundary.territory import Territory
-from rankdrill.step import Kind, Step
+from rankdrill.step import FILE_LOCKS, Kind, Step
 
 __all__ = ["FD_FUNCTIONS", "PAIR_FUNCTIONS", "PATH_FUNCTIONS", "file_patches"]
 
@@ -41,6 +42,7 @@ _HERE_BY_DEFAULT = ("listdir", "scandir")
 # Sets in which `os` keeps functions; shutil and others ask whether a function is in them.
 _CAPABILITIES = ("supports_dir_fd", "supports_fd", "supports_follow_symlinks", "supports_effective_ids")
 _READ_WRITE_CREATE = {os.O_CREAT: "O_CREAT", os.O_EXCL: "O_EXCL", os.O_TRUNC: "O_TRUNC", os.O_APPEND: "O_APPEND"}
+_LOCKS = {fcntl.LOCK_EX: "LOCK_EX", fcntl.LOCK_SH: "LOCK_SH", fcntl.LOCK_UN: "LOCK_UN", fcntl.LOCK_NB: "LOCK_NB"}
 _ACCESS = ("O_RDONLY", "O_WRONLY", "O_RDWR", "O_ACCMODE")
 
 
@@ -56,7 +58,8 @@ def file_patches(boundary: Boundary, territory: Territory) -> Iterator[Patch]:
         yield Patch(os, name, _pairing(op, boundary, territory))
     for name, op in FD_FUNCTIONS.items():
         yield Patch(os, name, _using(op, boundary, territory))
-    yield Patch(fcntl, "flock", _using("flock", boundary, territory))
+    for op in sorted(FILE_LOCKS):
+        yield Patch(fcntl, op, _locking(op, boundary, territory))
     yield Patch(os.path, "realpath", _unseen(boundary))
     for name in _CAPABILITIES:
         yield Patch(os, name, _with_replacements)
@@ -192,6 +195,26 @@ def _using(op: str, boundary: Boundary, territory: Territory) -> Callable[[Any],
             return boundary.cross(step, {"fd": fd}, lambda call: original(fd, *args))
 
         return used
+
+    return make
+
+
+def _locking(op: str, boundary: Boundary, territory: Territory) -> Callable[[Any], Any]:
+    def make(original: Any) -> Any:
+        @functools.wraps(original)
+        def lock(fd: Any, command: Any, *args: Any) -> Any:
+            __tracebackhide__ = True
+            if not boundary.open or not isinstance(command, int):
+                return original(fd, command, *args)
+            path = territory.locate(fd if isinstance(fd, int) else getattr(fd, "fileno", lambda: None)())
+            kind = territory.kind_of_lock(path) if path is not None else None
+            if kind is None or path is None:
+                return original(fd, command, *args)
+            names = "|".join(name for flag, name in _LOCKS.items() if command & flag)
+            step = Step(kind, op, path, names, site=call_site())
+            return boundary.cross(step, {"fd": fd}, lambda call: original(fd, command, *args))
+
+        return lock
 
     return make
 

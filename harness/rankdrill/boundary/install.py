@@ -17,6 +17,7 @@ from rankdrill.boundary.objects import object_patches
 from rankdrill.boundary.patch import Patch, apply
 from rankdrill.boundary.saving import saving_patches
 from rankdrill.boundary.shm import shm_patches
+from rankdrill.boundary.stores import store_patches
 from rankdrill.boundary.territory import Territory
 
 __all__ = ["install", "names_before"]
@@ -58,6 +59,7 @@ def install(
 
 def _patches(boundary: Boundary, territory: Territory) -> Iterable[Patch]:
     yield from file_patches(boundary, territory)
+    yield from store_patches(boundary, territory)
     yield from shm_patches(boundary)
     yield from object_patches(boundary)
     yield from saving_patches(boundary)

@@ -29,17 +29,27 @@ class Territory:
 
     def __init__(self, ignored: Sequence[str | os.PathLike[str]] = ()) -> None:
         roots = (*_INSTALLED, *(os.path.abspath(os.fspath(path)) for path in ignored))
+        self._own = tuple(root + os.sep for root in roots[len(_INSTALLED) :])
         self._ignored = (*_SYSTEM_ROOTS, *(root + os.sep for root in roots))
         # On the way to installed packages: importing one of them looks at these again and again.
         self._above = frozenset(above for root in _INSTALLED for above in _above(root))
 
     def kind(self, path: str) -> Kind | None:
         """`Kind.FILE`, or `Kind.SHM` for what lies in memory, or None where `path` is nobody's business."""
+        kind = self.kind_of_lock(path)
+        if kind is Kind.FILE and (path.endswith(_SOURCES) or "/__pycache__" in path or path in self._above):
+            return None
+        return kind
+
+    def kind_of_lock(self, path: str) -> Kind | None:
+        """The same for a lock: that of a source is somebody's, whom Python does not take for reading it."""
         if path.startswith((SHM_ROOT, _MEMFD)):
             return Kind.SHM
-        if path.startswith(self._ignored) or path.endswith(_SOURCES) or "/__pycache__" in path or path in self._above:
-            return None
-        return Kind.FILE
+        return None if path.startswith(self._ignored) else Kind.FILE
+
+    def is_own(self, path: str) -> bool:
+        """Whether `path` is one of the world's own files."""
+        return path.startswith(self._own)
 
     def locate(self, path: Any, dir_fd: int | None = None) -> str | None:
         """The absolute path that `path` means, or None where that cannot be said."""

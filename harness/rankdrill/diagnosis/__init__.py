@@ -6,6 +6,8 @@ from rankdrill.diagnosis.calls.unequal import unequal_groups
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side
 from rankdrill.diagnosis.messages.unmatched import unreceived_message
 from rankdrill.diagnosis.root_cause import cause_of_hang, traced_back
+from rankdrill.diagnosis.stores.keys import awaits_key, awaits_lock
+from rankdrill.diagnosis.stores.lost import lost_update
 from rankdrill.diagnosis.waits import Position, Progress, Wait, doomed, name_ranks, position, waits
 from rankdrill.diagnosis.watch import ContractWatch
 
@@ -19,10 +21,13 @@ __all__ = [
     "Side",
     "Unwaited",
     "Wait",
+    "awaits_key",
+    "awaits_lock",
     "cause_of_hang",
     "doomed",
     "each_for_itself",
     "leak_on",
+    "lost_update",
     "name_ranks",
     "odd_ones",
     "position",

@@ -14,7 +14,7 @@ from rankdrill.diagnosis.waits import FEW, Wait
 from rankdrill.ledger import LedgerView
 from rankdrill.step import SEND, Step
 
-__all__ = ["circle_in", "deadlock", "mixed_circle"]
+__all__ = ["circle_in", "deadlock", "deadlock_of", "mixed_circle"]
 
 
 def mixed_circle(
@@ -91,17 +91,22 @@ def circle_in(lost: Mapping[int, Wait]) -> list[int]:
 
 def deadlock(circle: Sequence[Wait], culprits: tuple[int, ...] = ()) -> Finding:
     """Each waits for the next; of those that did it in another order than before, one is a culprit."""
-    names = [f"rank {wait.rank}" for wait in (*circle[:FEW], circle[0])]
-    if len(circle) > FEW:
-        names.insert(FEW, f"… {len(circle) - FEW} more …")
-    first, second, *more = names
-    told = f"{first} waits for {second}" + "".join(f", which waits for {name}" for name in more)
     sides: dict[object, list[Wait]] = {}
     for wait in circle:
         step = wait.record.step
         alike = (step.op, step.site) if len(circle) > FEW else wait.rank
         sides.setdefault(alike, []).append(wait)
-    told_of = sorted((_in_circle(waits) for waits in sides.values()), key=lambda side: side.ranks != culprits)
+    return deadlock_of(circle, [_in_circle(waits) for waits in sides.values()], culprits)
+
+
+def deadlock_of(circle: Sequence[Wait], sides: Sequence[Side], culprits: tuple[int, ...] = ()) -> Finding:
+    """That of `circle`, told by `sides`, which may tell of more ranks than are in it."""
+    names = [f"rank {wait.rank}" for wait in (*circle[:FEW], circle[0])]
+    if len(circle) > FEW:
+        names.insert(FEW, f"… {len(circle) - FEW} more …")
+    first, second, *more = names
+    told = f"{first} waits for {second}" + "".join(f", which waits for {name}" for name in more)
+    told_of = sorted(sides, key=lambda side: side.ranks != culprits)
     return Finding(FindingKind.DEADLOCK, told, "order", tuple(told_of), culprits)
 
 

@@ -11,6 +11,7 @@ from rankdrill.diagnosis.calls.wrong_group import against_custom, strayed, wrong
 from rankdrill.diagnosis.deadlock import circle_in, deadlock, mixed_circle
 from rankdrill.diagnosis.finding import Finding
 from rankdrill.diagnosis.messages.unmatched import unmatched_message
+from rankdrill.diagnosis.stores.cause import apart, cause_apart
 from rankdrill.diagnosis.waits import Wait, hopeless
 from rankdrill.ledger import LedgerView
 from rankdrill.step import NO_SEQUENCE
@@ -26,6 +27,12 @@ def cause_of_hang(waits: Mapping[int, Wait], returned: Collection[int], views: S
     """
     # One that has issued a message, and is in no step, may be anywhere.
     inside = {rank: wait for rank, wait in waits.items() if wait.record.state.open}
+    found = cause_apart(inside, returned, views)
+    if found is not None:
+        return found
+    # Who waits for a key or a lock would come, if those came that it waits for.
+    waits = {rank: wait for rank, wait in waits.items() if not apart(wait)}
+    inside = {rank: wait for rank, wait in inside.items() if not apart(wait)}
     lost = hopeless(inside, set(range(len(views))) - inside.keys() - set(returned))
     circle = [lost[rank] for rank in circle_in(lost)]
     found = (

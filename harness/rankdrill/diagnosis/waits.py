@@ -1,9 +1,10 @@
 """The wait-for graph: which ranks wait for which, and which of them wait for ever.
 
 A rank inside collective *s* of a group waits for every member that has not reached *s*; inside a send or receive, for
-the other end of the message; inside a receive from anybody, for any one member. Who has returned, raised or died will
-never come; whoever waits for those that will never come, or sits in a cycle of waits, will never come either. So most
-hangs are certain long before any timeout.
+the other end of the message; inside a receive from anybody, for any one member; inside a store's ``get`` or ``wait``,
+for any other rank to set the key; inside a file's lock, for its holder. Who has returned, raised or died will never
+come; whoever waits for those that will never come, or sits in a cycle of waits, will never come either. So most hangs
+are certain long before any timeout.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from rankdrill.diagnosis.stores.keys import Keys, KeyState, awaits_key, awaits_lock, is_there
 from rankdrill.ledger import GROUP_OP, MOST_RANKS, LedgerView, Members, Record, State
 from rankdrill.step import ANYBODY, NEVER_WAITED, NO_SEQUENCE, RECV, SEND, Kind, Message
 
@@ -31,7 +33,9 @@ class Position:
     counts, by group and tag, the receives of which nobody knows whose message they took, or will. `groups` maps the
     groups it has used to their members' global ranks. `whole` is False where a part of its ledger was overwritten
     before it was read, `lost` True where that was written in this run. `gave_up`
-    says that it has dropped the handle of a message.
+    says that it has dropped the handle of a message. `keys` are those of stores that it has set or deleted. `locking`
+    is the file lock that it waits for, if it does, and who holds that is not known yet; once it is, `at` is that step
+    and `held_by` the holder. `awaited` are the keys that it waits for, where it is several, `at` among them.
     """
 
     ended: bool
@@ -43,6 +47,10 @@ class Position:
     unknown: Mapping[tuple[str, int], int] = field(default_factory=dict)
     lost: bool = False
     gave_up: bool = False
+    keys: Mapping[int, KeyState] = field(default_factory=dict)
+    locking: Record | None = None
+    held_by: int | None = None
+    awaited: tuple[Record, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -56,6 +64,9 @@ class Wait:
 
     def __str__(self) -> str:
         step = self.record.step
+        if step.kind is Kind.STORE:
+            set_ = "nobody has set" if self.missing else "has been set"
+            return f"waits in {step}, which {set_}{step.where}"
         if not self.missing:
             met = "which every rank has reached" if step.message is None else "the other end of which has come"
             return f"is in {step}, {met}{step.where}"
@@ -82,9 +93,15 @@ class Progress:
     """How far one rank has come, followed look by look: each takes the records that are new or were unfinished."""
 
     def __init__(
-        self, entered: Callable[[Record], bool] = lambda record: True, ranks: int = MOST_RANKS, start: int = 0
+        self,
+        entered: Callable[[Record], bool] = lambda record: True,
+        ranks: int = MOST_RANKS,
+        start: int = 0,
+        main: int | None = None,
     ) -> None:
         self._entered = entered
+        self._main = main  # the thread that bodies run in; of others a store's or a lock's wait says nothing
+        self._keys = Keys()
         self._ranks = ranks  # of the world
         self._start = start  # of this run: what was sent before has been received
         self._lost = False  # a part of what was written in this run
@@ -99,6 +116,7 @@ class Progress:
         self._gave_up = False
         self._whole = True
         self._at: Record | None = None
+        self._awaited: list[Record] = []  # the keys, where it waits for several
         self._newest: Record | None = None
         self.next = 0
 
@@ -107,6 +125,7 @@ class Progress:
         self._whole = self._whole and not view.dropped
         self._lost = self._lost or view.first > max(self._counted, self._start)
         self._at = None
+        self._awaited = []
         end, torn = view.first + len(view.raw), set(view.torn_at)
         self.next = min(torn, default=end)  # another thread may be in the middle of writing it
         for record in view.where(_matters):
@@ -116,14 +135,21 @@ class Progress:
                 self._count(record)
             elif record.index in self._under_way:
                 self._count_again(record)
-            if record.state.open:
+            if record.state.open and not self._aside(record):
                 self._at = record
+                self._awaited.append(record)
             if record.step.kind is Kind.COLLECTIVE:
                 self._newest = record
         self._counted, self._torn = end, torn
 
+    def _aside(self, record: Record) -> bool:
+        waits = awaits_key(record.step) or awaits_lock(record.step)
+        return waits and self._main is not None and record.thread != self._main
+
     def _count(self, record: Record) -> None:
         step = record.step
+        if step.kind is Kind.STORE and record.index >= self._start and self._entered(record):
+            self._keys.take(record)
         if step.kind is not Kind.COLLECTIVE:
             return  # the rank is inside it
         if step.op == GROUP_OP:
@@ -171,7 +197,8 @@ class Progress:
         at = self._at
         if at is None and stuck and self._newest is not None and self._newest.state is State.ISSUED:
             at = self._newest
-        if ended or (at is not None and at.step.kind is not Kind.COLLECTIVE):
+        locking = at if at is not None and not ended and awaits_lock(at.step) else None
+        if ended or (at is not None and not (at.step.kind is Kind.COLLECTIVE or awaits_key(at.step))):
             at = None
         unknown = Counter(self._unknown.values())
         return Position(
@@ -184,6 +211,9 @@ class Progress:
             unknown,
             self._lost,
             self._gave_up,
+            self._keys.states,
+            locking,
+            awaited=tuple(record for record in self._awaited if awaits_key(record.step)),
         )
 
 
@@ -192,7 +222,7 @@ def _over(state: State) -> bool:
 
 
 def _matters(kind: Kind, state: State) -> bool:
-    return kind is Kind.COLLECTIVE or not _over(state)
+    return kind in (Kind.COLLECTIVE, Kind.STORE) or not _over(state)
 
 
 def position(view: LedgerView, *, ended: bool, entered: Callable[[Record], bool] = lambda record: True) -> Position:
@@ -237,6 +267,10 @@ def waits(positions: Sequence[Position]) -> dict[int, Wait]:
 def _wait(rank: int, here: Position, positions: Sequence[Position]) -> Wait:
     assert here.at is not None
     step = here.at.step
+    if step.kind is Kind.STORE:
+        return _wait_for_key(rank, here.awaited or (here.at,), positions)
+    if here.held_by is not None:
+        return Wait(rank, here.at, (here.held_by,))
     if step.message is not None and step.message.peer != ANYBODY:
         return _wait_for_message(rank, here.at, step.message, positions)
     members = _members(step.target, rank, positions)
@@ -274,6 +308,14 @@ def _wait_for_message(rank: int, at: Record, message: Message, positions: Sequen
     if other == RECV and there.unknown.get((step.target, message.tag)):
         met = True  # one of those may be for this one
     return Wait(rank, at, () if met else (message.peer,))
+
+
+def _wait_for_key(rank: int, awaited: Sequence[Record], positions: Sequence[Position]) -> Wait:
+    """For anybody else, who may set it, unless somebody has; of several keys for one that nobody has set."""
+    for at in awaited:
+        if not is_there(at, [position.keys for position in positions]):
+            return Wait(rank, at, tuple(other for other in range(len(positions)) if other != rank), anyone=True)
+    return Wait(rank, awaited[-1], ())
 
 
 def _wait_for_anybody(rank: int, at: Record, tag: int, members: Sequence[int], positions: Sequence[Position]) -> Wait:

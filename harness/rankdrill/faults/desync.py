@@ -13,15 +13,17 @@ if TYPE_CHECKING:
 
 __all__ = ["STRIKES"]
 
+# Of a store: the others give something that nobody could make up.
+_WITHOUT_RESULT = frozenset({"append", "barrier", "multi_set", "queue_push", "set", "wait"})
 # monitored_barrier is no collective of the backend's own: it has no work that could be kept or made up.
 _ISSUED = COLLECTIVE_OPS - {"monitored_barrier"}
 
 
 class Skip(Strike):
     name = "skip"
-    does = "The collective is not issued; its outputs stay as they are, and it counts as done."
+    does = "The collective is not issued; its outputs stay as they are, and it counts as done. A store is not told."
     seen = "An early return, a `continue`, a branch on rank: the others wait, or are paired with the rank's next call."
-    on = at({Kind.COLLECTIVE: COLLECTIVE_OPS})
+    on = at({Kind.COLLECTIVE: COLLECTIVE_OPS, Kind.STORE: _WITHOUT_RESULT})
     bends = True
     replaces = True
 
@@ -29,6 +31,8 @@ class Skip(Strike):
         from rankdrill.faults.issue import give_back_number, tensors_of
         from rankdrill.faults.works import Done
 
+        if call.step.kind is Kind.STORE:
+            return None
         give_back_number(call)
         return None if call.step.op == "monitored_barrier" else Done(list(tensors_of(call)))
 

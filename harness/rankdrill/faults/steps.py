@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from rankdrill.step import Kind
 
-__all__ = ["COLLECTIVE_OPS", "FILE_OPS", "MEMORY_OPS", "OBJECT_OPS", "OPS", "SHM_OPS"]
+__all__ = ["COLLECTIVE_OPS", "FILE_OPS", "MEMORY_OPS", "OBJECT_OPS", "OPS", "SHM_OPS", "STORE_OPS"]
 
 # Listed here and not read off the boundary, which imports torch: a plan must parse without it. A test compares.
 COLLECTIVE_OPS = frozenset(
@@ -39,6 +39,7 @@ _PATH_OPS = frozenset(
         "ftruncate",
         "link",
         "listdir",
+        "lockf",
         "lstat",
         "mkdir",
         "posix_fallocate",
@@ -71,6 +72,24 @@ MEMORY_OPS = frozenset(
         "zeros_like",
     }
 )
+STORE_OPS = frozenset(
+    {
+        "add",
+        "append",
+        "barrier",
+        "check",
+        "compare_set",
+        "delete_key",
+        "get",
+        "multi_get",
+        "multi_set",
+        "queue_len",
+        "queue_pop",
+        "queue_push",
+        "set",
+        "wait",
+    }
+)
 
 OPS: Mapping[Kind, frozenset[str]] = {
     Kind.COLLECTIVE: COLLECTIVE_OPS,
@@ -81,5 +100,6 @@ OPS: Mapping[Kind, frozenset[str]] = {
     # Of clocks only a simulated world makes steps, and it names them.
     Kind.CLOCK: frozenset({"monotonic", "sleep", "time"}),
     Kind.GROUP: frozenset({"new_group"}),
+    Kind.STORE: STORE_OPS,
 }
 """The ops of each kind."""

@@ -1,4 +1,4 @@
-"""The ledger's binary format, version 3 (little-endian; also in docs/ledger.md).
+"""The ledger's binary format, version 4 (little-endian; also in docs/ledger.md).
 
 One file per rank: a header of `HEADER_BYTES`, a ring of `capacity` records of `RECORD_BYTES`, then the table of call
 sites. Record *i*
@@ -46,7 +46,7 @@ __all__ = [
 ]
 
 MAGIC = b"RDLEDGER"
-VERSION = 3
+VERSION = 4
 CAPACITY = 4096  # records kept per rank: 1 MiB, preallocated so that a full disk cannot SIGBUS a rank
 MOST_RECORDS = 1 << 20  # that a ring is believed to have room for: what says so may be damaged
 SITES = 1024  # call sites kept per rank; calls from further ones have none

@@ -105,13 +105,17 @@ class LedgerWriter:
                 _U64.pack_into(self._map, slot + f.END_OFFSET, time.monotonic_ns())
             self._map[slot + f.STATE_OFFSET] = state
 
-    def wait(self, index: int, seconds: float) -> None:
-        """Record that the rank waits in step `index`, and that it gives up after `seconds`; 0 is not known."""
+    def be_patient(self, index: int, seconds: float) -> None:
+        """Record that the rank gives up waiting in step `index` after `seconds`."""
         slot = self._slot(index)
         if self._holds(slot, index):
-            if seconds:
-                _U32.pack_into(self._map, slot + f.PATIENCE_OFFSET, min(int(seconds * 1000) or 1, 0xFFFFFFFF))
-            self._map[slot + f.STATE_OFFSET] = f.State.WAITING
+            _U32.pack_into(self._map, slot + f.PATIENCE_OFFSET, min(int(seconds * 1000) or 1, 0xFFFFFFFF))
+
+    def wait(self, index: int, seconds: float) -> None:
+        """Record that the rank waits in step `index`, and that it gives up after `seconds`; 0 is not known."""
+        if seconds:
+            self.be_patient(index, seconds)
+        self.mark(index, f.State.WAITING)
 
     def tell_message(self, index: int, message: Message) -> None:
         """Record of step `index`, a receive from anybody, which message it was."""

@@ -11,7 +11,16 @@ from functools import lru_cache
 
 from rankdrill.step import Site
 
-__all__ = ["Order", "comes_later", "comes_round_alone", "made_later_too", "nearest", "order_of", "share_a_loop"]
+__all__ = [
+    "Order",
+    "comes_later",
+    "comes_round_alone",
+    "function_around",
+    "made_later_too",
+    "nearest",
+    "order_of",
+    "share_a_loop",
+]
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _STRAIGHT = (ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.With, ast.Return, ast.expr)
@@ -69,8 +78,8 @@ def comes_round_alone(one: Site, other: Site) -> bool:
 
 def made_later_too(site: Site, behind: Site) -> bool:
     """Whether the call at `site` is written `behind` another line too, word for word, under a condition: for others."""
-    function = _function(site)
-    if function is None or _function(behind) is not function:
+    function = function_around(site)
+    if function is None or function_around(behind) is not function:
         return False
     written = {ast.unparse(node) for node in _calls_at(function, site.line)}
     return any(
@@ -85,7 +94,7 @@ def made_later_too(site: Site, behind: Site) -> bool:
 
 def comes_later(names: Collection[str], site: Site) -> bool:
     """Whether one of `names` is called behind `site` in the same function, where a rank that has come there may go."""
-    function = _function(site)
+    function = function_around(site)
     if function is None:
         return False
     lines = {
@@ -100,7 +109,7 @@ def comes_later(names: Collection[str], site: Site) -> bool:
 
 def nearest(names: Collection[str], site: Site) -> int | None:
     """The line of the call of one of `names` that stands nearest to `site` in the same function, in its own block."""
-    function = _function(site)
+    function = function_around(site)
     if function is None:
         return None
     lines = {
@@ -152,14 +161,14 @@ def _exclude_each_other(node: ast.AST, part: str, other: str) -> bool:
 def _paths(one: Site, other: Site) -> tuple[_Path, _Path] | None:
     if one.file != other.file:
         return None
-    mine, theirs = _function(one), _function(other)
+    mine, theirs = function_around(one), function_around(other)
     if mine is None or mine is not theirs:
         return None
     first, second = _path(mine, one.line), _path(mine, other.line)
     return (first, second) if first and second else None
 
 
-def _function(site: Site) -> ast.AST | None:
+def function_around(site: Site) -> ast.AST | None:
     """The innermost function around `site`, if it is the one that ran there."""
     tree = _tree(site.file)
     if tree is None:

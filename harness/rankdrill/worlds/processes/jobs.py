@@ -79,6 +79,7 @@ class Jobs:
             groups,
             self._unwaited(),
             context.boundary.messages.total if over else None,
+            context.boundary.updates.take() if over else 0,
         )
         context.notes.clear()
         send_frame(self._sock, pickle.dumps(report, pickle.HIGHEST_PROTOCOL))

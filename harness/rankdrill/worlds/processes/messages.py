@@ -60,7 +60,8 @@ class Report(Plain):
     `groups` counts those it has made from that one, as a member or not; both are -1 where it cannot say.
     `messages` is what the rank's tally of them came to; None in the middle of a body, where some may be under way.
     `left` says what a fresh rank would not have, in words; `notes` are for the user. `unwaited` are asynchronous
-    calls that nobody waited for and, as far as this job can tell, nobody will.
+    calls that nobody waited for and, as far as this job can tell, nobody will. `updates` counts how often a key of a
+    store was set that the rank had got before.
     """
 
     result: Returned | Raised
@@ -71,3 +72,4 @@ class Report(Plain):
     groups: int = -1
     unwaited: tuple[Unwaited, ...] = ()
     messages: int | None = None
+    updates: int = 0

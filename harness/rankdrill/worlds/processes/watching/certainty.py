@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from rankdrill.diagnosis import Wait, doomed, waits
+from rankdrill.diagnosis import Position, Wait, awaits_key, awaits_lock, doomed, waits
 from rankdrill.ledger import Record
 from rankdrill.worlds.processes.client import RankHandle
 from rankdrill.worlds.processes.watching.motion import seconds_wanted
+from rankdrill.worlds.processes.watching.outside import others_may_act
 from rankdrill.worlds.processes.watching.positions import Positions
 from rankdrill.worlds.processes.watching.stacks import count_threads
 
@@ -21,11 +22,17 @@ class Certainty:
     """Looks at the ranks again and again.
 
     `suspects` says that the last look found only ranks that wait for ever. `stacks` asks ranks for their stacks; it
-    is called last, when everything else is certain.
+    is called last, when everything else is certain. `ranks` are all of them, also those that have come to their end.
     """
 
-    def __init__(self, positions: Positions, stacks: Callable[[Collection[RankHandle]], Mapping[int, str]]) -> None:
+    def __init__(
+        self,
+        positions: Positions,
+        stacks: Callable[[Collection[RankHandle]], Mapping[int, str]],
+        ranks: Sequence[RankHandle],
+    ) -> None:
         self._positions = positions
+        self._ranks = ranks
         self._stacks = stacks
         self._suspected: dict[int, int] = {}
         self._acquitted: dict[int, int] = {}
@@ -51,10 +58,12 @@ class Certainty:
             return False
         # gloo's own thread spins for ever once a message is dropped (2.13). Whoever is half way through a transfer with
         # that rank moves too.
-        moved = self._moved({rank: handle for rank, handle in pending.items() if not positions[rank].gave_up})
+        # Who waits for a key may ask for it again and again; who has set it has written that down.
+        idle = {rank: handle for rank, handle in pending.items() if not self._may_move(positions[rank])}
+        moved = self._moved(idle)
         certain = stuck == self._suspected and not moved
         self._suspected = stuck
-        if certain and self._another_thread_may_act(running):
+        if certain and self._another_may_act(running, waiting.values()):
             self._acquitted = stuck
             return False
         return certain
@@ -65,6 +74,10 @@ class Certainty:
         # One that has issued a collective that all have reached is stuck somewhere else.
         return {rank: wait for rank, wait in found.items() if wait.missing or wait.record.state.open}
 
+    @staticmethod
+    def _may_move(position: Position) -> bool:
+        return position.gave_up or (position.at is not None and awaits_key(position.at.step))
+
     def _moved(self, pending: Mapping[int, RankHandle]) -> bool:
         """Whether one of `pending` ran, or wanted to, since the last look: it may be half way through a transfer."""
         now = {rank: seconds_wanted(handle.pid) for rank, handle in pending.items() if handle.pid is not None}
@@ -73,9 +86,19 @@ class Certainty:
         idle = IDLE_SHARE * (self._looked - looked)
         return any(rank not in ran or now.get(rank, 0.0) - ran[rank] > idle for rank in pending)
 
-    def _another_thread_may_act(self, running: Mapping[int, RankHandle]) -> bool:
-        """Whether a rank has a second Python thread, which no ledger says anything about until it takes a step."""
-        return any(count_threads(stack) > 1 for stack in self._stacks(running.values()).values())
+    def _another_may_act(self, running: Mapping[int, RankHandle], waits: Iterable[Wait]) -> bool:
+        """Whether a rank has a second Python thread, which no ledger says anything about until it takes a step.
+
+        Collectives are the business of the ranks that still run; a key may be set, and a lock given up, by a thread
+        that is left of a rank that has returned, and by others.
+        """
+        asked: Collection[RankHandle] = running.values()
+        beside = [wait.record.step for wait in waits if awaits_key(wait.record.step) or awaits_lock(wait.record.step)]
+        if beside:
+            asked = [handle for handle in self._ranks if handle.death is None]
+            if others_may_act(beside, [handle.pid for handle in asked if handle.pid is not None]):
+                return True
+        return any(count_threads(stack) > 1 for stack in self._stacks(asked).values())
 
 
 def _gives_up(record: Record, deadline: float) -> bool:

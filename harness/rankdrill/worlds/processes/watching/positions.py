@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Container
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rankdrill.diagnosis import Position, Progress
 from rankdrill.ledger import Record
 from rankdrill.worlds.planned import STOP, ending_strikes, struck_by
 from rankdrill.worlds.processes.ledgers import Ledgers
+from rankdrill.worlds.processes.watching.locks import holders
 
 if TYPE_CHECKING:
     from rankdrill.faults import Plan
@@ -30,7 +32,23 @@ class Positions:
 
     def now(self, running: Container[int], *, stuck: bool = False) -> list[Position]:
         """Where every rank is; those that are not `running` have ended. With `stuck`, the others are known to be."""
-        return [self._of(rank, ended=rank not in running, stuck=stuck) for rank in range(self._size)]
+        found = [self._of(rank, ended=rank not in running, stuck=stuck) for rank in range(self._size)]
+        return self._with_holders(found) if any(position.locking for position in found) else found
+
+    def _with_holders(self, found: list[Position]) -> list[Position]:
+        """Of those that wait for a file's lock, whom for; where that is none of the ranks nobody can say what comes."""
+        rank_of = {pid: rank for rank in range(self._size) if (pid := self._process_of(rank)) is not None}
+        held_by = {rank_of[pid]: rank_of[by] for pid, by in holders().items() if pid in rank_of and by in rank_of}
+        return [
+            replace(position, at=position.locking, held_by=held_by[rank])
+            if position.locking and held_by.get(rank, rank) != rank
+            else position
+            for rank, position in enumerate(found)
+        ]
+
+    def _process_of(self, rank: int) -> int | None:
+        reader = self._ledgers.of(rank)
+        return reader.pid if reader is not None else None
 
     def stopped(self, rank: int) -> bool:
         """Whether the plan stopped `rank`: it will do nothing more, and need not."""
@@ -50,7 +68,9 @@ class Positions:
         reader = self._ledgers.of(rank)
         if reader is None:
             return Position(ended)
-        progress = self._progress.setdefault(rank, Progress(self._entered, self._size, self._ledgers.start(rank)))
+        progress = self._progress.setdefault(
+            rank, Progress(self._entered, self._size, self._ledgers.start(rank), reader.pid)
+        )
         progress.take(reader.view(progress.next))
         return progress.position(ended=ended, stuck=stuck)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rankdrill.diagnosis import Finding, Unwaited, leak_on, unequal_groups, unreceived_message
+from rankdrill.diagnosis import Finding, Unwaited, leak_on, lost_update, unequal_groups, unreceived_message
 from rankdrill.errors import RemoteError, UsageError
 from rankdrill.worlds.job import load
 from rankdrill.worlds.outcome import RankOutcome, Status
@@ -42,6 +42,7 @@ class Ending:
 
     `collectives` is how many it has issued on the default group, `groups` how many it has made from that; -1 where it
     could not say. `unwaited` is what nobody waited for. `messages` is its tally of them, None where the body goes on.
+    `updates` is how often it has set a key of a store that it had got before.
     """
 
     outcome: RankOutcome
@@ -49,6 +50,7 @@ class Ending:
     groups: int = -1
     unwaited: tuple[Unwaited, ...] = ()
     messages: int | None = None
+    updates: int = 0
 
 
 def pending_messages(endings: Iterable[Ending]) -> bool:
@@ -79,7 +81,7 @@ class Supervision:
         self._running = {handle.rank: handle for handle in ranks}
         self._starting = {handle.rank for handle in ranks if not handle.up}
         self._positions = Positions(ledgers, plan, len(ranks))
-        self._certainty = Certainty(self._positions, self._ask_stacks)
+        self._certainty = Certainty(self._positions, self._ask_stacks, ranks)
         self._stacks: dict[int, str] = {}  # as last asked for
         self._gone = False  # a rank has died, or could not start
         self._mourning = False
@@ -151,7 +153,7 @@ class Supervision:
         if self._plan is not None or not returned:
             return None
         leak = leak_on({rank: ending.unwaited for rank, ending in self._endings.items()})
-        return self._unequal() or leak or self._unreceived()
+        return self._unequal() or leak or self._unreceived() or self._lost()
 
     def _unequal(self) -> Finding | None:
         """Whether ranks have made different groups."""
@@ -165,6 +167,12 @@ class Supervision:
         if not pending_messages(self._endings.values()):
             return None
         return unreceived_message({rank: self._ledgers.view(rank, 0) for rank in self._endings})
+
+    def _lost(self) -> Finding | None:
+        """Whether ranks have lost what others did to a key of a store."""
+        if not any(ending.updates for ending in self._endings.values()):
+            return None
+        return lost_update({rank: self._ledgers.view(rank, self._ledgers.start(rank)) for rank in self._endings})
 
     def _patience(self, now: float, end: float, next_look: float) -> float:
         bounds = [end - now, next_look - now]
@@ -214,7 +222,7 @@ class Supervision:
                 outcome = _of_result(
                     handle.rank, message.result, at_ns=message.at_ns, left=message.left, notes=message.notes
                 )
-                told = message.collectives, message.groups, message.unwaited, message.messages
+                told = message.collectives, message.groups, message.unwaited, message.messages, message.updates
                 self._end(Ending(outcome, *told))
             case Raised():
                 self._end(Ending(_of_result(handle.rank, message, at_ns=time.monotonic_ns())))

@@ -1,0 +1,1 @@
+"""What goes wrong with the keys of stores, and with file locks."""

@@ -1,0 +1,122 @@
+"""Why ranks wait for ever where some of them wait for keys of a store, or for file locks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from dataclasses import replace
+
+from rankdrill.diagnosis.deadlock import circle_in, deadlock_of
+from rankdrill.diagnosis.finding import Finding, Side, side_of
+from rankdrill.diagnosis.messages import words
+from rankdrill.diagnosis.stores.keys import awaits_key, awaits_lock
+from rankdrill.diagnosis.stores.missing import missing_key
+from rankdrill.diagnosis.stores.source import sets_later
+from rankdrill.diagnosis.waits import Wait, hopeless
+from rankdrill.ledger import LedgerView, Record, State
+
+__all__ = ["apart", "cause_apart"]
+
+_LAST_NUMBER = re.compile(r"(\d+)\D*$")
+
+
+def apart(wait: Wait) -> bool:
+    """Whether it waits for a key or a lock, and not in a call of a group."""
+    return awaits_key(wait.record.step) or awaits_lock(wait.record.step)
+
+
+def cause_apart(inside: Mapping[int, Wait], returned: Collection[int], views: Sequence[LedgerView]) -> Finding | None:
+    """A circle through keys and locks, or a key that nobody sets; None where something else is the cause.
+
+    `inside` is what each rank that is inside a step waits for there.
+    """
+    running = set(range(len(views))) - inside.keys() - set(returned)
+    lost = hopeless(inside, running)
+    beside = {rank for rank, wait in lost.items() if apart(wait)}
+    if not beside:
+        return None
+    meant = {rank: _meant(rank, wait, lost) for rank, wait in lost.items()}
+    for first in sorted(beside):
+        together = _round(first, meant)
+        if together:
+            return _deadlock({rank: meant[rank] for rank in sorted(together)}, views)
+    rest = {rank: wait for rank, wait in inside.items() if rank not in beside}
+    if hopeless(rest, running | beside):
+        return None
+    return missing_key({rank: lost[rank] for rank in beside}, lost, views)
+
+
+def _meant(rank: int, wait: Wait, lost: Mapping[int, Wait]) -> Wait:
+    """`wait`, for those alone that are to do what it waits for: for a key, those whose source sets it further on."""
+    if not awaits_key(wait.record.step):
+        return wait
+    key = wait.record.step.target
+    those = [
+        other
+        for other in wait.missing
+        if other in lost and (site := lost[other].record.step.site) is not None and sets_later(other, site, key)
+    ]
+    number = _LAST_NUMBER.search(key)
+    named = [other for other in those if number is not None and int(number[1]) == other]
+    return replace(wait, missing=tuple(named or those))
+
+
+def _round(first: int, waits: Mapping[int, Wait]) -> set[int]:
+    """The ranks that `first` waits for and that wait for it, itself among them; nothing if there are none."""
+    those = {rank for rank in _reached([first], waits) if first in _reached([rank], waits)}
+    return those | {first} if those else set()
+
+
+def _reached(ranks: Iterable[int], waits: Mapping[int, Wait]) -> Set[int]:
+    """Whom `ranks` wait for, and whom these do, and so on."""
+    found: set[int] = set()
+    left = list(ranks)
+    while left:
+        for other in waits[left.pop()].missing:
+            if other in waits and other not in found:
+                found.add(other)
+                left.append(other)
+    return found
+
+
+def _deadlock(waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> Finding:
+    circle = [waits[rank] for rank in circle_in(waits)]
+    holding = {wait.missing[0]: wait for wait in waits.values() if awaits_lock(wait.record.step)}
+    sides: dict[object, list[int]] = {}
+    for rank, wait in waits.items():
+        step = wait.record.step
+        sides.setdefault((step.op, step.target, step.site, rank in holding), []).append(rank)
+    told = [_side(ranks, waits, holding, views) for ranks in sides.values()]
+    return deadlock_of(circle, told)
+
+
+def _side(
+    ranks: Sequence[int], waits: Mapping[int, Wait], holding: Mapping[int, Wait], views: Sequence[LedgerView]
+) -> Side:
+    record = waits[ranks[0]].record
+    did = _waits(record, plural=len(ranks) > 1)
+    lock = holding.get(ranks[0])
+    if lock is not None:
+        taken = _taken(lock.record, views[ranks[0]])
+        did = f"holds {lock.record.step.target!r}{taken.step.where if taken is not None else ''}, and {did}"
+    return side_of(ranks, did, [waits[rank].record.step.site for rank in ranks])
+
+
+def _waits(record: Record, *, plural: bool) -> str:
+    step = record.step
+    told = words.waits(record)
+    if awaits_key(step):
+        told = f"waits for the key {step.target!r}"
+    elif awaits_lock(step):
+        told = f"waits for the lock of {step.target!r}"
+    return told.replace("waits", "wait", 1) if plural else told
+
+
+def _taken(lock: Record, view: LedgerView) -> Record | None:
+    """Where the holder took the lock."""
+    taken = [
+        record
+        for record in view.where(lambda kind, state: kind is lock.step.kind and state is State.ENDED)
+        if record.step.target == lock.step.target and awaits_lock(replace(record.step, fingerprint=""))
+    ]
+    return next((record for record in reversed(taken) if "LOCK_UN" not in record.step.fingerprint), None)

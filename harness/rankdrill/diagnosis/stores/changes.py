@@ -1,0 +1,93 @@
+"""What ranks do to the keys of stores, as their ledgers tell: in one call, or by a get and a set of what follows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rankdrill.ledger import GROUP_OP, LedgerView, Record, State
+from rankdrill.step import FILE_LOCKS, Kind, Site
+
+__all__ = ["Change", "changes_of"]
+
+_ADDING = frozenset({"add", "append"})
+_PLAIN = frozenset({"check", "get", "set"})  # of other keys: these keep nobody away from this one
+_ALONE = frozenset({Kind.OBJECT, Kind.MEMORY, Kind.CLOCK})  # what a rank does for itself
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Rank `rank` changed a key in the step `put`, after it got it in `got`; without that, in one call.
+
+    `epoch` is the collective before. If `free`, nothing since then may have made the rank wait for another one.
+    """
+
+    rank: int
+    put: Record
+    got: Record | None
+    epoch: tuple[str, int]
+    free: bool
+
+    @property
+    def lines(self) -> tuple[Site | None, Site | None]:
+        """Where it got the key, and where it set it."""
+        return self.got.step.site if self.got is not None else None, self.put.step.site
+
+    def over(self, other: Change) -> bool:
+        """Whether `other` was made between the get and the set of this one, and is lost."""
+        assert self.got is not None
+        return self.got.end_ns < other.put.begin_ns and other.put.end_ns < self.put.begin_ns
+
+    def meets(self, other: Change) -> bool:
+        """Whether both got before either set, and they set different values."""
+        assert self.got is not None
+        assert other.got is not None
+        late = self.got.end_ns >= other.put.begin_ns or other.got.end_ns >= self.put.begin_ns
+        return not late and self.put.step.fingerprint != other.put.step.fingerprint
+
+
+def changes_of(rank: int, view: LedgerView) -> Iterator[Change]:
+    """Those of `rank`, in order, of all keys; a set of what was not got before says nothing."""
+    got: dict[int, Record] = {}
+    epoch, free_for = ("", 0), _Freedom()
+    for record in view.records:
+        step = record.step
+        if step.kind in (Kind.COLLECTIVE, Kind.GROUP) and step.op != GROUP_OP:
+            epoch, free_for = (step.target, step.sequence), _Freedom(message=step.message is not None)
+            got.clear()
+        elif step.kind is not Kind.STORE:
+            free_for.take(record)
+            if step.op in FILE_LOCKS:
+                got.clear()
+        elif record.state is State.ENDED:
+            before = got.pop(step.digest, None) if step.op == "set" else None
+            if (before is not None and before.thread == record.thread) or _adds(record):
+                yield Change(rank, record, before, epoch, free_for.key(step.digest))
+            if step.op == "get":
+                got[step.digest] = record
+            elif step.op not in _PLAIN:
+                got.clear()
+            free_for.take(record)
+
+
+def _adds(record: Record) -> bool:
+    return record.step.op in _ADDING and record.step.fingerprint != "+0"
+
+
+class _Freedom:
+    """For which keys a rank may have waited for nobody since the last collective; for none, if that was a `message`."""
+
+    def __init__(self, *, message: bool = False) -> None:
+        self._for_none = message
+        self._asked: set[int] = set()  # keys of which it has seen what others did
+
+    def take(self, record: Record) -> None:
+        step = record.step
+        if step.kind is Kind.STORE:
+            if step.op != "set":
+                self._asked.add(step.digest)
+        elif step.kind not in _ALONE:
+            self._for_none = True
+
+    def key(self, key: int) -> bool:
+        return not self._for_none and self._asked <= {key}

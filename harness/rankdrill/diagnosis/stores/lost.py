@@ -1,0 +1,90 @@
+"""Lost updates: ranks get a key, and set it to what follows from that, each without what another did to it meanwhile.
+
+Of two that get and set it is told only where it has happened: both had got the key before either set it, and whoever
+set it last has wiped out what the other did. What a lock, a barrier, a message or a turn keeps apart never lies so. Of
+ranks that did the same from the same lines, and were lucky, it is told with them: nothing orders them either.
+
+Of one that gets and sets where others add it is told also where nothing can have ordered the two since the last
+collective, unless the rank asks again and again: it may wait for what the others add.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
+from rankdrill.diagnosis.stores.changes import Change, changes_of
+from rankdrill.diagnosis.stores.source import asks_again, depends_on
+from rankdrill.ledger import LedgerView
+
+__all__ = ["lost_update"]
+
+
+def lost_update(views: Mapping[int, LedgerView]) -> Finding | None:
+    """The updates of one key that were lost, by ranks whose ledgers are `views`; None where none were."""
+    by_key: dict[int, list[Change]] = {}
+    for rank, view in views.items():
+        for change in changes_of(rank, view):
+            by_key.setdefault(change.put.step.digest, []).append(change)
+    return next((found for changes in by_key.values() if (found := _lost_of(changes)) is not None), None)
+
+
+def _lost_of(changes: Sequence[Change]) -> Finding | None:
+    updates = [change for change in changes if change.got is not None and _follows(change)]
+    added = [change for change in changes if change.got is None]
+    lost = [one for one in updates if any(one.rank != other.rank and one.meets(other) for other in updates)]
+    beside = [one for one in updates if any(one.rank != other.rank and _loses(one, other) for other in added)]
+    if not lost and not beside:
+        return None
+    alike = {(one.lines, one.epoch) for one in lost or beside}
+    those = {one.rank: one for one in reversed(updates) if (one.lines, one.epoch) in alike}
+    sides = [*_sides(those), *(() if lost else _adding(added, those))]
+    key = (lost or beside)[0].put.step.target
+    return Finding(FindingKind.LOST_UPDATE, f"key {key!r}", "value", tuple(sides), tuple(sorted(those)))
+
+
+def _loses(update: Change, added: Change) -> bool:
+    if update.over(added):
+        return True
+    if not (update.free and added.free and update.epoch == added.epoch):
+        return False
+    got, put = update.lines
+    return got is not None and put is not None and depends_on(got, put, value=True) and not asks_again(got)
+
+
+def _follows(update: Change) -> bool:
+    got, put = update.lines
+    return got is not None and put is not None and depends_on(got, put)
+
+
+# --------------------------------------------------------------------------------------------- in words
+
+
+def _sides(those: Mapping[int, Change]) -> list[Side]:
+    alike: dict[object, list[int]] = {}
+    for rank in sorted(those):
+        alike.setdefault(those[rank].lines, []).append(rank)
+    return [_side(ranks, those) for ranks in alike.values()]
+
+
+def _side(ranks: Sequence[int], those: Mapping[int, Change]) -> Side:
+    first = those[ranks[0]]
+    gets, sets = ("gets", "sets") if len(ranks) == 1 else ("get", "set")
+    did = f"{gets} {first.put.step.target!r} at {first.lines[0]} and {sets} it without what others did to it meanwhile"
+    return side_of(ranks, did, [those[rank].put.step.site for rank in ranks])
+
+
+def _adding(added: Sequence[Change], those: Mapping[int, Change]) -> list[Side]:
+    """The others, which change the key in one call."""
+    alike: dict[str, dict[int, Change]] = {}
+    for change in reversed(added):
+        if change.rank not in those:
+            alike.setdefault(change.put.step.op, {})[change.rank] = change
+    return [
+        side_of(
+            list(by_rank),
+            f"{op}{'s' if len(by_rank) == 1 else ''} to it in one call",
+            [change.put.step.site for change in by_rank.values()],
+        )
+        for op, by_rank in alike.items()
+    ]

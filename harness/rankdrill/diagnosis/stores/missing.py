@@ -1,0 +1,178 @@
+"""A key that ranks wait for and nobody sets: who was to set it, or who waits for a wrong one.
+
+A rank is blamed where most of the others did something else: where each sets a key of its own number but one; where
+all that wait have counted themselves but one; where ranks set and await a key like it. Otherwise nobody can say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
+from rankdrill.diagnosis.messages import words
+from rankdrill.diagnosis.stores.keys import awaits_key
+from rankdrill.diagnosis.stores.uses import Use, alike, number_in, uses_of
+from rankdrill.diagnosis.waits import Wait
+from rankdrill.ledger import LedgerView, State
+from rankdrill.step import Kind, Site, Step
+
+__all__ = ["missing_key"]
+
+
+def missing_key(beside: Mapping[int, Wait], lost: Mapping[int, Wait], views: Sequence[LedgerView]) -> Finding | None:
+    """What is wrong where the ranks `beside` wait for keys for ever, and `lost` are all that wait for ever.
+
+    None where they wait for locks alone: whoever holds one has ended.
+    """
+    by_key: dict[str, list[int]] = {}
+    for rank, wait in beside.items():
+        if awaits_key(wait.record.step):
+            by_key.setdefault(wait.record.step.target, []).append(rank)
+    if not by_key:
+        return None
+    key = min(by_key, key=lambda key: (-len(by_key[key]), min(beside[rank].record.begin_ns for rank in by_key[key])))
+    waiters, uses = sorted(by_key[key]), uses_of(views)
+    culprits = _who_did_not(key, waiters, uses, len(views))
+    if culprits is None:
+        culprits = _who_did_not_count(waiters, beside, uses, len(views))
+    if culprits is None:
+        culprits = _outvoted(beside[waiters[0]].record.step, waiters, uses)
+    sides = _sides(key, waiters, culprits, beside, lost, uses, views)
+    return Finding(FindingKind.MISSING_KEY, f"key {key!r}", "key", sides, culprits)
+
+
+def _who_did_not(key: str, waiters: Sequence[int], uses: Sequence[Use], size: int) -> tuple[int, ...] | None:
+    """Where ranks set keys of their own numbers: who has not, or who wants one of a rank that there is not."""
+    setters: dict[int, set[int]] = {}
+    wanted: set[int] = set()
+    for use in uses:
+        numbers = number_in(key, use.key) if use.sets else None
+        if numbers is not None:
+            wanted.add(numbers[0])
+            setters.setdefault(numbers[1], set()).add(use.rank)
+    owners = set(setters)
+    if len(owners) < 2 or len(wanted) != 1 or any(ranks != {number} for number, ranks in setters.items()):
+        return None
+    without = tuple(rank for rank in range(size) if rank not in owners)
+    if wanted <= set(without):
+        return without if len(without) < len(owners) else None
+    if not without and min(wanted) >= size:
+        return tuple(waiters) if 2 * len(waiters) <= size else ()
+    return None
+
+
+def _who_did_not_count(
+    waiters: Sequence[int], beside: Mapping[int, Wait], uses: Sequence[Use], size: int
+) -> tuple[int, ...] | None:
+    """Where each that waits has added to one counter before: those that have not, if they are fewer."""
+    added: dict[int, Use] = {}
+    for use in uses:
+        if use.rank in waiters and use.sets and use.record.index < beside[use.rank].record.index:
+            added[use.rank] = use
+    counters = {use.record.step.digest for use in added.values() if use.record.step.op == "add"}
+    if len(added) < len(waiters) or len(counters) != 1 or any(use.record.step.op != "add" for use in added.values()):
+        return None
+    came = {use.rank for use in uses if use.record.step.op == "add" and use.record.step.digest in counters}
+    without = tuple(rank for rank in range(size) if rank not in came)
+    return without if without and came == set(waiters) and len(without) < len(came) else None
+
+
+def _outvoted(awaited: Step, waiters: Sequence[int], uses: Sequence[Use]) -> tuple[int, ...]:
+    """Those that wait, where others set and await a key like theirs; the one that sets such, where several wait."""
+    like = [use for use in uses if use.rank not in waiters and alike(awaited, use)]
+    users, setters = {use.rank for use in like}, {use.rank for use in like if use.sets}
+    agree = any(_is_awaited_by_another(use, like) for use in like if use.sets)
+    if agree and len(waiters) < len(users):
+        return tuple(waiters)
+    if len(waiters) > 1 and len(setters) == 1 and users == setters:
+        return tuple(setters)
+    return ()
+
+
+def _is_awaited_by_another(set_: Use, uses: Sequence[Use]) -> bool:
+    digest = set_.record.step.digest
+    return any(use.rank != set_.rank and use.record.step.digest == digest and not use.sets for use in uses)
+
+
+# --------------------------------------------------------------------------------------------- in words
+
+
+def _sides(
+    key: str,
+    waiters: Sequence[int],
+    culprits: tuple[int, ...],
+    beside: Mapping[int, Wait],
+    lost: Mapping[int, Wait],
+    uses: Sequence[Use],
+    views: Sequence[LedgerView],
+) -> tuple[Side, ...]:
+    silent = [rank for rank in culprits if rank not in waiters]
+    known = _known(beside[waiters[0]].record.step, uses)
+    sides = [_silent(rank, key, known, lost, views[rank]) for rank in silent]
+    own = [rank for rank in waiters if rank in culprits]
+    for ranks in (own, [rank for rank in waiters if rank not in own]):
+        if ranks:
+            itself = ranks is own and len(own) < len(waiters)
+            sides.append(_waiting(ranks, key, beside, views, uses, itself=itself))
+    told = {rank for side in sides for rank in side.ranks}
+    for rank, use in known.items():
+        if rank not in told:
+            elsewhere = " in another store" if use.key == key else ""
+            sides.append(side_of([rank], f"set {use.key!r}{elsewhere}", [use.record.step.site]))
+    if not known and not culprits:
+        sides += [_elsewhere(rank, lost, views[rank]) for rank in range(len(views)) if rank not in told]
+    return tuple(sides)
+
+
+def _known(awaited: Step, uses: Sequence[Use]) -> dict[int, Use]:
+    """Of each rank that has set a key like the one that is `awaited` the most like one, of several the last."""
+    found: dict[int, Use] = {}
+    for use in uses:
+        likeness = alike(awaited, use) if use.sets else 0.0
+        if likeness and (use.rank not in found or likeness >= alike(awaited, found[use.rank])):
+            found[use.rank] = use
+    return found
+
+
+def _waiting(
+    ranks: Sequence[int],
+    key: str,
+    beside: Mapping[int, Wait],
+    views: Sequence[LedgerView],
+    uses: Sequence[Use],
+    *,
+    itself: bool,
+) -> Side:
+    sites: list[Site | None] = [beside[rank].record.step.site for rank in ranks]
+    if itself:  # as those do that it should set it for
+        return side_of(ranks, f"{'has' if len(ranks) == 1 else 'have'} not set {key!r}, and waits for it", sites)
+    digest = beside[ranks[0]].record.step.digest
+    deleted = [rank for rank, view in enumerate(views) if _has_deleted(digest, view)]
+    was_set = [use.rank for use in uses if use.sets and use.record.step.digest == digest]
+    gone = f"rank {deleted[0]} has deleted" if deleted and was_set else "nobody has set"
+    if any(rank in ranks for rank in was_set) and not deleted:
+        gone = "is not there"
+    return side_of(ranks, f"{'waits' if len(ranks) == 1 else 'wait'} for the key {key!r}, which {gone}", sites)
+
+
+def _has_deleted(digest: int, view: LedgerView) -> bool:
+    records = view.where(lambda kind, state: kind is Kind.STORE and state is State.ENDED)
+    return any(record.step.op == "delete_key" and record.step.digest == digest for record in records)
+
+
+def _silent(rank: int, key: str, known: Mapping[int, Use], lost: Mapping[int, Wait], view: LedgerView) -> Side:
+    """A rank that was to set the key, and is somewhere else."""
+    what = f"has set {known[rank].key!r} and not {key!r}" if rank in known else f"has not set {key!r}"
+    elsewhere = _elsewhere(rank, lost, view)
+    return Side((rank,), f"{what}, and {elsewhere.did}", elsewhere.sites)
+
+
+def _elsewhere(rank: int, lost: Mapping[int, Wait], view: LedgerView) -> Side:
+    wait = lost.get(rank)
+    if wait is not None:
+        step = wait.record.step
+        told = f"waits for the key {step.target!r}" if awaits_key(step) else words.waits(wait.record)
+        return side_of([rank], told, [step.site])
+    last = next((record for record in reversed(view.records) if record.step.site is not None), None)
+    after = f" after {last.step.name}" if last is not None else ""
+    return side_of([rank], f"returned{after}", [last.step.site if last is not None else None])

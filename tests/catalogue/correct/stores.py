@@ -1,0 +1,251 @@
+"""Keys and locks used as they should be, also where it looks as if they were not: nothing is wrong with any of them."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import threading
+import time
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.elastic.utils import store as elastic
+
+from tests.catalogue.programs import Rank, correct
+
+
+@correct(ranks=3)
+def turns_by_the_key_itself(rank: Rank) -> None:
+    """Who gets its own number has the turn, and gives it on by setting the next."""
+    if rank.index == 0:
+        rank.store.set("turn", "0")
+    for round_ in range(3):
+        mine = 3 * round_ + rank.index
+        while (turn := int(rank.store.get("turn"))) != mine:
+            time.sleep(0.001)
+        rank.store.set("turn", str(turn + 1))
+    dist.barrier()
+
+
+@correct(ranks=3)
+def one_counts_and_all_read(rank: Rank) -> None:
+    if rank.index == 0:
+        rank.store.set("epoch", "0")
+    for _ in range(10):
+        epoch = int(rank.store.get("epoch"))
+        if rank.index == 0:
+            rank.store.set("epoch", str(epoch + 1))
+    dist.barrier()
+    assert int(rank.store.get("epoch")) == 10
+    dist.barrier()
+
+
+@correct(ranks=3)
+def counted_under_a_file_lock(rank: Rank) -> None:
+    if rank.index == 0:
+        rank.store.set("seen", "0")
+    dist.barrier()
+    for _ in range(5):
+        with (rank.directory / "lock").open("a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            rank.store.set("seen", str(int(rank.store.get("seen")) + 1))
+    dist.barrier()
+    assert int(rank.store.get("seen")) == 15
+    dist.barrier()
+
+
+@correct(ranks=3)
+def counted_under_a_lock_asked_for_again_and_again(rank: Rank) -> None:
+    if rank.index == 0:
+        rank.store.set("seen", "0")
+    dist.barrier()
+    lock = os.open(rank.directory / "lock", os.O_CREAT | os.O_RDWR)
+    while True:
+        try:
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except OSError:
+            time.sleep(0.01)
+    rank.store.set("seen", str(int(rank.store.get("seen")) + 1))
+    os.close(lock)
+    dist.barrier()
+    assert int(rank.store.get("seen")) == 3
+    dist.barrier()
+
+
+@correct(ranks=3)
+def counted_under_a_lock_in_the_store(rank: Rank) -> None:
+    if rank.index == 0:
+        rank.store.set("seen", "0")
+        rank.store.set("lock", "free")
+    dist.barrier()
+    for _ in range(3):
+        while rank.store.compare_set("lock", "free", str(rank.index)).decode() != str(rank.index):
+            time.sleep(0.002)
+        rank.store.set("seen", str(int(rank.store.get("seen")) + 1))
+        rank.store.set("lock", "free")
+    dist.barrier()
+    assert int(rank.store.get("seen")) == 9
+    dist.barrier()
+
+
+@correct(ranks=3)
+def counted_by_whoever_has_the_ticket(rank: Rank) -> None:
+    if rank.index == 0:
+        rank.store.set("seen", "0")
+        rank.store.set("called/1", "yes")
+    ticket = rank.store.add("tickets", 1)
+    rank.store.wait([f"called/{ticket}"])
+    rank.store.set("seen", str(int(rank.store.get("seen")) + ticket))
+    rank.store.set(f"called/{ticket + 1}", "yes")
+    dist.barrier()
+    assert int(rank.store.get("seen")) == 6
+    dist.barrier()
+
+
+@correct(ranks=4)
+def counted_in_and_set_back(rank: Rank) -> None:
+    """One waits until all have come, and sets the counter back for the next round."""
+    for _ in range(3):
+        if rank.index == 0:
+            while (come := int(rank.store.add("come", 0))) < 3:
+                time.sleep(0.001)
+            rank.store.set("come", str(come - 3))
+        else:
+            rank.store.add("come", 1)
+        dist.barrier()
+
+
+@correct(ranks=2)
+def polled_and_set_back(rank: Rank) -> None:
+    rank.store.add("items", 0)
+    dist.barrier()
+    if rank.index == 0:
+        while int(rank.store.get("items")) < 5:
+            time.sleep(0.001)
+        rank.store.set("items", "0")
+    else:
+        for _ in range(5):
+            rank.store.add("items", 1)
+    dist.barrier()
+
+
+@correct(ranks=4)
+def all_publish_the_same(rank: Rank) -> None:
+    rank.store.compare_set("config", "", "{}")
+    dist.barrier()
+    config = json.loads(rank.store.get("config"))
+    config["lr"] = 0.1
+    time.sleep(0.02)
+    rank.store.set("config", json.dumps(config))
+    dist.barrier()
+
+
+@correct(ranks=3)
+def each_its_own_key(rank: Rank) -> None:
+    rank.store.set(f"beat/{rank.index}", "0")
+    for _ in range(5):
+        beat = int(rank.store.get(f"beat/{rank.index}"))
+        rank.store.set(f"beat/{rank.index}", str(beat + 1))
+        rank.store.get(f"beat/{(rank.index + 1) % 3}")
+    dist.barrier()
+
+
+@correct(ranks=3)
+def each_says_where_it_is(rank: Rank) -> None:
+    """They look at what was there before, and set what has nothing to do with it."""
+    if rank.index == 0:
+        rank.store.set("last seen", "nobody")
+    dist.barrier()
+    before = rank.store.get("last seen")
+    assert before
+    rank.store.set("last seen", f"rank {rank.index}")
+    dist.barrier()
+
+
+@correct(ranks=3)
+def a_key_that_a_thread_sets(rank: Rank) -> None:
+    setter = threading.Timer(1.0, rank.store.set, args=("loaded", "yes"))
+    if rank.index == 2:
+        setter.start()
+    else:
+        rank.store.wait(["loaded"])
+    dist.barrier()
+
+
+@correct(ranks=2)
+def a_key_that_a_child_sets(rank: Rank) -> None:
+    child = 0
+    if rank.index == 1:
+        child = os.fork()
+        if child == 0:
+            time.sleep(1.0)
+            rank.store.set("built", "yes")
+            os._exit(0)
+    rank.store.wait(["built"])
+    if child:
+        os.waitpid(child, 0)
+    dist.barrier()
+
+
+@correct(ranks=2)
+def a_thread_that_waits_for_the_end(rank: Rank) -> None:
+    """Its wait is not the rank's."""
+    watcher = threading.Thread(target=rank.store.wait, args=(["stop"],))
+    watcher.start()
+    for _ in range(3):
+        time.sleep(0.3)
+        dist.all_reduce(torch.ones(1))
+    rank.store.set("stop", "yes")
+    watcher.join()
+
+
+@correct(ranks=3)
+def keys_passed_round(rank: Rank) -> None:
+    for lap in range(3):
+        if rank.index > 0 or lap > 0:
+            last = lap if rank.index > 0 else lap - 1
+            rank.store.wait([f"token/{last}/{(rank.index - 1) % 3}"])
+        time.sleep(0.05)
+        rank.store.set(f"token/{lap}/{rank.index}", "yes")
+    dist.barrier()
+
+
+@correct(ranks=2)
+def set_deleted_and_set_again(rank: Rank) -> None:
+    for message in range(4):
+        if rank.index == 0:
+            rank.store.set("mail", str(message))
+            rank.store.wait([f"taken/{message}"])
+        else:
+            assert int(rank.store.get("mail")) == message
+            rank.store.delete_key("mail")
+            rank.store.set(f"taken/{message}", "yes")
+    dist.barrier()
+
+
+@correct(ranks=4)
+def the_elastic_agents_barrier(rank: Rank) -> None:
+    time.sleep(0.2 * rank.index)
+    elastic.barrier(rank.store, 4, "saved", barrier_timeout=60)
+    everyones = elastic.synchronize(rank.store, str(rank.index).encode(), rank.index, 4, "rank", timeout=60)
+    assert sorted(map(int, everyones)) == [0, 1, 2, 3]
+    dist.barrier()
+
+
+@correct(ranks=3)
+def a_store_of_their_own(rank: Rank) -> None:
+    port: list[Any] = [None]
+    if rank.index == 0:
+        store = dist.TCPStore("localhost", 0, None, True, wait_for_workers=False)
+        port = [store.port]
+    dist.broadcast_object_list(port, src=0)
+    if rank.index != 0:
+        store = dist.TCPStore("localhost", port[0], None, False)
+    if rank.index == 1:
+        time.sleep(1)
+        store.set("weights", "1 2 3")
+    assert store.get("weights") == b"1 2 3"
+    dist.barrier()

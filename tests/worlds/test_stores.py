@@ -1,0 +1,402 @@
+"""Keys that nobody sets, circles through keys and file locks, updates that get lost: each is found, and whose it is."""
+
+from __future__ import annotations
+
+import fcntl
+import linecache
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.distributed.elastic.utils import store as elastic
+
+from rankdrill import Outcome, Plan, World
+from rankdrill.diagnosis import Finding
+from rankdrill.worlds import Status
+from rankdrill.worlds.context import RankContext
+from rankdrill.worlds.job import Job
+
+DEADLINE_S = 60.0
+AT_ONCE_S = 30.0  # well before the deadline, on whatever machine
+SOON_S = 3.0  # a deadline for what nobody can be certain of
+Body = Callable[[RankContext], object]
+
+
+@pytest.fixture
+def fresh(four: World) -> Iterator[World]:
+    """Four ranks with a store in which nothing is set yet: ranks that are kept keep theirs."""
+    four.discard()
+    yield four
+    four.discard()
+
+
+def run(world: World, body: Body, plan: Plan | None = None, deadline: float = DEADLINE_S) -> Outcome:
+    return world.run_job(Job(body, with_context=True, plan=plan), deadline=deadline)
+
+
+def finding(outcome: Outcome) -> Finding:
+    assert outcome.elapsed < AT_ONCE_S, "a hang that is certain need not be waited for"
+    (found,) = outcome.findings
+    return found
+
+
+def marks(found: Finding) -> list[set[str]]:
+    """Behind the line of each side."""
+    return [{_mark(site) for site in side.sites} for side in found.sides]
+
+
+def _mark(site: Any) -> str:
+    return "" if site is None else linecache.getline(site.file, site.line).rstrip().rpartition("# ")[2]
+
+
+# --------------------------------------------------------------------------------------------- keys that are missing
+
+
+def one_is_not_done(rank: RankContext) -> None:
+    dist.barrier()  # last
+    if rank.index != 2:
+        rank.store.set(f"done/{rank.index}", "yes")
+    if rank.index == 0:
+        rank.store.wait([f"done/{other}" for other in range(4)])  # waits
+
+
+def test_the_rank_that_did_not_set_its_key_is_to_blame(fresh: World) -> None:
+    outcome = run(fresh, one_is_not_done)
+    found = finding(outcome)
+    assert (found.kind, found.culprits) == ("missing key", (2,))
+    assert found.step == "key 'done/2'"
+    assert found.sides[0].did == "has not set 'done/2', and returned after collective.barrier"
+    assert str(found.sides[1]).startswith("rank 0 waits for the key 'done/2', which nobody has set, at ")
+    assert [side.did for side in found.sides[2:]] == ["set 'done/1'", "set 'done/3'"]
+    assert marks(found)[:2] == [{"last"}, {"waits"}]
+    assert outcome.victims == (0,)
+
+
+def one_does_not_come(rank: RankContext) -> None:
+    if rank.index == 1:
+        return
+    if rank.store.add("arrived", 1) == 4:
+        rank.store.set("all arrived", "yes")
+    rank.store.wait(["all arrived"])  # waits
+
+
+def one_does_not_come_to_the_agents_barrier(rank: RankContext) -> None:
+    if rank.index != 1:
+        elastic.barrier(rank.store, 4, "saved", barrier_timeout=1000)  # waits
+
+
+@pytest.mark.parametrize("body", [one_does_not_come, one_does_not_come_to_the_agents_barrier])
+def test_the_rank_that_did_not_count_itself_is_to_blame(fresh: World, body: Body) -> None:
+    found = finding(run(fresh, body))
+    assert (found.kind, found.culprits) == ("missing key", (1,))
+    assert [side.ranks for side in found.sides] == [(1,), (0, 2, 3)]
+    assert marks(found)[1] == {"waits"}
+
+
+def one_waits_for_another_spelling(rank: RankContext) -> None:
+    if rank.index == 0:
+        rank.store.set("weights/ready", "yes")
+    elif rank.index == 1:
+        rank.store.get("weight/ready")  # waits
+    else:
+        rank.store.get("weights/ready")
+    dist.barrier()
+
+
+def test_the_rank_that_waits_for_another_key_than_the_others_is_to_blame(fresh: World) -> None:
+    found = finding(run(fresh, one_waits_for_another_spelling))
+    assert (found.kind, found.culprits) == ("missing key", (1,))
+    assert marks(found)[0] == {"waits"}
+    assert found.sides[1].did == "set 'weights/ready'"
+
+
+def the_setter_stops_too_early(rank: RankContext) -> None:
+    for step in range(5):
+        if rank.index > 0:
+            rank.store.wait([f"step/{step}"])  # waits
+        elif step < 4:
+            rank.store.set(f"step/{step}", "yes")  # sets
+
+
+def test_the_one_that_sets_what_the_others_wait_for_is_to_blame(fresh: World) -> None:
+    found = finding(run(fresh, the_setter_stops_too_early))
+    assert (found.kind, found.culprits) == ("missing key", (0,))
+    assert found.sides[0].did == "has set 'step/3' and not 'step/4', and returned after store.set"
+    assert marks(found) == [{"sets"}, {"waits"}]
+
+
+def test_of_two_that_do_not_fit_nobody_is_to_blame(two: World) -> None:
+    def body(rank: RankContext) -> None:
+        if rank.index == 0:
+            rank.store.set("model-ready", "yes")  # sets
+        else:
+            rank.store.get("model_ready")  # waits
+
+    outcome = run(two, body)
+    found = finding(outcome)
+    assert (found.kind, found.culprits) == ("missing key", ())
+    assert marks(found) == [{"waits"}, {"sets"}]
+    assert "nobody in the majority: rank 1 waits for the key 'model_ready', which nobody has set" in outcome.summary()
+
+
+def test_the_same_name_in_another_store(two: World, tmp_path: Path) -> None:
+    def body(rank: RankContext) -> None:
+        if rank.index == 0:
+            store = dist.FileStore(str(tmp_path / "other"), 2)  # type: ignore[attr-defined]
+            store.set("here", "yes")  # sets
+        else:
+            rank.store.get("here")  # waits
+
+    found = finding(run(two, body))
+    assert [side.did for side in found.sides] == [
+        "waits for the key 'here', which nobody has set",
+        "set 'here' in another store",
+    ]
+
+
+def test_a_key_that_was_deleted(two: World) -> None:
+    def body(rank: RankContext) -> None:
+        rank.store.set("token", "yes")
+        dist.barrier()
+        if rank.index == 0:
+            rank.store.delete_key("token")
+        dist.barrier()
+        if rank.index == 1:
+            rank.store.get("token")
+
+    found = finding(run(two, body))
+    assert found.kind == "missing key"
+    assert found.sides[0].did == "waits for the key 'token', which rank 0 has deleted"
+
+
+def test_a_store_that_a_rank_serves(four: World) -> None:
+    def body(rank: RankContext) -> None:
+        port: list[Any] = [None]
+        if rank.index == 0:
+            store = dist.TCPStore("localhost", 0, None, True, wait_for_workers=False)  # type: ignore[attr-defined]
+            port = [store.port]
+        dist.broadcast_object_list(port, src=0)
+        if rank.index > 0:
+            store = dist.TCPStore("127.0.0.1", port[0], None, False)  # type: ignore[attr-defined]
+            store.set(f"up/{rank.index}", "yes")
+        if rank.index == 0:
+            store.wait([f"up/{other}" for other in range(5)])
+        dist.barrier()
+
+    found = finding(run(four, body))
+    assert found.kind == "missing key"
+    assert "TCPStore" not in str(found)
+
+
+# ------------------------------------------------------------------------------------------- what is not certain
+
+
+def test_what_another_one_may_still_do_is_waited_for(two: World) -> None:
+    """A thread of a rank that has returned, and a child."""
+
+    def by_a_thread(rank: RankContext) -> None:
+        if rank.index == 0:
+            threading.Timer(1.0, rank.store.set, args=("from a thread", "yes")).start()
+        else:
+            rank.store.wait(["from a thread"])
+
+    def by_a_child(rank: RankContext) -> None:
+        if rank.index == 1:
+            rank.store.wait(["from a child"])
+        elif os.fork() == 0:
+            time.sleep(1.0)
+            rank.store.set("from a child", "yes")
+            os._exit(0)
+
+    for body in (by_a_thread, by_a_child):
+        assert run(two, body).ok
+        two.discard()
+
+
+def test_a_thread_of_the_test_may_set_a_key(two: World, tmp_path: Path) -> None:
+    path = str(tmp_path / "store")
+
+    def body(rank: RankContext) -> None:
+        store = dist.FileStore(path, -1)  # type: ignore[attr-defined]
+        store.wait(["go"])
+
+    outside = dist.FileStore(path, -1)  # type: ignore[attr-defined]
+    timer = threading.Timer(1.5, outside.set, args=("go", "yes"))
+    timer.start()
+    try:
+        assert run(two, body).ok
+    finally:
+        timer.join()
+
+
+def test_a_store_that_the_test_serves(two: World) -> None:
+    server = dist.TCPStore("localhost", 0, None, True, wait_for_workers=False)  # type: ignore[attr-defined]
+    port = server.port
+
+    def body(rank: RankContext) -> None:
+        dist.TCPStore("localhost", port, None, False).wait(["go"])  # type: ignore[attr-defined]
+
+    outcome = run(two, body, deadline=SOON_S)
+    assert outcome.elapsed >= SOON_S
+    assert [rank.status for rank in outcome.ranks] == [Status.STUCK, Status.STUCK]
+
+
+def test_a_rank_that_computes_is_waited_for(two: World) -> None:
+    def body(rank: RankContext) -> None:
+        if rank.index == 0:
+            time.sleep(1.0)
+            rank.store.set("late", "yes")
+        rank.store.wait(["late"])
+
+    assert run(two, body).ok
+
+
+# --------------------------------------------------------------------------------------------- circles
+
+
+def a_key_behind_a_collective(rank: RankContext) -> None:
+    if rank.index == 3:
+        rank.store.get("vocabulary")  # key
+    dist.all_reduce(torch.ones(1))  # sum
+    if rank.index == 1:
+        rank.store.set("vocabulary", "a b")
+
+
+def test_a_circle_through_a_key_and_a_collective(fresh: World) -> None:
+    found = finding(run(fresh, a_key_behind_a_collective))
+    assert (found.kind, found.culprits) == ("deadlock", ())
+    assert found.step == "rank 1 waits for rank 3, which waits for rank 1"
+    assert [side.ranks for side in found.sides] == [(1,), (3,)]
+    assert marks(found) == [{"sum"}, {"key"}]
+
+
+def each_waits_for_the_next(rank: RankContext) -> None:
+    rank.store.get(f"address/{(rank.index + 1) % 4}")  # key
+    rank.store.set(f"address/{rank.index}", "127.0.0.1")
+
+
+def test_a_circle_through_keys_alone(fresh: World) -> None:
+    found = finding(run(fresh, each_waits_for_the_next))
+    assert found.kind == "deadlock"
+    assert found.step == " waits for ".join(f"rank {r}" for r in (0, 1)) + "".join(
+        f", which waits for rank {r}" for r in (2, 3, 0)
+    )
+    assert {rank for side in found.sides for rank in side.ranks} == {0, 1, 2, 3}
+
+
+def two_locks(rank: RankContext, directory: str) -> None:
+    paths = [Path(directory, name) for name in ("a", "b")]
+    if rank.index == 1:
+        paths.reverse()
+    with paths[0].open("w") as first, paths[1].open("w") as second:
+        fcntl.flock(first, fcntl.LOCK_EX)  # first
+        dist.barrier()
+        fcntl.flock(second, fcntl.LOCK_EX)  # second
+
+
+def posix_locks(rank: RankContext, directory: str) -> None:
+    files = [os.open(Path(directory, name), os.O_RDWR | os.O_CREAT) for name in ("c", "d")]
+    mine, theirs = files if rank.index == 0 else files[::-1]
+    fcntl.lockf(mine, fcntl.LOCK_EX)  # first
+    dist.barrier()
+    if rank.index == 0:
+        fcntl.lockf(theirs, fcntl.LOCK_EX)  # second
+    dist.barrier()  # second
+
+
+@pytest.mark.parametrize("body", [two_locks, posix_locks])
+def test_a_circle_through_file_locks(two: World, tmp_path: Path, body: Callable[..., None]) -> None:
+    outcome = two.run_job(Job(body, (str(tmp_path),), with_context=True), deadline=DEADLINE_S)
+    found = finding(outcome)
+    assert (found.kind, found.culprits) == ("deadlock", ())
+    assert found.step == "rank 0 waits for rank 1, which waits for rank 0"
+    assert all(mark == {"second"} for mark in marks(found))
+    assert "holds '" in str(found)
+
+
+def test_who_waits_for_a_key_behind_anothers_mistake_is_a_victim(fresh: World) -> None:
+    def body(rank: RankContext) -> None:
+        dist.barrier()
+        if rank.index == 0:
+            rank.store.get("summary")
+            return
+        if rank.index == 3:
+            return
+        dist.send(torch.ones(1), dst=3)
+        rank.store.set("summary", "yes")
+
+    outcome = run(fresh, body)
+    assert outcome.elapsed < AT_ONCE_S
+    assert outcome.findings[0].kind == "unmatched message"
+    assert 0 not in outcome.findings[0].culprits
+
+
+# --------------------------------------------------------------------------------------------- lost updates
+
+
+def counts(rank: RankContext) -> None:
+    if rank.index == 0:
+        rank.store.set("seen", "0")
+    dist.barrier()
+    for _ in range(10):
+        seen = int(rank.store.get("seen"))  # got
+        rank.store.set("seen", str(seen + 1))  # set
+    dist.barrier()
+
+
+def test_updates_that_get_lost_are_found_though_all_ranks_return(fresh: World) -> None:
+    outcome = run(fresh, counts)
+    assert all(rank.status is Status.RETURNED for rank in outcome.ranks)
+    found = finding(outcome)
+    assert (found.kind, found.step, found.culprits) == ("lost update", "key 'seen'", (0, 1, 2, 3))
+    assert marks(found) == [{"set"}]
+    assert "get 'seen' at " in found.sides[0].did
+    assert not outcome.ok
+
+
+def test_a_plan_that_lets_one_come_late_is_no_mistake(fresh: World) -> None:
+    """What a plan leads to is what is tested."""
+    plan = Plan.parse("rank 1: delay(0.01) before store.set on seen".replace("seen", '"seen"'))
+    assert run(fresh, counts, plan).ok
+
+
+# --------------------------------------------------------------------------------------------- faults
+
+
+def publishes(rank: RankContext) -> None:
+    if rank.index == 1:
+        rank.store.set("config", "{}")
+    rank.store.get("config")
+
+
+def test_a_set_that_is_skipped_is_waited_for_no_longer_than_needed(fresh: World) -> None:
+    outcome = run(fresh, publishes, Plan.parse("rank 1: skip at store.set"))
+    assert outcome.elapsed < AT_ONCE_S
+    assert [rank.fired for rank in outcome.ranks] == [(0,), (1,), (0,), (0,)]
+    assert all("which nobody has set" in str(rank) for rank in outcome.ranks)
+
+
+@pytest.mark.parametrize("strike", ["delay(0.2) before", "delay(0.2) after"])
+def test_a_store_that_is_slow(fresh: World, strike: str) -> None:
+    outcome = run(fresh, publishes, Plan.parse(f'rank 1: {strike} store.set on "config"'))
+    assert outcome.ok
+    assert outcome.elapsed >= 0.2
+
+
+def test_a_rank_that_ends_at_a_store(fresh: World) -> None:
+    outcome = run(fresh, publishes, Plan.parse("rank 1: kill before store.set"))
+    assert outcome.elapsed < AT_ONCE_S
+    assert outcome.ranks[1].by_plan
+    assert outcome.ranks[0].wait is not None
+
+
+def test_an_error_at_a_store(fresh: World) -> None:
+    outcome = run(fresh, publishes, Plan.parse("rank 2: oom at store.get"))
+    assert isinstance(outcome.ranks[2].error, MemoryError)
+    assert outcome.culprits == (2,)
