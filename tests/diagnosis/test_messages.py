@@ -217,8 +217,8 @@ def test_another_tag_in_the_middle_of_a_count(find: Find) -> None:
     finding = find(
         [send(1, 0), send(1, 2)],
         [recv(0, 0), recv(0, 1)],
-        [call[:1] + (3, call[2]) for call in here],
-        [call[:1] + (2, call[2]) for call in there],
+        [(*call[:1], 3, call[2]) for call in here],
+        [(*call[:1], 2, call[2]) for call in there],
         stuck={0, 1},
     )
     assert told(finding) == ("unmatched message", "tag", ())

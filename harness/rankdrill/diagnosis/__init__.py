@@ -4,6 +4,7 @@ from rankdrill.diagnosis.asynchronous import EACH_FOR_ITSELF, Unwaited, each_for
 from rankdrill.diagnosis.calls.agreement import odd_ones
 from rankdrill.diagnosis.calls.unequal import unequal_groups
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side
+from rankdrill.diagnosis.left_groups import LeftGroups, left_groups_on
 from rankdrill.diagnosis.messages.unmatched import unreceived_message
 from rankdrill.diagnosis.root_cause import cause_of_hang, traced_back
 from rankdrill.diagnosis.waits import Position, Progress, Wait, doomed, name_ranks, position, waits
@@ -14,6 +15,7 @@ __all__ = [
     "ContractWatch",
     "Finding",
     "FindingKind",
+    "LeftGroups",
     "Position",
     "Progress",
     "Side",
@@ -23,6 +25,7 @@ __all__ = [
     "doomed",
     "each_for_itself",
     "leak_on",
+    "left_groups_on",
     "name_ranks",
     "odd_ones",
     "position",

@@ -27,6 +27,7 @@ class FindingKind(StrEnum):
     EXTRA = "extra call"
     REQUEST_LEAK = "request leak"  # asynchronous work that nobody waited for
     INPUT_HAZARD = "input hazard"  # its memory was accessed before somebody had
+    LEAKED_GROUP = "leaked group"  # made again and again, and never destroyed
     UNMATCHED = "unmatched message"  # a send without its receive, or a receive without its send
     DEADLOCK = "deadlock"  # each waits for the next, and each is right by itself
 

@@ -85,7 +85,7 @@ def _of_both_addresses(end: MessageEnd, other: MessageEnd) -> MessageEnd:
 
 
 def _odd_by_vote(end: MessageEnd, other: MessageEnd, argument: str, traffic: Traffic) -> MessageEnd | None:
-    """The one whose tag, or group, is that of no other rank's messages, while the other's is that of all who have either."""
+    """The one whose tag, or group, is that of no other rank, while the other's is that of all that have either."""
     values: dict[Hashable, MessageEnd] = {getattr(each.stream, argument): each for each in (end, other)}
     votes: set[Hashable] = set()
     for rank, ends in traffic.ends.items():

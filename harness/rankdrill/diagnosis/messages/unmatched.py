@@ -83,7 +83,7 @@ def _of_ends(
 
 
 def _explains(peer: int, ends: Sequence[MessageEnd], traffic: Traffic, returned: Collection[int]) -> bool:
-    """Whether `peer` has left out its end of all of `ends`: of two that made many, one more is as likely as one less."""
+    """Whether `peer` has left out all that is missing: between two, one more of many is as likely as one less."""
     if peer not in returned or any(end.peer != peer for end in ends):
         return False
     return len({end.rank for end in ends}) > 1 or not any(traffic.met(end.stream) for end in ends)
