@@ -68,11 +68,39 @@ def test_a_dtype_comes_before_a_size(find: Find) -> None:
 
 
 @pytest.mark.parametrize(("theirs", "odd"), [(FOUR, 1), (FIVE, 0), (WHOLE, None)])
-def test_other_ranks_in_the_same_round_tell(find: Find, theirs: Contract, odd: int | None) -> None:
-    finding = find(FOUR, FIVE, (replace(CALL, source=2, target=3), Half.SEND, theirs, LINE))
+def test_other_ranks_that_did_the_same_before_tell(find: Find, theirs: Contract, odd: int | None) -> None:
+    other, turned = replace(CALL, source=2, target=3), contract(9)
+    finding = find(
+        FOUR,
+        FIVE,
+        (replace(CALL, number=2), Half.SEND, turned, LINE),
+        (replace(CALL, number=2), Half.RECV, turned, LINE),
+        (replace(other, number=2), Half.SEND, turned, LINE),
+        (other, Half.SEND, theirs, LINE),
+    )
     assert finding is not None
     assert finding.culprits == (() if odd is None else (odd,))
     assert finding.sides[0].ranks == (odd or 0,)
+
+
+@pytest.mark.parametrize("before", [None, FIVE])
+def test_other_ranks_with_a_size_of_their_own_do_not(find: Find, before: Contract | None) -> None:
+    """In their first round, say, or where this pair had another size than they all along."""
+    other = replace(CALL, source=2, target=3)
+    seen = [(other, Half.SEND, FOUR, LINE)]
+    if before is not None:
+        past = contract(9)
+        seen += [(replace(CALL, number=2), half, past, LINE) for half in Half]
+        seen += [(replace(other, number=2), Half.SEND, before, LINE)]
+    finding = find(FOUR, FIVE, *seen)
+    assert finding is not None
+    assert finding.culprits == ()
+
+
+def test_a_dtype_is_one_for_all(find: Find) -> None:
+    finding = find(FOUR, WHOLE, (replace(CALL, source=2, target=3), Half.SEND, FOUR, LINE))
+    assert finding is not None
+    assert finding.culprits == (1,)
 
 
 def test_another_round_or_tag_of_others_does_not(find: Find) -> None:

@@ -114,14 +114,50 @@ def test_who_returned_without_receiving(find: Find) -> None:
 
 
 def test_who_has_sent_before_left_it_out_there(find: Find) -> None:
-    finding = find([send(1)], [recv(0), recv(0)], stuck={1})
+    ring = [[send((rank + 1) % 3), recv((rank - 1) % 3)] * 2 for rank in range(3)]
+    ring[0].pop(2)
+    issued = {(rank, place) for rank in range(3) for place in (0, 2)} - {(0, 2)}
+    finding = find(*ring, stuck={1}, issued=issued)
     assert told(finding) == ("unmatched message", "missing send", (0,))
     assert finding is not None
     assert [side.did for side in finding.sides] == [
         "leaves out a send to rank 1 (tag 0)",
-        "returned without sending message #1 to rank 1 (tag 0) after send to rank 1 (tag 0)",
+        "returned without sending message #1 to rank 1 (tag 0) after recv from rank 2 (tag 0)",
         "waits for a message from rank 0 (tag 0)",
     ]
+
+
+def test_one_more_of_many_is_as_likely_as_one_less(find: Find) -> None:
+    finding = find([send(1)] * 3, [recv(0)] * 4, stuck={1})
+    assert told(finding) == ("unmatched message", "missing send", ())
+    assert finding is not None
+    assert finding.ranks == (0, 1)
+    assert [side.did for side in finding.sides] == [
+        "waits for a message from rank 0 (tag 0)",
+        "returned without sending message #3 to rank 1 (tag 0) after send to rank 1 (tag 0)",
+    ]
+
+
+def test_whom_two_wait_for_has_left_out_both(find: Find) -> None:
+    """The middle of a pipeline has taken a microbatch less than both its neighbours have."""
+    finding = find([send(1)] * 3, [recv(0), send(2)] * 2, [recv(1)] * 3, stuck={0, 2})
+    assert told(finding) == ("unmatched message", "missing recv", (1,))
+
+
+def test_what_comes_back_to_who_began_was_sent_too_far(find: Find) -> None:
+    """All send on one line, and each but the first has received before."""
+    first: list[Call] = [BARRIER, send(1)]
+    finding = find(first, [recv(0), send(2)], [recv(1), send(0)], stuck={2})
+    assert told(finding) == ("unmatched message", "extra send", (2,))
+    assert finding is not None
+    assert finding.sides[0].did == "sends float32[4] to rank 0 (tag 0)"
+
+
+def test_who_began_on_a_line_of_its_own_may_have_had_to_receive_at_the_end(find: Find) -> None:
+    finding = find([send(1)], [recv(0), send(2)], [recv(1), send(0)], stuck={2})
+    assert told(finding) == ("unmatched message", "missing recv", ())
+    assert finding is not None
+    assert finding.ranks == (0, 2)
 
 
 def test_who_can_itself_only_wait_will_not_send(find: Find) -> None:
@@ -172,6 +208,28 @@ def test_two_tags_in_another_order_than_before_are_a_deadlock(find: Find) -> Non
     assert told(finding) == ("deadlock", "order", (1,))
     assert finding is not None
     assert finding.sides[0].ranks == (1,)
+
+
+def test_another_tag_in_the_middle_of_a_count(find: Find) -> None:
+    """Others have been at both: nobody can say whether one came too early or the other too late."""
+    rounds = range(4)
+    here, there = [send(1, tag) for tag in rounds], [recv(0, tag) for tag in rounds]
+    finding = find(
+        [send(1, 0), send(1, 2)],
+        [recv(0, 0), recv(0, 1)],
+        [(*call[:1], 3, call[2]) for call in here],
+        [(*call[:1], 2, call[2]) for call in there],
+        stuck={0, 1},
+    )
+    assert told(finding) == ("unmatched message", "tag", ())
+    assert finding is not None
+    assert finding.ranks == (0, 1)
+
+
+def test_sent_to_one_that_expects_nothing(find: Find) -> None:
+    """The sender alone explains both ends: whoever expects it would be wrong together with whoever does not."""
+    assert told(find([send(2)], [recv(0)], [], stuck={0, 1})) == ("unmatched message", "peer", (0,))
+    assert told(find([send(1)], [recv(2)], [], stuck={0, 1})) == ("unmatched message", "peer", (1,))
 
 
 def test_the_other_way_around_a_ring(find: Find) -> None:

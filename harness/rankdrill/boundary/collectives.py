@@ -16,6 +16,7 @@ from rankdrill.boundary.contracts import flatten, message_terms_of, terms_of
 from rankdrill.boundary.crossing import Boundary, Call
 from rankdrill.boundary.handed import handed_to_user
 from rankdrill.boundary.handles import Handle
+from rankdrill.boundary.made_groups import Made
 from rankdrill.boundary.messages import Messages
 from rankdrill.boundary.numbering import Numbering
 from rankdrill.boundary.regions import buffers_of
@@ -81,6 +82,8 @@ class DrilledGroup(dist.ProcessGroup):
         self.making = boundary.name_group(f"groups of {self.label}", ranks)
         self.groups_made = Numbering()
         self.groups_made_alone = 0  # with use_local_synchronization
+        self.made: Made | None = None  # by the user
+        self.last_used = 0
         self._introduced = False
 
     def introduce(self) -> None:
@@ -132,6 +135,7 @@ class DrilledGroup(dist.ProcessGroup):
         if self.boundary.open and self.boundary.ledger:
             record = self.boundary.ledger.begin(Step(Kind.COLLECTIVE, "abort", self.label))
             self.boundary.fail(record, ConnectionAbortedError("this rank hung up"))
+        self.made = None  # it holds nothing any more
         self.inner.abort()
 
 
@@ -267,6 +271,7 @@ def _override(method: str, op: str, names: tuple[str, ...]) -> Callable[..., Any
             return function(*ordered, **given)
 
         self.introduce()
+        self.last_used = self.boundary.made.use()
         step = step_of(self, op, bound)
         try:
             record, work = boundary.begin(step, bound, real)

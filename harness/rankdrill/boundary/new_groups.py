@@ -13,6 +13,7 @@ from rankdrill.boundary import torch_seam
 from rankdrill.boundary.callsites import call_site
 from rankdrill.boundary.collectives import DrilledGroup
 from rankdrill.boundary.crossing import Boundary, Call
+from rankdrill.boundary.made_groups import made_by_user
 from rankdrill.ledger import spell_members
 from rankdrill.step import NEW_GROUP, Contract, Kind, Step
 
@@ -27,10 +28,14 @@ def install_new_groups(boundary: Boundary) -> Callable[[], None]:
         if not isinstance(whole, DrilledGroup):
             return make()
         whole.groups_made_alone += alone
-        if alone or not boundary.open:
+        if not boundary.open:
             return make()
+        site = made_by_user()
         members = whole.global_ranks if ranks is None else _members(ranks, whole.size())
-        return make() if members is None else _made(whole, members, make, boundary)
+        group = make() if alone or members is None else _made(whole, members, make, boundary)
+        if site is not None and isinstance(group, DrilledGroup):
+            group.made = boundary.made.make(site, group.global_ranks)
+        return group
 
     return torch_seam.stand_around_new_groups(around)
 

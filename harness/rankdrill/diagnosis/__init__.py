@@ -4,6 +4,7 @@ from rankdrill.diagnosis.asynchronous import EACH_FOR_ITSELF, Unwaited, each_for
 from rankdrill.diagnosis.calls.agreement import odd_ones
 from rankdrill.diagnosis.calls.unequal import unequal_groups
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side
+from rankdrill.diagnosis.left_groups import LeftGroups, left_groups_on
 from rankdrill.diagnosis.messages.unmatched import unreceived_message
 from rankdrill.diagnosis.root_cause import cause_of_hang, traced_back
 from rankdrill.diagnosis.stores.keys import awaits_key, awaits_lock
@@ -16,6 +17,7 @@ __all__ = [
     "ContractWatch",
     "Finding",
     "FindingKind",
+    "LeftGroups",
     "Position",
     "Progress",
     "Side",
@@ -27,6 +29,7 @@ __all__ = [
     "doomed",
     "each_for_itself",
     "leak_on",
+    "left_groups_on",
     "lost_update",
     "name_ranks",
     "odd_ones",

@@ -22,7 +22,7 @@ __all__ = ["EACH_FOR_ITSELF", "Unwaited", "each_for_itself", "hazard_on", "leak_
 
 MOST_TOLD = 4  # sides of one finding
 _MESSAGES = frozenset({"isend", "irecv"})
-EACH_FOR_ITSELF = frozenset({FindingKind.REQUEST_LEAK, FindingKind.INPUT_HAZARD})
+EACH_FOR_ITSELF = frozenset({FindingKind.REQUEST_LEAK, FindingKind.INPUT_HAZARD, FindingKind.LEAKED_GROUP})
 """What one rank can do wrong by itself."""
 
 

@@ -27,6 +27,7 @@ class FindingKind(StrEnum):
     EXTRA = "extra call"
     REQUEST_LEAK = "request leak"  # asynchronous work that nobody waited for
     INPUT_HAZARD = "input hazard"  # its memory was accessed before somebody had
+    LEAKED_GROUP = "leaked group"  # made again and again, and never destroyed
     UNMATCHED = "unmatched message"  # a send without its receive, or a receive without its send
     MISSING_KEY = "missing key"  # a rank waits for a key of a store that nobody sets
     LOST_UPDATE = "lost update"  # ranks get a key and set it, each without what the other has set meanwhile

@@ -143,3 +143,48 @@ def a_group_per_phase(rank: Rank) -> None:
             dist.all_reduce(torch.ones(len(members)), group=group)
             dist.destroy_process_group(group)
     dist.barrier()
+
+
+@correct(ranks=2)
+def eight_groups_in_turn(rank: Rank) -> None:
+    """One for each of what may be under way together, kept to the end."""
+    groups = [dist.new_group([0, 1]) for _ in range(8)]
+    for step in range(24):
+        dist.all_reduce(torch.ones(2), group=groups[step % 8])
+
+
+@correct(ranks=2)
+def a_group_for_each_layer(rank: Rank) -> None:
+    """Layers share their first weights one after the other, and what they compute later on."""
+    layers = []
+    for width in range(1, 9):
+        layers.append((dist.new_group([0, 1]), torch.ones(width)))
+        dist.broadcast(layers[-1][1], src=0, group=layers[-1][0])
+    for group, weights in layers:
+        dist.all_reduce(weights, group=group)
+
+
+@correct(ranks=3)
+def tried_in_turn_and_destroyed_together(rank: Rank) -> None:
+    tried = []
+    for size in range(8):
+        tried.append(dist.new_group([0, 1, 2]))
+        dist.all_reduce(torch.ones(size + 1), group=tried[-1])
+    for group in tried:
+        dist.destroy_process_group(group)
+    dist.barrier()
+
+
+@correct(ranks=4)
+def three_meshes_that_nobody_takes_down(rank: Rank) -> None:
+    for shape in ((4, 1), (2, 2), (1, 4)):
+        mesh = init_device_mesh("cpu", shape, mesh_dim_names=("data", "tensor"))
+        dist.all_reduce(torch.ones(2), group=mesh.get_group("data"))
+        dist.all_reduce(torch.ones(2), group=mesh.get_group("tensor"))
+
+
+@correct(ranks=2)
+def all_taken_down_at_once(rank: Rank) -> None:
+    for _ in range(8):
+        dist.all_reduce(torch.ones(2), group=dist.new_group([0, 1]))
+    dist.destroy_process_group()

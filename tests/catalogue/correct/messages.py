@@ -201,3 +201,82 @@ def posted_before_anybody_sends(rank: Rank) -> None:
     else:
         dist.barrier()
         dist.send(torch.full((2,), float(rank.index)), dst=1)
+
+
+@correct(ranks=4)
+def whoever_comes_first_is_counted_first(rank: Rank) -> None:
+    """Nobody asks who sent what: whole numbers add up to the same in every order, and the largest is the largest."""
+    if rank.index == 0:
+        rows = torch.zeros(3, 2, dtype=torch.int64)
+        for row in rows:
+            dist.recv(row)
+        assert rows.sum(0).tolist() == [6, 3]
+        assert rows.amax(0).tolist() == [3, 1]
+    else:
+        dist.send(torch.tensor([rank.index, 1]), dst=0)
+
+
+@correct(ranks=4)
+def a_message_that_says_whose_it_is(rank: Rank) -> None:
+    question, answer = torch.zeros(2), torch.zeros(1)
+    if rank.index == 0:
+        for _ in (1, 2, 3):
+            dist.recv(question)
+            worker = int(question[0])
+            dist.send(question[1:] * 2, dst=worker)
+    else:
+        dist.send(torch.tensor([float(rank.index), 10.0 * rank.index]), dst=0)
+        dist.recv(answer, src=0)
+        assert answer.item() == 20 * rank.index
+
+
+@correct(ranks=4)
+def they_say_that_they_are_done(rank: Rank) -> None:
+    """What they say is never looked at."""
+    word = torch.zeros(1)
+    if rank.index == 3:
+        for _ in range(3):
+            dist.recv(word)
+    else:
+        dist.send(word + rank.index, dst=3)
+    dist.barrier()
+
+
+@correct(ranks=6)
+def results_that_are_sorted_afterwards(rank: Rank) -> None:
+    for step in range(5):
+        if rank.index == 5:
+            buffers = [torch.zeros(2) for _ in range(5)]
+            for buffer in buffers:
+                dist.irecv(buffer, tag=3).wait()
+            assert sorted(buffer[0].item() for buffer in buffers) == [step * 10 + each for each in range(5)]
+        else:
+            dist.send(torch.full((2,), step * 10.0 + rank.index), dst=5, tag=3)
+        dist.barrier()
+
+
+@correct(ranks=3)
+def one_speaks_in_each_round(rank: Rank) -> None:
+    """From anybody, and only one can have sent: who does is agreed on, and a barrier parts the rounds."""
+    value = torch.zeros(2)
+    for speaker in (1, 2, 1):
+        if rank.index == speaker:
+            dist.send(torch.full((2,), float(speaker)), dst=0)
+        elif rank.index == 0:
+            dist.recv(value)
+            assert value[0].item() == speaker
+        dist.barrier()
+
+
+@correct(ranks=4)
+def updates_in_whatever_order(rank: Rank) -> None:
+    """An asynchronous server of parameters, as it is meant to be: each update is taken as it comes."""
+    update, weights = torch.zeros(4), torch.ones(4)
+    if rank.index == 0:
+        for _ in range(9):
+            dist.recv(update, tag=1)
+            weights -= update
+        assert weights[0].item() == 1 - 3 * 1.75
+    else:
+        for _ in range(3):
+            dist.send(torch.full((4,), 2.0 ** -(rank.index - 1)), dst=0, tag=1)

@@ -32,9 +32,9 @@ class Account:
         receive = next(end for end in ends if not end.sends)
         return Finding(FindingKind.UNMATCHED, _message(receive), found.argument, told, culprits)
 
-    def miscounted(self, end: MessageEnd, culprit: int | None) -> Finding | None:
-        """An end whose other end never comes, because of `culprit`."""
-        return self.missing(end, (culprit,)) if culprit is not None else None
+    def miscounted(self, end: MessageEnd, odd: tuple[int, ...]) -> Finding | None:
+        """An end whose other end never comes, because of one of those that are `odd`."""
+        return self.missing(end, odd if len(odd) == 1 else ()) if odd else None
 
     def missing(self, end: MessageEnd, culprits: tuple[int, ...]) -> Finding:
         """An end whose other end never comes."""

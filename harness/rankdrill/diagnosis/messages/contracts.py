@@ -12,6 +12,7 @@ from rankdrill.ledger import Half, MessageCall, Post
 __all__ = ["Posted", "break_in_message"]
 
 Posted: TypeAlias = tuple[MessageCall, Half, Post]
+Marks: TypeAlias = tuple[int, ...]
 _DTYPES = 3  # its place in `Post.marks`
 
 
@@ -32,30 +33,42 @@ def break_in_message(
         Half.SEND: side_of([call.source], sending, [sent.site]),
         Half.RECV: side_of([call.target], expecting, [received.site]),
     }
-    odd = _odd_one(call, {Half.SEND: sent, Half.RECV: received}, list(seen))
+    odd = _odd_one(call, {Half.SEND: sent, Half.RECV: received}, list(seen), by_dtype=by_dtype)
     first = odd or Half.SEND
     told = words.message(call.source, call.target, call.tag, call.number, group)
     culprits = (call.of(odd),) if odd is not None else ()
     return Finding(kind, told, argument, (sides[first], sides[first.other]), culprits)
 
 
-def _odd_one(call: MessageCall, ends: dict[Half, Post], seen: list[Posted]) -> Half | None:
+def _odd_one(call: MessageCall, ends: dict[Half, Post], seen: list[Posted], *, by_dtype: bool) -> Half | None:
     """The end that other ranks' messages speak against, or failing these its own past; None where nothing tells."""
-    agreeing = _agreeing(call, ends, seen) or _unchanged(call, ends, seen)
+    others = _others(call, seen, call.number)
+    # Each pair may have a size of its own: others tell what it should be only if it was theirs the time before.
+    if not by_dtype and not _did_as(_others(call, seen, call.number - 1), _before(call, seen)):
+        others = set()
+    agreeing = {half for half, post in ends.items() if post.marks in others} or _unchanged(call, ends, seen)
     return next(iter(agreeing)).other if len(agreeing) == 1 else None
 
 
-def _agreeing(call: MessageCall, ends: dict[Half, Post], seen: list[Posted]) -> set[Half]:
-    """The ends that other ranks do as: in a ring, say, all send the same in one round."""
+def _others(call: MessageCall, seen: list[Posted], number: int) -> set[Marks]:
+    """What other ranks do in the round `number`: in a ring, say, all send the same."""
     involved = {call.source, call.target}
-    votes = {post.marks for other, _, post in seen if other.number == call.number and post.rank not in involved}
-    return {half for half, post in ends.items() if post.marks in votes}
+    return {post.marks for other, _, post in seen if other.number == number and post.rank not in involved}
+
+
+def _before(call: MessageCall, seen: list[Posted]) -> dict[Half, Post]:
+    """The ends of the message before."""
+    before = MessageCall(call.group, call.source, call.target, call.tag, call.number - 1)
+    return {half: post for other, half, post in seen if other == before}
+
+
+def _did_as(others: set[Marks], past: dict[Half, Post]) -> bool:
+    return bool(past) and others == {post.marks for post in past.values()}
 
 
 def _unchanged(call: MessageCall, ends: dict[Half, Post], seen: list[Posted]) -> set[Half]:
     """The ends that did the same on the same line in the message before: in a loop, the other one has changed."""
-    before = MessageCall(call.group, call.source, call.target, call.tag, call.number - 1)
-    past = {half: post for other, half, post in seen if other == before}
+    past = _before(call, seen)
     return {
         half
         for half, post in ends.items()

@@ -10,10 +10,11 @@ from rankdrill.diagnosis.waits import Wait
 __all__ = ["miscounted", "out_of_step"]
 
 
-def miscounted(end: MessageEnd, traffic: Traffic, undecided: Collection[Stream]) -> int | None:
+def miscounted(end: MessageEnd, traffic: Traffic, undecided: Collection[Stream]) -> tuple[int, ...]:
     """Who of the two has done one too few, or one too many, if all others' messages with this tag are as many.
 
-    Streams that are `undecided` have ends left over themselves.
+    Both where that is not known of either; nobody where counts tell nothing. Streams that are `undecided` have ends
+    left over themselves.
     """
     counts = {
         traffic.met(stream)
@@ -21,11 +22,49 @@ def miscounted(end: MessageEnd, traffic: Traffic, undecided: Collection[Stream])
         if (stream.group, stream.tag) == (end.stream.group, end.stream.tag) and stream not in undecided
     }
     if counts == {end.number + 1}:
-        return end.peer
-    return end.rank if counts == {end.number} else None
+        start = _handed_on_from(end, traffic)
+        if start is None:
+            return (end.peer,)
+        return (end.rank,) if start.site == end.site else (end.rank, end.peer)
+    return (end.rank,) if counts == {end.number} else ()
 
 
-def out_of_step(end: MessageEnd, waits: Mapping[int, Wait], traffic: Traffic) -> int | None:
+def _handed_on_from(end: MessageEnd, traffic: Traffic) -> MessageEnd | None:
+    """What its peer has sent, if `end` hands that on, all the way round: each received it before it sent.
+
+    A peer that had received first, as all others did, would have waited for its own message. Its part is to begin,
+    and what comes back to it nobody ordered: the last one of a pipeline has no next stage.
+    """
+    if not end.sends:
+        return None
+    passed = end
+    for _ in traffic.ends:
+        received = _newest_before(passed, traffic)
+        if received is None:
+            return None
+        passed = received
+        if passed.rank == end.peer:
+            return passed
+    return None
+
+
+def _newest_before(sent: MessageEnd, traffic: Traffic) -> MessageEnd | None:
+    """Where what a rank sends came from: the other end of the one message that it had received in that round before."""
+    received = [
+        each
+        for each in traffic.ends.get(sent.rank, ())
+        if not each.sends
+        and each.record.index < sent.record.index
+        and (each.stream.group, each.stream.tag, each.number) == (sent.stream.group, sent.stream.tag, sent.number)
+    ]
+    if len(received) != 1:
+        return None
+    source = received[0].stream.source
+    ends = (each for each in traffic.ends.get(source, ()) if each.sends and each.stream == received[0].stream)
+    return next((each for each in ends if each.number == sent.number), None)
+
+
+def out_of_step(end: MessageEnd, waits: Mapping[int, Wait], traffic: Traffic) -> tuple[int, ...]:
     """Who of the two has done another number of its ends since the last collective than in the round before that.
 
     Of use where the other rank waits in the next collective already.
@@ -33,7 +72,7 @@ def out_of_step(end: MessageEnd, waits: Mapping[int, Wait], traffic: Traffic) ->
     wait = waits.get(end.peer)
     mine, theirs = traffic.rounds.get(end.rank, 0), traffic.rounds.get(end.peer, 0) - 1
     if wait is None or wait.record.step.message is not None or min(mine, theirs) < 1:
-        return None
+        return ()
 
     def change(rank: int, number: int, *, sends: bool) -> int:
         now, before = (traffic.in_round(rank, each, sends=sends, stream=end.stream) for each in (number, number - 1))
@@ -42,5 +81,5 @@ def out_of_step(end: MessageEnd, waits: Mapping[int, Wait], traffic: Traffic) ->
     more = change(end.rank, mine, sends=end.sends) > 0
     less = change(end.peer, theirs, sends=not end.sends) < 0
     if more is less:
-        return None
-    return end.rank if more else end.peer
+        return ()
+    return (end.rank,) if more else (end.peer,)

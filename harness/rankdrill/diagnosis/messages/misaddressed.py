@@ -31,16 +31,18 @@ def misaddressed(
     """What of `left_over` was meant for `end`, which met nothing; None where nothing was.
 
     Ends that name other peers are told only if the pattern does, or for a `guess` if nothing else is left over: each
-    may as well lack an end of its own.
+    may as well lack an end of its own. Then it is the one whose peer is another that is odd: that alone explains both.
     """
     for argument, other in _candidates(end, left_over):
         usual = [_usual(each, argument, traffic) for each in (end, other)]
         if argument == "peer":
             odd = _odd_by_pattern(end, other, traffic)
-            certain = odd is not None or (guess and len(left_over) == len({end, other}) and not all(usual))
+            if odd is None and guess and len(left_over) == len({end, other}) and not all(usual):
+                odd = _of_both_addresses(end, other)
+            certain = odd is not None
         else:
             odd = _odd_by_vote(end, other, argument, traffic) or _odd_by_habit(end, other, usual)
-            certain = odd is not None or not all(usual)
+            certain = odd is not None or not all(usual) or _miss_each_other(end, other, traffic)
         if certain:
             return Misaddressed((end, other), argument, odd)
     return None
@@ -70,14 +72,25 @@ def _candidates(end: MessageEnd, left_over: Sequence[MessageEnd]) -> Iterator[tu
             yield "peer", other
 
 
+def _miss_each_other(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> bool:
+    """Whether both ranks are in these very calls, and are not used to both: then it would be their order."""
+    known = traffic.met(end.stream) and traffic.met(other.stream)
+    return end.peer == other.rank and end.record.state.open and other.record.state.open and not known
+
+
+def _of_both_addresses(end: MessageEnd, other: MessageEnd) -> MessageEnd:
+    """The one whose peer, had it named the other, would have met it; the other could not have been right alone."""
+    sends = end.stream.source == other.stream.source
+    return end if end.sends is sends else other
+
+
 def _odd_by_vote(end: MessageEnd, other: MessageEnd, argument: str, traffic: Traffic) -> MessageEnd | None:
-    """The one whose tag, or group, is that of no other rank's newest messages, while the other's is that of all."""
+    """The one whose tag, or group, is that of no other rank, while the other's is that of all that have either."""
     values: dict[Hashable, MessageEnd] = {getattr(each.stream, argument): each for each in (end, other)}
     votes: set[Hashable] = set()
     for rank, ends in traffic.ends.items():
         if rank not in (end.rank, other.rank):
-            of_rank = (getattr(each.stream, argument) for each in reversed(ends))
-            votes.update([value for value in of_rank if value in values][:1])
+            votes |= values.keys() & {getattr(each.stream, argument) for each in ends}
     return _against(votes, values)
 
 

@@ -41,7 +41,7 @@ def unmatched_message(
     if finding is None and circle:
         return _of_circle(ends, list(roots.values()), traffic, account)
     if finding is None and ends:
-        return account.missing(ends[0], (ends[0].peer,) if ends[0].peer in returned else ())
+        return account.missing(ends[0], (ends[0].peer,) if _explains(ends[0].peer, ends, traffic, returned) else ())
     return finding or next((account.nobody_sends(wait) for wait in roots.values() if _from_anybody(wait)), None)
 
 
@@ -80,6 +80,13 @@ def _of_ends(
     ]
     found = (explain(end) for explain in explanations for end in ends)
     return next((finding for finding in found if finding is not None), None)
+
+
+def _explains(peer: int, ends: Sequence[MessageEnd], traffic: Traffic, returned: Collection[int]) -> bool:
+    """Whether `peer` has left out all that is missing: between two, one more of many is as likely as one less."""
+    if peer not in returned or any(end.peer != peer for end in ends):
+        return False
+    return len({end.rank for end in ends}) > 1 or not any(traffic.met(end.stream) for end in ends)
 
 
 def _ends(waits: Mapping[int, Wait]) -> Iterator[MessageEnd]:

@@ -52,6 +52,7 @@ class OpenTest:
         self._own: Any = None
         self._up = True  # until it is torn down
         self._issued = range(0)  # by the body: the numbers of the handles that it was given
+        self._made = range(0)  # those of the groups that it made
         self._last = Ends()
         self.stray: Command | None = None
 
@@ -151,6 +152,8 @@ class OpenTest:
             self._up = False
         handles = self._context.boundary.handles
         issued = handles.upcoming if handles is not None else 0
+        made = self._context.boundary.made
+        first = made.upcoming
         with around:
             call = pytest.CallInfo.from_call(functools.partial(hook, item=item, **more), when=when)
             report = self._hooks.pytest_runtest_makereport(item=item, call=call)
@@ -158,6 +161,10 @@ class OpenTest:
             self._hooks.pytest_runtest_logreport(report=report)
         if handles is not None:
             self._account(handles, when, range(issued, handles.upcoming), whole=call.excinfo is None)
+        if when == "call":
+            self._made = range(first, made.upcoming)
+        elif when == "teardown":  # a fixture may destroy them until then; what one has made may outlive the test
+            made.expect(self._made)
         logged, self._more = self._more, []
         figures, self._measured = figures_since(item.config, self._measured)
         return end_of(report, call, logged, self._told, figures if self.rank == 0 else ())

@@ -17,7 +17,8 @@ import torch.distributed as dist
 
 from rankdrill.boundary.callsites import raise_site
 from rankdrill.boundary.collectives import DrilledGroup
-from rankdrill.diagnosis import Unwaited, unwaited
+from rankdrill.boundary.torch_seam import groups as groups_now
+from rankdrill.diagnosis import LeftGroups, Unwaited, unwaited
 from rankdrill.errors import UsageError
 from rankdrill.worlds.context import RankContext
 from rankdrill.worlds.job import Job, Place, dump, dump_error, load
@@ -59,6 +60,7 @@ class Jobs:
             self._coming = place or self._coming
             job: Job = load(raw)
         context.boundary.strike_with(self._arm(job))
+        context.boundary.made.begin_part()
         return job
 
     def _receive(self) -> tuple[Place | None, bytes]:
@@ -78,6 +80,7 @@ class Jobs:
             tuple(dict.fromkeys(context.notes)),
             groups,
             self._unwaited(),
+            self._left_groups(),
             context.boundary.messages.total if over else None,
             context.boundary.updates.take() if over else 0,
         )
@@ -101,6 +104,7 @@ class Jobs:
 
     def _body(self, job: Job) -> Returned | Raised:
         context = self.context
+        context.boundary.made.begin_part()
         given = (context, *job.args) if job.with_context else job.args
         try:
             with context.boundary.recording(self._arm(job)):
@@ -108,6 +112,8 @@ class Jobs:
             result: Returned | Raised = Returned(self._dump(value))
         except BaseException as error:
             result = raised(error)
+        if job.ends:
+            context.boundary.made.expect()
         handles = context.boundary.handles
         if handles is not None:
             handles.rest()
@@ -172,6 +178,10 @@ class Jobs:
     def _unwaited(self) -> tuple[Unwaited, ...]:
         handles = self.context.boundary.handles
         return unwaited(handles.take_unwaited()) if handles is not None else ()
+
+    def _left_groups(self) -> tuple[LeftGroups, ...]:
+        groups = (group for group in groups_now() if isinstance(group, DrilledGroup))
+        return tuple(LeftGroups(*each) for each in self.context.boundary.made.take_left(groups))
 
     def _issued(self) -> tuple[int, int]:
         """How many collectives on the default group, and how many groups made from it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rankdrill.diagnosis import Unwaited
+from rankdrill.diagnosis import LeftGroups, Unwaited
 from rankdrill.step import Site
 from rankdrill.worlds.plain import Plain
 
@@ -60,8 +60,8 @@ class Report(Plain):
     `groups` counts those it has made from that one, as a member or not; both are -1 where it cannot say.
     `messages` is what the rank's tally of them came to; None in the middle of a body, where some may be under way.
     `left` says what a fresh rank would not have, in words; `notes` are for the user. `unwaited` are asynchronous
-    calls that nobody waited for and, as far as this job can tell, nobody will. `updates` counts how often a key of a
-    store was set that the rank had got before.
+    calls that nobody waited for and, as far as this job can tell, nobody will; `left_groups` such that it made again
+    and again and destroyed none of. `updates` counts how often a key of a store was set that the rank had got before.
     """
 
     result: Returned | Raised
@@ -71,5 +71,6 @@ class Report(Plain):
     notes: tuple[str, ...] = ()
     groups: int = -1
     unwaited: tuple[Unwaited, ...] = ()
+    left_groups: tuple[LeftGroups, ...] = ()
     messages: int | None = None
     updates: int = 0

@@ -9,7 +9,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rankdrill.diagnosis import Finding, Unwaited, leak_on, lost_update, unequal_groups, unreceived_message
+from rankdrill.diagnosis import (
+    Finding,
+    LeftGroups,
+    Unwaited,
+    leak_on,
+    left_groups_on,
+    lost_update,
+    unequal_groups,
+    unreceived_message,
+)
 from rankdrill.errors import RemoteError, UsageError
 from rankdrill.worlds.job import load
 from rankdrill.worlds.outcome import RankOutcome, Status
@@ -41,14 +50,16 @@ class Ending:
     """How one rank's run ended: the outcome, as yet without what the rank printed and wrote down.
 
     `collectives` is how many it has issued on the default group, `groups` how many it has made from that; -1 where it
-    could not say. `unwaited` is what nobody waited for. `messages` is its tally of them, None where the body goes on.
-    `updates` is how often it has set a key of a store that it had got before.
+    could not say. `unwaited` is what nobody waited for, `left_groups` what it made again and again and left. `messages`
+    is its tally of them, None where the body goes on. `updates` is how often it has set a key of a store that it had
+    got before.
     """
 
     outcome: RankOutcome
     collectives: int = -1
     groups: int = -1
     unwaited: tuple[Unwaited, ...] = ()
+    left_groups: tuple[LeftGroups, ...] = ()
     messages: int | None = None
     updates: int = 0
 
@@ -153,7 +164,8 @@ class Supervision:
         if self._plan is not None or not returned:
             return None
         leak = leak_on({rank: ending.unwaited for rank, ending in self._endings.items()})
-        return self._unequal() or leak or self._unreceived() or self._lost()
+        left = left_groups_on({rank: ending.left_groups for rank, ending in self._endings.items()})
+        return self._unequal() or leak or self._unreceived() or self._lost() or left
 
     def _unequal(self) -> Finding | None:
         """Whether ranks have made different groups."""
@@ -222,7 +234,14 @@ class Supervision:
                 outcome = _of_result(
                     handle.rank, message.result, at_ns=message.at_ns, left=message.left, notes=message.notes
                 )
-                told = message.collectives, message.groups, message.unwaited, message.messages, message.updates
+                told = (
+                    message.collectives,
+                    message.groups,
+                    message.unwaited,
+                    message.left_groups,
+                    message.messages,
+                    message.updates,
+                )
                 self._end(Ending(outcome, *told))
             case Raised():
                 self._end(Ending(_of_result(handle.rank, message, at_ns=time.monotonic_ns())))

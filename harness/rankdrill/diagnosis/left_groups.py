@@ -1,0 +1,40 @@
+"""Groups that ranks made one after the other and left, each for the next: found when all have come to their end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from rankdrill.diagnosis.asynchronous import each_for_itself
+from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
+from rankdrill.diagnosis.waits import name_ranks
+from rankdrill.step import DEFAULT_GROUP, NEW_GROUP, Site
+
+__all__ = ["LeftGroups", "left_groups_on"]
+
+MOST_LINES = 4  # told of one rank
+
+
+@dataclass(frozen=True, slots=True)
+class LeftGroups:
+    """How many groups of `members` one rank made on one line, one after the other, and has not destroyed."""
+
+    site: Site
+    members: tuple[int, ...]
+    count: int
+
+
+def left_groups_on(ranks: Mapping[int, Sequence[LeftGroups]]) -> Finding | None:
+    """What is wrong where ranks have left groups behind; None where none has."""
+    return each_for_itself(
+        Finding(FindingKind.LEAKED_GROUP, f"{NEW_GROUP} on {DEFAULT_GROUP!r}", "group", (_side(rank, one),), (rank,))
+        for rank, left in sorted(ranks.items())
+        for one in islice(left, MOST_LINES)
+    )
+
+
+def _side(rank: int, one: LeftGroups) -> Side:
+    by = "" if one.site.via == NEW_GROUP else f" by {one.site.via}"
+    made = f"made one group of {name_ranks(one.members)} after the other{by}"
+    return side_of([rank], f"{made}, and never destroyed {one.count} of them", [one.site])

@@ -1,0 +1,178 @@
+"""Groups that are made again and again: one finding for those that nobody destroys, none for those that are needed."""
+
+from __future__ import annotations
+
+import linecache
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+
+from rankdrill import Plan, World
+from rankdrill.diagnosis import Finding, FindingKind
+from rankdrill.worlds import Outcome
+
+DEADLINE_S = 120.0
+TURNS = 6
+
+
+def found_on(outcome: Outcome) -> Finding:
+    """The one finding, all whose sides are at the marked line."""
+    (finding,) = outcome.findings
+    assert (finding.kind, finding.argument) == (FindingKind.LEAKED_GROUP, "group")
+    sites = [site for side in finding.sides for site in side.sites if site is not None]
+    assert sites
+    assert all(linecache.getline(site.file, site.line).rstrip().endswith("# made") for site in sites)
+    assert not outcome.ok
+    return finding
+
+
+def one_for_each_turn(turns: int = TURNS) -> None:
+    for _ in range(turns):
+        group = dist.new_group()  # made
+        dist.all_reduce(torch.ones(1), group=group)
+
+
+def a_new_helper() -> Any:
+    return dist.new_group()  # made
+
+
+def by_a_helper() -> None:
+    for _ in range(TURNS):
+        dist.barrier(a_new_helper())
+
+
+def unused_between_others() -> None:
+    for _ in range(TURNS):
+        init_device_mesh("cpu", (1, dist.get_world_size()), mesh_dim_names=("outer", "inner"))  # made
+        dist.all_reduce(torch.ones(1))
+
+
+def alone() -> None:
+    rank = dist.get_rank()
+    for _ in range(TURNS):
+        dist.barrier(dist.new_group([rank], use_local_synchronization=True))  # made
+
+
+@pytest.mark.parametrize("body", [one_for_each_turn, by_a_helper, unused_between_others, alone])
+def test_groups_that_nobody_destroys(two: World, body: Any) -> None:
+    finding = found_on(two.run(body, deadline=DEADLINE_S))
+    assert finding.culprits == (0, 1)
+    assert all(f"and never destroyed {TURNS} of them" in side.did for side in finding.sides)
+
+
+def test_what_a_reader_is_told(two: World) -> None:
+    finding = found_on(two.run(one_for_each_turn, deadline=DEADLINE_S))
+    (line,) = finding.lines
+    assert line.startswith(
+        "leaked group: ranks 0, 1 made one group of ranks 0, 1 after the other, and never destroyed 6 of them, at "
+    )
+    assert line.endswith(" in one_for_each_turn")
+    finding = found_on(two.run(unused_between_others, deadline=DEADLINE_S))
+    assert "made one group of rank 0 after the other by init_device_mesh" in finding.lines[0]
+
+
+def test_the_one_that_does_not_destroy_them(two: World) -> None:
+    def body() -> None:
+        for _ in range(TURNS):
+            group = dist.new_group()  # made
+            dist.barrier(group)
+            if dist.get_rank() == 0:
+                dist.destroy_process_group(group)
+
+    finding = found_on(two.run(body, deadline=DEADLINE_S))
+    assert finding.culprits == (1,)
+
+
+def a_few() -> None:
+    one_for_each_turn(TURNS - 1)
+
+
+def used_again_later() -> None:
+    groups = []
+    for _ in range(2 * TURNS):
+        groups.append(dist.new_group())
+        dist.barrier(groups[-1])
+    for group in groups:
+        dist.barrier(group)
+
+
+def used_in_turn() -> None:
+    groups = [dist.new_group() for _ in range(2 * TURNS)]
+    for group in groups:
+        dist.barrier(group)
+
+
+def made_and_not_used_yet() -> None:
+    """One for each thread of a pool, say, few of which are busy in a test."""
+    groups = [dist.new_group() for _ in range(2 * TURNS)]
+    dist.barrier()
+    dist.barrier(groups[0])
+
+
+def of_other_members() -> None:
+    for _ in range(TURNS - 1):
+        for members in ([0], [1], [0, 1]):
+            group = dist.new_group(members)
+            if dist.get_rank() in members:
+                dist.barrier(group)
+
+
+def destroyed_with_the_default_group() -> None:
+    one_for_each_turn()
+    dist.destroy_process_group()
+
+
+def aborted() -> None:
+    for _ in range(TURNS):
+        group: Any = dist.new_group()
+        dist.barrier(group)
+        group.abort()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        a_few,
+        used_again_later,
+        used_in_turn,
+        made_and_not_used_yet,
+        of_other_members,
+        destroyed_with_the_default_group,
+        aborted,
+    ],
+)
+def test_groups_that_are_needed_or_few(two: World, body: Any) -> None:
+    outcome = two.run(body, deadline=DEADLINE_S)
+    assert outcome.findings == ()
+    assert outcome.ok, outcome.summary()
+
+
+def test_each_run_begins_anew(two: World) -> None:
+    def body() -> None:
+        dist.barrier(dist.new_group())
+
+    for _ in range(2 * TURNS):
+        assert two.run(body, deadline=DEADLINE_S).ok
+
+
+def test_what_a_library_makes_is_its_own_affair(two: World, tmp_path: Any) -> None:
+    library = tmp_path / "site-packages" / "some_library.py"
+    library.parent.mkdir()
+    library.write_text("import torch.distributed as dist\n\ndef make():\n    return dist.new_group()\n")
+
+    def body(path: str) -> None:
+        import runpy
+
+        make = runpy.run_path(path)["make"]
+        for _ in range(TURNS):
+            dist.barrier(make())
+
+    assert two.run(body, str(library), deadline=DEADLINE_S).ok
+
+
+def test_under_a_plan_it_is_no_finding(two: World) -> None:
+    outcome = two.run(one_for_each_turn, plan=Plan.parse("rank 1: delay(0.01) before collective.all_reduce #1"))
+    assert outcome.findings == ()
