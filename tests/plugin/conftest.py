@@ -13,6 +13,7 @@ import rankdrill.plugin.examples
 import rankdrill.plugin.item
 import rankdrill.plugin.session_setup
 import rankdrill.worlds  # noqa: F401
+from tests.conftest import Session
 
 HEADER = """
 import os, signal, sys, time
@@ -53,13 +54,16 @@ class Ran:
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester) -> Callable[..., Ran]:
-    """Runs a test file in a session of its own, in this process; returns what came of it."""
+def run(pytester: pytest.Pytester, session: Session) -> Callable[..., Ran]:
+    """Runs a test file in a session of its own, in this process; returns what came of it.
 
-    def ran(source: str, *args: str, subprocess: bool = False) -> Ran:
+    With `subprocess` in a process of its own; in a fresh interpreter for the reason that `fresh` gives.
+    """
+
+    def ran(source: str, *args: str, subprocess: bool = False, fresh: str = "") -> Ran:
         pytester.makepyfile(test_it=HEADER + source)
-        runner = pytester.runpytest_subprocess if subprocess else pytester.runpytest_inprocess
-        result = runner("--junitxml=junit.xml", "-p", "no:cacheprovider", "-W", ALREADY_IMPORTED, *args)
+        options = ("--junitxml=junit.xml", "-p", "no:cacheprovider", "-W", ALREADY_IMPORTED, *args)
+        result = session(*options, fresh=fresh) if subprocess or fresh else pytester.runpytest_inprocess(*options)
         junit = pytester.path / "junit.xml"
         cases = {}
         if junit.exists():

@@ -125,8 +125,10 @@ def test_without_pytest_cov(pytester: pytest.Pytester, work: Path) -> None:
     pytester.makepyfile(test_it=HEADER + TESTS.replace(", no_cover", ""))
     pytester.makefile(".toml", pyproject="[tool.coverage.run]\nbranch = true\n")
     coverage = [sys.executable, "-m", "coverage"]
-    ran = pytester.run(*coverage, "run", "--source=work", "-m", "pytest", "-p", "no:cov", "-p", "no:cacheprovider")
-    ran.assert_outcomes(passed=2, failed=1)
+    measured = [*coverage, "run", "--source=work", "-m", "pytest", "-p", "no:cov", "-p", "no:cacheprovider"]
+    ran = subprocess.run(measured, cwd=work, capture_output=True, text=True)
+    outcomes = pytest.RunResult.parse_summary_nouns(ran.stdout.splitlines())
+    assert (outcomes["passed"], outcomes["failed"]) == (2, 1)
     subprocess.run([*coverage, "json"], cwd=work, check=True, stdout=subprocess.DEVNULL)
     told = _of_work(work)
     assert told["missing_lines"] == [6]
