@@ -80,7 +80,7 @@ def _import_all() -> list[str]:
 def _outlived(pid: int, connection: socket.socket) -> int:
     """Wait for the session; end it when nobody waits for it any more. Returns its exit code."""
     pidfd = os.pidfd_open(pid)
-    ready, _, _ = select.select([pidfd, connection], [], [])
+    ready, _, _ = select.select([pidfd, connection.fileno()], [], [])
     os.close(pidfd)
     if pidfd not in ready:
         os.kill(pid, signal.SIGKILL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +22,15 @@ import pytest
 import torch
 import torch.distributed as dist
 """
+WITHOUT_TORCH = """
+import os, signal
+import pytest
+"""
+"""For workers of pytest-xdist, each of which would import it."""
 
+# A session collects garbage five times when it ends, each time by way of all that torch has imported.
+gc.collect()
+gc.freeze()
 
 # This process has them already: that is the point of running in it.
 ALREADY_IMPORTED = "ignore:Module already imported:pytest.PytestAssertRewriteWarning"
@@ -60,8 +69,8 @@ def run(pytester: pytest.Pytester, session: Session) -> Callable[..., Ran]:
     With `subprocess` in a process of its own; in a fresh interpreter for the reason that `fresh` gives.
     """
 
-    def ran(source: str, *args: str, subprocess: bool = False, fresh: str = "") -> Ran:
-        pytester.makepyfile(test_it=HEADER + source)
+    def ran(source: str, *args: str, subprocess: bool = False, fresh: str = "", header: str = HEADER) -> Ran:
+        pytester.makepyfile(test_it=header + source)
         options = ("--junitxml=junit.xml", "-p", "no:cacheprovider", "-W", ALREADY_IMPORTED, *args)
         result = session(*options, fresh=fresh) if subprocess or fresh else pytester.runpytest_inprocess(*options)
         junit = pytester.path / "junit.xml"
