@@ -18,6 +18,7 @@ import socket
 import struct
 import sys
 import tempfile
+import warnings
 from dataclasses import dataclass
 
 MAX_REQUEST = 1 << 17
@@ -60,8 +61,9 @@ def _import_all() -> list[str]:
     base = [entry for entry in sys.path[1:] if entry not in mine]  # the first is this file's directory
     del sys.path[0]
     os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    import pytest
-    import torch.distributed  # noqa: F401
+    with warnings.catch_warnings():  # a session begins each test with pytest's filters, and not with torch's
+        import pytest
+        import torch.distributed  # noqa: F401
 
     # pytest-rerunfailures would start a thread; pytest-asyncio would warn of an option.
     without = [
