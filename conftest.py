@@ -1,4 +1,4 @@
-"""For the whole suite: pytester, GPU tests where there are GPUs, and no Hypothesis deadlines on a shared machine."""
+"""For the whole suite: pytester, which tests run when and where, and no Hypothesis deadlines on a shared machine."""
 
 from __future__ import annotations
 
@@ -34,7 +34,11 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         Nurseries(home()).dismiss()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if "nightly" not in config.option.markexpr:
+        late = [item for item in items if item.get_closest_marker("nightly")]
+        items[:] = [item for item in items if item not in late]
+        config.hook.pytest_deselected(items=late)
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if not marked:
         return

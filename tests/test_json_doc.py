@@ -12,6 +12,7 @@ import pytest
 from rankdrill.diagnosis import FindingKind
 from rankdrill.plugin import json_file
 from rankdrill.worlds import Status, Verdict, as_json
+from tests.conftest import Session
 
 TEXT = (Path(__file__).parents[1] / "docs" / "json.md").read_text()
 
@@ -39,11 +40,11 @@ def steady(value: Any) -> Any:
 
 
 @pytest.fixture
-def document(pytester: pytest.Pytester) -> dict[str, Any]:
+def document(pytester: pytest.Pytester, session: Session) -> dict[str, Any]:
     """What the example gives."""
     pytester.makepyfile(test_training=fence("python"))
     options = ("-q", "-p", "no:cacheprovider", "-p", "no:asyncio", "--rankdrill-seed=1")
-    pytester.runpytest_subprocess("--rankdrill-json=results.json", *options)
+    session("--rankdrill-json=results.json", *options)
     found: dict[str, Any] = json.loads((pytester.path / "results.json").read_text())
     return found
 

@@ -8,15 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import Session
+
 PORTING = (Path(__file__).parents[1] / "docs" / "porting.md").read_text()
 BLOCKS = re.findall(r"(?:^<!-- runs: (\S+) -->\n)?^```python\n(.*?)^```$", PORTING, re.MULTILINE | re.DOTALL)
 FILES = {name: source for name, source in BLOCKS if name}
 
 
-def test_every_after_passes(pytester: pytest.Pytester) -> None:
+def test_every_after_passes(pytester: pytest.Pytester, session: Session) -> None:
     for name, source in FILES.items():
         pytester.path.joinpath(name).write_text(source)
-    result = pytester.runpytest_subprocess("-v", "-p", "no:cacheprovider", "-p", "no:asyncio")
+    result = session("-v", "-p", "no:cacheprovider", "-p", "no:asyncio")
     assert result.ret == 0
     passed = {line.partition("::")[0] for line in result.outlines if " PASSED " in line}
     assert passed == {name for name in FILES if name.startswith("test_")}

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rankdrill.plugin.marker import RanksMark
+from tests.conftest import Session
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 
@@ -20,11 +21,11 @@ def block(language: str, containing: str) -> str:
     return str(found)
 
 
-def test_the_example_fails_exactly_as_printed(pytester: pytest.Pytester) -> None:
+def test_the_example_fails_exactly_as_printed(pytester: pytest.Pytester, session: Session) -> None:
     pytester.makepyfile(test_training=block("python", "def mean_loss"))
     printed = block("text", "victims:").strip()
     (seed,) = re.findall(r"--rankdrill-seed=\d+", printed)
-    result = pytester.runpytest_subprocess("-q", "-p", "no:cacheprovider", seed)
+    result = session("-q", "-p", "no:cacheprovider", seed)
     result.assert_outcomes(failed=1)
     assert printed in str(result.stdout)
 

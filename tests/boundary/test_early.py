@@ -10,6 +10,7 @@ import pytest
 import torch.serialization
 
 from rankdrill import World
+from tests.conftest import Session
 
 FAULTS = (Path(__file__).parents[2] / "docs" / "faults.md").read_text()
 
@@ -47,7 +48,7 @@ def test_a_name_that_torch_took_before_is_seen(tmp_path: Path) -> None:
     assert "save" in [record.step.op for record in outcome.ranks[0].ledger]
 
 
-def test_a_name_that_a_test_module_takes_is_struck(pytester: pytest.Pytester) -> None:
+def test_a_name_that_a_test_module_takes_is_struck(pytester: pytest.Pytester, session: Session) -> None:
     pytester.makepyfile("""
 from os import rename
 import pytest
@@ -61,5 +62,5 @@ def test_it(rank_tmp_path, rank):
     else:
         rename(rank_tmp_path / "one", rank_tmp_path / "other")
 """)
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-p", "no:asyncio")
+    result = session("-p", "no:cacheprovider", "-p", "no:asyncio")
     result.assert_outcomes(passed=1)

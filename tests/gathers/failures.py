@@ -18,7 +18,7 @@ from tests.gathers.all_ways import LARGE, SMALL, WAYS, At, Way, open_fds, tensor
 from tests.gathers.attempts import Raised, Unloadable, Unpicklable, attempt, left_in_shared_memory, raiser, replaced
 
 RANKS = [0, 1, 2, 3]
-TURNS = 3
+TURNS = 2
 
 
 class Interrupting:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ import rankdrill.plugin.examples
 import rankdrill.plugin.item
 import rankdrill.plugin.session_setup
 import rankdrill.worlds  # noqa: F401
+from tests.conftest import Session
 
 HEADER = """
 import os, signal, sys, time
@@ -20,7 +22,15 @@ import pytest
 import torch
 import torch.distributed as dist
 """
+WITHOUT_TORCH = """
+import os, signal
+import pytest
+"""
+"""For workers of pytest-xdist, each of which would import it."""
 
+# A session collects garbage five times when it ends, each time by way of all that torch has imported.
+gc.collect()
+gc.freeze()
 
 # This process has them already: that is the point of running in it.
 ALREADY_IMPORTED = "ignore:Module already imported:pytest.PytestAssertRewriteWarning"
@@ -53,13 +63,16 @@ class Ran:
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester) -> Callable[..., Ran]:
-    """Runs a test file in a session of its own, in this process; returns what came of it."""
+def run(pytester: pytest.Pytester, session: Session) -> Callable[..., Ran]:
+    """Runs a test file in a session of its own, in this process; returns what came of it.
 
-    def ran(source: str, *args: str, subprocess: bool = False) -> Ran:
-        pytester.makepyfile(test_it=HEADER + source)
-        runner = pytester.runpytest_subprocess if subprocess else pytester.runpytest_inprocess
-        result = runner("--junitxml=junit.xml", "-p", "no:cacheprovider", "-W", ALREADY_IMPORTED, *args)
+    With `subprocess` in a process of its own; in a fresh interpreter for the reason that `fresh` gives.
+    """
+
+    def ran(source: str, *args: str, subprocess: bool = False, fresh: str = "", header: str = HEADER) -> Ran:
+        pytester.makepyfile(test_it=header + source)
+        options = ("--junitxml=junit.xml", "-p", "no:cacheprovider", "-W", ALREADY_IMPORTED, *args)
+        result = session(*options, fresh=fresh) if subprocess or fresh else pytester.runpytest_inprocess(*options)
         junit = pytester.path / "junit.xml"
         cases = {}
         if junit.exists():

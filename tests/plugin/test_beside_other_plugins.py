@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from rankdrill.worlds.processes.nursery import KEEP_VARIABLE
-from tests.plugin.conftest import Ran
+from tests.plugin.conftest import WITHOUT_TORCH, Ran
 
 Run = Callable[..., Ran]
 
@@ -29,7 +29,7 @@ def test_plain(n): ...
 
 
 def test_under_xdist(run: Run) -> None:
-    ran = run(BOTH, "-n", "2", subprocess=True)
+    ran = run(BOTH, "-n", "2", subprocess=True, header=WITHOUT_TORCH)
     ran.result.assert_outcomes(passed=12, failed=1)
     assert "rank 1 failed: assert 1 == 0" in ran.screen
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import Begin
 from tests.fixtures import fixture
 
 AT_LEAST = 120  # bodies; fewer have been collected when one of the libraries is missing
@@ -30,14 +29,17 @@ class Ran:
     screen: str
 
 
-def ran(folder: Path, mark: str, *args: str) -> Ran:
+def ran(begin: Begin, folder: Path, mark: str, *args: str) -> Ran:
     shutil.copytree(fixture("catalogue"), folder)
     if mark:
         (folder / "setting.py").write_text(f"import pytest\n\nMARK = [pytest.mark.{mark}]\n")
     (folder / "pytest.ini").write_text("[pytest]\nasyncio_mode = strict\n")
-    command = [sys.executable, "-m", "pytest", "-q", "--junitxml=junit.xml", "-p", "no:cacheprovider", *args]
     wide = {**os.environ, "COLUMNS": "250"}  # the summary cuts its lines at the width of the screen
-    done = subprocess.run(command, cwd=folder, env=wide, capture_output=True, text=True, timeout=SESSION_S)
+    options = ["-q", "--junitxml=junit.xml", "-p", "no:cacheprovider", *args]
+    screen = folder / "screen.txt"
+    with open(os.devnull) as null, screen.open("wb") as shown:
+        streams = (null.fileno(), shown.fileno(), shown.fileno())
+        code = begin(options, folder, streams, environ=wide).wait(SESSION_S)
     reports = json.loads((folder / "reports.json").read_text())
     cases: dict[str, list[list[tuple[str, str, str]]]] = {}
     for case in ET.parse(folder / "junit.xml").getroot().iter("testcase"):
@@ -45,7 +47,7 @@ def ran(folder: Path, mark: str, *args: str) -> Ran:
         # A failure's message begins with the rank on ranks; a skip's is the reason, and the same.
         told = sorted((one.tag, str(one.get("type")), _message(one)) for one in endings)
         cases.setdefault(f"{case.get('classname')}::{case.get('name')}", []).append(told)
-    return Ran(done.returncode, reports, cases, done.stdout + done.stderr)
+    return Ran(code, reports, cases, screen.read_text())
 
 
 def _message(ending: ET.Element) -> str:
@@ -53,13 +55,13 @@ def _message(ending: ET.Element) -> str:
 
 
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Ran:
-    return ran(tmp_path_factory.mktemp("plain") / "catalogue", "")
+def plain(begin: Begin, tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    return ran(begin, tmp_path_factory.mktemp("plain") / "catalogue", "")
 
 
-@pytest.fixture(scope="module", params=[1, 2])
-def ranked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Ran:
-    return ran(tmp_path_factory.mktemp("ranked") / "catalogue", f"ranks({request.param})")
+@pytest.fixture(scope="module", params=[pytest.param(1, marks=pytest.mark.nightly), 2])
+def ranked(begin: Begin, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    return ran(begin, tmp_path_factory.mktemp("ranked") / "catalogue", f"ranks({request.param})")
 
 
 def different(one: dict[str, list[object]], other: dict[str, list[object]]) -> list[str]:
@@ -88,12 +90,12 @@ def test_the_exit_code_is_the_same(plain: Ran, ranked: Ran) -> None:
     assert plain.code == ranked.code == 1
 
 
-def test_the_exit_code_of_what_passes_is_0(plain: Ran, tmp_path: Path) -> None:
+def test_the_exit_code_of_what_passes_is_0(begin: Begin, plain: Ran, tmp_path: Path) -> None:
     good = [name for name, reports in plain.reports.items() if "failed" not in json.dumps(reports)]
     # Without the rest of their class or module, what fails at its end would be put down to these.
     good = [name for name in good if not any(word in name.lower() for word in ("teardown", "cleanup"))]
     assert len(good) >= 40
-    done = ran(tmp_path / "catalogue", "ranks(2)", *good)
+    done = ran(begin, tmp_path / "catalogue", "ranks(2)", *good)
     assert done.code == 0, done.screen[-4000:]
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import pty
 import subprocess
-import sys
 from collections.abc import Callable
+from pathlib import Path
 from select import select
 
 import pytest
 
+from tests.conftest import Begin
 from tests.plugin.conftest import HEADER, Ran
 
 Run = Callable[..., Ran]
@@ -34,13 +35,11 @@ def test_fails(rank):
 class Session:
     """A session of pytest in a pseudo terminal of its own, and somebody who types there."""
 
-    def __init__(self, pytester: pytest.Pytester, source: str, *options: str) -> None:
-        pytester.makepyfile(test_it=HEADER + source)
+    def __init__(self, begin: Begin, directory: Path, source: str, *options: str) -> None:
+        (directory / "test_it.py").write_text(HEADER + source)
         self._terminal, theirs = pty.openpty()
-        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--color=no", *options]
-        self._process = subprocess.Popen(
-            command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=pytester.path, start_new_session=True
-        )
+        args = ["-p", "no:cacheprovider", "--color=no", *options]
+        self._process = begin(args, directory, (theirs, theirs, theirs))
         os.close(theirs)
         self.screen = ""
 
@@ -69,8 +68,8 @@ class Session:
             return ""
 
 
-def test_a_breakpoint_opens_a_prompt_on_the_rank_and_no_deadline_runs(pytester: pytest.Pytester) -> None:
-    session = Session(pytester, BREAKS, "--pdb-rank=1")
+def test_a_breakpoint_opens_a_prompt_on_the_rank_and_no_deadline_runs(begin: Begin, tmp_path: Path) -> None:
+    session = Session(begin, tmp_path, BREAKS, "--pdb-rank=1")
     session.read_until("(Pdb) ")
     assert "rank 1 at a breakpoint: test_it.py::test_breaks" in session.screen
     with pytest.raises(subprocess.TimeoutExpired):
@@ -82,8 +81,8 @@ def test_a_breakpoint_opens_a_prompt_on_the_rank_and_no_deadline_runs(pytester: 
     assert "1 passed" in session.screen
 
 
-def test_a_failure_opens_one_and_quitting_ends_the_session(pytester: pytest.Pytester) -> None:
-    session = Session(pytester, FAILS + FAILS.replace("fails", "next"), "--pdb", "--pdb-rank=1")
+def test_a_failure_opens_one_and_quitting_ends_the_session(begin: Begin, tmp_path: Path) -> None:
+    session = Session(begin, tmp_path, FAILS + FAILS.replace("fails", "next"), "--pdb", "--pdb-rank=1")
     session.read_until("(Pdb) ")
     assert "rank 1 failed in call: test_it.py::test_fails" in session.screen
     session.type("p 'secret', secret")

@@ -51,19 +51,21 @@ def test_shrinking_goes_on_past_examples_that_kill_and_hang(run: Run) -> None:
     ran = run(
         HEAD
         + """
+from hypothesis import Phase
+
 @pytest.mark.ranks(2, deadline=1)
-@settings(deadline=None, database=None, max_examples=60)
-@given(n=st.integers(0, 300))
+@settings(deadline=None, database=None, max_examples=30, phases=[Phase.generate, Phase.shrink])
+@given(n=st.integers(0, 40))
 def test_kill(rank, n):
-    if n >= 20 and rank.index == 1:
+    if n >= 3 and rank.index == 1:
         os._exit(7)
     dist.barrier()
 
 @pytest.mark.ranks(2)
-@settings(deadline=None, database=None, max_examples=60)
-@given(n=st.integers(0, 300))
+@settings(deadline=None, database=None, max_examples=30, phases=[Phase.generate, Phase.shrink])
+@given(n=st.integers(0, 40))
 def test_hang(rank, n):
-    if n < 20 or rank.index == 0:
+    if n < 3 or rank.index == 0:
         dist.barrier()
 
 @pytest.mark.ranks(2)
@@ -73,7 +75,7 @@ def test_next(rank):
     )
     assert "rank 1 exited with code 7" in ran.failure("test_kill")
     assert "rank 1 leaves out barrier" in ran.failure("test_hang")
-    assert ran.screen.count("n=20,") >= 2
+    assert ran.screen.count("n=3,") >= 2
     assert ran.outcome("test_next") == "passed"
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.plugin.conftest import HEADER, Ran
+from tests.conftest import Session
+from tests.plugin.conftest import HEADER, WITHOUT_TORCH, Ran
 
 Run = Callable[..., Ran]
 Told = Callable[..., dict[str, dict[str, Any]]]
@@ -207,11 +208,13 @@ def pytest_runtest_logreport(report):
     assert list(pytester.path.glob("*.json")) == []
 
 
-def test_workers_of_xdist_send_theirs(pytester: pytest.Pytester, document: Callable[[], dict[str, Any]]) -> None:
+def test_workers_of_xdist_send_theirs(
+    pytester: pytest.Pytester, session: Session, document: Callable[[], dict[str, Any]]
+) -> None:
     source = "\n".join(f"@pytest.mark.ranks(2)\ndef test_{n}(rank): assert rank.index != {n}" for n in range(4))
-    pytester.makepyfile(test_it=HEADER + source)
+    pytester.makepyfile(test_it=WITHOUT_TORCH + source)
     options = ("-n2", f"--rankdrill-json={FILE}", "-p", "no:cacheprovider", "-p", "no:asyncio", "-p", "no:benchmark")
-    ran = pytester.runpytest_subprocess(*options)
+    ran = session(*options)
     ran.assert_outcomes(passed=2, failed=2)
     found = document()
     assert found["complete"]

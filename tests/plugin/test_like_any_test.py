@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.conftest import Session
 from tests.plugin.conftest import Ran
 
 Run = Callable[..., Ran]
@@ -334,7 +335,9 @@ def test_it(from_conftest, rank):
     ran.result.assert_outcomes(passed=1)
 
 
-def test_plain_tests_are_untouched_and_torch_is_not_imported_for_them(pytester: pytest.Pytester) -> None:
+def test_plain_tests_are_untouched_and_torch_is_not_imported_for_them(
+    pytester: pytest.Pytester, session: Session
+) -> None:
     pytester.makepyfile("""
 import sys
 
@@ -342,11 +345,11 @@ def test_plain(tmp_path):
     assert "torch" not in sys.modules
     assert "rankdrill.worlds" not in sys.modules
 """)
-    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)
+    session("-p", "no:cacheprovider", fresh="what it imports is counted").assert_outcomes(passed=1)
 
 
 def test_the_controller_imports_no_torch_for_tests_on_ranks_and_has_the_template_do_it_at_once(
-    pytester: pytest.Pytester,
+    pytester: pytest.Pytester, session: Session
 ) -> None:
     pytester.makepyfile("""
 import sys
@@ -364,10 +367,12 @@ def test_plain():
     assert "torch" not in sys.modules
     assert "hypothesis" not in sys.modules
 """)
-    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=2)
+    session("-p", "no:cacheprovider", fresh="what it imports is counted").assert_outcomes(passed=2)
 
 
-def test_no_template_is_started_for_a_file_beside_that_was_not_asked_for(pytester: pytest.Pytester) -> None:
+def test_no_template_is_started_for_a_file_beside_that_was_not_asked_for(
+    pytester: pytest.Pytester, session: Session
+) -> None:
     pytester.makepyfile(
         test_ranked="import pytest\n\n@pytest.mark.ranks(2)\ndef test_ranks(rank): ...\n",
         test_plain="""
@@ -377,7 +382,7 @@ def test_plain():
     assert TemplateClient._shared is None
 """,
     )
-    pytester.runpytest_subprocess("-p", "no:cacheprovider", "test_plain.py").assert_outcomes(passed=1)
+    session("-p", "no:cacheprovider", "test_plain.py").assert_outcomes(passed=1)
 
 
 def test_plain_and_ranked_tests_mix_in_any_order(run: Run) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import os
 from collections.abc import Callable
 
 import pytest
 
+from tests.conftest import Begin
 from tests.plugin.conftest import HEADER, Ran
 
 Run = Callable[..., Ran]
@@ -58,7 +58,7 @@ def test_not_unless_asked_for(run: Run) -> None:
     assert "100%" not in ran.screen.replace("[100%]", "")
 
 
-def test_at_once(pytester: pytest.Pytester) -> None:
+def test_at_once(pytester: pytest.Pytester, begin: Begin) -> None:
     pytester.makepyfile(
         HEADER
         + """
@@ -71,11 +71,13 @@ def test_waits_until_it_was_read(rank):
         time.sleep(0.01)
 """
     )
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--log-cli-level=WARNING"]
-    process = pytester.popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    assert process.stdout is not None
-    with process.stdout as lines:
+    heard, said = os.pipe()
+    with open(os.devnull, "r+") as null:
+        streams = (null.fileno(), said, null.fileno())
+        running = begin(["-p", "no:cacheprovider", "--log-cli-level=WARNING"], pytester.path, streams)
+    os.close(said)
+    with open(heard) as lines:
         for line in lines:
             if "read me" in line:
                 (pytester.path / "read").touch()
-    assert process.wait() == 0
+    assert running.wait() == 0

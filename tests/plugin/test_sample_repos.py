@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import Session
 from tests.fixtures import fixture
 
 UNITTESTS = {
@@ -54,24 +55,24 @@ def ended(case: ET.Element) -> str:
     return next(failing, "passed")
 
 
-def run(name: str, pytester: pytest.Pytester, *args: str) -> tuple[dict[str, str], str]:
+def run(name: str, pytester: pytest.Pytester, session: Session, *args: str) -> tuple[dict[str, str], str]:
     """Run all tests of a copy of that repository; returns how each ended, and the screen."""
     shutil.copytree(fixture("repos") / name, pytester.path, dirs_exist_ok=True)
-    result = pytester.runpytest_subprocess("--junitxml=junit.xml", "-p", "no:cacheprovider", *args)
+    result = session("--junitxml=junit.xml", "-p", "no:cacheprovider", *args)
     cases = ET.parse(Path("junit.xml")).getroot().iter("testcase")
     told = [(f"{case.get('classname')}::{case.get('name')}", ended(case)) for case in cases]
     assert len(dict(told)) == len(told), "a test was reported twice"
     return dict(told), str(result.stdout)
 
 
-def test_unittest_classes_that_a_conftest_file_puts_on_ranks(pytester: pytest.Pytester) -> None:
-    told, screen = run("unittests", pytester, "--processes=3")
+def test_unittest_classes_that_a_conftest_file_puts_on_ranks(pytester: pytest.Pytester, session: Session) -> None:
+    told, screen = run("unittests", pytester, session, "--processes=3")
     assert told == UNITTESTS
     assert "rank 2 failed: AssertionError: [] is not true : no numbers" in screen
 
 
-def test_a_strict_repository_whose_warnings_are_errors(pytester: pytest.Pytester) -> None:
-    told, screen = run("strict", pytester)
+def test_a_strict_repository_whose_warnings_are_errors(pytester: pytest.Pytester, session: Session) -> None:
+    told, screen = run("strict", pytester, session)
     assert told == STRICT
     assert "ranks 0, 1 failed: UserWarning: careful" in screen
     assert "rank 1 failed: ResourceWarning: only here" in screen
@@ -80,8 +81,8 @@ def test_a_strict_repository_whose_warnings_are_errors(pytester: pytest.Pytester
 
 @pytest.mark.parametrize("args", [(), ("tests/test_counting.py", "tests/deep")], ids=["all", "inner ones later"])
 def test_a_src_layout_with_packages_of_tests_and_nested_conftest_files(
-    pytester: pytest.Pytester, args: tuple[str, ...]
+    pytester: pytest.Pytester, session: Session, args: tuple[str, ...]
 ) -> None:
-    told, screen = run("src_layout", pytester, *args)
+    told, screen = run("src_layout", pytester, session, *args)
     assert told == SRC_LAYOUT
     assert "rank 1 failed: assert 1 == (1 - 1)" in screen

@@ -17,19 +17,21 @@ import pytest
 from rankdrill import World
 from rankdrill.worlds.processes.nursery import KEEP_VARIABLE
 
+# DistributedDataParallel and optimizers import it when they are first used: two seconds, on each rank anew.
+OF_TRAINING = ("torch._dynamo",)
 PATIENCE_S = 30.0  # for what takes well below a second on an idle machine
 
 
 @pytest.fixture(scope="package")
 def four() -> Iterator[World]:
     """A world of four ranks; a test that breaks it leaves the next one fresh ranks."""
-    with World(4) as world:
+    with World(4, preload=OF_TRAINING) as world:
         yield world
 
 
 @pytest.fixture(scope="package")
 def two() -> Iterator[World]:
-    with World(2) as world:
+    with World(2, preload=OF_TRAINING) as world:
         yield world
 
 

@@ -16,6 +16,7 @@ from rankdrill.diagnosis import Finding, FindingKind, Side
 from rankdrill.errors import ContractBroken
 from rankdrill.worlds import Outcome, Status, Verdict
 from tests.worlds.asynchronous import GIVEN_UP, HAZARDS, LEAKS, TWINS, Body, forgotten_by_all, reads_the_result
+from tests.worlds.conftest import OF_TRAINING
 
 DEADLINE_S = 120.0
 EARLY_S = 60.0  # far below the deadline, for any machine
@@ -24,14 +25,17 @@ SIZES = (2, 4)
 
 @pytest.fixture(scope="module", params=SIZES)
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
-    with World(request.param) as made:
+    with World(request.param, preload=OF_TRAINING) as made:
         yield made
 
 
 @pytest.fixture(scope="module", params=SIZES)
 def both(request: pytest.FixtureRequest) -> Iterator[tuple[World, World]]:
     """A world that is watched, and one of the same size that is not."""
-    with World(request.param) as watched, World(request.param, contracts=False) as plain:
+    with (
+        World(request.param, preload=OF_TRAINING) as watched,
+        World(request.param, preload=OF_TRAINING, contracts=False) as plain,
+    ):
         yield watched, plain
 
 

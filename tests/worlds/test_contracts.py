@@ -20,6 +20,7 @@ from rankdrill.errors import ContractBroken, RankVictim
 from rankdrill.faults import Plan
 from rankdrill.step import Site
 from rankdrill.worlds import Status, Verdict
+from tests.worlds.conftest import OF_TRAINING
 from tests.worlds.mistakes import MISTAKES, TWINS, Body
 
 DEADLINE_S = 60.0
@@ -29,7 +30,7 @@ SIZES = (2, 4, 24)
 
 @pytest.fixture(scope="module", params=SIZES)
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
-    with World(request.param) as made:
+    with World(request.param, preload=OF_TRAINING) as made:
         yield made
 
 

@@ -16,6 +16,7 @@ from rankdrill.errors import ContractBroken, RankLeft
 from rankdrill.faults import Plan
 from rankdrill.worlds import Verdict
 from tests.worlds import message_mistakes as programs
+from tests.worlds.conftest import OF_TRAINING
 
 DEADLINE_S = 60.0
 EARLY_S = 20.0  # far below the deadline, for any machine
@@ -27,7 +28,7 @@ NO_MISTAKE_OF_TWO = {programs.sends_the_other_way, programs.awaits_the_other_one
 
 @pytest.fixture(scope="module", params=SIZES)
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
-    with World(request.param) as made:
+    with World(request.param, preload=OF_TRAINING) as made:
         yield made
 
 
