@@ -304,6 +304,35 @@ def pytest_collection_modifyitems(items):
     ran.result.stderr.fnmatch_lines(["*test_it.doubled: @pytest.mark.ranks is for test functions and methods"])
 
 
+def test_what_a_conftest_file_deselects_by_the_size_of_the_world_is_run_when_the_controller_asks(
+    run: Run, pytester: pytest.Pytester
+) -> None:
+    """Suites made for ``torchrun -m pytest`` keep the tests of the world that they find themselves in."""
+    pytester.makeconftest("""
+import os
+
+def pytest_collection_modifyitems(config, items):
+    here = int(os.environ.get("WORLD_SIZE", 1))
+    kept = [item for item in items if here == 1]
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = kept
+""")
+    ran = run("""
+@pytest.fixture(scope="module")
+def shared():
+    yield os.getpid()
+
+@pytest.mark.ranks(2)
+@pytest.mark.parametrize("n", range(2))
+def test_it(rank, n, shared):
+    rank.barrier()
+    assert shared == os.getpid()
+    assert (n, rank.index) != (1, 1)
+""")
+    ran.result.assert_outcomes(passed=1, failed=1)
+    assert ran.failure("test_it[1]").splitlines()[0].startswith("rank 1 failed: assert (1, 1) != (1, 1)")
+
+
 def test_several_sizes_on_a_unittest_method_are_an_error_of_that_class_alone(run: Run) -> None:
     ran = run("""
 import unittest

@@ -13,10 +13,13 @@ __all__ = ["Collecting"]
 
 
 class Collecting:
-    """A plugin of the rank's session. `failed` says, in words, what could not be collected."""
+    """A plugin of the rank's session. `failed` says, in words, what could not be collected; `items` are all that were,
+    also those that a conftest file then deselects: many do by ``WORLD_SIZE``, and the controller has selected already.
+    """
 
     def __init__(self) -> None:
         self.failed: list[str] = []
+        self.items: dict[str, pytest.Item] = {}
         self._directories: dict[tuple[pytest.Collector, Path], pytest.Collector] = {}
 
     def above(self, path: Path) -> pytest.Collector | None:
@@ -40,6 +43,9 @@ class Collecting:
         """Keep the conftest files of directories that no file has been collected from yet."""
         with pytest_seam.conftests_kept(session):
             return (yield)
+
+    def pytest_itemcollected(self, item: pytest.Item) -> None:
+        self.items[item.nodeid] = item
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Remember what failed: whoever asks for one of its tests is told."""

@@ -114,7 +114,8 @@ class RankSession:
     def find(self, place: TestPlace) -> pytest.Item:
         """The item of `place`; its file is collected once."""
         self._collect(place.path)
-        if place.nodeid not in self._items:
+        found = self._found(place.nodeid)
+        if found is None:
             why = "\n".join(self._collecting.failed) or (
                 "parameters or collection differ between processes (a random or time-dependent parametrize?)"
             )
@@ -122,7 +123,11 @@ class RankSession:
                 f"ranks did not collect {place.nodeid}, the controller did: {why}",
                 self.context.index,
             )
-        return self._items[place.nodeid]
+        return found
+
+    def _found(self, nodeid: str) -> pytest.Item | None:
+        # What a conftest file has deselected here only is still a test that the controller asks for.
+        return self._items.get(nodeid) or self._collecting.items.get(nodeid)
 
     def neighbour(self, place: TestPlace | None) -> pytest.Item | pytest.Collector | None:
         """What is to stay up for `place`: its item or, while its file is still to be collected, the directory above it.
@@ -130,7 +135,7 @@ class RankSession:
         Hooks are given it as the next item; what pytest asks of that is what it shares with this one.
         """
         if place is None or place.path in self._collected:
-            return self._items.get(place.nodeid) if place is not None else None
+            return self._found(place.nodeid) if place is not None else None
         return self._collecting.above(Path(place.path)) or self.session
 
     def _collect(self, path: str) -> None:
