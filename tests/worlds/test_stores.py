@@ -320,6 +320,22 @@ def test_a_circle_through_file_locks(two: World, tmp_path: Path, body: Callable[
     assert "holds '" in str(found)
 
 
+def test_a_lock_that_a_rank_never_gives_up(two: World, tmp_path: Path) -> None:
+    def body() -> None:
+        lock = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
+        if dist.get_rank() == 0:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        dist.barrier()
+        if dist.get_rank() == 1:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+
+    outcome = two.run(body, deadline=DEADLINE_S)
+    assert outcome.elapsed < AT_ONCE_S
+    assert (outcome.culprits, outcome.victims) == ((0,), (1,))
+    assert outcome.describe(0).startswith("rank 0 returned with the lock of '")
+    assert "', for which rank 1 waits, at " in outcome.describe(0)
+
+
 def test_who_waits_for_a_key_behind_anothers_mistake_is_a_victim(fresh: World) -> None:
     def body(rank: RankContext) -> None:
         dist.barrier()
@@ -380,6 +396,15 @@ def test_a_set_that_is_skipped_is_waited_for_no_longer_than_needed(fresh: World)
     assert outcome.elapsed < AT_ONCE_S
     assert [rank.fired for rank in outcome.ranks] == [(0,), (1,), (0,), (0,)]
     assert all("which nobody has set" in str(rank) for rank in outcome.ranks)
+
+
+def test_who_returned_without_a_key_under_a_plan(two: World) -> None:
+    def body(rank: RankContext) -> None:
+        rank.store.set("config", "{}") if rank.index else rank.store.get("config")
+
+    outcome = run(two, body, Plan.parse("rank 1: skip at store.set"))
+    assert outcome.culprits == (1,)
+    assert outcome.describe(1).startswith("rank 1 returned without setting 'config', for which rank 0 waits, at ")
 
 
 @pytest.mark.parametrize("strike", ["delay(0.2) before", "delay(0.2) after"])

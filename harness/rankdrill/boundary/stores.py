@@ -74,7 +74,6 @@ def _calling(op: str, boundary: Boundary, names: StoreNames) -> Callable[[Any], 
             waits = op in STORE_WAITS or op == "barrier"
             patience = _patience(store, args, kwargs) if waits else 0.0
             first, *more = _in_order(op, store, keys, name, boundary)
-            told = first.store if not STORE_FUNCTIONS[op] else _value(op, args, 0)
 
             if op == "set":
                 boundary.updates.about_to_set(first.digest)
@@ -82,7 +81,7 @@ def _calling(op: str, boundary: Boundary, names: StoreNames) -> Callable[[Any], 
             def real(call: Call) -> Any:
                 __tracebackhide__ = True
                 rest = [
-                    boundary.note(_step(op, key, _value(op, args, place) or key.store))
+                    boundary.note(_step(op, key, _told(op, key, args, place)))
                     for place, key in enumerate(more[:MOST_KEYS], 1)
                 ]
                 for index in (call.record, *rest):
@@ -90,7 +89,7 @@ def _calling(op: str, boundary: Boundary, names: StoreNames) -> Callable[[Any], 
                 with boundary.noted(rest):
                     return original(store, *args, **kwargs)
 
-            given = boundary.cross(_step(op, first, told), {"keys": keys}, real)
+            given = boundary.cross(_step(op, first, _told(op, first, args, 0)), {"keys": keys}, real)
             if op == "get":
                 boundary.updates.got(first.digest)
             return given
@@ -135,13 +134,22 @@ def _patience(store: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> float:
     return (store.timeout if given is None else given).total_seconds()
 
 
-def _value(op: str, args: Sequence[Any], place: int) -> str:
-    """What is written, so that equal values read alike; the long by their size and a digest."""
-    given = [each[place] if op == "multi_set" else each for each in args[1:]]
+def _told(op: str, key: StoreKey, args: Sequence[Any], place: int) -> str:
+    """What is written, so that equal values read alike; of what writes nothing, the store."""
+    if not STORE_FUNCTIONS[op]:
+        return key.store
+    given = [_part(each, place) if op == "multi_set" else each for each in args[1:]]
     return " to ".join(f"{each:+d}" if isinstance(each, int) else _shown(each) for each in given)
 
 
+def _part(values: Any, place: int) -> Any:
+    return values[place] if isinstance(values, list | tuple) and place < len(values) else values
+
+
 def _shown(value: Any) -> str:
-    raw = value.encode("utf-8", "backslashreplace") if isinstance(value, str) else bytes(value)
+    """The long by their size and a digest; nothing of what no store takes."""
+    raw = value.encode("utf-8", "backslashreplace") if isinstance(value, str) else value
+    if not isinstance(raw, bytes):
+        return type(raw).__name__
     text = repr(raw.decode("utf-8", "backslashreplace"))
     return text if len(text) <= _LONG else f"{len(raw)} bytes {blake2b(raw, digest_size=6).hexdigest()}"

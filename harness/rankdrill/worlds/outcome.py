@@ -10,7 +10,7 @@ from functools import cached_property
 from signal import Signals
 from typing import TYPE_CHECKING, Any
 
-from rankdrill.diagnosis import Finding, Wait, name_ranks, odd_ones
+from rankdrill.diagnosis import Finding, Wait, awaits_key, awaits_lock, name_ranks, odd_ones
 from rankdrill.errors import (
     ContractBroken,
     FaultNotFired,
@@ -364,4 +364,8 @@ def _left(culprit: RankOutcome, ranks: tuple[RankOutcome, ...]) -> str:
         does = f"rank {waiting[0].rank} {'sends' if step.op == SEND else 'waits for'} in {step}{step.where}"
         return f"rank {culprit.rank} returned without {lacking} {does}"
     those = f"{name_ranks(rank.rank for rank in waiting)} wait{'s' if len(waiting) == 1 else ''}"
+    if awaits_key(step):
+        return f"rank {culprit.rank} returned without setting {step.target!r}, for which {those}{step.where}"
+    if awaits_lock(step):
+        return f"rank {culprit.rank} returned with the lock of {step.target!r}, for which {those}{step.where}"
     return f"rank {culprit.rank} returned without entering {step}, where {those} for it{step.where}"
