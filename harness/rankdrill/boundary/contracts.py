@@ -79,7 +79,11 @@ def terms_of(op: str, args: dict[str, Any], rank: int, size: int) -> Terms:
 
 
 def message_terms_of(tensors: Any) -> Terms:
-    """What a send and its receive must agree on: dtype and count of elements, as backends count them."""
+    """What a send and its receive must agree on: dtype and count of elements, as backends count them.
+
+    A buffer may be larger in MPI, which says how much came. gloo (torch 2.13) fills its beginning and says nothing;
+    where it is smaller the receiving process is ended by SIGABRT.
+    """
     described = describe(tensors)
     found = _known.get(described)
     if found is None:

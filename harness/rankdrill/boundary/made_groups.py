@@ -73,7 +73,7 @@ class MadeGroups:
         return made
 
     def begin_part(self) -> None:
-        """What comes now takes the place of nothing before: another run, phase of a test, or example."""
+        """What comes now takes the place of nothing before: another run, phase of a test, or example of it."""
         self._part += 1
 
     def expect(self, numbers: Container[int] | None = None) -> None:
