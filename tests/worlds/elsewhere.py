@@ -82,7 +82,7 @@ def past_a_barrier_to_a_message() -> None:
 def past_a_barrier_to_a_message_in_the_third_round() -> None:
     for step in range(5):
         if me() == 0:
-            dist.isend(ones(), dst=ODD).wait()
+            dist.send(ones(), dst=ODD)
         if me() == ODD:
             dist.recv(ones(), src=0)
         if me() != ODD or step != 2:

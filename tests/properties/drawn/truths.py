@@ -59,8 +59,8 @@ def truth_of(program: Program, mistake: Mistake | None, text: Written) -> Truth 
     if mistake is None or comes_right(program, mistake, eager=False):
         return None
     if mistake.how in OF_MESSAGES:
-        kinds = frozenset({"unmatched message", "deadlock", "size mismatch"})
-        return Truth(kinds, mistake.rank, frozenset(), ends=_ends(program, mistake))
+        shown = frozenset({"unmatched message", "deadlock", "size mismatch"})
+        return Truth(shown, mistake.rank, frozenset(), ends=_ends(program, mistake))
     between = frozenset(_at_odds(program, mistake))
     kinds = {_KINDS[mistake.how], *_as_right(program, mistake, one_against_one=bool(between))}
     lines = text.guilty | _passed(program, mistake, text)
