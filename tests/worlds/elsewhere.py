@@ -136,6 +136,7 @@ def another_group_taken_without_waiting() -> None:
     else:
         work = dist.all_reduce(mine, group=everybody, async_op=True)
     dist.barrier()
+    assert work is not None
     work.wait()
 
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from tests.properties.drawn.programs import Call, Message, Place, Program
 
-__all__ = ["LOSSES", "OTHERS", "How", "Mistake"]
+__all__ = ["LOSSES", "OF_MESSAGES", "OTHERS", "How", "Mistake"]
 
 
 class How(StrEnum):
@@ -34,6 +34,8 @@ class How(StrEnum):
 
 OTHERS = frozenset({How.OP, How.REDUCE_OP, How.ROOT, How.DTYPE, How.SIZE, How.GROUP, How.PEER, How.TAG})
 """Something else is done in place of the statement."""
+OF_MESSAGES = frozenset({How.PEER, How.TAG, How.UNSENT})
+"""Made at one end of a message: the other end is as likely to be wrong."""
 LOSSES = frozenset({How.RAISE, How.KILL, How.RETURN})
 """The rank ends before it comes to the statement."""
 

@@ -39,11 +39,9 @@ class Told:
         said, truth = self.verdict, self.truth
         if truth is None or not said.noticed:
             return () if said.noticed == (truth is not None) else ("noticed",)
-        blamed = said.ranks == {truth.culprit}
-        at_odds = said.ranks in truth.between and not said.accuses
         checks = {
             "kind": said.kind in truth.kinds,
-            "ranks": blamed or at_odds,
+            "ranks": truth.names(said.ranks, accuses=said.accuses),
             "line": not truth.lines or bool(said.lines & truth.lines),
             "findings": said.findings == 1,
         }
@@ -55,9 +53,9 @@ class Told:
 
     @property
     def blames_the_innocent(self) -> bool:
-        """Whether ranks are accused of it without the one that did it."""
+        """Whether ranks are accused of it that have nothing to do with it."""
         truth, said = self.truth, self.verdict
-        return truth is not None and said.noticed and said.accuses and truth.culprit not in said.ranks
+        return truth is not None and said.noticed and said.accuses and truth.spares(said.ranks)
 
     def __str__(self) -> str:
         said = self.verdict

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import dropwhile
 
-from tests.properties.drawn.mistakes import How, Mistake
+from tests.properties.drawn.mistakes import OF_MESSAGES, How, Mistake
 from tests.properties.drawn.programs import Call, Message, Program, Statement, Visit
 from tests.properties.drawn.settling import comes_right
 from tests.properties.drawn.writing import Written
@@ -22,9 +22,6 @@ _KINDS = {
     How.DTYPE: "datatype mismatch",
     How.SIZE: "size mismatch",
     How.GROUP: "group mismatch",
-    How.PEER: "unmatched message",
-    How.TAG: "unmatched message",
-    How.UNSENT: "unmatched message",
     How.RAISE: "lost rank",
     How.KILL: "lost rank",
     How.RETURN: "missing call",
@@ -35,18 +32,35 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """`culprit` made a mistake of one of `kinds`, at one of `lines`, if any; `between` may be called at odds."""
+    """`culprit` made a mistake of one of `kinds`, at one of `lines`, if any; `between` may be called at odds.
+
+    Of a message that does not fit either of its `ends` may be named: what sets the two apart is not looked at here.
+    """
 
     kinds: frozenset[str]
     culprit: int
     lines: frozenset[int]
     between: frozenset[frozenset[int]] = field(default_factory=frozenset)
+    ends: frozenset[int] = frozenset()
+
+    def names(self, ranks: frozenset[int], *, accuses: bool) -> bool:
+        """Whether it is right that these `ranks` are accused, or called at odds."""
+        if self.ends:
+            return bool(ranks) and ranks <= self.ends
+        return ranks == {self.culprit} or (ranks in self.between and not accuses)
+
+    def spares(self, ranks: frozenset[int]) -> bool:
+        """Whether nobody who has to do with the mistake is among the accused."""
+        return self.culprit not in ranks and not ranks & self.ends
 
 
 def truth_of(program: Program, mistake: Mistake | None, text: Written) -> Truth | None:
     """None if nothing is wrong with it."""
     if mistake is None or comes_right(program, mistake, eager=False):
         return None
+    if mistake.how in OF_MESSAGES:
+        shown = frozenset({"unmatched message", "deadlock", "size mismatch"})
+        return Truth(shown, mistake.rank, frozenset(), ends=_ends(program, mistake))
     between = frozenset(_at_odds(program, mistake))
     kinds = {_KINDS[mistake.how], *_as_right(program, mistake, one_against_one=bool(between))}
     lines = text.guilty | _passed(program, mistake, text)
@@ -57,6 +71,12 @@ def truth_of(program: Program, mistake: Mistake | None, text: Written) -> Truth 
     if mistake.how is How.GROUP and "missing call" in kinds:
         lines |= text.lines[mistake.place]
     return Truth(frozenset(kinds), mistake.rank, lines, between)
+
+
+def _ends(program: Program, mistake: Mistake) -> frozenset[int]:
+    """Whom the message that was meant concerns, and the one that was not."""
+    messages = (program.at(mistake.place), mistake.other)
+    return frozenset(end for each in messages if isinstance(each, Message) for end in (each.source, each.target))
 
 
 def _as_right(program: Program, mistake: Mistake, *, one_against_one: bool) -> set[str]:
@@ -89,7 +109,7 @@ def _swapped(program: Program, first: Statement, second: Statement, rank: int) -
 
 def _passed(program: Program, mistake: Mistake, text: Written) -> frozenset[int]:
     """Of a rank that went past a call the next call that it made; of one that returned the first it did not make."""
-    if mistake.how not in (How.MISSING, How.UNSENT, How.RETURN):
+    if mistake.how not in (How.MISSING, How.RETURN):
         return frozenset()
     found: set[int] = set()
     before: frozenset[int] = frozenset()
@@ -99,7 +119,7 @@ def _passed(program: Program, mistake: Mistake, text: Written) -> frozenset[int]
         if not program.concerns(visit.statement, mistake.rank):
             behind = behind or mistake.strikes(program, visit.place, visit.round, mistake.rank)
             continue
-        if behind and mistake.how in (How.MISSING, How.UNSENT):
+        if behind and mistake.how is How.MISSING:
             return text.lines[visit.place]
         behind = behind or mistake.strikes(program, visit.place, visit.round, mistake.rank)
         if not behind:
@@ -137,7 +157,7 @@ def _group(program: Program, statement: Statement, rank: int) -> tuple[int, ...]
 
 
 def _at_odds(program: Program, mistake: Mistake) -> set[frozenset[int]]:
-    """The two of a group of two, or the two ends of a message: one against one, nobody can say who is right."""
+    """The two of a group of two: one against one, nobody can say who is right."""
     met = [program.at(mistake.place), mistake.other]
     if mistake.how is How.EXTRA:
         met = [mistake.other]
