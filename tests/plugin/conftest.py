@@ -56,7 +56,10 @@ class Ran:
 def run(pytester: pytest.Pytester) -> Callable[..., Ran]:
     """Runs a test file in a session of its own, in this process; returns what came of it."""
 
-    def ran(source: str, *args: str, subprocess: bool = False) -> Ran:
+    def ran(source: str, *args: str, subprocess: bool = False, asyncio: bool = False) -> Ran:
+        """With pytest-asyncio only if asked for: it warns, and what it warns of a session inside shows outside."""
+        if not asyncio:
+            args = ("-p", "no:asyncio", *args)
         pytester.makepyfile(test_it=HEADER + source)
         runner = pytester.runpytest_subprocess if subprocess else pytester.runpytest_inprocess
         result = runner("--junitxml=junit.xml", "-p", "no:cacheprovider", "-W", ALREADY_IMPORTED, *args)
