@@ -32,7 +32,7 @@ def test_every_example_is_python() -> None:
 
 def test_each_section_has_a_before_and_an_after() -> None:
     sections = [part for part in PORTING.split("\n## ")[1:] if part.startswith("From ")]
-    assert len(sections) == 5
+    assert len(sections) == 6
     for section in sections:
         title = section.partition("\n")[0]
         assert re.search(r"^Before.*:\n\n```python", section, re.MULTILINE), title

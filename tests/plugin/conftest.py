@@ -66,12 +66,22 @@ class Ran:
 def run(pytester: pytest.Pytester, session: Session) -> Callable[..., Ran]:
     """Runs a test file in a session of its own, in this process; returns what came of it.
 
-    With `subprocess` in a process of its own; in a fresh interpreter for the reason that `fresh` gives.
+    With `subprocess` in a process of its own; in a fresh interpreter for the reason that `fresh` gives. With
+    pytest-asyncio only if `asyncio` asks for it: it warns, and what it warns of a session inside shows outside.
     """
 
-    def ran(source: str, *args: str, subprocess: bool = False, fresh: str = "", header: str = HEADER) -> Ran:
+    def ran(
+        source: str,
+        *args: str,
+        subprocess: bool = False,
+        fresh: str = "",
+        header: str = HEADER,
+        asyncio: bool = False,
+    ) -> Ran:
         pytester.makepyfile(test_it=header + source)
-        options = ("--junitxml=junit.xml", "-p", "no:cacheprovider", "-W", ALREADY_IMPORTED, *args)
+        options = ["--junitxml=junit.xml", "-p", "no:cacheprovider", "-W", ALREADY_IMPORTED, *args]
+        if not asyncio:
+            options += ["-p", "no:asyncio"]
         result = session(*options, fresh=fresh) if subprocess or fresh else pytester.runpytest_inprocess(*options)
         junit = pytester.path / "junit.xml"
         cases = {}

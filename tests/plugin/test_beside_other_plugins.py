@@ -108,11 +108,54 @@ def test_with_common_options(run: Run, options: tuple[str, ...]) -> None:
 
 
 def test_what_a_plugin_warns_of_is_told_by_the_controller_alone(run: Run) -> None:
-    ran = run("@pytest.mark.ranks(2)\ndef test_it(rank): rank.barrier()", "-s", subprocess=True)
+    ran = run("@pytest.mark.ranks(2)\ndef test_it(rank): rank.barrier()", "-s", subprocess=True, asyncio=True)
     ran.result.assert_outcomes(passed=1)
     told = ran.screen + str(ran.result.stderr)
     assert told.count('"asyncio_default_fixture_loop_scope" is unset') == 1
     assert "[rank" not in told
+
+
+ASYNC = """
+import asyncio
+
+@pytest.mark.asyncio
+@pytest.mark.ranks(2)
+async def test_passes(rank):
+    await asyncio.sleep(0)
+    total = torch.ones(1)
+    await asyncio.to_thread(dist.all_reduce, total)
+    assert total == 2
+
+@pytest.mark.asyncio
+@pytest.mark.ranks(2)
+async def test_fails(rank):
+    await asyncio.sleep(0)
+    assert rank.index == 0
+
+@pytest.mark.asyncio
+@pytest.mark.ranks(2)
+async def test_hangs(rank):
+    await asyncio.sleep(0)
+    if rank.index == 0:
+        dist.barrier()
+"""
+SCOPE = "asyncio_default_fixture_loop_scope=function"
+
+
+def test_coroutines_run_on_ranks_as_pytest_asyncio_runs_them(run: Run) -> None:
+    ran = run(ASYNC, "-o", SCOPE, subprocess=True, asyncio=True)
+    ran.result.assert_outcomes(passed=1, failed=2)
+    assert ran.failure("test_fails").startswith("rank 1 failed: assert 1 == 0")
+    assert "rank 1 leaves out barrier #0 on 'default', at test_it.py:" in ran.failure("test_hangs").splitlines()[0]
+
+
+def test_coroutines_without_the_mark_run_in_its_mode_auto_and_fail_without_a_plugin(run: Run) -> None:
+    source = ASYNC.replace("@pytest.mark.asyncio\n", "")
+    ran = run(source, "-o", SCOPE, "--asyncio-mode=auto", subprocess=True, asyncio=True)
+    ran.result.assert_outcomes(passed=1, failed=2)
+    ran = run(source, subprocess=True)
+    ran.result.assert_outcomes(failed=3)
+    assert "async def functions are not natively supported" in ran.failure("test_passes")
 
 
 def test_torchs_own_traces_are_no_logs_of_a_test(run: Run) -> None:

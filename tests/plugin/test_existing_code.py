@@ -234,17 +234,24 @@ def test_beside_pytest_timeout(rank):
     ran.result.assert_outcomes(passed=2)
 
 
+COMMON = "common_distributed"
+DTENSOR = "distributed._tensor.common_dtensor"
+
+
 @pytest.mark.parametrize(
-    ("base", "told"),
+    ("module", "base", "told"),
     [
-        ("MultiProcessTestCase", "starts processes of its own; derive the class from unittest.TestCase instead"),
-        ("MultiProcContinuousTest", "derive the class from unittest.TestCase instead: self.rank is"),
+        (COMMON, "MultiProcessTestCase", "starts processes of its own; derive the class from unittest.TestCase"),
+        (COMMON, "MultiProcContinuousTest", "derive the class from unittest.TestCase instead: self.rank is"),
+        (DTENSOR, "DTensorTestBase", "derive the class from unittest.TestCase instead, drop with_comms"),
     ],
 )
-def test_torchs_own_harnesses_are_refused_with_a_line_on_how_to_port(run: Run, base: str, told: str) -> None:
+def test_torchs_own_harnesses_are_refused_with_a_line_on_how_to_port(
+    run: Run, module: str, base: str, told: str
+) -> None:
     ran = run(
         f"""
-from torch.testing._internal.common_distributed import {base}
+from torch.testing._internal.{module} import {base}
 
 @pytest.mark.ranks(2)
 class TestIt({base}):

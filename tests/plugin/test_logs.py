@@ -93,8 +93,9 @@ def test_a_file_that_is_imported_after_tests_have_run_finds_the_root_logger_with
     pytester.makepyfile(
         test_b=marked + "HANDLERS = list(logging.getLogger().handlers)\ndef test_it(): assert not HANDLERS, HANDLERS\n"
     )
-    pytester.runpytest_inprocess("-p", "no:cacheprovider", "-p", "no:logging").assert_outcomes(passed=2)
-    pytester.runpytest_inprocess("-p", "no:cacheprovider").assert_outcomes(passed=2)
+    options = ("-p", "no:cacheprovider", "-p", "no:asyncio")
+    pytester.runpytest_inprocess(*options, "-p", "no:logging").assert_outcomes(passed=2)
+    pytester.runpytest_inprocess(*options).assert_outcomes(passed=2)
 
 
 def test_tests_without_ranks_in_between_have_pytests_own_way(run: Run) -> None:

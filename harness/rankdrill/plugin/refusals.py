@@ -13,6 +13,10 @@ from rankdrill.plugin.marker import RanksMark, read_mark
 __all__ = ["check_worlds", "refusal"]
 
 _HARNESSES = {
+    "DTensorTestBase": (
+        "starts processes of its own; derive the class from unittest.TestCase instead, drop with_comms, and give it "
+        'rank, world_size and device_type = "cpu"'
+    ),
     "MultiProcessTestCase": (
         "starts processes of its own; derive the class from unittest.TestCase instead, and drop _spawn_processes "
         "and the tests' init_process_group"
