@@ -11,20 +11,18 @@ before others: ``all_gather_object``, ``DistributedDataParallel.forward``, ``Ten
 
 from __future__ import annotations
 
-import os
 import sys
 from types import CodeType, FrameType, TracebackType
 
+from rankdrill.boundary.public_names import says_better, spoken
 from rankdrill.step import Site
-from rankdrill.whose import Whose, torch_folder, whose_file
+from rankdrill.whose import Whose, whose_file
 
 __all__ = ["MOST_FRAMES", "call_site", "called_by_user", "owner_of", "raise_site"]
 
 MOST_FRAMES = 200  # looked at; frameworks nest some dozens
 MOST_KNOWN = 1 << 14  # functions and call sites remembered: code may be made anew for every call
 _MODES = frozenset({"__torch_function__", "__torch_dispatch__"})  # a call passes through there, from elsewhere
-_PLUMBING = frozenset({"wrapper", "_fn", "decorate_context", "inner", "_wrapped_call_impl", "_call_impl", "__call__"})
-_PARALLEL = tuple(os.path.join(torch_folder(), *parts, "") for parts in (("distributed",), ("nn", "parallel")))
 _whose: dict[CodeType, Whose] = {}
 _sites: dict[tuple[CodeType, int, CodeType | None], Site] = {}
 
@@ -46,7 +44,7 @@ def call_site(depth: int = 1) -> Site | None:
                 break
             return _site(frame, outermost)
         if whose is Whose.TORCH and library is None:
-            if _is_public(code, outermost):
+            if says_better(code, outermost):
                 outermost = code
         elif whose is Whose.LIBRARY and library is None:
             library = frame
@@ -95,26 +93,9 @@ def _site(frame: FrameType, via: CodeType | None) -> Site:
         if len(_sites) >= MOST_KNOWN:
             _sites.clear()
         code = frame.f_code
-        found = Site(code.co_filename, frame.f_lineno or 0, code.co_name, _name(via))
+        found = Site(code.co_filename, frame.f_lineno or 0, code.co_name, spoken(via))
         _sites[key] = found
     return found
-
-
-def _name(code: CodeType | None) -> str:
-    return "" if code is None else code.co_qualname.removeprefix("_")
-
-
-def _is_public(code: CodeType, before: CodeType | None) -> bool:
-    """Whether `code`, further out than `before`, says better what the user called."""
-    name = code.co_name
-    if name in _PLUMBING or name.startswith("_") or "<" in code.co_qualname:
-        return False
-    # What is above c10d and its users, such as an optimizer's step, says less than they do.
-    return before is None or _is_distributed(code) or not _is_distributed(before)
-
-
-def _is_distributed(code: CodeType) -> bool:
-    return code.co_filename.startswith(_PARALLEL)
 
 
 def _classify(code: CodeType) -> Whose:

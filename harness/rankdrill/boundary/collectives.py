@@ -18,6 +18,7 @@ from rankdrill.boundary.handed import handed_to_user
 from rankdrill.boundary.handles import Handle
 from rankdrill.boundary.messages import Messages
 from rankdrill.boundary.numbering import Numbering
+from rankdrill.boundary.reducers import Buckets, WaitsAtTheEnd
 from rankdrill.boundary.regions import buffers_of
 from rankdrill.boundary.sizes import nbytes_of
 from rankdrill.ledger import GROUP_OP, State, spell_members
@@ -82,6 +83,7 @@ class DrilledGroup(dist.ProcessGroup):
         self.making = boundary.name_group(f"groups of {self.label}", ranks)
         self.groups_made = Numbering()
         self.groups_made_alone = 0  # with use_local_synchronization
+        self.buckets, self.waits_at_the_end = Buckets(), WaitsAtTheEnd()
         self._introduced = False
 
     def introduce(self) -> None:
@@ -150,9 +152,11 @@ class TrackedWork(dist.Work):
         record: int,
         patience: float,
         arrived: Callable[[int], None] | None = None,
+        at_the_end: WaitsAtTheEnd | None = None,
     ) -> None:
         super().__init__()
         self.inner = inner
+        self._at_the_end = at_the_end  # to be told when its future is asked for
         self._arrived = arrived  # to be told the sender of what was received, once it is known
         self._boundary = boundary
         self._record = record
@@ -198,6 +202,17 @@ class TrackedWork(dist.Work):
             return
         arrived(source)
 
+    def begin_waiting(self) -> None:
+        """Somebody waits for it from here on, without asking here."""
+        if not self.is_completed():
+            self._boundary.be_patient(self._record, self._patience)
+            self._boundary.mark(self._record, State.WAITING)
+
+    def stop_waiting(self) -> None:
+        """Nobody does any more."""
+        if not self.is_completed():
+            self._boundary.mark(self._record, State.ISSUED)
+
     def is_success(self) -> bool:
         return bool(self.inner.is_success())
 
@@ -212,6 +227,8 @@ class TrackedWork(dist.Work):
     def get_future(self) -> Any:
         future = self.inner.get_future()
         self._settle()
+        if self._at_the_end is not None and self._boundary.ledger:
+            self._at_the_end.expect(self)
         return future
 
     def getFuture(self) -> Any:  # noqa: N802 (torch's name)
@@ -239,7 +256,17 @@ def install_collectives(boundary: Boundary) -> Callable[[], None]:
     def wrap(group: Any, ranks: tuple[int, ...]) -> Any:
         return group if isinstance(group, DrilledGroup) else DrilledGroup(group, ranks, boundary)
 
-    return torch_seam.wrap_new_groups(wrap)
+    def note(argument: object) -> None:
+        if isinstance(argument, DrilledGroup):
+            argument.buckets.in_use = True
+
+    undo_groups, undo_reducers = torch_seam.wrap_new_groups(wrap), torch_seam.stand_around_reducers(note)
+
+    def undo() -> None:
+        undo_reducers()
+        undo_groups()
+
+    return undo
 
 
 def _override(method: str, op: str, names: tuple[str, ...]) -> Callable[..., Any]:
@@ -262,6 +289,7 @@ def _override(method: str, op: str, names: tuple[str, ...]) -> Callable[..., Any
             return getattr(getattr(group, "inner", group), method)(*ordered, **given)
 
         self.introduce()
+        self.waits_at_the_end.clear()
         step = step_of(self, op, bound)
         try:
             record, work = self.boundary.begin(step, {"group": self, **bound}, real)
@@ -272,7 +300,7 @@ def _override(method: str, op: str, names: tuple[str, ...]) -> Callable[..., Any
             self.boundary.mark(record, State.ENDED)
             return work
         arrived = _from_anybody(self, step, record)
-        tracked = TrackedWork(work, self.boundary, record, patience_of(self, bound), arrived)
+        tracked = TrackedWork(work, self.boundary, record, patience_of(self, bound), arrived, self.waits_at_the_end)
         # Of most calls their options say that it is torch itself who waits, before it returns.
         if self.boundary.handles is not None and getattr(bound.get("opts"), "asyncOp", True) and handed_to_user():
             lose = partial(self.boundary.fail, record, NeverWaited()) if _delivered_by_handle(op, bound) else None
@@ -339,5 +367,6 @@ def step_of(group: DrilledGroup, op: str, args: dict[str, Any]) -> Step:
             message=message,
         )
     contract, fingerprint = contract_of(op, args, group.place, group.members)
+    site = group.buckets.site_of(contract, site, depth=3)
     sequence = group.sequence.take()
     return Step(Kind.COLLECTIVE, op, group.label, fingerprint, nbytes, sequence, site, contract.digest, contract)

@@ -4,6 +4,7 @@ from rankdrill.diagnosis.asynchronous import EACH_FOR_ITSELF, Unwaited, each_for
 from rankdrill.diagnosis.calls.agreement import odd_ones
 from rankdrill.diagnosis.calls.unequal import unequal_groups
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side
+from rankdrill.diagnosis.groups import by_members, finding_by_members, groups_in
 from rankdrill.diagnosis.messages.unmatched import unreceived_message
 from rankdrill.diagnosis.root_cause import cause_of_hang, traced_back
 from rankdrill.diagnosis.waits import Position, Progress, Wait, doomed, name_ranks, position, waits
@@ -19,9 +20,12 @@ __all__ = [
     "Side",
     "Unwaited",
     "Wait",
+    "by_members",
     "cause_of_hang",
     "doomed",
     "each_for_itself",
+    "finding_by_members",
+    "groups_in",
     "leak_on",
     "name_ranks",
     "odd_ones",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rankdrill.diagnosis import Finding, cause_of_hang, traced_back
+from rankdrill.diagnosis import Finding, cause_of_hang, finding_by_members, groups_in, traced_back
 
 if TYPE_CHECKING:
     from rankdrill.worlds.outcome import RankOutcome
@@ -15,6 +15,11 @@ __all__ = ["finding_on"]
 
 def finding_on(ranks: Sequence[RankOutcome]) -> Finding | None:
     """The finding on a run that did not end well; None where ranks have to speak for themselves."""
+    found = _finding_on(ranks)
+    return finding_by_members(found, groups_in(rank.ledger for rank in ranks)) if found is not None else None
+
+
+def _finding_on(ranks: Sequence[RankOutcome]) -> Finding | None:
     views = [rank.ledger for rank in ranks]
     waits = {rank.rank: rank.wait for rank in ranks if rank.wait is not None}
     noticed = next((rank.finding for rank in ranks if rank.finding is not None), None)

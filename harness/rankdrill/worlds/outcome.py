@@ -10,7 +10,7 @@ from functools import cached_property
 from signal import Signals
 from typing import TYPE_CHECKING, Any
 
-from rankdrill.diagnosis import Finding, Wait, name_ranks, odd_ones
+from rankdrill.diagnosis import Finding, Wait, by_members, groups_in, name_ranks, odd_ones
 from rankdrill.errors import (
     ContractBroken,
     FaultNotFired,
@@ -23,6 +23,7 @@ from rankdrill.errors import (
 )
 from rankdrill.ledger import LedgerView, Record
 from rankdrill.step import SEND, Site
+from rankdrill.worlds.dumps import innermost_site
 from rankdrill.worlds.found import finding_on
 
 if TYPE_CHECKING:
@@ -120,13 +121,14 @@ class RankOutcome:
     """One rank's part of an `Outcome`.
 
     `at_ns` is when it ended (monotonic clock), 0 if it was stuck; `wait` what it waited for when it was stuck;
-    `stack` the Python stacks of all its threads then, or when it died, if it could say so. `fired` counts strikes by
+    `doing` what it was doing if that is no step; `stack` the stacks of all its threads then, or when it died or stopped
+    itself, if it could say so; `site` the line of the user's where that was. `fired` counts strikes by
     fault, in the plan's order; `by_plan` says that a planned fault ended the process: that it is gone is what was
     asked for. `cut` says of a stuck rank that it was ended before the deadline, because another rank was gone. `left`
     says what the body left in its process that can only be noticed, not put back; `notes` is what rankdrill has to say
-    about the run. `finding` is what was found wrong with the whole run while it ran, the same on every rank. `site` is
-    the line of the user's that raised the exception. `orphaned` says how the process that ranks are forked from ended,
-    where that took this rank along.
+    about the run. `finding` is what was found wrong with the whole run while it ran, the same on every rank. Of a rank
+    that raised `site` is the line of the user's that did. `orphaned` says how the process that ranks are forked from
+    ended, where that took this rank along.
     """
 
     rank: int
@@ -141,6 +143,7 @@ class RankOutcome:
     ledger: LedgerView = field(default_factory=lambda: LedgerView((), 0))
     fired: tuple[int, ...] = ()
     wait: Wait | None = None
+    doing: str = ""
     stack: str = ""
     by_plan: bool = False
     cut: bool = False
@@ -194,6 +197,10 @@ class RankOutcome:
         return f"raised {type(error).__name__}: {error}{at}"
 
     def __str__(self) -> str:
+        told = self._told()
+        return by_members(told, groups_in([self.ledger])) if " on '" in told else told
+
+    def _told(self) -> str:
         where = self._where()
         match self.status:
             case Status.RETURNED:
@@ -210,7 +217,11 @@ class RankOutcome:
                 return f"rank {self.rank} {self.wait}"
             case _:
                 when = "when another rank was gone" if self.cut else "at the deadline"
-                return f"rank {self.rank} was still running {when},{where}"
+                return f"rank {self.rank} was still running {when}{self._doing()},{where}"
+
+    def _doing(self) -> str:
+        at = innermost_site(self.stack, current=False) if self.site is None else self.site
+        return f", {self.doing}{f' at {at}' if at is not None else ''}" if self.doing else ""
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from rankdrill.diagnosis.calls.naming import named
 from rankdrill.diagnosis.calls.source import Order, order_of
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.waits import Wait, name_ranks
@@ -54,7 +55,7 @@ def _told(few: list[int], most: list[int], waits: Mapping[int, Wait], views: Seq
     finding = Finding(kind, step.call, "group", tuple(told), culprits)
     if kind is not FindingKind.MISSING:
         return finding
-    did = f"{'leaves' if len(few) == 1 else 'leave'} out {step.call}"
+    did = f"{'leaves' if len(few) == 1 else 'leave'} out {named(step)}"
     return replace(finding, sides=(side_of(few, did, [step.site] * len(few)), *told))
 
 
@@ -84,7 +85,7 @@ def _awaited(ranks: list[int], waits: Mapping[int, Wait]) -> set[int]:
 
 def _side(ranks: list[int], waits: Mapping[int, Wait]) -> Side:
     step = waits[ranks[0]].record.step
-    did = f"{_verb(ranks)} in {step.call}"
+    did = f"{_verb(ranks)} in {named(step)}"
     return side_of(ranks, did, [waits[rank].record.step.site for rank in ranks])
 
 

@@ -1,0 +1,101 @@
+"""What is said of training speaks of DistributedDataParallel, FSDP and the like, as soon as it is certain."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed import checkpoint
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import Shard, distribute_tensor
+
+from rankdrill import World
+from rankdrill.diagnosis import FindingKind
+from tests.worlds.parting import guilty_line
+from tests.worlds.training import ODD, RIGHT, UNEVEN
+
+Body = Callable[[], None]
+LONG = 120.0  # a deadline that a test which waits for it would not be forgiven
+EARLY = 60.0  # well before it, on the busiest machine
+
+
+@pytest.fixture(scope="module")
+def three() -> Iterator[World]:
+    # DistributedDataParallel imports it when it is first used, which takes seconds.
+    with World(3, preload=["torch._dynamo", "tests.worlds.training"]) as world:
+        yield world
+
+
+@pytest.mark.parametrize("body", UNEVEN, ids=lambda body: body.__name__)
+def test_a_rank_with_a_batch_less_is_told_early(three: World, body: Body) -> None:
+    outcome = three.run(body, deadline=LONG)
+    assert outcome.elapsed < EARLY
+    assert outcome.culprits == (ODD,)
+    (finding,) = outcome.findings
+    assert finding.kind is FindingKind.MISSING
+    assert {site.line for site in finding.sides[0].sites if site} == {guilty_line(body)}
+
+
+def test_buckets_and_passes_are_counted(three: World) -> None:
+    (finding,) = three.run(UNEVEN[1], deadline=LONG).findings
+    left_out, waiting, returned = finding.lines
+    assert f"rank {ODD} leaves out DDP bucket 0's all_reduce #" in left_out
+    assert ", in backward pass 4, at " in left_out
+    assert "ranks 0, 2 wait in DDP bucket " in waiting
+    assert ", in backward pass 4, at " in waiting
+    assert f"rank {ODD} returned after DDP bucket " in returned
+    assert ", in backward pass 3, at " in returned
+
+
+@pytest.mark.parametrize("body", RIGHT, ids=lambda body: body.__name__)
+def test_right_training_passes(three: World, body: Body) -> None:
+    outcome = three.run(body, deadline=LONG)
+    assert outcome.ok, outcome.summary()
+
+
+def sharded() -> None:
+    model = nn.Linear(4, 4)
+    fully_shard(model)
+    for _ in range(2 if dist.get_rank() == ODD else 3):
+        model(torch.ones(2, 4)).sum().backward()
+
+
+def distributed_tensor() -> None:
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    tensor = distribute_tensor(torch.ones(9, 2), mesh, [Shard(0)])
+    for _ in range(2 if dist.get_rank() == ODD else 3):
+        (tensor.sum() + 1).full_tensor()
+
+
+def saved() -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        if dist.get_rank() != ODD:
+            checkpoint.save({"weight": torch.ones(3)}, checkpoint_id=directory)
+
+
+@pytest.mark.parametrize(
+    ("body", "name"), [(sharded, "FSDP forward"), (distributed_tensor, "DTensor"), (saved, "checkpoint.save")]
+)
+def test_a_call_is_told_by_what_made_it(three: World, body: Body, name: str) -> None:
+    outcome = three.run(body, deadline=LONG)
+    assert outcome.elapsed < EARLY
+    assert outcome.culprits == (ODD,)
+    assert f"rank {ODD} leaves out {name}" in str(outcome.findings[0])
+
+
+def test_a_group_is_told_by_its_members(three: World) -> None:
+    def body() -> None:
+        pair, other = dist.new_group([0, 1]), dist.new_group([1, 2])
+        assert other is not None
+        if dist.get_rank() == 0:
+            dist.all_reduce(torch.ones(1), group=pair)
+
+    outcome = three.run(body, deadline=LONG)
+    told = str(outcome.findings[0])
+    assert told.count("(ranks 0, 1)") == 1, "where it is first spoken of"
+    assert "(ranks 0, 1)" in str(outcome.ranks[0]), "and in what is said of a rank"
