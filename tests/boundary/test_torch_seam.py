@@ -175,7 +175,7 @@ def test_a_backward_pass_runs_below_one_function_and_calls_at_its_end() -> None:
         return gradient
 
     leaf = torch.ones(2, requires_grad=True)
-    leaf.register_hook(hook)
+    leaf.register_hook(hook)  # type: ignore[no-untyped-call]
     leaf.sum().backward()  # type: ignore[no-untyped-call]
     assert seen == [True, True, "in turn", "last"]
     assert torch_seam.backward_pass() == -1

@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
 from torch import nn
-from torch.distributed import checkpoint
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import Shard, distribute_tensor
+from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
 from rankdrill import World
 from rankdrill.diagnosis import FindingKind
 from tests.worlds.parting import guilty_line
-from tests.worlds.training import ODD, RIGHT, UNEVEN
+from tests.worlds.training import ODD, RIGHT, UNEVEN, a_wider_layer, a_wider_layer_on_the_first, one_head_less
 
 Body = Callable[[], None]
 LONG = 120.0  # a deadline that a test which waits for it would not be forgiven
@@ -69,13 +69,15 @@ def distributed_tensor() -> None:
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     tensor = distribute_tensor(torch.ones(9, 2), mesh, [Shard(0)])
     for _ in range(2 if dist.get_rank() == ODD else 3):
-        (tensor.sum() + 1).full_tensor()
+        total = tensor.sum() + 1
+        assert isinstance(total, DTensor)
+        total.full_tensor()
 
 
 def saved() -> None:
     with tempfile.TemporaryDirectory() as directory:
         if dist.get_rank() != ODD:
-            checkpoint.save({"weight": torch.ones(3)}, checkpoint_id=directory)
+            dcp.save({"weight": torch.ones(3)}, checkpoint_id=directory)
 
 
 @pytest.mark.parametrize(
@@ -99,3 +101,42 @@ def test_a_group_is_told_by_its_members(three: World) -> None:
     told = str(outcome.findings[0])
     assert told.count("(ranks 0, 1)") == 1, "where it is first spoken of"
     assert "(ranks 0, 1)" in str(outcome.ranks[0]), "and in what is said of a rank"
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "words"),
+    [
+        (a_wider_layer, FindingKind.SIZE, "makes DistributedDataParallel with sizes [8, 4] of parameter 0, at "),
+        (one_head_less, FindingKind.MISSING, "leaves out DistributedDataParallel's all_reduce of parameters 2, 3, "),
+    ],
+)
+def test_what_ddp_says_itself_is_the_finding(three: World, body: Body, kind: FindingKind, words: str) -> None:
+    outcome = three.run(body, deadline=LONG)
+    assert outcome.elapsed < EARLY
+    assert outcome.culprits == (ODD,)
+    (finding,) = outcome.findings
+    assert finding.kind is kind
+    assert f"rank {ODD} {words}" in finding.lines[0]
+    assert {site.line for site in finding.sides[0].sites if site} == {guilty_line(body)}
+    with pytest.raises(ExceptionGroup) as caught:
+        outcome.unwrap()
+    assert "RuntimeError" in str(caught.value.exceptions[0].__cause__), "what DistributedDataParallel raised"
+
+
+def test_where_all_but_the_first_say_so_the_first_differs(three: World) -> None:
+    outcome = three.run(a_wider_layer_on_the_first, deadline=LONG)
+    assert outcome.culprits == (0,)
+    assert outcome.findings[0].sides[1].ranks == (1, 2)
+
+
+def test_where_all_say_so_their_own_error_is_all_there_is(three: World) -> None:
+    def body() -> None:
+        model = nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2)])
+        model.forward = lambda batch: model[0](batch)  # type: ignore[method-assign]
+        wrapped = nn.parallel.DistributedDataParallel(model)
+        for _ in range(2):
+            wrapped(torch.ones(1, 2)).sum().backward()
+
+    outcome = three.run(body, deadline=LONG)
+    assert outcome.findings == ()
+    assert all(isinstance(rank.error, RuntimeError) for rank in outcome.ranks)

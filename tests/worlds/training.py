@@ -12,7 +12,7 @@ from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
 from torch.nn.parallel import DistributedDataParallel
 
-__all__ = ["ODD", "RIGHT", "UNEVEN"]
+__all__ = ["ODD", "RIGHT", "UNEVEN", "a_wider_layer", "a_wider_layer_on_the_first", "one_head_less"]
 
 ODD = 1
 NAP_S = 0.8  # longer than the looks at who waits are apart
@@ -55,6 +55,24 @@ def through_a_hook() -> None:
 UNEVEN: tuple[Callable[[], None], ...] = (one_bucket, several_buckets, with_unused_parameters, through_a_hook)
 
 
+# ------------------------------------------------------------------------------------------ what it says itself
+
+
+def a_wider_layer() -> None:
+    model = nn.Linear(4, 8 if is_odd() else 6)
+    DistributedDataParallel(model)  # here
+
+
+def a_wider_layer_on_the_first() -> None:
+    DistributedDataParallel(nn.Linear(4, 6 if dist.get_rank() else 8))
+
+
+def one_head_less() -> None:
+    model = DistributedDataParallel(TwoHeads())
+    for turn in range(3):
+        model(torch.ones(1, 2), both=turn != 1 or not is_odd()).sum().backward()  # here
+
+
 # ------------------------------------------------------------------------------------------ nothing wrong
 
 
@@ -79,6 +97,12 @@ class Napping(torch.autograd.Function):
     def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:
         time.sleep(NAP_S if is_odd() else 0)
         return gradients[0]
+
+
+def nap(tensor: torch.Tensor) -> torch.Tensor:
+    """Pass `tensor` on; the pass back takes its time."""
+    passed: torch.Tensor = Napping.apply(tensor)  # type: ignore[no-untyped-call]
+    return passed
 
 
 def joined() -> None:
@@ -122,8 +146,8 @@ def a_straggler_in_the_backward_pass() -> None:
     layers = [nn.Linear(WIDTH, WIDTH) for _ in range(3)]
     model = DistributedDataParallel(nn.Sequential(*layers), bucket_cap_mb=1)
     for _ in range(2):
-        batch = Napping.apply(torch.ones(1, WIDTH, requires_grad=True))
-        (Napping.apply(model(batch)) * 2).sum().backward()
+        batch = nap(torch.ones(1, WIDTH, requires_grad=True))
+        (nap(model(batch)) * 2).sum().backward()
 
 
 def a_nap_after_the_last_bucket() -> None:
@@ -131,7 +155,7 @@ def a_nap_after_the_last_bucket() -> None:
     layer = nn.Linear(4, 2)
     model = DistributedDataParallel(layer)
     batch = torch.ones(2, 4, requires_grad=True)
-    model(Napping.apply(batch)).sum().backward()
+    model(nap(batch)).sum().backward()
     time.sleep(NAP_S if is_odd() else 0)
 
 

@@ -25,12 +25,16 @@ _HARMLESS = (signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH)  # 
 def ending_patches(boundary: Boundary) -> Iterator[Patch]:
     """What makes `boundary` say that the process is about to end or stop itself, inside of a recording or not."""
     for name in _FUNCTIONS:
-        yield Patch(os, name, _announced(boundary, lambda _, name=name: f"os.{name}"))
+        yield Patch(os, name, _announced(boundary, functools.partial(_spelled, f"os.{name}")))
     yield Patch(os, "kill", _announced(boundary, lambda args: _sent("os.kill", args, os.getpid())))
     yield Patch(os, "killpg", _announced(boundary, lambda args: _sent("os.killpg", args, os.getpgrp())))
     yield Patch(signal, "raise_signal", _announced(boundary, lambda args: _sent("signal.raise_signal", (0, *args), 0)))
     to_a_thread = functools.partial(_to_a_thread, "signal.pthread_kill")
     yield Patch(signal, "pthread_kill", _announced(boundary, to_a_thread))
+
+
+def _spelled(name: str, args: tuple[Any, ...]) -> str:
+    return name
 
 
 def _announced(boundary: Boundary, name: Callable[[tuple[Any, ...]], str]) -> Callable[[Any], Any]:

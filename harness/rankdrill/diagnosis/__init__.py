@@ -3,6 +3,7 @@
 from rankdrill.diagnosis.asynchronous import EACH_FOR_ITSELF, Unwaited, each_for_itself, leak_on, unwaited
 from rankdrill.diagnosis.calls.agreement import odd_ones
 from rankdrill.diagnosis.calls.unequal import unequal_groups
+from rankdrill.diagnosis.ddp import Raised, is_ddps_own, said_by_ddp
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side
 from rankdrill.diagnosis.groups import by_members, finding_by_members, groups_in
 from rankdrill.diagnosis.messages.unmatched import unreceived_message
@@ -17,6 +18,7 @@ __all__ = [
     "FindingKind",
     "Position",
     "Progress",
+    "Raised",
     "Side",
     "Unwaited",
     "Wait",
@@ -26,10 +28,12 @@ __all__ = [
     "each_for_itself",
     "finding_by_members",
     "groups_in",
+    "is_ddps_own",
     "leak_on",
     "name_ranks",
     "odd_ones",
     "position",
+    "said_by_ddp",
     "traced_back",
     "unequal_groups",
     "unreceived_message",

@@ -335,6 +335,11 @@ class Outcome:
 
 def _found(finding: Finding, ranks: tuple[RankOutcome, ...]) -> WorldError:
     first = ranks[finding.ranks[0]]
+    raised = next((ranks[rank] for rank in finding.ranks if ranks[rank].status is Status.RAISED), None)
+    if raised is not None and first.finding is None:
+        error = ContractBroken(str(finding), first.rank)
+        error.__cause__ = RemoteTraceback(raised.traceback)
+        return error
     if first.finding is not None:
         return ContractBroken(str(finding), first.rank)
     return (RankLeft if first.status is Status.RETURNED else RankStuck)(str(finding), first.rank)

@@ -11,8 +11,10 @@ from rankdrill.ledger import Post
 from rankdrill.ledger.posts import elements
 from rankdrill.step import NEW_GROUP, NOBODY
 
-__all__ = ["break_in", "may_change"]
+__all__ = ["MEMBERS", "break_in", "may_change"]
 
+MEMBERS = "members"
+"""What differs where ranks make different groups."""
 SPLIT = "split"
 """What does not fit where ranks need only fit by twos."""
 # In the order of `Post.marks`: what is wrong first explains the rest.
@@ -63,7 +65,7 @@ def _of_sides(sides: list[list[Post]], members: Sequence[int], call: str) -> Fin
 def _difference(one: Post, other: Post) -> tuple[FindingKind, str]:
     """What the first difference is called, and what of the call it is in."""
     kind, argument = _ARGUMENTS[_apart(one, other)]
-    return (FindingKind.GROUP, "members") if kind is FindingKind.SIZE and one.op == NEW_GROUP else (kind, argument)
+    return (FindingKind.GROUP, MEMBERS) if kind is FindingKind.SIZE and one.op == NEW_GROUP else (kind, argument)
 
 
 def _apart(one: Post, other: Post) -> int:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from rankdrill.diagnosis.calls.contracts import MEMBERS
 from rankdrill.diagnosis.calls.naming import in_pass, named
 from rankdrill.diagnosis.calls.sequences import Parting, calls_on, left_out_by_custom, parting
-from rankdrill.diagnosis.calls.source import Order, order_of
+from rankdrill.diagnosis.calls.source import Order, order_of, share_a_loop
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import LedgerView
@@ -44,6 +45,8 @@ def retold(finding: Finding, views: Sequence[LedgerView]) -> Finding:
     """
     if finding.number == NO_SEQUENCE:
         return finding
+    if finding.kind is FindingKind.GROUP and finding.argument == MEMBERS:
+        return _group_left_out(finding)
     found = _parted(finding, views) if finding.culprits else _parted_by_custom(finding, views)
     if found is None:
         return replace(finding, kind=FindingKind.MISSING) if _one_lies_behind(finding) else finding
@@ -55,6 +58,23 @@ def retold(finding: Finding, views: Sequence[LedgerView]) -> Finding:
     made_it = culprits if kind is FindingKind.EXTRA else _others(finding, culprits)
     sides = (_origin(culprits, parted, views[made_it[0]]), *rest)
     return replace(finding, kind=kind, step=named(parted.call), argument="", sides=sides, culprits=culprits)
+
+
+def _group_left_out(finding: Finding) -> Finding:
+    """`finding`, that a group was made of other members, unless it was the next one: the culprits went past the first.
+
+    So it is where they come from further down the same code, and from outside of any loop around both.
+    """
+    if not finding.culprits or len(finding.sides) != 2:
+        return finding
+    few, most = finding.sides
+    came, due = few.sites[0], most.sites[0]
+    alike = len(set(few.sites)) == len(set(most.sites)) == 1
+    if came is None or due is None or not alike or order_of(due, came) is not Order.AFTER or share_a_loop(due, came):
+        return finding
+    did = f"{'leaves' if len(few.ranks) == 1 else 'leave'} out {finding.step}"
+    left_out = side_of(few.ranks, did, [due] * len(few.ranks))
+    return replace(finding, kind=FindingKind.MISSING, sides=(left_out, few, most))
 
 
 def _others(finding: Finding, culprits: Collection[int]) -> list[int]:

@@ -75,7 +75,7 @@ def _activity(pid: int, before: _Look, after: _Look) -> str:
     if state in _STATES_OF_STOPPED:
         return STOPPED
     share = (after.wanted - before.wanted) / (after.at - before.at)
-    if share >= BUSY:
+    if share >= BUSY or state == "R":  # on a busy machine what is ready to run may not get to
         return "computing"
     call = _system_call(pid)
     if state == "D":
