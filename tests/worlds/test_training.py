@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
 from torch import nn
+from torch.distributed.checkpoint import state_dict_saver
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
@@ -77,7 +77,7 @@ def distributed_tensor() -> None:
 def saved() -> None:
     with tempfile.TemporaryDirectory() as directory:
         if dist.get_rank() != ODD:
-            dcp.save({"weight": torch.ones(3)}, checkpoint_id=directory)
+            state_dict_saver.save({"weight": torch.ones(3)}, checkpoint_id=directory)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_where_all_but_the_first_say_so_the_first_differs(three: World) -> None:
 def test_where_all_say_so_their_own_error_is_all_there_is(three: World) -> None:
     def body() -> None:
         model = nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2)])
-        model.forward = lambda batch: model[0](batch)  # type: ignore[method-assign]
+        model.forward = lambda batch: model[0](batch)
         wrapped = nn.parallel.DistributedDataParallel(model)
         for _ in range(2):
             wrapped(torch.ones(1, 2)).sum().backward()

@@ -147,7 +147,7 @@ def a_straggler_in_the_backward_pass() -> None:
     model = DistributedDataParallel(nn.Sequential(*layers), bucket_cap_mb=1)
     for _ in range(2):
         batch = nap(torch.ones(1, WIDTH, requires_grad=True))
-        (nap(model(batch)) * 2).sum().backward()
+        (nap(model(batch)) * 2).sum().backward()  # type: ignore[no-untyped-call]
 
 
 def a_nap_after_the_last_bucket() -> None:
