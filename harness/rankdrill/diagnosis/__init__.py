@@ -3,9 +3,9 @@
 from rankdrill.diagnosis.asynchronous import EACH_FOR_ITSELF, Unwaited, each_for_itself, leak_on, unwaited
 from rankdrill.diagnosis.calls.agreement import odd_ones
 from rankdrill.diagnosis.calls.unequal import unequal_groups
-from rankdrill.diagnosis.ddp import Raised, is_ddps_own, said_by_ddp
+from rankdrill.diagnosis.ddp import is_ddps_own, said_by_ddp
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side
-from rankdrill.diagnosis.groups import by_members, finding_by_members, groups_in
+from rankdrill.diagnosis.groups import by_members
 from rankdrill.diagnosis.messages.unmatched import unreceived_message
 from rankdrill.diagnosis.root_cause import cause_of_hang, traced_back
 from rankdrill.diagnosis.waits import Position, Progress, Wait, doomed, name_ranks, position, waits
@@ -18,7 +18,6 @@ __all__ = [
     "FindingKind",
     "Position",
     "Progress",
-    "Raised",
     "Side",
     "Unwaited",
     "Wait",
@@ -26,8 +25,6 @@ __all__ = [
     "cause_of_hang",
     "doomed",
     "each_for_itself",
-    "finding_by_members",
-    "groups_in",
     "is_ddps_own",
     "leak_on",
     "name_ranks",

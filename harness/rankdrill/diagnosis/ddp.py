@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import TypeAlias
 
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.step import Site
 
-__all__ = ["Raised", "is_ddps_own", "said_by_ddp"]
+__all__ = ["is_ddps_own", "said_by_ddp"]
 
 _WRAPPER = "DistributedDataParallel"
 _SIZES = re.compile(
@@ -20,12 +20,8 @@ _UNREDUCED = "Expected to have finished reduction in the prior iteration"
 _INDICES = re.compile(r"did not receive grad for rank \d+: ([\d ]+)")
 
 
-@dataclass(frozen=True)
-class Raised:
-    """What a rank raised, and at which line of the user's."""
-
-    message: str
-    site: Site | None
+Raised: TypeAlias = tuple[str, Site | None]
+"""What a rank raised, in words, and at which line of the user's."""
 
 
 def is_ddps_own(message: str) -> bool:
@@ -41,9 +37,9 @@ def said_by_ddp(raised: Mapping[int, Raised], last: Sequence[Site | None]) -> Fi
     size = len(last)
     if not raised or len(raised) == size:
         return None
-    if all(_UNREDUCED in each.message for each in raised.values()):
+    if all(_UNREDUCED in message for message, _ in raised.values()):
         return _unreduced(raised, size)
-    if all(_model(each.message) for each in raised.values()):
+    if all(_model(message) for message, _ in raised.values()):
         return _another_model(raised, last)
     return None
 
@@ -52,8 +48,8 @@ def _unreduced(raised: Mapping[int, Raised], size: int) -> Finding | None:
     if 2 * len(raised) > size:
         return None  # most did so: whether the others did too much, nobody can say
     by_words: dict[str, list[int]] = {}
-    for rank, each in raised.items():
-        found = _INDICES.search(each.message)
+    for rank, (message, _) in raised.items():
+        found = _INDICES.search(message)
         which = f"parameters {', '.join(found[1].split())}" if found is not None else "some parameters"
         by_words.setdefault(which, []).append(rank)
     sides = [
@@ -67,8 +63,8 @@ def _unreduced(raised: Mapping[int, Raised], size: int) -> Finding | None:
 def _another_model(raised: Mapping[int, Raised], last: Sequence[Site | None]) -> Finding:
     """Each rank but the first of the group compares its model with that of the first, and raises where it differs."""
     alike: dict[str, list[int]] = {}
-    for rank, each in raised.items():
-        alike.setdefault(_model(each.message), []).append(rank)
+    for rank, (message, _) in raised.items():
+        alike.setdefault(_model(message), []).append(rank)
     sides = [_side(ranks, f"{_verb(ranks, 'make')} {_WRAPPER} {model}", raised) for model, ranks in alike.items()]
     others = [rank for rank in range(len(last)) if rank not in raised]
     sides.append(
@@ -91,7 +87,7 @@ def _model(message: str) -> str:
 
 
 def _side(ranks: list[int], did: str, raised: Mapping[int, Raised]) -> Side:
-    return side_of(ranks, did, [raised[rank].site for rank in ranks])
+    return side_of(ranks, did, [raised[rank][1] for rank in ranks])
 
 
 def _verb(ranks: list[int], verb: str) -> str:

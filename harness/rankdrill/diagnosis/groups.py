@@ -11,12 +11,12 @@ from rankdrill.diagnosis.waits import name_ranks
 from rankdrill.ledger import GROUP_OP, LedgerView, Members
 from rankdrill.step import DEFAULT_GROUP, Kind
 
-__all__ = ["by_members", "finding_by_members", "groups_in"]
+__all__ = ["by_members", "finding_by_members"]
 
 _ON = re.compile(r"\bon '([^']+)'")
 
 
-def groups_in(views: Iterable[LedgerView]) -> dict[str, tuple[int, ...]]:
+def _groups_in(views: Iterable[LedgerView]) -> dict[str, tuple[int, ...]]:
     """The global ranks of each group that `views` tell of, but for the default group."""
     found: dict[str, tuple[int, ...]] = {}
     for view in views:
@@ -30,10 +30,12 @@ def groups_in(views: Iterable[LedgerView]) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def by_members(text: str, groups: Mapping[str, tuple[int, ...]], told: set[str] | None = None) -> str:
-    """`text` with the members of each of `groups` where it first speaks of it, unless it is `told` already."""
-    told = set() if told is None else told
+def by_members(text: str, views: Iterable[LedgerView]) -> str:
+    """`text` with the members of each group where it first speaks of it, as `views` tell them."""
+    return _told(text, _groups_in(views), set()) if _ON.search(text) else text
 
+
+def _told(text: str, groups: Mapping[str, tuple[int, ...]], told: set[str]) -> str:
     def with_members(match: re.Match[str]) -> str:
         name = match[1]
         if name in told or name not in groups:
@@ -44,10 +46,8 @@ def by_members(text: str, groups: Mapping[str, tuple[int, ...]], told: set[str] 
     return _ON.sub(with_members, text)
 
 
-def finding_by_members(finding: Finding, groups: Mapping[str, tuple[int, ...]]) -> Finding:
+def finding_by_members(finding: Finding, views: Iterable[LedgerView]) -> Finding:
     """`finding`, whose sides tell the members of the groups they speak of."""
-    if not groups:
-        return finding
-    told: set[str] = set()
-    sides = tuple(replace(side, did=by_members(side.did, groups, told)) for side in finding.sides)
+    groups, told = _groups_in(views), set[str]()
+    sides = tuple(replace(side, did=_told(side.did, groups, told)) for side in finding.sides)
     return replace(finding, sides=sides)

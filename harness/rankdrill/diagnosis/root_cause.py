@@ -10,6 +10,7 @@ from rankdrill.diagnosis.calls.unmatched import left_behind, retold
 from rankdrill.diagnosis.calls.wrong_group import wrong_group
 from rankdrill.diagnosis.deadlock import circle_in, deadlock, mixed_circle
 from rankdrill.diagnosis.finding import Finding
+from rankdrill.diagnosis.groups import finding_by_members
 from rankdrill.diagnosis.messages.unmatched import unmatched_message
 from rankdrill.diagnosis.waits import Wait, hopeless
 from rankdrill.ledger import LedgerView
@@ -28,7 +29,7 @@ def cause_of_hang(waits: Mapping[int, Wait], returned: Collection[int], views: S
     inside = {rank: wait for rank, wait in waits.items() if wait.record.state.open}
     lost = hopeless(inside, set(range(len(views))) - inside.keys() - set(returned))
     circle = [lost[rank] for rank in circle_in(lost)]
-    return (
+    found = (
         lost_message(waits, views)
         or mixed_circle(circle, views)
         or (unmatched_message(inside, dict(enumerate(views)), returned) if inside else None)
@@ -37,9 +38,11 @@ def cause_of_hang(waits: Mapping[int, Wait], returned: Collection[int], views: S
         or left_behind(waits, returned, views)
         or (deadlock(circle) if circle else None)
     )
+    return finding_by_members(found, views) if found is not None else None
 
 
 def traced_back(noticed: Finding, waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> Finding:
     """`noticed`, which a rank found while it ran, as it looks to who knows what all ranks did."""
     undecided = noticed.number != NO_SEQUENCE and not noticed.culprits
-    return (wrong_group(waits, views, noticed) if undecided else None) or retold(noticed, views)
+    found = (wrong_group(waits, views, noticed) if undecided else None) or retold(noticed, views)
+    return finding_by_members(found, views)

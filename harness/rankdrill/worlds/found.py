@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rankdrill.diagnosis import Finding, Raised, cause_of_hang, finding_by_members, groups_in, said_by_ddp, traced_back
+from rankdrill.diagnosis import Finding, cause_of_hang, said_by_ddp, traced_back
 from rankdrill.worlds.suffering import lost_another
 
 if TYPE_CHECKING:
@@ -16,11 +16,6 @@ __all__ = ["finding_on"]
 
 def finding_on(ranks: Sequence[RankOutcome]) -> Finding | None:
     """The finding on a run that did not end well; None where ranks have to speak for themselves."""
-    found = _finding_on(ranks)
-    return finding_by_members(found, groups_in(rank.ledger for rank in ranks)) if found is not None else None
-
-
-def _finding_on(ranks: Sequence[RankOutcome]) -> Finding | None:
     views = [rank.ledger for rank in ranks]
     waits = {rank.rank: rank.wait for rank in ranks if rank.wait is not None}
     noticed = next((rank.finding for rank in ranks if rank.finding is not None), None)
@@ -38,7 +33,7 @@ def _finding_on(ranks: Sequence[RankOutcome]) -> Finding | None:
 
 def _said_by_ddp(ranks: Sequence[RankOutcome]) -> Finding | None:
     own = [rank for rank in ranks if rank.status == "raised" and not lost_another(rank.error)]
-    raised = {rank.rank: Raised(str(rank.error), rank.site) for rank in own}
+    raised = {rank.rank: (str(rank.error), rank.site) for rank in own}
     last = [rank.last_call for rank in ranks]
     return said_by_ddp(raised, [call.step.site if call is not None else None for call in last])
 

@@ -10,7 +10,7 @@ from functools import cached_property
 from signal import Signals
 from typing import TYPE_CHECKING, Any
 
-from rankdrill.diagnosis import Finding, Wait, by_members, groups_in, name_ranks, odd_ones
+from rankdrill.diagnosis import Finding, Wait, by_members, name_ranks, odd_ones
 from rankdrill.errors import (
     ContractBroken,
     FaultNotFired,
@@ -197,8 +197,7 @@ class RankOutcome:
         return f"raised {type(error).__name__}: {error}{at}"
 
     def __str__(self) -> str:
-        told = self._told()
-        return by_members(told, groups_in([self.ledger])) if " on '" in told else told
+        return by_members(self._told(), [self.ledger])
 
     def _told(self) -> str:
         where = self._where()
