@@ -90,6 +90,20 @@ def test_it_is_told_what_a_stuck_rank_does_and_where(two: World, how: Callable[[
     assert first < int(found[1]) < first + len(lines)
 
 
+def test_ranks_that_are_stuck_alike_are_told_together(four: World) -> None:
+    def body() -> None:
+        if dist.get_rank():
+            sleeps()
+        dist.barrier()
+
+    outcome = four.run(body, deadline=DEADLINE_S)
+    with pytest.raises(ExceptionGroup) as caught:
+        outcome.unwrap()
+    stuck, victim = map(str, caught.value.exceptions)
+    assert stuck.startswith("ranks 1, 2, 3 were still running at the deadline, asleep (")
+    assert victim.startswith("rank 0 waits in collective.barrier #0")
+
+
 def test_a_signal_that_ends_the_process_is_told_with_its_line(two: World) -> None:
     outcome = stuck(two, raises_a_signal)
     assert outcome.culprits == (1,)

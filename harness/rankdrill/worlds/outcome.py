@@ -322,7 +322,7 @@ class Outcome:
             if rank in told:
                 continue
             error = self.ranks[rank]
-            key = (type(error.exception), str(error.exception), error.traceback or str(error))
+            key = (type(error.exception), str(error.exception), error.traceback or _alike(error))
             alike.setdefault(key, []).append(rank)
         for ranks in alike.values():
             yield _error(self.ranks[ranks[0]], ranks, self.ranks)
@@ -357,9 +357,17 @@ def _error(culprit: RankOutcome, alike: list[int], ranks: tuple[RankOutcome, ...
         case Status.DIED:
             return _with_stack(RankDied(str(culprit), culprit.rank), culprit)
         case Status.STUCK:
-            return _with_stack(RankStuck(str(culprit), culprit.rank), culprit)
+            told = str(culprit) if len(alike) == 1 else f"{name_ranks(alike)} were {_alike(culprit)}"
+            return _with_stack(RankStuck(told, culprit.rank), culprit)
         case Status.RETURNED:
             return RankLeft(_left(culprit, ranks), culprit.rank)
+
+
+def _alike(rank: RankOutcome) -> str:
+    """What is said of `rank` and of those that are stuck in the same way; of another, what is said of it alone."""
+    told = str(rank)
+    does = told.removeprefix(f"rank {rank.rank} was ")
+    return does if rank.doing else told
 
 
 def _with_stack(error: WorldError, culprit: RankOutcome) -> WorldError:
