@@ -27,6 +27,8 @@ VOLATILE = [
     ),
     # Which end notices first that a connection is gone, and in which words.
     (r"RuntimeError: .*? \[in ", "RuntimeError: (words of gloo) [in "),
+    # Which system call a C library sleeps in, and whether the kernel tells it.
+    (r"(?:asleep|waiting in the kernel) \(\w+\)", "asleep (…)"),
     (r"Falsifying example:", "Failing test case:"),
 ]
 

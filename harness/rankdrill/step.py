@@ -10,6 +10,7 @@ from hashlib import blake2b
 
 __all__ = [
     "ANYBODY",
+    "DDP_BUCKET",
     "DEFAULT_GROUP",
     "FILE_LOCKS",
     "NEVER_WAITED",
@@ -37,6 +38,8 @@ DEFAULT_GROUP = "default"
 """What steps call the default process group; torch's own name for it is a number."""
 NEW_GROUP = "new_group"
 """The op of a step that makes a group."""
+DDP_BUCKET = "DDP bucket "
+"""Begins the `Site.via` of what DistributedDataParallel's reducer calls; the bucket's number follows."""
 NEVER_WAITED = "NeverWaited"
 """The error of a step whose message was given up: gloo does not deliver what nobody holds the handle of."""
 SEND, RECV = "send", "recv"
@@ -73,7 +76,7 @@ class Site:
     """The line of the user's own code that made a call.
 
     `via` is torch's public function that was called there, where this is not the step itself:
-    ``all_gather_object`` issues an ``all_gather``, ``Tensor.backward`` the ``all_reduce`` of DDP's reducer.
+    ``all_gather_object`` issues an ``all_gather``; or who else, where they called nothing: ``DDP bucket 0``.
     """
 
     file: str

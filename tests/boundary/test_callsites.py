@@ -73,7 +73,7 @@ def backwards() -> None:
     [
         (gather_objects, "all_gather_object"),
         (functionally, "all_reduce"),
-        (backwards, "Tensor.backward"),
+        (backwards, "DDP bucket 0"),
         (lambda: dist.barrier(), "barrier"),
     ],
 )

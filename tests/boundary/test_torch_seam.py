@@ -156,3 +156,26 @@ def test_work_that_is_waited_for_by_its_tensor() -> None:
     assert not torch_seam.torch_waits_by_tensor()
     with functional.allow_inflight_collective_as_graph_input_ctx():
         assert torch_seam.torch_waits_by_tensor()
+
+
+def test_reducers_are_made_under_one_name() -> None:
+    assert "dist.Reducer(" in inspect.getsource(torch.nn.parallel.DistributedDataParallel)
+
+
+def test_a_backward_pass_runs_below_one_function_and_calls_at_its_end() -> None:
+    seen: list[Any] = []
+
+    def hook(gradient: torch.Tensor) -> torch.Tensor:
+        frame = inspect.currentframe()
+        assert frame is not None
+        seen.append(frame.f_back is not None and frame.f_back.f_code is torch_seam.ENGINE)
+        seen.append(torch_seam.backward_pass() >= 0)
+        torch_seam.at_end_of_backward(lambda: torch_seam.at_end_of_backward(lambda: seen.append("last")))
+        torch_seam.at_end_of_backward(lambda: seen.append("in turn"))
+        return gradient
+
+    leaf = torch.ones(2, requires_grad=True)
+    leaf.register_hook(hook)  # type: ignore[no-untyped-call]
+    leaf.sum().backward()  # type: ignore[no-untyped-call]
+    assert seen == [True, True, "in turn", "last"]
+    assert torch_seam.backward_pass() == -1

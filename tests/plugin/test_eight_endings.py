@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from tests.plugin.conftest import Ran
@@ -72,7 +73,7 @@ rank.barrier()
 """
     outcome, text = ended(run, body)
     assert outcome == "failed"
-    assert text.startswith("rank 3 killed by SIGKILL in collective.barrier #0")
+    assert re.match(r"rank 3 killed by SIGKILL, by os\.kill at \S+ in run, in collective\.barrier #0", text)
     victims = text.partition("victims:")[2]
     assert victims.count("rank 1") == 1
     assert "rank 3 " not in victims.partition("to run it again")[0].replace("for rank 3", "")

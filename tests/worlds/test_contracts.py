@@ -136,7 +136,7 @@ def test_what_ddp_issues_is_put_down_to_backward(four: World) -> None:
     assert outcome.culprits == (3,)
     (finding,) = outcome.findings
     assert finding.kind == "extra call"
-    assert "rank 3 makes one call more, Tensor.backward's all_reduce" in str(finding)
+    assert "rank 3 makes one call more, DDP bucket 0's all_reduce" in str(finding)
 
 
 def test_the_error_is_a_broken_contract_and_says_it_all(four: World) -> None:

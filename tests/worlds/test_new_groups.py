@@ -210,3 +210,17 @@ def test_a_group_of_all_ranks_keeps_the_world_warm(four: World) -> None:
     assert four.warm
     four.run(lambda: bool(dist.new_group([0, 1]))).unwrap()
     assert not four.warm
+
+
+def test_who_goes_past_a_group_and_makes_the_next_left_it_out(four: World) -> None:
+    def body() -> None:
+        if dist.get_rank() != ODD:
+            dist.new_group([rank for rank in range(4) if rank != ODD])
+        dist.new_group([0, 1, 2, 3])
+
+    outcome = four.run(body, deadline=DEADLINE_S)
+    assert outcome.culprits == (ODD,)
+    (finding,) = outcome.findings
+    assert finding.kind == "missing call"
+    assert finding.lines[0].startswith(f"missing call: rank {ODD} leaves out new_group #0 on 'default', at ")
+    assert [side.ranks for side in finding.sides] == [(ODD,), (ODD,), tuple(rank for rank in range(4) if rank != ODD)]

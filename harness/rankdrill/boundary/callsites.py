@@ -11,23 +11,20 @@ before others: ``all_gather_object``, ``DistributedDataParallel.forward``, ``Ten
 
 from __future__ import annotations
 
-import os
 import sys
 from types import CodeType, FrameType, TracebackType
 
+from rankdrill.boundary.public_names import how_telling, spoken
 from rankdrill.step import Site
-from rankdrill.whose import Whose, torch_folder, whose_file
+from rankdrill.whose import Whose, whose_file
 
 __all__ = ["MOST_FRAMES", "call_site", "called_by_user", "owner_of", "raise_site"]
 
 MOST_FRAMES = 200  # looked at; frameworks nest some dozens
 MOST_KNOWN = 1 << 14  # functions and call sites remembered: code may be made anew for every call
 _MODES = frozenset({"__torch_function__", "__torch_dispatch__"})  # a call passes through there, from elsewhere
-_PLUMBING = frozenset({"wrapper", "_fn", "decorate_context", "inner", "_wrapped_call_impl", "_call_impl", "__call__"})
-_PARALLEL = tuple(os.path.join(torch_folder(), *parts, "") for parts in (("distributed",), ("nn", "parallel")))
 _whose: dict[CodeType, Whose] = {}
-_telling: dict[CodeType, int] = {}
-"""Of torch's functions: how much one says of what the user called. 0 nothing, 2 those of ``torch.distributed``."""
+_telling: dict[CodeType, int] = {}  # how much each says of what the user called
 _sites: dict[tuple[CodeType, int, CodeType | None], Site] = {}
 
 
@@ -49,7 +46,6 @@ def call_site(depth: int = 1) -> Site | None:
                 break
             return _site(frame, outermost)
         if whose is Whose.TORCH and library is None:
-            # What is above c10d and its users, such as an optimizer's step, says less than they do.
             if (tells := _telling[code]) and tells >= telling:
                 outermost, telling = code, tells
         elif whose is Whose.LIBRARY and library is None:
@@ -99,20 +95,9 @@ def _site(frame: FrameType, via: CodeType | None) -> Site:
         if len(_sites) >= MOST_KNOWN:
             _sites.clear()
         code = frame.f_code
-        found = Site(code.co_filename, frame.f_lineno or 0, code.co_name, _name(via))
+        found = Site(code.co_filename, frame.f_lineno or 0, code.co_name, spoken(via))
         _sites[key] = found
     return found
-
-
-def _name(code: CodeType | None) -> str:
-    return "" if code is None else code.co_qualname.removeprefix("_")
-
-
-def _tells(code: CodeType) -> int:
-    name = code.co_name
-    if name in _PLUMBING or name.startswith("_") or "<" in code.co_qualname:
-        return 0
-    return 2 if code.co_filename.startswith(_PARALLEL) else 1
 
 
 def _classify(code: CodeType) -> Whose:
@@ -123,5 +108,5 @@ def _classify(code: CodeType) -> Whose:
     if whose is Whose.USER and code.co_name in _MODES:
         whose = Whose.LIBRARY
     _whose[code] = whose
-    _telling[code] = _tells(code)
+    _telling[code] = how_telling(code)
     return whose

@@ -19,6 +19,7 @@ from rankdrill.boundary.handles import Handle
 from rankdrill.boundary.made_groups import Made
 from rankdrill.boundary.messages import Messages
 from rankdrill.boundary.numbering import Numbering
+from rankdrill.boundary.reducers import Buckets, WaitsAtTheEnd
 from rankdrill.boundary.regions import buffers_of
 from rankdrill.ledger import GROUP_OP, State, spell_members
 from rankdrill.step import ANYBODY, DEFAULT_GROUP, NO_SEQUENCE, RECV, SEND, Kind, Step
@@ -84,6 +85,7 @@ class DrilledGroup(dist.ProcessGroup):
         self.groups_made_alone = 0  # with use_local_synchronization
         self.made: Made | None = None  # by the user
         self.last_used = 0
+        self.buckets, self.waits_at_the_end = Buckets(), WaitsAtTheEnd()
         self._introduced = False
 
     def introduce(self) -> None:
@@ -153,9 +155,11 @@ class TrackedWork(dist.Work):
         record: int,
         patience: float,
         arrived: Callable[[int], None] | None = None,
+        at_the_end: WaitsAtTheEnd | None = None,
     ) -> None:
         super().__init__()
         self.inner = inner
+        self._at_the_end = at_the_end  # to be told when its future is asked for
         self._arrived = arrived  # to be told the sender of what was received, once it is known
         self._boundary = boundary
         self._record = record
@@ -203,6 +207,16 @@ class TrackedWork(dist.Work):
             return
         arrived(source)
 
+    def begin_waiting(self) -> None:
+        """Somebody waits for it from here on, without asking here."""
+        if not self.is_completed():
+            self._boundary.wait(self._record, self._patience)
+
+    def stop_waiting(self) -> None:
+        """Nobody does any more."""
+        if not self.is_completed():
+            self._boundary.mark(self._record, State.ISSUED)
+
     def is_success(self) -> bool:
         return bool(self.inner.is_success())
 
@@ -217,6 +231,8 @@ class TrackedWork(dist.Work):
     def get_future(self) -> Any:
         future = self.inner.get_future()
         self._settle()
+        if self._at_the_end is not None and self._boundary.ledger:
+            self._at_the_end.expect(self)
         return future
 
     def getFuture(self) -> Any:  # noqa: N802 (torch's name)
@@ -244,7 +260,17 @@ def install_collectives(boundary: Boundary) -> Callable[[], None]:
     def wrap(group: Any, ranks: tuple[int, ...]) -> Any:
         return group if isinstance(group, DrilledGroup) else DrilledGroup(group, ranks, boundary)
 
-    return torch_seam.wrap_new_groups(wrap)
+    def note(argument: object) -> None:
+        if isinstance(argument, DrilledGroup):
+            argument.buckets.in_use = True
+
+    undo_groups, undo_reducers = torch_seam.wrap_new_groups(wrap), torch_seam.stand_around_reducers(note)
+
+    def undo() -> None:
+        undo_reducers()
+        undo_groups()
+
+    return undo
 
 
 def _override(method: str, op: str, names: tuple[str, ...]) -> Callable[..., Any]:
@@ -271,7 +297,8 @@ def _override(method: str, op: str, names: tuple[str, ...]) -> Callable[..., Any
             return function(*ordered, **given)
 
         self.introduce()
-        self.last_used = self.boundary.made.use()
+        self.last_used = boundary.made.use()
+        self.waits_at_the_end.clear()
         step = step_of(self, op, bound)
         try:
             record, work = boundary.begin(step, bound, real)
@@ -282,7 +309,7 @@ def _override(method: str, op: str, names: tuple[str, ...]) -> Callable[..., Any
             boundary.mark(record, State.ENDED)
             return work
         arrived = None if step.message is None else _from_anybody(self, step, record)
-        tracked = TrackedWork(work, boundary, record, patience_of(self, bound), arrived)
+        tracked = TrackedWork(work, boundary, record, patience_of(self, bound), arrived, self.waits_at_the_end)
         # Of most calls their options say that it is torch itself who waits, before it returns.
         if boundary.handles is not None and getattr(bound.get("opts"), "asyncOp", True) and handed_to_user():
             lose = partial(boundary.fail, record, NeverWaited()) if _delivered_by_handle(op, bound) else None
@@ -349,6 +376,7 @@ def step_of(group: DrilledGroup, op: str, args: dict[str, Any]) -> Step:
         )
     terms = terms_of(op, args, group.place, group.members)
     contract = terms.contract
+    site = group.buckets.site_of(contract, site, depth=3)
     sequence = group.sequence.take()
     return Step(
         Kind.COLLECTIVE,

@@ -28,6 +28,10 @@ What is used, and why:
 - ``torch._C.DisableTorchFunction``: to look at a tensor without asking the modes that are on.
 - ``TorchDispatchMode._should_skip_dynamo``, ``ignore_compile_internals``: what a mode has to do with the compiler.
 - ``OpOverload._schema``: which arguments an operator writes.
+- ``autograd.graph._engine_run_backward``: the frame that C++ is called from in a backward pass, known by its code;
+  ``torch._C._current_graph_task_id``: which pass it is; ``Variable._execution_engine.queue_callback``: the engine calls
+  at the end of a pass, in the order in which it was asked to. ``torch.distributed.Reducer``: what
+  DistributedDataParallel makes its reducers with.
 - ``_allow_inflight_collective_as_graph_input``: whether work is registered with its tensors, to be waited for there.
 
 The gathers, which work without the rest, have a `torch_seam` of their own.
@@ -41,20 +45,26 @@ import inspect
 import weakref
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from types import CodeType
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch._C import _distributed_c10d as c
+from torch.autograd import Variable
+from torch.autograd import graph as autograd_graph
 from torch.distributed import distributed_c10d as c10d
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 __all__ = [
+    "ENGINE",
     "PICKLER_NAMES",
     "DispatchMode",
     "adopt_backends",
     "arguments_of",
+    "at_end_of_backward",
+    "backward_pass",
     "c10d",
     "group_timeout",
     "groups",
@@ -70,10 +80,12 @@ __all__ = [
     "set_print_options",
     "set_timeout",
     "stand_around_new_groups",
+    "stand_around_reducers",
     "torch_waits_by_tensor",
     "wrap_new_groups",
 ]
 
+ENGINE: CodeType = autograd_graph._engine_run_backward.__code__
 PICKLER_NAMES = ("_pickler", "_unpickler")
 
 _BACKEND_TYPES = {
@@ -126,6 +138,36 @@ def stand_around_new_groups(
         c10d._new_group_with_tag = original
 
     return undo
+
+
+def stand_around_reducers(note: Callable[[Any], None]) -> Callable[[], None]:
+    """Call `note` with each argument of each reducer that is made; returns a function that undoes it."""
+    module: Any = dist
+    original = module.Reducer
+
+    @functools.wraps(original, updated=())
+    def reducer(*args: Any, **kwargs: Any) -> Any:
+        for argument in (*args, *kwargs.values()):
+            note(argument)
+        return original(*args, **kwargs)
+
+    module.Reducer = reducer
+
+    def undo() -> None:
+        module.Reducer = original
+
+    return undo
+
+
+def backward_pass() -> int:
+    """The number of the backward pass that this thread is in; -1 outside of one."""
+    return int(torch._C._current_graph_task_id())
+
+
+def at_end_of_backward(do: Callable[[], None]) -> None:
+    """Have `do` done at the end of the backward pass that this thread is in, after what was asked for before."""
+    engine: Any = Variable._execution_engine
+    engine.queue_callback(do)
 
 
 def adopt_backends(wrapper: Any, group: Any) -> None:

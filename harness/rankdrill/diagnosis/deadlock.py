@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from rankdrill.diagnosis.calls.naming import named
 from rankdrill.diagnosis.calls.passed import gone_past
 from rankdrill.diagnosis.calls.sequences import calls_on
 from rankdrill.diagnosis.calls.source import Order, comes_later, nearest, order_of
@@ -63,7 +64,7 @@ def _another_call(odd: Wait, step: Step, views: Sequence[LedgerView]) -> Finding
     """`odd` waits for a message where the others made the call `step`."""
     made = {rank: calls_on(step.target, view).get(step.sequence) for rank, view in enumerate(views)}
     others = {rank: theirs for rank, theirs in made.items() if theirs is not None and theirs.op == step.op}
-    did = f"{'enters' if len(others) == 1 else 'enter'} {step.call}"
+    did = f"{'enters' if len(others) == 1 else 'enter'} {named(step)}"
     sides = (_in_circle([odd]), side_of(list(others), did, [theirs.site for theirs in others.values()]))
     culprits = (odd.rank,) if len(others) > 1 else ()
     return Finding(FindingKind.CALL_ORDERING, step.call, "op", sides, culprits, step.target, step.sequence)

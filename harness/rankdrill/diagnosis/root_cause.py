@@ -10,6 +10,7 @@ from rankdrill.diagnosis.calls.unmatched import left_behind, retold, sided_with
 from rankdrill.diagnosis.calls.wrong_group import against_custom, strayed, wrong_group
 from rankdrill.diagnosis.deadlock import circle_in, deadlock, mixed_circle
 from rankdrill.diagnosis.finding import Finding
+from rankdrill.diagnosis.groups import finding_by_members
 from rankdrill.diagnosis.messages.unmatched import unmatched_message
 from rankdrill.diagnosis.stores.cause import apart, cause_apart
 from rankdrill.diagnosis.waits import Wait, hopeless
@@ -43,7 +44,7 @@ def cause_of_hang(waits: Mapping[int, Wait], returned: Collection[int], views: S
         or left_behind(waits, returned, views)
         or (deadlock(circle) if circle else None)
     )
-    return strayed(found, views) if found is not None else None
+    return finding_by_members(strayed(found, views), views) if found is not None else None
 
 
 def _of_groups(waits: Mapping[int, Wait], returned: Collection[int], views: Sequence[LedgerView]) -> Finding | None:
@@ -56,6 +57,6 @@ def _of_groups(waits: Mapping[int, Wait], returned: Collection[int], views: Sequ
 def traced_back(noticed: Finding, waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> Finding:
     """`noticed`, which a rank found while it ran, as it looks to who knows what all ranks did."""
     found = wrong_group(waits, views, noticed) if noticed.number != NO_SEQUENCE else None
-    if found is not None and noticed.culprits in ((), found.culprits):
-        return found
-    return strayed(retold(sided_with(noticed, waits, views), views), views)
+    if found is None or noticed.culprits not in ((), found.culprits):
+        found = strayed(retold(sided_with(noticed, waits, views), views), views)
+    return finding_by_members(found, views)

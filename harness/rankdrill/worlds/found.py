@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rankdrill.diagnosis import Finding, cause_of_hang, traced_back
+from rankdrill.diagnosis import Finding, cause_of_hang, said_by_ddp, traced_back
+from rankdrill.worlds.suffering import lost_another
 
 if TYPE_CHECKING:
     from rankdrill.worlds.outcome import RankOutcome
@@ -21,9 +22,20 @@ def finding_on(ranks: Sequence[RankOutcome]) -> Finding | None:
     if noticed is not None:
         return traced_back(noticed, waits, views)
     # What a plan leads to is no finding; who raised, died or just went on has more to say than who waits for it.
-    if any(any(rank.fired) or rank.status in ("died", "raised") or _runs(rank) for rank in ranks):
+    if any(any(rank.fired) or rank.status == "died" for rank in ranks):
+        return None
+    if any(rank.status == "raised" for rank in ranks):
+        return _said_by_ddp(ranks)
+    if any(_runs(rank) for rank in ranks):
         return None
     return cause_of_hang(waits, {rank.rank for rank in ranks if rank.status == "returned"}, views)
+
+
+def _said_by_ddp(ranks: Sequence[RankOutcome]) -> Finding | None:
+    own = [rank for rank in ranks if rank.status == "raised" and not lost_another(rank.error)]
+    raised = {rank.rank: (str(rank.error), rank.site) for rank in own}
+    last = [rank.last_call for rank in ranks]
+    return said_by_ddp(raised, [call.step.site if call is not None else None for call in last])
 
 
 def _runs(rank: RankOutcome) -> bool:

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
-from rankdrill.diagnosis import odd_ones
-from rankdrill.errors import ContractBroken, GatherError, PeerLost
+from rankdrill.diagnosis import is_ddps_own, odd_ones
+from rankdrill.errors import ContractBroken, GatherError
 from rankdrill.worlds.found import finding_on
 from rankdrill.worlds.outcome import RankOutcome, Status, Verdict
+from rankdrill.worlds.suffering import lost_another
 
 __all__ = ["blame", "verdict_on"]
-
-# What a rank sees when another one is gone or late. torch gives these no type of their own: gloo raises
-# RuntimeError, newer versions a subclass of it.
-_PEER_TROUBLE = re.compile(
-    r"connection (was )?(closed|reset|refused)|broken pipe|timed out|timeout|gloo[/:]|socket closed|aborted",
-    re.IGNORECASE,
-)
 
 
 def verdict_on(ranks: Sequence[RankOutcome]) -> Verdict:
@@ -69,10 +62,7 @@ def _only_suffered(rank: RankOutcome) -> bool:
         case Status.STUCK:
             return rank.wait is not None or rank.cut
         case Status.RAISED:
-            error = rank.error
-            return isinstance(error, PeerLost) or (
-                isinstance(error, RuntimeError) and bool(_PEER_TROUBLE.search(str(error)))
-            )
+            return lost_another(rank.error)
         case Status.DIED:
             return bool(rank.orphaned)
         case Status.RETURNED:
@@ -81,7 +71,8 @@ def _only_suffered(rank: RankOutcome) -> bool:
 
 def _erred(rank: RankOutcome) -> bool:
     """Whether it raised an error of its own, and not because the others did something else."""
-    return rank.status is Status.RAISED and not isinstance(rank.error, ContractBroken) and not _only_suffered(rank)
+    about_all = isinstance(rank.error, ContractBroken) or is_ddps_own(str(rank.error))
+    return rank.status is Status.RAISED and not about_all and not _only_suffered(rank)
 
 
 def _awaited(rank: RankOutcome, ranks: Sequence[RankOutcome]) -> bool:

@@ -10,7 +10,7 @@ from functools import cached_property
 from signal import Signals
 from typing import TYPE_CHECKING, Any
 
-from rankdrill.diagnosis import Finding, Wait, awaits_key, awaits_lock, name_ranks, odd_ones
+from rankdrill.diagnosis import Finding, Wait, awaits_key, awaits_lock, by_members, name_ranks, odd_ones
 from rankdrill.errors import (
     ContractBroken,
     FaultNotFired,
@@ -23,6 +23,7 @@ from rankdrill.errors import (
 )
 from rankdrill.ledger import LedgerView, Record
 from rankdrill.step import SEND, Site
+from rankdrill.worlds.dumps import innermost_site
 from rankdrill.worlds.found import finding_on
 
 if TYPE_CHECKING:
@@ -120,13 +121,14 @@ class RankOutcome:
     """One rank's part of an `Outcome`.
 
     `at_ns` is when it ended (monotonic clock), 0 if it was stuck; `wait` what it waited for when it was stuck;
-    `stack` the Python stacks of all its threads then, or when it died, if it could say so. `fired` counts strikes by
+    `doing` what it was doing if that is no step; `stack` the stacks of all its threads then, or when it died or stopped
+    itself, if it could say so; `site` the line of the user's where that was. `fired` counts strikes by
     fault, in the plan's order; `by_plan` says that a planned fault ended the process: that it is gone is what was
     asked for. `cut` says of a stuck rank that it was ended before the deadline, because another rank was gone. `left`
     says what the body left in its process that can only be noticed, not put back; `notes` is what rankdrill has to say
-    about the run. `finding` is what was found wrong with the whole run while it ran, the same on every rank. `site` is
-    the line of the user's that raised the exception. `orphaned` says how the process that ranks are forked from ended,
-    where that took this rank along.
+    about the run. `finding` is what was found wrong with the whole run while it ran, the same on every rank. Of a rank
+    that raised `site` is the line of the user's that did. `orphaned` says how the process that ranks are forked from
+    ended, where that took this rank along.
     """
 
     rank: int
@@ -141,6 +143,7 @@ class RankOutcome:
     ledger: LedgerView = field(default_factory=lambda: LedgerView((), 0))
     fired: tuple[int, ...] = ()
     wait: Wait | None = None
+    doing: str = ""
     stack: str = ""
     by_plan: bool = False
     cut: bool = False
@@ -194,6 +197,9 @@ class RankOutcome:
         return f"raised {type(error).__name__}: {error}{at}"
 
     def __str__(self) -> str:
+        return by_members(self._told(), [self.ledger])
+
+    def _told(self) -> str:
         where = self._where()
         match self.status:
             case Status.RETURNED:
@@ -210,7 +216,11 @@ class RankOutcome:
                 return f"rank {self.rank} {self.wait}"
             case _:
                 when = "when another rank was gone" if self.cut else "at the deadline"
-                return f"rank {self.rank} was still running {when},{where}"
+                return f"rank {self.rank} was still running {when}{self._doing()},{where}"
+
+    def _doing(self) -> str:
+        at = innermost_site(self.stack, current=False) if self.site is None else self.site
+        return f", {self.doing}{f' at {at}' if at is not None else ''}" if self.doing else ""
 
 
 @dataclass(frozen=True)
@@ -312,7 +322,7 @@ class Outcome:
             if rank in told:
                 continue
             error = self.ranks[rank]
-            key = (type(error.exception), str(error.exception), error.traceback or str(error))
+            key = (type(error.exception), str(error.exception), error.traceback or _alike(error))
             alike.setdefault(key, []).append(rank)
         for ranks in alike.values():
             yield _error(self.ranks[ranks[0]], ranks, self.ranks)
@@ -324,6 +334,11 @@ class Outcome:
 
 def _found(finding: Finding, ranks: tuple[RankOutcome, ...]) -> WorldError:
     first = ranks[finding.ranks[0]]
+    raised = next((ranks[rank] for rank in finding.ranks if ranks[rank].status is Status.RAISED), None)
+    if raised is not None and first.finding is None:
+        error = ContractBroken(str(finding), first.rank)
+        error.__cause__ = RemoteTraceback(raised.traceback)
+        return error
     if first.finding is not None:
         return ContractBroken(str(finding), first.rank)
     return (RankLeft if first.status is Status.RETURNED else RankStuck)(str(finding), first.rank)
@@ -342,9 +357,17 @@ def _error(culprit: RankOutcome, alike: list[int], ranks: tuple[RankOutcome, ...
         case Status.DIED:
             return _with_stack(RankDied(str(culprit), culprit.rank), culprit)
         case Status.STUCK:
-            return _with_stack(RankStuck(str(culprit), culprit.rank), culprit)
+            told = str(culprit) if len(alike) == 1 else f"{name_ranks(alike)} were {_alike(culprit)}"
+            return _with_stack(RankStuck(told, culprit.rank), culprit)
         case Status.RETURNED:
             return RankLeft(_left(culprit, ranks), culprit.rank)
+
+
+def _alike(rank: RankOutcome) -> str:
+    """What is said of `rank` and of those that are stuck in the same way; of another, what is said of it alone."""
+    told = str(rank)
+    does = told.removeprefix(f"rank {rank.rank} was ")
+    return does if rank.doing else told
 
 
 def _with_stack(error: WorldError, culprit: RankOutcome) -> WorldError:

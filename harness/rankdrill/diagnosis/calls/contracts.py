@@ -11,8 +11,10 @@ from rankdrill.ledger import Post
 from rankdrill.ledger.posts import elements
 from rankdrill.step import NEW_GROUP, NOBODY
 
-__all__ = ["break_in", "may_change"]
+__all__ = ["MEMBERS", "break_in", "may_change"]
 
+MEMBERS = "members"
+"""What differs where ranks make different groups."""
 SPLIT = "split"
 """What does not fit where ranks need only fit by twos."""
 # In the order of `Post.marks`: what is wrong first explains the rest.
@@ -65,7 +67,7 @@ def _difference(one: Post, other: Post) -> tuple[FindingKind, str]:
     kind, argument = _ARGUMENTS[_apart(one, other)]
     if kind in (FindingKind.DATATYPE, FindingKind.SIZE) and _of_objects(one) != _of_objects(other):
         return FindingKind.CALL_ORDERING, "op"  # what the user called is not the same, though it is made of the same
-    return (FindingKind.GROUP, "members") if kind is FindingKind.SIZE and one.op == NEW_GROUP else (kind, argument)
+    return (FindingKind.GROUP, MEMBERS) if kind is FindingKind.SIZE and one.op == NEW_GROUP else (kind, argument)
 
 
 def _of_objects(post: Post) -> str:

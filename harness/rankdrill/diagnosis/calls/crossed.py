@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
+from rankdrill.diagnosis.calls.naming import named
 from rankdrill.diagnosis.calls.passed import is_behind
 from rankdrill.diagnosis.calls.sequences import Parting, left_out_by_custom, parting
 from rankdrill.diagnosis.calls.source import Order, made_later_too, order_of
@@ -235,16 +236,16 @@ def _finding(
 def _origin(ranks: Sequence[int], kind: FindingKind, call: Step) -> Side:
     one = len(ranks) == 1
     if kind is FindingKind.MISSING:
-        did = f"{'leaves' if one else 'leave'} out {call.call}"
+        did = f"{'leaves' if one else 'leave'} out {named(call)}"
     else:
-        did = f"{'makes' if one else 'make'} one call more, {call.call}"
+        did = f"{'makes' if one else 'make'} one call more, {named(call)}"
     return side_of(ranks, did, [call.site] * len(ranks))
 
 
 def _side(side: _Side) -> Side:
     # A backend may have let some of them go on.
     did = f"{_verb(side.ranks)} in" if side.meeting.waiting.issuperset(side.ranks) else "came first to"
-    return side_of(side.ranks, f"{did} {side.step.call}", [side.meeting.made[rank].step.site for rank in side.ranks])
+    return side_of(side.ranks, f"{did} {named(side.step)}", [side.meeting.made[rank].step.site for rank in side.ranks])
 
 
 def _verb(ranks: Sequence[int]) -> str:

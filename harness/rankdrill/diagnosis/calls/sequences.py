@@ -156,4 +156,5 @@ def _met_another(theirs: Sequence[Step], mine: Sequence[Step]) -> bool:
 
 
 def _public(step: Step) -> str:
-    return (step.site.via if step.site is not None else "") or step.op
+    via = step.site.via if step.site is not None else ""
+    return via.removeprefix("checkpoint.") or step.op

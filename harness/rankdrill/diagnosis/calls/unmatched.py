@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from rankdrill.diagnosis.calls.contracts import MEMBERS
+from rankdrill.diagnosis.calls.naming import in_pass, named
 from rankdrill.diagnosis.calls.sequences import Parting, calls_on, left_out_by_custom, members_in, parting
-from rankdrill.diagnosis.calls.source import Order, made_later_too, order_of
+from rankdrill.diagnosis.calls.source import Order, made_later_too, order_of, share_a_loop
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import LedgerView
@@ -73,6 +75,8 @@ def retold(finding: Finding, views: Sequence[LedgerView]) -> Finding:
     """
     if finding.number == NO_SEQUENCE:
         return finding
+    if finding.kind is FindingKind.GROUP and finding.argument == MEMBERS:
+        return _group_left_out(finding)
     found = _parted(finding, views) if finding.culprits else _parted_by_custom(finding, views)
     if found is None:
         if _turned_round(finding):
@@ -82,8 +86,31 @@ def retold(finding: Finding, views: Sequence[LedgerView]) -> Finding:
     kind = parted.kind
     there = kind is FindingKind.EXTRA and parted.call.sequence == finding.number  # which has been told then
     rest = [side for side in finding.sides if not there or not set(side.ranks) <= set(culprits)]
-    sides = (_origin(culprits, parted), *sorted(rest, key=lambda side: not set(side.ranks) <= set(culprits)))
-    return replace(finding, kind=kind, step=_named(parted.call), argument="", sides=sides, culprits=culprits)
+    rest.sort(key=lambda side: not set(side.ranks) <= set(culprits))
+    made_it = culprits if kind is FindingKind.EXTRA else _others(finding, culprits)
+    sides = (_origin(culprits, parted, views[made_it[0]]), *rest)
+    return replace(finding, kind=kind, step=named(parted.call), argument="", sides=sides, culprits=culprits)
+
+
+def _group_left_out(finding: Finding) -> Finding:
+    """`finding`, that a group was made of other members, unless it was the next one: the culprits went past the first.
+
+    So it is where they come from further down the same code, and from outside of any loop around both.
+    """
+    if not finding.culprits or len(finding.sides) != 2:
+        return finding
+    few, most = finding.sides
+    came, due = few.sites[0], most.sites[0]
+    alike = len(set(few.sites)) == len(set(most.sites)) == 1
+    if came is None or due is None or not alike or order_of(due, came) is not Order.AFTER or share_a_loop(due, came):
+        return finding
+    did = f"{'leaves' if len(few.ranks) == 1 else 'leave'} out {finding.step}"
+    left_out = side_of(few.ranks, did, [due] * len(few.ranks))
+    return replace(finding, kind=FindingKind.MISSING, sides=(left_out, few, most))
+
+
+def _others(finding: Finding, culprits: Collection[int]) -> list[int]:
+    return sorted({rank for side in finding.sides for rank in side.ranks} - set(culprits))
 
 
 def _turned_round(finding: Finding) -> bool:
@@ -149,10 +176,10 @@ def _missing(
     theirs = _up_to(step.sequence, step.target, views[min(calls)])
     origins: list[Side] = []
     for ranks, found in _alike(away, theirs, step, views):
-        origins.append(_origin(ranks, found))
-    sides = (*origins, _waiting(calls, waits), *_gone(away, step.target, views))
+        origins.append(_origin(ranks, found, views[min(calls)]))
+    sides = (*origins, _waiting(calls, waits, views), *_gone(away, step.target, views))
     culprits = tuple(away) if majority else ()
-    return Finding(FindingKind.MISSING, _named(step), "", sides, culprits, step.target, step.sequence)
+    return Finding(FindingKind.MISSING, named(step), "", sides, culprits, step.target, step.sequence)
 
 
 def _extra(step: Step, away: list[int], here: list[int], views: Sequence[LedgerView]) -> Finding:
@@ -162,9 +189,9 @@ def _extra(step: Step, away: list[int], here: list[int], views: Sequence[LedgerV
         mine = _up_to(step.sequence, step.target, views[rank])
         found = parting(*_from_one_start(reference, mine), complete=True)
         origins.append((rank, found or Parting(FindingKind.EXTRA, step)))
-    told = [_origin(ranks, found) for ranks, found in _grouped(origins)]
+    told = [_origin(ranks, found, views[ranks[0]]) for ranks, found in _grouped(origins)]
     sides = (*told, *_gone(away, step.target, views))
-    return Finding(FindingKind.EXTRA, _named(step), "", sides, tuple(here), step.target, step.sequence)
+    return Finding(FindingKind.EXTRA, named(step), "", sides, tuple(here), step.target, step.sequence)
 
 
 def _alike(
@@ -220,38 +247,33 @@ def _same_call(one: Step, other: Step) -> bool:
 # --------------------------------------------------------------------------------------------- in words
 
 
-def _origin(ranks: Sequence[int], found: Parting) -> Side:
+def _origin(ranks: Sequence[int], found: Parting, view: LedgerView) -> Side:
+    """What `ranks` did; `view` is the ledger of one who made the call."""
     verb = ("leaves" if len(ranks) == 1 else "leave", "makes" if len(ranks) == 1 else "make")
-    if found.kind is FindingKind.MISSING:
-        did = f"{verb[0]} out {_named(found.call)}"
-    else:
-        did = f"{verb[1]} one call more, {_named(found.call)}"
+    call = f"{named(found.call)}{in_pass(found.call, view)}"
+    did = f"{verb[0]} out {call}" if found.kind is FindingKind.MISSING else f"{verb[1]} one call more, {call}"
     return side_of(ranks, did, [found.call.site] * len(ranks))
 
 
-def _waiting(calls: Mapping[int, Step], waits: Mapping[int, Wait]) -> Side:
+def _waiting(calls: Mapping[int, Step], waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> Side:
     ranks = [rank for rank, call in calls.items() if rank in waits and _same_call(waits[rank].record.step, call)]
-    did = f"{'waits' if len(ranks) == 1 else 'wait'} in {_named(calls[ranks[0]])}"
+    step = calls[ranks[0]]
+    did = f"{'waits' if len(ranks) == 1 else 'wait'} in {named(step)}{in_pass(step, views[ranks[0]])}"
     return side_of(ranks, did, [calls[rank].site for rank in ranks])
 
 
 def _gone(ranks: Sequence[int], group: str, views: Sequence[LedgerView]) -> list[Side]:
     """After which call each of them returned."""
-    by_last: dict[tuple[int, str], list[int]] = {}
+    by_last: dict[str, list[int]] = {}
     last: dict[int, Step | None] = {}
     for rank in ranks:
         calls = calls_on(group, views[rank])
         last[rank] = step = calls[max(calls)] if calls else None
-        by_last.setdefault((step.sequence, step.op) if step is not None else (NO_SEQUENCE, ""), []).append(rank)
-    return [_returned(those, group, last) for those in by_last.values()]
+        told = f"after {named(step)}{in_pass(step, views[rank])}" if step else f"without a collective on {group!r}"
+        by_last.setdefault(told, []).append(rank)
+    return [_returned(those, told, last) for told, those in by_last.items()]
 
 
-def _returned(ranks: Sequence[int], group: str, last: Mapping[int, Step | None]) -> Side:
+def _returned(ranks: Sequence[int], told: str, last: Mapping[int, Step | None]) -> Side:
     steps = [last[rank] for rank in ranks]
-    told = f"after {_named(steps[0])}" if steps[0] is not None else f"without a collective on {group!r}"
     return side_of(ranks, f"returned {told}", [step.site if step is not None else None for step in steps])
-
-
-def _named(step: Step) -> str:
-    via = step.site.via if step.site is not None else ""
-    return f"{via}'s {step.call}" if via and via != step.op else step.call

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from rankdrill.diagnosis.calls.naming import named
 from rankdrill.diagnosis.calls.sequences import calls_on, members_in
 from rankdrill.diagnosis.calls.source import Order, order_of
 from rankdrill.diagnosis.finding import Finding, FindingKind, side_of
@@ -143,7 +144,7 @@ def _told(rank: int, step: Step, awaiting: list[int], waits: Mapping[int, Wait])
     theirs = waits[awaiting[0]].record.step
     verb = "waits" if len(awaiting) == 1 else "wait"
     sides = (
-        side_of([rank], f"calls {step.call}", [step.site]),
-        side_of(awaiting, f"{verb} for it in {theirs.call}", [waits[other].record.step.site for other in awaiting]),
+        side_of([rank], f"calls {named(step)}", [step.site]),
+        side_of(awaiting, f"{verb} for it in {named(theirs)}", [waits[other].record.step.site for other in awaiting]),
     )
     return Finding(FindingKind.GROUP, theirs.call, "group", sides, (rank,), theirs.target, theirs.sequence)

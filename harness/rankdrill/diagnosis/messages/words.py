@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rankdrill.diagnosis.calls.naming import named
 from rankdrill.ledger import GROUP_OP, LedgerView, Record
 from rankdrill.step import ANYBODY, DEFAULT_GROUP, NO_SEQUENCE, SEND, Kind, Site
 
@@ -71,5 +72,4 @@ def _named(record: Record) -> str:
         way = "to" if step.op == SEND else "from"
         peer = "anybody" if step.message.peer == ANYBODY else f"rank {step.message.peer}"
         return f"{step.op} {way} {peer} {tagged(step.message.tag, step.target, step.site)}"
-    number = "" if step.sequence == NO_SEQUENCE else f" #{step.sequence}"
-    return f"{step.op}{number} on {step.target!r}"
+    return named(step) if step.sequence != NO_SEQUENCE else f"{step.op} on {step.target!r}"

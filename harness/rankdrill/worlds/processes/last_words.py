@@ -12,12 +12,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
-__all__ = ["BY", "LastWords", "last_words_of"]
+__all__ = ["BY", "WITH", "LastWords", "last_words_of"]
 
 Target: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
 """The arguments that the fault handler was enabled with."""
 
 BY = "ended by "  # begins what precedes the stacks where a call ended the process
+WITH = " with "  # stands between such a call and the signal it sends, as the boundary announces it
 _STDERR = 2
 
 
@@ -50,7 +51,7 @@ class LastWords:
         self.put_back(self._mine)
 
     def announce(self, call: str) -> None:
-        """Write that `call` is about to end the process, and where its threads are; it ends on a full disk too."""
+        """Write that `call` is about to end or stop the process, and where its threads are; nothing on a full disk."""
         with suppress(OSError):
             self._file.write(f"{BY}{call}\n".encode())
             faulthandler.dump_traceback(self._file, all_threads=True)

@@ -1,4 +1,4 @@
-"""How ranks died: at which line of theirs, by which call, by the kernel for want of memory, or with their template."""
+"""How ranks ended: at which line of theirs, by which call, by the kernel for want of memory, or with the template."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from signal import SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV
+from signal import SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, Signals
 
 from rankdrill.worlds.dumps import innermost_site, sections
 from rankdrill.worlds.outcome import Death, RankOutcome, Status
 from rankdrill.worlds.processes.client import TemplateClient
-from rankdrill.worlds.processes.last_words import BY, last_words_of
+from rankdrill.worlds.processes.last_words import BY, WITH, last_words_of
+from rankdrill.worlds.processes.watching.activity import STOPPED
 from rankdrill.worlds.processes.watching.stacks import of_the_body
 
 __all__ = ["Inquest"]
@@ -25,6 +26,7 @@ _WORDS: dict[int, str] = {
     SIGILL: "Illegal instruction",
     SIGSEGV: "Segmentation fault",
 }
+_STOP_SIGNALS = frozenset(sent.name for sent in (SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU))
 _NO_STACK = ("Extension modules:", "Python runtime state:")  # what Python prints beside the stacks
 _READ_BYTES = 1 << 22  # of what a rank left; the fault handler prints at most 100 threads of 100 frames each
 
@@ -53,20 +55,31 @@ class Inquest:
     def explain(self, ranks: Sequence[RankOutcome], orphans: Collection[int]) -> list[RankOutcome]:
         """`ranks`, those that died with all that can be known of it; `orphans` went with the template."""
         dead = [rank for rank in ranks if rank.status is Status.DIED]
+        ranks = [self._stopped(rank) if rank.doing == STOPPED else rank for rank in ranks]
         if not dead:
-            return list(ranks)
+            return ranks
         of_template = self._end_of_template() if any(rank.rank in orphans for rank in dead) else ""
-        killed = sum(_is_killed(rank) and rank.rank not in orphans for rank in dead)
-        by_kernel = self._by_kernel(killed) if killed else ""
-        return [self._explained(rank, of_template if rank.rank in orphans else "", by_kernel) for rank in ranks]
+        told = [self._with_its_words(rank, of_template if rank.rank in orphans else "") for rank in ranks]
+        unknown = sum(_is_killed(rank) for rank in told)
+        by_kernel = self._by_kernel(unknown) if unknown else ""
+        return [_killed(rank, by_kernel) if _is_killed(rank) else rank for rank in told]
 
-    def _explained(self, rank: RankOutcome, orphaned: str, by_kernel: str) -> RankOutcome:
+    def _stopped(self, rank: RankOutcome) -> RankOutcome:
+        """`rank`, which is stopped, with what it said of that itself, if it did."""
+        listed = _words_in(self._read(rank.rank))
+        own = [words for words in listed if words.by_call and words.about.partition(WITH)[2] in _STOP_SIGNALS]
+        if not own:
+            return rank
+        site = innermost_site(own[-1].stack)
+        return replace(
+            rank, doing=f"stopped by {own[-1].about}", site=site, stack=of_the_body(own[-1].stack).strip("\n")
+        )
+
+    def _with_its_words(self, rank: RankOutcome, orphaned: str) -> RankOutcome:
         if rank.status is not Status.DIED or rank.death is None:
             return rank
         if orphaned:
             return replace(rank, orphaned=orphaned)
-        if _is_killed(rank):
-            return replace(rank, death=replace(rank.death, how=by_kernel))
         found = _words_on(rank.death, self._read(rank.rank)) or _words_on(rank.death, rank.stderr)
         return _with_words(rank, rank.death, found) if found is not None else rank
 
@@ -107,17 +120,35 @@ class Inquest:
 
 
 def _is_killed(rank: RankOutcome) -> bool:
-    return rank.death is not None and rank.death.signal == SIGKILL and not rank.by_plan
+    """Whether it was killed, and by whom has not been told."""
+    told = rank.by_plan or rank.orphaned or (rank.death is not None and rank.death.how)
+    return rank.death is not None and rank.death.signal == SIGKILL and not told
+
+
+def _killed(rank: RankOutcome, how: str) -> RankOutcome:
+    assert rank.death is not None
+    return replace(rank, death=replace(rank.death, how=how))
 
 
 def _words_on(death: Death, text: str) -> _LastWords | None:
     """The last of the words in `text` that are about this death; a process that it had forked may have left others."""
-    call = "os._exit" if death.signal is None else "os.abort" if death.signal == SIGABRT else None
     fatal = None if death.signal is None else _WORDS.get(death.signal)
     listed = _words_in(text)
-    calls = [words for words in listed if words.by_call and words.about == call]
+    calls = [words for words in listed if words.by_call and _led_to(words.about, death)]
     signals = [words for words in listed if not words.by_call and words.about == fatal]
     return next(reversed([*signals, *calls]), None)
+
+
+def _led_to(call: str, death: Death) -> bool:
+    """Whether it may have been `call`, as it was announced, that the process ended by."""
+    function, _, sent = call.partition(WITH)
+    if death.signal is None:
+        return function == "os._exit"
+    return (bool(sent) and sent in _named_signals(death.signal)) or (function == "os.abort" and death.signal == SIGABRT)
+
+
+def _named_signals(number: int) -> list[str]:
+    return [each.name for each in Signals if each == number]
 
 
 def _words_in(text: str) -> list[_LastWords]:
@@ -131,7 +162,7 @@ def _words_in(text: str) -> list[_LastWords]:
 
 def _with_words(rank: RankOutcome, death: Death, words: _LastWords) -> RankOutcome:
     lines = [line for line in of_the_body(words.stack).splitlines() if not line.startswith(_NO_STACK)]
-    how = f"by {words.about}" if words.by_call else ""
+    how = f"by {words.about.partition(WITH)[0]}" if words.by_call else ""
     if not any(current for current, _ in sections(words.stack)):
         how = "in a thread that runs no Python"
     site = innermost_site(words.stack)

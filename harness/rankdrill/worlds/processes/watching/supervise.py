@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import select
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,8 +26,10 @@ from rankdrill.worlds.processes.client import RankHandle, TemplateClient
 from rankdrill.worlds.processes.ledgers import Ledgers
 from rankdrill.worlds.processes.messages import Raised, Report, Returned, Up
 from rankdrill.worlds.processes.output import Streamer
+from rankdrill.worlds.processes.watching.activity import activities
 from rankdrill.worlds.processes.watching.breaks import Breaks
 from rankdrill.worlds.processes.watching.certainty import Certainty
+from rankdrill.worlds.processes.watching.native import native_stacks
 from rankdrill.worlds.processes.watching.positions import Positions
 from rankdrill.worlds.processes.watching.stacks import of_the_body, stacks_of
 
@@ -262,15 +264,26 @@ class Supervision:
     def _end_running(self, *, asked: bool) -> None:
         """Kill those that still run, once they have said where they are; they may have been `asked` just now."""
         waiting = self._certainty.waits_of_stuck(self._running)
+        cut = self._mourning or self._broken
+        elsewhere = {} if asked or cut else self._elsewhere(waiting)
+        doing, in_c = activities(elsewhere), native_stacks(elsewhere)
         if not asked:  # not before: the signal may wake a rank from what it sleeps in
             self._ask_stacks(self._running.values())
         self._client.kill(list(self._running.values()))
         for rank in list(self._running):
-            stack = of_the_body(self._stacks.get(rank, ""))
+            stack = "\n".join(filter(None, (of_the_body(self._stacks.get(rank, "")), in_c.get(rank))))
             outcome = RankOutcome(
-                rank, Status.STUCK, wait=waiting.get(rank), stack=stack, cut=self._mourning or self._broken
+                rank, Status.STUCK, wait=waiting.get(rank), stack=stack, cut=cut, doing=doing.get(rank, "")
             )
             self._end(Ending(outcome))
+
+    def _elsewhere(self, waiting: Container[int]) -> dict[int, int]:
+        """The processes of ranks that are stuck in something that is no step."""
+        return {
+            rank: handle.pid
+            for rank, handle in self._running.items()
+            if rank not in waiting and handle.pid is not None and not self._positions.stopped(rank)
+        }
 
 
 def _of_result(rank: int, result: Returned | Raised, **more: Any) -> RankOutcome:

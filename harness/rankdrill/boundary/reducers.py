@@ -1,0 +1,96 @@
+"""DistributedDataParallel's reducer, which calls from C++ in the middle of ``backward()`` and waits at the end of it.
+
+Its calls are numbered by bucket, anew in each backward pass. What it waits for is not the handle but its future, from
+C++, which nothing here sees: so the engine of autograd is asked to call when all is issued, which is right before the
+reducer's own callback, and once more right after that.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from functools import lru_cache
+from types import FrameType
+from typing import Protocol
+
+from rankdrill.boundary import torch_seam
+from rankdrill.boundary.callsites import MOST_FRAMES
+from rankdrill.step import DDP_BUCKET, Contract, Site
+
+__all__ = ["Buckets", "WaitsAtTheEnd"]
+
+_REDUCED = "all_reduce"
+_USAGE = ("int32",)  # of the map of used parameters, which follows the buckets where some may be unused
+
+
+class Buckets:
+    """Says which bucket a call of one group's reducers is for; `in_use` once the group has such a reducer."""
+
+    def __init__(self) -> None:
+        self.in_use = False
+        self._pass = -1
+        self._upcoming = 0
+
+    def site_of(self, contract: Contract, site: Site | None, depth: int) -> Site | None:
+        """`site`, with the bucket named if the call of `contract` was made, at `depth`, by a reducer."""
+        if not self.in_use or contract.op != _REDUCED or site is None or not _from_the_engine(depth + 1):
+            return site
+        if contract.dtypes == _USAGE:
+            return _called_by(site, "DDP usage of parameters")
+        backward = torch_seam.backward_pass()
+        if backward != self._pass:
+            self._pass, self._upcoming = backward, 0
+        bucket, self._upcoming = self._upcoming, self._upcoming + 1
+        return _called_by(site, f"{DDP_BUCKET}{bucket}")
+
+
+@lru_cache(maxsize=1024)
+def _called_by(site: Site, name: str) -> Site:
+    return replace(site, via=name)
+
+
+def _from_the_engine(depth: int) -> bool:
+    """Whether C++ called, right below one ``backward()``: in one that another one runs, passes cannot be told apart."""
+    frame: FrameType | None = sys._getframe(depth)
+    passes = 0
+    for place in range(MOST_FRAMES):
+        if frame is None:
+            break
+        runs_backward = frame.f_code is torch_seam.ENGINE
+        if place == 0 and not runs_backward:
+            return False
+        passes += runs_backward
+        frame = frame.f_back
+    return passes == 1
+
+
+class _Waiter(Protocol):
+    def begin_waiting(self) -> None:
+        """Note that somebody waits from here on."""
+
+    def stop_waiting(self) -> None:
+        """Note that nobody waits any more, and whether it is over."""
+
+
+class WaitsAtTheEnd:
+    """Work of one group whose futures were asked for in a backward pass, and are waited for at its end."""
+
+    def __init__(self) -> None:
+        self._waited_for: list[_Waiter] = []
+
+    def expect(self, work: _Waiter) -> None:
+        """The future of `work` was asked for; nothing is done outside of a backward pass."""
+        if torch_seam.backward_pass() < 0:
+            return
+
+        def all_is_issued() -> None:
+            work.begin_waiting()
+            self._waited_for.append(work)
+            torch_seam.at_end_of_backward(self.clear)
+
+        torch_seam.at_end_of_backward(all_is_issued)
+
+    def clear(self) -> None:
+        """Nobody waits: the pass is over, or has failed and another call follows."""
+        while self._waited_for:
+            self._waited_for.pop().stop_waiting()

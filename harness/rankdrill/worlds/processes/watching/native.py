@@ -1,0 +1,48 @@
+"""The C stacks of ranks that are stuck in no collective, where py-spy is installed: Python's own show no C."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+
+__all__ = ["native_stacks"]
+
+MOST_RANKS = 2  # of one run: others are told by their Python stacks
+DUMP_S = 5.0  # for one; it takes about 0.3 s
+_BODY = "Jobs._body "  # what runs it
+_NOT_THE_BODY = ("(rankdrill/", "(_pytest/", "(pluggy/")
+HEADING = "with C, by py-spy:"
+
+
+def native_stacks(pids: Mapping[int, int]) -> dict[int, str]:
+    """What py-spy says of the first few of `pids`, by rank; nothing where it is not installed, or cannot look."""
+    spy = shutil.which("py-spy", path=os.pathsep.join((os.path.dirname(sys.executable), os.environ.get("PATH", ""))))
+    if spy is None:
+        return {}
+    told = {rank: _dump(spy, pid) for rank, pid in list(pids.items())[:MOST_RANKS]}
+    return {rank: f"{HEADING}\n{text}" for rank, text in told.items() if text}
+
+
+def _dump(spy: str, pid: int) -> str:
+    command = [spy, "dump", "--native", "--pid", str(pid)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=DUMP_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return "\n".join(_frames(done.stdout)) if done.returncode == 0 else ""
+
+
+def _frames(dump: str) -> Iterator[str]:
+    """The lines of each thread down to the body, rankdrill's own left out."""
+    below = False
+    for line in dump.splitlines():
+        if line.startswith("Thread "):
+            below = False
+            yield line
+        elif line.startswith("    "):
+            below = below or _BODY in line
+            if not below and not any(own in line for own in _NOT_THE_BODY):
+                yield line
