@@ -3,13 +3,10 @@
 from rankdrill.diagnosis.asynchronous import EACH_FOR_ITSELF, Unwaited, each_for_itself, leak_on, unwaited
 from rankdrill.diagnosis.calls.agreement import odd_ones
 from rankdrill.diagnosis.calls.unequal import unequal_groups
-from rankdrill.diagnosis.ddp import is_ddps_own, said_by_ddp
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side
-from rankdrill.diagnosis.groups import by_members
 from rankdrill.diagnosis.left_groups import LeftGroups, left_groups_on
 from rankdrill.diagnosis.messages.unmatched import unreceived_message
 from rankdrill.diagnosis.root_cause import cause_of_hang, traced_back
-from rankdrill.diagnosis.stores.keys import awaits_key, awaits_lock
 from rankdrill.diagnosis.stores.lost import lost_update
 from rankdrill.diagnosis.waits import Position, Progress, Wait, doomed, name_ranks, position, waits
 from rankdrill.diagnosis.watch import ContractWatch
@@ -25,20 +22,15 @@ __all__ = [
     "Side",
     "Unwaited",
     "Wait",
-    "awaits_key",
-    "awaits_lock",
-    "by_members",
     "cause_of_hang",
     "doomed",
     "each_for_itself",
-    "is_ddps_own",
     "leak_on",
     "left_groups_on",
     "lost_update",
     "name_ranks",
     "odd_ones",
     "position",
-    "said_by_ddp",
     "traced_back",
     "unequal_groups",
     "unreceived_message",

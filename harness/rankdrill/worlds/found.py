@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rankdrill.diagnosis import Finding, cause_of_hang, said_by_ddp, traced_back
+from rankdrill.diagnosis import Finding, cause_of_hang, traced_back
+from rankdrill.diagnosis.ddp import said_by_ddp
 from rankdrill.worlds.suffering import lost_another
 
 if TYPE_CHECKING:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rankdrill.diagnosis import is_ddps_own, odd_ones
+from rankdrill.diagnosis import odd_ones
+from rankdrill.diagnosis.ddp import is_ddps_own
 from rankdrill.errors import ContractBroken, GatherError
 from rankdrill.worlds.found import finding_on
 from rankdrill.worlds.outcome import RankOutcome, Status, Verdict

@@ -10,7 +10,9 @@ from functools import cached_property
 from signal import Signals
 from typing import TYPE_CHECKING, Any
 
-from rankdrill.diagnosis import Finding, Wait, awaits_key, awaits_lock, by_members, name_ranks, odd_ones
+from rankdrill.diagnosis import Finding, Wait, name_ranks, odd_ones
+from rankdrill.diagnosis.groups import by_members
+from rankdrill.diagnosis.stores.keys import awaits_key, awaits_lock
 from rankdrill.errors import (
     ContractBroken,
     FaultNotFired,

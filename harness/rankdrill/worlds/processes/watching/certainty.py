@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from rankdrill.diagnosis import Position, Wait, awaits_key, awaits_lock, doomed, waits
+from rankdrill.diagnosis import Position, Wait, doomed, waits
+from rankdrill.diagnosis.stores.keys import awaits_key, awaits_lock
 from rankdrill.ledger import Record
 from rankdrill.worlds.processes.client import RankHandle
 from rankdrill.worlds.processes.watching.motion import seconds_wanted
