@@ -85,6 +85,20 @@ def test_a_failed_assertion_while_others_wait_ends_the_run_at_once(four: World) 
     assert isinstance(errors_of(outcome)[0], AssertionError)
 
 
+def test_a_rank_whose_call_is_refused_has_not_reached_it(four: World) -> None:
+    """What it gave is wrong by itself: the backend says so before it begins, and the others wait for it in vain."""
+
+    def body() -> None:
+        dist.barrier()
+        parts = [torch.empty(2) for _ in range(dist.get_world_size() - (dist.get_rank() == 3))]
+        dist.all_gather(parts, torch.ones(2))
+
+    outcome = four.run(body, deadline=LONG)
+    assert outcome.verdict is Verdict.HANG
+    assert (outcome.culprits, outcome.victims) == ((3,), (0, 1, 2))
+    assert outcome.elapsed < EARLY
+
+
 def test_a_rank_that_leaves_without_the_collective(four: World) -> None:
     def body() -> str:
         if dist.get_rank() != 2:

@@ -15,7 +15,7 @@ from rankdrill.diagnosis import Finding, FindingKind
 from rankdrill.worlds import Outcome
 
 DEADLINE_S = 120.0
-TURNS = 6
+TURNS = 5
 
 
 def found_on(outcome: Outcome) -> Finding:
@@ -67,7 +67,7 @@ def test_what_a_reader_is_told(two: World) -> None:
     finding = found_on(two.run(one_for_each_turn, deadline=DEADLINE_S))
     (line,) = finding.lines
     assert line.startswith(
-        "leaked group: ranks 0, 1 made one group of ranks 0, 1 after the other, and never destroyed 6 of them, at "
+        "leaked group: ranks 0, 1 made one group of ranks 0, 1 after the other, and never destroyed 5 of them, at "
     )
     assert line.endswith(" in one_for_each_turn")
     finding = found_on(two.run(unused_between_others, deadline=DEADLINE_S))
@@ -84,6 +84,17 @@ def test_the_one_that_does_not_destroy_them(two: World) -> None:
 
     finding = found_on(two.run(body, deadline=DEADLINE_S))
     assert finding.culprits == (1,)
+
+
+def test_one_that_leaves_a_few_where_the_others_leave_none(two: World) -> None:
+    def body() -> None:
+        for _ in range(3):
+            group = dist.new_group()  # made
+            dist.barrier(group)
+            if dist.get_rank() == 0:
+                dist.destroy_process_group(group)
+
+    assert found_on(two.run(body, deadline=DEADLINE_S)).culprits == (1,)
 
 
 def a_few() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import linecache
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -40,6 +41,13 @@ def another_membership() -> None:
         dist.new_group([0, 1])  # most
 
 
+def a_group_of_its_own() -> None:
+    if dist.get_rank() == ODD:
+        dist.new_group([ODD])  # odd
+    else:
+        dist.new_group([0, 1])  # most
+
+
 def another_order() -> None:
     pairs = [[0, 1], [2, 3]]
     for pair in reversed(pairs) if dist.get_rank() == ODD else pairs:
@@ -53,6 +61,7 @@ def another_order() -> None:
         (makes_one_more, "extra call", [{"odd"}, set()]),
         (another_membership, "group mismatch", [{"odd"}, {"most"}]),
         (another_order, "group mismatch", None),
+        (a_group_of_its_own, "group mismatch", [{"odd"}, {"most"}]),
     ],
 )
 def test_a_mistake_is_one_finding(four: World, body: Callable[[], None], kind: str, marks: Any) -> None:
@@ -116,6 +125,13 @@ def from_different_lines() -> None:
         dist.new_group([0, 1])
 
 
+def a_part_of_ones_own() -> None:
+    """Torch's own: a group is divided that is not the same on all ranks."""
+    mine, _ = dist.new_subgroups_by_enumeration([[0, 2], [1, 3]])  # type: ignore[no-untyped-call]
+    each, _ = dist.new_subgroups(group_size=1, group=mine)  # type: ignore[no-untyped-call]
+    dist.all_reduce(torch.ones(1), group=each)
+
+
 def members_alone() -> None:
     if dist.get_rank() < 2:
         dist.new_group([0, 1], use_local_synchronization=True)
@@ -134,7 +150,9 @@ def refused_on_one() -> None:
     dist.new_group([0, 1])
 
 
-@pytest.mark.parametrize("body", [everybody, from_different_lines, members_alone, a_mesh, refused_on_one])
+@pytest.mark.parametrize(
+    "body", [everybody, from_different_lines, a_part_of_ones_own, members_alone, a_mesh, refused_on_one]
+)
 def test_what_is_right_is_no_finding(four: World, body: Callable[[], None]) -> None:
     outcome = four.run(body, deadline=DEADLINE_S)
     assert outcome.findings == ()
@@ -182,7 +200,7 @@ def test_it_is_a_step_where_faults_strike(four: World) -> None:
     assert outcome.ranks[1].status is Status.DIED
     assert outcome.ranks[1].by_plan
     steps = [record.step for record in outcome.ranks[3].ledger if record.step.kind is Kind.GROUP]
-    assert [str(step) for step in steps] == ["group.new_group on 'default' (ranks=0,1)"]
+    assert [str(step) for step in steps] == [f"group.new_group #{steps[0].sequence} on 'default' (ranks=0,1)"]
     assert steps[0].site is not None
     assert steps[0].site.function == "body"
 
@@ -224,3 +242,29 @@ def test_who_goes_past_a_group_and_makes_the_next_left_it_out(four: World) -> No
     assert finding.kind == "missing call"
     assert finding.lines[0].startswith(f"missing call: rank {ODD} leaves out new_group #0 on 'default', at ")
     assert [side.ranks for side in finding.sides] == [(ODD,), (ODD,), tuple(rank for rank in range(4) if rank != ODD)]
+
+
+def test_who_leaves_out_a_group_that_it_is_in_is_told_at_once(four: World) -> None:
+    def body() -> None:
+        dist.barrier()
+        if dist.get_rank() != ODD:
+            everyone = dist.new_group([0, 1, 2, 3])  # most
+            dist.all_reduce(torch.ones(1), group=everyone)
+        dist.barrier()
+
+    outcome = four.run(body, deadline=DEADLINE_S)
+    (finding,) = outcome.findings
+    assert (finding.kind, finding.culprits) == ("missing call", (ODD,))
+    assert [side.ranks for side in finding.sides] == [(ODD,), (0, 1, 3), (ODD,)]
+    assert "leaves out new_group #0 on 'default' (ranks=0-3)" in finding.sides[0].did
+    assert outcome.victims == (0, 1, 3)
+    assert outcome.elapsed < DEADLINE_S / 2
+
+
+def test_a_rank_that_is_late_to_make_a_group_is_waited_for(four: World) -> None:
+    def body() -> None:
+        if dist.get_rank() == ODD:
+            time.sleep(1.5)
+        dist.new_group([0, 1, 2, 3])
+
+    assert four.run(body, deadline=DEADLINE_S).ok

@@ -18,10 +18,12 @@ from rankdrill.boundary.callsites import MOST_FRAMES, call_site, owner_of
 from rankdrill.step import Site
 from rankdrill.whose import Whose
 
-__all__ = ["FEWEST_LEFT", "Made", "MadeGroups", "Usable", "made_by_user"]
+__all__ = ["FEWEST_ALONE", "FEWEST_LEFT", "Made", "MadeGroups", "Usable", "made_by_user"]
 
-FEWEST_LEFT = 5
+FEWEST_LEFT = 4
 """Left behind from one line. A test may try a few groups in turn and leave it to its end to take them down."""
+FEWEST_ALONE = 2
+"""Left behind by one rank, while the other members have destroyed theirs."""
 # Groups that others of torch's functions make are theirs: of FSDP, say, which is given no mesh.
 _MAKERS = frozenset({"new_group", "new_subgroups", "new_subgroups_by_enumeration", "init_device_mesh"})
 
@@ -80,8 +82,9 @@ class MadeGroups:
         """Those with these `numbers`, or all so far, had to be destroyed by now."""
         self._due = range(self.upcoming) if numbers is None else numbers
 
-    def take_left(self, groups: Iterable[Usable]) -> list[tuple[Site, tuple[int, ...], int]]:
-        """Lines that made groups again and again, of which members, and how many of those are still among `groups`.
+    def take_left(self, groups: Iterable[Usable]) -> list[tuple[Site, tuple[int, ...], int, bool]]:
+        """Lines that made groups again and again, of which members, how many of those are still among `groups`, and
+        whether that is too many though the other members have left theirs too.
 
         Nothing unless they had to be destroyed by now. Each is told once.
         """
@@ -94,7 +97,11 @@ class MadeGroups:
             if made is not None and made.number in self._due:
                 left.setdefault(made.line, []).append(made)
                 behind[made.line] = behind.get(made.line, 0) + self._replaced(made, group.last_used)
-        found = [(of[0].site, of[0].members, len(of)) for line, of in left.items() if behind[line] >= FEWEST_LEFT]
+        found = [
+            (of[0].site, of[0].members, len(of), behind[line] >= FEWEST_LEFT)
+            for line, of in left.items()
+            if behind[line] >= FEWEST_ALONE
+        ]
         self._due = None
         self._made.clear()
         return found

@@ -53,9 +53,9 @@ def _members(ranks: Iterable[Any], size: int) -> tuple[int, ...] | None:
 def _made(whole: DrilledGroup, members: tuple[int, ...], make: Callable[[], Any], boundary: Boundary) -> Any:
     """Have `make` make a group of `members`, as the next one of the default group `whole`."""
     number = whole.groups_made.take()
-    step = Step(Kind.GROUP, NEW_GROUP, whole.label, spell_members(members)[0], site=call_site(2))
+    step = Step(Kind.GROUP, NEW_GROUP, whole.label, spell_members(members)[0], sequence=number, site=call_site(2))
     contract = Contract(NEW_GROUP, sizes=members, shown=step.fingerprint)
-    posted = replace(step, sequence=number, digest=contract.digest, contract=contract)
+    posted = replace(step, digest=contract.digest, contract=contract)
 
     def real(call: Call) -> Any:
         if boundary.watch is not None:

@@ -18,11 +18,15 @@ MOST_LINES = 4  # told of one rank
 
 @dataclass(frozen=True, slots=True)
 class LeftGroups:
-    """How many groups of `members` one rank made on one line, one after the other, and has not destroyed."""
+    """How many groups of `members` one rank made on one line, one after the other, and has not destroyed.
+
+    `many`: too many, also if the other members have not either.
+    """
 
     site: Site
     members: tuple[int, ...]
     count: int
+    many: bool
 
 
 def left_groups_on(ranks: Mapping[int, Sequence[LeftGroups]]) -> Finding | None:
@@ -30,8 +34,15 @@ def left_groups_on(ranks: Mapping[int, Sequence[LeftGroups]]) -> Finding | None:
     return each_for_itself(
         Finding(FindingKind.LEAKED_GROUP, f"{NEW_GROUP} on {DEFAULT_GROUP!r}", "group", (_side(rank, one),), (rank,))
         for rank, left in sorted(ranks.items())
-        for one in islice(left, MOST_LINES)
+        for one in islice((each for each in left if each.many or _alone(rank, each, ranks)), MOST_LINES)
     )
+
+
+def _alone(rank: int, one: LeftGroups, ranks: Mapping[int, Sequence[LeftGroups]]) -> bool:
+    """Whether all other members, and there are some, have destroyed what they made."""
+    others = set(one.members) - {rank}
+    left = {other for other in others for each in ranks.get(other, ()) if each.members == one.members}
+    return bool(others) and not left
 
 
 def _side(rank: int, one: LeftGroups) -> Side:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from rankdrill.diagnosis.asynchronous import lost_message
 from rankdrill.diagnosis.calls.crossed import crossed_groups
+from rankdrill.diagnosis.calls.groups_left_out import group_left_out, makes_group
 from rankdrill.diagnosis.calls.unmatched import left_behind, retold, sided_with
 from rankdrill.diagnosis.calls.wrong_group import against_custom, strayed, wrong_group
 from rankdrill.diagnosis.deadlock import circle_in, deadlock, mixed_circle
@@ -28,9 +29,11 @@ def cause_of_hang(waits: Mapping[int, Wait], returned: Collection[int], views: S
     """
     # One that has issued a message, and is in no step, may be anywhere.
     inside = {rank: wait for rank, wait in waits.items() if wait.record.state.open}
-    found = cause_apart(inside, returned, views)
+    found = cause_apart(inside, returned, views) or group_left_out(inside, returned)
     if found is not None:
         return found
+    waits = {rank: wait for rank, wait in waits.items() if not makes_group(wait)}
+    inside = {rank: wait for rank, wait in inside.items() if not makes_group(wait)}
     # Who waits for a key or a lock would come, if those came that it waits for.
     waits = {rank: wait for rank, wait in waits.items() if not apart(wait)}
     inside = {rank: wait for rank, wait in inside.items() if not apart(wait)}
@@ -50,7 +53,8 @@ def cause_of_hang(waits: Mapping[int, Wait], returned: Collection[int], views: S
 def _of_groups(waits: Mapping[int, Wait], returned: Collection[int], views: Sequence[LedgerView]) -> Finding | None:
     crossed = crossed_groups(waits, views, returned)
     if crossed is not None and not crossed.culprits:
-        return against_custom(waits, views) or crossed
+        by_group = wrong_group(waits, views, None)
+        return against_custom(waits, views) or (by_group if by_group is not None and by_group.culprits else crossed)
     return crossed or wrong_group(waits, views, None)
 
 

@@ -1,7 +1,8 @@
 """The wait-for graph: which ranks wait for which, and which of them wait for ever.
 
 A rank inside collective *s* of a group waits for every member that has not reached *s*; inside a send or receive, for
-the other end of the message; inside a receive from anybody, for any one member; inside a store's ``get`` or ``wait``,
+the other end of the message; inside a receive from anybody, for any one member; inside ``new_group``, for every other
+member that has not come to it; inside a store's ``get`` or ``wait``,
 for any other rank to set the key; inside a file's lock, for its holder. Who has returned, raised or died will never
 come; whoever waits for those that will never come, or sits in a cycle of waits, will never come either. So most hangs
 are certain long before any timeout.
@@ -16,7 +17,7 @@ from typing import TypeAlias
 
 from rankdrill.diagnosis.stores.keys import Keys, KeyState, awaits_key, awaits_lock, is_there
 from rankdrill.ledger import GROUP_OP, MOST_RANKS, LedgerView, Members, Record, State
-from rankdrill.step import ANYBODY, NEVER_WAITED, NO_SEQUENCE, RECV, SEND, Kind, Message
+from rankdrill.step import ANYBODY, NEVER_WAITED, NEW_GROUP, NO_SEQUENCE, RECV, SEND, Kind, Message, Step
 
 __all__ = ["Position", "Progress", "Wait", "doomed", "hopeless", "name_ranks", "position", "waits"]
 
@@ -111,6 +112,7 @@ class Progress:
         self._messages: dict[Stream, int] = {}
         self._unknown: dict[int, tuple[str, int]] = {}  # by index: receives whose sender is not known yet
         self._under_way: set[int] = set()  # messages that were not over when last looked at
+        self._begun: set[int] = set()  # collectives that the backend may still refuse
         self._counted = 0
         self._torn: set[int] = set()
         self._gave_up = False
@@ -135,6 +137,8 @@ class Progress:
                 self._count(record)
             elif record.index in self._under_way:
                 self._count_again(record)
+            elif record.index in self._begun:
+                self._count_call(record)
             if record.state.open and not self._aside(record):
                 self._at = record
                 self._awaited.append(record)
@@ -150,6 +154,8 @@ class Progress:
         step = record.step
         if step.kind is Kind.STORE and record.index >= self._start and self._entered(record):
             self._keys.take(record)
+        if step.op == NEW_GROUP:
+            self._count_call(record)
         if step.kind is not Kind.COLLECTIVE:
             return  # the rank is inside it
         if step.op == GROUP_OP:
@@ -159,9 +165,20 @@ class Progress:
         elif not self._entered(record):
             return
         elif step.sequence != NO_SEQUENCE:
-            self._reached[step.target] = max(self._reached.get(step.target, 0), step.sequence + 1)
+            self._count_call(record)
         elif step.message is not None and record.index >= self._start:
             self._count_message(record, step.message)
+
+    def _count_call(self, record: Record) -> None:
+        """Count it as reached, unless it was refused when it was issued: then it never took place."""
+        self._begun.discard(record.index)
+        if record.state is State.BEGUN:
+            self._begun.add(record.index)
+        counted, number = _counted(record.step), record.step.sequence
+        if not _refused(record):
+            self._reached[counted] = max(self._reached.get(counted, 0), number + 1)
+        elif self._reached.get(counted) == number + 1:
+            self._reached[counted] = number
 
     def _count_message(self, record: Record, message: Message) -> None:
         step = record.step
@@ -198,7 +215,7 @@ class Progress:
         if at is None and stuck and self._newest is not None and self._newest.state is State.ISSUED:
             at = self._newest
         locking = at if at is not None and not ended and awaits_lock(at.step) else None
-        if ended or (at is not None and not (at.step.kind is Kind.COLLECTIVE or awaits_key(at.step))):
+        if ended or (at is not None and not _waits_for_ranks(at.step)):
             at = None
         unknown = Counter(self._unknown.values())
         return Position(
@@ -217,12 +234,26 @@ class Progress:
         )
 
 
+def _waits_for_ranks(step: Step) -> bool:
+    return step.kind is Kind.COLLECTIVE or awaits_key(step) or (step.op == NEW_GROUP and step.sequence != NO_SEQUENCE)
+
+
+def _counted(step: Step) -> str:
+    """What calls are counted by: their group, and apart from its collectives the groups that are made from it."""
+    return f"groups of {step.target}" if step.op == NEW_GROUP else step.target
+
+
+def _refused(record: Record) -> bool:
+    # Whoever waits writes down first how long for.
+    return record.state is State.RAISED and not record.patience_ms
+
+
 def _over(state: State) -> bool:
     return state in (State.ENDED, State.RAISED)
 
 
 def _matters(kind: Kind, state: State) -> bool:
-    return kind in (Kind.COLLECTIVE, Kind.STORE) or not _over(state)
+    return kind in (Kind.COLLECTIVE, Kind.STORE, Kind.GROUP) or not _over(state)
 
 
 def position(view: LedgerView, *, ended: bool, entered: Callable[[Record], bool] = lambda record: True) -> Position:
@@ -267,6 +298,8 @@ def waits(positions: Sequence[Position]) -> dict[int, Wait]:
 def _wait(rank: int, here: Position, positions: Sequence[Position]) -> Wait:
     assert here.at is not None
     step = here.at.step
+    if step.op == NEW_GROUP:
+        return _wait_for_members(rank, here.at, positions)
     if step.kind is Kind.STORE:
         return _wait_for_key(rank, here.awaited or (here.at,), positions)
     if here.held_by is not None:
@@ -282,6 +315,17 @@ def _wait(rank: int, here: Position, positions: Sequence[Position]) -> Wait:
         if member != rank and positions[member].reached.get(step.target, 0) <= step.sequence
     )
     return Wait(rank, here.at, behind)
+
+
+def _wait_for_members(rank: int, at: Record, positions: Sequence[Position]) -> Wait:
+    """For those of the group that is made who have not come to make it; who is to be no member waits for nobody."""
+    step = at.step
+    members = Members(len(positions)).take(step.fingerprint) or ()
+    if rank not in members:
+        return Wait(rank, at, ())
+    behind = (member for member in members if member < len(positions) and member != rank)
+    counted = _counted(step)
+    return Wait(rank, at, tuple(one for one in behind if positions[one].reached.get(counted, 0) <= step.sequence))
 
 
 def _members(group: str, rank: int, positions: Sequence[Position]) -> tuple[int, ...]:

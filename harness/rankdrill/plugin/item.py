@@ -243,14 +243,14 @@ class RankedItem(pytest.Function):
         before = sum(self.durations.values()) if outcome is self.outcome else 0.0
         self.outcome = outcome
         quiet = uneventful(outcome, when)
+        last = when == "teardown" and not among_others and self.merged is None
         if self.shared.json:
-            self.told[when] = phase_of(outcome, when, among_others=among_others)
+            self.told[when] = phase_of(outcome, when, among_others=among_others, last=last)
         if quiet is not None:
             self.durations[when] = max(end.seconds for end in quiet)
             if when == "call":
                 self.user_properties.extend((f"rank {rank}", str(end.ended)) for rank, end in enumerate(quiet))
             return
-        last = when == "teardown" and not among_others and self.merged is None
         seen = phase_of(outcome, when, among_others=among_others, last=last)
         ends = [end_of(rank) for rank in seen.ranks]
         # A rank that did not come to the end of it was at it, or had gone, when the run was over.

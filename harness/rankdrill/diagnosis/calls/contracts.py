@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import combinations
 
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
-from rankdrill.ledger import Post
+from rankdrill.ledger import Members, Post
 from rankdrill.ledger.posts import elements
 from rankdrill.step import NEW_GROUP, NOBODY
 
@@ -15,6 +15,7 @@ __all__ = ["MEMBERS", "break_in", "may_change"]
 
 MEMBERS = "members"
 """What differs where ranks make different groups."""
+_DIVIDING = frozenset({"new_subgroups", "new_subgroups_by_enumeration"})
 SPLIT = "split"
 """What does not fit where ranks need only fit by twos."""
 # In the order of `Post.marks`: what is wrong first explains the rest.
@@ -36,12 +37,30 @@ def break_in(posts: Sequence[Post], members: Sequence[int], group: str, number: 
     for post in posts:
         alike.setdefault(post.marks, []).append(post)
     if len(alike) > 1:
+        if _each_makes_its_own(posts):
+            return None
         found = _of_sides(list(alike.values()), members, f"#{number} on {group!r}")
     elif conflicts := _conflicts(posts, members):
         found = _of_pairs(posts, conflicts, members, f"#{number} on {group!r}")
     else:
         return None
     return replace(found, group=group, number=number)
+
+
+def _each_makes_its_own(posts: Sequence[Post]) -> bool:
+    """Whether every rank makes a group whose members, those that are here, make the same one.
+
+    Torch allows no such thing, and does it: `new_subgroups` of a group that is not the same on all ranks. Elsewhere a
+    rank has to be in what it makes: who makes a group of others goes by a list that all are to have.
+    """
+    if any(post.op != NEW_GROUP for post in posts):
+        return False
+    made = {post.rank: Members().take(post.shown) for post in posts}
+    divided = all(post.site is not None and post.site.via in _DIVIDING for post in posts)
+    return all(
+        ranks is not None and (divided or rank in ranks) and all(made.get(other, ranks) == ranks for other in ranks)
+        for rank, ranks in made.items()
+    )
 
 
 def may_change(finding: Finding) -> bool:

@@ -39,11 +39,10 @@ class Change:
         return self.got.end_ns < other.put.begin_ns and other.put.end_ns < self.put.begin_ns
 
     def meets(self, other: Change) -> bool:
-        """Whether both got before either set, and they set different values."""
+        """Whether both got before either set."""
         assert self.got is not None
         assert other.got is not None
-        late = self.got.end_ns >= other.put.begin_ns or other.got.end_ns >= self.put.begin_ns
-        return not late and self.put.step.fingerprint != other.put.step.fingerprint
+        return self.got.end_ns < other.put.begin_ns and other.got.end_ns < self.put.begin_ns
 
 
 def changes_of(rank: int, view: LedgerView) -> Iterator[Change]:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.stores.changes import Change, changes_of
-from rankdrill.diagnosis.stores.source import asks_again, depends_on
+from rankdrill.diagnosis.stores.source import asks_again, counts_up, depends_on
 from rankdrill.ledger import LedgerView
 
 __all__ = ["lost_update"]
@@ -32,7 +32,7 @@ def lost_update(views: Mapping[int, LedgerView]) -> Finding | None:
 def _lost_of(changes: Sequence[Change]) -> Finding | None:
     updates = [change for change in changes if change.got is not None and _follows(change)]
     added = [change for change in changes if change.got is None]
-    lost = [one for one in updates if any(one.rank != other.rank and one.meets(other) for other in updates)]
+    lost = [one for one in updates if any(one.rank != other.rank and _lose(one, other) for other in updates)]
     beside = [one for one in updates if any(one.rank != other.rank and _loses(one, other) for other in added)]
     if not lost and not beside:
         return None
@@ -41,6 +41,18 @@ def _lost_of(changes: Sequence[Change]) -> Finding | None:
     sides = [*_sides(those), *(() if lost else _adding(added, those))]
     key = (lost or beside)[0].put.step.target
     return Finding(FindingKind.LOST_UPDATE, f"key {key!r}", "value", tuple(sides), tuple(sorted(those)))
+
+
+def _lose(one: Change, other: Change) -> bool:
+    """Whether of two updates that met one is lost: who sets the same once more has lost something if both count."""
+    if not one.meets(other):
+        return False
+    return one.put.step.fingerprint != other.put.step.fingerprint or (_counts(one) and _counts(other))
+
+
+def _counts(update: Change) -> bool:
+    got, put = update.lines
+    return got is not None and put is not None and counts_up(got, put)
 
 
 def _loses(update: Change, added: Change) -> bool:

@@ -10,9 +10,10 @@ from dataclasses import replace
 from rankdrill.diagnosis.calls.source import Order, function_around, order_of, share_a_loop
 from rankdrill.step import Site
 
-__all__ = ["asks_again", "depends_on", "sets_later"]
+__all__ = ["asks_again", "counts_up", "depends_on", "sets_later"]
 
 _SETTING = frozenset({"add", "append", "compare_set", "multi_set", "queue_push", "set"})
+_MORE = (ast.Add, ast.Sub, ast.Mult)
 _CONDITIONS = (ast.If, ast.While, ast.IfExp)
 _RANK = re.compile(r"rank|index", re.IGNORECASE)
 _FILLING = frozenset({"append", "extend", "update"})  # with one argument: a store's own take two
@@ -59,17 +60,43 @@ def depends_on(got: Site, put: Site, *, value: bool = False) -> bool:
 
     Unless it is the `value` that matters, that it is set at all may do so too.
     """
+    found = _get_and_set(got, put)
+    if found is None:
+        return False
+    function, get, put_call = found
+    names = _names_from(function, get)
+    conditions = () if value else _conditions_around(function, put_call)
+    asked = [*put_call.args[1:], *(node.test for node in conditions)]
+    return any(_uses(part, get, names) for part in asked)
+
+
+def _get_and_set(got: Site, put: Site) -> tuple[ast.AST, ast.Call, ast.Call] | None:
+    """The function that both are in, and the two calls; None where that is not one of each."""
     function = function_around(got)
     if function is None or function is not function_around(put):
-        return False
+        return None
     gets = [call for call in _calls(function, {"get"}) if _spans(call, got.line)]
     sets = [call for call in _calls(function, {"set"}) if _spans(call, put.line)]
-    if len(gets) != 1 or len(sets) != 1:
+    return (function, gets[0], sets[0]) if len(gets) == len(sets) == 1 else None
+
+
+def counts_up(got: Site, put: Site) -> bool:
+    """Whether what is set at `put` is what was got at `got` and something more: done twice, it comes to more."""
+    found = _get_and_set(got, put)
+    if found is None:
         return False
-    names = _names_from(function, gets[0])
-    conditions = () if value else _conditions_around(function, sets[0])
-    asked = [*sets[0].args[1:], *(node.test for node in conditions)]
-    return any(_uses(part, gets[0], names) for part in asked)
+    function, get, put_call = found
+    names = _names_from(function, get)
+    if not any(_uses(part, get, names) for part in put_call.args[1:]):
+        return False
+    made: list[ast.AST] = [*put_call.args[1:]]
+    for value, targets in _assignments(function):
+        if any(name in names for target in targets for name in _stored(target)):
+            made.append(value)
+    added = (node for part in made for node in ast.walk(part) if isinstance(node, ast.BinOp))
+    sums = (node for node in added if isinstance(node.op, _MORE) and _uses(node, get, names))
+    grown = (node for node in ast.walk(function) if isinstance(node, ast.AugAssign) and isinstance(node.op, _MORE))
+    return any(sums) or any(name in names for node in grown for name in _stored(node.target))
 
 
 def _comes(site: Site, other: Site) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from rankdrill.diagnosis import Position, Wait, doomed, waits
 from rankdrill.diagnosis.stores.keys import awaits_key, awaits_lock
 from rankdrill.ledger import Record
+from rankdrill.step import NEW_GROUP
 from rankdrill.worlds.processes.client import RankHandle
 from rankdrill.worlds.processes.watching.motion import seconds_wanted
 from rankdrill.worlds.processes.watching.outside import others_may_act
@@ -59,7 +60,8 @@ class Certainty:
             return False
         # gloo's own thread spins for ever once a message is dropped (2.13). Whoever is half way through a transfer with
         # that rank moves too.
-        # Who waits for a key may ask for it again and again; who has set it has written that down.
+        # Who waits for a key, as one does for the others' when a group is made, may ask for it again and again; who
+        # has set it, or has come to make the group, has written that down.
         idle = {rank: handle for rank, handle in pending.items() if not self._may_move(positions[rank])}
         moved = self._moved(idle)
         certain = stuck == self._suspected and not moved
@@ -77,7 +79,8 @@ class Certainty:
 
     @staticmethod
     def _may_move(position: Position) -> bool:
-        return position.gave_up or (position.at is not None and awaits_key(position.at.step))
+        step = position.at.step if position.at is not None else None
+        return position.gave_up or (step is not None and (awaits_key(step) or step.op == NEW_GROUP))
 
     def _moved(self, pending: Mapping[int, RankHandle]) -> bool:
         """Whether one of `pending` ran, or wanted to, since the last look: it may be half way through a transfer."""

@@ -1,0 +1,58 @@
+"""A group that some of its members make, and wait in for the others: whoever left it out, or made one more."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from rankdrill.diagnosis.calls.naming import named
+from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
+from rankdrill.diagnosis.messages import words
+from rankdrill.diagnosis.waits import Wait
+from rankdrill.step import NEW_GROUP, Step
+
+__all__ = ["group_left_out", "makes_group"]
+
+
+def makes_group(wait: Wait) -> bool:
+    """Whether the rank waits for others to make a group with it."""
+    return wait.record.step.op == NEW_GROUP
+
+
+def group_left_out(waits: Mapping[int, Wait], returned: Collection[int]) -> Finding | None:
+    """What is wrong where ranks wait for ever in ``new_group``; None where none does."""
+    making = [wait for wait in waits.values() if makes_group(wait) and wait.missing]
+    if not making:
+        return None
+    step = min(making, key=lambda wait: wait.record.begin_ns).record.step
+    there = {wait.rank: wait for wait in making if _same(wait.record.step, step)}
+    away = sorted({rank for wait in there.values() for rank in wait.missing})
+    if not all(rank in returned or rank in waits for rank in away):
+        return None  # one of them died, or raised, and explains more
+    waiting = side_of(
+        list(there),
+        f"{'waits' if len(there) == 1 else 'wait'} in {_told(step)}",
+        [wait.record.step.site for wait in there.values()],
+    )
+    elsewhere = [_elsewhere(waits[rank]) for rank in away if rank in waits]
+    if len(away) > len(there):
+        did = f"{'makes' if len(there) == 1 else 'make'} one group more, {_told(step)}"
+        more = side_of(list(there), did, list(waiting.sites))
+        return Finding(FindingKind.EXTRA, step.call, "members", (more, *elsewhere), tuple(sorted(there)))
+    did = f"{'leaves' if len(away) == 1 else 'leave'} out {_told(step)}"
+    left_out = side_of(away, did, [step.site] * len(away))
+    culprits = tuple(away) if len(away) < len(there) else ()
+    return Finding(FindingKind.MISSING, step.call, "members", (left_out, waiting, *elsewhere), culprits)
+
+
+def _same(one: Step, other: Step) -> bool:
+    return (one.sequence, one.fingerprint) == (other.sequence, other.fingerprint)
+
+
+def _told(step: Step) -> str:
+    return f"{step.call} ({step.fingerprint})"
+
+
+def _elsewhere(wait: Wait) -> Side:
+    step = wait.record.step
+    did = words.waits(wait.record) if step.message is not None else f"waits in {named(step)}"
+    return side_of([wait.rank], did, [step.site])
