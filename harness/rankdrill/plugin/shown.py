@@ -16,6 +16,7 @@ from rankdrill.worlds.outcome import RenderedError
 __all__ = ["Block", "MergedFailure", "blocks_of", "minority_first", "share_alike", "victim_line"]
 
 VICTIM_WIDTH = 120
+_PLURAL = {"was": "were", "waits": "wait", "is": "are"}
 _PLACE = re.compile(r"^\S+:\d+: ")  # how pytest ends a traceback entry: file:line: what
 _SOURCE = re.compile(r"\[/\S+:\d+\] ")  # gloo's messages begin with a path on the machine that built torch
 
@@ -71,8 +72,9 @@ def minority_first(ranks_by_what: Mapping[str, list[int]]) -> str:
 def victim_line(rank: RankOutcome) -> str:
     """One line, cut where a transport's message begins to chat."""
     line = _SOURCE.sub("", str(rank).splitlines()[0])
-    where = next((record.step for record in reversed(rank.ledger.records) if record.error), None)
-    chat = rank.status is Status.RAISED and len(line) > VICTIM_WIDTH
+    raised = rank.status is Status.RAISED  # an error before that was dealt with
+    where = next((record.step for record in reversed(rank.ledger.records) if raised and record.error), None)
+    chat = raised and len(line) > VICTIM_WIDTH
     cut = line if not chat else line[: VICTIM_WIDTH - 1] + "…"
     return f"{cut} [in {where}]" if where else cut
 
@@ -93,7 +95,13 @@ def share_alike(told: Iterable[tuple[int, str, str]]) -> Iterable[Block]:
         _, what, text = members[0]
         others = [f"rank {rank} {other}" for rank, other, _ in members if other != what]
         listed = name_ranks(sorted(rank for rank, _, _ in members))
-        yield Block(f"{listed} {what}", "\n".join([text, *others]) if others else text)
+        does = what if len(members) == 1 else _of_several(what)
+        yield Block(f"{listed} {does}", "\n".join([text, *others]) if others else text)
+
+
+def _of_several(what: str) -> str:
+    verb, _, rest = what.partition(" ")
+    return f"{_PLURAL.get(verb, verb)} {rest}"
 
 
 def _told(outcome: Outcome, rank: RankOutcome, ends: Mapping[int, PhaseEnd]) -> tuple[str, str]:
