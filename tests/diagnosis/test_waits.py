@@ -11,7 +11,8 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from rankdrill.boundary.collectives import NeverWaited
-from rankdrill.diagnosis import Position, Progress, Wait, doomed, name_ranks, position, waits
+from rankdrill.diagnosis import Position, Progress, Wait, doomed, name_ranks, waits
+from rankdrill.diagnosis.progress import position
 from rankdrill.ledger import GROUP_OP, LedgerReader, LedgerWriter, Record, State, spell_members
 from rankdrill.step import ANYBODY, NEVER_WAITED, NO_SEQUENCE, Kind, Message, Step
 

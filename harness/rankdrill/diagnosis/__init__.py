@@ -6,9 +6,10 @@ from rankdrill.diagnosis.calls.unequal import unequal_groups
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side
 from rankdrill.diagnosis.left_groups import LeftGroups, left_groups_on
 from rankdrill.diagnosis.messages.unmatched import unreceived_message
+from rankdrill.diagnosis.progress import Position, Progress
 from rankdrill.diagnosis.root_cause import cause_of_hang, traced_back
 from rankdrill.diagnosis.stores.lost import lost_update
-from rankdrill.diagnosis.waits import Position, Progress, Wait, doomed, name_ranks, position, waits
+from rankdrill.diagnosis.waits import Wait, doomed, name_ranks, waits
 from rankdrill.diagnosis.watch import ContractWatch
 
 __all__ = [
@@ -30,7 +31,6 @@ __all__ = [
     "lost_update",
     "name_ranks",
     "odd_ones",
-    "position",
     "traced_back",
     "unequal_groups",
     "unreceived_message",

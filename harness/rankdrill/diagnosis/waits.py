@@ -2,56 +2,24 @@
 
 A rank inside collective *s* of a group waits for every member that has not reached *s*; inside a send or receive, for
 the other end of the message; inside a receive from anybody, for any one member; inside ``new_group``, for every other
-member that has not come to it; inside a store's ``get`` or ``wait``,
-for any other rank to set the key; inside a file's lock, for its holder. Who has returned, raised or died will never
-come; whoever waits for those that will never come, or sits in a cycle of waits, will never come either. So most hangs
-are certain long before any timeout.
+member that has not come to it; inside a store's ``get`` or ``wait``, for any other rank to set the key; inside a file's
+lock, for its holder. Who has returned, raised or died will never come; whoever waits for those that will never come, or
+sits in a cycle of waits, will never come either. So most hangs are certain long before any timeout.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
 
-from rankdrill.diagnosis.stores.keys import Keys, KeyState, awaits_key, awaits_lock, is_there
-from rankdrill.ledger import GROUP_OP, MOST_RANKS, LedgerView, Members, Record, State
-from rankdrill.step import ANYBODY, NEVER_WAITED, NEW_GROUP, NO_SEQUENCE, RECV, SEND, Kind, Message, Step
+from rankdrill.diagnosis.progress import Position, counted_by
+from rankdrill.diagnosis.stores.keys import is_there
+from rankdrill.ledger import Members, Record
+from rankdrill.step import ANYBODY, NEW_GROUP, NO_SEQUENCE, RECV, SEND, Kind, Message
 
-__all__ = ["Position", "Progress", "Wait", "doomed", "hopeless", "name_ranks", "position", "waits"]
+__all__ = ["Wait", "doomed", "hopeless", "name_ranks", "waits"]
 
 FEW = 8  # ranks that a message lists one by one
-Stream: TypeAlias = tuple[str, str, int, int]
-"""What messages are counted by: ``send`` or ``recv``, the group, the peer's global rank, the tag."""
-
-
-@dataclass(frozen=True)
-class Position:
-    """Where one rank is: ended, or in step `at` if it waits there for others, or running.
-
-    `reached` counts the collectives the rank has entered in each group, `messages` the sends and receives; `unknown`
-    counts, by group and tag, the receives of which nobody knows whose message they took, or will. `groups` maps the
-    groups it has used to their members' global ranks. `whole` is False where a part of its ledger was overwritten
-    before it was read, `lost` True where that was written in this run. `gave_up`
-    says that it has dropped the handle of a message. `keys` are those of stores that it has set or deleted. `locking`
-    is the file lock that it waits for, if it does, and who holds that is not known yet; once it is, `at` is that step
-    and `held_by` the holder. `awaited` are the keys that it waits for, where it is several, `at` among them.
-    """
-
-    ended: bool
-    at: Record | None = None
-    reached: Mapping[str, int] = field(default_factory=dict)
-    groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    messages: Mapping[Stream, int] = field(default_factory=dict)
-    whole: bool = True
-    unknown: Mapping[tuple[str, int], int] = field(default_factory=dict)
-    lost: bool = False
-    gave_up: bool = False
-    keys: Mapping[int, KeyState] = field(default_factory=dict)
-    locking: Record | None = None
-    held_by: int | None = None
-    awaited: tuple[Record, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -88,179 +56,6 @@ def _runs(ranks: Sequence[int]) -> Iterable[str]:
         if place + 1 == len(ranks) or ranks[place + 1] != rank + 1:
             yield str(rank) if first == place else f"{ranks[first]}-{rank}"
             first = place + 1
-
-
-class Progress:
-    """How far one rank has come, followed look by look: each takes the records that are new or were unfinished."""
-
-    def __init__(
-        self,
-        entered: Callable[[Record], bool] = lambda record: True,
-        ranks: int = MOST_RANKS,
-        start: int = 0,
-        main: int | None = None,
-    ) -> None:
-        self._entered = entered
-        self._main = main  # the thread that bodies run in; of others a store's or a lock's wait says nothing
-        self._keys = Keys()
-        self._ranks = ranks  # of the world
-        self._start = start  # of this run: what was sent before has been received
-        self._lost = False  # a part of what was written in this run
-        self._reached: dict[str, int] = {}
-        self._groups: dict[str, tuple[int, ...]] = {}
-        self._members: dict[str, Members] = {}
-        self._messages: dict[Stream, int] = {}
-        self._unknown: dict[int, tuple[str, int]] = {}  # by index: receives whose sender is not known yet
-        self._under_way: set[int] = set()  # messages that were not over when last looked at
-        self._begun: set[int] = set()  # collectives that the backend may still refuse
-        self._counted = 0
-        self._torn: set[int] = set()
-        self._gave_up = False
-        self._whole = True
-        self._at: Record | None = None
-        self._awaited: list[Record] = []  # the keys, where it waits for several
-        self._newest: Record | None = None
-        self.next = 0
-
-    def take(self, view: LedgerView) -> None:
-        """Take in the records from index `next` on."""
-        self._whole = self._whole and not view.dropped
-        self._lost = self._lost or view.first > max(self._counted, self._start)
-        self._at = None
-        self._awaited = []
-        end, torn = view.first + len(view.raw), set(view.torn_at)
-        self.next = min(torn, default=end)  # another thread may be in the middle of writing it
-        for record in view.where(_matters):
-            if not _over(record.state):
-                self.next = min(self.next, record.index)
-            if record.index >= self._counted or record.index in self._torn:
-                self._count(record)
-            elif record.index in self._under_way:
-                self._count_again(record)
-            elif record.index in self._begun:
-                self._count_call(record)
-            if record.state.open and not self._aside(record):
-                self._at = record
-                self._awaited.append(record)
-            if record.step.kind is Kind.COLLECTIVE:
-                self._newest = record
-        self._counted, self._torn = end, torn
-
-    def _aside(self, record: Record) -> bool:
-        waits = awaits_key(record.step) or awaits_lock(record.step)
-        return waits and self._main is not None and record.thread != self._main
-
-    def _count(self, record: Record) -> None:
-        step = record.step
-        if step.kind is Kind.STORE and record.index >= self._start and self._entered(record):
-            self._keys.take(record)
-        if step.op == NEW_GROUP:
-            self._count_call(record)
-        if step.kind is not Kind.COLLECTIVE:
-            return  # the rank is inside it
-        if step.op == GROUP_OP:
-            members = self._members.setdefault(step.target, Members(self._ranks)).take(step.fingerprint)
-            if members is not None:
-                self._groups[step.target] = members
-        elif not self._entered(record):
-            return
-        elif step.sequence != NO_SEQUENCE:
-            self._count_call(record)
-        elif step.message is not None and record.index >= self._start:
-            self._count_message(record, step.message)
-
-    def _count_call(self, record: Record) -> None:
-        """Count it as reached, unless it was refused when it was issued: then it never took place."""
-        self._begun.discard(record.index)
-        if record.state is State.BEGUN:
-            self._begun.add(record.index)
-        counted, number = _counted(record.step), record.step.sequence
-        if not _refused(record):
-            self._reached[counted] = max(self._reached.get(counted, 0), number + 1)
-        elif self._reached.get(counted) == number + 1:
-            self._reached[counted] = number
-
-    def _count_message(self, record: Record, message: Message) -> None:
-        step = record.step
-        stream = step.op, step.target, message.peer, message.tag
-        if not _over(record.state):
-            self._under_way.add(record.index)
-        if record.state is State.RAISED:
-            self._gave_up = self._gave_up or record.error == NEVER_WAITED
-            return  # it was refused, or given up: nobody will meet it
-        if message.number == NO_SEQUENCE:
-            self._unknown[record.index] = step.target, message.tag
-        else:
-            self._messages[stream] = max(self._messages.get(stream, 0), message.number + 1)
-
-    def _count_again(self, record: Record) -> None:
-        """Of a message that was counted before it was over: it may have been given up, or its sender be known."""
-        message = record.step.message
-        if message is None or not _over(record.state):
-            return
-        self._under_way.discard(record.index)
-        self._unknown.pop(record.index, None)
-        stream = record.step.op, record.step.target, message.peer, message.tag
-        if record.state is State.RAISED and self._messages.get(stream) == message.number + 1:
-            self._messages[stream] = message.number
-        self._count_message(record, message)
-
-    def position(self, *, ended: bool, stuck: bool = False) -> Position:
-        """Where the rank is now; a rank that is inside a step of another kind runs.
-
-        Of a rank known to be `stuck` outside any step, the newest collective it has issued is taken for what it
-        waits for: DDP's reducer, say, waits in C++ for a future, which no ledger sees.
-        """
-        at = self._at
-        if at is None and stuck and self._newest is not None and self._newest.state is State.ISSUED:
-            at = self._newest
-        locking = at if at is not None and not ended and awaits_lock(at.step) else None
-        if ended or (at is not None and not _waits_for_ranks(at.step)):
-            at = None
-        unknown = Counter(self._unknown.values())
-        return Position(
-            ended,
-            at,
-            self._reached,
-            self._groups,
-            self._messages,
-            self._whole,
-            unknown,
-            self._lost,
-            self._gave_up,
-            self._keys.states,
-            locking,
-            awaited=tuple(record for record in self._awaited if awaits_key(record.step)),
-        )
-
-
-def _waits_for_ranks(step: Step) -> bool:
-    return step.kind is Kind.COLLECTIVE or awaits_key(step) or (step.op == NEW_GROUP and step.sequence != NO_SEQUENCE)
-
-
-def _counted(step: Step) -> str:
-    """What calls are counted by: their group, and apart from its collectives the groups that are made from it."""
-    return f"groups of {step.target}" if step.op == NEW_GROUP else step.target
-
-
-def _refused(record: Record) -> bool:
-    # Whoever waits writes down first how long for.
-    return record.state is State.RAISED and not record.patience_ms
-
-
-def _over(state: State) -> bool:
-    return state in (State.ENDED, State.RAISED)
-
-
-def _matters(kind: Kind, state: State) -> bool:
-    return kind in (Kind.COLLECTIVE, Kind.STORE, Kind.GROUP) or not _over(state)
-
-
-def position(view: LedgerView, *, ended: bool, entered: Callable[[Record], bool] = lambda record: True) -> Position:
-    """Read a rank's position from its ledger; `entered` says of a record whether the collective was really issued."""
-    progress = Progress(entered)
-    progress.take(view)
-    return progress.position(ended=ended)
 
 
 def doomed(positions: Sequence[Position]) -> dict[int, Wait]:
@@ -324,7 +119,7 @@ def _wait_for_members(rank: int, at: Record, positions: Sequence[Position]) -> W
     if rank not in members:
         return Wait(rank, at, ())
     behind = (member for member in members if member < len(positions) and member != rank)
-    counted = _counted(step)
+    counted = counted_by(step)
     return Wait(rank, at, tuple(one for one in behind if positions[one].reached.get(counted, 0) <= step.sequence))
 
 
