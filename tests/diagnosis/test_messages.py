@@ -10,8 +10,8 @@ from typing import TypeAlias
 import pytest
 
 from rankdrill.diagnosis import Finding, Position, waits
-from rankdrill.diagnosis.progress import position
 from rankdrill.diagnosis.messages.unmatched import unmatched_message, unreceived_message
+from rankdrill.diagnosis.progress import position
 from rankdrill.ledger import LedgerReader, LedgerView, LedgerWriter, State
 from rankdrill.step import ANYBODY, NO_SEQUENCE, Kind, Message, Site, Step
 
