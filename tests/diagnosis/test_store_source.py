@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rankdrill.diagnosis.stores.source import asks_again, depends_on, sets_later
+from rankdrill.diagnosis.stores.source import asks_again, counts_up, depends_on, sets_later
 from rankdrill.diagnosis.stores.uses import Use, alike, number_in
 from rankdrill.ledger import Record, State
 from rankdrill.step import Kind, Site, Step
@@ -62,6 +62,36 @@ def test_what_is_set_follows_from_what_was_got(function: Callable[..., None]) ->
 @pytest.mark.parametrize("function", [of_something_else, beside_an_attribute])
 def test_what_is_set_has_nothing_to_do_with_what_was_got(function: Callable[..., None]) -> None:
     assert not depends_on(site(function, "got"), site(function, "set"))
+
+
+def in_one_line(store: Any) -> None:
+    store.set("seen", str(int(store.get("seen")) + 1))  # got and set
+
+
+def the_greater(store: Any, mine: int) -> None:
+    best = max(int(store.get("best")), mine + 1)  # got
+    store.set("best", str(best))  # set
+
+
+def one_more_field(store: Any) -> None:
+    fields = dict(store.get("config"))  # got
+    fields["rate"] = 0.1
+    store.set("config", str(fields))  # set
+
+
+@pytest.mark.parametrize("function", [plain, by_an_attribute])
+def test_what_done_twice_comes_to_more(function: Callable[..., None]) -> None:
+    assert counts_up(site(function, "got"), site(function, "set"))
+
+
+def test_a_get_within_a_set() -> None:
+    both = site(in_one_line, "got and set")
+    assert counts_up(both, both)
+
+
+@pytest.mark.parametrize("function", [the_greater, one_more_field, by_a_condition, of_something_else])
+def test_what_done_twice_is_the_same(function: Callable[..., None]) -> None:
+    assert not counts_up(site(function, "got"), site(function, "set"))
 
 
 def test_the_value_alone() -> None:

@@ -374,3 +374,20 @@ def test_the_time_of_a_phase_that_no_rank_ended_is_told(told: Told) -> None:
     assert 2 <= results["test_hangs"]["elapsed_s"] < 60
     assert 0.5 <= results["test_dies"]["elapsed_s"] < 60
     assert 0.5 <= results["test_dies_with_a_fixture"]["elapsed_s"] < 60
+
+
+LOSES = """
+@pytest.mark.ranks(3)
+def test_loses(rank):
+    if rank.index == 0:
+        rank.store.set("seen", "0")
+    rank.barrier()
+    rank.store.set("seen", str(int(rank.store.get("seen")) + 1))
+"""
+
+
+def test_a_finding_that_is_told_at_the_end_stands_with_it(run: Run, document: Callable[[], dict[str, Any]]) -> None:
+    run(LOSES, f"--rankdrill-json={FILE}")
+    (result,) = (test for test in document()["tests"] if test["outcome"] != "passed")
+    assert [finding["kind"] for finding in result["findings"]] == ["lost update"]
+    assert result["culprits"] == [0, 1, 2]

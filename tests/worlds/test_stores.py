@@ -376,6 +376,31 @@ def test_updates_that_get_lost_are_found_though_all_ranks_return(fresh: World) -
     assert not outcome.ok
 
 
+def counts_once(rank: RankContext) -> None:
+    if rank.index == 0:
+        rank.store.set("seen", "0")
+    dist.barrier()
+    rank.store.set("seen", str(int(rank.store.get("seen")) + 1))  # set
+    dist.barrier()
+
+
+def test_an_update_is_lost_though_all_set_the_same(fresh: World) -> None:
+    found = finding(run(fresh, counts_once))
+    assert (found.kind, found.step) == ("lost update", "key 'seen'")
+    assert marks(found) == [{"set"}]
+
+
+def test_what_all_change_in_the_same_way_is_not_lost(fresh: World) -> None:
+    def body(rank: RankContext) -> None:
+        if rank.index == 0:
+            rank.store.set("most", "0")
+        dist.barrier()
+        rank.store.set("most", str(max(int(rank.store.get("most")), 5)))
+        dist.barrier()
+
+    assert run(fresh, body).ok
+
+
 def test_a_plan_that_lets_one_come_late_is_no_mistake(fresh: World) -> None:
     """What a plan leads to is what is tested."""
     plan = Plan.parse("rank 1: delay(0.01) before store.set on seen".replace("seen", '"seen"'))
