@@ -127,11 +127,11 @@ def _in_order(op: str, store: Any, keys: Sequence[str], name: StoreName, boundar
 def _patience(store: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> float:
     """Seconds after which the call gives up by itself."""
     given = next((value for value in (*args, *kwargs.values()) if isinstance(value, timedelta)), None)
-    while given is None and hasattr(
-        store, "underlying_store"
-    ):  # a prefix has a timeout of its own, and does not use it
+    if given is not None:
+        return given.total_seconds()
+    while hasattr(store, "underlying_store"):  # a prefix has a timeout of its own, and does not use it
         store = store.underlying_store
-    return (store.timeout if given is None else given).total_seconds()
+    return float(store.timeout.total_seconds())
 
 
 def _told(op: str, key: StoreKey, args: Sequence[Any], place: int) -> str:

@@ -11,28 +11,33 @@ from rankdrill.diagnosis.waits import name_ranks
 from rankdrill.ledger import GROUP_OP, LedgerView, Members
 from rankdrill.step import DEFAULT_GROUP, Kind
 
-__all__ = ["by_members", "finding_by_members"]
+__all__ = ["by_members", "finding_by_members", "members_in"]
 
 _ON = re.compile(r"\bon '([^']+)'")
 
 
-def _groups_in(views: Iterable[LedgerView]) -> dict[str, tuple[int, ...]]:
-    """The global ranks of each group that `views` tell of, but for the default group."""
+def members_in(view: LedgerView) -> dict[str, tuple[int, ...]]:
+    """The members of the groups that a rank has used, as far as its ledger says so."""
+    told: dict[str, Members] = {}
     found: dict[str, tuple[int, ...]] = {}
-    for view in views:
-        parts: dict[str, Members] = {}
-        for record in view.where(lambda kind, state: kind is Kind.COLLECTIVE):
-            step = record.step
-            if step.op == GROUP_OP and step.target != DEFAULT_GROUP:
-                members = parts.setdefault(step.target, Members()).take(step.fingerprint)
-                if members is not None:
-                    found.setdefault(step.target, members)
+    for record in view.where(lambda kind, state: kind is Kind.COLLECTIVE):
+        if record.step.op == GROUP_OP:
+            ranks = told.setdefault(record.step.target, Members()).take(record.step.fingerprint)
+            if ranks is not None:
+                found[record.step.target] = ranks
     return found
 
 
 def by_members(text: str, views: Iterable[LedgerView]) -> str:
     """`text` with the members of each group where it first speaks of it, as `views` tell them."""
-    return _told(text, _groups_in(views), set()) if _ON.search(text) else text
+    return _told(text, _named_in(views), set()) if _ON.search(text) else text
+
+
+def _named_in(views: Iterable[LedgerView]) -> dict[str, tuple[int, ...]]:
+    """The members of all groups that `views` tell of but the default group, whose members everybody knows."""
+    found = {name: ranks for view in views for name, ranks in members_in(view).items()}
+    found.pop(DEFAULT_GROUP, None)
+    return found
 
 
 def _told(text: str, groups: Mapping[str, tuple[int, ...]], told: set[str]) -> str:
@@ -48,6 +53,6 @@ def _told(text: str, groups: Mapping[str, tuple[int, ...]], told: set[str]) -> s
 
 def finding_by_members(finding: Finding, views: Iterable[LedgerView]) -> Finding:
     """`finding`, whose sides tell the members of the groups they speak of."""
-    groups, told = _groups_in(views), set[str]()
+    groups, told = _named_in(views), set[str]()
     sides = tuple(replace(side, did=_told(side.did, groups, told)) for side in finding.sides)
     return replace(finding, sides=sides)

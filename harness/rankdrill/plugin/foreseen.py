@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 from rankdrill.whose import Whose, whose_file
@@ -25,12 +26,11 @@ MOST_SOURCES = 2000
 
 def foreseen_imports() -> tuple[str, ...]:
     """Modules that code of the user's which this process has imported leads to."""
-    found = any(_LEADS_TO_COMPILER.search(source) for source in _sources())
+    found = any(_LEADS_TO_COMPILER.search(source) for source in islice(_sources(), MOST_SOURCES))
     return (_COMPILER,) if found else ()
 
 
 def _sources() -> Iterator[bytes]:
-    read = 0
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
         if not isinstance(file, str) or not file.endswith(".py") or whose_file(file) is not Whose.USER:
@@ -41,6 +41,3 @@ def _sources() -> Iterator[bytes]:
         except OSError:  # gone, or of no such place
             continue
         yield source
-        read += 1
-        if read >= MOST_SOURCES:
-            return

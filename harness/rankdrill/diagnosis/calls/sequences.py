@@ -14,10 +14,10 @@ from itertools import accumulate, pairwise
 
 from rankdrill.diagnosis.calls.source import Order, comes_round_alone, made_later_too, order_of, share_a_loop
 from rankdrill.diagnosis.finding import FindingKind
-from rankdrill.ledger import GROUP_OP, LedgerView, Members
+from rankdrill.ledger import GROUP_OP, LedgerView
 from rankdrill.step import NO_SEQUENCE, Kind, Site, Step
 
-__all__ = ["Parting", "calls_on", "left_out_by_custom", "members_in", "parting"]
+__all__ = ["Parting", "calls_on", "left_out_by_custom", "parting"]
 
 ANOTHER_OP = 4  # how little two calls are alike: this, if they are different collectives
 ANOTHER_CALL = 3  # if tensors, root or reduce op differ
@@ -39,18 +39,6 @@ def calls_on(group: str, view: LedgerView) -> dict[int, Step]:
         step = record.step
         if step.target == group and step.sequence != NO_SEQUENCE and step.op != GROUP_OP:
             found[step.sequence] = step
-    return found
-
-
-def members_in(view: LedgerView) -> dict[str, tuple[int, ...]]:
-    """The members of the groups that a rank has used, as far as its ledger says so."""
-    told: dict[str, Members] = {}
-    found: dict[str, tuple[int, ...]] = {}
-    for record in view.where(lambda kind, state: kind is Kind.COLLECTIVE):
-        if record.step.op == GROUP_OP:
-            ranks = told.setdefault(record.step.target, Members()).take(record.step.fingerprint)
-            if ranks is not None:
-                found[record.step.target] = ranks
     return found
 
 

@@ -97,14 +97,8 @@ def comes_later(names: Collection[str], site: Site) -> bool:
     function = function_around(site)
     if function is None:
         return False
-    lines = {
-        node.lineno
-        for node in ast.walk(function)
-        if isinstance(node, ast.Call)
-        and node.lineno > site.line
-        and not {getattr(node.func, "attr", ""), getattr(node.func, "id", "")}.isdisjoint(names)
-    }
-    return any(order_of(site, replace(site, line=line)) is Order.AFTER for line in lines)
+    lines = _lines_calling(names, function)
+    return any(line > site.line and order_of(site, replace(site, line=line)) is Order.AFTER for line in lines)
 
 
 def nearest(names: Collection[str], site: Site) -> int | None:
@@ -112,17 +106,21 @@ def nearest(names: Collection[str], site: Site) -> int | None:
     function = function_around(site)
     if function is None:
         return None
-    lines = {
-        node.lineno
-        for node in ast.walk(function)
-        if isinstance(node, ast.Call)
-        and node.lineno != site.line
-        and not {getattr(node.func, "attr", ""), getattr(node.func, "id", "")}.isdisjoint(names)
-        and _in_one_block(site, replace(site, line=node.lineno))
-    }
+    others = _lines_calling(names, function) - {site.line}
+    lines = [line for line in others if _in_one_block(site, replace(site, line=line))]
     distance = min((abs(line - site.line) for line in lines), default=0)
     found = [line for line in lines if abs(line - site.line) == distance]
     return found[0] if len(found) == 1 else None
+
+
+def _lines_calling(names: Collection[str], function: ast.AST) -> set[int]:
+    """The lines in which one of `names` is called, as a function or a method."""
+    calls = (node for node in ast.walk(function) if isinstance(node, ast.Call))
+    return {
+        node.lineno
+        for node in calls
+        if not {getattr(node.func, "attr", ""), getattr(node.func, "id", "")}.isdisjoint(names)
+    }
 
 
 def _in_one_block(one: Site, other: Site) -> bool:

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from rankdrill.diagnosis.calls.contracts import MEMBERS
 from rankdrill.diagnosis.calls.naming import in_pass, named
-from rankdrill.diagnosis.calls.sequences import Parting, calls_on, left_out_by_custom, members_in, parting
+from rankdrill.diagnosis.calls.sequences import Parting, calls_on, left_out_by_custom, parting
 from rankdrill.diagnosis.calls.source import Order, made_later_too, order_of, share_a_loop
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
+from rankdrill.diagnosis.groups import members_in
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import LedgerView
 from rankdrill.step import NO_SEQUENCE, Step
