@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from tests.fixtures import fixture
 from tests.golden import agrees, steady
@@ -15,6 +17,14 @@ OPTIONS = [
     *("-q", "--rankdrill-seed=1", "-p", "no:cacheprovider", "-p", "no:asyncio", "-W", ALREADY_IMPORTED),
     "--hypothesis-profile=default",  # on CI Hypothesis takes another, which prints more
 ]
+
+
+@pytest.fixture(autouse=True)
+def profile_of_the_suite() -> Iterator[None]:
+    """What a session in this process loads would stay, and the tests after it have Hypothesis's deadline again."""
+    profile = settings.get_current_profile_name()
+    yield
+    settings.load_profile(profile)
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in FOLDER.glob("test_*.py")))

@@ -33,6 +33,7 @@ def told_of_all(drawings: int, kept: Worlds, *, derandomize: bool) -> list[Told]
         max_examples=drawings,
         derandomize=derandomize,
         database=None,
+        deadline=None,
         phases=[Phase.generate],
         suppress_health_check=PATIENT,
     )
