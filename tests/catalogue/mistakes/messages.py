@@ -143,3 +143,37 @@ def received_from_the_partners_neighbour(rank: Rank) -> None:
     work = dist.isend(torch.ones(1), dst=partner)
     dist.recv(torch.zeros(1), src=source)  # culprit
     work.wait()
+
+
+@mistake("unmatched message", culprits=(1,), ranks=2)
+def another_tag_than_the_round_before(rank: Rank) -> None:
+    tags = {"activation": 7, "mask": 8}
+    for step in range(3):
+        if rank.index == 0:
+            for tag in (7, 8):
+                dist.send(torch.ones(4), dst=1, tag=tag)
+        else:
+            if step == 1:
+                tags["mask"] = 9  # culprit
+            for name in ("activation", "mask"):
+                dist.recv(torch.zeros(4), src=0, tag=tags[name])  # culprit
+
+
+@mistake("unmatched message", culprits=(0,), ranks=3)
+def received_twice_from_one_and_never_from_the_other(rank: Rank) -> None:
+    for step in range(4):
+        if rank.index == 0:
+            for worker in (1, 2):
+                dist.recv(torch.zeros(4), src=2 if step == 2 else worker)  # culprit
+        else:
+            dist.send(torch.ones(4), dst=0)
+
+
+@mistake("unmatched message", culprits=(0,), ranks=3)
+def sent_twice_to_one_and_never_to_the_other(rank: Rank) -> None:
+    for step in range(4):
+        if rank.index == 0:
+            for worker in (1, 2):
+                dist.send(torch.ones(4), dst=1 if step == 3 else worker)  # culprit
+        else:
+            dist.recv(torch.zeros(4), src=0)

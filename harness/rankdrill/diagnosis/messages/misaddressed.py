@@ -1,7 +1,8 @@
 """A send and a receive that were meant for each other and never met: they name another tag, group or peer.
 
 Which of the two is wrong the other ranks' messages tell, where these follow a pattern: all with one tag, say, all to
-the next rank, all to the same. Failing that, which of the two is usual, and which is new.
+the next rank, all to the same. Failing that, which of the two is usual, and which is new; or which rank has left its
+rhythm; or who has gone to one of two peers more often than to the other, though these have come equally often.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
+from rankdrill.diagnosis.messages.habits import departure
 from rankdrill.diagnosis.messages.traffic import MessageEnd, Stream, Traffic
 
 __all__ = ["Misaddressed", "misaddressed"]
@@ -36,13 +38,14 @@ def misaddressed(
     for argument, other in _candidates(end, left_over):
         usual = [_usual(each, argument, traffic) for each in (end, other)]
         if argument == "peer":
-            odd = _odd_by_pattern(end, other, traffic)
+            odd = _odd_by_pattern(end, other, traffic) or _odd_by_balance(end, other, traffic)
             if odd is None and guess and len(left_over) == len({end, other}) and not all(usual):
                 odd = _of_both_addresses(end, other)
             certain = odd is not None
         else:
             odd = _odd_by_vote(end, other, argument, traffic) or _odd_by_habit(end, other, usual)
             certain = odd is not None or not all(usual) or _miss_each_other(end, other, traffic)
+            odd = odd or _odd_by_rhythm(end, other, traffic)
         if certain:
             return Misaddressed((end, other), argument, odd)
     return None
@@ -99,6 +102,28 @@ def _odd_by_habit(end: MessageEnd, other: MessageEnd, usual: Sequence[int]) -> M
     if all(usual) or max(usual) < HABIT:
         return None
     return other if usual[0] else end
+
+
+def _odd_by_rhythm(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> MessageEnd | None:
+    """The one of whom, after the same messages, the other one's address was usual."""
+    left = departure((end, other), traffic)
+    if left is None:
+        return None
+    meant = other if left.end is end else end
+    return left.end if left.usual.stream == meant.stream else None
+
+
+def _odd_by_balance(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> MessageEnd | None:
+    """The one at the rank they share, where it alone has not treated both peers alike.
+
+    A peer that had left one out, or done one more, would differ from the other peer itself.
+    """
+    odd = _of_both_addresses(end, other)
+    streams = (end.stream, other.stream)
+    by_both = [traffic.sent(each) for each in streams], [traffic.received(each) for each in streams]
+    theirs, own = reversed(by_both) if odd.sends else by_both
+    steady = len(set(theirs)) == 1 and min(own) >= HABIT
+    return odd if steady and abs(own[0] - own[1]) == 2 else None
 
 
 def _odd_by_pattern(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> MessageEnd | None:

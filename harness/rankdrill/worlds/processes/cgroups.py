@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
 __all__ = ["MemoryCgroup", "find_memory_cgroup", "memory_cgroup_of"]
 
-_KILLS = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
+_KILLS = re.compile(rb"^oom_kill (\d+)$", re.MULTILINE)
 _NO_LIMIT = 1 << 60  # version 1 spells it as a number of pages as large as there is
 _MIB = 1 << 20
+_PAGE = 1 << 12  # what the kernel gives of such a file at once; all of it
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class MemoryCgroup:
         """How many processes of the group the kernel has killed for memory; None where it does not say."""
         file = "memory.oom_control" if self.version == 1 else "memory.events"
         try:
-            found = _KILLS.search((self.folder / file).read_text())
+            found = _KILLS.search(_read(f"{self.folder}/{file}"))
         except OSError:
             return None
         return int(found[1]) if found is not None else None
@@ -94,3 +96,12 @@ def _hierarchies(mounts: str, version: int) -> list[tuple[Path, Path]]:
 
 def _as_text(nbytes: int) -> str:
     return f"{nbytes / _MIB:.0f} MiB" if nbytes >= _MIB else f"{nbytes / 1024:.0f} KiB"
+
+
+def _read(path: str) -> bytes:
+    """Asked before each run: without a file object, which makes five more system calls."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(fd, _PAGE)
+    finally:
+        os.close(fd)

@@ -17,11 +17,17 @@ CHUNK = 1 << 20
 
 def send_frame(sock: socket.socket, payload: bytes, *, bound: float | None = None) -> None:
     """Send one frame, waiting until the other end has taken it; raises `TimeoutError` after `bound` seconds."""
-    sock.settimeout(bound)
+    frame = _LENGTH.pack(len(payload)) + payload
     try:
-        sock.sendall(_LENGTH.pack(len(payload)) + payload)
-    finally:
-        sock.settimeout(None)
+        sent = sock.send(frame, socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        sent = 0
+    if sent < len(frame):  # a timeout costs system calls, and most frames fit at once
+        sock.settimeout(bound)
+        try:
+            sock.sendall(memoryview(frame)[sent:])
+        finally:
+            sock.settimeout(None)
 
 
 def recv_frame(sock: socket.socket) -> bytes:
