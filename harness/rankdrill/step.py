@@ -71,18 +71,28 @@ class Kind(StrEnum):
     STORE = "store"
 
 
+# Functions that hand on to others: decorators' by custom, and what Python makes of a comprehension.
+_PASS_ON = frozenset({"wrapper", "wrapped", "inner", "decorated", "<lambda>", "<listcomp>", "<setcomp>", "<dictcomp>"})
+
+
 @dataclass(frozen=True, slots=True)
 class Site:
     """The line of the user's own code that made a call.
 
     `via` is torch's public function that was called there, where this is not the step itself:
     ``all_gather_object`` issues an ``all_gather``; or who else, where they called nothing: ``DDP bucket 0``.
+    `caller` is the line of the user's that called that function, where one did, with its own caller: of a helper that
+    is called from many places it says which.
     """
 
     file: str
     line: int
     function: str
     via: str = ""
+    caller: Site | None = None
+
+    def __hash__(self) -> int:
+        return hash((self.file, self.line, self.function))  # asked at each call: not the caller's too
 
     @property
     def place(self) -> tuple[str, int]:
@@ -95,7 +105,17 @@ class Site:
         return _short(self.file)
 
     def __str__(self) -> str:
-        return f"{self.path}:{self.line} in {self.function}"
+        outer = self._telling_caller
+        called = f", called at {outer.path}:{outer.line} in {outer.function}" if outer is not None else ""
+        return f"{self.path}:{self.line} in {self.function}{called}"
+
+    @property
+    def _telling_caller(self) -> Site | None:
+        """The nearest caller that says more than that something was called there."""
+        outer = self.caller
+        while outer is not None and outer.function in _PASS_ON:
+            outer = outer.caller
+        return outer
 
 
 def _short(file: str) -> str:

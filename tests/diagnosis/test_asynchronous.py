@@ -63,7 +63,7 @@ def test_ranks_that_left_different_things_are_one_finding() -> None:
     assert finding.culprits == (0, 1)
     assert finding.lines == (
         "request leak: rank 0 never waited for all_reduce #3 on 'default', at train.py:12 in step",
-        "rank 1 never waited for all_reduce #4 on 'default', and for 1 more from there, at train.py:13 in step",
+        "rank 1 never waited for all_reduce #4 on 'default', nor for 1 more issued there, at train.py:13 in step",
     )
 
 

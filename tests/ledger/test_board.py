@@ -159,7 +159,7 @@ def test_texts_are_cut_and_marks_are_not(boards: Callable[[int], list[Board]]) -
 @pytest.mark.parametrize("ranks", [2, 24, 1024])
 def test_a_board_is_small(ranks: int, tmp_path: Path) -> None:
     make_board(tmp_path / "board", ranks)
-    assert (tmp_path / "board").stat().st_size < (1 << 20) + ranks * (112 << 10)
+    assert (tmp_path / "board").stat().st_size < (1 << 20) + ranks * (132 << 10)
     board = Board(tmp_path / "board", ranks - 1)
     splits = tuple(range(ranks))
     contract = Contract("all_to_all_single", sends=splits, receives=splits)

@@ -41,10 +41,10 @@ REFUSED = {
     "zeros": r"is no ledger: it begins with b'\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00', a ledger with b'RDLEDGER'",
     "ones": r"is no ledger: it begins with b'\\xff\\xff\\xff\\xff\\xff\\xff\\xff\\xff', a ledger with b'RDLEDGER'",
     "wrong-magic": r"is no ledger: it begins with b'RDLOGGER', a ledger with b'RDLEDGER'",
-    "future-version": r"has ledger version 5 with records of 288 bytes; this rankdrill reads",
-    "former-version": r"has ledger version 2 with records of 272 bytes; this rankdrill reads version 4",
+    "future-version": r"has ledger version 6 with records of 288 bytes; this rankdrill reads",
+    "former-version": r"has ledger version 2 with records of 272 bytes; this rankdrill reads version 5",
     "endless-sites": r"says that it has room for 4294967295 call sites; a ledger has room for at most 65536",
-    "longer-records": r"has ledger version 4 with records of 512 bytes; this rankdrill reads",
+    "longer-records": r"has ledger version 5 with records of 512 bytes; this rankdrill reads",
     "no-room": r"says that it has room for 0 records; a ledger has room for 1 to 1048576",
     "endless-ring": r"says that it has room for 4294967295 records; a ledger has room for 1 to 1048576",
 }

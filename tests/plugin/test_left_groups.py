@@ -66,7 +66,7 @@ def test_it(rank, number):
 @pytest.mark.parametrize("more", ["", ", tmp_path"])
 def test_a_test_that_leaves_groups_fails(run: Run, more: str) -> None:
     ran = run(LEAVES.format(more=more))
-    assert "leaked group: ranks 0, 1 made one group of ranks 0, 1 after the other, and never destroyed 8" in ran.screen
+    assert "leaked group: ranks 0, 1 made groups of ranks 0, 1 again and again, and never destroyed 8" in ran.screen
     assert "test_it.py:" in ran.screen
     assert ran.outcome("test_after") == "passed"
 

@@ -78,7 +78,7 @@ def test_the_end_of_the_harness(two: World) -> None:
 )
 def test_what_was_raised_has_its_type_whoever_could_load_it(error: BaseException, kind: str, message: str) -> None:
     (rank,) = of(raised(0, error, site=SITE))["ranks"]
-    site = {"file": "/train.py", "line": 12, "function": "step", "via": "all_reduce"}
+    site = {"file": "/train.py", "line": 12, "function": "step", "via": "all_reduce", "called_from": None}
     assert rank["raised"] == {"type": kind, "message": message, "site": site}
 
 

@@ -138,7 +138,7 @@ def test_how_many_from_one_line(two: World) -> None:
 
     (finding,) = two.run(body).findings
     (side,) = finding.sides
-    assert re.fullmatch(r"never waited for all_reduce #\d+ on 'default', and for 49 more from there", side.did)
+    assert re.fullmatch(r"never waited for all_reduce #\d+ on 'default', nor for 49 more issued there", side.did)
 
 
 def test_the_next_run_gets_fresh_ranks(two: World) -> None:

@@ -67,11 +67,11 @@ def test_what_a_reader_is_told(two: World) -> None:
     finding = found_on(two.run(one_for_each_turn, deadline=DEADLINE_S))
     (line,) = finding.lines
     assert line.startswith(
-        "leaked group: ranks 0, 1 made one group of ranks 0, 1 after the other, and never destroyed 5 of them, at "
+        "leaked group: ranks 0, 1 made groups of ranks 0, 1 again and again, and never destroyed 5 of them, at "
     )
     assert line.endswith(" in one_for_each_turn")
     finding = found_on(two.run(unused_between_others, deadline=DEADLINE_S))
-    assert "made one group of rank 0 after the other by init_device_mesh" in finding.lines[0]
+    assert "made groups of rank 0 again and again by init_device_mesh" in finding.lines[0]
 
 
 def test_the_one_that_does_not_destroy_them(two: World) -> None:

@@ -7,11 +7,15 @@ that called ``backward()``.
 
 The public function is the outermost of torch's frames between that line and the collective, those of ``c10d`` itself
 before others: ``all_gather_object``, ``DistributedDataParallel.forward``, ``Tensor.backward``.
+
+Of the user's function its callers are looked for too, the next frames outward that are the user's, but not past what
+runs tests: many wrap collectives in helpers of their own, and the line of a helper says little.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from types import CodeType, FrameType, TracebackType
 
 from rankdrill.boundary.public_names import how_telling, spoken
@@ -21,11 +25,14 @@ from rankdrill.whose import Whose, whose_file
 __all__ = ["MOST_FRAMES", "call_site", "called_by_user", "owner_of", "raise_site"]
 
 MOST_FRAMES = 200  # looked at; frameworks nest some dozens
+MOST_CALLERS = 3
+MOST_BETWEEN = 12  # frames between a user's function and its caller; a module's call makes two
 MOST_KNOWN = 1 << 14  # functions and call sites remembered: code may be made anew for every call
 _MODES = frozenset({"__torch_function__", "__torch_dispatch__"})  # a call passes through there, from elsewhere
+_RUNNERS = frozenset({"pytest_pyfunc_call", "_callTestMethod"})  # who calls a test is of no interest
 _whose: dict[CodeType, Whose] = {}
 _telling: dict[CodeType, int] = {}  # how much each says of what the user called
-_sites: dict[tuple[CodeType, int, CodeType | None], Site] = {}
+_sites: dict[tuple[CodeType | int | None, ...], Site] = {}
 
 
 def call_site(depth: int = 1) -> Site | None:
@@ -44,14 +51,36 @@ def call_site(depth: int = 1) -> Site | None:
         if whose is Whose.USER:
             if _is_the_template(frame):
                 break
-            return _site(frame, outermost)
+            return _site(frame, outermost, _callers_of(frame))
         if whose is Whose.TORCH and library is None:
             if (tells := _telling[code]) and tells >= telling:
                 outermost, telling = code, tells
         elif whose is Whose.LIBRARY and library is None:
             library = frame
         frame = frame.f_back
-    return _site(library, outermost) if library is not None else None
+    return _site(library, outermost, ()) if library is not None else None
+
+
+def _callers_of(frame: FrameType) -> list[FrameType]:
+    """The user's frames around that of the user's, the innermost first; none where a test begins there, or a body."""
+    found: list[FrameType] = []
+    outer, between = frame.f_back, 0
+    while outer is not None and between < MOST_BETWEEN and len(found) < MOST_CALLERS:
+        code = outer.f_code
+        whose = _whose.get(code)
+        if whose is None:
+            whose = _classify(code)
+        if whose is Whose.USER:
+            if _is_the_template(outer):
+                break
+            found.append(outer)
+            between = 0
+        elif whose is Whose.OURS or (whose is Whose.LIBRARY and code.co_name in _RUNNERS):
+            break
+        else:
+            between += 1
+        outer = outer.f_back
+    return found
 
 
 def raise_site(traceback: TracebackType | None) -> Site | None:
@@ -88,14 +117,19 @@ def _is_the_template(frame: FrameType) -> bool:
     return frame.f_back is None and frame.f_code.co_filename == "<string>"
 
 
-def _site(frame: FrameType, via: CodeType | None) -> Site:
-    key = (frame.f_code, frame.f_lasti, via)
+def _site(frame: FrameType, via: CodeType | None, callers: Sequence[FrameType]) -> Site:
+    key: tuple[CodeType | int | None, ...] = (frame.f_code, frame.f_lasti, via)
+    for caller in callers:
+        key += (caller.f_code, caller.f_lasti)
     found = _sites.get(key)
     if found is None:
         if len(_sites) >= MOST_KNOWN:
             _sites.clear()
+        outer: Site | None = None
+        for caller in reversed(callers):
+            outer = Site(caller.f_code.co_filename, caller.f_lineno or 0, caller.f_code.co_name, "", outer)
         code = frame.f_code
-        found = Site(code.co_filename, frame.f_lineno or 0, code.co_name, spoken(via))
+        found = Site(code.co_filename, frame.f_lineno or 0, code.co_name, spoken(via), outer)
         _sites[key] = found
     return found
 

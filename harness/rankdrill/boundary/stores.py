@@ -90,7 +90,7 @@ def _calling(op: str, boundary: Boundary, names: StoreNames) -> Callable[[Any], 
                     return original(store, *args, **kwargs)
 
             given = boundary.cross(_step(op, first, _told(op, first, args, 0)), {"keys": keys}, real)
-            if op == "get":
+            if op in ("get", "check"):
                 boundary.updates.got(first.digest)
             return given
 

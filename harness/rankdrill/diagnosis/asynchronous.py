@@ -121,7 +121,7 @@ def _united(sides: Iterable[Side]) -> list[Side]:
 
 
 def _leak(rank: int, one: Unwaited) -> Side:
-    more = f", and for {one.more} more from there" if one.more else ""
+    more = f", nor for {one.more} more issued there" if one.more else ""
     return side_of([rank], f"never waited for {one.call}{more}", [one.site])
 
 

@@ -34,6 +34,10 @@ class FindingKind(StrEnum):
     DEADLOCK = "deadlock"  # each waits for the next, and each is right by itself
 
 
+_NOT_VOTED = frozenset({FindingKind.UNMATCHED, FindingKind.MISSING_KEY, FindingKind.LOST_UPDATE})
+"""Kinds of which no majority decides who is at fault."""
+
+
 @dataclass(frozen=True)
 class Side:
     """Ranks that did the same: what, in words that follow ``rank 2``, and from where, by rank."""
@@ -90,7 +94,7 @@ class Finding:
             yield f"{self.kind}: {self.step}"
             yield from map(str, self.sides)
             return
-        voted = self.kind is not FindingKind.UNMATCHED and not self.culprits
+        voted = self.kind not in _NOT_VOTED and not self.culprits
         named = f"{self.kind}, nobody in the majority" if voted else str(self.kind)
         yield f"{named}: {self.sides[0]}"
         yield from map(str, self.sides[1:])

@@ -47,5 +47,5 @@ def _alone(rank: int, one: LeftGroups, ranks: Mapping[int, Sequence[LeftGroups]]
 
 def _side(rank: int, one: LeftGroups) -> Side:
     by = "" if one.site.via == NEW_GROUP else f" by {one.site.via}"
-    made = f"made one group of {name_ranks(one.members)} after the other{by}"
+    made = f"made groups of {name_ranks(one.members)} again and again{by}"
     return side_of([rank], f"{made}, and never destroyed {one.count} of them", [one.site])

@@ -27,11 +27,11 @@ from rankdrill.step import Contract, Site
 __all__ = ["Board", "BoardBreak", "BoardCall", "make_board"]
 
 HEADER_BYTES = 4096
-SLOT_BYTES = 512  # and 8 for each rank
+SLOT_BYTES = 864  # and 8 for each rank
 RING_BYTES = 1 << 16  # for the slots of one rank, roughly: a rank may be that far ahead and still be compared
 FEWEST_SLOTS, MOST_SLOTS = 8, 64
 FIRSTS = 1024
-MAGIC = b"RDBOARD3"
+MAGIC = b"RDBOARD4"
 LOOKS = 20  # at a slot that is just being written
 
 _HEADER = struct.Struct("<8sIII")  # magic, ranks, slots, bytes of a slot

@@ -46,7 +46,7 @@ __all__ = [
 ]
 
 MAGIC = b"RDLEDGER"
-VERSION = 4
+VERSION = 5
 CAPACITY = 4096  # records kept per rank: 1 MiB, preallocated so that a full disk cannot SIGBUS a rank
 MOST_RECORDS = 1 << 20  # that a ring is believed to have room for: what says so may be damaged
 SITES = 1024  # call sites kept per rank; calls from further ones have none

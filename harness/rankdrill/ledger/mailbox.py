@@ -21,7 +21,7 @@ from rankdrill.step import Contract, Site
 __all__ = ["BOX_BYTES", "Half", "Mailbox", "MessageCall"]
 
 ROOM = 64  # halves of messages of one rank: who is further ahead is not compared
-TEXT_BYTES = 544
+TEXT_BYTES = 864
 _HASH = struct.Struct("<Q")
 _NAME = struct.Struct("<QQIIII")  # group, number, source, target, tag, half
 _START = struct.Struct("<II")  # checksum, bytes that follow the name

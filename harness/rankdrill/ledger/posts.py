@@ -14,8 +14,11 @@ __all__ = ["MARKS", "MOST_TOLD", "ROW", "Post", "Told", "elements", "read_post"]
 MOST_KNOWN = 1024  # texts remembered: loops post the same again and again
 MARKS = struct.Struct("<QIIiIIqHH")  # digest; op, reduce op, root, dtypes, sizes; each or -1; bytes of text; members
 ROW = struct.Struct("<I")  # elements sent to, then received from, each member
-_FIELDS = (40, 24, 48, 112, 112, 48, 40, 8)  # bytes at most: op, reduce op, dtypes, shown, file, function, via, line
+# Bytes at most: op, reduce op, dtypes, shown; file, function, via, line of the call site; its callers.
+_FIELDS = (40, 24, 48, 112, 112, 48, 40, 8, 336)
+_FILE = 4  # which of them is cut in front
 _SEPARATOR = b"\x1f"
+_BETWEEN = "\x1e"  # what is told of callers
 _MOST = 0xFFFFFFFF
 MOST_TOLD = MARKS.size + sum(_FIELDS) + len(_FIELDS)  # bytes, and `ROW` twice for each member
 
@@ -84,8 +87,11 @@ def _write(contract: Contract, site: Site | None) -> bytes:
         where.function,
         where.via,
         str(where.line),
+        _callers(where, _FIELDS[-1]),
     )
-    text = _SEPARATOR.join(_cut(each, room, tail=each is where.file) for each, room in zip(texts, _FIELDS, strict=True))
+    text = _SEPARATOR.join(
+        _cut(each, room, tail=at == _FILE) for at, (each, room) in enumerate(zip(texts, _FIELDS, strict=True))
+    )
     marks = MARKS.pack(
         contract.digest,
         _mark(contract.op),
@@ -112,7 +118,7 @@ def read_post(rank: int, raw: bytes) -> Post:
     _, op, reduced, root, dtypes, sizes, each, length, members = MARKS.unpack_from(raw)
     rows = tuple(count for (count,) in ROW.iter_unpack(raw[MARKS.size : MARKS.size + 8 * members]))
     fields = raw[MARKS.size + 8 * members :][:length].decode("utf-8", "replace").split(_SEPARATOR.decode())
-    op_name, reduce_op, dtypes_text, shown, file, function, via, line = fields
+    op_name, reduce_op, dtypes_text, shown, file, function, via, line, callers = fields
     return Post(
         rank,
         (op, reduced, root, dtypes, sizes),
@@ -123,5 +129,25 @@ def read_post(rank: int, raw: bytes) -> Post:
         reduce_op,
         dtypes_text,
         shown,
-        Site(file, int(line), function, via) if file else None,
+        Site(file, int(line), function, via, _caller(callers)) if file else None,
     )
+
+
+def _callers(site: Site, room: int) -> str:
+    """File, function and line of each, the innermost first; those for which there is no room in bytes are left out."""
+    told = ""
+    while site.caller is not None:
+        site = site.caller
+        more = _BETWEEN.join((site.file, site.function, str(site.line), ""))
+        if len((told + more).encode("utf-8", "backslashreplace")) > room:
+            break
+        told += more
+    return told
+
+
+def _caller(told: str) -> Site | None:
+    parts = told.split(_BETWEEN)
+    found: Site | None = None
+    for file, function, line in reversed(list(zip(parts[0::3], parts[1::3], parts[2::3], strict=False))):
+        found = Site(file, int(line), function, "", found)
+    return found

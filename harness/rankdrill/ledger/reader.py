@@ -143,7 +143,7 @@ class LedgerReader:
         start = f.HEADER_BYTES + self._ring * f.RECORD_BYTES
         for number in range(len(self._sites) + 1, self._room + 1):
             at = start + (number - 1) * f.SITE_BYTES
-            site = read_site(self._map[at : at + f.SITE_BYTES], number)
+            site = read_site(self._map[at : at + f.SITE_BYTES], number, self._sites)
             if site is None:
                 break
             self._sites[number] = site

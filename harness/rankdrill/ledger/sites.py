@@ -5,14 +5,16 @@ from __future__ import annotations
 import mmap
 import struct
 import threading
+from collections.abc import Mapping
 
 from rankdrill.ledger import format as f
 from rankdrill.step import Site
 
 __all__ = ["SiteTable", "read_site"]
 
-# line, file, function, public function, mark
-_ENTRY = struct.Struct("<I168s48s32sI")
+# line, file, the caller's number, function, public function, mark
+_ENTRY = struct.Struct("<I164sI48s32sI")
+_FILE = 164
 assert _ENTRY.size == f.SITE_BYTES
 
 
@@ -31,9 +33,9 @@ class SiteTable:
         if site is None:
             return 0
         known = self._numbers.get(site)
-        return known if known is not None else self._add(site)
+        return known if known is not None else self._add(site, self.number(site.caller))
 
-    def _add(self, site: Site) -> int:
+    def _add(self, site: Site, caller: int) -> int:
         with self._adding:
             number = self._numbers.get(site, len(self._numbers) + 1)
             if number > self._room:
@@ -42,7 +44,8 @@ class SiteTable:
                 self._map,
                 self._start + (number - 1) * f.SITE_BYTES,
                 site.line & 0xFFFFFFFF,
-                f.fit(site.file, 168, keep="tail"),
+                f.fit(site.file, _FILE, keep="tail"),
+                caller,
                 f.fit(site.function, 48),
                 f.fit(site.via, 32),
                 number,
@@ -51,9 +54,9 @@ class SiteTable:
             return number
 
 
-def read_site(raw: bytes, number: int) -> Site | None:
-    """The call site of this number, or None where its entry was not written to its end."""
+def read_site(raw: bytes, number: int, known: Mapping[int, Site]) -> Site | None:
+    """The call site of this number, or None where its entry was not written to its end; `known` are those before it."""
     if len(raw) != f.SITE_BYTES:
         return None
-    line, file, function, via, mark = _ENTRY.unpack(raw)
-    return Site(f.text(file), line, f.text(function), f.text(via)) if mark == number else None
+    line, file, caller, function, via, mark = _ENTRY.unpack(raw)
+    return Site(f.text(file), line, f.text(function), f.text(via), known.get(caller)) if mark == number else None

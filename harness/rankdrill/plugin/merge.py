@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from rankdrill.diagnosis import EACH_FOR_ITSELF, FindingKind
+from rankdrill.diagnosis import FindingKind
 from rankdrill.errors import (
     ContractBroken,
     FaultNotFired,
@@ -25,7 +25,12 @@ __all__ = ["RUN_AGAIN", "Merged", "end_of", "ends_of", "merge", "phase_of", "une
 
 RUN_AGAIN = "to run it again"
 MEANT = "if ranks are to differ here, leave it to the backend"
-NOT_NEEDED = "if nobody needs to wait here"
+_MEANT_OF = {
+    FindingKind.REQUEST_LEAK: "if nobody needs to wait here",
+    FindingKind.INPUT_HAZARD: "if nobody minds what is sent or received here",
+    FindingKind.LEAKED_GROUP: "if these groups are to stay",
+    FindingKind.LOST_UPDATE: "if one update may undo another",
+}
 HOW_TO_MEAN_IT = "contracts=False on the ranks marker, or --no-contracts for all tests"
 
 
@@ -158,8 +163,8 @@ def _failure(outcome: Outcome, ends: dict[int, PhaseEnd], where: tuple[str, int]
         blocks = blocks[1:]
     failure = MergedFailure(headline, blocks, victims, where)
     if outcome.verdict is Verdict.BROKEN:
-        own = any(finding.kind in EACH_FOR_ITSELF for finding in outcome.findings)
-        failure.sections.append((NOT_NEEDED if own else MEANT, HOW_TO_MEAN_IT))
+        kind = next((finding.kind for finding in outcome.findings), None)
+        failure.sections.append((_MEANT_OF.get(kind, MEANT) if kind else MEANT, HOW_TO_MEAN_IT))
     failure.sections.append((RUN_AGAIN, run_again))
     return Merged(Ended.FAILED, "", _error(outcome, shown, headline), failure, _expected(shown, ends))
 

@@ -121,4 +121,10 @@ def _step(record: Record | None) -> dict[str, Any] | None:
 def _site(site: Site | None) -> dict[str, Any] | None:
     if site is None:
         return None
-    return {"file": site.path, "line": site.line, "function": site.function, "via": site.via or None}
+    return {
+        "file": site.path,
+        "line": site.line,
+        "function": site.function,
+        "via": site.via or None,
+        "called_from": _site(site.caller),
+    }

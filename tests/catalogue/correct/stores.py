@@ -249,3 +249,19 @@ def a_store_of_their_own(rank: Rank) -> None:
         store.set("weights", "1 2 3")
     assert store.get("weights") == b"1 2 3"
     dist.barrier()
+
+
+@correct(ranks=3)
+def whoever_finds_nothing_sets_what_all_would_set(rank: Rank) -> None:
+    dist.barrier()
+    if not rank.store.check(["world"]):
+        rank.store.set("world", str(dist.get_world_size()))
+    dist.barrier()
+    assert int(rank.store.get("world")) == 3
+
+
+@correct(ranks=3)
+def each_checks_for_a_key_of_its_own(rank: Rank) -> None:
+    if not rank.store.check([f"seen by {rank.index}"]):
+        rank.store.set(f"seen by {rank.index}", str(rank.index))
+    dist.barrier()

@@ -105,3 +105,11 @@ def the_one_that_does_not_add(rank: Rank) -> None:
         else:
             rank.store.add("samples", 8)
     dist.barrier()
+
+
+@mistake("lost update", culprits=(0, 1, 2), ranks=3)
+def each_finds_no_leader_and_becomes_it(rank: Rank) -> None:
+    dist.barrier()
+    if not rank.store.check(["leader"]):  # culprit
+        rank.store.set("leader", f"rank {rank.index}")  # culprit
+    rank.store.get("leader")

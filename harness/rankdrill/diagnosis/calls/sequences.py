@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
+from rankdrill.diagnosis.calls.lifting import from_one_function, loops_below
 from rankdrill.diagnosis.calls.source import Order, comes_round_alone, made_later_too, order_of, share_a_loop
 from rankdrill.diagnosis.finding import FindingKind
 from rankdrill.ledger import GROUP_OP, LedgerView
@@ -120,20 +121,21 @@ def _where_it_showed(theirs: Sequence[Step], mine: Sequence[Step]) -> Parting | 
         return None
     before = {step.site for step in mine[:-1]}
     again = len(mine) > 1 and mine[-2].site == came.site
-    if again and comes_round_alone(due.site, came.site):
+    at_due, at_came = from_one_function(due.site, came.site)
+    if again and comes_round_alone(at_due, at_came, within=loops_below(at_came, came.site)):
         return Parting(FindingKind.EXTRA, came)
     if by_custom := left_out_by_custom(theirs, mine):
         return by_custom
-    order = order_of(due.site, came.site)
-    if order is not Order.APART and came.site in before and share_a_loop(due.site, came.site):
+    order = order_of(at_due, at_came)
+    if order is not Order.APART and came.site in before and share_a_loop(at_due, at_came):
         return Parting(FindingKind.MISSING, due)  # it has come round the loop
     if came.site in {step.site for step in theirs} or (again and _met_another(theirs, mine)):
         return None
-    if order is Order.AFTER and not (due.site in before and share_a_loop(due.site, came.site)):
-        if made_later_too(due.site, came.site):
+    if order is Order.AFTER and not (due.site in before and share_a_loop(at_due, at_came)):
+        if made_later_too(at_due, at_came):
             return None
         return Parting(FindingKind.MISSING, due)
-    if order is None or order is Order.APART or made_later_too(came.site, due.site):
+    if order is None or order is Order.APART or made_later_too(at_came, at_due):
         return None
     return Parting(FindingKind.EXTRA, came)
 

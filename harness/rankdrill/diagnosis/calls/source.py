@@ -16,6 +16,7 @@ __all__ = [
     "comes_later",
     "comes_round_alone",
     "function_around",
+    "is_in_a_loop",
     "made_later_too",
     "nearest",
     "order_of",
@@ -24,6 +25,7 @@ __all__ = [
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _STRAIGHT = (ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.With, ast.Return, ast.expr)
+_LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _IN_PLACE = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})  # run where they are written
 _Path = tuple[tuple[ast.AST, str], ...]
@@ -48,6 +50,8 @@ def order_of(one: Site, other: Site) -> Order | None:
             if _exclude_each_other(node, part, other_part):
                 return Order.APART
             break
+    if _leaves_before(*paths) or _leaves_before(*reversed(paths)):
+        return Order.APART
     return Order.AFTER if other.line > one.line else Order.BEFORE
 
 
@@ -59,17 +63,25 @@ def share_a_loop(one: Site, other: Site) -> bool:
     return any(isinstance(node, _LOOPS) for node, _ in paths[0][: _shared(*paths)])
 
 
-def comes_round_alone(one: Site, other: Site) -> bool:
+def is_in_a_loop(site: Site) -> bool:
+    """Whether there is a loop around it, in its function."""
+    function = function_around(site)
+    path = _path(function, site.line) if function is not None else None
+    return any(isinstance(node, _LOOPS) for node, _ in path or ())
+
+
+def comes_round_alone(one: Site, other: Site, *, within: bool = False) -> bool:
     """Whether a loop brings a rank from `other` to `other` again without `one`, and no other way does.
 
-    So it is where a loop around `other` leaves out `one`, and what they both lie in never goes past `one`.
+    So it is where a loop around `other`, or `within` what is called there, leaves out `one`, and what they both lie in
+    never goes past `one`.
     """
     paths = _paths(one, other)
     if paths is None:
         return False
     mine, theirs = paths
     shared = _shared(mine, theirs)
-    if not any(isinstance(node, _LOOPS) for node, _ in theirs[shared:]):
+    if not within and not any(isinstance(node, _LOOPS) for node, _ in theirs[shared:]):
         return False
     may_be_passed = any(not isinstance(node, _STRAIGHT) for node, _ in mine[shared:])
     block = mine[shared - 1][0]
@@ -142,6 +154,17 @@ def _calls_at(function: ast.AST, line: int) -> list[ast.Call]:
 def _shared(one: _Path, other: _Path) -> int:
     """How many steps from the function down both ways have in common."""
     return next((at for at, (mine, theirs) in enumerate(zip(one, other, strict=False)) if mine != theirs), len(one))
+
+
+def _leaves_before(mine: _Path, theirs: _Path) -> bool:
+    """Whether the branch that `mine` lies in ends in a return, or the like, and `theirs` lies behind the branch."""
+    shared = _shared(mine, theirs)
+    if not shared < min(len(mine), len(theirs)):
+        return False
+    (node, part), (behind, _) = mine[shared], theirs[shared]
+    block = getattr(node, part, None) if isinstance(node, ast.If) else None
+    after = getattr(behind, "lineno", 0) > (getattr(node, "end_lineno", None) or 0)
+    return bool(block) and after and isinstance(block[-1], _LEAVES)
 
 
 def _exclude_each_other(node: ast.AST, part: str, other: str) -> bool:

@@ -1,4 +1,4 @@
-"""What ranks do to the keys of stores, as their ledgers tell: in one call, or by a get and a set of what follows."""
+"""What ranks do to keys of stores, as their ledgers tell: in one call, or by a get (or check) and a set that follows."""
 
 from __future__ import annotations
 
@@ -64,6 +64,8 @@ def changes_of(rank: int, view: LedgerView) -> Iterator[Change]:
                 yield Change(rank, record, before, epoch, free_for.key(step.digest))
             if step.op == "get":
                 got[step.digest] = record
+            elif step.op == "check":  # who sets what is not there yet goes by that
+                got.setdefault(step.digest, record)
             elif step.op not in _PLAIN:
                 got.clear()
             free_for.take(record)

@@ -81,8 +81,10 @@ def _sides(those: Mapping[int, Change]) -> list[Side]:
 
 def _side(ranks: Sequence[int], those: Mapping[int, Change]) -> Side:
     first = those[ranks[0]]
-    gets, sets = ("gets", "sets") if len(ranks) == 1 else ("get", "set")
-    did = f"{gets} {first.put.step.target!r} at {first.lines[0]} and {sets} it without what others did to it meanwhile"
+    assert first.got is not None
+    s = "s" if len(ranks) == 1 else ""
+    key, got = first.put.step.target, first.got.step
+    did = f"{got.op}{s} {key!r} at {got.site} and then set{s} it, undoing what others did to it between the two"
     return side_of(ranks, did, [those[rank].put.step.site for rank in ranks])
 
 

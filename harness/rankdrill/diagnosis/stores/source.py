@@ -75,7 +75,7 @@ def _get_and_set(got: Site, put: Site) -> tuple[ast.AST, ast.Call, ast.Call] | N
     function = function_around(got)
     if function is None or function is not function_around(put):
         return None
-    gets = [call for call in _calls(function, {"get"}) if _spans(call, got.line)]
+    gets = [call for call in _calls(function, {"get", "check"}) if _spans(call, got.line)]
     sets = [call for call in _calls(function, {"set"}) if _spans(call, put.line)]
     return (function, gets[0], sets[0]) if len(gets) == len(sets) == 1 else None
 

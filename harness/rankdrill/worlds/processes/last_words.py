@@ -1,24 +1,32 @@
 """What a rank leaves of its own end: where each of its threads was, and which call, if any, ended the process.
 
 Python's fault handler writes it at a fatal signal, with no lock taken and whoever holds the interpreter's; a call such
-as `os._exit` has it written just before. Both go to a file of the run's private directory.
+as `os._exit` has it written just before. Both go to a file of the run's private directory. There it is noted too how
+threads of the rank ended that nobody looks after: the collectives that they were to make the others wait for.
 """
 
 from __future__ import annotations
 
 import faulthandler
 import os
+import threading
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from types import TracebackType
 from typing import Any, TypeAlias
 
-__all__ = ["BY", "WITH", "LastWords", "last_words_of"]
+from rankdrill.step import Site
+
+__all__ = ["BY", "THREAD", "WITH", "LastWords", "last_words_of"]
 
 Target: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
 """The arguments that the fault handler was enabled with."""
 
 BY = "ended by "  # begins what precedes the stacks where a call ended the process
 WITH = " with "  # stands between such a call and the signal it sends, as the boundary announces it
+THREAD = "a thread ended at "  # begins a line of one; when (monotonic clock, ns) and how follow
 _STDERR = 2
 
 
@@ -31,13 +39,16 @@ class LastWords:
     """The last words of this process, in a file, from `install` on for as long as it lives.
 
     Whoever enables the fault handler for a file of their own has its words go there, until `take` is called.
+    `raise_site` tells where in the user's code something was raised.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, raise_site: Callable[[TracebackType | None], Site | None]) -> None:
+        self._raise_site = raise_site
         self._file = open(path, "ab", buffering=0)  # noqa: SIM115 (lives as long as the process)
         self._enable, self._disable = faulthandler.enable, faulthandler.disable
         self._mine: Target = (self._file,), {}
         self._target: Target | None = None
+        self._hook = threading.excepthook
 
     def install(self) -> None:
         """Have fatal signals write here, and know of it when somebody else has them write elsewhere."""
@@ -47,14 +58,28 @@ class LastWords:
         os.register_at_fork(after_in_child=self._forked)
 
     def take(self) -> None:
-        """Have fatal signals write here again."""
+        """Have fatal signals write here again, and threads that end by an exception, before who looks at those now."""
         self.put_back(self._mine)
+        hook = threading.excepthook
+        if getattr(hook, "__func__", None) is not LastWords._note_thread:
+            self._hook = hook
+            threading.excepthook = self._note_thread
 
     def announce(self, call: str) -> None:
         """Write that `call` is about to end or stop the process, and where its threads are; nothing on a full disk."""
         with suppress(OSError):
             self._file.write(f"{BY}{call}\n".encode())
             faulthandler.dump_traceback(self._file, all_threads=True)
+
+    def _note_thread(self, ended: threading.ExceptHookArgs, /) -> None:
+        site = self._raise_site(ended.exc_traceback)
+        name = ended.thread.name if ended.thread is not None else "unknown"
+        how = f"{ended.exc_type.__name__}: {ended.exc_value}".splitlines()[0]
+        told = f"thread {name!r} ended by {how}{f', at {site}' if site is not None else ''}"
+        if ended.exc_type is not SystemExit:
+            with suppress(OSError):
+                self._file.write(f"{THREAD}{time.monotonic_ns()}: {told}\n".encode("utf-8", "backslashreplace"))
+        self._hook(ended)
 
     @property
     def target(self) -> Target | None:

@@ -17,6 +17,7 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore
 
 from rankdrill.boundary import Boundary, Early, Handles, install
+from rankdrill.boundary.callsites import raise_site
 from rankdrill.diagnosis import ContractWatch
 from rankdrill.ledger import Board, LedgerWriter
 from rankdrill.worlds.context import RankContext
@@ -42,7 +43,7 @@ def rank_main(channel: int, spec_json: dict[str, Any], early: Sequence[Early]) -
     sock = socket.socket(fileno=channel)
     directory = Path(spec.directory)
     redirect_output(directory, spec.rank)
-    last_words = LastWords(last_words_of(directory, spec.rank))
+    last_words = LastWords(last_words_of(directory, spec.rank), raise_site)
     last_words.install()
     _reseed()
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from signal import SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGSTOP, S
 from rankdrill.worlds.dumps import innermost_site, sections
 from rankdrill.worlds.outcome import Death, RankOutcome, Status
 from rankdrill.worlds.processes.client import TemplateClient
-from rankdrill.worlds.processes.last_words import BY, WITH, last_words_of
+from rankdrill.worlds.processes.last_words import BY, THREAD, WITH, last_words_of
 from rankdrill.worlds.processes.watching.activity import STOPPED
 from rankdrill.worlds.processes.watching.stacks import of_the_body
 
@@ -19,6 +20,7 @@ __all__ = ["Inquest"]
 
 _FATAL = "Fatal Python error: "
 _REPORT = re.compile(rf"^({re.escape(BY)}|{re.escape(_FATAL)})(.*)$", re.MULTILINE)
+_THREAD = re.compile(rf"^{re.escape(THREAD)}(\d+): (.*)$", re.MULTILINE)
 _WORDS: dict[int, str] = {
     SIGABRT: "Aborted",
     SIGBUS: "Bus error",
@@ -47,15 +49,19 @@ class Inquest:
         self._client = client
         self._directory = directory
         self._kills: int | None = None
+        self._began_ns = 0
 
     def begin(self) -> None:
         """A run begins: what the kernel has killed before has nothing to do with it."""
         self._kills = self._count_kills()
+        self._began_ns = time.monotonic_ns()
 
     def explain(self, ranks: Sequence[RankOutcome], orphans: Collection[int]) -> list[RankOutcome]:
         """`ranks`, those that died with all that can be known of it; `orphans` went with the template."""
         dead = [rank for rank in ranks if rank.status is Status.DIED]
         ranks = [self._stopped(rank) if rank.doing == STOPPED else rank for rank in ranks]
+        if any(rank.status is not Status.RETURNED for rank in ranks):
+            ranks = [self._with_its_threads(rank) for rank in ranks]
         if not dead:
             return ranks
         of_template = self._end_of_template() if any(rank.rank in orphans for rank in dead) else ""
@@ -74,6 +80,11 @@ class Inquest:
         return replace(
             rank, doing=f"stopped by {own[-1].about}", site=site, stack=of_the_body(own[-1].stack).strip("\n")
         )
+
+    def _with_its_threads(self, rank: RankOutcome) -> RankOutcome:
+        ended = _THREAD.findall(self._read(rank.rank))
+        notes = [f"rank {rank.rank}: {told}" for at_ns, told in ended if int(at_ns) >= self._began_ns]
+        return replace(rank, notes=(*rank.notes, *notes)) if notes else rank
 
     def _with_its_words(self, rank: RankOutcome, orphaned: str) -> RankOutcome:
         if rank.status is not Status.DIED or rank.death is None:
