@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +16,7 @@ from rankdrill.boundary.made_groups import MadeGroups
 from rankdrill.boundary.numbering import Tally
 from rankdrill.boundary.updates import Updates
 from rankdrill.ledger import LedgerWriter, State
-from rankdrill.step import Step
+from rankdrill.step import Kind, Step
 
 if TYPE_CHECKING:
     from rankdrill.boundary.handles import Handles
@@ -85,7 +86,8 @@ class Boundary:
 
     It is open only inside `recording()`; outside, and inside a crossing's own real call, every patched
     function behaves as if rankdrill were not there. `on_end` is told at any time which call is about to end the
-    process.
+    process, `on_handling` which collective is called while which exception is handled: in an ``except``, or a
+    ``finally`` on the way out.
     """
 
     def __init__(
@@ -94,11 +96,14 @@ class Boundary:
         watch: Watch | None = None,
         handles: Handles | None = None,
         on_end: Callable[[str], None] | None = None,
+        on_handling: Callable[[Step, BaseException], None] | None = None,
     ) -> None:
         self.ledger = ledger
         self.watch = watch
         self.handles = handles
         self._on_end = on_end
+        self._on_handling = on_handling
+        self._handled = 0  # the last exception that was told of, by identity: to keep it would keep its frames
         # Each message adds to its sender's what it takes from its receiver's: over all ranks, 0 if all have met.
         self.messages = Tally()
         self.updates = Updates()
@@ -150,6 +155,8 @@ class Boundary:
         """Cross with a call that may go on after it returns; whoever waits for it marks how far it got."""
         __tracebackhide__ = True
         with self._closing:
+            if (handled := sys.exception()) is not None and step.kind is Kind.COLLECTIVE:
+                self._tell_handled(step, handled)
             index = self.ledger.begin(step) if self.ledger else -1
             chain = real
             for interceptor in reversed(self._interceptors):
@@ -157,9 +164,13 @@ class Boundary:
             try:
                 return index, chain(Call(step, args, index))
             except BaseException as error:
-                if self.ledger:
-                    self.ledger.fail(index, error)
+                self.fail(index, error)
                 raise
+
+    def _tell_handled(self, step: Step, error: BaseException) -> None:
+        if self._on_handling is not None and id(error) != self._handled:
+            self._handled = id(error)
+            self._on_handling(step, error)
 
     def note(self, step: Step) -> int:
         """Write down `step`, which the call that crosses now takes too; whoever takes it marks how far it got."""
@@ -194,6 +205,7 @@ class Boundary:
 
     def fail(self, index: int, error: BaseException) -> None:
         """Note in the ledger that the step raised."""
+        self._handled = id(error)  # of which the ledger tells
         if self.ledger:
             self.ledger.fail(index, error)
 

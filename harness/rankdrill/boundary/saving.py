@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from rankdrill.boundary.crossing import Boundary
+from rankdrill.boundary.crossing import Boundary, Call
 from rankdrill.boundary.patch import Patch
 from rankdrill.boundary.sizes import nbytes_of, type_name
 from rankdrill.boundary.staging import staged
@@ -67,8 +67,12 @@ def _loading(boundary: Boundary) -> Callable[[Any], Any]:
 
             def cross(file: Any) -> Any:
                 __tracebackhide__ = True
-                step = Step(Kind.OBJECT, "load", type_name(file))
-                return boundary.cross(step, {"file": file}, lambda call: original(call.args["file"], *args, **kwargs))
+
+                def real(call: Call) -> Any:
+                    __tracebackhide__ = True
+                    return original(call.args["file"], *args, **kwargs)
+
+                return boundary.cross(Step(Kind.OBJECT, "load", type_name(file)), {"file": file}, real)
 
             if not isinstance(f, str | os.PathLike):
                 return cross(f)

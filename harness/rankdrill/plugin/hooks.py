@@ -247,7 +247,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: Any) -> Generator[None, p
     if _is_ranked(item):
         ranked: Any = item
         # Of a test with nothing to set up, the body too ran while this process was in its setup.
-        report.duration = ranked.durations.get(report.when) or report.duration
+        report.duration = ranked.durations.get(report.when, report.duration)
         if item.config.option.rankdrill_json is not None:
             from rankdrill.plugin.json_file import attach
 

@@ -104,11 +104,11 @@ def _in_phase(rank: RankOutcome, when: When, among_others: bool) -> RankOutcome:
     could_not_begin = rank.status is Status.RAISED and when == "setup"
     if ends is None and among_others and not could_not_begin:
         passed = PhaseEnd(when, Ended.PASSED)
-        return replace(rank, status=Status.RETURNED, value=passed, exception=None, stdout="", stderr="")
+        return replace(rank, status=Status.RETURNED, value=passed, exception=None, stdout="", stderr="", notes=())
     if ends is None:
         return rank
     if among_others:
-        rank = replace(rank, stdout="", stderr="")
+        rank = replace(rank, stdout="", stderr="", notes=())
     end = ends.of(when)
     if end is not None and end.raised:
         error = RankTestError(end.text, end.crash, end.error, Ends((end,)))

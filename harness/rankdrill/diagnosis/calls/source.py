@@ -162,9 +162,9 @@ def _leaves_before(mine: _Path, theirs: _Path) -> bool:
     if not shared < min(len(mine), len(theirs)):
         return False
     (node, part), (behind, _) = mine[shared], theirs[shared]
-    block = getattr(node, part, None) if isinstance(node, ast.If) else None
+    block: list[ast.stmt] = getattr(node, part, []) if isinstance(node, ast.If) and part != "test" else []
     after = getattr(behind, "lineno", 0) > (getattr(node, "end_lineno", None) or 0)
-    return bool(block) and after and isinstance(block[-1], _LEAVES)
+    return after and bool(block) and isinstance(block[-1], _LEAVES)
 
 
 def _exclude_each_other(node: ast.AST, part: str, other: str) -> bool:

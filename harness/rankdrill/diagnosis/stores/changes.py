@@ -1,4 +1,4 @@
-"""What ranks do to keys of stores, as their ledgers tell: in one call, or by a get (or check) and a set that follows."""
+"""What ranks do to keys of stores, as ledgers tell: in one call, or by a get (or check) and a set that follows."""
 
 from __future__ import annotations
 

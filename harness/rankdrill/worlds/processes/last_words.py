@@ -1,8 +1,9 @@
 """What a rank leaves of its own end: where each of its threads was, and which call, if any, ended the process.
 
 Python's fault handler writes it at a fatal signal, with no lock taken and whoever holds the interpreter's; a call such
-as `os._exit` has it written just before. Both go to a file of the run's private directory. There it is noted too how
-threads of the rank ended that nobody looks after: the collectives that they were to make the others wait for.
+as `os._exit` has it written just before. Both go to a file of the run's private directory. There it is noted too by
+which exceptions threads of the rank ended, whose collectives others may wait for, and which of them the rank was
+handling when it called a collective: that may be a ``finally`` on the way out of what failed.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeAlias
 
-from rankdrill.step import Site
+from rankdrill.step import Site, Step
 
-__all__ = ["BY", "THREAD", "WITH", "LastWords", "last_words_of"]
+__all__ = ["BY", "NOTED", "WITH", "LastWords", "last_words_of"]
 
 Target: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
 """The arguments that the fault handler was enabled with."""
 
 BY = "ended by "  # begins what precedes the stacks where a call ended the process
 WITH = " with "  # stands between such a call and the signal it sends, as the boundary announces it
-THREAD = "a thread ended at "  # begins a line of one; when (monotonic clock, ns) and how follow
+NOTED = "noted at "  # begins a note; when (monotonic clock, ns) and what follow
 _STDERR = 2
 
 
@@ -72,14 +73,23 @@ class LastWords:
             faulthandler.dump_traceback(self._file, all_threads=True)
 
     def _note_thread(self, ended: threading.ExceptHookArgs, /) -> None:
-        site = self._raise_site(ended.exc_traceback)
         name = ended.thread.name if ended.thread is not None else "unknown"
-        how = f"{ended.exc_type.__name__}: {ended.exc_value}".splitlines()[0]
-        told = f"thread {name!r} ended by {how}{f', at {site}' if site is not None else ''}"
-        if ended.exc_type is not SystemExit:
-            with suppress(OSError):
-                self._file.write(f"{THREAD}{time.monotonic_ns()}: {told}\n".encode("utf-8", "backslashreplace"))
+        if ended.exc_value is not None and not isinstance(ended.exc_value, SystemExit):
+            self._note(f"thread {name!r} ended by {self._told(ended.exc_value)}")
         self._hook(ended)
+
+    def note_handled(self, step: Step, error: BaseException) -> None:
+        """Write that the rank calls `step` while it handles `error`."""
+        self._note(f"it handled {self._told(error)}, when it called {step.call}{step.where}")
+
+    def _told(self, error: BaseException) -> str:
+        site = self._raise_site(error.__traceback__)
+        text = f"{type(error).__name__}: {error}".splitlines()[0]
+        return f"{text}{f', raised at {site}' if site is not None else ''}"
+
+    def _note(self, told: str) -> None:
+        with suppress(OSError):
+            self._file.write(f"{NOTED}{time.monotonic_ns()}: {told}\n".encode("utf-8", "backslashreplace"))
 
     @property
     def target(self) -> Target | None:

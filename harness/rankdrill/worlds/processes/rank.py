@@ -76,7 +76,7 @@ def _initialise(
         board = Board(directory / BOARD, spec.rank)
         watch = ContractWatch(board, spec.rank, partial(write_finding, directory, spec.rank))
         handles = Handles(watch.touched)
-    boundary = Boundary(ledger, watch, handles, last_words.announce)
+    boundary = Boundary(ledger, watch, handles, last_words.announce, last_words.note_handled)
     install(boundary, ignored=[directory], early=early)
     # torch's stubs leave FileStore out.
     store = dist.FileStore(  # type: ignore[attr-defined]

@@ -12,7 +12,7 @@ from signal import SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGSTOP, S
 from rankdrill.worlds.dumps import innermost_site, sections
 from rankdrill.worlds.outcome import Death, RankOutcome, Status
 from rankdrill.worlds.processes.client import TemplateClient
-from rankdrill.worlds.processes.last_words import BY, THREAD, WITH, last_words_of
+from rankdrill.worlds.processes.last_words import BY, NOTED, WITH, last_words_of
 from rankdrill.worlds.processes.watching.activity import STOPPED
 from rankdrill.worlds.processes.watching.stacks import of_the_body
 
@@ -20,7 +20,7 @@ __all__ = ["Inquest"]
 
 _FATAL = "Fatal Python error: "
 _REPORT = re.compile(rf"^({re.escape(BY)}|{re.escape(_FATAL)})(.*)$", re.MULTILINE)
-_THREAD = re.compile(rf"^{re.escape(THREAD)}(\d+): (.*)$", re.MULTILINE)
+_NOTED = re.compile(rf"^{re.escape(NOTED)}(\d+): (.*)$", re.MULTILINE)
 _WORDS: dict[int, str] = {
     SIGABRT: "Aborted",
     SIGBUS: "Bus error",
@@ -30,6 +30,7 @@ _WORDS: dict[int, str] = {
 }
 _STOP_SIGNALS = frozenset(sent.name for sent in (SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU))
 _NO_STACK = ("Extension modules:", "Python runtime state:")  # what Python prints beside the stacks
+MOST_NOTES = 3  # of one rank, the newest
 _READ_BYTES = 1 << 22  # of what a rank left; the fault handler prints at most 100 threads of 100 frames each
 
 
@@ -61,7 +62,7 @@ class Inquest:
         dead = [rank for rank in ranks if rank.status is Status.DIED]
         ranks = [self._stopped(rank) if rank.doing == STOPPED else rank for rank in ranks]
         if any(rank.status is not Status.RETURNED for rank in ranks):
-            ranks = [self._with_its_threads(rank) for rank in ranks]
+            ranks = [self._with_its_notes(rank) for rank in ranks]
         if not dead:
             return ranks
         of_template = self._end_of_template() if any(rank.rank in orphans for rank in dead) else ""
@@ -81,9 +82,9 @@ class Inquest:
             rank, doing=f"stopped by {own[-1].about}", site=site, stack=of_the_body(own[-1].stack).strip("\n")
         )
 
-    def _with_its_threads(self, rank: RankOutcome) -> RankOutcome:
-        ended = _THREAD.findall(self._read(rank.rank))
-        notes = [f"rank {rank.rank}: {told}" for at_ns, told in ended if int(at_ns) >= self._began_ns]
+    def _with_its_notes(self, rank: RankOutcome) -> RankOutcome:
+        noted = _NOTED.findall(self._read(rank.rank))
+        notes = [f"rank {rank.rank}: {told}" for at_ns, told in noted if int(at_ns) >= self._began_ns][-MOST_NOTES:]
         return replace(rank, notes=(*rank.notes, *notes)) if notes else rank
 
     def _with_its_words(self, rank: RankOutcome, orphaned: str) -> RankOutcome:

@@ -1,4 +1,4 @@
-"""A thread of a rank ends by an exception, and with it the collectives that it was to make: the report says so."""
+"""Exceptions that nobody sees, of threads and on the way out of a block: the report of what hangs tells of them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def notes_of(world: World, sizes: dict[int, int]) -> list[str]:
 def test_how_a_thread_ended_is_noted_with_its_line() -> None:
     with World(2) as world:
         (note,) = notes_of(world, {0: 4})
-        assert note.startswith("rank 1: thread 'prefetch' ended by KeyError: 1, at ")
+        assert note.startswith("rank 1: thread 'prefetch' ended by KeyError: 1, raised at ")
         assert note.endswith(" in fetch")
 
 
@@ -46,3 +46,35 @@ def test_not_of_a_run_before_and_not_where_all_went_well() -> None:
         assert not notes_of(world, {0: 4, 1: 4})
         outcome = world.run(dist.barrier, deadline=DEADLINE_S)
         assert outcome.ok
+
+
+def syncs_on_its_way_out() -> None:
+    try:
+        if dist.get_rank() == 1:
+            raise ValueError("label 12 is out of range")
+        dist.all_reduce(torch.ones(2))
+    finally:
+        dist.barrier()
+
+
+def test_what_a_rank_was_handling_when_it_called_a_collective_is_noted() -> None:
+    with World(3) as world:
+        outcome = world.run(syncs_on_its_way_out, deadline=DEADLINE_S)
+        (note,) = [note for rank in outcome.ranks for note in rank.notes]
+        assert note.startswith("rank 1: it handled ValueError: label 12 is out of range, raised at ")
+        assert "when it called barrier #0 on 'default', at " in note
+
+
+def recovers() -> None:
+    for _ in range(3):
+        try:
+            raise OSError("once more")
+        except OSError:
+            dist.barrier()
+
+
+def test_who_handles_errors_together_is_left_alone() -> None:
+    with World(2) as world:
+        outcome = world.run(recovers, deadline=DEADLINE_S)
+        assert outcome.ok
+        assert not any(rank.notes for rank in outcome.ranks)
