@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from typing import Any
 
 import hypothesis
 import pytest
@@ -23,6 +24,19 @@ KEEP_VARIABLE = "RANKDRILL_KEEP_TEMPLATE"
 _KEPT_BY_US = KEEP_VARIABLE not in os.environ
 if _KEPT_BY_US:
     os.environ[KEEP_VARIABLE] = "30"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Where `-n` alone is given, neighbours stay together: what a module's tests share, two workers would make twice.
+
+    Each worker takes a part of the suite in one piece, and when it has done that, half of what another has left.
+    """
+    if config.option.dist != "load":
+        return None
+    from xdist.scheduler import WorkStealingScheduling
+
+    return WorkStealingScheduling(config, log)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

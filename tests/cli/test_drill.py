@@ -8,23 +8,41 @@ import shlex
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pytest
+
 from tests.fixtures import fixture
 from tests.golden import agrees, steady
+from tests.inner.client import Server
 
 ROOT = Path(__file__).parents[2]
+BOUND_S = 120.0
+
+Drill = Callable[..., subprocess.CompletedProcess[str]]
+"""``drill(*arguments, **environment)``: what ``python -m rankdrill drill`` does."""
 
 
-def drill(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "rankdrill", "drill", *arguments]
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=120, cwd=ROOT, env={**os.environ, **environment}
-    )
+@pytest.fixture
+def drill(forking: Callable[[], Server], tmp_path_factory: pytest.TempPathFactory) -> Drill:
+    """See `Drill`; forked from a process that has torch, which each would import anew."""
+    told = tmp_path_factory.mktemp("told")
+
+    def drilled(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        out, err = told / "out", told / "err"
+        args = ["drill", *arguments]
+        with open(os.devnull) as null, out.open("wb") as stdout, err.open("wb") as stderr:
+            streams = (null.fileno(), stdout.fileno(), stderr.fileno())
+            running = forking().fork(args, ROOT, {**os.environ, **environment}, streams, module="rankdrill")
+            code = running.wait(BOUND_S)
+        return subprocess.CompletedProcess(args, code, out.read_text(), err.read_text())
+
+    return drilled
 
 
-def test_two_gathers_of_ours_through_a_few_faults(tmp_path: Path) -> None:
+def test_two_gathers_of_ours_through_a_few_faults(drill: Drill, tmp_path: Path) -> None:
     report, junit = tmp_path / "drill.json", tmp_path / "drill.xml"
     faults = ["--fault", "unpicklable", "--fault", "kill", "--fault", "delay"]
     paths = ["--path", "all_gather_object", "--path", "gather_object"]
@@ -40,7 +58,7 @@ def test_two_gathers_of_ours_through_a_few_faults(tmp_path: Path) -> None:
     assert {suite.get("failures") for suite in ElementTree.parse(junit).getroot()} == {"0"}
 
 
-def test_torchs_own_gather_hangs_and_the_printed_command_repeats_it(tmp_path: Path) -> None:
+def test_torchs_own_gather_hangs_and_the_printed_command_repeats_it(drill: Drill, tmp_path: Path) -> None:
     report = tmp_path / "drill.json"
     arguments = ["--path", "torch.all_gather_object", "--fault", "unpicklable", "--ranks", "2", "--payload", "small"]
     arguments += ["--jobs", "1"]  # which of several worlds takes a case is a race, and each numbers its collectives
@@ -54,7 +72,7 @@ def test_torchs_own_gather_hangs_and_the_printed_command_repeats_it(tmp_path: Pa
     assert "SPLIT 1" in again.stdout
 
 
-def test_a_gather_of_somebody_elses_is_drilled_by_its_import_path(tmp_path: Path) -> None:
+def test_a_gather_of_somebody_elses_is_drilled_by_its_import_path(drill: Drill, tmp_path: Path) -> None:
     junit = tmp_path / "drill.xml"
     ours, theirs = "tests.conformance.broken:RIGHT", "tests.conformance.broken:WRONG_ORDER"
     done = drill(
@@ -68,7 +86,7 @@ def test_a_gather_of_somebody_elses_is_drilled_by_its_import_path(tmp_path: Path
     assert wrong.get("failures") == wrong.get("tests")
 
 
-def test_a_fault_that_finds_no_step_is_a_failure() -> None:
+def test_a_fault_that_finds_no_step_is_a_failure(drill: Drill) -> None:
     line = 'rank 1: kill before file.open on "no such file"'
     done = drill("--path", "all_gather_object", "--ranks", "2", "--fault", line)
     assert done.returncode == 1, done.stdout + done.stderr
@@ -76,7 +94,7 @@ def test_a_fault_that_finds_no_step_is_a_failure() -> None:
     assert "did not fire: rank 1 took no such step" in done.stdout
 
 
-def test_a_rank_outside_the_world_is_refused() -> None:
+def test_a_rank_outside_the_world_is_refused(drill: Drill) -> None:
     done = drill("--path", "all_gather_object", "--ranks", "2", "--fault", "rank 3: kill before collective.*")
     assert done.returncode == 2
     assert "the world has 2 ranks: 0 to 1" in done.stderr
@@ -94,13 +112,13 @@ def test_ctrl_c_shows_what_is_known_and_exits_with_130() -> None:
     assert "Traceback" not in out + err
 
 
-def test_colour_only_where_it_is_wanted() -> None:
+def test_colour_only_where_it_is_wanted(drill: Drill) -> None:
     arguments = ["--path", "all_gather_object", "--ranks", "2", "--fault", "none", "--payload", "small"]
     agrees(steady(drill(*arguments).stdout, ROOT), fixture("reports") / "drill_passed.txt")
     assert "\x1b[" in drill(*arguments, FORCE_COLOR="1").stdout
 
 
-def test_the_list_explains_paths_strikes_and_payloads() -> None:
+def test_the_list_explains_paths_strikes_and_payloads(drill: Drill) -> None:
     done = drill("--list")
     assert done.returncode == 0
     for word in ("get_tensors_parallel", "torch.all_gather_object", "unpicklable", "8mib"):

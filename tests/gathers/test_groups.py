@@ -33,8 +33,26 @@ from tests.gathers.attempts import TIMEOUT_S, Raised, Unpicklable, all_alike, at
 IN_ORDER_GIVEN: dict[str, Any] = (
     {"sort_ranks": False} if "sort_ranks" in inspect.signature(dist.new_group).parameters else {}
 )
-UNSORTED = pytest.param((3, 1), True, marks=pytest.mark.skipif(not IN_ORDER_GIVEN, reason="this torch always sorts"))
-GROUPS = [((2, 3), False), ((3, 1), False), UNSORTED, ((1, 2, 3), False), ((3,), False)]
+NIGHTLY = pytest.mark.nightly
+SORTS = pytest.mark.skipif(not IN_ORDER_GIVEN, reason="this torch always sorts")
+# (ranks, in the order given), and over which line they always run: what a group looks like does not depend on it.
+GROUPS: list[tuple[tuple[int, ...], bool, set[str]]] = [
+    ((2, 3), False, {"gloo"}),
+    ((3, 1), False, {"local"}),
+    ((3, 1), True, {"local", "gloo"}),
+    ((1, 2, 3), False, {"local"}),
+    ((3,), False, {"gloo"}),
+]
+
+
+def on_lines(groups: list[tuple[tuple[int, ...], bool, set[str]]]) -> pytest.MarkDecorator:
+    """Each group over each line: always, or at night."""
+    pairs = [
+        pytest.param(line, ranks, as_given, marks=[*([SORTS] * as_given), *([] if line in always else [NIGHTLY])])
+        for line in ("local", "gloo")
+        for ranks, as_given, always in groups
+    ]
+    return pytest.mark.parametrize(("line", "ranks", "as_given"), pairs, indirect=["line"], scope="module")
 
 
 def made(ranks: tuple[int, ...], as_given: bool = False) -> tuple[Any, list[int]]:
@@ -44,7 +62,7 @@ def made(ranks: tuple[int, ...], as_given: bool = False) -> tuple[Any, list[int]
     )
 
 
-@pytest.mark.parametrize(("ranks", "as_given"), GROUPS)
+@on_lines(GROUPS)
 def test_values_come_in_group_rank_order(
     world: rankdrill.World, tmp_path: pathlib.Path, ranks: tuple[int, ...], as_given: bool
 ) -> None:
@@ -66,7 +84,7 @@ def test_values_come_in_group_rank_order(
     assert [entry.name for entry in tmp_path.iterdir() if not entry.name.endswith(".pt")] == []
 
 
-@pytest.mark.parametrize(("ranks", "as_given"), GROUPS[:-1])
+@on_lines(GROUPS[:-1])
 def test_errors_name_group_ranks(
     world: rankdrill.World, tmp_path: pathlib.Path, ranks: tuple[int, ...], as_given: bool
 ) -> None:

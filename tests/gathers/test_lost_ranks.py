@@ -16,7 +16,7 @@ from rankdrill.gathers import all_gather, all_gather_list, gather_object, get_co
 from rankdrill.gathers.channel import LINE_VARIABLE, Channel
 from tests.gathers.attempts import TIMEOUT_S, Raised, all_alike, attempt, left_in_shared_memory, replaced
 
-SHORT_S = 3.0
+SHORT_S = 2.0
 # No such file: a rank that looks for it dies there.
 THE_END = "the end of this rank"
 
@@ -40,6 +40,12 @@ def to_die(rank: int, how: str) -> rankdrill.Plan:
     machine theirs takes longer.
     """
     return rankdrill.Plan.parse(f'rank {rank}: {how} before file.stat on "{THE_END}"')
+
+
+def wait_for(marks: list[pathlib.Path]) -> None:
+    until = time.monotonic() + TIMEOUT_S
+    while not all(mark.exists() for mark in marks) and time.monotonic() < until:
+        time.sleep(0.01)
 
 
 def die(*args: Any, **kwargs: Any) -> None:
@@ -95,15 +101,18 @@ def collect() -> list[Any]:
 
 
 @pytest.mark.parametrize("connected", [False, True])
-def test_a_late_rank_learns_it_and_is_welcome_again(world: rankdrill.World, connected: bool) -> None:
+def test_a_late_rank_learns_it_and_is_welcome_again(
+    world: rankdrill.World, tmp_path: pathlib.Path, connected: bool
+) -> None:
     def body() -> Any:
         seen = []
         if connected:
             gather(0)
         for turn in range(3):
             if turn == 0 and dist.get_rank() == 3:
-                time.sleep(SHORT_S + 1)
+                wait_for([tmp_path / str(rank) for rank in range(3)])
             seen.append(attempt(gather, (dist.get_rank(), turn), SHORT_S if turn == 0 else TIMEOUT_S))
+            (tmp_path / str(dist.get_rank())).touch()  # has given up
         return seen
 
     late, *after = all_alike(world.run(body).unwrap())
@@ -190,9 +199,7 @@ def test_a_wait_for_a_payload_ends_with_the_time_of_this_call(
     over = tmp_path / "over"
 
     def hold_back(*args: Any, **kwargs: Any) -> None:
-        until = time.monotonic() + TIMEOUT_S
-        while not over.exists() and time.monotonic() < until:
-            time.sleep(0.01)
+        wait_for([over])
 
     def body() -> Any:
         received = [None, None] if dist.get_rank() == 0 else None

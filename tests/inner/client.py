@@ -45,13 +45,23 @@ class Server:
         self._under_way: Forked | None = None
         assert self.heard(START_BOUND_S) == READY
 
-    def fork(self, args: list[str], cwd: Path, environ: Mapping[str, str], streams: tuple[int, int, int]) -> Running:
-        """Fork a session; raises `ValueError` where only one that is started would be as `environ` wants it."""
+    def fork(
+        self,
+        args: list[str],
+        cwd: Path,
+        environ: Mapping[str, str],
+        streams: tuple[int, int, int],
+        module: str = "pytest",
+    ) -> Running:
+        """Fork a session; raises `ValueError` where only one that is started would be as `environ` wants it.
+
+        With another `module` it is what ``python -m`` would start by that name.
+        """
         if _read_at_start(environ) != self._read_at_start:
             raise ValueError("what is imported already has read other values of these variables: say why it is fresh")
         if self._under_way is not None:
             self._under_way.wait()
-        request = json.dumps({"args": args, "cwd": str(cwd), "environ": dict(environ)}).encode()
+        request = json.dumps({"module": module, "args": args, "cwd": str(cwd), "environ": dict(environ)}).encode()
         assert len(request) <= MAX_REQUEST
         socket.send_fds(self._mine, [request], streams)
         self._under_way = Forked(self)

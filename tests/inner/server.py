@@ -31,6 +31,7 @@ OWN = ("rankdrill", "rankdrill_strategies", "tests")
 class Request:
     """What a session is told, and what it has from its parent; descriptors 0, 1 and 2 come with it."""
 
+    module: str  # what `python -m` is to run
     args: list[str]
     cwd: str
     environ: dict[str, str]
@@ -90,7 +91,7 @@ def _outlived(pid: int, connection: socket.socket) -> int:
 
 
 def _become(request: Request, fds: list[int], base: list[str]) -> None:
-    """In the forked process: be what `python -m pytest` would be."""
+    """In the forked process: be what `python -m` and its module would be."""
     os.setsid()
     for target, fd in enumerate(fds):
         os.dup2(fd, target)
@@ -103,7 +104,7 @@ def _become(request: Request, fds: list[int], base: list[str]) -> None:
     random.seed()
     sys.modules["numpy"].random.seed()
     sys.argv[1:] = request.args
-    runpy.run_module("pytest", run_name="__main__", alter_sys=True)
+    runpy.run_module(request.module, run_name="__main__", alter_sys=True)
 
 
 def _open_streams() -> None:

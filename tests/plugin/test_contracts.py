@@ -89,7 +89,7 @@ def test_with_hypothesis_the_smallest_example_is_told(run: Run) -> None:
 from hypothesis import given, settings, strategies as st
 
 @pytest.mark.ranks(2)
-@settings(max_examples=10, deadline=None, database=None)
+@settings(max_examples=10, deadline=None, database=None, report_multiple_bugs=False)
 @given(size=st.integers(1, 100))
 def test_it(rank, size):
     dist.all_reduce(torch.ones(size if rank.index == 0 else min(size, 3)))

@@ -86,17 +86,15 @@ def test_it(rank):
 """
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
+def test_a_world_without_a_group_leaves_making_it_to_the_test(run: Run) -> None:
+    ways = [
         "",
         ", init_method='env://'",
         ", rank=rank.index, world_size=3",
         ", init_method=f'tcp://127.0.0.1:{int(os.environ[\"MASTER_PORT\"])}', rank=rank.index, world_size=3",
-    ],
-)
-def test_a_world_without_a_group_leaves_making_it_to_the_test(run: Run, arguments: str) -> None:
-    run(INIT_FALSE.replace("{arguments}", arguments)).result.assert_outcomes(passed=1)
+    ]
+    tests = [INIT_FALSE.replace("{arguments}", way).replace("test_it", f"test_{n}") for n, way in enumerate(ways)]
+    run("".join(tests)).result.assert_outcomes(passed=len(ways))
 
 
 def test_ranks_without_a_group_are_kept_if_the_test_destroys_its_own(run: Run) -> None:
@@ -238,31 +236,34 @@ COMMON = "common_distributed"
 DTENSOR = "distributed._tensor.common_dtensor"
 
 
-@pytest.mark.parametrize(
-    ("module", "base", "told"),
-    [
-        (COMMON, "MultiProcessTestCase", "starts processes of its own; derive the class from unittest.TestCase"),
-        (COMMON, "MultiProcContinuousTest", "derive the class from unittest.TestCase instead: self.rank is"),
-        (DTENSOR, "DTensorTestBase", "derive the class from unittest.TestCase instead, drop with_comms"),
-    ],
-)
-def test_torchs_own_harnesses_are_refused_with_a_line_on_how_to_port(
-    run: Run, module: str, base: str, told: str
-) -> None:
-    ran = run(
-        f"""
+HARNESSES = [
+    (COMMON, "MultiProcessTestCase", "starts processes of its own; derive the class from unittest.TestCase"),
+    (COMMON, "MultiProcContinuousTest", "derive the class from unittest.TestCase instead: self.rank is"),
+    (DTENSOR, "DTensorTestBase", "derive the class from unittest.TestCase instead, drop with_comms"),
+]
+
+
+def test_torchs_own_harnesses_are_refused_with_a_line_on_how_to_port(run: Run, pytester: pytest.Pytester) -> None:
+    for module, base, _ in HARNESSES:
+        pytester.makepyfile(
+            **{
+                f"test_{base}": f"""
+import pytest
 from torch.testing._internal.{module} import {base}
 
 @pytest.mark.ranks(2)
-class TestIt({base}):
+class Test{base}({base}):
     world_size = 2
     def test_one(self): ...
-""",
-        subprocess=True,
-    )
+"""
+            }
+        )
+    ran = run("", subprocess=True)
     assert ran.result.ret == 2
-    assert told in ran.screen
-    assert "see docs/porting.md" in ran.screen
+    for _, base, told in HARNESSES:
+        (said,) = [line for line in ran.result.outlines if line.startswith(f"test_{base}.py::")]
+        assert told in said
+    assert ran.screen.count("see docs/porting.md") >= len(HARNESSES)
 
 
 def test_a_state_machine_is_refused(run: Run) -> None:

@@ -35,8 +35,8 @@ def test_a_failure_on_one_rank_is_shrunk_once_to_the_smallest_example(run: Run) 
         HEAD
         + """
 @pytest.mark.ranks(2)
-@settings(deadline=None, database=None)
-@given(n=st.integers(0, 10_000))
+@settings(deadline=None, database=None, report_multiple_bugs=False)
+@given(n=st.integers(0, 500))
 def test_it(rank, n):
     assert rank.index == 0 or n < 137
 """
@@ -53,17 +53,20 @@ def test_shrinking_goes_on_past_examples_that_kill_and_hang(run: Run) -> None:
         + """
 from hypothesis import Phase
 
+phases = [Phase.generate, Phase.shrink]
+shrinks = settings(deadline=None, database=None, max_examples=30, phases=phases, report_multiple_bugs=False)
+
 @pytest.mark.ranks(2, deadline=1)
-@settings(deadline=None, database=None, max_examples=30, phases=[Phase.generate, Phase.shrink])
-@given(n=st.integers(0, 40))
+@shrinks
+@given(n=st.integers(0, 12))
 def test_kill(rank, n):
     if n >= 3 and rank.index == 1:
         os._exit(7)
     dist.barrier()
 
 @pytest.mark.ranks(2)
-@settings(deadline=None, database=None, max_examples=30, phases=[Phase.generate, Phase.shrink])
-@given(n=st.integers(0, 40))
+@shrinks
+@given(n=st.integers(0, 12))
 def test_hang(rank, n):
     if n < 3 or rank.index == 0:
         dist.barrier()
@@ -153,15 +156,15 @@ def slow():
     time.sleep(0.5)
 
 @pytest.mark.ranks(2)
-@settings(database=None, derandomize=True, deadline=400)
-@given(n=st.integers(0, 300))
+@settings(database=None, derandomize=True, deadline=400, report_multiple_bugs=False)
+@given(n=st.integers(0, 20))
 def test_it(rank, slow, n):
-    if rank.index == 1 and n > 200:
+    if rank.index == 1 and n > 10:
         os._exit(3)
 """)
     failure = ran.failure("test_it")
     assert failure.startswith("rank 1 exited with code 3")
-    assert "n=201" in failure
+    assert "n=11" in failure
 
 
 def test_a_slow_body_exceeds_the_deadline_by_its_own_time(run: Run) -> None:

@@ -18,7 +18,7 @@ from tests.properties.paths import OBJECT_PATHS, drill, pack
 
 MAX_RANKS = 4
 DEADLINE_S = 60.0
-EXAMPLES = 20
+EXAMPLES = (10, pytest.param(100, marks=pytest.mark.nightly))
 CROWD = 400
 
 
@@ -53,12 +53,13 @@ def test_hundreds_of_kinds_at_once(path: str, worlds_up: dict[int, World], crowd
 
 
 @pytest.mark.parametrize("path", OBJECT_PATHS)
+@pytest.mark.parametrize("examples", EXAMPLES)
 def test_objects_arrive_unchanged_in_rank_order(
-    path: str, worlds_up: dict[int, World], tmp_path_factory: pytest.TempPathFactory
+    path: str, examples: int, worlds_up: dict[int, World], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     directory = tmp_path_factory.mktemp("gathers")
 
-    @settings(max_examples=EXAMPLES, deadline=None)
+    @settings(max_examples=examples, deadline=None)
     @given(per_rank(picklables(newer_dtypes=True), worlds(max_ranks=MAX_RANKS)))
     def every_rank_is_right(payloads: list[Any]) -> None:
         check(worlds_up[len(payloads)], path, payloads, directory)
@@ -66,13 +67,14 @@ def test_objects_arrive_unchanged_in_rank_order(
     every_rank_is_right()
 
 
+@pytest.mark.parametrize("examples", EXAMPLES)
 def test_tensors_arrive_unchanged_in_rank_order(
-    worlds_up: dict[int, World], tmp_path_factory: pytest.TempPathFactory
+    examples: int, worlds_up: dict[int, World], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     directory = tmp_path_factory.mktemp("gathers")
     big = big_payloads(arrays=False).filter(lambda payload: hasattr(payload, "dtype"))
 
-    @settings(max_examples=EXAMPLES, deadline=None)
+    @settings(max_examples=examples, deadline=None)
     @given(per_rank(tensors(newer_dtypes=True), worlds(max_ranks=MAX_RANKS), big=big))
     def every_rank_is_right(payloads: list[Any]) -> None:
         check(worlds_up[len(payloads)], "get_tensors_parallel", payloads, directory)

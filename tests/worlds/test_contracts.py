@@ -7,7 +7,7 @@ import os
 import pickle
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -25,10 +25,11 @@ from tests.worlds.mistakes import MISTAKES, TWINS, Body
 
 DEADLINE_S = 60.0
 EARLY_S = 20.0  # far below the deadline, for any machine
-SIZES = (2, 4, 24)
+SIZES = (2, 4)
+LARGE = 24
 
 
-@pytest.fixture(scope="module", params=SIZES)
+@pytest.fixture(scope="module")
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
     with World(request.param, preload=OF_TRAINING) as made:
         yield made
@@ -44,7 +45,16 @@ def lines_of(side: Side) -> set[str]:
     return {linecache.getline(site.file, site.line).rstrip().rpartition("  # ")[2] for site in side.sites if site}
 
 
-@pytest.mark.parametrize("body", MISTAKES, ids=name_of)
+def in_worlds(bodies: Sequence[Body]) -> pytest.MarkDecorator:
+    """Each in small worlds, the first and the last in a large one too; the others there at night."""
+    always = (bodies[0], bodies[-1])
+    small = [pytest.param(size, body) for size in SIZES for body in bodies]
+    nightly = pytest.mark.nightly
+    large = [pytest.param(LARGE, body, marks=() if body in always else nightly) for body in bodies]
+    return pytest.mark.parametrize(("world", "body"), [*small, *large], indirect=["world"], ids=name_of, scope="module")
+
+
+@in_worlds(list(MISTAKES))
 def test_a_mistake_is_one_finding(world: World, body: Body) -> None:
     odd = world.n - 1
     kind, argument = MISTAKES[body]
@@ -69,7 +79,7 @@ def test_a_mistake_is_one_finding(world: World, body: Body) -> None:
         assert str(finding).startswith(f"{kind}: rank {odd} ")
 
 
-@pytest.mark.parametrize("body", TWINS, ids=name_of)
+@in_worlds(TWINS)
 def test_what_is_right_is_no_finding(world: World, body: Body) -> None:
     outcome = world.run(body, world.n - 1, deadline=DEADLINE_S)
     assert outcome.findings == (), outcome.summary()

@@ -25,7 +25,10 @@ EARLY = 20.0  # well before the deadline, on the busiest machine
 SHORT = 2.0  # a deadline that has to be waited for: a rank that runs may still come
 
 
-@pytest.fixture(scope="module", params=[2, 24, 40, pytest.param(128, marks=pytest.mark.nightly)])
+LARGER = [pytest.param(ranks, marks=pytest.mark.nightly) for ranks in (40, 128)]
+
+
+@pytest.fixture(scope="module", params=[2, 24, *LARGER])
 def many(request: pytest.FixtureRequest) -> Iterator[World]:
     with World(request.param) as world:
         yield world

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 import torch
 import torch.distributed as dist
 
 from rankdrill import World
 from rankdrill.diagnosis import FindingKind
+from rankdrill.ledger import CAPACITY
 from tests.worlds.elsewhere import ELSEWHERE, ODD, Body
 from tests.worlds.parting import guilty_line
 
@@ -68,14 +71,19 @@ def test_in_a_group_of_one_a_call_more_or_less_is_nobodys_mistake(four: World) -
     assert outcome.ok, outcome.summary()
 
 
-def test_of_calls_that_the_ledger_has_forgotten_no_innocent_is_blamed(four: World) -> None:
+@pytest.mark.parametrize("calls", [200, pytest.param(CAPACITY + 1000, marks=pytest.mark.nightly)])
+def test_of_calls_that_the_ledger_has_forgotten_no_innocent_is_blamed(four: World, calls: int) -> None:
     """Many more steps than the ring holds, and the call that was left out is long gone."""
+    steps_between = -(-2 * CAPACITY // calls)
 
     def body() -> None:
         me = dist.get_rank()
-        for step in range(5000):
+        for step in range(calls):
             if me != ODD or step != 5:
                 dist.all_reduce(torch.ones(1))
+            for _ in range(steps_between):
+                os.path.exists("nothing")  # looking for a file is a step too, and waits for nobody
 
     outcome = four.run(body, deadline=DEADLINE_S)
+    assert min(rank.ledger.dropped for rank in outcome.ranks) >= CAPACITY // 2
     assert outcome.culprits in ((), (ODD,), (0, 1, 2, 3)), outcome.summary()

@@ -123,6 +123,8 @@ def _may_strike(program: Program, how: How, place: Place) -> bool:
             behind = program.behind(place)
             if statement.held or behind not in program.places:
                 return False
+            if behind[0] != place[0] and isinstance(program.block[behind[0]], Loop):
+                return False  # it is called as often as the loop goes round
             second = program.at(behind)
             both = isinstance(second, Call) and not second.held
             return both and any(
