@@ -17,7 +17,7 @@ from rankdrill.plugin.benchmarked import put_in_table
 from rankdrill.plugin.commands import Command, GoOn, Open, TestPlace, When
 from rankdrill.plugin.ends import Ended
 from rankdrill.plugin.lasting_logs import LastingLogs
-from rankdrill.plugin.marker import RanksMark
+from rankdrill.plugin.marker import SIZE_PARAMETER, RanksMark
 from rankdrill.plugin.merge import Merged, end_of, ends_of, merge, phase_of, uneventful
 from rankdrill.plugin.pool import WorldKey, WorldPool
 from rankdrill.plugin.pytest_seam import TerminalRepr
@@ -28,7 +28,6 @@ from rankdrill.worlds import Begun, Outcome, Status
 
 __all__ = ["RankedItem", "Session"]
 
-SIZE_PARAMETER = "world_size"
 _OURS = frozenset({"rank", SIZE_PARAMETER})
 
 
