@@ -107,6 +107,55 @@ def test_with_common_options(run: Run, options: tuple[str, ...]) -> None:
     ran.result.assert_outcomes(passed=1)
 
 
+REPORTER = """
+import sys
+import pytest
+from _pytest.terminal import TerminalReporter
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config):
+    reporter = config.pluginmanager.getplugin("terminalreporter")
+    config.pluginmanager.unregister(reporter)
+    config.pluginmanager.register(Loud(config, sys.stdout), "terminalreporter")
+
+class Loud(TerminalReporter):
+    def pytest_runtest_logstart(self, nodeid, location):
+        self.write_line(f"here comes {nodeid}")
+"""
+
+
+@pytest.mark.parametrize("name", ["instafail", "pretty", "rich", "sugar"])
+def test_who_takes_the_place_of_the_reporter_does_so_in_the_controller_alone(
+    run: Run, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    pytester.makepyfile(loud=REPORTER)
+    installed = pytester.mkdir("loud-1.0.dist-info")
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: loud\nVersion: 1.0\n")
+    (installed / "entry_points.txt").write_text(f"[pytest11]\n{name} = loud\n")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(pytester.path), os.environ.get("PYTHONPATH", "")]))
+    ran = run("@pytest.mark.ranks(2)\ndef test_it(rank): rank.barrier()", fresh="it loads what is installed")
+    assert ran.outcome("test_it") == "passed"
+    assert ran.screen.count("here comes test_it.py::test_it") == 1
+
+
+def test_where_ranks_can_have_no_session_a_test_has_one_error(run: Run, pytester: pytest.Pytester) -> None:
+    pytester.makeconftest("""
+import os
+
+def pytest_configure(config):
+    if os.environ.get("RANK") == "1":
+        raise OSError("planted")
+""")
+    ran = run("""
+@pytest.mark.ranks(2)
+@pytest.mark.parametrize("n", range(2))
+def test_it(n, tmp_path): ...
+""")
+    assert [ran.outcome(f"test_it[{n}]") for n in range(2)] == ["error", "error"]
+    for n in range(2):
+        assert "rank 1 raised OSError: planted" in ran.failure(f"test_it[{n}]")
+
+
 def test_what_a_plugin_warns_of_is_told_by_the_controller_alone(run: Run) -> None:
     ran = run("@pytest.mark.ranks(2)\ndef test_it(rank): rank.barrier()", "-s", subprocess=True, asyncio=True)
     ran.result.assert_outcomes(passed=1)

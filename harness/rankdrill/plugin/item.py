@@ -174,7 +174,7 @@ class RankedItem(pytest.Function):
             if outcome is not None and any(ends.of("teardown") for ends in map(ends_of, outcome.ranks) if ends):
                 self._note_left(outcome)
                 self.take("teardown", outcome, among_others=True)
-            elif self.shared.pool.at_rest(self.key):
+            elif self._uncollected is None and self.shared.pool.at_rest(self.key):
                 following = self.following.place if self.following is not None else None
                 outcome = self.command(GoOn(("teardown",), following))
                 self._note_left(outcome)

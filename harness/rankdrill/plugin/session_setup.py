@@ -67,6 +67,11 @@ _NOT_FOR_RANKS = frozenset(
         "rerunfailures",
         "html",
         "json-report",
+        # Reporters: each takes the place of pytest's own, which a rank has none of.
+        "instafail",
+        "pretty",
+        "rich",
+        "sugar",
     }
 )
 
