@@ -138,6 +138,58 @@ def test_who_takes_the_place_of_the_reporter_does_so_in_the_controller_alone(
     assert ran.screen.count("here comes test_it.py::test_it") == 1
 
 
+FORKS = """
+import os
+import pytest
+from _pytest.runner import runtestprotocol
+
+def pytest_addoption(parser):
+    parser.addoption("--forked", action="store_true")
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "forked: in a fork")
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item, nextitem):
+    if item.config.getvalue("forked") or item.get_closest_marker("forked"):
+        pid = os.fork()
+        if pid == 0:
+            os._exit(1 if any(report.failed for report in runtestprotocol(item, log=False)) else 0)
+        outcome = "passed" if os.waitpid(pid, 0)[1] == 0 else "failed"
+        report = pytest.TestReport(item.nodeid, item.location, {}, outcome, "in a fork", "call", [("forked", 1)])
+        item.ihook.pytest_runtest_logreport(report=report)
+        return True
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("--forked",)], ids=["by mark", "by option"])
+def test_what_forks_for_a_test_does_not_for_one_on_ranks(
+    run: Run, pytester: pytest.Pytester, options: tuple[str, ...]
+) -> None:
+    pytester.makeconftest(FORKS)
+    ran = run(
+        """
+@pytest.mark.ranks(2)
+@pytest.mark.forked
+def test_ranks(rank, tmp_path):
+    rank.barrier()
+
+@pytest.mark.forked
+def test_plain():
+    os.environ["FORKED"] = "1"
+
+@pytest.mark.ranks(2)
+def test_fails(rank):
+    assert rank.index == 0 and "FORKED" not in os.environ
+""",
+        *options,
+        subprocess=True,
+    )
+    outcomes = {name: ran.outcome(name) for name in ran.cases}
+    assert outcomes == {"test_ranks": "passed", "test_plain": "passed", "test_fails": "failed"}
+    assert "rank 1 failed: assert" in ran.failure("test_fails")
+
+
 def test_where_ranks_can_have_no_session_a_test_has_one_error(run: Run, pytester: pytest.Pytester) -> None:
     pytester.makeconftest("""
 import os

@@ -219,8 +219,9 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
         # Outside of the time that pytest-timeout gives the test.
         ranked.prepare()
         from rankdrill.plugin.terminal import without_pdb
+        from rankdrill.plugin.unforked import without_forks
 
-        with without_pdb(item.config):
+        with without_pdb(item.config), without_forks(item.config):
             result = yield
         ranked.tell_of_fresh_ranks()
         return result

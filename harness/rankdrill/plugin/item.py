@@ -24,6 +24,7 @@ from rankdrill.plugin.pytest_seam import TerminalRepr
 from rankdrill.plugin.shown import Block, MergedFailure
 from rankdrill.plugin.subreports import tell_subreports
 from rankdrill.plugin.terminal import DEBUG_S
+from rankdrill.plugin.unforked import FORKED
 from rankdrill.worlds import Begun, Outcome, Status
 
 __all__ = ["RankedItem", "Session"]
@@ -213,6 +214,10 @@ class RankedItem(pytest.Function):
         if notes and all(name != "notes" for name, _ in self.merged.sections):
             self.merged.sections.insert(0, ("notes", "\n".join(notes)))
         return self.merged
+
+    def get_closest_marker(self, name: str, default: Any = None) -> Any:
+        """Of the marks by that name the nearest; none that would have this process forked for the test."""
+        return default if name == FORKED else super().get_closest_marker(name, default)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         path, line, name = super().reportinfo()
