@@ -190,6 +190,17 @@ def test_fails(rank):
     assert "rank 1 failed: assert" in ran.failure("test_fails")
 
 
+def test_who_asks_for_a_terminal_on_a_rank_has_one_that_nobody_reads(run: Run) -> None:
+    ran = run("""
+@pytest.mark.ranks(2)
+def test_it(rank, request):
+    request.config.get_terminal_writer().line("unheard")
+    assert rank.index == 0
+""")
+    assert ran.failure("test_it").startswith("rank 1 failed: assert 1 == 0")
+    assert "unheard\n" not in ran.screen.replace('"unheard")', "")
+
+
 def test_where_ranks_can_have_no_session_a_test_has_one_error(run: Run, pytester: pytest.Pytester) -> None:
     pytester.makeconftest("""
 import os

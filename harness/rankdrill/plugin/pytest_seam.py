@@ -24,6 +24,7 @@ What is used, and why:
 
 from __future__ import annotations
 
+import io
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -102,6 +103,9 @@ def make_config(
     for alias, name in aliases.items():
         known_aliases.setdefault(alias, name)
     config.parse(["-W", _QUIET, *args], addopts=False)
+    # Its own asks the reporter, which a rank has none of; pytest 8.4 explains comparisons by what this gives.
+    unheard = TerminalWriter(io.StringIO())
+    vars(config)["get_terminal_writer"] = lambda: unheard
     return config
 
 
