@@ -107,6 +107,118 @@ def test_with_common_options(run: Run, options: tuple[str, ...]) -> None:
     ran.result.assert_outcomes(passed=1)
 
 
+REPORTER = """
+import sys
+import pytest
+from _pytest.terminal import TerminalReporter
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config):
+    reporter = config.pluginmanager.getplugin("terminalreporter")
+    config.pluginmanager.unregister(reporter)
+    config.pluginmanager.register(Loud(config, sys.stdout), "terminalreporter")
+
+class Loud(TerminalReporter):
+    def pytest_runtest_logstart(self, nodeid, location):
+        self.write_line(f"here comes {nodeid}")
+"""
+
+
+@pytest.mark.parametrize("name", ["instafail", "pretty", "rich", "sugar"])
+def test_who_takes_the_place_of_the_reporter_does_so_in_the_controller_alone(
+    run: Run, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    pytester.makepyfile(loud=REPORTER)
+    installed = pytester.mkdir("loud-1.0.dist-info")
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: loud\nVersion: 1.0\n")
+    (installed / "entry_points.txt").write_text(f"[pytest11]\n{name} = loud\n")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(pytester.path), os.environ.get("PYTHONPATH", "")]))
+    ran = run("@pytest.mark.ranks(2)\ndef test_it(rank): rank.barrier()", fresh="it loads what is installed")
+    assert ran.outcome("test_it") == "passed"
+    assert ran.screen.count("here comes test_it.py::test_it") == 1
+
+
+FORKS = """
+import os
+import pytest
+from _pytest.runner import runtestprotocol
+
+def pytest_addoption(parser):
+    parser.addoption("--forked", action="store_true")
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "forked: in a fork")
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item, nextitem):
+    if item.config.getvalue("forked") or item.get_closest_marker("forked"):
+        pid = os.fork()
+        if pid == 0:
+            os._exit(1 if any(report.failed for report in runtestprotocol(item, log=False)) else 0)
+        outcome = "passed" if os.waitpid(pid, 0)[1] == 0 else "failed"
+        report = pytest.TestReport(item.nodeid, item.location, {}, outcome, "in a fork", "call", [("forked", 1)])
+        item.ihook.pytest_runtest_logreport(report=report)
+        return True
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("--forked",)], ids=["by mark", "by option"])
+def test_what_forks_for_a_test_does_not_for_one_on_ranks(
+    run: Run, pytester: pytest.Pytester, options: tuple[str, ...]
+) -> None:
+    pytester.makeconftest(FORKS)
+    ran = run(
+        """
+@pytest.mark.ranks(2)
+@pytest.mark.forked
+def test_ranks(rank, tmp_path):
+    rank.barrier()
+
+@pytest.mark.forked
+def test_plain():
+    os.environ["FORKED"] = "1"
+
+@pytest.mark.ranks(2)
+def test_fails(rank):
+    assert rank.index == 0 and "FORKED" not in os.environ
+""",
+        *options,
+        subprocess=True,
+    )
+    outcomes = {name: ran.outcome(name) for name in ran.cases}
+    assert outcomes == {"test_ranks": "passed", "test_plain": "passed", "test_fails": "failed"}
+    assert "rank 1 failed: assert" in ran.failure("test_fails")
+
+
+def test_who_asks_for_a_terminal_on_a_rank_has_one_that_nobody_reads(run: Run) -> None:
+    ran = run("""
+@pytest.mark.ranks(2)
+def test_it(rank, request):
+    request.config.get_terminal_writer().line("unheard")
+    assert rank.index == 0
+""")
+    assert ran.failure("test_it").startswith("rank 1 failed: assert 1 == 0")
+    assert "unheard\n" not in ran.screen.replace('"unheard")', "")
+
+
+def test_where_ranks_can_have_no_session_a_test_has_one_error(run: Run, pytester: pytest.Pytester) -> None:
+    pytester.makeconftest("""
+import os
+
+def pytest_configure(config):
+    if os.environ.get("RANK") == "1":
+        raise OSError("planted")
+""")
+    ran = run("""
+@pytest.mark.ranks(2)
+@pytest.mark.parametrize("n", range(2))
+def test_it(n, tmp_path): ...
+""")
+    assert [ran.outcome(f"test_it[{n}]") for n in range(2)] == ["error", "error"]
+    for n in range(2):
+        assert "rank 1 raised OSError: planted" in ran.failure(f"test_it[{n}]")
+
+
 def test_what_a_plugin_warns_of_is_told_by_the_controller_alone(run: Run) -> None:
     ran = run("@pytest.mark.ranks(2)\ndef test_it(rank): rank.barrier()", "-s", subprocess=True, asyncio=True)
     ran.result.assert_outcomes(passed=1)

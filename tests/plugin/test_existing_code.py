@@ -337,22 +337,6 @@ def test_it(rank, n, shared):
     assert ran.failure("test_it[1]").splitlines()[0].startswith("rank 1 failed: assert (1, 1) != (1, 1)")
 
 
-def test_several_sizes_on_a_unittest_method_are_an_error_of_that_class_alone(run: Run) -> None:
-    ran = run("""
-import unittest
-
-class TestSizes(unittest.TestCase):
-    @pytest.mark.ranks(1, 2)
-    def test_it(self): ...
-
-@pytest.mark.ranks(2)
-def test_other(): ...
-""")
-    assert ran.result.ret == pytest.ExitCode.INTERRUPTED
-    assert "TestSizes::test_it: several world sizes parametrize test functions" in ran.screen
-    assert "write a method for each size" in ran.screen
-
-
 def test_what_importing_a_test_file_does_is_what_its_tests_begin_with(run: Run) -> None:
     ran = run("""
 import threading

@@ -19,6 +19,7 @@ USED = [
     ("_pytest.skipping", "evaluate_skip_marks", ("item",)),
     ("_pytest.nodes", "Node._repr_failure_py", ("self", "excinfo", "style")),
     ("_pytest.python", "Function._initrequest", ("self",)),
+    ("_pytest.unittest", "TestCaseFunction._getinstance", ("self",)),
     ("_pytest.fixtures", "FixtureRequest._get_active_fixturedef", ("self", "argname")),
     ("_pytest._code.code", "TerminalRepr.toterminal", ("self", "tw")),
     ("_pytest._code.code", "ReprFileLocation", ("path", "lineno", "message")),
@@ -47,6 +48,12 @@ def test_items_still_carry_what_is_set_on_them(request: pytest.FixtureRequest) -
     assert hasattr(request.config._parser, "_inidict")
     assert hasattr(request.session, "_setupstate")
     assert hasattr(request.session, "_fixturemanager")
+
+
+def test_a_method_is_still_parametrized_by_what_pytest_plans_for_it() -> None:
+    python = importlib.import_module("_pytest.python")
+    planned = python.CallSpec if hasattr(python, "CallSpec") else python.CallSpec2
+    assert list(inspect.signature(planned).parameters)[:4] == ["params", "indices", "_arg2scope", "_idlist"]
 
 
 def test_conftest_files_still_wait_for_their_directories(request: pytest.FixtureRequest) -> None:

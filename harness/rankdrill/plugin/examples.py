@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import Phase, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis.control import current_build_context
 from hypothesis.errors import DeadlineExceeded, Flaky
 from hypothesis.strategies import DataObject
@@ -45,7 +45,7 @@ class GivenItem(RankedItem):
         handle = function.hypothesis
         inner = handle.inner_test
         fixtures = dict.fromkeys(pytest_seam.fixture_names(self), _OnEachRank())
-        _without_explanations(function)
+        _settle(function, of_several=len(self.mark.sizes) > 1)
 
         # An ordinary function, also for an async one: whether that can be run is for the ranks to say.
         @functools.wraps(inner)
@@ -156,8 +156,12 @@ class _Returned(str):
         return str(self)
 
 
-def _without_explanations(function: Any) -> None:
-    # That phase traces which lines ran, in this process: they are rankdrill's, the test's ran on the ranks.
+def _settle(function: Any, *, of_several: bool) -> None:
+    """Leave out what Hypothesis would say of this process or, `of_several` sizes, of the instance for each of them."""
     chosen = function._hypothesis_internal_use_settings
+    # That phase traces which lines ran, in this process: they are rankdrill's, the test's ran on the ranks.
     phases = [phase for phase in chosen.phases if phase is not Phase.explain]
-    function._hypothesis_internal_use_settings = settings(chosen, phases=phases)
+    suppressed = {*chosen.suppress_health_check}
+    if of_several:  # as its plugin does for a test that pytest.mark.parametrize parametrizes
+        suppressed.add(HealthCheck.differing_executors)
+    function._hypothesis_internal_use_settings = settings(chosen, phases=phases, suppress_health_check=suppressed)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rankdrill.errors import UsageError
-from rankdrill.plugin.marker import MARKER_HELP, read_mark
+from rankdrill.plugin.marker import MARKER_HELP, SIZE_PARAMETER, read_mark, size_label
 from rankdrill.plugin.refusals import check_worlds, refusal
 
 if TYPE_CHECKING:
@@ -134,11 +134,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         raise pytest.Collector.CollectError(f"{metafunc.definition.nodeid}: {error}") from None
     if mark is None:
         return
-    if len(mark.sizes) > 1 or "world_size" in metafunc.fixturenames:
-        if "world_size" not in metafunc.fixturenames:
-            metafunc.fixturenames.append("world_size")
-        ids = [f"{size}ranks" for size in mark.sizes] if len(mark.sizes) > 1 else [pytest.HIDDEN_PARAM]
-        metafunc.parametrize("world_size", mark.sizes, indirect=True, ids=ids, scope="function")
+    if len(mark.sizes) > 1 or SIZE_PARAMETER in metafunc.fixturenames:
+        if SIZE_PARAMETER not in metafunc.fixturenames:
+            metafunc.fixturenames.append(SIZE_PARAMETER)
+        ids = [size_label(size) for size in mark.sizes] if len(mark.sizes) > 1 else [pytest.HIDDEN_PARAM]
+        metafunc.parametrize(SIZE_PARAMETER, mark.sizes, indirect=True, ids=ids, scope="function")
 
 
 def pytest_collectstart(collector: pytest.Collector) -> None:
@@ -157,12 +157,22 @@ def pytest_make_collect_report(
     collector: pytest.Collector,
 ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
     report = yield
+    if isinstance(collector, pytest.Class):  # a session has items too, of the ids that were asked for
+        report.result = [one for node in report.result or () for one in _for_each_size(node)]
     if not _in_a_rank(collector.config):
         items = [one for one in report.result or () if isinstance(one, pytest.Item)]
         refused = [f"{item.nodeid}: {why}" for item in items if (why := _why_not(item))]
         if refused:
             report.outcome, report.longrepr, report.result = "failed", "\n".join(refused), []
     return report
+
+
+def _for_each_size(node: pytest.Item | pytest.Collector) -> list[pytest.Item | pytest.Collector]:
+    if not isinstance(node, pytest.Item) or node.get_closest_marker("ranks") is None:
+        return [node]
+    from rankdrill.plugin.sized_methods import for_each_size
+
+    return [*for_each_size(node)]
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -209,8 +219,9 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
         # Outside of the time that pytest-timeout gives the test.
         ranked.prepare()
         from rankdrill.plugin.terminal import without_pdb
+        from rankdrill.plugin.unforked import without_forks
 
-        with without_pdb(item.config):
+        with without_pdb(item.config), without_forks(item.config):
             result = yield
         ranked.tell_of_fresh_ranks()
         return result

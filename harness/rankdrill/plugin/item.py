@@ -17,18 +17,18 @@ from rankdrill.plugin.benchmarked import put_in_table
 from rankdrill.plugin.commands import Command, GoOn, Open, TestPlace, When
 from rankdrill.plugin.ends import Ended
 from rankdrill.plugin.lasting_logs import LastingLogs
-from rankdrill.plugin.marker import RanksMark
+from rankdrill.plugin.marker import SIZE_PARAMETER, RanksMark
 from rankdrill.plugin.merge import Merged, end_of, ends_of, merge, phase_of, uneventful
 from rankdrill.plugin.pool import WorldKey, WorldPool
 from rankdrill.plugin.pytest_seam import TerminalRepr
 from rankdrill.plugin.shown import Block, MergedFailure
 from rankdrill.plugin.subreports import tell_subreports
 from rankdrill.plugin.terminal import DEBUG_S
+from rankdrill.plugin.unforked import FORKED
 from rankdrill.worlds import Begun, Outcome, Status
 
 __all__ = ["RankedItem", "Session"]
 
-SIZE_PARAMETER = "world_size"
 _OURS = frozenset({"rank", SIZE_PARAMETER})
 
 
@@ -175,7 +175,7 @@ class RankedItem(pytest.Function):
             if outcome is not None and any(ends.of("teardown") for ends in map(ends_of, outcome.ranks) if ends):
                 self._note_left(outcome)
                 self.take("teardown", outcome, among_others=True)
-            elif self.shared.pool.at_rest(self.key):
+            elif self._uncollected is None and self.shared.pool.at_rest(self.key):
                 following = self.following.place if self.following is not None else None
                 outcome = self.command(GoOn(("teardown",), following))
                 self._note_left(outcome)
@@ -214,6 +214,10 @@ class RankedItem(pytest.Function):
         if notes and all(name != "notes" for name, _ in self.merged.sections):
             self.merged.sections.insert(0, ("notes", "\n".join(notes)))
         return self.merged
+
+    def get_closest_marker(self, name: str, default: Any = None) -> Any:
+        """Of the marks by that name the nearest; none that would have this process forked for the test."""
+        return default if name == FORKED else super().get_closest_marker(name, default)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         path, line, name = super().reportinfo()

@@ -13,7 +13,10 @@ from rankdrill.errors import UsageError
 if TYPE_CHECKING:
     from rankdrill.faults import Plan
 
-__all__ = ["MARKER_HELP", "RanksMark", "read_mark"]
+__all__ = ["MARKER_HELP", "SIZE_PARAMETER", "RanksMark", "read_mark", "size_label"]
+
+SIZE_PARAMETER = "world_size"
+"""The parameter, and the fixture, of tests of several world sizes."""
 
 DEFAULT_DEADLINE_S = 30.0
 MARKER_HELP = (
@@ -49,6 +52,11 @@ class RanksMark:
         from rankdrill.faults import Plan
 
         return Plan.parse("\n".join(self.faults))
+
+
+def size_label(size: int) -> str:
+    """What stands for the size in the id of a test of several."""
+    return f"{size}ranks"
 
 
 def read_mark(node: pytest.Item | pytest.Collector) -> RanksMark | None:

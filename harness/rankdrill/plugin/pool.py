@@ -94,8 +94,10 @@ class WorldPool:
             kept.births = kept.world.births
             kept.collected.clear()
             kept.tests = 0
+        if not outcome.ok:  # a rank may be without a session: the next test is to be told the same
+            return outcome
         kept.collected.add(path)
-        return None if outcome.ok else outcome
+        return None
 
     def command(self, key: WorldKey, command: Command, *, plan: Plan | None = None, deadline: float) -> Outcome:
         """Have all ranks obey `command`, and wait until they have."""

@@ -11,6 +11,8 @@ What is used, and why:
 - ``item._initrequest``, ``item._request`` and its ``_get_active_fixturedef``, ``item.funcargs``, ``item._fixtureinfo``,
   ``item._report_sections``: what pytest's own runner and fixtures keep on an item.
 - ``_pytest.subtests.failed_subtests_key`` (pytest 9): the terminal fails a test whose subtests failed by this count.
+- ``_pytest.unittest.TestCaseFunction`` and its ``_getinstance``, ``_pytest.python.CallSpec`` (in older ones
+  ``CallSpec2``), ``_pytest.scope.Scope``: pytest parametrizes no method of a unittest class; the size of a world does.
 - ``_pytest.skipping.evaluate_skip_marks``: no ranks are started for a test that is skipped.
 - ``_pytest._code.code``: how a failure is shown, ``TerminalRepr`` and ``ReprFileLocation``.
 - the plugin ``logging-plugin``, its ``_log_cli_enabled``, ``log_cli_handler`` and ``log_cli_level``: what ranks log is
@@ -22,6 +24,7 @@ What is used, and why:
 
 from __future__ import annotations
 
+import io
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,12 +32,15 @@ from pathlib import Path
 from typing import Any
 
 import _pytest.logging
+import _pytest.python
 import pytest
 from _pytest._code.code import ReprFileLocation, TerminalRepr
 from _pytest._io import TerminalWriter
 from _pytest.config import Config, get_config
 from _pytest.main import Session
+from _pytest.scope import Scope
 from _pytest.skipping import evaluate_skip_marks
+from _pytest.unittest import TestCaseFunction
 
 __all__ = [
     "Config",
@@ -56,11 +62,13 @@ __all__ = [
     "gives_nothing_away",
     "ini_options",
     "is_skipped_by_mark",
+    "is_unittest_method",
     "locate",
     "log_to",
     "look_up_only",
     "make_config",
     "make_session",
+    "parametrized_method",
     "renew_request",
     "shows_logs",
     "teardown_to",
@@ -95,6 +103,9 @@ def make_config(
     for alias, name in aliases.items():
         known_aliases.setdefault(alias, name)
     config.parse(["-W", _QUIET, *args], addopts=False)
+    # Its own asks the reporter, which a rank has none of; pytest 8.4 explains comparisons by what this gives.
+    unheard = TerminalWriter(io.StringIO())
+    vars(config)["get_terminal_writer"] = lambda: unheard
     return config
 
 
@@ -175,6 +186,36 @@ def is_skipped_by_mark(item: pytest.Item) -> bool:
         return evaluate_skip_marks(item) is not None
     except BaseException:
         return False
+
+
+def is_unittest_method(item: pytest.Item) -> bool:
+    """Whether the item is a method of a class of `unittest.TestCase`."""
+    return isinstance(item, TestCaseFunction)
+
+
+def parametrized_method(item: Any, name: str, value: object, index: int, label: str) -> pytest.Item:
+    """An item like `item`, a method of a unittest class, with the `index`-th of several values of parameter `name`."""
+    made: Any = getattr(_pytest.python, "CallSpec", None) or getattr(_pytest.python, "CallSpec2")  # noqa: B009
+    callspec = made({name: value}, {name: index}, {name: Scope.Function}, (label,))
+    return _ParametrizedMethod.from_parent(
+        item.parent,
+        name=f"{item.name}[{label}]",
+        callspec=callspec,
+        keywords={label: True},
+        originalname=item.name,
+    )
+
+
+class _ParametrizedMethod(TestCaseFunction):
+    """Its class knows it by the name that has no parameter in it."""
+
+    def _getinstance(self) -> Any:
+        parent: Any = self.parent
+        return parent.obj(self.originalname)
+
+    def runtest(self) -> None:
+        setattr(self.instance, self.originalname, self.obj)  # unittest calls it by this name, whatever it now is
+        super().runtest()
 
 
 def gives_nothing_away(definition: Any) -> bool:

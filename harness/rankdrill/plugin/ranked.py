@@ -9,8 +9,8 @@ import pytest
 from rankdrill.errors import UsageError
 from rankdrill.plugin import pytest_seam
 from rankdrill.plugin.commands import TestPlace
-from rankdrill.plugin.item import SIZE_PARAMETER, RankedItem, Session
-from rankdrill.plugin.marker import RanksMark
+from rankdrill.plugin.item import RankedItem, Session
+from rankdrill.plugin.marker import SIZE_PARAMETER, RanksMark
 
 __all__ = ["make_ranked"]
 

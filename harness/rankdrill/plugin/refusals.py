@@ -74,8 +74,8 @@ def _of_mark(item: pytest.Function) -> str:
     parametrized = "world_size" in getattr(getattr(item, "callspec", None), "params", ())
     if mark is not None and len(mark.sizes) > 1 and not parametrized:
         return (
-            "several world sizes parametrize test functions and methods of plain classes; "
-            "a method of unittest.TestCase runs on one: write a method for each size"
+            "several world sizes parametrize a test while it is collected, and this mark came later, from a hook; "
+            "write the sizes on the function, its class or its module"
         )
     return ""
 

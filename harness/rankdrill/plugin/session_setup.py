@@ -43,6 +43,7 @@ _NOT_IN_A_RANK: dict[str, Any] = {
     "distload": False,
     "maxprocesses": None,
     "looponfail": False,
+    "forked": False,
     "timeout": 0,
     "session_timeout": None,
     "cov_source": None,
@@ -67,6 +68,12 @@ _NOT_FOR_RANKS = frozenset(
         "rerunfailures",
         "html",
         "json-report",
+        "pytest_forked",
+        # Reporters: each takes the place of pytest's own, which a rank has none of.
+        "instafail",
+        "pretty",
+        "rich",
+        "sugar",
     }
 )
 
