@@ -66,7 +66,8 @@ def test_a_death_is_named_and_the_next_run_works(four: World, death: Callable[[]
     assert outcome.victims == (0, 1, 3)
     assert words in str(outcome.ranks[2])
     assert re.search(
-        r"after collective\.all_reduce #\d+ on 'default' \(float32\[1\] sum\), at \S+ in total$", str(outcome.ranks[2])
+        r"after collective\.all_reduce #\d+ on 'default' \(float32\[1\] sum\), at \S+ in total, called at \S+ in body$",
+        str(outcome.ranks[2]),
     )
     with pytest.raises(ExceptionGroup) as caught:
         outcome.unwrap()

@@ -61,10 +61,14 @@ def here(function: Callable[..., Any]) -> str:
 
 
 def in_total() -> str:
-    """Where `bodies.total` calls all_reduce."""
+    """Where `bodies.total` calls all_reduce, and where `ended_on_one` calls that."""
     lines, first = inspect.getsourcelines(bodies.total)
     line = first + next(index for index, text in enumerate(lines) if "all_reduce" in text)
-    return f"{os.path.relpath(bodies.__file__)}:{line} in total"
+    lines, first = inspect.getsourcelines(ended_on_one)
+    calling = first + next(index for index, text in enumerate(lines) if "bodies.total()" in text)
+    return (
+        f"{os.path.relpath(bodies.__file__)}:{line} in total, called at {os.path.relpath(__file__)}:{calling} in body"
+    )
 
 
 def told(rank: RankOutcome) -> str:

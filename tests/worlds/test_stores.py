@@ -142,7 +142,7 @@ def test_of_two_that_do_not_fit_nobody_is_to_blame(two: World) -> None:
     found = finding(outcome)
     assert (found.kind, found.culprits) == ("missing key", ())
     assert marks(found) == [{"waits"}, {"sets"}]
-    assert "nobody in the majority: rank 1 waits for the key 'model_ready', which nobody has set" in outcome.summary()
+    assert "missing key: rank 1 waits for the key 'model_ready', which nobody has set" in outcome.summary()
 
 
 def test_the_same_name_in_another_store(two: World, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ VICTIM_WIDTH = 120
 _PLURAL = {"was": "were", "waits": "wait", "is": "are"}
 _PLACE = re.compile(r"^\S+:\d+: ")  # how pytest ends a traceback entry: file:line: what
 _SOURCE = re.compile(r"\[/\S+:\d+\] ")  # gloo's messages begin with a path on the machine that built torch
+_CALLED = re.compile(r", called at .+?:\d+ in \S+")  # of a victim the line is enough
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ def minority_first(ranks_by_what: Mapping[str, list[int]]) -> str:
 
 def victim_line(rank: RankOutcome) -> str:
     """One line, cut where a transport's message begins to chat."""
-    line = _SOURCE.sub("", str(rank).splitlines()[0])
+    line = _CALLED.sub("", _SOURCE.sub("", str(rank).splitlines()[0]))
     raised = rank.status is Status.RAISED  # an error before that was dealt with
     where = next((record.step for record in reversed(rank.ledger.records) if raised and record.error), None)
     chat = raised and len(line) > VICTIM_WIDTH
