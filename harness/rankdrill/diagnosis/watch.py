@@ -37,11 +37,14 @@ class ContractWatch:
         self._tell = tell
         self._messages = MessageWatch(board, rank, self._report_message)
         self._places: dict[int, dict[int, int]] = {}  # by group: which rank is which member
+        self._told: Finding | None = None  # that this rank was told of: what it calls on its way out means nothing
 
     def enter(self, group: int, ranks: Sequence[int], me: int, step: Step) -> None:
         """Post what is to be done, and look at what the others posted; raises `ContractBroken` if that cannot be."""
         __tracebackhide__ = True
         contract = step.contract
+        if self._told is not None and not self._board.bent:
+            raise ContractBroken(str(self._told), self._rank)
         # A body that numbers its ranks in its own way is left alone: nobody knows whose slots to look at.
         if contract is None or len(ranks) < 2 or ranks[me] != self._rank or self._board.bent:
             return
@@ -56,6 +59,7 @@ class ContractWatch:
                 if finding is not None:
                     self._note(finding)
                     self._board.break_(call)
+                    self._told = finding
                     raise ContractBroken(str(finding), self._rank)
                 return
 
@@ -81,6 +85,7 @@ class ContractWatch:
         __tracebackhide__ = True
         self._note(finding)
         self._board.break_(BoardCall(0, 0))  # no call of a group that all its members come to
+        self._told = finding
         raise ContractBroken(str(finding), self._rank)
 
     def bend(self) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
+from rankdrill.diagnosis.calls.lifting import from_one_function
 from rankdrill.diagnosis.calls.naming import named
 from rankdrill.diagnosis.calls.passed import is_behind
 from rankdrill.diagnosis.calls.sequences import Parting, left_out_by_custom, parting
@@ -165,12 +166,13 @@ def _kind(odd: Step, step: Step, view: LedgerView, parted: Parting | None, *, ma
         return FindingKind.GROUP
     assert odd.site is not None
     assert step.site is not None
-    if alike and (_from_both_groups(odd, step, view) or (not majority and odd.site == step.site)):
+    one, other = from_one_function(odd.site, step.site)
+    if alike and (_from_both_groups(odd, step, view) or (not majority and one.place == other.place)):
         return FindingKind.DEADLOCK
-    swapped = made_later_too(odd.site, step.site) or made_later_too(step.site, odd.site)
-    if odd.site.place == step.site.place:
+    swapped = made_later_too(one, other) or made_later_too(other, one)
+    if one.place == other.place:
         return FindingKind.GROUP if alike else FindingKind.CALL_ORDERING
-    if order_of(step.site, odd.site) is Order.APART or parted is None:
+    if order_of(other, one) is Order.APART or parted is None:
         return FindingKind.GROUP if alike and not swapped else FindingKind.CALL_ORDERING
     return FindingKind.CALL_ORDERING if swapped else parted.kind
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from rankdrill.diagnosis.calls.lifting import from_one_function
 from rankdrill.diagnosis.calls.naming import named
 from rankdrill.diagnosis.calls.sequences import calls_on
 from rankdrill.diagnosis.calls.source import Order, order_of
@@ -89,7 +90,8 @@ def _in_one_place(step: Step, theirs: Step) -> bool:
     """Whether both are one call of the program, by the source: one line, or two of which a run makes one."""
     if theirs.op != step.op or theirs.site is None or step.site is None:
         return False
-    return theirs.site == step.site or order_of(theirs.site, step.site) is Order.APART
+    one, other = from_one_function(theirs.site, step.site)
+    return one.place == other.place or order_of(one, other) is Order.APART
 
 
 def _meant(step: Step, wait: Wait, rank: int) -> bool:
