@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -106,3 +107,65 @@ def a_last_flush(rank: Rank) -> None:
             pending.clear()
     if pending:  # culprit
         dist.all_reduce(torch.stack(pending))  # culprit
+
+
+@mistake("extra call", culprits=(1,), ranks=3)
+def a_sample_that_cannot_be_read(rank: Rank) -> None:
+    """What reads them synchronizes, where only one has to."""
+
+    def read(number: int) -> torch.Tensor:
+        try:
+            if number == 7 and rank.index == 1:
+                raise OSError("truncated")
+        except OSError:
+            dist.barrier()  # culprit
+        return torch.ones(2)
+
+    for number in range(10):
+        sample = read(number)
+        dist.all_reduce(sample)
+
+
+@mistake("extra call", culprits=(0,), ranks=4)
+def saved_by_the_first_alone(rank: Rank) -> None:
+    """The barrier belongs behind what is done by one rank, and is part of it."""
+
+    def by_the_first(function: Callable[[int], None]) -> Callable[[int], None]:
+        def wrapper(step: int) -> None:
+            if rank.index == 0:
+                function(step)
+
+        return wrapper
+
+    @by_the_first
+    def save(step: int) -> None:
+        dist.barrier()  # culprit
+
+    for step in range(6):
+        dist.all_reduce(torch.ones(2))
+        if step % 3 == 2:
+            save(step)
+
+
+@mistake("extra call", culprits=(2,), ranks=4)
+def tried_once_more(rank: Rank) -> None:
+    """What is tried again has reduced already."""
+
+    def patiently(function: Callable[[], None]) -> None:
+        for _ in range(3):
+            try:
+                function()
+            except TimeoutError:
+                continue
+            return
+
+    def step(first: list[int]) -> None:
+        dist.all_reduce(torch.ones(1))  # culprit
+        if rank.index == 2 and first:
+            first.clear()
+            raise TimeoutError("nobody listens")
+
+    for number in range(6):
+        patience = [1] if number == 4 else []
+        patiently(lambda patience=patience: step(patience))  # type: ignore[misc]
+        dist.broadcast(torch.zeros(1), src=0)

@@ -138,3 +138,20 @@ def two_threads_on_one_group(rank: Rank) -> None:
     time.sleep(0.5)
     dist.all_reduce(torch.ones(4))  # culprit
     sender.join()
+
+
+@mistake("call ordering", culprits=(1,), ranks=3)
+def the_way_without_experts(rank: Rank) -> None:
+    """The other way through a layer, which ends in a return of its own."""
+
+    def layer(tokens: torch.Tensor, dense: bool) -> torch.Tensor:
+        if dense:
+            out = torch.empty(3 * len(tokens))
+            dist.all_gather_into_tensor(out, tokens)  # culprit
+            return out[: len(tokens)]
+        out = torch.empty_like(tokens)
+        dist.all_to_all_single(out, tokens)
+        return out
+
+    for step in range(4):
+        layer(torch.ones(6), dense=rank.index == 1 and step == 2)
