@@ -18,7 +18,16 @@ from rankdrill.step import NEVER_WAITED, NO_SEQUENCE, Kind, Site, Step
 if TYPE_CHECKING:  # it imports torch, which a controller does without
     from rankdrill.boundary.handles import Access
 
-__all__ = ["EACH_FOR_ITSELF", "Unwaited", "each_for_itself", "hazard_on", "leak_on", "lost_message", "unwaited"]
+__all__ = [
+    "EACH_FOR_ITSELF",
+    "Unwaited",
+    "each_for_itself",
+    "hazard_on",
+    "leak_on",
+    "lost_message",
+    "stalled_by_loss",
+    "unwaited",
+]
 
 MOST_TOLD = 4  # sides of one finding
 _MESSAGES = frozenset({"isend", "irecv"})
@@ -66,12 +75,41 @@ def lost_message(waits: Mapping[int, Wait], ledgers: Sequence[LedgerView]) -> Fi
     )
 
 
+def stalled_by_loss(waits: Mapping[int, Wait], ledgers: Sequence[LedgerView]) -> Finding | None:
+    """What is wrong where all have come to the call that they wait in, and it does not end; None if nobody can say.
+
+    A receive that was given up leaves what was sent to it in gloo's way.
+    """
+    if not waits or any(wait.missing or wait.record.step.message is not None for wait in waits.values()):
+        return None
+    return each_for_itself(
+        Finding(FindingKind.REQUEST_LEAK, one.call, "request", (_leak(rank, one), *_in_it(waits)), (rank,))
+        for rank, ledger in enumerate(ledgers)
+        for one in unwaited([step for step in _lost(ledger) if step.message is not None])
+    )
+
+
+def _in_it(waits: Mapping[int, Wait]) -> list[Side]:
+    alike: dict[str, dict[int, Site | None]] = {}
+    for rank, wait in waits.items():
+        alike.setdefault(wait.record.step.call, {})[rank] = wait.record.step.site
+    are = {call: "is" if len(sites) == 1 else "are" for call, sites in alike.items()}
+    return [
+        side_of(list(sites), f"{are[call]} in {call}, which does not end", list(sites.values()))
+        for call, sites in alike.items()
+    ]
+
+
+def _lost(ledger: LedgerView) -> list[Step]:
+    """What this rank gave up."""
+    records = ledger.where(lambda kind, state: kind is Kind.COLLECTIVE and state is State.RAISED)
+    return [record.step for record in records if record.error == NEVER_WAITED]
+
+
 def _given_up(ledger: LedgerView, awaited: Step) -> list[Step]:
     """The messages that this rank gave up, and that `awaited` is the other half of."""
     half = {"send": "recv", "recv": "send"}.get(awaited.op)
-    records = ledger.where(lambda kind, state: kind is Kind.COLLECTIVE and state is State.RAISED)
-    steps = [record.step for record in records if record.error == NEVER_WAITED]
-    return [step for step in steps if step.op == half and step.target == awaited.target]
+    return [step for step in _lost(ledger) if step.op == half and step.target == awaited.target]
 
 
 def _waits(rank: int, wait: Wait) -> Side:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from rankdrill.diagnosis.asynchronous import lost_message
+from rankdrill.diagnosis.asynchronous import lost_message, stalled_by_loss
 from rankdrill.diagnosis.calls.crossed import crossed_groups
 from rankdrill.diagnosis.calls.groups_left_out import group_left_out, makes_group
 from rankdrill.diagnosis.calls.unmatched import left_behind, retold, sided_with
@@ -41,6 +41,7 @@ def cause_of_hang(waits: Mapping[int, Wait], returned: Collection[int], views: S
     circle = [lost[rank] for rank in circle_in(lost)]
     found = (
         lost_message(waits, views)
+        or stalled_by_loss(inside, views)
         or mixed_circle(circle, lost, returned, views)
         or (unmatched_message(inside, dict(enumerate(views)), returned) if inside else None)
         or _of_groups(waits, returned, views)
