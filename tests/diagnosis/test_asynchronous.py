@@ -8,7 +8,7 @@ from rankdrill.boundary.accesses import Use
 from rankdrill.boundary.collectives import NeverWaited
 from rankdrill.boundary.handles import Access
 from rankdrill.diagnosis import Finding, FindingKind, Unwaited, Wait, each_for_itself, leak_on, unwaited
-from rankdrill.diagnosis.asynchronous import MOST_TOLD, hazard_on, lost_message
+from rankdrill.diagnosis.asynchronous import MOST_TOLD, hazard_on, lost_message, stalled_by_loss
 from rankdrill.ledger import LedgerReader, LedgerView, LedgerWriter, Record, State
 from rankdrill.step import NO_SEQUENCE, Kind, Site, Step
 
@@ -97,6 +97,25 @@ def test_whoever_waits_for_what_was_given_up_is_told_with_it(tmp_path: Path) -> 
     )
     assert lost_message({1: Wait(1, record(message("send", 9, "send")), (0,))}, ledgers) is None, "sends meet receives"
     assert lost_message({1: Wait(1, record(reduction(0, 9)), (0,))}, ledgers) is None
+
+
+def test_where_all_have_come_what_was_given_up_before_is_in_the_way(tmp_path: Path) -> None:
+    with LedgerWriter(tmp_path / "0", rank=0, world_size=2) as ledger:
+        ledger.fail(ledger.begin(message("recv", 4, "irecv")), NeverWaited())
+        ledger.fail(ledger.begin(reduction(0, 5)), NeverWaited())
+        gave_up = LedgerReader(tmp_path / "0").view()
+    ledgers = [gave_up, LedgerView((), 0)]
+    stuck = {rank: Wait(rank, record(reduction(1, 9)), ()) for rank in (0, 1)}
+    finding = stalled_by_loss(stuck, ledgers)
+    assert finding is not None
+    assert finding.culprits == (0,)
+    assert finding.lines == (
+        "request leak: rank 0 never waited for irecv on 'default', at train.py:4 in step",
+        "ranks 0, 1 are in all_reduce #1 on 'default', which does not end, at train.py:9 in step",
+    )
+    assert stalled_by_loss({}, ledgers) is None
+    assert stalled_by_loss(stuck | {1: Wait(1, record(reduction(1, 9)), (0,))}, ledgers) is None, "one is awaited"
+    assert stalled_by_loss(stuck, [ledgers[1]] * 2) is None, "a collective may be slow"
 
 
 def test_an_early_access_is_told_with_the_call_that_it_disturbs() -> None:

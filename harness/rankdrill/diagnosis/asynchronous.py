@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import LedgerView, State
-from rankdrill.step import NEVER_WAITED, NO_SEQUENCE, Kind, Site, Step
+from rankdrill.step import NEVER_WAITED, NO_SEQUENCE, RECV, SEND, Kind, Site, Step
 
 if TYPE_CHECKING:  # it imports torch, which a controller does without
     from rankdrill.boundary.handles import Access
@@ -85,7 +85,7 @@ def stalled_by_loss(waits: Mapping[int, Wait], ledgers: Sequence[LedgerView]) ->
     return each_for_itself(
         Finding(FindingKind.REQUEST_LEAK, one.call, "request", (_leak(rank, one), *_in_it(waits)), (rank,))
         for rank, ledger in enumerate(ledgers)
-        for one in unwaited([step for step in _lost(ledger) if step.message is not None])
+        for one in unwaited([step for step in _lost(ledger) if step.op in (SEND, RECV)])
     )
 
 
