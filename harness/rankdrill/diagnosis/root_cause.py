@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from rankdrill.diagnosis.asynchronous import lost_message, stalled_by_loss
 from rankdrill.diagnosis.calls.crossed import crossed_groups
 from rankdrill.diagnosis.calls.groups_left_out import group_left_out, makes_group
+from rankdrill.diagnosis.calls.siblings import miscounted_beside, sided_by_siblings
 from rankdrill.diagnosis.calls.unmatched import left_behind, retold, sided_with
 from rankdrill.diagnosis.calls.wrong_group import against_custom, strayed, wrong_group
 from rankdrill.diagnosis.deadlock import circle_in, deadlock, mixed_circle
@@ -52,6 +53,13 @@ def cause_of_hang(waits: Mapping[int, Wait], returned: Collection[int], views: S
 
 
 def _of_groups(waits: Mapping[int, Wait], returned: Collection[int], views: Sequence[LedgerView]) -> Finding | None:
+    found = _of_two_groups(waits, returned, views)
+    if found is not None and found.culprits:
+        return found
+    return miscounted_beside(waits, returned, views) or found
+
+
+def _of_two_groups(waits: Mapping[int, Wait], returned: Collection[int], views: Sequence[LedgerView]) -> Finding | None:
     crossed = crossed_groups(waits, views, returned)
     if crossed is not None and not crossed.culprits:
         by_group = wrong_group(waits, views, None)
@@ -63,5 +71,5 @@ def traced_back(noticed: Finding, waits: Mapping[int, Wait], views: Sequence[Led
     """`noticed`, which a rank found while it ran, as it looks to who knows what all ranks did."""
     found = wrong_group(waits, views, noticed) if noticed.number != NO_SEQUENCE else None
     if found is None or noticed.culprits not in ((), found.culprits):
-        found = strayed(retold(sided_with(noticed, waits, views), views), views)
+        found = strayed(retold(sided_by_siblings(sided_with(noticed, waits, views), views), views), views)
     return finding_by_members(found, views)

@@ -91,3 +91,14 @@ def a_count_that_became_a_float(rank: Rank) -> None:
         seen = seen / 4
     parts = [torch.zeros_like(seen) for _ in range(4)] if rank.index == 0 else None
     dist.gather(seen, parts, dst=0)  # culprit
+
+
+@mistake("datatype mismatch", culprits=(2,), ranks=6)
+def half_precision_in_one_of_three_pairs(rank: Rank) -> None:
+    """Of two nobody is in the majority; the other pairs show what it is to be."""
+    pairs = [dist.new_group([first, first + 3]) for first in (0, 1, 2)]
+    mine = pairs[rank.index % 3]
+    dist.all_reduce(torch.ones(4), group=mine)
+    dist.barrier()
+    dist.all_reduce(torch.ones(4, dtype=torch.bfloat16 if rank.index == 2 else torch.float32), group=mine)  # culprit
+    dist.barrier()

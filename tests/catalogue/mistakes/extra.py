@@ -169,3 +169,15 @@ def tried_once_more(rank: Rank) -> None:
         patience = [1] if number == 4 else []
         patiently(lambda patience=patience: step(patience))  # type: ignore[misc]
         dist.broadcast(torch.zeros(1), src=0)
+
+
+@mistake("extra call", culprits=(1,), ranks=4)
+def one_of_a_pair_adds_a_bias(rank: Rank) -> None:
+    """Of two nobody is in the majority; the other pair shows how many there are to be."""
+    pairs = [dist.new_group([0, 1]), dist.new_group([2, 3])]
+    mine = pairs[rank.index // 2]
+    for layer in range(4):
+        dist.all_reduce(torch.ones(2, 3), group=mine)
+        if layer == 2 and rank.index == 1:
+            dist.all_reduce(torch.ones(3), group=mine)  # culprit
+    dist.barrier()

@@ -138,3 +138,14 @@ def asynchronous_on_all_but_one(rank: Rank) -> None:
     for work in [dist.all_reduce(bucket, async_op=True) for bucket in buckets]:  # culprit
         work.wait()  # culprit
     dist.barrier()  # culprit
+
+
+@mistake("missing call", culprits=(5,), ranks=6)
+def one_of_a_pair_is_in_a_hurry(rank: Rank) -> None:
+    """Of two nobody is in the majority; the other pairs show how many there are to be."""
+    pairs = [dist.new_group([first, first + 1]) for first in (0, 2, 4)]
+    mine = pairs[rank.index // 2]
+    for layer in range(3):
+        if layer < 2 or rank.index != 5:
+            dist.all_reduce(torch.ones(4), group=mine)  # culprit
+    dist.barrier()

@@ -1,0 +1,122 @@
+"""Groups that do the same side by side, as the pairs of a tensor-parallel layer: others tell which of two is odd.
+
+In a group of two nobody is in the majority. Where the ranks are divided into groups of one size, what the ranks of the
+other groups did on theirs is what was to be done on this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from rankdrill.diagnosis.calls.naming import named
+from rankdrill.diagnosis.calls.sequences import calls_on, parting
+from rankdrill.diagnosis.finding import Finding, FindingKind, side_of
+from rankdrill.diagnosis.groups import members_in
+from rankdrill.diagnosis.waits import Wait
+from rankdrill.ledger import LedgerView
+from rankdrill.step import DEFAULT_GROUP, NO_SEQUENCE, Step
+
+__all__ = ["miscounted_beside", "sided_by_siblings"]
+
+
+def sided_by_siblings(finding: Finding, views: Sequence[LedgerView]) -> Finding:
+    """`finding`, on a call of which two sides disagree, decided by those who made that call on other groups."""
+    if finding.culprits or finding.number == NO_SEQUENCE or len(finding.sides) != 2:
+        return finding
+    theirs = {
+        (step.op, step.digest)
+        for group, ranks in _siblings(finding.group, views).items()
+        for rank in ranks
+        if (step := calls_on(group, views[rank]).get(finding.number)) is not None
+    }
+    if len(theirs) != 1:
+        return finding
+    agreeing = [side for side in finding.sides if theirs == {_made(finding, rank, views) for rank in side.ranks}]
+    if len(agreeing) != 1:
+        return finding
+    (odd,) = (side for side in finding.sides if side is not agreeing[0])
+    return replace(finding, sides=(odd, agreeing[0]), culprits=odd.ranks)
+
+
+def _made(finding: Finding, rank: int, views: Sequence[LedgerView]) -> tuple[str, int] | None:
+    step = calls_on(finding.group, views[rank]).get(finding.number)
+    return (step.op, step.digest) if step is not None else None
+
+
+def miscounted_beside(
+    waits: Mapping[int, Wait], returned: Collection[int], views: Sequence[LedgerView]
+) -> Finding | None:
+    """One call too many, or too few, on a group of which half wait for the other half; None where nobody can tell.
+
+    The ranks of other groups tell that have come as far as that half: how many calls they made on theirs.
+    """
+    for wait in sorted(waits.values(), key=lambda wait: wait.record.begin_ns):
+        step = wait.record.step
+        siblings = _siblings(step.target, views) if step.sequence != NO_SEQUENCE and step.message is None else {}
+        members = _members(step.target, views)
+        if not siblings or 2 * len(wait.missing) != len(members):
+            continue
+        away = wait.missing[0]
+        due = {
+            len(calls_on(group, views[rank]))
+            for group, ranks in siblings.items()
+            for rank in ranks
+            if _come_as_far(rank, away, waits, returned)
+        }
+        whole = not any(views[rank].dropped for rank in range(len(views)))
+        if len(due) == 1 and whole and (found := _told(wait, members, due.pop(), waits, views)) is not None:
+            return found
+    return None
+
+
+def _come_as_far(rank: int, away: int, waits: Mapping[int, Wait], returned: Collection[int]) -> bool:
+    """Whether both have returned, or wait in one call."""
+    if rank in returned or away in returned:
+        return rank in returned and away in returned
+    if rank not in waits or away not in waits:
+        return False
+    mine, theirs = waits[rank].record.step, waits[away].record.step
+    return (mine.target, mine.sequence) == (theirs.target, theirs.sequence) and mine.sequence != NO_SEQUENCE
+
+
+def _told(
+    wait: Wait, members: Sequence[int], due: int, waits: Mapping[int, Wait], views: Sequence[LedgerView]
+) -> Finding | None:
+    step = wait.record.step
+    away = wait.missing
+    here = [rank for rank in members if rank not in away]
+    made = {len(calls_on(step.target, views[rank])) for rank in away}
+    extra = made == {due} and step.sequence + 1 > due
+    if not extra and not (step.sequence + 1 <= due and all(count < due for count in made)):
+        return None
+    culprits = here if extra else list(away)
+    mine, theirs = (_in_order(step, ranks[0], views) for ranks in ((here, away) if extra else (away, here)))
+    parted = parting(theirs, mine, complete=True)
+    call: Step = parted.call if parted is not None else step
+    one = len(culprits) == 1
+    verb = ("makes" if one else "make") + " one call more," if extra else "leaves out" if one else "leave out"
+    awaited = side_of(here, f"{'waits' if len(here) == 1 else 'wait'} in {named(step)}", [step.site] * len(here))
+    origin = side_of(culprits, f"{verb} {named(call)}", [call.site] * len(culprits))
+    kind = FindingKind.EXTRA if extra else FindingKind.MISSING
+    return Finding(kind, named(step), "", (origin, awaited), tuple(sorted(culprits)), step.target, step.sequence)
+
+
+def _in_order(step: Step, rank: int, views: Sequence[LedgerView]) -> list[Step]:
+    calls = calls_on(step.target, views[rank])
+    return [calls[number] for number in sorted(calls) if number <= step.sequence]
+
+
+def _siblings(group: str, views: Sequence[LedgerView]) -> dict[str, tuple[int, ...]]:
+    """The groups of as many other ranks that it and they divide the ranks into; none, if there is another division."""
+    mine = set(_members(group, views))
+    if group == DEFAULT_GROUP or not mine:
+        return {}
+    known = {name: ranks for view in views for name, ranks in members_in(view).items() if name != group}
+    alike = {name: ranks for name, ranks in known.items() if len(ranks) == len(mine) and mine.isdisjoint(ranks)}
+    taken = [rank for ranks in alike.values() for rank in ranks]
+    return alike if sorted([*taken, *mine]) == list(range(len(views))) else {}
+
+
+def _members(group: str, views: Sequence[LedgerView]) -> tuple[int, ...]:
+    return next((ranks[group] for view in views if group in (ranks := members_in(view))), ())
