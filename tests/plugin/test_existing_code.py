@@ -105,6 +105,7 @@ pids = []
 def test_destroys():
     pids.append(os.getpid())
     dist.init_process_group("gloo")
+    dist.barrier()  # whoever destroys it at once cuts off the other, which may still be connecting
     dist.destroy_process_group()
 
 @pytest.mark.ranks(2, init=False)
