@@ -78,3 +78,22 @@ def test_who_handles_errors_together_is_left_alone() -> None:
         outcome = world.run(recovers, deadline=DEADLINE_S)
         assert outcome.ok
         assert not any(rank.notes for rank in outcome.ranks)
+
+
+class UnshownError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("not to be shown")
+
+
+def handles_what_cannot_be_shown() -> int:
+    try:
+        raise UnshownError
+    except UnshownError:
+        total = torch.ones(1)
+        dist.all_reduce(total)
+        return int(total)
+
+
+def test_an_exception_that_does_not_let_itself_be_shown_disturbs_nobody() -> None:
+    with World(2) as world:
+        assert world.run(handles_what_cannot_be_shown, deadline=DEADLINE_S).unwrap() == [2, 2]

@@ -67,9 +67,7 @@ def _callers_of(frame: FrameType) -> list[FrameType]:
     outer, between = frame.f_back, 0
     while outer is not None and between < MOST_BETWEEN and len(found) < MOST_CALLERS:
         code = outer.f_code
-        whose = _whose.get(code)
-        if whose is None:
-            whose = _classify(code)
+        whose = owner_of(code)
         if whose is Whose.USER:
             if _is_the_template(outer):
                 break

@@ -138,7 +138,7 @@ def _callers(site: Site, room: int) -> str:
     told = ""
     while site.caller is not None:
         site = site.caller
-        more = _BETWEEN.join((site.file, site.function, str(site.line), ""))
+        more = _BETWEEN.join((site.file.replace(_BETWEEN, "?"), site.function, str(site.line), ""))
         if len((told + more).encode("utf-8", "backslashreplace")) > room:
             break
         told += more

@@ -64,7 +64,7 @@ def miscounted_beside(
             for rank in ranks
             if _come_as_far(rank, away, waits, returned)
         }
-        whole = not any(views[rank].dropped for rank in range(len(views)))
+        whole = not any(view.dropped for view in views)
         if len(due) == 1 and whole and (found := _told(wait, members, due.pop(), waits, views)) is not None:
             return found
     return None

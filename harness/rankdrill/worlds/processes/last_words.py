@@ -75,20 +75,18 @@ class LastWords:
     def _note_thread(self, ended: threading.ExceptHookArgs, /) -> None:
         name = ended.thread.name if ended.thread is not None else "unknown"
         if ended.exc_value is not None and not isinstance(ended.exc_value, SystemExit):
-            self._note(f"thread {name!r} ended by {self._told(ended.exc_value)}")
+            self._note(f"thread {name!r} ended by", ended.exc_value)
         self._hook(ended)
 
     def note_handled(self, step: Step, error: BaseException) -> None:
         """Write that the rank calls `step` while it handles `error`."""
-        self._note(f"it handled {self._told(error)}, when it called {step.call}{step.where}")
+        self._note("it handled", error, f", when it called {step.call}{step.where}")
 
-    def _told(self, error: BaseException) -> str:
-        site = self._raise_site(error.__traceback__)
-        text = f"{type(error).__name__}: {error}".splitlines()[0]
-        return f"{text}{f', raised at {site}' if site is not None else ''}"
-
-    def _note(self, told: str) -> None:
-        with suppress(OSError):
+    def _note(self, before: str, error: BaseException, behind: str = "") -> None:
+        with suppress(Exception):  # a full disk, or the user's exception does not let itself be shown
+            site = self._raise_site(error.__traceback__)
+            text = f"{type(error).__name__}: {error}".splitlines()[0]
+            told = f"{before} {text}{f', raised at {site}' if site is not None else ''}{behind}"
             self._file.write(f"{NOTED}{time.monotonic_ns()}: {told}\n".encode("utf-8", "backslashreplace"))
 
     @property
