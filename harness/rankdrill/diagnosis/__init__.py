@@ -1,6 +1,6 @@
 """Why ranks hang, and where they do not do the same: read from ledgers and from the board of contracts."""
 
-from rankdrill.diagnosis.asynchronous import EACH_FOR_ITSELF, Unwaited, each_for_itself, leak_on, unwaited
+from rankdrill.diagnosis.asynchronous import Unwaited, each_for_itself, leak_on, unwaited
 from rankdrill.diagnosis.calls.agreement import odd_ones
 from rankdrill.diagnosis.calls.unequal import unequal_groups
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side
@@ -13,7 +13,6 @@ from rankdrill.diagnosis.waits import Wait, doomed, name_ranks, waits
 from rankdrill.diagnosis.watch import ContractWatch
 
 __all__ = [
-    "EACH_FOR_ITSELF",
     "ContractWatch",
     "Finding",
     "FindingKind",

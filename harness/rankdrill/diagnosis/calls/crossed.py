@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from rankdrill.diagnosis.calls.lifting import from_one_function
+from rankdrill.diagnosis.calls.common_caller import from_one_function
 from rankdrill.diagnosis.calls.naming import named
 from rankdrill.diagnosis.calls.passed import is_behind
 from rankdrill.diagnosis.calls.sequences import Parting, left_out_by_custom, parting

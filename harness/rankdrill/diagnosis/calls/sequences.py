@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from rankdrill.diagnosis.calls.lifting import from_one_function, loops_below
+from rankdrill.diagnosis.calls.common_caller import from_one_function, loops_below
 from rankdrill.diagnosis.calls.source import Order, comes_round_alone, made_later_too, order_of, share_a_loop
 from rankdrill.diagnosis.finding import FindingKind
 from rankdrill.ledger import GROUP_OP, LedgerView

@@ -10,7 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from rankdrill.diagnosis.calls.naming import named
-from rankdrill.diagnosis.calls.sequences import calls_on, parting
+from rankdrill.diagnosis.calls.sequences import Parting, calls_on, parting
+from rankdrill.diagnosis.calls.unmatched import origin
 from rankdrill.diagnosis.finding import Finding, FindingKind, side_of
 from rankdrill.diagnosis.groups import members_in
 from rankdrill.diagnosis.waits import Wait
@@ -93,13 +94,10 @@ def _told(
     culprits = here if extra else list(away)
     mine, theirs = (_in_order(step, ranks[0], views) for ranks in ((here, away) if extra else (away, here)))
     parted = parting(theirs, mine, complete=True)
-    call: Step = parted.call if parted is not None else step
-    one = len(culprits) == 1
-    verb = ("makes" if one else "make") + " one call more," if extra else "leaves out" if one else "leave out"
-    awaited = side_of(here, f"{'waits' if len(here) == 1 else 'wait'} in {named(step)}", [step.site] * len(here))
-    origin = side_of(culprits, f"{verb} {named(call)}", [call.site] * len(culprits))
     kind = FindingKind.EXTRA if extra else FindingKind.MISSING
-    return Finding(kind, named(step), "", (origin, awaited), tuple(sorted(culprits)), step.target, step.sequence)
+    odd = origin(culprits, parted or Parting(kind, step), views[here[0]])
+    awaited = side_of(here, f"{'waits' if len(here) == 1 else 'wait'} in {named(step)}", [step.site] * len(here))
+    return Finding(kind, named(step), "", (odd, awaited), tuple(sorted(culprits)), step.target, step.sequence)
 
 
 def _in_order(step: Step, rank: int, views: Sequence[LedgerView]) -> list[Step]:

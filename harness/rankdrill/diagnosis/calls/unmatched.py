@@ -15,7 +15,7 @@ from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import LedgerView
 from rankdrill.step import NO_SEQUENCE, Step
 
-__all__ = ["left_behind", "retold", "sided_with"]
+__all__ = ["left_behind", "origin", "retold", "sided_with"]
 
 MOST_COMPARED = 8  # culprits whose sequences are looked at
 
@@ -89,7 +89,7 @@ def retold(finding: Finding, views: Sequence[LedgerView]) -> Finding:
     rest = [side for side in finding.sides if not there or not set(side.ranks) <= set(culprits)]
     rest.sort(key=lambda side: not set(side.ranks) <= set(culprits))
     made_it = culprits if kind is FindingKind.EXTRA else _others(finding, culprits)
-    sides = (_origin(culprits, parted, views[made_it[0]]), *rest)
+    sides = (origin(culprits, parted, views[made_it[0]]), *rest)
     return replace(finding, kind=kind, step=named(parted.call), argument="", sides=sides, culprits=culprits)
 
 
@@ -177,7 +177,7 @@ def _missing(
     theirs = _up_to(step.sequence, step.target, views[min(calls)])
     origins: list[Side] = []
     for ranks, found in _alike(away, theirs, step, views):
-        origins.append(_origin(ranks, found, views[min(calls)]))
+        origins.append(origin(ranks, found, views[min(calls)]))
     sides = (*origins, _waiting(calls, waits, views), *_gone(away, step.target, views))
     culprits = tuple(away) if majority else ()
     return Finding(FindingKind.MISSING, named(step), "", sides, culprits, step.target, step.sequence)
@@ -190,7 +190,7 @@ def _extra(step: Step, away: list[int], here: list[int], views: Sequence[LedgerV
         mine = _up_to(step.sequence, step.target, views[rank])
         found = parting(*_from_one_start(reference, mine), complete=True)
         origins.append((rank, found or Parting(FindingKind.EXTRA, step)))
-    told = [_origin(ranks, found, views[ranks[0]]) for ranks, found in _grouped(origins)]
+    told = [origin(ranks, found, views[ranks[0]]) for ranks, found in _grouped(origins)]
     sides = (*told, *_gone(away, step.target, views))
     return Finding(FindingKind.EXTRA, named(step), "", sides, tuple(here), step.target, step.sequence)
 
@@ -248,7 +248,7 @@ def _same_call(one: Step, other: Step) -> bool:
 # --------------------------------------------------------------------------------------------- in words
 
 
-def _origin(ranks: Sequence[int], found: Parting, view: LedgerView) -> Side:
+def origin(ranks: Sequence[int], found: Parting, view: LedgerView) -> Side:
     """What `ranks` did; `view` is the ledger of one who made the call."""
     verb = ("leaves" if len(ranks) == 1 else "leave", "makes" if len(ranks) == 1 else "make")
     call = f"{named(found.call)}{in_pass(found.call, view)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from rankdrill.diagnosis.calls.lifting import from_one_function
+from rankdrill.diagnosis.calls.common_caller import from_one_function
 from rankdrill.diagnosis.calls.naming import named
 from rankdrill.diagnosis.calls.sequences import calls_on
 from rankdrill.diagnosis.calls.source import Order, order_of
