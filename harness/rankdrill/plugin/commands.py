@@ -12,6 +12,7 @@ __all__ = [
     "Command",
     "Example",
     "Finish",
+    "Foundation",
     "GoOn",
     "Lent",
     "Measured",
@@ -50,18 +51,27 @@ class Lent:
     stdout: str
 
 
+@dataclass(frozen=True, slots=True)
+class Foundation:
+    """Of a session what does not depend on the tests: plugins of pytest's that are `blocked`, by name, and the
+    installed `plugins`, by name and module."""
+
+    blocked: tuple[str, ...]
+    plugins: tuple[tuple[str, str], ...]
+
+
 @dataclass(frozen=True)
 class SessionSetup:
     """What a rank needs to make the same session as the controller.
 
-    `plugins` are names and modules of installed plugins; `ini` and `aliases` the ini options of all plugins of the
-    controller, `markers` its markers' ini lines. With `live_log` what is logged is shown at once, with
-    `post_mortem` a failure on the rank that the terminal is lent to opens a prompt.
+    `ini` and `aliases` are the ini options of all plugins of the controller, `markers` its markers' ini lines. With
+    `live_log` what is logged is shown at once, with `post_mortem` a failure on the rank that the terminal is lent to
+    opens a prompt.
     """
 
     options: dict[str, Any]
     args: tuple[str, ...]
-    plugins: tuple[tuple[str, str], ...]
+    foundation: Foundation
     ini: dict[str, Any]
     aliases: dict[str, str]
     markers: tuple[str, ...]

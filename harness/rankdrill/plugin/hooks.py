@@ -331,12 +331,12 @@ def _shared(config: pytest.Config) -> Session:
         from rankdrill.plugin.item import Session
         from rankdrill.plugin.lasting_logs import LastingLogs
         from rankdrill.plugin.pool import WorldPool
-        from rankdrill.plugin.session_setup import modules_to_preload, session_setup
+        from rankdrill.plugin.session_setup import session_setup
 
         stream = config.getoption("capture") == "no"
         wanted = session_setup(config)
         tell_log = pytest_seam.tell_log(config) if wanted.live_log else None
-        pool = WorldPool(wanted, stream=stream, preload=modules_to_preload(config), tell_log=tell_log)
+        pool = WorldPool(wanted, stream=stream, tell_log=tell_log)
         # Somebody at a prompt is not to be ended because the others can only wait.
         pool.contracts = not config.option.no_contracts and config.option.pdb_rank is None
         told = stream or wanted.live_log  # at once: not before the end of the test before

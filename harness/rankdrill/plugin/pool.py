@@ -12,6 +12,7 @@ from rankdrill.plugin.foreseen import foreseen_imports
 from rankdrill.plugin.marker import RanksMark
 from rankdrill.plugin.measured import take_in
 from rankdrill.plugin.on_rank import entry
+from rankdrill.plugin.session_setup import laying
 from rankdrill.worlds import Begun, Outcome, World
 from rankdrill.worlds.job import Job
 
@@ -23,6 +24,7 @@ __all__ = ["WorldKey", "WorldPool"]
 
 MAX_WARM = 4  # worlds kept; the least recently used is thrown away first
 FINISH_S = 30.0
+_ON_RANKS = "rankdrill.plugin.on_rank.session"
 COLLECT_S = 600.0  # for ranks to import a test file; a loaded machine is no fault of the test's
 
 
@@ -58,7 +60,6 @@ class WorldPool:
 
     wanted: SessionSetup
     stream: bool = False
-    preload: tuple[str, ...] = ()
     tell_log: Tell | None = None
     contracts: bool = True  # False: of no world
     _worlds: dict[WorldKey, Kept] = field(default_factory=dict)
@@ -120,6 +121,7 @@ class WorldPool:
             ends=False,  # what becomes of the ranks is settled when the test is over
             keeps_state=True,
             prepares=isinstance(command, Collect),
+            may_raise=not isinstance(command, Collect),
             by_reference=not isinstance(command, Example),
         )
         return self._get(key).world.begin_job(job)
@@ -152,7 +154,8 @@ class WorldPool:
                 device=key.device,
                 init=key.init,
                 stream=self.stream,
-                preload=(*self.preload, *self._foreseen),
+                preload=(_ON_RANKS, *self._foreseen),
+                prepare=laying(self.wanted.foundation),
                 tell_log=self.tell_log,
                 contracts=self.contracts and key.contracts,
             )

@@ -2,9 +2,12 @@
 
 What is used, and why:
 
-- ``_pytest.config.get_config``, ``Config.option``, ``Config.parse``, ``Config._do_configure``, ``_ensure_unconfigure``,
-  ``Config._parser`` and its ``_inidict`` and ``_ini_aliases``: a rank's session is made with the controller's options,
-  as pytest-xdist makes its workers', and knows the ini options of plugins that it does not load.
+- ``_pytest.config.get_config``, ``Config.option``, ``Config.invocation_params``, ``Config.parse``,
+  ``Config._do_configure``, ``_ensure_unconfigure``, ``Config._parser`` and its ``_inidict`` and ``_ini_aliases``: a
+  rank's session is made with the controller's options, as pytest-xdist makes its workers', and knows the ini options of
+  plugins that it does not load. It begins in the template, with what does not depend on tests.
+- ``_pytest.fixtures.FixtureManager`` and its ``pytest_plugin_registered``, ``FixtureFunctionDefinition``: a rank does
+  not search those of pytest's own modules for fixtures that have none.
 - ``_pytest.main.Session.from_config``, ``perform_collect``, ``session._setupstate``: the rank collects single files and
   tears down what the next test does not need.
 - ``session._fixturemanager`` and its ``_pending_conftests`` (pytest 9.1): conftest files that later files need.
@@ -29,8 +32,10 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import _pytest.fixtures
 import _pytest.logging
 import _pytest.python
 import pytest
@@ -50,6 +55,7 @@ __all__ = [
     "TerminalWriter",
     "attach_logs_by",
     "base_temp",
+    "begin_config",
     "collect_file",
     "configure",
     "conftests_kept",
@@ -67,10 +73,10 @@ __all__ = [
     "log_to",
     "look_up_only",
     "make_config",
-    "make_session",
     "parametrized_method",
     "renew_request",
     "shows_logs",
+    "start_session",
     "teardown_to",
     "tell_log",
     "unconfigure",
@@ -83,19 +89,28 @@ IniOption = tuple[str, Any, Any]
 """Help, type and default, as `Parser.addini` keeps them."""
 
 
-def make_config(
-    options: Mapping[str, Any],
-    args: Sequence[str],
-    plugins: Iterable[tuple[str, Any]],
-    ini: Mapping[str, IniOption],
-    aliases: Mapping[str, str],
-) -> Config:
-    """A configuration with `options`, the modules `plugins` by name, and the ini options of absent plugins."""
-    config = get_config(list(args))
-    config.option.__dict__.update(options)
+def begin_config(blocked: Iterable[str], plugins: Iterable[tuple[str, Any]]) -> Config:
+    """A configuration that knows nothing of a test yet: pytest's own plugins and the modules `plugins` by name.
+
+    Those that are `blocked` by name it has not.
+    """
+    config = get_config([arg for name in blocked for arg in ("-p", f"no:{name}")])
     for name, module in plugins:
         if not config.pluginmanager.is_blocked(name) and not config.pluginmanager.is_registered(module):
             config.pluginmanager.register(module, name)
+    return config
+
+
+def make_config(
+    config: Config,
+    options: Mapping[str, Any],
+    args: Sequence[str],
+    ini: Mapping[str, IniOption],
+    aliases: Mapping[str, str],
+) -> Config:
+    """`config`, which has been begun, here and now: with `options`, and the ini options of plugins that it has not."""
+    config.invocation_params = Config.InvocationParams(args=tuple(args), plugins=None, dir=Path.cwd())
+    config.option.__dict__.update(options)
     known: dict[str, Any] = config._parser._inidict
     for name, option in ini.items():
         known.setdefault(name, option)
@@ -124,9 +139,39 @@ def unconfigure(config: Config) -> None:
     config._ensure_unconfigure()
 
 
-def make_session(config: Config) -> Session:
+def start_session(config: Config) -> Session:
     """A session that collects and runs nothing by itself."""
-    return Session.from_config(config)
+    session = Session.from_config(config)
+    fixtures: Any = _pytest.fixtures
+    before, fixtures.FixtureManager = fixtures.FixtureManager, _FixtureManager
+    try:
+        config.hook.pytest_sessionstart(session=session)
+    finally:
+        fixtures.FixtureManager = before
+    return session
+
+
+class _FixtureManager(_pytest.fixtures.FixtureManager):
+    """Searches none of pytest's own plugins that has no fixtures: few have any, and all have dozens of other names."""
+
+    def pytest_plugin_registered(self, plugin: object, plugin_name: str) -> None:
+        if not _has_no_fixtures(plugin):
+            super().pytest_plugin_registered(plugin, plugin_name)
+
+
+def _has_no_fixtures(plugin: object) -> bool:
+    """False also of whatever is not pytest's own."""
+    holders = [plugin] if isinstance(plugin, ModuleType) else type(plugin).__mro__[:-1]
+    return all(_is_pytests(holder) and not any(map(_is_fixture, vars(holder).values())) for holder in holders)
+
+
+def _is_pytests(holder: Any) -> bool:
+    name = holder.__name__ if isinstance(holder, ModuleType) else holder.__module__
+    return str(name).startswith(("_pytest.", "pluggy."))
+
+
+def _is_fixture(value: object) -> bool:
+    return type(value) is _pytest.fixtures.FixtureFunctionDefinition
 
 
 def collect_file(session: Session, path: str) -> list[pytest.Item]:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import pickle
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from rankdrill.plugin import pytest_seam
-from rankdrill.plugin.commands import SessionSetup
+from rankdrill.plugin.commands import Foundation, SessionSetup
 from rankdrill.plugin.measured import measured
 from rankdrill.plugin.terminal import lent
+from rankdrill.worlds.call import Call
 
-__all__ = ["modules_to_preload", "session_setup"]
+__all__ = ["laying", "session_setup"]
 
 # The controller has selected, reports, stops, debugs and distributes; a rank runs what it is told.
 _NOT_IN_A_RANK: dict[str, Any] = {
@@ -77,6 +79,9 @@ _NOT_FOR_RANKS = frozenset(
     }
 )
 
+# What reports, and what remembers which tests failed: the controller's, and one file for all ranks to write to.
+_BLOCKED = ("no:terminal", "no:lfplugin", "no:nfplugin", "no:stepwiseplugin")
+
 
 def session_setup(config: pytest.Config) -> SessionSetup:
     """What a rank's session is made from."""
@@ -84,10 +89,10 @@ def session_setup(config: pytest.Config) -> SessionSetup:
     options.pop("file_or_dir", None)
     options = {name: value for name, value in options.items() if _travels(value)}
     args = [f"--rootdir={config.rootpath}"]
-    for name in options.pop("plugins", None) or ():
-        if name.removeprefix("no:") not in _NOT_FOR_RANKS:
-            args += ["-p", name]
-    args += ["-p", "no:terminal"]
+    given = [name for name in options.pop("plugins", None) or () if name.removeprefix("no:") not in _NOT_FOR_RANKS]
+    given += _BLOCKED
+    for name in given:
+        args += ["-p", name]
     if config.inipath is not None:
         args.append(f"--config-file={config.inipath}")
     confcutdir = config.getoption("confcutdir", None)
@@ -101,7 +106,7 @@ def session_setup(config: pytest.Config) -> SessionSetup:
     return SessionSetup(
         options,
         tuple(args),
-        tuple(_entry_points(config)),
+        _foundation(config, given),
         ini,
         aliases,
         tuple(config.getini("markers")),
@@ -112,9 +117,15 @@ def session_setup(config: pytest.Config) -> SessionSetup:
     )
 
 
-def modules_to_preload(config: pytest.Config) -> tuple[str, ...]:
-    """The modules of the installed plugins that ranks use: imported once, in the template."""
-    return ("rankdrill.plugin.on_rank.session", *(module for _, module in _entry_points(config)))
+def laying(foundation: Foundation) -> Call:
+    """What the template does once, so that no rank needs to."""
+    return Call("rankdrill.plugin.on_rank.foundation", "lay", (foundation.blocked, foundation.plugins))
+
+
+def _foundation(config: pytest.Config, names: Sequence[str]) -> Foundation:
+    """`names` are those given with ``-p``."""
+    blocked = tuple(name.removeprefix("no:") for name in names if name.startswith("no:"))
+    return Foundation(blocked, tuple(_entry_points(config)))
 
 
 def _entry_points(config: pytest.Config) -> list[tuple[str, str]]:

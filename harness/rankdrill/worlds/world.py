@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rankdrill.errors import UsageError
+from rankdrill.worlds.call import Call
 from rankdrill.worlds.job import Job
 from rankdrill.worlds.judge import blame, verdict_on
 from rankdrill.worlds.outcome import Outcome, RankOutcome
@@ -61,11 +62,11 @@ class World:
     failed, died or hung, the next run gets fresh ones. Not for use from several threads at once.
 
     With `stream`, what ranks print is shown as it comes, each line after its rank. `preload` names modules to
-    import once, before ranks are forked, instead of in each. With `init=False` ranks have no process group until the
-    body makes one. `tell_log(rank, line)` is called, as they come, for lines that ranks write to their log files
-    (`RankContext.log`). Ranks compare what they are about to do in each collective, and whoever comes to one that
-    another has entered in a way that cannot fit raises `ContractBroken`; so does whoever touches memory before the call
-    that works on it has been waited for. With `contracts=False` nobody looks. Raises
+    import once, before ranks are forked, instead of in each; `prepare` is then called there. With `init=False` ranks
+    have no process group until the body makes one. `tell_log(rank, line)` is called, as they come, for lines that ranks
+    write to their log files (`RankContext.log`). Ranks compare what they are about to do in each collective, and
+    whoever comes to one that another has entered in a way that cannot fit raises `ContractBroken`; so does whoever
+    touches memory before the call that works on it has been waited for. With `contracts=False` nobody looks. Raises
     `UsageError` for a world that cannot be.
 
         with World(4) as world:
@@ -81,6 +82,7 @@ class World:
         device: str = "cpu",
         stream: bool = False,
         preload: Sequence[str] = (),
+        prepare: Call | None = None,
         init: bool = True,
         tell_log: Callable[[int, str], None] | None = None,
         contracts: bool = True,
@@ -95,6 +97,7 @@ class World:
             backend=backend,
             device=device,
             preload=preload,
+            prepare=prepare,
             init=init,
             tell_log=tell_log,
             contracts=contracts,

@@ -6,7 +6,6 @@ conftest files), so a test body behaves as in any session.
 
 from __future__ import annotations
 
-import importlib
 import logging
 import os
 import warnings
@@ -23,6 +22,7 @@ from rankdrill.plugin.lasting_logs import LastingLogs
 from rankdrill.plugin.on_rank.collecting import Collecting
 from rankdrill.plugin.on_rank.debugging import Debugging
 from rankdrill.plugin.on_rank.fixtures import rank_plugin
+from rankdrill.plugin.on_rank.foundation import laid
 from rankdrill.plugin.on_rank.measuring import Measuring
 from rankdrill.plugin.on_rank.protocol import OpenTest
 from rankdrill.plugin.on_rank.region import Region
@@ -66,8 +66,7 @@ class RankSession:
                     self.config.addinivalue_line("markers", line)
             self._logs = LastingLogs()
             self._logs.keep()
-            self.session = pytest_seam.make_session(self.config)
-            self.config.hook.pytest_sessionstart(session=self.session)
+            self.session = pytest_seam.start_session(self.config)
             kind = self.config.getoption("usepdb_cls", None)
             debugging = Debugging(wanted.lent, context, wanted.post_mortem, kind)
             self.config.pluginmanager.register(debugging, "rankdrill-debugging")
@@ -199,12 +198,12 @@ def _config(wanted: SessionSetup, context: RankContext) -> pytest_seam.Config:
     before = os.environ.get(_NO_AUTOLOAD)
     os.environ[_NO_AUTOLOAD] = "1"
     options = {**wanted.options, "basetemp": str(_own_basetemp(context))}
-    plugins = [(name, importlib.import_module(module)) for name, module in wanted.plugins]
     try:
         with warnings.catch_warnings():
             # What there is to say about options and plugins, the controller's own session says.
             warnings.simplefilter("ignore")
-            return pytest_seam.make_config(options, wanted.args, plugins, wanted.ini, wanted.aliases)
+            config = laid(wanted.foundation)
+            return pytest_seam.make_config(config, options, wanted.args, wanted.ini, wanted.aliases)
     finally:
         if before is None:
             del os.environ[_NO_AUTOLOAD]

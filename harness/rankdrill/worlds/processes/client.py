@@ -18,6 +18,7 @@ from functools import cached_property
 from pathlib import Path
 
 from rankdrill.errors import UnsupportedPlatform, WorldError
+from rankdrill.worlds.call import Call
 from rankdrill.worlds.outcome import Death
 from rankdrill.worlds.private import PrivateDirectory
 from rankdrill.worlds.processes.cgroups import MemoryCgroup, memory_cgroup_of
@@ -144,10 +145,13 @@ class TemplateClient:
             self._tell(request)
         return self._hears_ready()
 
-    def preload(self, names: Sequence[str]) -> None:
-        """Have the template import modules that every rank will need; ranks forked from now on have them."""
+    def preload(self, names: Sequence[str], prepare: Call | None = None) -> None:
+        """Have the template import modules that every rank will need, then call `prepare`, each of these once.
+
+        Ranks forked from now on have them, and what the call has left.
+        """
         with self._sending:
-            request = json.dumps({"preload": list(names)}).encode()
+            request = json.dumps({"preload": list(names), "prepare": prepare}).encode()
             if not self._ready:
                 self._preloads.append(request)  # it may take another template to become ready
             self._tell(request)

@@ -18,6 +18,7 @@ from typing import TypeAlias
 from rankdrill.errors import UsageError
 from rankdrill.ledger import Record, State
 from rankdrill.step import DEFAULT_GROUP, NO_SEQUENCE, Kind
+from rankdrill.worlds.call import Call
 from rankdrill.worlds.job import Job, Place, dump
 from rankdrill.worlds.outcome import RankOutcome, Status
 from rankdrill.worlds.planned import as_planned
@@ -26,6 +27,7 @@ from rankdrill.worlds.processes.client import RankHandle, TemplateClient
 from rankdrill.worlds.processes.environment import decoded, read_environment
 from rankdrill.worlds.processes.messages import RankSpec
 from rankdrill.worlds.processes.output import Tell
+from rankdrill.worlds.processes.steady import raised_in_step
 from rankdrill.worlds.processes.transcripts import Transcripts
 from rankdrill.worlds.processes.watching import (
     Breaks,
@@ -59,6 +61,7 @@ class ProcessEngine:
         backend: str,
         device: str,
         preload: Sequence[str] = (),
+        prepare: Call | None = None,
         init: bool = True,
         tell_log: Tell | None = None,
         contracts: bool = True,
@@ -70,6 +73,7 @@ class ProcessEngine:
         self._tell_log = tell_log
         self._init = init
         self._preload = preload
+        self._prepare = prepare
         self._backend = backend
         self._device = device
         self._ranks: list[RankHandle] = []
@@ -125,11 +129,20 @@ class ProcessEngine:
         faults = len(job.plan.faults) if job.plan is not None else 0
         completed = [transcripts.complete(endings[rank].outcome, faults) for rank in range(self._n)]
         outcomes = self._explained(as_planned(job.plan, completed))
-        self._unfit = self._unfit or (not job.prepares and not _healthy(outcomes, endings, job))
+        self._unfit = self._unfit or (not job.prepares and not self._fit(outcomes, endings, job))
         answered = all(outcome.status in (Status.RETURNED, Status.RAISED) for outcome in outcomes)
         if self._unfit and (job.ends or not answered):
             self.discard()
         return outcomes
+
+    def _fit(self, outcomes: Sequence[RankOutcome], endings: dict[int, Ending], job: Job) -> bool:
+        """Whether the ranks can be given another test."""
+        if not _in_step(outcomes, endings, job):
+            return False
+        if all(one.status is Status.RETURNED for one in outcomes):
+            return True
+        # What has failed on a GPU may have failed for good.
+        return job.may_raise and job.plan is None and self._device == "cpu" and all(map(raised_in_step, outcomes))
 
     def _explained(self, ranks: Sequence[RankOutcome]) -> list[RankOutcome]:
         assert self._inquest is not None
@@ -187,8 +200,8 @@ class ProcessEngine:
 
     def _start(self) -> None:
         self._client = TemplateClient.shared()
-        if self._preload:
-            self._client.preload(self._preload)
+        if self._preload or self._prepare is not None:
+            self._client.preload(self._preload, self._prepare)
         # Apart from what bodies put beside it: nothing below is a step of theirs.
         world = self._client.directory / f"world-{secrets.token_hex(6)}"
         self._directory = world / "ranks"
@@ -263,14 +276,14 @@ def _pack(job: Job) -> bytes:
         ) from error
 
 
-def _healthy(outcomes: Sequence[RankOutcome], endings: dict[int, Ending], job: Job) -> bool:
+def _in_step(outcomes: Sequence[RankOutcome], endings: dict[int, Ending], job: Job) -> bool:
     # Ranks whose counts of collectives differ are out of step: the next collective of one would meet an
     # older one of another. So it is with the groups that they make, and with messages that nobody has received.
     counts = {ending.collectives for ending in endings.values()}
     groups = {ending.groups for ending in endings.values()}
-    returned = all(one.status is Status.RETURNED and not one.left and one.finding is None for one in outcomes)
-    in_step = len(counts) == len(groups) == 1 and -1 not in counts and not pending_messages(endings.values())
-    return returned and in_step and not any(_left_open(one, job) for one in outcomes)
+    counted = len(counts) == len(groups) == 1 and -1 not in counts and not pending_messages(endings.values())
+    quiet = not any(one.left or one.finding is not None for one in outcomes)
+    return counted and quiet and not any(_left_open(one, job) for one in outcomes)
 
 
 def _left_open(outcome: RankOutcome, job: Job) -> bool:

@@ -24,6 +24,7 @@ import struct
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -148,6 +149,8 @@ class Template:
         request = json.loads(message)
         if "preload" in request:
             self._import(request["preload"])
+            if request["prepare"] is not None:
+                self._prepare(*request["prepare"])
         elif "signal" in request:
             pids = [pid for number in request["ranks"] if (pid := self._pids.get(number)) in self._obituaries]
             signal_all(pids, request["signal"])
@@ -155,15 +158,24 @@ class Template:
             self._fork(request.pop("number"), request, *fds)
 
     def _import(self, names: list[str]) -> None:
-        new = [name for name in names if name not in self._asked_for]
-        self._asked_for.update(new)
-        for name in new:
-            try:
-                importlib.import_module(name)
-            except Exception as error:  # a rank that needs it will fail with the same error, where it can be seen
-                print(f"cannot preload {name}: {error!r}", file=sys.stderr, flush=True)
-        if new:
-            self._early = None
+        for name in names:
+            self._once(name, partial(importlib.import_module, name))
+
+    def _prepare(self, module: str, function: str, arguments: list[Any]) -> None:
+        self._once(
+            f"{module}:{function} {json.dumps(arguments)}",
+            lambda: getattr(importlib.import_module(module), function)(*arguments),
+        )
+
+    def _once(self, name: str, do: Callable[[], Any]) -> None:
+        if name in self._asked_for:
+            return
+        self._asked_for.add(name)
+        try:
+            do()
+        except Exception as error:  # a rank that needs it will fail with the same error, where it can be seen
+            print(f"cannot preload {name}: {error!r}", file=sys.stderr, flush=True)
+        self._early = None
 
     def _fork(self, number: int, spec: dict[str, Any], channel: int, obituary: int) -> None:
         if self._early is None:
