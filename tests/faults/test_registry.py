@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rankdrill.boundary import collectives, files, memory, stores
+from rankdrill.boundary import files, memory, stores
+from rankdrill.boundary.methods import METHODS
 from rankdrill.faults import ENDING, FAMILIES, OPS, STRIKES, Strike, When, domain
 from rankdrill.faults.strike import around
 from rankdrill.step import FILE_LOCKS, Kind
@@ -61,7 +62,7 @@ def test_what_ends_a_process() -> None:
 
 
 def test_the_ops_are_those_of_the_boundary() -> None:
-    assert OPS[Kind.COLLECTIVE] == {op for op, _ in collectives._METHODS.values()}
+    assert OPS[Kind.COLLECTIVE] == {op for op, _ in METHODS.values()}
     named = {*files.PATH_FUNCTIONS.values(), *files.PAIR_FUNCTIONS.values(), *files.FD_FUNCTIONS.values(), *FILE_LOCKS}
     assert OPS[Kind.FILE] == named | {"open"}
     assert OPS[Kind.SHM] == named | {"create", "attach", "close"}

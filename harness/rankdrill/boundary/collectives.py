@@ -18,6 +18,7 @@ from rankdrill.boundary.handed import handed_to_user
 from rankdrill.boundary.handles import Handle
 from rankdrill.boundary.made_groups import Made
 from rankdrill.boundary.messages import Messages
+from rankdrill.boundary.methods import METHODS
 from rankdrill.boundary.numbering import Numbering
 from rankdrill.boundary.reducers import Buckets, WaitsAtTheEnd
 from rankdrill.boundary.regions import buffers_of
@@ -26,37 +27,9 @@ from rankdrill.step import ANYBODY, DEFAULT_GROUP, NO_SEQUENCE, RECV, SEND, Kind
 
 __all__ = ["DrilledGroup", "TrackedWork", "flatten", "install_collectives", "patience_of", "step_of"]
 
-# ProcessGroup method -> (the public function's name, the arguments by position). torch 2.13 renamed some
-# methods; both names are here, and those that a torch lacks are never called.
-_METHODS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "allreduce": ("all_reduce", ("tensors", "opts")),
-    "allreduce_coalesced": ("all_reduce_coalesced", ("tensors", "opts")),
-    "broadcast": ("broadcast", ("tensors", "opts")),
-    "reduce": ("reduce", ("tensors", "opts")),
-    "allgather": ("all_gather", ("outputs", "tensors", "opts")),
-    "allgather_coalesced": ("all_gather_coalesced", ("outputs", "tensors", "opts")),
-    "_allgather_base": ("all_gather_into_tensor", ("outputs", "tensors", "opts")),
-    "all_gather_single": ("all_gather_into_tensor", ("outputs", "tensors", "opts")),
-    "allgather_into_tensor_coalesced": ("all_gather_into_tensor_coalesced", ("outputs", "tensors", "opts")),
-    "all_gather_single_coalesced": ("all_gather_into_tensor_coalesced", ("outputs", "tensors", "opts")),
-    "gather": ("gather", ("outputs", "tensors", "opts")),
-    "scatter": ("scatter", ("outputs", "tensors", "opts")),
-    "reduce_scatter": ("reduce_scatter", ("outputs", "tensors", "opts")),
-    "_reduce_scatter_base": ("reduce_scatter_tensor", ("outputs", "tensors", "opts")),
-    "reduce_scatter_single": ("reduce_scatter_tensor", ("outputs", "tensors", "opts")),
-    "reduce_scatter_tensor_coalesced": ("reduce_scatter_tensor_coalesced", ("outputs", "tensors", "opts")),
-    "reduce_scatter_single_coalesced": ("reduce_scatter_tensor_coalesced", ("outputs", "tensors", "opts")),
-    "alltoall": ("all_to_all", ("outputs", "tensors", "opts")),
-    "alltoall_base": ("all_to_all_single", ("outputs", "tensors", "output_splits", "input_splits", "opts")),
-    "all_to_all_single": ("all_to_all_single", ("outputs", "tensors", "output_splits", "input_splits", "opts")),
-    "barrier": ("barrier", ("opts",)),
-    "monitored_barrier": ("monitored_barrier", ("timeout", "wait_all_ranks")),
-    "send": (SEND, ("tensors", "peer", "tag")),
-    "recv": (RECV, ("tensors", "peer", "tag")),
-    "recv_anysource": (RECV, ("tensors", "tag")),
-}
 _POINT_TO_POINT = frozenset({SEND, RECV})
 _NO_TIMEOUT = datetime.timedelta(0)
+_MOST_KEY = (1 << 64) - 1
 
 
 class DrilledGroup(dist.ProcessGroup):
@@ -78,6 +51,7 @@ class DrilledGroup(dist.ProcessGroup):
         self.timeout = torch_seam.group_timeout(inner)
         self.place, self.members = inner.rank(), inner.size()
         self.key = boundary.name_group(self.label, ranks)
+        self._collectives_key = self.key
         self.messages = Messages(self.key, ranks, self.place, boundary.messages)
         # Of groups made from this one, if it is the default group.
         self.making = boundary.name_group(f"groups of {self.label}", ranks)
@@ -87,6 +61,14 @@ class DrilledGroup(dist.ProcessGroup):
         self.last_used = 0
         self.buckets, self.waits_at_the_end = Buckets(), WaitsAtTheEnd()
         self._introduced = False
+
+    def count_anew(self) -> None:
+        """Number collectives from 0 again: a run begins, in which all members have issued equally many so far.
+
+        To the watch they are another group's: what was posted of those that had these numbers is still there.
+        """
+        self.sequence = Numbering()
+        self._collectives_key = (self._collectives_key + 1) & _MOST_KEY
 
     def introduce(self) -> None:
         """Write this group's members into the ledger, once, before its first collective."""
@@ -107,12 +89,15 @@ class DrilledGroup(dist.ProcessGroup):
         """A call that was refused when it was issued never took place: the next one meets the others' there."""
         self.give_back(step, args)
         if self.boundary.watch is not None:
-            self.boundary.watch.retract(self.key, step)
+            self.boundary.watch.retract(self._key_of(step), step)
 
     def enter(self, step: Step) -> None:
         """Tell the watch, if there is one, that this rank is about to do `step`; may raise."""
         if self.boundary.watch is not None:
-            self.boundary.watch.enter(self.key, self.global_ranks, self.place, step)
+            self.boundary.watch.enter(self._key_of(step), self.global_ranks, self.place, step)
+
+    def _key_of(self, step: Step) -> int:
+        return self.key if step.message is not None else self._collectives_key
 
     # A group written in Python has no backends, in which torch would keep these.
     def getGroupName(self) -> str:  # noqa: N802
@@ -321,7 +306,7 @@ def _override(method: str, op: str, names: tuple[str, ...]) -> Callable[..., Any
     return call
 
 
-for _method, (_op, _names) in _METHODS.items():
+for _method, (_op, _names) in METHODS.items():
     if hasattr(dist.ProcessGroup, _method):
         setattr(DrilledGroup, _method, _override(_method, _op, _names))
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from rankdrill.diagnosis.stores.keys import Keys, KeyState, awaits_key, awaits_lock
 from rankdrill.ledger import GROUP_OP, MOST_RANKS, LedgerView, Members, Record, State
-from rankdrill.step import NEVER_WAITED, NEW_GROUP, NO_SEQUENCE, Kind, Message, Step
+from rankdrill.step import DEFAULT_GROUP, NEVER_WAITED, NEW_GROUP, NO_SEQUENCE, Kind, Message, Step
 
 __all__ = ["Position", "Progress", "counted_by", "position"]
 
@@ -120,7 +120,8 @@ class Progress:
         elif not self._entered(record):
             return
         elif step.sequence != NO_SEQUENCE:
-            self._count_call(record)
+            if record.index >= self._start or step.target != DEFAULT_GROUP:  # whose calls each run counts anew
+                self._count_call(record)
         elif step.message is not None and record.index >= self._start:
             self._count_message(record, step.message)
 

@@ -38,9 +38,9 @@ class Job(Plain):
     and may get fresh ranks; only after the last, which `ends`, are ranks thrown away that are alive but unfit for
     others. A body of several jobs pauses between them (`RankContext.pause`), and with `keeps_state` it puts back
     itself what it changes in its process. One that `prepares` leaves what others are to begin with: importing a test
-    file may start threads, or make a group. One that `may_raise` has cleaned up after what it raises, as pytest has: its
-    ranks are kept where all are seen to be in step. With `by_reference` both ends can import all that it is made of, so that
-    nothing is to be looked for that has to travel by value.
+    file may start threads, or make a group. One that `may_raise` has cleaned up after what it raises, as pytest has:
+    its ranks are kept where all are seen to be in step. With `by_reference` both ends can import all that it is made
+    of, so that nothing is to be looked for that has to travel by value.
     """
 
     body: Callable[..., Any]

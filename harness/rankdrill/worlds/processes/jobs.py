@@ -105,6 +105,8 @@ class Jobs:
     def _body(self, job: Job) -> Returned | Raised:
         context = self.context
         context.boundary.made.begin_part()
+        if job.begins and isinstance(context.group, DrilledGroup):
+            context.group.count_anew()
         given = (context, *job.args) if job.with_context else job.args
         try:
             with context.boundary.recording(self._arm(job)):
