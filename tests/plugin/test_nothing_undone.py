@@ -322,7 +322,7 @@ def test_after(rank): ...
     assert "rank 1 failed: AssertionError: left something" in ran.screen
 
 
-@pytest.mark.parametrize("ends", ["assert rank.index == 0", "dist.destroy_process_group()"])
+@pytest.mark.parametrize("ends", ["dist.new_group([0, 1]); assert rank.index == 0", "dist.destroy_process_group()"])
 def test_ranks_that_are_thrown_away_are_torn_down_whole(run: Run, pytester: pytest.Pytester, ends: str) -> None:
     run(f"""
 from pathlib import Path
