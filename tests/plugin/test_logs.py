@@ -43,6 +43,24 @@ def test_one(apart, caplog, again):
     ran.result.assert_outcomes(passed=2)
 
 
+def test_a_body_that_sets_up_logging_anew_does_not_stop_the_next_test_from_catching(run: Run) -> None:
+    ran = run("""
+import logging.config
+
+@pytest.mark.ranks(2)
+def test_one():
+    logging.config.dictConfig({"version": 1, "disable_existing_loggers": False, "root": {"handlers": []}})
+
+@pytest.mark.ranks(2)
+@pytest.mark.parametrize("again", [1, 2])
+def test_two(rank, again):
+    logging.getLogger("here").warning(f"still heard {rank.index}")
+    assert not again
+""")
+    ran.result.assert_outcomes(passed=1, failed=2)
+    assert [ran.screen.count(f"test_it.py:15 still heard {rank}") for rank in range(2)] == [2, 2]
+
+
 def test_a_test_that_sets_up_logging_anew_does_not_stop_the_next_phase_from_catching(run: Run) -> None:
     ran = run(
         MESSAGES

@@ -216,6 +216,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
         _link(item.session)
         ranked.ahead = ranked.following if ranked.following is nextitem else None
         ranked.shared.logs.keep()
+        ranked.shared.logs.begin_test(only_body=ranked.plain)
         # Outside of the time that pytest-timeout gives the test.
         ranked.prepare()
         from rankdrill.plugin.terminal import without_pdb

@@ -2,7 +2,7 @@
 
 For each of a test's three phases pytest attaches two handlers to every logger that does not propagate, and takes them
 off again. Torch alone has some forty such loggers: half of what a test costs. Here the handlers stay where they are,
-and each phase only looks whether that is still right.
+and each phase only looks whether that is still right; where nothing but a body runs in a test, the first alone.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ class LastingLogs:
         self._handlers: list[logging.Handler] = []
         self._loggers: list[logging.Logger] = []
         self._inside = 0
+        self._once = self._looked = False
         self._known: dict[str, Any] = logging.getLogger().manager.loggerDict
         self._version = Version(self._known)
         self._all: list[logging.Logger] | None = None
@@ -36,6 +37,10 @@ class LastingLogs:
         """From now on attach handlers once."""
         if self._undo is None:
             self._undo = pytest_seam.attach_logs_by(self._catching)
+
+    def begin_test(self, *, only_body: bool) -> None:
+        """With `only_body` nothing of the user's runs in this test before its body, nor after it."""
+        self._once, self._looked = only_body, False
 
     def release(self) -> None:
         """Take the handlers off: what comes now is no test's, and may ask whether anybody handles logs."""
@@ -58,8 +63,9 @@ class LastingLogs:
             self._detach()
             self._handlers.append(handler)
             self._attach()
-        elif not self._inside:  # of the handlers of one phase the first looks for all
+        elif not self._inside and not (self._once and self._looked):  # of one phase's handlers the first looks for all
             self._look()
+            self._looked = True
         self._inside += 1
 
     def leave(self) -> None:

@@ -161,6 +161,7 @@ class RankSession:
         item = self.find(opened.place)
         pytest_seam.teardown_to(self.session, item)
         self._seed_for(opened)
+        self._logs.begin_test(only_body="teardown" in opened.phases)
         pytest_seam.forget_sections(item)
         pytest_seam.locate(item, opened.place.location)
         self.test = test = OpenTest(self.context, item, opened, self.neighbour)
