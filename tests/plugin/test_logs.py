@@ -22,6 +22,9 @@ def caught(caplog):
 """
 
 
+@pytest.mark.skipif(
+    not hasattr(_pytest.logging.catching_logs, "attached_loggers"), reason="before pytest 9.1 it is not, in any test"
+)
 def test_a_logger_that_stops_propagating_in_a_fixture_is_caught_in_the_body(run: Run) -> None:
     ran = run(
         MESSAGES

@@ -18,7 +18,7 @@ from typing import BinaryIO, Protocol
 
 from rankdrill.worlds.private import home
 from rankdrill.worlds.processes.nursery import Inheritance, Nurseries, nursery_key
-from rankdrill.worlds.processes.nursery.key import SINGLE_THREADED
+from rankdrill.worlds.processes.nursery.key import environment_to_start_in
 from rankdrill.worlds.processes.nursery.server import NUMBER
 from rankdrill.worlds.processes.session import kill_session
 
@@ -73,7 +73,7 @@ class StartedTemplate:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            env={**os.environ, **SINGLE_THREADED},
+            env=environment_to_start_in(),
             start_new_session=True,
         )
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib import invalidate_caches
 from pathlib import Path
 
-from rankdrill.worlds.processes.nursery.key import LIMITS, SINGLE_THREADED
+from rankdrill.worlds.processes.nursery.key import LIMITS, environment_to_start_in
 
 __all__ = ["Inheritance"]
 
@@ -34,7 +34,7 @@ class Inheritance:
         """What a process started by this one would have."""
         return cls(
             path=list(sys.path),
-            environ=dict(os.environ),
+            environ=environment_to_start_in(),
             umask=_umask(),
             limits={name: list(resource.getrlimit(number)) for name, number in LIMITS.items()},
             cores=sorted(os.sched_getaffinity(0)),
@@ -50,7 +50,7 @@ class Inheritance:
             os.sched_setaffinity(0, self.cores)
         self._take_signals()
         os.environ.clear()
-        os.environ.update(self.environ | SINGLE_THREADED)
+        os.environ.update(self.environ)
         sys.path[:] = self.path
         invalidate_caches()  # directories that were not there are remembered as such
 

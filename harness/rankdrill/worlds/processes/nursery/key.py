@@ -14,7 +14,15 @@ from typing import Any
 
 import rankdrill
 
-__all__ = ["LIMITS", "SINGLE_THREADED", "key_of", "nursery_key", "stamp_of_files", "stamp_of_process"]
+__all__ = [
+    "LIMITS",
+    "SINGLE_THREADED",
+    "environment_to_start_in",
+    "key_of",
+    "nursery_key",
+    "stamp_of_files",
+    "stamp_of_process",
+]
 
 SINGLE_THREADED = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 """Threads that a fork would not take along, and that then hold locks for ever: none may start in a template."""
@@ -39,6 +47,13 @@ _OF_CI = frozenset(
 _PRELOADED = ("torch", "numpy", "pytest", "hypothesis", "cloudpickle")
 LIMITS = {name: getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")}
 _STATUS = ("Uid", "Gid", "Groups", "Cap", "NoNewPrivs", "Seccomp")  # what a process may do, and may not win back
+
+
+def environment_to_start_in() -> dict[str, str]:
+    """This process's environment, for an interpreter that ranks, or templates, are to be forked from."""
+    # What measures coverage begins by these, and would measure that process; ranks are measured by their controllers.
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("COV_", "COVERAGE_"))}
+    return kept | SINGLE_THREADED
 
 
 def nursery_key() -> str:

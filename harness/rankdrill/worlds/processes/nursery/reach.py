@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import select
 import socket
 import subprocess
@@ -15,7 +14,7 @@ from typing import Any, BinaryIO
 
 import rankdrill
 from rankdrill.errors import UsageError
-from rankdrill.worlds.processes.nursery.key import SINGLE_THREADED
+from rankdrill.worlds.processes.nursery.key import environment_to_start_in
 from rankdrill.worlds.processes.nursery.place import Place
 
 __all__ = ["KEEP_VARIABLE", "Nurseries", "keep_seconds"]
@@ -110,15 +109,13 @@ class Nurseries:
 
 def _launch(listener: int, home: Path, key: str, keep: float, log: BinaryIO) -> None:
     root = str(Path(rankdrill.__file__).parents[1])
-    # What measures coverage begins by these, and would measure the nursery; ranks are measured by their controllers.
-    environ = {name: value for name, value in os.environ.items() if not name.startswith(("COV_", "COVERAGE_"))}
     subprocess.run(
         [sys.executable, "-c", _BOOT.format(root=root, listener=listener, home=str(home), key=key, keep=keep)],
         pass_fds=[listener],
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,
-        env=environ | SINGLE_THREADED,
+        env=environment_to_start_in(),
         start_new_session=True,
         timeout=LAUNCH_BOUND_S,
         check=True,
