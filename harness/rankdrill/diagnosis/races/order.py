@@ -1,0 +1,144 @@
+"""Whether anything orders two sends to one rank, as far as ledgers tell: if so, who comes first is no chance.
+
+The later of two is free of the earlier if its rank has heard of nobody between the two beginnings: no collective that
+somebody entered since, no message that was sent since, nothing done to stores, files or shared memory by anybody.
+Where a ledger does not reach back so far, or anything else is in doubt, they are taken to be ordered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from rankdrill.diagnosis.groups import members_in
+from rankdrill.diagnosis.races.taken import Taken
+from rankdrill.ledger import GROUP_OP, LedgerView, Record, State
+from rankdrill.step import DEFAULT_GROUP, NO_SEQUENCE, RECV, SEND, Kind
+
+__all__ = ["Sent", "destinations", "unordered"]
+
+MOST_PAIRS = 256  # of sends that are looked at, one after the other as they began
+_ALONE = frozenset({Kind.OBJECT, Kind.MEMORY, Kind.CLOCK})  # what a rank does for itself
+_FROM_ANYBODY = "peer=any"
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """Rank `rank` sent in the step `record`."""
+
+    rank: int
+    record: Record
+
+
+def unordered(receiver: int, taken: Taken, views: Mapping[int, LedgerView]) -> tuple[Sent, Sent] | None:
+    """Two sends to `receiver` that nothing orders, and that it took at the line of `taken`, whichever came first."""
+    if not _all_there(receiver, taken, views[receiver]):
+        return None
+    sends = sorted(_sends_to(receiver, taken, views), key=lambda sent: sent.record.begin_ns)
+    pairs = [(one, other) for one, other in pairwise(sends) if one.rank != other.rank]
+    run = _Run(views)
+    return next((pair for pair in pairs[:MOST_PAIRS] if run.free(*pair)), None)
+
+
+def destinations(receiver: int, line: int, taken: Taken, view: LedgerView) -> set[int]:
+    """To whom `receiver` has sent from `line` of the file that it receives in."""
+    return {
+        record.step.message.peer
+        for record in _calls(view)
+        if record.step.op == SEND
+        and record.step.message is not None
+        and record.step.site is not None
+        and record.step.site.place == (taken.site.file, line)
+    }
+
+
+def _all_there(receiver: int, taken: Taken, view: LedgerView) -> bool:
+    """Whether all that the receiver takes with this tag it takes from anybody, at this line."""
+    received = [
+        record
+        for record in _calls(view)
+        if record.step.op == RECV
+        and record.step.target == taken.group
+        and record.step.message is not None
+        and record.step.message.tag == taken.tag
+    ]
+    return bool(received) and all(
+        record.step.fingerprint.partition(" ")[2].startswith(_FROM_ANYBODY)
+        and record.step.site is not None
+        and record.step.site.place == taken.site.place
+        for record in received
+    )
+
+
+def _sends_to(receiver: int, taken: Taken, views: Mapping[int, LedgerView]) -> Iterator[Sent]:
+    for rank, view in views.items():
+        for record in _calls(view):
+            message = record.step.message
+            if message is None or record.step.op != SEND or record.step.target != taken.group:
+                continue
+            if (message.peer, message.tag) == (receiver, taken.tag) and rank != receiver:
+                yield Sent(rank, record)
+
+
+def _calls(view: LedgerView) -> Iterator[Record]:
+    return view.where(lambda kind, state: kind is Kind.COLLECTIVE)
+
+
+class _Run:
+    """What all ranks did, to be asked what may have told one of another."""
+
+    def __init__(self, views: Mapping[int, LedgerView]) -> None:
+        self._views = views
+        self._entered: dict[tuple[str, int], dict[int, int]] = {}  # group and number: when each rank began
+        self._ends: dict[tuple[str, str, int, int, int, int], int] = {}  # op, group, from, to, tag, number: likewise
+        self._members = {name: ranks for view in views.values() for name, ranks in members_in(view).items()}
+        self._members[DEFAULT_GROUP] = tuple(views)
+        for rank, view in views.items():
+            for record in _calls(view):
+                self._read(rank, record)
+
+    def _read(self, rank: int, record: Record) -> None:
+        step, message = record.step, record.step.message
+        if message is not None:
+            if message.number != NO_SEQUENCE and message.peer >= 0:
+                ends = (rank, message.peer) if step.op == SEND else (message.peer, rank)
+                self._ends[step.op, step.target, *ends, message.tag, message.number] = record.begin_ns
+        elif step.sequence != NO_SEQUENCE:
+            self._entered.setdefault((step.target, step.sequence), {})[rank] = record.begin_ns
+
+    def free(self, first: Sent, second: Sent) -> bool:
+        """Whether nothing can have told the rank of the `second` send that the `first` had begun."""
+        since, until = first.record.begin_ns, second.record.begin_ns
+        view = self._views[second.rank]
+        if view.torn or not view.records or (view.dropped and view.records[0].begin_ns > since):
+            return False
+        return not self._by_other_ways(since, until) and not any(
+            self._tells(second.rank, record, since)
+            for record in _calls(view)
+            if since < record.end_ns <= until and record.index != second.record.index
+        )
+
+    def _by_other_ways(self, since: int, until: int) -> bool:
+        """Whether anybody did something meanwhile that others see, and that is no call of a group."""
+        return any(
+            record.begin_ns < until and (record.end_ns > since or record.state.open)
+            for view in self._views.values()
+            for record in view.where(lambda kind, state: kind is not Kind.COLLECTIVE and kind not in _ALONE)
+        )
+
+    def _tells(self, rank: int, record: Record, since: int) -> bool:
+        """Whether what `rank` did in `record` may have told it what others have done `since`."""
+        step, message = record.step, record.step.message
+        if step.op == GROUP_OP:
+            return False
+        if record.state is not State.ENDED:
+            return True
+        if message is not None:
+            other = RECV if step.op == SEND else SEND  # gloo ends a send when its receive has been posted
+            ends = (rank, message.peer) if step.op == SEND else (message.peer, rank)
+            began = self._ends.get((other, step.target, *ends, message.tag, message.number))
+            return began is None or began > since
+        entered = self._entered.get((step.target, step.sequence), {})
+        members = self._members.get(step.target, ())
+        return not members or any(entered.get(member, since + 1) > since for member in members)
