@@ -16,7 +16,7 @@ from rankdrill.diagnosis.races.taken import Taken
 from rankdrill.ledger import GROUP_OP, LedgerView, Record, State
 from rankdrill.step import DEFAULT_GROUP, NO_SEQUENCE, RECV, SEND, Kind
 
-__all__ = ["Sent", "destinations", "unordered"]
+__all__ = ["Sent", "destinations", "newest_from_anybody", "unordered"]
 
 MOST_PAIRS = 256  # of sends that are looked at, one after the other as they began
 _ALONE = frozenset({Kind.OBJECT, Kind.MEMORY, Kind.CLOCK})  # what a rank does for itself
@@ -41,16 +41,28 @@ def unordered(receiver: int, taken: Taken, views: Mapping[int, LedgerView]) -> t
     return next((pair for pair in pairs[:MOST_PAIRS] if run.free(*pair)), None)
 
 
-def destinations(receiver: int, line: int, taken: Taken, view: LedgerView) -> set[int]:
-    """To whom `receiver` has sent from `line` of the file that it receives in."""
+def destinations(view: LedgerView, file: str, line: int) -> set[int]:
+    """To whom a rank has sent from that line."""
     return {
         record.step.message.peer
         for record in _calls(view)
         if record.step.op == SEND
         and record.step.message is not None
         and record.step.site is not None
-        and record.step.site.place == (taken.site.file, line)
+        and record.step.site.place == (file, line)
     }
+
+
+def newest_from_anybody(view: LedgerView, before: int) -> Record | None:
+    """The newest receive of a rank before its step number `before`, if it took from anybody and is over."""
+    received = [record for record in _calls(view) if record.step.op == RECV and record.index < before]
+    newest = received[-1] if received else None
+    over = newest is not None and newest.state is State.ENDED
+    return newest if newest is not None and over and _is_from_anybody(newest) else None
+
+
+def _is_from_anybody(record: Record) -> bool:
+    return record.step.fingerprint.partition(" ")[2].startswith(_FROM_ANYBODY)
 
 
 def _all_there(receiver: int, taken: Taken, view: LedgerView) -> bool:
@@ -64,9 +76,7 @@ def _all_there(receiver: int, taken: Taken, view: LedgerView) -> bool:
         and record.step.message.tag == taken.tag
     ]
     return bool(received) and all(
-        record.step.fingerprint.partition(" ")[2].startswith(_FROM_ANYBODY)
-        and record.step.site is not None
-        and record.step.site.place == taken.site.place
+        _is_from_anybody(record) and record.step.site is not None and record.step.site.place == taken.site.place
         for record in received
     )
 
