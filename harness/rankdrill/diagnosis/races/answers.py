@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from rankdrill.diagnosis.races.reception import Reception
-from rankdrill.diagnosis.races.written import name_called, names_in
+from rankdrill.diagnosis.races.written import name_called, names_in, plain_copy_of
 
 __all__ = ["answers_in_a_row"]
 
@@ -26,6 +26,8 @@ def answers_in_a_row(reception: Reception) -> int | None:
     send = sends[0]
     content, target = _given(send, 0, "tensor"), _given(send, 1, "dst")
     if content is None or target is None or into.id not in names_in(content):
+        return None
+    if plain_copy_of(content) in uses:  # it is handed on as it came, to whomever: rows that are shuffled, say
         return None
     if any(isinstance(each, ast.Subscript) for each in ast.walk(content)):  # a part of it may say whose it is
         return None

@@ -22,20 +22,23 @@ def counts_the_last(reception: Reception, rank: int) -> bool:
         return False
     inside = {id(node) for node in ast.walk(loop)}
     bindings = written.bindings(into.id)
-    if not bindings or any(id(each) in inside or each.lineno > loop.lineno for each in bindings):
+    if not written.is_made_here(into.id) or any(id(each) in inside or each.lineno > loop.lineno for each in bindings):
         return False
-    uses = [each for each in written.uses(into.id) if each is not into]
+    uses = [each for each in written.uses(into.id) if each is not into and not _keep_apart(written, loop, each)]
     after = [each for each in uses if each.lineno > (loop.end_lineno or 0)]
-    if any(id(each) in inside for each in uses) or not after or _keep_apart(written, loop, after[0]):
-        return False
-    return _is_read(written, after[0], rank)
+    return bool(after) and len(after) == len(uses) and _is_read(written, after[0], rank)
 
 
 def _keep_apart(written: Written, loop: ast.AST, use: ast.AST) -> bool:
-    """Whether only one of the two may be come to: they lie in branches of one condition."""
-    mine, theirs = list(written.around(loop)), list(written.around(use))
-    shared = next(each for each in mine if each in theirs)
-    return isinstance(shared, ast.If | ast.Try | ast.Match | ast.IfExp)
+    """Whether a run comes to one of the two only: they lie in the two branches of a condition."""
+    mine, theirs = [loop, *written.around(loop)], [use, *written.around(use)]
+    for around in mine:
+        if isinstance(around, ast.If) and around in theirs:
+            branches = [{id(each) for each in branch} for branch in (around.body, around.orelse)]
+            at = [[any(id(each) in branch for each in path) for branch in branches] for path in (mine, theirs)]
+            if at in ([[True, False], [False, True]], [[False, True], [True, False]]):
+                return True
+    return False
 
 
 def _is_read(written: Written, use: ast.AST, rank: int) -> bool:

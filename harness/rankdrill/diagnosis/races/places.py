@@ -43,7 +43,7 @@ def kept_in_order(reception: Reception, elements: int) -> bool:
     if written.loop_around(reception.call) is None:
         return False
     place = _place_of(reception)
-    if place is None or not written.bindings(place.container):
+    if place is None or not written.is_made_here(place.container):
         return False
     told = [_told_by_item(reception, place)] if place.item else []
     told += [_told_by(written, use) for use in written.uses(place.container) if use is not place.named]

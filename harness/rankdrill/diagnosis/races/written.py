@@ -15,6 +15,12 @@ _HANDED_ON = frozenset({"enumerate", "list", "reversed", "tuple", "zip"})  # eac
 _UNPACKED = frozenset({"items", "unbind", "values"})  # methods that do so
 _COPIES = frozenset({"clone", "copy", "cpu", "detach", "item", "numpy", "tolist"})
 _CASTS = frozenset({"float", "int"})
+_NEW = frozenset(
+    {
+        *("empty", "empty_like", "full", "full_like", "new_empty", "new_full", "new_ones", "new_zeros"),
+        *("ones", "ones_like", "rand", "rand_like", "randn", "randn_like", "tensor", "zeros", "zeros_like"),
+    }
+)
 _COUNT = "count"  # what enumerate gives first
 
 
@@ -61,6 +67,24 @@ class Written:
         if name in self._shared or any(self._in_another_scope(node) for node in found):
             return []
         return [node for node in found if isinstance(node.ctx, ast.Store)]
+
+    def is_made_here(self, name: str) -> bool:
+        """Whether `name` holds only what this function itself has made for it: then nobody knows it by another name."""
+        bindings = self.bindings(name)
+        return bool(bindings) and all(_is_new(self._value(node)) for node in bindings)
+
+    def _value(self, node: ast.Name) -> ast.AST | None:
+        """What is assigned to the name `node`."""
+        match self.parent(node):
+            case ast.Assign(value=value, targets=targets) if node in targets:
+                return value
+            case ast.AnnAssign(value=value):
+                return value
+            case ast.Tuple(elts=names) as several:
+                match self.parent(several):
+                    case ast.Assign(value=ast.Tuple(elts=values)) if len(values) == len(names):
+                        return values[names.index(node)]
+        return None
 
     @cached_property
     def _shared(self) -> set[str]:
@@ -124,6 +148,16 @@ class Written:
         return None
 
 
+def _is_new(value: ast.AST | None) -> bool:
+    """Whether it is a new tensor, or a new list or dictionary of such."""
+    match value:
+        case ast.List(elts=each) | ast.Dict(values=each):
+            return all(map(_is_new, each))
+        case ast.ListComp(elt=each) | ast.DictComp(value=each):
+            return _is_new(each)
+    return name_called(value) in _NEW
+
+
 def _targets(loop: ast.AST) -> list[tuple[ast.expr, ast.expr]]:
     if isinstance(loop, ast.For):
         return [(loop.target, loop.iter)]
@@ -162,7 +196,7 @@ def _elements_of(iterated: ast.AST) -> ast.Name | None:
     return None
 
 
-def name_called(call: ast.AST) -> str:
+def name_called(call: ast.AST | None) -> str:
     """``recv`` of ``dist.recv(...)``; nothing of what is no call."""
     if not isinstance(call, ast.Call):
         return ""
