@@ -78,10 +78,13 @@ class FromAnybody:
 def _digest(tensors: Sequence[Any]) -> bytes | None:
     """That of all `tensors`; None where their memory cannot be read from here."""
     found = blake2b(digest_size=8)
-    with plainly():
-        for tensor in tensors:
-            if tensor.device.type != "cpu" or not tensor.is_contiguous():
-                return None
-            nbytes = min(tensor.numel() * tensor.element_size(), MOST_BYTES)
-            found.update(ctypes.string_at(tensor.data_ptr(), nbytes) if nbytes else b"")
+    try:
+        with plainly():
+            for tensor in tensors:
+                if tensor.device.type != "cpu" or not tensor.is_contiguous():
+                    return None
+                nbytes = min(tensor.numel() * tensor.element_size(), MOST_BYTES)
+                found.update(ctypes.string_at(tensor.data_ptr(), nbytes) if nbytes else b"")
+    except RuntimeError:  # one that has no memory of its own
+        return None
     return found.digest()

@@ -1,7 +1,8 @@
 """Whether anything orders two sends to one rank, as far as ledgers tell: if so, who comes first is no chance.
 
 The later of two is free of the earlier if its rank has heard of nobody between the two beginnings: no collective that
-somebody entered since, no message that was sent since, nothing done to stores, files or shared memory by anybody.
+somebody entered since, no message that was sent since, nothing done to stores and files by anybody, no object that it
+unpickled.
 Where a ledger does not reach back so far, or anything else is in doubt, they are taken to be ordered.
 """
 
@@ -19,7 +20,7 @@ from rankdrill.step import DEFAULT_GROUP, NO_SEQUENCE, RECV, SEND, Kind
 __all__ = ["Sent", "destinations", "newest_from_anybody", "unordered"]
 
 MOST_PAIRS = 256  # of sends that are looked at, one after the other as they began
-_ALONE = frozenset({Kind.OBJECT, Kind.MEMORY, Kind.CLOCK})  # what a rank does for itself
+_ALONE = frozenset({Kind.MEMORY, Kind.CLOCK})  # what a rank does for itself
 _FROM_ANYBODY = "peer=any"
 
 
@@ -125,16 +126,18 @@ class _Run:
             return False
         return not self._by_other_ways(since, until) and not any(
             self._tells(second.rank, record, since)
-            for record in _calls(view)
+            for record in view.where(lambda kind, state: kind not in _ALONE)
             if since < record.end_ns <= until and record.index != second.record.index
         )
 
     def _by_other_ways(self, since: int, until: int) -> bool:
-        """Whether anybody did something meanwhile that others see, and that is no call of a group."""
+        """Whether anybody did something meanwhile that others see, and that is no call of a group; or at any time
+        something with memory that it shares with others, in which they see what no step tells of.
+        """
         return any(
-            record.begin_ns < until and (record.end_ns > since or record.state.open)
+            record.step.kind is Kind.SHM or since < record.begin_ns < until
             for view in self._views.values()
-            for record in view.where(lambda kind, state: kind is not Kind.COLLECTIVE and kind not in _ALONE)
+            for record in view.where(lambda kind, state: kind not in (Kind.COLLECTIVE, Kind.OBJECT, *_ALONE))
         )
 
     def _tells(self, rank: int, record: Record, since: int) -> bool:
@@ -142,7 +145,7 @@ class _Run:
         step, message = record.step, record.step.message
         if step.op == GROUP_OP:
             return False
-        if record.state is not State.ENDED:
+        if record.state is not State.ENDED or step.kind is not Kind.COLLECTIVE:
             return True
         if message is not None:
             other = RECV if step.op == SEND else SEND  # gloo ends a send when its receive has been posted

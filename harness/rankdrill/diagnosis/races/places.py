@@ -140,8 +140,10 @@ def _told_by_loop(written: Written, loop: ast.AST, use: ast.Name) -> bool | None
 
 
 def _is_about(written: Written, node: ast.AST) -> bool:
-    """Whether it is asked for its length, shape or the like."""
+    """Whether it, or one of its parts, is asked for its length, shape or the like."""
     parent = written.parent(node)
+    if isinstance(parent, ast.Subscript) and parent.value is node:
+        return _is_about(written, parent)
     if isinstance(parent, ast.Attribute):
         return parent.attr in _ABOUT
     return isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name) and parent.func.id == "len"
