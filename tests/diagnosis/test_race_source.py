@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -240,6 +241,13 @@ def the_same_of_all() -> None:
     assert [row.numel() for row in rows] == [1] * 3
 
 
+def only_timed() -> float:
+    rows, begun = torch.zeros(3, MANY), time.perf_counter()
+    for row in rows:
+        dist.recv(row)  # here
+    return time.perf_counter() - begun
+
+
 def once() -> None:
     rows = torch.zeros(1, MANY)
     dist.recv(rows[0])  # here
@@ -261,6 +269,7 @@ IN_ANY_ORDER = [
     whatever_it_is_it_is_no_number_of_places,
     by_names_that_are_no_count,
     the_same_of_all,
+    only_timed,
     once,
 ]
 

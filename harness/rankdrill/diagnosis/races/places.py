@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 from rankdrill.diagnosis.races.compared import compared_in_order, compared_with_a_count
 from rankdrill.diagnosis.races.reception import Reception
-from rankdrill.diagnosis.races.written import LOOPS, Written, names_in, plain_copy_of
+from rankdrill.diagnosis.races.written import LOOPS, Written, name_called, names_in, plain_copy_of
 
 __all__ = ["kept_in_order"]
 
 _ABOUT = frozenset({"device", "dim", "dtype", "ndim", "numel", "shape", "size"})
+_CLOCKS = frozenset({"elapsed_time", "monotonic", "perf_counter", "perf_counter_ns", "process_time", "time", "timeit"})
 _OVERWRITE = frozenset({"copy_", "fill_", "zero_"})
 
 
@@ -49,7 +50,7 @@ def kept_in_order(reception: Reception, elements: int) -> bool:
     told += [_told_by(written, use) for use in written.uses(place.container) if use is not place.named]
     if None in told:
         return False
-    return True in told or (place.made and reception.waits and elements > 1)
+    return True in told or (place.made and reception.waits and elements > 1 and not _is_timed(written))
 
 
 # ------------------------------------------------------------------------------------------- where it is kept
@@ -94,6 +95,11 @@ def _stored(reception: Reception, name: str) -> _Place | None:
 
 
 # ------------------------------------------------------------------------------------------- what is done with it
+
+
+def _is_timed(written: Written) -> bool:
+    """Whether the function looks at a clock: who only measures how long messages take never reads them."""
+    return any(name_called(node) in _CLOCKS for node in ast.walk(written.function))
 
 
 def _told_by_item(reception: Reception, place: _Place) -> bool | None:
