@@ -7,8 +7,6 @@ from rankdrill.diagnosis.finding import Finding, FindingKind, Side
 from rankdrill.diagnosis.left_groups import LeftGroups, left_groups_on
 from rankdrill.diagnosis.messages.unmatched import unreceived_message
 from rankdrill.diagnosis.progress import Position, Progress
-from rankdrill.diagnosis.races.race import message_race
-from rankdrill.diagnosis.races.taken import Taken
 from rankdrill.diagnosis.root_cause import cause_of_hang, traced_back
 from rankdrill.diagnosis.stores.lost import lost_update
 from rankdrill.diagnosis.waits import Wait, doomed, name_ranks, waits
@@ -22,7 +20,6 @@ __all__ = [
     "Position",
     "Progress",
     "Side",
-    "Taken",
     "Unwaited",
     "Wait",
     "cause_of_hang",
@@ -31,7 +28,6 @@ __all__ = [
     "leak_on",
     "left_groups_on",
     "lost_update",
-    "message_race",
     "name_ranks",
     "odd_ones",
     "traced_back",

@@ -18,7 +18,8 @@ import torch.distributed as dist
 from rankdrill.boundary.callsites import raise_site
 from rankdrill.boundary.collectives import DrilledGroup
 from rankdrill.boundary.torch_seam import groups as groups_now
-from rankdrill.diagnosis import LeftGroups, Taken, Unwaited, unwaited
+from rankdrill.diagnosis import LeftGroups, Unwaited, unwaited
+from rankdrill.diagnosis.races.taken import Taken
 from rankdrill.errors import UsageError
 from rankdrill.worlds.context import RankContext
 from rankdrill.worlds.job import Job, Place, dump, dump_error, load

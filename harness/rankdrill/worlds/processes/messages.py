@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rankdrill.diagnosis import LeftGroups, Taken, Unwaited
+from rankdrill.diagnosis import LeftGroups, Unwaited
+from rankdrill.diagnosis.races.taken import Taken
 from rankdrill.step import Site
 from rankdrill.worlds.plain import Plain
 

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 from rankdrill.diagnosis import (
     Finding,
     LeftGroups,
-    Taken,
     Unwaited,
     leak_on,
     left_groups_on,
     lost_update,
-    message_race,
     unequal_groups,
     unreceived_message,
 )
+from rankdrill.diagnosis.races.race import message_race
+from rankdrill.diagnosis.races.taken import Taken
 from rankdrill.errors import RemoteError, UsageError
 from rankdrill.worlds.job import load
 from rankdrill.worlds.outcome import RankOutcome, Status
