@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -26,10 +27,10 @@ Find = Callable[..., "tuple[int, int] | None"]
 def find(tmp_path: Path) -> Find:
     """The ranks whose sends to rank 0 nothing orders, if ranks did this one after the other."""
 
-    def look(*events: Event, room: int = 64) -> tuple[int, int] | None:
+    def look(*events: Event, room: int = 64, the_last: bool = False) -> tuple[int, int] | None:
         folder = tmp_path / str(len(list(tmp_path.iterdir())))
         folder.mkdir()
-        pair = unordered(0, TAKEN, _written(folder, events, room))
+        pair = unordered(0, TAKEN, _written(folder, events, room), the_last=the_last)
         return (pair[0].rank, pair[1].rank) if pair is not None else None
 
     return look
@@ -45,8 +46,9 @@ def _written(folder: Path, events: Sequence[Event], room: int) -> dict[int, Ledg
         if does.startswith("end "):
             ledgers[rank].mark(under_way.pop((rank, does.removeprefix("end "), peer)), State.ENDED)
         else:
-            under_way[event] = ledgers[rank].begin(_step(does, peer, numbers[event]))
-            numbers[event] += 1
+            same = (rank, does.removesuffix(" elsewhere"), peer)
+            under_way[event] = ledgers[rank].begin(_step(does, peer, numbers[same]))
+            numbers[same] += 1
     for ledger in ledgers:
         ledger.close()
     return {rank: LedgerReader(path).view() for rank, path in enumerate(paths)}
@@ -58,10 +60,10 @@ def _step(does: str, peer: int, number: int) -> Step:
             return Step(Kind.COLLECTIVE, does, "default", f"float32[4] peer={peer}", message=Message(peer, 9, number))
         case "ask":  # rank 0, for it to take the message
             return Step(Kind.COLLECTIVE, "send", "default", f"float32[4] peer={peer}", message=Message(peer, 0, number))
-        case "take":  # from whom it turned out to be
-            return Step(
-                Kind.COLLECTIVE, "recv", "default", "float32[4] peer=any tag=0", site=HERE, message=Message(peer, 0)
-            )
+        case "take" | "take elsewhere":  # from whom it turned out to be
+            site = HERE if does == "take" else replace(HERE, caller=Site("server.py", 70, "begin"))
+            message = Message(peer, 0, number)
+            return Step(Kind.COLLECTIVE, "recv", "default", "float32[4] peer=any tag=0", site=site, message=message)
         case "take from":
             return Step(Kind.COLLECTIVE, "recv", "default", "float32[4] peer=2", site=HERE, message=Message(peer, 0))
         case "barrier":
@@ -134,6 +136,20 @@ def test_a_lock_that_its_holder_has_let_go(find: Find) -> None:
 
 def test_what_is_also_received_from_one_of_them(find: Find) -> None:
     assert find(*FIRST, *SECOND, *whole(0, "take", 1), *whole(0, "take from", 2)) is None
+
+
+def test_a_helper_that_is_called_from_elsewhere(find: Find) -> None:
+    elsewhere = [*whole(0, "take elsewhere", 1), *whole(0, "take elsewhere", 2)]
+    here = [*whole(1, "ask"), *whole(0, "take", 1), *whole(0, "set"), *whole(2, "ask"), *whole(0, "take", 2)]
+    assert find(*FIRST, *SECOND, *elsewhere, *here) is None
+    assert find(*FIRST, *SECOND, *elsewhere, *FIRST, *SECOND, *TOOK) == (1, 2)
+
+
+def test_the_last_that_came_after_all_others(find: Find) -> None:
+    begun = [*FIRST, *SECOND, *TOOK]
+    assert find(*begun, *whole(0, "set"), *FIRST, *whole(0, "take", 1), the_last=True) is None
+    assert find(*begun, *whole(0, "set"), *FIRST, *whole(0, "take", 1)) == (1, 2)
+    assert find(*begun, the_last=True) == (1, 2)
 
 
 def test_one_sender(find: Find) -> None:

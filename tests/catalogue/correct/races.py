@@ -233,3 +233,20 @@ def a_loss_from_whoever_is_ready(rank: Rank) -> None:
         assert total.tolist() == [6, 3]
     else:
         dist.send(torch.tensor([rank.index, 1.0]), dst=0)
+
+
+@correct(ranks=4)
+def the_last_has_heard_of_all_the_others(rank: Rank) -> None:
+    """Two may come first; the third waits for both, and what it says counts."""
+    rate, token = torch.zeros(2), torch.zeros(1)
+    if rank.index == 0:
+        for _ in range(3):
+            dist.recv(rate)
+        scaled = rate * 2
+        assert scaled.tolist() == [6, 6]
+    else:
+        for other in (1, 2) if rank.index == 3 else ():
+            dist.recv(token, src=other, tag=1)
+        dist.send(torch.full((2,), float(rank.index)), dst=0)
+        if rank.index < 3:
+            dist.send(token, dst=3, tag=1)

@@ -32,12 +32,26 @@ class Sent:
     record: Record
 
 
-def unordered(receiver: int, taken: Taken, views: Mapping[int, LedgerView]) -> tuple[Sent, Sent] | None:
-    """Two sends to `receiver` that nothing orders, and that it took at the line of `taken`, whichever came first."""
-    if not _all_there(receiver, taken, views[receiver]):
-        return None
+def unordered(
+    receiver: int, taken: Taken, views: Mapping[int, LedgerView], *, the_last: bool = False
+) -> tuple[Sent, Sent] | None:
+    """Two sends to `receiver` that nothing orders, and that it took as `taken` says, whichever of them came first.
+
+    Where only `the_last` that it took counts, one of the two is that.
+    """
+    received = _received(taken, views[receiver])
+    if not received or any(not _is_from_anybody(record) or not _is_there(record, taken) for record in received):
+        return None  # another line might have taken one of them
     sends = sorted(_sends_to(receiver, taken, views), key=lambda sent: sent.record.begin_ns)
+    here = [record for record in received if record.step.site == taken.site]
+    if len(here) < len(received):  # by the same helper, called from elsewhere
+        numbers = {_number(record, record.step.message.peer) for record in here if record.step.message is not None}
+        sends = [sent for sent in sends if _number(sent.record, sent.rank) in numbers - {None}]
     pairs = [(one, other) for one, other in pairwise(sends) if one.rank != other.rank]
+    if the_last:
+        last = here[-1].step.message if here else None
+        wanted = _number(here[-1], last.peer) if last is not None else None
+        pairs = [pair for pair in pairs if wanted in {_number(sent.record, sent.rank) for sent in pair} - {None}]
     run = _Run(views)
     return next((pair for pair in pairs[:MOST_PAIRS] if run.free(*pair)), None)
 
@@ -66,9 +80,19 @@ def _is_from_anybody(record: Record) -> bool:
     return record.step.fingerprint.partition(" ")[2].startswith(_FROM_ANYBODY)
 
 
-def _all_there(receiver: int, taken: Taken, view: LedgerView) -> bool:
-    """Whether all that the receiver takes with this tag it takes from anybody, at this line."""
-    received = [
+def _is_there(record: Record, taken: Taken) -> bool:
+    return record.step.site is not None and record.step.site.place == taken.site.place
+
+
+def _number(record: Record, sender: int) -> tuple[int, int] | None:
+    """Which message of which sender it is an end of; None where nobody can say."""
+    message = record.step.message
+    return None if message is None or message.number == NO_SEQUENCE else (sender, message.number)
+
+
+def _received(taken: Taken, view: LedgerView) -> list[Record]:
+    """All that the receiver took with this tag, in the order in which it set out to."""
+    return [
         record
         for record in _calls(view)
         if record.step.op == RECV
@@ -76,10 +100,6 @@ def _all_there(receiver: int, taken: Taken, view: LedgerView) -> bool:
         and record.step.message is not None
         and record.step.message.tag == taken.tag
     ]
-    return bool(received) and all(
-        _is_from_anybody(record) and record.step.site is not None and record.step.site.place == taken.site.place
-        for record in received
-    )
 
 
 def _sends_to(receiver: int, taken: Taken, views: Mapping[int, LedgerView]) -> Iterator[Sent]:

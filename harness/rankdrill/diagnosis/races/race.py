@@ -49,7 +49,7 @@ def message_race(taken: Mapping[int, Sequence[Taken]], views: Mapping[int, Ledge
 
 def _race(rank: int, taken: Taken, views: Mapping[int, LedgerView]) -> Race | None:
     deed = _deed(rank, taken, views[rank])
-    pair = unordered(rank, taken, views) if deed is not None else None
+    pair = unordered(rank, taken, views, the_last=deed is THE_LAST) if deed is not None else None
     return Race(taken, pair, deed) if deed is not None and pair is not None else None
 
 
