@@ -293,7 +293,7 @@ def _override(method: str, op: str, names: tuple[str, ...]) -> Callable[..., Any
         if work is None or isinstance(work, TrackedWork):
             boundary.mark(record, State.ENDED)
             return work
-        arrived = None if step.message is None else _from_anybody(self, step, record)
+        arrived = None if step.message is None else _from_anybody(self, step, record, bound.get("tensors"))
         tracked = TrackedWork(work, boundary, record, patience_of(self, bound), arrived, self.waits_at_the_end)
         # Of most calls their options say that it is torch itself who waits, before it returns.
         if boundary.handles is not None and getattr(bound.get("opts"), "asyncOp", True) and handed_to_user():
@@ -316,7 +316,7 @@ def _delivered_by_handle(op: str, args: dict[str, Any]) -> bool:
     return op in _POINT_TO_POINT and all(tensor.device.type == "cpu" for tensor in flatten(args.get("tensors")))
 
 
-def _from_anybody(group: DrilledGroup, step: Step, record: int) -> Callable[[int], None] | None:
+def _from_anybody(group: DrilledGroup, step: Step, record: int, into: Any) -> Callable[[int], None] | None:
     """What is to be done when the sender of a message that anybody might have sent is known; None of other steps."""
     message = step.message
     if message is None or message.peer != ANYBODY:
@@ -329,6 +329,7 @@ def _from_anybody(group: DrilledGroup, step: Step, record: int) -> Callable[[int
             group.boundary.ledger.tell_message(record, known)
         with group.boundary.closed():
             group.enter(replace(step, message=known))
+            group.boundary.from_anybody.add(step, known.peer, into)
 
     return arrived
 

@@ -12,6 +12,7 @@ from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from rankdrill.boundary.from_anybody import FromAnybody
 from rankdrill.boundary.made_groups import MadeGroups
 from rankdrill.boundary.numbering import Tally
 from rankdrill.boundary.updates import Updates
@@ -107,6 +108,7 @@ class Boundary:
         # Each message adds to its sender's what it takes from its receiver's: over all ranks, 0 if all have met.
         self.messages = Tally()
         self.updates = Updates()
+        self.from_anybody = FromAnybody()
         self.made = MadeGroups()
         self._groups: Counter[str] = Counter()
         self._interceptors: tuple[Interceptor, ...] = ()

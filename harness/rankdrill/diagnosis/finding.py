@@ -29,6 +29,7 @@ class FindingKind(StrEnum):
     INPUT_HAZARD = "input hazard"  # its memory was accessed before somebody had
     LEAKED_GROUP = "leaked group"  # made again and again, and never destroyed
     UNMATCHED = "unmatched message"  # a send without its receive, or a receive without its send
+    RACE = "message race"  # a receive from anybody, and what follows depends on who came first
     MISSING_KEY = "missing key"  # a rank waits for a key of a store that nobody sets
     LOST_UPDATE = "lost update"  # ranks get a key and set it, each without what the other has set meanwhile
     DEADLOCK = "deadlock"  # each waits for the next, and each is right by itself

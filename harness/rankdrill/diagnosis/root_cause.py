@@ -14,6 +14,7 @@ from rankdrill.diagnosis.deadlock import circle_in, deadlock, mixed_circle
 from rankdrill.diagnosis.finding import Finding
 from rankdrill.diagnosis.groups import finding_by_members
 from rankdrill.diagnosis.messages.unmatched import unmatched_message
+from rankdrill.diagnosis.races.race import answer_to_another
 from rankdrill.diagnosis.stores.cause import apart, cause_apart
 from rankdrill.diagnosis.waits import Wait, hopeless
 from rankdrill.ledger import LedgerView
@@ -41,7 +42,8 @@ def cause_of_hang(waits: Mapping[int, Wait], returned: Collection[int], views: S
     lost = hopeless(inside, set(range(len(views))) - inside.keys() - set(returned))
     circle = [lost[rank] for rank in circle_in(lost)]
     found = (
-        lost_message(waits, views)
+        answer_to_another(inside, dict(enumerate(views)))
+        or lost_message(waits, views)
         or stalled_by_loss(inside, views)
         or mixed_circle(circle, lost, returned, views)
         or (unmatched_message(inside, dict(enumerate(views)), returned) if inside else None)

@@ -29,6 +29,7 @@ _MEANT_OF = {
     FindingKind.REQUEST_LEAK: "if nobody needs to wait here",
     FindingKind.INPUT_HAZARD: "if nobody minds what is sent or received here",
     FindingKind.LEAKED_GROUP: "if these groups are to stay",
+    FindingKind.RACE: "if any of them may come first",
     FindingKind.LOST_UPDATE: "if one update may undo another",
 }
 HOW_TO_MEAN_IT = "contracts=False on the ranks marker, or --no-contracts for all tests"

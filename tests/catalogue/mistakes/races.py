@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import torch
 import torch.distributed as dist
 
@@ -76,3 +78,83 @@ def requests_for_anybody(rank: Rank) -> None:
         assert len(buffers) == 3
     else:
         dist.isend(torch.full((3,), float(rank.index)), dst=1).wait()
+
+
+@mistake("message race", culprits=(0,), ranks=4)
+def a_helper_that_takes_from_anybody(rank: Rank) -> None:
+    def take(into: torch.Tensor) -> None:
+        dist.recv(into, tag=2)  # culprit
+
+    rows = torch.zeros(3, 4)
+    if rank.index == 0:
+        for row in rows:
+            take(row)  # culprit
+    else:
+        dist.send(torch.full((4,), float(rank.index)), dst=0, tag=2)
+
+
+class _Desk:
+    """Where results are handed in."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def results(self, count: int) -> None:
+        found = [torch.zeros(self.size) for _ in range(count)]
+        for number in range(count):
+            dist.recv(found[number])
+
+
+@mistake("message race", culprits=(3,), ranks=4)
+def a_desk_that_does_not_ask_who_comes(rank: Rank) -> None:
+    if rank.index == 3:
+        _Desk(2).results(3)  # culprit
+    else:
+        dist.send(torch.full((2,), float(rank.index)), dst=3)
+
+
+@mistake("message race", culprits=(0,), ranks=3)
+def received_in_a_comprehension(rank: Rank) -> None:
+    shards = {worker: torch.zeros(3) for worker in (1, 2)}
+    if rank.index == 0:
+        done = [dist.irecv(shard).wait() for shard in shards.values()]  # culprit
+        assert done == [True, True]
+    else:
+        dist.send(torch.full((3,), float(rank.index)), dst=0)
+
+
+@mistake("message race", culprits=(0,), ranks=3)
+def a_pause_is_no_order(rank: Rank) -> None:
+    if rank.index == 0:
+        first, found = torch.zeros(2), []
+        for _ in range(2):
+            dist.recv(first)  # culprit
+            found.append(first.tolist())
+        assert found == [[1.0, 0.0], [2.0, 0.0]]
+    else:
+        time.sleep(0.5 * rank.index - 0.5)
+        dist.send(torch.tensor([float(rank.index), 0.0]), dst=0)
+
+
+@mistake("message race", culprits=(0,), ranks=4)
+def weights_of_whoever_was_last(rank: Rank) -> None:
+    weights, state, left = torch.ones(3), torch.zeros(3), 3
+    if rank.index == 0:
+        while left:
+            dist.recv(state)  # culprit
+            left -= 1
+        weights.copy_(state)
+    else:
+        dist.send(torch.full((3,), float(rank.index)), dst=0)
+
+
+@mistake("message race", culprits=(3,), ranks=4)
+def answers_in_the_order_of_ranks(rank: Rank) -> None:
+    batch, loss = torch.ones(4), torch.zeros(1)
+    if rank.index == 3:
+        for client in range(3):
+            dist.irecv(batch, tag=1).wait()  # culprit
+            dist.isend(batch.square().mean().view(1), dst=client, tag=2).wait()
+    else:
+        dist.send(batch * rank.index, dst=3, tag=1)
+        dist.recv(loss, src=3, tag=2)

@@ -19,6 +19,7 @@ from rankdrill.boundary.callsites import raise_site
 from rankdrill.boundary.collectives import DrilledGroup
 from rankdrill.boundary.torch_seam import groups as groups_now
 from rankdrill.diagnosis import LeftGroups, Unwaited, unwaited
+from rankdrill.diagnosis.races.taken import Taken
 from rankdrill.errors import UsageError
 from rankdrill.worlds.context import RankContext
 from rankdrill.worlds.job import Job, Place, dump, dump_error, load
@@ -83,6 +84,7 @@ class Jobs:
             self._left_groups(),
             context.boundary.messages.total if over else None,
             context.boundary.updates.take() if over else 0,
+            self._taken() if over else (),
         )
         context.notes.clear()
         send_frame(self._sock, pickle.dumps(report, pickle.HIGHEST_PROTOCOL))
@@ -180,6 +182,9 @@ class Jobs:
     def _unwaited(self) -> tuple[Unwaited, ...]:
         handles = self.context.boundary.handles
         return unwaited(handles.take_unwaited()) if handles is not None else ()
+
+    def _taken(self) -> tuple[Taken, ...]:
+        return tuple(Taken(*each) for each in self.context.boundary.from_anybody.take())
 
     def _left_groups(self) -> tuple[LeftGroups, ...]:
         groups = (group for group in groups_now() if isinstance(group, DrilledGroup))

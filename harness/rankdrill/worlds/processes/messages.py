@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rankdrill.diagnosis import LeftGroups, Unwaited
+from rankdrill.diagnosis.races.taken import Taken
 from rankdrill.step import Site
 from rankdrill.worlds.plain import Plain
 
@@ -62,6 +63,7 @@ class Report(Plain):
     `left` says what a fresh rank would not have, in words; `notes` are for the user. `unwaited` are asynchronous
     calls that nobody waited for and, as far as this job can tell, nobody will; `left_groups` such that it made again
     and again and destroyed none of. `updates` counts how often a key of a store was set that the rank had got before.
+    `taken` says where several have answered to a receive from anybody.
     """
 
     result: Returned | Raised
@@ -74,3 +76,4 @@ class Report(Plain):
     left_groups: tuple[LeftGroups, ...] = ()
     messages: int | None = None
     updates: int = 0
+    taken: tuple[Taken, ...] = ()

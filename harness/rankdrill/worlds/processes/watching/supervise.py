@@ -19,6 +19,8 @@ from rankdrill.diagnosis import (
     unequal_groups,
     unreceived_message,
 )
+from rankdrill.diagnosis.races.race import message_race
+from rankdrill.diagnosis.races.taken import Taken
 from rankdrill.errors import RemoteError, UsageError
 from rankdrill.worlds.job import load
 from rankdrill.worlds.outcome import RankOutcome, Status
@@ -54,7 +56,7 @@ class Ending:
     `collectives` is how many it has issued on the default group, `groups` how many it has made from that; -1 where it
     could not say. `unwaited` is what nobody waited for, `left_groups` what it made again and again and left. `messages`
     is its tally of them, None where the body goes on. `updates` is how often it has set a key of a store that it had
-    got before.
+    got before, `taken` where several have answered to a receive from anybody.
     """
 
     outcome: RankOutcome
@@ -64,6 +66,7 @@ class Ending:
     left_groups: tuple[LeftGroups, ...] = ()
     messages: int | None = None
     updates: int = 0
+    taken: tuple[Taken, ...] = ()
 
 
 def pending_messages(endings: Iterable[Ending]) -> bool:
@@ -167,7 +170,7 @@ class Supervision:
             return None
         leak = leak_on({rank: ending.unwaited for rank, ending in self._endings.items()})
         left = left_groups_on({rank: ending.left_groups for rank, ending in self._endings.items()})
-        return self._unequal() or leak or self._unreceived() or self._lost() or left
+        return self._unequal() or leak or self._unreceived() or self._raced() or self._lost() or left
 
     def _unequal(self) -> Finding | None:
         """Whether ranks have made different groups."""
@@ -187,6 +190,13 @@ class Supervision:
         if not any(ending.updates for ending in self._endings.values()):
             return None
         return lost_update({rank: self._ledgers.view(rank, self._ledgers.start(rank)) for rank in self._endings})
+
+    def _raced(self) -> Finding | None:
+        """Whether ranks go by who was the first to send to them, and nothing orders those."""
+        taken = {rank: ending.taken for rank, ending in self._endings.items()}
+        if not any(taken.values()):
+            return None
+        return message_race(taken, {rank: self._ledgers.view(rank, self._ledgers.start(rank)) for rank in taken})
 
     def _patience(self, now: float, end: float, next_look: float) -> float:
         bounds = [end - now, next_look - now]
@@ -243,6 +253,7 @@ class Supervision:
                     message.left_groups,
                     message.messages,
                     message.updates,
+                    message.taken,
                 )
                 self._end(Ending(outcome, *told))
             case Raised():

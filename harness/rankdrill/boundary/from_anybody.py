@@ -1,0 +1,90 @@
+"""What a rank has received from anybody, line by line: from whom it came, and whether it was the same from all.
+
+Which message came first matters only where they differ. So a digest of what came is kept, of each sender the first few.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any, TypeAlias
+
+from rankdrill.boundary.contracts import flatten
+from rankdrill.boundary.torch_seam import plainly
+from rankdrill.step import Site, Step
+
+__all__ = ["FromAnybody", "TakenThere"]
+
+MOST_LINES = 64  # that are remembered, with their callers
+MOST_SENDERS = 64  # of one line
+MOST_CONTENTS = 16  # of one sender, the first
+MOST_BYTES = 1 << 16  # of one message: those that differ only further on count as the same
+TakenThere: TypeAlias = tuple[Site, str, int, tuple[int, ...], bool, int]
+"""Line, group, tag, senders, whether they sent different things, and the fewest elements of one message."""
+
+
+@dataclass
+class _Taken:
+    contents: dict[int, set[bytes]] = field(default_factory=dict)
+    elements: int = 1 << 62
+
+    def add(self, source: int, content: bytes, elements: int) -> None:
+        self.elements = min(self.elements, elements)
+        if source in self.contents or len(self.contents) < MOST_SENDERS:
+            known = self.contents.setdefault(source, set())
+            if len(known) < MOST_CONTENTS:
+                known.add(content)
+
+    @property
+    def differ(self) -> bool:
+        """Whether one has sent what another has not, and the other way round."""
+        each = list(self.contents.values())
+        return any(one - other and other - one for at, one in enumerate(each) for other in each[:at])
+
+
+class FromAnybody:
+    """What one rank has received so, since somebody last asked; from any threads."""
+
+    def __init__(self) -> None:
+        self._taken: dict[tuple[Site, str, int], _Taken] = {}
+        self._lock = threading.Lock()
+
+    def add(self, step: Step, source: int, given: Any) -> None:
+        """The receive `step` has taken what lies in the tensors `given` now from the global rank `source`."""
+        tensors = list(flatten(given))
+        content = _digest(tensors)
+        if step.site is None or step.message is None or content is None:
+            return
+        key = step.site, step.target, step.message.tag
+        with self._lock:
+            if key in self._taken or len(self._taken) < MOST_LINES:
+                elements = sum(tensor.numel() for tensor in tensors)
+                self._taken.setdefault(key, _Taken()).add(source, content, elements)
+
+    def take(self) -> list[TakenThere]:
+        """Where more than one has answered; all of it is forgotten then."""
+        with self._lock:
+            taken, self._taken = self._taken, {}
+        return [
+            (*key, tuple(sorted(each.contents)), each.differ, each.elements)
+            for key, each in taken.items()
+            if len(each.contents) > 1
+        ]
+
+
+def _digest(tensors: Sequence[Any]) -> bytes | None:
+    """That of all `tensors`; None where their memory cannot be read from here."""
+    found = blake2b(digest_size=8)
+    try:
+        with plainly():
+            for tensor in tensors:
+                if tensor.device.type != "cpu" or not tensor.is_contiguous():
+                    return None
+                nbytes = min(tensor.numel() * tensor.element_size(), MOST_BYTES)
+                found.update(ctypes.string_at(tensor.data_ptr(), nbytes) if nbytes else b"")
+    except RuntimeError:  # one that has no memory of its own
+        return None
+    return found.digest()

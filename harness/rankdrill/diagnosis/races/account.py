@@ -1,0 +1,57 @@
+"""Message races in words: what the receivers do with what comes first, and who sends to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
+from rankdrill.diagnosis.messages import words
+from rankdrill.diagnosis.races.order import Sent
+from rankdrill.diagnosis.races.taken import Taken
+
+__all__ = ["IN_PLACES", "THE_LAST", "TO_THE_NEXT", "Deed", "Race", "told"]
+
+
+@dataclass(frozen=True)
+class Deed:
+    """What one rank does with what it receives, and what several do."""
+
+    one: str
+    many: str
+
+
+IN_PLACES = Deed(
+    "keeps what it receives in the order in which it comes", "keep what they receive in the order in which it comes"
+)
+TO_THE_NEXT = Deed(
+    "answers whoever is the first as if it were the first in a row",
+    "answer whoever is the first as if it were the first in a row",
+)
+THE_LAST = Deed("goes by what comes last", "go by what comes last")
+
+
+@dataclass(frozen=True)
+class Race:
+    """A rank does `deed` with what it received as `taken` says, and nothing orders the sends of `pair`."""
+
+    taken: Taken
+    pair: tuple[Sent, Sent]
+    deed: Deed
+
+
+def told(races: Mapping[int, Race]) -> Finding:
+    """The finding on `races`, which are alike, by rank."""
+    first = next(iter(races.values()))
+    tag = words.tagged(first.taken.tag, first.taken.group, first.taken.site)
+    alone = len(races) == 1
+    did = f"receive{'s' if alone else ''} from anybody {tag}, and {first.deed.one if alone else first.deed.many}"
+    receivers = side_of(list(races), did, [race.taken.site for race in races.values()])
+    sides = (receivers, *(_senders(rank, race) for rank, race in races.items()))
+    return Finding(FindingKind.RACE, f"recv on {first.taken.group!r}", "peer", sides, tuple(sorted(races)))
+
+
+def _senders(rank: int, race: Race) -> Side:
+    sites = {sent.rank: sent.record.step.site for sent in race.pair}
+    did = f"send to rank {rank} {words.tagged(race.taken.tag, race.taken.group)}, and nothing orders the two"
+    return side_of(list(sites), did, list(sites.values()))

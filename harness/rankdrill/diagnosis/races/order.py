@@ -1,0 +1,177 @@
+"""Whether anything orders two sends to one rank, as far as ledgers tell: if so, who comes first is no chance.
+
+The later of two is free of the earlier if its rank has heard of nobody between the two beginnings: no collective that
+somebody entered since, no message that was sent since, nothing done to stores and files by anybody, no object that it
+unpickled.
+Where a ledger does not reach back so far, or anything else is in doubt, they are taken to be ordered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from rankdrill.diagnosis.groups import members_in
+from rankdrill.diagnosis.races.taken import Taken
+from rankdrill.ledger import GROUP_OP, LedgerView, Record, State
+from rankdrill.step import DEFAULT_GROUP, NO_SEQUENCE, RECV, SEND, Kind
+
+__all__ = ["Sent", "destinations", "newest_from_anybody", "unordered"]
+
+MOST_PAIRS = 256  # of sends that are looked at, one after the other as they began
+_ALONE = frozenset({Kind.MEMORY, Kind.CLOCK})  # what a rank does for itself
+_FROM_ANYBODY = "peer=any"
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """Rank `rank` sent in the step `record`."""
+
+    rank: int
+    record: Record
+
+
+def unordered(
+    receiver: int, taken: Taken, views: Mapping[int, LedgerView], *, the_last: bool = False
+) -> tuple[Sent, Sent] | None:
+    """Two sends to `receiver` that nothing orders, and that it took as `taken` says, whichever of them came first.
+
+    Where only `the_last` that it took counts, one of the two is that.
+    """
+    received = _received(taken, views[receiver])
+    if not received or any(not _is_from_anybody(record) or not _is_there(record, taken) for record in received):
+        return None  # another line might have taken one of them
+    sends = sorted(_sends_to(receiver, taken, views), key=lambda sent: sent.record.begin_ns)
+    here = [record for record in received if record.step.site == taken.site]
+    if len(here) < len(received):  # by the same helper, called from elsewhere
+        numbers = {_number(record, record.step.message.peer) for record in here if record.step.message is not None}
+        sends = [sent for sent in sends if _number(sent.record, sent.rank) in numbers - {None}]
+    pairs = [(one, other) for one, other in pairwise(sends) if one.rank != other.rank]
+    if the_last:
+        last = here[-1].step.message if here else None
+        wanted = _number(here[-1], last.peer) if last is not None else None
+        pairs = [pair for pair in pairs if wanted in {_number(sent.record, sent.rank) for sent in pair} - {None}]
+    run = _Run(views)
+    return next((pair for pair in pairs[:MOST_PAIRS] if run.free(*pair)), None)
+
+
+def destinations(view: LedgerView, file: str, line: int) -> set[int]:
+    """To whom a rank has sent from that line."""
+    return {
+        record.step.message.peer
+        for record in _calls(view)
+        if record.step.op == SEND
+        and record.step.message is not None
+        and record.step.site is not None
+        and record.step.site.place == (file, line)
+    }
+
+
+def newest_from_anybody(view: LedgerView, before: int) -> Record | None:
+    """The newest receive of a rank before its step number `before`, if it took from anybody and is over."""
+    received = [record for record in _calls(view) if record.step.op == RECV and record.index < before]
+    newest = received[-1] if received else None
+    over = newest is not None and newest.state is State.ENDED
+    return newest if newest is not None and over and _is_from_anybody(newest) else None
+
+
+def _is_from_anybody(record: Record) -> bool:
+    return record.step.fingerprint.partition(" ")[2].startswith(_FROM_ANYBODY)
+
+
+def _is_there(record: Record, taken: Taken) -> bool:
+    return record.step.site is not None and record.step.site.place == taken.site.place
+
+
+def _number(record: Record, sender: int) -> tuple[int, int] | None:
+    """Which message of which sender it is an end of; None where nobody can say."""
+    message = record.step.message
+    return None if message is None or message.number == NO_SEQUENCE else (sender, message.number)
+
+
+def _received(taken: Taken, view: LedgerView) -> list[Record]:
+    """All that the receiver took with this tag, in the order in which it set out to."""
+    return [
+        record
+        for record in _calls(view)
+        if record.step.op == RECV
+        and record.step.target == taken.group
+        and record.step.message is not None
+        and record.step.message.tag == taken.tag
+    ]
+
+
+def _sends_to(receiver: int, taken: Taken, views: Mapping[int, LedgerView]) -> Iterator[Sent]:
+    for rank, view in views.items():
+        for record in _calls(view):
+            message = record.step.message
+            if message is None or record.step.op != SEND or record.step.target != taken.group:
+                continue
+            if (message.peer, message.tag) == (receiver, taken.tag) and rank != receiver:
+                yield Sent(rank, record)
+
+
+def _calls(view: LedgerView) -> Iterator[Record]:
+    return view.where(lambda kind, state: kind is Kind.COLLECTIVE)
+
+
+class _Run:
+    """What all ranks did, to be asked what may have told one of another."""
+
+    def __init__(self, views: Mapping[int, LedgerView]) -> None:
+        self._views = views
+        self._entered: dict[tuple[str, int], dict[int, int]] = {}  # group and number: when each rank began
+        self._ends: dict[tuple[str, str, int, int, int, int], int] = {}  # op, group, from, to, tag, number: likewise
+        self._members = {name: ranks for view in views.values() for name, ranks in members_in(view).items()}
+        self._members[DEFAULT_GROUP] = tuple(views)
+        for rank, view in views.items():
+            for record in _calls(view):
+                self._read(rank, record)
+
+    def _read(self, rank: int, record: Record) -> None:
+        step, message = record.step, record.step.message
+        if message is not None:
+            if message.number != NO_SEQUENCE and message.peer >= 0:
+                ends = (rank, message.peer) if step.op == SEND else (message.peer, rank)
+                self._ends[step.op, step.target, *ends, message.tag, message.number] = record.begin_ns
+        elif step.sequence != NO_SEQUENCE:
+            self._entered.setdefault((step.target, step.sequence), {})[rank] = record.begin_ns
+
+    def free(self, first: Sent, second: Sent) -> bool:
+        """Whether nothing can have told the rank of the `second` send that the `first` had begun."""
+        since, until = first.record.begin_ns, second.record.begin_ns
+        view = self._views[second.rank]
+        if view.torn or not view.records or (view.dropped and view.records[0].begin_ns > since):
+            return False
+        return not self._by_other_ways(since, until) and not any(
+            self._tells(second.rank, record, since)
+            for record in view.where(lambda kind, state: kind not in _ALONE)
+            if since < record.end_ns <= until and record.index != second.record.index
+        )
+
+    def _by_other_ways(self, since: int, until: int) -> bool:
+        """Whether anybody did something meanwhile that others see, and that is no call of a group; or at any time
+        something with memory that it shares with others, in which they see what no step tells of.
+        """
+        return any(
+            record.step.kind is Kind.SHM or since < record.begin_ns < until
+            for view in self._views.values()
+            for record in view.where(lambda kind, state: kind not in (Kind.COLLECTIVE, Kind.OBJECT, *_ALONE))
+        )
+
+    def _tells(self, rank: int, record: Record, since: int) -> bool:
+        """Whether what `rank` did in `record` may have told it what others have done `since`."""
+        step, message = record.step, record.step.message
+        if step.op == GROUP_OP:
+            return False
+        if record.state is not State.ENDED or step.kind is not Kind.COLLECTIVE:
+            return True
+        if message is not None:
+            other = RECV if step.op == SEND else SEND  # gloo ends a send when its receive has been posted
+            ends = (rank, message.peer) if step.op == SEND else (message.peer, rank)
+            began = self._ends.get((other, step.target, *ends, message.tag, message.number))
+            return began is None or began > since
+        entered = self._entered.get((step.target, step.sequence), {})
+        members = self._members.get(step.target, ())
+        return not members or any(entered.get(member, since + 1) > since for member in members)

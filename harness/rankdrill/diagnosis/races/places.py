@@ -1,0 +1,166 @@
+"""Messages that are kept each in a place of its own, by the order in which they come: the first in the first place.
+
+That is wrong where the places mean something. They do where what lies in them is compared place by place; and where
+places were made beforehand, one for each, and nothing at all is done with them that would not ask for their order: who
+only adds them up, sorts them or hands them on may be right.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from rankdrill.diagnosis.races.compared import compared_in_order, compared_with_a_count
+from rankdrill.diagnosis.races.reception import Reception
+from rankdrill.diagnosis.races.written import LOOPS, Written, name_called, names_in, plain_copy_of
+
+__all__ = ["kept_in_order"]
+
+_ABOUT = frozenset({"device", "dim", "dtype", "ndim", "numel", "shape", "size"})
+_CLOCKS = frozenset({"elapsed_time", "monotonic", "perf_counter", "perf_counter_ns", "process_time", "time", "timeit"})
+_OVERWRITE = frozenset({"copy_", "fill_", "zero_"})
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Messages are kept in `container`, which `named` stands for where that is done. `made`: one is there for each.
+
+    `item` is what the place itself is called in `loop`, if it has a name.
+    """
+
+    container: str
+    named: ast.Name
+    made: bool
+    item: str = ""
+    loop: ast.AST | None = None
+
+
+def kept_in_order(reception: Reception, elements: int) -> bool:
+    """Whether it matters which message comes first, as far as the function around says.
+
+    Of `elements` a message has at least so many: one alone that nobody reads only says that something is done.
+    """
+    written = reception.written
+    if written.loop_around(reception.call) is None:
+        return False
+    place = _place_of(reception)
+    if place is None or not written.is_made_here(place.container):
+        return False
+    told = [_told_by_item(reception, place)] if place.item else []
+    told += [_told_by(written, use) for use in written.uses(place.container) if use is not place.named]
+    if None in told:
+        return False
+    return True in told or (place.made and reception.waits and elements > 1 and not _is_timed(written))
+
+
+# ------------------------------------------------------------------------------------------- where it is kept
+
+
+def _place_of(reception: Reception) -> _Place | None:
+    written = reception.written
+    match reception.into:
+        case ast.Name(id=name):
+            over = written.runs_over(name, reception.call)
+            if over is not None:
+                return _Place(over[1].id, over[1], True, name, over[0])
+            return _stored(reception, name)
+        case ast.Subscript(value=ast.Name() as container, slice=index) if _counts(written, index):
+            return _Place(container.id, container, True)
+    return None
+
+
+def _counts(written: Written, index: ast.AST) -> bool:
+    names = names_in(index)
+    return bool(names) and names <= written.counted
+
+
+def _stored(reception: Reception, name: str) -> _Place | None:
+    """What is received is then copied somewhere in the same round, and nothing else is done with it."""
+    written = reception.written
+    uses = [each for each in written.uses(name) if each is not reception.into]
+    if len(uses) != 1 or written.loop_around(uses[0]) is not written.loop_around(reception.call):
+        return None
+    if uses[0].lineno <= reception.call.lineno:
+        return None
+    for node in written.around(uses[0]):
+        match node:
+            case ast.Assign(targets=[ast.Subscript(value=ast.Name() as container, slice=index)], value=value):
+                plain = plain_copy_of(value) is uses[0] and _counts(written, index)
+                return _Place(container.id, container, True) if plain else None
+            case ast.Call(func=ast.Attribute(value=ast.Name() as container, attr="append"), args=[value]):
+                return _Place(container.id, container, False) if plain_copy_of(value) is uses[0] else None
+            case ast.stmt():
+                return None
+    return None
+
+
+# ------------------------------------------------------------------------------------------- what is done with it
+
+
+def _is_timed(written: Written) -> bool:
+    """Whether the function looks at a clock: who only measures how long messages take never reads them."""
+    return any(name_called(node) in _CLOCKS for node in ast.walk(written.function))
+
+
+def _told_by_item(reception: Reception, place: _Place) -> bool | None:
+    """Whether what lies in the place is compared with a count of places; None where something else is done with it."""
+    assert place.loop is not None
+    inside = {id(node) for node in ast.walk(place.loop)}
+    uses = [each for each in reception.written.uses(place.item) if each is not reception.into and id(each) in inside]
+    return _all(reception.written, uses)
+
+
+def _all(written: Written, uses: list[ast.Name]) -> bool | None:
+    compared = [each for each in uses if not _is_about(written, each)]
+    if not all(compared_with_a_count(written, each) for each in compared):
+        return None
+    return bool(compared)
+
+
+def _told_by(written: Written, use: ast.Name) -> bool | None:
+    """The same of one `use` of all places."""
+    if _is_about(written, use) or _is_written_to(written, use):
+        return False
+    if compared_in_order(written, use):
+        return True
+    parent = written.parent(use)
+    if isinstance(parent, ast.Subscript) and _counts(written, parent.slice):
+        return True if compared_with_a_count(written, parent) else None
+    for loop in written.around(use):
+        if isinstance(loop, LOOPS):
+            return _told_by_loop(written, loop, use)
+        if isinstance(loop, ast.stmt):
+            break
+    return None
+
+
+def _told_by_loop(written: Written, loop: ast.AST, use: ast.Name) -> bool | None:
+    """The same of a loop that runs over all places."""
+    inside = [each for each in ast.walk(loop) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)]
+    names = {each.id for each in ast.walk(loop) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+    for name in names:
+        over = next((written.runs_over(name, each) for each in inside if each.id == name), None)
+        if over is not None and over[1] is use:
+            return _all(written, [each for each in inside if each.id == name]) or None
+    return None
+
+
+def _is_about(written: Written, node: ast.AST) -> bool:
+    """Whether it, or one of its parts, is asked for its length, shape or the like."""
+    parent = written.parent(node)
+    if isinstance(parent, ast.Subscript) and parent.value is node:
+        return _is_about(written, parent)
+    if isinstance(parent, ast.Attribute):
+        return parent.attr in _ABOUT
+    return isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name) and parent.func.id == "len"
+
+
+def _is_written_to(written: Written, node: ast.AST) -> bool:
+    """Whether one of the places is overwritten by something of this rank's own."""
+    place = written.parent(node)
+    if not isinstance(place, ast.Subscript) or place.value is not node:
+        return False
+    method = written.parent(place)
+    if isinstance(method, ast.Attribute):
+        return method.attr in _OVERWRITE and isinstance(written.parent(written.parent(method)), ast.Expr)
+    return isinstance(place.ctx, ast.Store) and isinstance(method, ast.Assign)

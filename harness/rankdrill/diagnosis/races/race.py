@@ -1,0 +1,94 @@
+"""Message races, told where both speak clearly: what ranks did, and what the receiver's source does with it.
+
+Ranks did this: several sent to one that receives from anybody, not all the same, and nothing orders two of the sends.
+The source says this: the rank that sent is dropped, and what was received is kept in the order in which it came, or
+answered in a row, or only the last of it counts. Without source to read, or where that does anything else with the
+messages, nothing is said: sums, the largest, sorted results and messages that say whose they are are as right as ever.
+
+Where ranks wait for ever, one that answers in a row shows itself: it answers one whose message it has not taken yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rankdrill.diagnosis.finding import Finding
+from rankdrill.diagnosis.races.account import IN_PLACES, THE_LAST, TO_THE_NEXT, Deed, Race, told
+from rankdrill.diagnosis.races.answers import answers_in_a_row
+from rankdrill.diagnosis.races.last_word import counts_the_last
+from rankdrill.diagnosis.races.order import destinations, newest_from_anybody, unordered
+from rankdrill.diagnosis.races.places import kept_in_order
+from rankdrill.diagnosis.races.reception import reception_at
+from rankdrill.diagnosis.races.taken import Taken
+from rankdrill.diagnosis.waits import Wait
+from rankdrill.ledger import LedgerView
+from rankdrill.step import SEND
+
+__all__ = ["answer_to_another", "message_race"]
+
+
+def message_race(taken: Mapping[int, Sequence[Taken]], views: Mapping[int, LedgerView]) -> Finding | None:
+    """The first race of those that were `taken` from anybody, by rank, with the ranks that raced in the same way there.
+
+    All ranks have come to their end; `views` are their ledgers.
+    """
+    races: dict[int, Race] = {}
+    for rank, each in sorted(taken.items()):
+        found = (_race(rank, one, views) for one in each if one.differ)
+        race = next((one for one in found if one is not None), None)
+        if race is not None:
+            races[rank] = race
+    if not races:
+        return None
+    first = next(iter(races.values()))
+    alike = {
+        rank: race for rank, race in races.items() if (race.taken.site, race.deed) == (first.taken.site, first.deed)
+    }
+    return told(alike)
+
+
+def _race(rank: int, taken: Taken, views: Mapping[int, LedgerView]) -> Race | None:
+    deed = _deed(rank, taken, views[rank])
+    pair = unordered(rank, taken, views, the_last=deed is THE_LAST) if deed is not None else None
+    return Race(taken, pair, deed) if deed is not None and pair is not None else None
+
+
+def _deed(rank: int, taken: Taken, view: LedgerView) -> Deed | None:
+    """What is done with messages that depends on which came first; None where nothing is, or nobody can say."""
+    reception = reception_at(taken.site)
+    if reception is None:
+        return None
+    if kept_in_order(reception, taken.elements):
+        return IN_PLACES
+    if counts_the_last(reception, rank):
+        return THE_LAST
+    line = answers_in_a_row(reception)
+    # Who hands messages on to others than those that sent them may do so in whatever order.
+    answered = line is not None and destinations(view, taken.site.file, line) == set(taken.senders)
+    return TO_THE_NEXT if answered else None
+
+
+def answer_to_another(waits: Mapping[int, Wait], views: Mapping[int, LedgerView]) -> Finding | None:
+    """What is wrong where a rank waits to answer one that still waits for its own message to be taken."""
+    for rank, wait in waits.items():
+        step, took = wait.record.step, newest_from_anybody(views[rank], wait.record.index)
+        if took is None or step.op != SEND or step.message is None or step.site is None or took.step.site is None:
+            continue
+        asks, of = waits.get(step.message.peer), took.step.message
+        if asks is None or of is None or of.peer == asks.rank or not _asks(asks, rank, of.tag, took.step.target):
+            continue
+        reception = reception_at(took.step.site)
+        line = answers_in_a_row(reception) if reception is not None else None
+        taken = Taken(took.step.site, took.step.target, of.tag, (of.peer, asks.rank), True, 1)
+        pair = unordered(rank, taken, views) if (took.step.site.file, line) == step.site.place else None
+        if pair is not None:
+            return told({rank: Race(taken, pair, TO_THE_NEXT)})
+    return None
+
+
+def _asks(wait: Wait, rank: int, tag: int, group: str) -> bool:
+    """Whether it waits for `rank` to take its message."""
+    step = wait.record.step
+    if step.op != SEND or step.message is None or step.target != group:
+        return False
+    return (step.message.peer, step.message.tag) == (rank, tag)

@@ -1,0 +1,24 @@
+"""What a rank tells of a line where it has received from anybody, and several have answered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rankdrill.step import Site
+
+__all__ = ["Taken"]
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """At `site` messages with `tag` on `group` were received from anybody: from `senders`, global ranks.
+
+    `differ`: they have not all sent the same. `elements` is how many the smallest message had.
+    """
+
+    site: Site
+    group: str
+    tag: int
+    senders: tuple[int, ...]
+    differ: bool
+    elements: int

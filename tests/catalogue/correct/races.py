@@ -1,0 +1,252 @@
+"""Messages from anybody, several of which may come first, and nothing depends on which does."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+
+from tests.catalogue.programs import Rank, correct
+
+
+@correct(ranks=4)
+def kept_under_what_the_message_says(rank: Rank) -> None:
+    message, found = torch.zeros(3), {}
+    if rank.index == 0:
+        for _ in range(3):
+            dist.recv(message)
+            found[int(message[0])] = message[1:].clone()
+        assert {who: rest.tolist() for who, rest in found.items()} == {who: [who, 1] for who in (1, 2, 3)}
+    else:
+        dist.send(torch.tensor([rank.index, rank.index, 1.0]), dst=0)
+
+
+@correct(ranks=4)
+def a_helper_says_who_it_was(rank: Rank) -> None:
+    def take(into: torch.Tensor) -> int:
+        return dist.recv(into)
+
+    rows, message = torch.zeros(3, 2), torch.zeros(2)
+    if rank.index == 0:
+        for _ in rows:
+            who = take(message)
+            rows[who - 1] = message
+        assert rows[:, 0].tolist() == [1, 2, 3]
+    else:
+        dist.send(torch.full((2,), float(rank.index)), dst=0)
+
+
+@correct(ranks=4)
+def put_in_order_when_all_have_come(rank: Rank) -> None:
+    rows = torch.zeros(3, 2)
+    if rank.index == 0:
+        for number in range(3):
+            dist.recv(rows[number])
+        rows = rows[rows[:, 0].argsort()]
+        assert rows[:, 0].tolist() == [1, 2, 3]
+    else:
+        dist.send(torch.tensor([rank.index, 0.5]), dst=0)
+
+
+@correct(ranks=3)
+def one_speaks_and_anybody_might(rank: Rank) -> None:
+    words = torch.zeros(4, 2)
+    if rank.index == 0:
+        for number, word in enumerate(words):
+            dist.recv(word)
+            assert word[0].item() == number
+    elif rank.index == 2:
+        for number in range(4):
+            dist.send(torch.tensor([float(number), 7.0]), dst=0)
+
+
+@correct(ranks=4)
+def a_barrier_parts_those_who_send(rank: Rank) -> None:
+    rows = torch.zeros(3, 2)
+    for number in range(3):
+        if rank.index == number + 1:
+            dist.send(torch.full((2,), float(number)), dst=0)
+        elif rank.index == 0:
+            dist.recv(rows[number])
+        dist.barrier()
+    if rank.index == 0:
+        for number, row in enumerate(rows):
+            assert row[0].item() == number
+
+
+@correct(ranks=4)
+def the_word_is_handed_on(rank: Rank) -> None:
+    """Who has spoken tells the next: they come in order."""
+    turn, rows = torch.zeros(1), torch.zeros(3, 2)
+    if rank.index == 0:
+        for row in rows:
+            dist.recv(row)
+    else:
+        if rank.index > 1:
+            dist.recv(turn, src=rank.index - 1, tag=5)
+        dist.send(torch.full((2,), float(rank.index)), dst=0)
+        if rank.index < 3:
+            dist.send(turn, dst=rank.index + 1, tag=5)
+
+
+@correct(ranks=3)
+def a_key_of_the_store_parts_those_who_send(rank: Rank) -> None:
+    rows = torch.zeros(2, 3)
+    if rank.index == 0:
+        for number, row in enumerate(rows):
+            dist.recv(row)
+            rank.store.set(f"heard/{number}", "yes")
+    else:
+        if rank.index == 2:
+            rank.store.wait(["heard/0"])
+        dist.send(torch.full((3,), float(rank.index)), dst=0)
+
+
+@correct(ranks=3)
+def a_file_parts_those_who_send(rank: Rank) -> None:
+    flag, rows = rank.directory / "heard", torch.zeros(2, 3)
+    if rank.index == 0:
+        for row in rows:
+            dist.recv(row)
+            flag.touch()
+    else:
+        while rank.index == 2 and not flag.exists():
+            pass
+        dist.send(torch.full((3,), float(rank.index)), dst=0)
+
+
+@correct(ranks=4)
+def results_by_the_number_of_their_task(rank: Rank) -> None:
+    """A queue of work: who is done tells which task it was, and gets the next."""
+    task, results = torch.full((2,), -1.0), torch.zeros(8)
+    if rank.index == 0:
+        for number in range(8 + 3):
+            worker = dist.recv(task, tag=1)
+            if task[0] >= 0:
+                results[int(task[0])] = task[1]
+            dist.send(torch.tensor([float(number if number < 8 else -1), 0.0]), dst=worker, tag=2)
+        assert results.tolist() == [number**2 for number in range(8)]
+        return
+    while True:
+        dist.send(task, dst=0, tag=1)
+        dist.recv(task, src=0, tag=2)
+        if task[0] < 0:
+            return
+        task[1] = task[0] ** 2
+
+
+@correct(ranks=4)
+def the_largest_of_all(rank: Rank) -> None:
+    part, best = torch.zeros(2), torch.full((2,), -1.0)
+    if rank.index == 0:
+        for _ in range(3):
+            dist.recv(part)
+            best = torch.maximum(best, part)
+        assert best.tolist() == [3, -1]
+    else:
+        dist.send(torch.tensor([float(rank.index), -float(rank.index)]), dst=0)
+
+
+@correct(ranks=4)
+def all_say_the_same(rank: Rank) -> None:
+    """Whoever is the last: each of them has computed it for itself."""
+    rate = torch.zeros(2)
+    if rank.index == 0:
+        for _ in range(3):
+            dist.recv(rate)
+    else:
+        dist.send(torch.tensor([0.5, 0.25]), dst=0)
+    dist.broadcast(rate, src=0)
+    assert rate.tolist() == [0.5, 0.25]
+
+
+@correct(ranks=4)
+def each_says_that_it_is_done_in_a_place_of_its_own(rank: Rank) -> None:
+    words = [torch.zeros(1) for _ in range(3)]
+    if rank.index == 0:
+        for word in words:
+            dist.recv(word)
+    else:
+        dist.send(torch.tensor([float(rank.index)]), dst=0)
+
+
+@correct(ranks=4)
+def rows_that_are_dealt_out_anew(rank: Rank) -> None:
+    """Everybody gives away a row, and gets one: whose, does not matter."""
+    row = torch.full((2,), float(rank.index))
+    if rank.index == 0:
+        hand = [torch.zeros(2) for _ in range(3)]
+        for card in hand:
+            dist.recv(card, tag=1)
+        for card, player in zip(hand, range(1, 4), strict=True):
+            dist.send(card, dst=player, tag=2)
+    else:
+        dist.send(row, dst=0, tag=1)
+        dist.recv(row, src=0, tag=2)
+
+
+@correct(ranks=4)
+def parts_that_a_helper_collects(rank: Rank) -> None:
+    def collected(count: int) -> list[torch.Tensor]:
+        part, parts = torch.zeros(2), []
+        for _ in range(count):
+            dist.recv(part)
+            parts.append(part.clone())
+        return parts
+
+    if rank.index == 0:
+        assert sum(part[0].item() for part in collected(3)) == 6
+    else:
+        dist.send(torch.full((2,), float(rank.index)), dst=0)
+
+
+@correct(ranks=3)
+def in_one_order_or_the_other(rank: Rank) -> None:
+    rows = torch.zeros(2, 2)
+    if rank.index == 0:
+        for row in rows:
+            dist.recv(row)
+        assert rows.tolist() == [[1, 1], [2, 2]] or rows.tolist() == [[2, 2], [1, 1]]
+    else:
+        dist.send(torch.full((2,), float(rank.index)), dst=0)
+
+
+@correct(ranks=4)
+def parts_of_a_table_that_is_averaged(rank: Rank) -> None:
+    table = torch.zeros(4, 2)
+    theirs = table[1:]
+    if rank.index == 0:
+        for row in theirs:
+            dist.recv(row)
+        assert table.mean(0).tolist() == [1.5, 1.5]
+    else:
+        dist.send(torch.full((2,), float(rank.index)), dst=0)
+
+
+@correct(ranks=4)
+def a_loss_from_whoever_is_ready(rank: Rank) -> None:
+    """Each place is added up in the round that fills it."""
+    losses, total = torch.zeros(3, 2), torch.zeros(2)
+    if rank.index == 0:
+        for number in range(3):
+            dist.irecv(losses[number]).wait()
+            total += losses[number]
+        assert total.tolist() == [6, 3]
+    else:
+        dist.send(torch.tensor([rank.index, 1.0]), dst=0)
+
+
+@correct(ranks=4)
+def the_last_has_heard_of_all_the_others(rank: Rank) -> None:
+    """Two may come first; the third waits for both, and what it says counts."""
+    rate, token = torch.zeros(2), torch.zeros(1)
+    if rank.index == 0:
+        for _ in range(3):
+            dist.recv(rate)
+        scaled = rate * 2
+        assert scaled.tolist() == [6, 6]
+    else:
+        for other in (1, 2) if rank.index == 3 else ():
+            dist.recv(token, src=other, tag=1)
+        dist.send(torch.full((2,), float(rank.index)), dst=0)
+        if rank.index < 3:
+            dist.send(token, dst=3, tag=1)

@@ -1,0 +1,567 @@
+"""What the source says of a receive from anybody: who sent is known, or dropped; the order matters, or does not."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from rankdrill.diagnosis.races.answers import answers_in_a_row
+from rankdrill.diagnosis.races.last_word import counts_the_last
+from rankdrill.diagnosis.races.places import kept_in_order
+from rankdrill.diagnosis.races.reception import Reception, reception_at
+from rankdrill.step import Site
+
+MANY = 4  # elements of a message
+ROOT = 2  # the rank that receives
+Program = Callable[..., Any]
+
+
+def site(function: Program, mark: str = "here", caller: Site | None = None) -> Site:
+    lines, first = inspect.getsourcelines(function)
+    (line,) = [number for number, text in enumerate(lines, first) if text.rstrip().endswith(f"# {mark}")]
+    return Site(inspect.getfile(function), line, function.__name__, caller=caller)
+
+
+def reception(function: Program) -> Reception:
+    found = reception_at(site(function))
+    assert found is not None
+    return found
+
+
+# ----------------------------------------------------------------------------------------- kept in the order
+
+
+def rows_of_a_tensor() -> None:
+    rows = torch.zeros(3, MANY)
+    for row in rows:
+        dist.recv(row)  # here
+
+
+def by_their_number() -> None:
+    rows = [torch.zeros(MANY) for _ in range(3)]
+    for worker in range(1, 4):
+        dist.recv(tensor=rows[worker - 1])  # here
+    print(len(rows), rows[0].shape)
+
+
+def by_a_name_that_nobody_reads() -> None:
+    rows = [torch.zeros(MANY), torch.zeros(MANY)]
+    for _, row in enumerate(rows):
+        _source = dist.recv(row)  # here
+
+
+def beside_the_ranks() -> None:
+    rows = torch.zeros(2, MANY)
+    for _, row in zip((1, 2), rows, strict=True):
+        dist.recv(row)  # here
+
+
+def copied_to_their_places() -> None:
+    row, rows = torch.zeros(MANY), torch.zeros(3, MANY)
+    number = 0
+    while number < 3:
+        dist.recv(row)  # here
+        rows[number] = row
+        number += 1
+
+
+def all_but_the_first_which_is_its_own(mine: torch.Tensor) -> None:
+    rows = [torch.zeros(MANY) for _ in range(4)]
+    rows[0] = mine
+    for row in rows[1:]:
+        dist.recv(row)  # here
+
+
+def compared_with_the_number() -> None:
+    rows = torch.zeros(3, MANY)
+    for number in range(3):
+        dist.recv(rows[number])  # here
+        assert rows[number][0].item() == number + 1
+
+
+def compared_later() -> None:
+    rows = [torch.zeros(1) for _ in range(3)]
+    works = [dist.irecv(row) for row in rows]  # here
+    for work in works:
+        work.wait()  # type: ignore[union-attr]
+    for number, row in enumerate(rows):
+        assert row.item() == number
+
+
+def compared_as_a_whole() -> None:
+    row, found = torch.zeros(1), []
+    for _ in range(3):
+        dist.recv(row)  # here
+        found.append(row.item())
+    assert found == [1.0, 2.0, 3.0]
+
+
+def joined_and_compared(expected: torch.Tensor) -> None:
+    rows = [torch.zeros(MANY) for _ in range(3)]
+    for row in rows:
+        dist.recv(row)  # here
+    assert torch.equal(torch.stack(rows), expected)
+
+
+KEPT = [
+    rows_of_a_tensor,
+    by_their_number,
+    by_a_name_that_nobody_reads,
+    beside_the_ranks,
+    copied_to_their_places,
+    all_but_the_first_which_is_its_own,
+    compared_with_the_number,
+    compared_later,
+    compared_as_a_whole,
+    joined_and_compared,
+]
+
+
+@pytest.mark.parametrize("function", KEPT)
+def test_kept_in_the_order_in_which_they_come(function: Program) -> None:
+    assert kept_in_order(reception(function), MANY)
+
+
+def added_up() -> torch.Tensor:
+    rows = torch.zeros(3, MANY)
+    for row in rows:
+        dist.recv(row)  # here
+    return rows.sum(0)
+
+
+def given_back() -> list[torch.Tensor]:
+    rows = [torch.zeros(MANY) for _ in range(3)]
+    for row in rows:
+        dist.recv(row)  # here
+    return rows
+
+
+def handed_to_somebody(take: Program) -> None:
+    rows = [torch.zeros(MANY) for _ in range(3)]
+    for row in rows:
+        dist.recv(row)  # here
+    take(rows)
+
+
+def known_elsewhere(table: torch.Tensor) -> None:
+    rows = table[1:]
+    for row in rows:
+        dist.recv(row)  # here
+
+
+def tensors_that_have_names() -> float:
+    first, second = torch.zeros(1), torch.zeros(1)
+    rows = [first, second]
+    for row in rows:
+        dist.recv(row)  # here
+    return max(first.item(), second.item())
+
+
+def read_by_a_function_inside() -> Program:
+    rows = torch.zeros(3, MANY)
+    for row in rows:
+        dist.recv(row)  # here
+
+    def total() -> float:
+        return float(rows.sum())
+
+    return total
+
+
+def read_in_the_round() -> None:
+    rows, total = torch.zeros(3, MANY), torch.zeros(MANY)
+    for row in rows:
+        dist.recv(row)  # here
+        total += row
+
+
+def a_pile() -> None:
+    row, found = torch.zeros(MANY), []
+    for _ in range(3):
+        dist.recv(row)  # here
+        found.append(row.clone())
+    assert len(found) == 3
+
+
+def by_what_the_message_says() -> None:
+    row, rows = torch.zeros(MANY), torch.zeros(3, MANY)
+    for _ in range(3):
+        dist.recv(row)  # here
+        rows[int(row[0])] = row
+
+
+def by_a_number_of_another_message(header: torch.Tensor) -> None:
+    rows = torch.zeros(3, MANY)
+    for _ in range(3):
+        dist.recv(header, src=None, tag=1)
+        number = int(header)
+        dist.recv(rows[number], tag=2)  # here
+
+
+def all_in_flight_at_once() -> None:
+    rows, works = [torch.zeros(MANY) for _ in range(3)], []
+    for row in rows:
+        works.append(dist.irecv(row))  # here
+    for work in works:
+        work.wait()  # type: ignore[union-attr]
+
+
+def one_order_or_the_other() -> None:
+    row, found = torch.zeros(1), []
+    for _ in range(2):
+        dist.recv(row)  # here
+        found.append(row.item())
+    assert found == [1, 2] or found == [2, 1]
+
+
+def whatever_it_is_it_is_no_number_of_places() -> None:
+    rows = torch.zeros(3, MANY)
+    for row in rows:
+        dist.recv(row)  # here
+        assert row[0].item() == MANY
+
+
+def by_names_that_are_no_count(names: dict[int, float]) -> None:
+    rows = torch.zeros(3, MANY)
+    for number, row in enumerate(rows):
+        dist.recv(row)  # here
+        assert row[0].item() == names[number]
+
+
+def the_same_of_all() -> None:
+    rows = [torch.zeros(1) for _ in range(3)]
+    for row in rows:
+        dist.recv(row)  # here
+    assert [row.numel() for row in rows] == [1] * 3
+
+
+def only_timed() -> float:
+    rows, begun = torch.zeros(3, MANY), time.perf_counter()
+    for row in rows:
+        dist.recv(row)  # here
+    return time.perf_counter() - begun
+
+
+def once() -> None:
+    rows = torch.zeros(1, MANY)
+    dist.recv(rows[0])  # here
+
+
+IN_ANY_ORDER = [
+    added_up,
+    given_back,
+    handed_to_somebody,
+    known_elsewhere,
+    tensors_that_have_names,
+    read_by_a_function_inside,
+    read_in_the_round,
+    a_pile,
+    by_what_the_message_says,
+    by_a_number_of_another_message,
+    all_in_flight_at_once,
+    one_order_or_the_other,
+    whatever_it_is_it_is_no_number_of_places,
+    by_names_that_are_no_count,
+    the_same_of_all,
+    only_timed,
+    once,
+]
+
+
+@pytest.mark.parametrize("function", IN_ANY_ORDER)
+def test_in_any_order(function: Program) -> None:
+    found = reception(function)
+    assert not kept_in_order(found, MANY)
+    assert not counts_the_last(found, ROOT)
+    assert answers_in_a_row(found) is None
+
+
+def test_a_message_of_one_element_that_nobody_reads_is_a_signal() -> None:
+    assert not kept_in_order(reception(rows_of_a_tensor), 1)
+    assert kept_in_order(reception(compared_as_a_whole), 1)
+
+
+# ----------------------------------------------------------------------------------------- the last word
+
+
+def broadcast_by_its_owner(rank: int) -> None:
+    rate = torch.zeros(1)
+    if rank == ROOT:
+        for _ in range(3):
+            dist.recv(rate)  # here
+    else:
+        dist.send(rate + rank, dst=2)
+    dist.broadcast(rate, src=2)
+
+
+def a_number_of_it() -> float:
+    rate = torch.zeros(1)
+    for _ in range(3):
+        dist.recv(rate)  # here
+    scale = rate.item()
+    return scale * 2
+
+
+def a_sum_with_it(weights: torch.Tensor) -> torch.Tensor:
+    update: torch.Tensor = torch.zeros(MANY)
+    left = 3
+    while left:
+        dist.recv(update)  # here
+        left -= 1
+    return weights + update
+
+
+@pytest.mark.parametrize("function", [broadcast_by_its_owner, a_number_of_it, a_sum_with_it])
+def test_the_last_word_counts(function: Program) -> None:
+    assert counts_the_last(reception(function), ROOT)
+
+
+def broadcast_by_another() -> None:
+    rate = torch.zeros(1)
+    for _ in range(3):
+        dist.recv(rate)  # here
+    dist.broadcast(rate, src=0)
+
+
+def looked_at_in_each_round() -> float:
+    rate, total = torch.zeros(1), 0.0
+    for _ in range(3):
+        dist.recv(rate)  # here
+        total += rate.item()
+    return total + rate.item()
+
+
+def received_again() -> torch.Tensor:
+    rate = torch.zeros(1)
+    for _ in range(3):
+        dist.recv(rate)  # here
+    dist.recv(rate, src=1)
+    return rate + 1
+
+
+def only_asked_for_one_of_several(allowed: list[float]) -> None:
+    rate = torch.zeros(1)
+    for _ in range(3):
+        dist.recv(rate)  # here
+    assert rate.item() in allowed
+
+
+def by_another_name_in_the_round() -> float:
+    message = torch.zeros(MANY)
+    who, total = message[0:1], 0.0
+    for _ in range(3):
+        dist.recv(message)  # here
+        total += who.item()
+    return total + float(message)
+
+
+def made_in_each_round(weights: torch.Tensor) -> torch.Tensor:
+    for _ in range(3):
+        word = torch.zeros(MANY)
+        dist.recv(word)  # here
+    return weights + word
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        broadcast_by_another,
+        looked_at_in_each_round,
+        received_again,
+        only_asked_for_one_of_several,
+        by_another_name_in_the_round,
+        made_in_each_round,
+    ],
+)
+def test_whoever_is_the_last(function: Program) -> None:
+    assert not counts_the_last(reception(function), ROOT)
+
+
+# ----------------------------------------------------------------------------------------- answers
+
+
+def answers(workers: int) -> None:
+    question = torch.zeros(1)
+    for worker in range(workers):
+        dist.recv(question)  # here
+        dist.send(question * 2, dst=worker)  # answer
+
+
+def answers_by_keyword(workers: int) -> None:
+    question = torch.zeros(1)
+    for _, worker in enumerate(range(workers)):
+        dist.irecv(question).wait()  # type: ignore[union-attr]  # here
+        dist.isend(tensor=torch.cos(question), dst=worker + 1, tag=4).wait()  # type: ignore[union-attr]  # answer
+
+
+@pytest.mark.parametrize("function", [answers, answers_by_keyword])
+def test_answers_in_a_row(function: Program) -> None:
+    assert answers_in_a_row(reception(function)) == site(function, "answer").line
+
+
+def answers_whom_the_message_names() -> None:
+    question = torch.zeros(2)
+    for _ in range(3):
+        dist.recv(question)  # here
+        dist.send(question * 2, dst=int(question[0]))
+
+
+def names_the_sender_in_the_answer() -> None:
+    question = torch.zeros(2)
+    for worker in range(3):
+        dist.recv(question)  # here
+        dist.send(question[1:] * 2, dst=worker)
+
+
+def hands_it_on_as_it_is() -> None:
+    row = torch.zeros(2)
+    for player in range(3):
+        dist.recv(row)  # here
+        dist.send(row, dst=player)
+
+
+def sends_tasks_to_the_ready(tasks: list[torch.Tensor]) -> None:
+    ready = torch.zeros(2)
+    for worker in range(3):
+        dist.recv(ready)  # here
+        dist.send(tasks[worker], dst=worker)
+
+
+def one_that_all_is_for() -> None:
+    part = torch.zeros(2)
+    for _ in range(3):
+        dist.recv(part)  # here
+        dist.send(part * 2, dst=7)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        answers_whom_the_message_names,
+        names_the_sender_in_the_answer,
+        hands_it_on_as_it_is,
+        sends_tasks_to_the_ready,
+        one_that_all_is_for,
+    ],
+)
+def test_answers_that_anybody_may_get(function: Program) -> None:
+    assert answers_in_a_row(reception(function)) is None
+
+
+# ----------------------------------------------------------------------------------------- who it was
+
+
+def asked(rows: torch.Tensor) -> None:
+    for row in rows:
+        who = dist.recv(row)  # here
+        print(who)
+
+
+def asked_at_once(rows: torch.Tensor) -> list[int]:
+    return [dist.recv(row) for row in rows]  # here
+
+
+def kept_by_a_comprehension(rows: torch.Tensor) -> None:
+    sources = [dist.recv(row) for row in rows]  # here
+    rows[0] = rows[sources.index(1)]
+
+
+def the_request_is_asked(rows: torch.Tensor) -> None:
+    for row in rows:
+        work: Any = dist.irecv(row)  # here
+        work.wait()
+        assert work._source_rank() > 0
+
+
+def the_request_is_handed_on(rows: torch.Tensor, pending: Program) -> None:
+    for row in rows:
+        pending(dist.irecv(row))  # here
+
+
+def two_in_a_line(row: torch.Tensor) -> None:
+    dist.recv(row), dist.recv(row)  # here
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        asked,
+        asked_at_once,
+        kept_by_a_comprehension,
+        the_request_is_asked,
+        the_request_is_handed_on,
+        two_in_a_line,
+    ],
+)
+def test_where_it_can_be_known_who_sent(function: Program) -> None:
+    assert reception_at(site(function)) is None
+
+
+def test_without_source_nothing_is_known() -> None:
+    assert reception_at(Site("<string>", 3, "collect")) is None
+    assert reception_at(Site(__file__, 3, "another_function")) is None
+
+
+# ----------------------------------------------------------------------------------------- helpers
+
+
+def take(into: torch.Tensor) -> None:
+    dist.recv(into, tag=3)  # here
+
+
+def take_and_say_who(into: torch.Tensor) -> int:
+    return dist.recv(into)  # here
+
+
+def take_and_look(into: torch.Tensor) -> None:
+    dist.recv(into)  # here
+    print(into)
+
+
+def take_again_and_again(into: torch.Tensor) -> None:
+    for _ in range(3):
+        dist.recv(into)  # here
+
+
+class Desk:
+    def take(self, into: torch.Tensor) -> None:
+        dist.recv(into)  # here
+
+
+def uses_helpers(desk: Desk) -> None:
+    rows = torch.zeros(3, MANY)
+    for row in rows:
+        take(row)  # plain
+        take_and_say_who(row)  # said
+        print(take_and_say_who(row))  # asked
+        desk.take(into=row)  # keyword
+        desk.take(row)  # method
+        take_and_look(row)  # looks
+        take_again_and_again(row)  # again
+
+
+@pytest.mark.parametrize(
+    ("helper", "call"), [(take, "plain"), (take_and_say_who, "said"), (Desk.take, "keyword"), (Desk.take, "method")]
+)
+def test_of_a_helper_its_call_counts(helper: Program, call: str) -> None:
+    found = reception_at(site(helper, caller=site(uses_helpers, call)))
+    assert found is not None
+    assert found.call.lineno == site(uses_helpers, call).line
+    assert getattr(found.into, "id", "") == "row"
+
+
+@pytest.mark.parametrize(
+    ("helper", "call"), [(take_and_say_who, "asked"), (take_and_look, "looks"), (take_again_and_again, "again")]
+)
+def test_a_helper_that_does_more_is_not_followed(helper: Program, call: str) -> None:
+    assert reception_at(site(helper, caller=site(uses_helpers, call))) is None
+
+
+def test_a_helper_whose_caller_nobody_knows() -> None:
+    assert reception_at(site(take)) is None
