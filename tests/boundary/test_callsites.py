@@ -10,6 +10,7 @@ import timeit
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import pytest
@@ -17,11 +18,14 @@ import torch
 import torch.distributed as dist
 from torch.distributed import _functional_collectives as functional
 
+from rankdrill.boundary import callsites
 from rankdrill.boundary.callsites import call_site
+from rankdrill.boundary.public_names import how_telling
 from rankdrill.step import Site
 from tests.faults.here import Here, rank_here
 
 GENEROUS_S = 1e-3
+PATIENCE_S = 10.0
 
 
 @pytest.fixture
@@ -136,6 +140,28 @@ def test_code_that_has_no_file_is_the_users() -> None:
 def test_it_costs_microseconds() -> None:
     # A generous bound: measured, it is below 2 µs.
     assert min(timeit.repeat(call_site, number=200, repeat=5)) / 200 < GENEROUS_S
+
+
+def test_threads_may_meet_a_function_of_torchs_first_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, over = threading.Event(), threading.Event()
+    file = str(Path(torch.__file__).parent / "distributed" / "made_for_this.py")
+    met = compiled("def met_first():\n    return call_site()\n", file)["met_first"]
+
+    def slow(code: CodeType) -> int:
+        if threading.current_thread() is first:
+            begun.set()
+            over.wait(PATIENCE_S)
+        return how_telling(code)
+
+    found: list[Site] = []
+    first = threading.Thread(target=lambda: found.append(met()))
+    monkeypatch.setattr(callsites, "how_telling", slow)
+    first.start()
+    assert begun.wait(PATIENCE_S)
+    site = met()
+    over.set()
+    first.join()
+    assert site.via == found[0].via == "met_first"
 
 
 def test_a_path_is_told_from_the_current_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -179,3 +179,10 @@ def test_a_backward_pass_runs_below_one_function_and_calls_at_its_end() -> None:
     leaf.sum().backward()  # type: ignore[no-untyped-call]
     assert seen == [True, True, "in turn", "last"]
     assert torch_seam.backward_pass() == -1
+
+
+def test_work_that_is_returned_to_torch_lasts_or_is_known_not_to() -> None:
+    """Torch 2.11 and later hold the object itself; of 2.6 it is known that it does not."""
+    version = tuple(int(part) for part in torch.__version__.split(".")[:2])
+    assert torch_seam.keeps_work() or version < (2, 11)
+    assert not (torch_seam.keeps_work() and version == (2, 6))

@@ -30,8 +30,9 @@ MOST_BETWEEN = 12  # frames between a user's function and its caller; a module's
 MOST_KNOWN = 1 << 14  # functions and call sites remembered: code may be made anew for every call
 _MODES = frozenset({"__torch_function__", "__torch_dispatch__"})  # a call passes through there, from elsewhere
 _RUNNERS = frozenset({"pytest_pyfunc_call", "_callTestMethod"})  # who calls a test is of no interest
-_whose: dict[CodeType, Whose] = {}
-_telling: dict[CodeType, int] = {}  # how much each says of what the user called
+# Whose each is, and how much it says of what the user called. In one entry, for threads that meet a function first at
+# the same time: another one sees both or nothing.
+_known: dict[CodeType, tuple[Whose, int]] = {}
 _sites: dict[tuple[CodeType | int | None, ...], Site] = {}
 
 
@@ -45,15 +46,13 @@ def call_site(depth: int = 1) -> Site | None:
         if frame is None:
             break
         code = frame.f_code
-        whose = _whose.get(code)
-        if whose is None:
-            whose = _classify(code)
+        whose, tells = _known.get(code) or _classify(code)
         if whose is Whose.USER:
             if _is_the_template(frame):
                 break
             return _site(frame, outermost, _callers_of(frame))
         if whose is Whose.TORCH and library is None:
-            if (tells := _telling[code]) and tells >= telling:
+            if tells and tells >= telling:
                 outermost, telling = code, tells
         elif whose is Whose.LIBRARY and library is None:
             library = frame
@@ -106,8 +105,7 @@ def called_by_user(depth: int = 1) -> bool:
 
 def owner_of(code: CodeType) -> Whose:
     """Whose function it is."""
-    whose = _whose.get(code)
-    return _classify(code) if whose is None else whose
+    return (_known.get(code) or _classify(code))[0]
 
 
 def _is_the_template(frame: FrameType) -> bool:
@@ -132,13 +130,11 @@ def _site(frame: FrameType, via: CodeType | None, callers: Sequence[FrameType]) 
     return found
 
 
-def _classify(code: CodeType) -> Whose:
-    if len(_whose) >= MOST_KNOWN:
-        _whose.clear()
-        _telling.clear()
+def _classify(code: CodeType) -> tuple[Whose, int]:
+    if len(_known) >= MOST_KNOWN:
+        _known.clear()
     whose = whose_file(code.co_filename)
     if whose is Whose.USER and code.co_name in _MODES:
         whose = Whose.LIBRARY
-    _whose[code] = whose
-    _telling[code] = how_telling(code)
-    return whose
+    found = _known[code] = whose, how_telling(code)
+    return found

@@ -16,6 +16,7 @@ from rankdrill.boundary.contracts import flatten, message_terms_of, terms_of
 from rankdrill.boundary.crossing import Boundary, Call
 from rankdrill.boundary.handed import handed_to_user
 from rankdrill.boundary.handles import Handle
+from rankdrill.boundary.lasting import Lasting
 from rankdrill.boundary.made_groups import Made
 from rankdrill.boundary.messages import Messages
 from rankdrill.boundary.methods import METHODS
@@ -60,6 +61,7 @@ class DrilledGroup(dist.ProcessGroup):
         self.made: Made | None = None  # by the user
         self.last_used = 0
         self.buckets, self.waits_at_the_end = Buckets(), WaitsAtTheEnd()
+        self.lasting = Lasting()
         self._introduced = False
 
     def count_anew(self) -> None:
@@ -299,7 +301,7 @@ def _override(method: str, op: str, names: tuple[str, ...]) -> Callable[..., Any
         if boundary.handles is not None and getattr(bound.get("opts"), "asyncOp", True) and handed_to_user():
             lose = partial(boundary.fail, record, NeverWaited()) if _delivered_by_handle(op, bound) else None
             tracked.handle = boundary.handles.hold(step, buffers_of(op, bound, self.place), tracked, lose)
-        return tracked
+        return self.lasting.for_caller(tracked, method)
 
     call.__name__ = method
     call.__doc__ = f"`ProcessGroup.{method}` as the step ``collective.{op}``."

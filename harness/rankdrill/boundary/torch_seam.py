@@ -69,6 +69,7 @@ __all__ = [
     "group_timeout",
     "groups",
     "is_operator",
+    "keeps_work",
     "known_to_torchscript",
     "lay_function_mode",
     "lift_function_mode",
@@ -208,6 +209,24 @@ def group_timeout(group: Any) -> float:
         if options is not None:
             return float(options._timeout.total_seconds())
     return 0.0
+
+
+@functools.cache
+def keeps_work() -> bool:
+    """Whether C++ keeps alive what a group written in Python returns to it: torch 2.11 does, and 2.6 does not."""
+
+    class Work(dist.Work):
+        pass
+
+    class Group(dist.ProcessGroup):
+        def barrier(self, *_: Any, **__: Any) -> dist.Work:
+            work = Work()
+            self.returned = weakref.ref(work)
+            return work
+
+    group: Any = Group(0, 1)  # type: ignore[call-arg]
+    held = dist.ProcessGroup.barrier(group, dist.BarrierOptions())  # the method in C++, which asks ours
+    return held is not None and group.returned() is not None
 
 
 def groups() -> list[Any]:

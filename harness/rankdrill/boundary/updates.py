@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 __all__ = ["PAUSES_S", "Updates"]
@@ -13,29 +14,34 @@ PAUSES_S = (0.04, 0.005, 0.005, 0.005)
 
 
 class Updates:
-    """Those of one rank in one run."""
+    """Those of one rank in one run. Safe to use from several threads."""
 
     def __init__(self) -> None:
+        self._changing = threading.Lock()
         self._got: dict[int, None] = {}
         self._count = 0
 
     def got(self, key: int) -> None:
         """The key with this digest was got."""
-        if len(self._got) >= MOST_KEYS:
-            del self._got[next(iter(self._got))]
-        self._got[key] = None
+        with self._changing:
+            if len(self._got) >= MOST_KEYS:
+                del self._got[next(iter(self._got))]
+            self._got[key] = None
 
     def about_to_set(self, key: int) -> None:
         """It is about to be set; a rank that has got it gives the others time to do the same."""
-        if key not in self._got:
-            return
-        del self._got[key]
-        self._count += 1
-        if self._count <= len(PAUSES_S):
-            time.sleep(PAUSES_S[self._count - 1])
+        with self._changing:
+            if key not in self._got:
+                return
+            del self._got[key]
+            pause = PAUSES_S[self._count] if self._count < len(PAUSES_S) else 0.0
+            self._count += 1
+        if pause:
+            time.sleep(pause)
 
     def take(self) -> int:
         """How many there were since the last time."""
-        count, self._count = self._count, 0
-        self._got.clear()
+        with self._changing:
+            count, self._count = self._count, 0
+            self._got.clear()
         return count
