@@ -57,6 +57,26 @@ def test_what_a_companion_sent_goes_after_it(world: rankdrill.World) -> None:
     assert all_alike(world.run(body).unwrap()) == (["group", "tensor"], [1] * 4)
 
 
+def test_what_a_companion_sent_that_is_large_goes_after_it_and_its_memory_before(world: rankdrill.World) -> None:
+    def body() -> Any:
+        all_gather(1, timeout=TIMEOUT_S)
+        channel = channel_of()
+        channel.open_bulk(TIMEOUT_S)
+        sent = torch.full((50_000,), dist.get_rank(), dtype=torch.uint8)
+        channel.finish([channel.broadcast(sent, 2, TIMEOUT_S)], TIMEOUT_S)
+        order: list[str] = []
+        (kept,) = channel._lent.arrived
+        weakref.finalize(kept, order.append, "tensor")
+        weakref.finalize(channel._bulk, order.append, "group")
+        held = kept.untyped_storage().nbytes()
+        del kept
+        channel.close_bulk()
+        channel.next_generation()
+        return order, held, sent[-1].item(), all_gather(1, timeout=TIMEOUT_S)
+
+    assert all_alike(world.run(body).unwrap()) == (["group", "tensor"], 0, 2, [1] * 4)
+
+
 def test_a_companion_goes_with_its_group(world: rankdrill.World) -> None:
     def body() -> bool:
         group = dist.new_group([0, 1, 2, 3])

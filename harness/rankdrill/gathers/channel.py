@@ -24,6 +24,7 @@ import torch.distributed as dist
 from rankdrill.errors import UsageError
 from rankdrill.gathers import torch_seam
 from rankdrill.gathers.endpoint import Address, Endpoint, is_visible, open_endpoint
+from rankdrill.gathers.lent import Lent
 from rankdrill.gathers.liveness import Identity
 from rankdrill.gathers.local_group import LocalGroup, Meeting
 from rankdrill.gathers.outcomes import describe
@@ -97,11 +98,9 @@ class Channel:
         self._bulks = 0
         self._scratch: torch.Tensor | None = None
         self._under_way: list[Any] = []
-        # Tensors that a thread of gloo may be letting go of: they go after their group, here and in a wreck. torch 2.6
-        # destroys a group with the GIL held (pytorch#154976), and waits there for that thread, which takes the GIL to
-        # free a tensor that Python has let go of before.
+        # Tensors that a thread of gloo may be letting go of: they go after their group, here and in a wreck.
         self._operands: list[Any] = []
-        self._payloads: list[Any] = []  # the large ones, until they have arrived
+        self._lent = Lent()  # large payloads
         self._wrecks: list[tuple[list[Any], Any, list[Any]]] = []
         self._name = ""
         self._device = torch_seam.bound_device(group)
@@ -194,6 +193,7 @@ class Channel:
         """Let go of that group where it was for once, on one machine; all ranks do, after the transfer is confirmed."""
         if self._local:
             self._bulk = None
+            self._lent.give_up()
 
     def _make_group(self, suffix: str, timeout_s: float, make: Callable[[], Any] | None = None) -> Any:
         name = f"{self._name}/{self.generation}{suffix}"
@@ -232,16 +232,18 @@ class Channel:
         options = torch_seam.BroadcastOptions()
         options.rootRank = root
         options.timeout = _delta(timeout_s)
-        self._payloads.append(tensor)
-        return self.start(lambda: self._bulk.broadcast([tensor], options))
+        lent = self._lent.lend(tensor)
+        return self.start(lambda: self._bulk.broadcast([lent], options))
 
     def send(self, tensor: torch.Tensor, to: int, tag: int) -> Any:
         """Start sending `tensor` to one rank; returns what `finish` waits for."""
-        return self.start(lambda: self._bulk.send([tensor], to, tag))
+        lent = self._lent.lend(tensor)
+        return self.start(lambda: self._bulk.send([lent], to, tag))
 
     def receive(self, tensor: torch.Tensor, source: int, tag: int) -> Any:
         """Start receiving `tensor` from one rank; returns what `finish` waits for."""
-        return self.start(lambda: self._bulk.recv([tensor], source, tag))
+        lent = self._lent.lend(tensor)
+        return self.start(lambda: self._bulk.recv([lent], source, tag))
 
     def start(self, operation: Callable[[], Any], *, under_way: bool = True) -> Any:
         """Start an operation, of any group. Raises LineDownError, and MemoryError as it is."""
@@ -270,7 +272,7 @@ class Channel:
         if cause is not None:
             raise LineDownError(cause)
         self._under_way.clear()
-        self._payloads.clear()
+        self._lent.take_back()
 
     def hang_up(self) -> None:
         """Close the connections, so that ranks that wait in this generation wait no longer.
@@ -286,13 +288,13 @@ class Channel:
 
     def _wreck(self) -> None:
         """Break the groups. A function of its own, whose names for them are gone when they are let go of."""
-        operands = [*self._operands, *self._payloads]
+        operands = [*self._operands, *self._lent.give_up()]
         groups = {id(group): group for group in (self._pg, self._bulk) if group is not None}
         self._pg = self._bulk = None
         for group in groups.values():
             self._poison(group)
             self._wrecks.append((operands, group, self._under_way))  # a tuple lets go of its last item first
-        self._under_way, self._operands, self._payloads = [], [], []
+        self._under_way, self._operands = [], []
 
     def _poison(self, group: Any) -> None:
         if torch_seam.is_made_by_us(group):
