@@ -15,6 +15,14 @@ pytest_plugins = ["pytester"]
 hypothesis.settings.register_profile("rankdrill", deadline=None)
 hypothesis.settings.load_profile("rankdrill")
 
+# Begun first, so that no worker is still at one when the others have done.
+LONG = (
+    "properties/test_drawn_programs.py",
+    "gathers/test_two_hosts.py",
+    "gathers/test_lost_ranks.py",
+    "test_examples.py",
+)
+
 # A shell ignores Ctrl-C on behalf of what it starts in the background, and so would all that the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -53,6 +61,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         late = [item for item in items if item.get_closest_marker("nightly")]
         items[:] = [item for item in items if item not in late]
         config.hook.pytest_deselected(items=late)
+    items.sort(key=lambda item: not item.path.as_posix().endswith(LONG))
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if not marked:
         return

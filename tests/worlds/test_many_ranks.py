@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 
 from rankdrill import World
-from rankdrill.ledger import GROUP_OP, LedgerReader
+from rankdrill.ledger import GROUP_OP, LedgerReader, State
 from rankdrill.worlds import Outcome, Status, Verdict
 from rankdrill.worlds.context import RankContext
 from rankdrill.worlds.job import Job
@@ -98,7 +98,8 @@ def test_one_that_is_killed_inside_it(many: World) -> None:
             dist.all_reduce(torch.ones(1))
             return
         ledger = LedgerReader(context.directory / f"rank-{culprit}.ledger")
-        while [record.state.open for record in ledger.view() if record.step.op == "all_reduce"] != [False, True]:
+        inside = [State.ENDED, State.WAITING]
+        while [record.state for record in ledger.view() if record.step.op == "all_reduce"] != inside:
             time.sleep(0.01)
         os.kill(ledger.pid, signal.SIGKILL)
         time.sleep(1000)

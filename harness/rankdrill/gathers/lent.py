@@ -1,8 +1,8 @@
 """Memory that is lent to gloo for a transfer, in tensors of its own that outlive the group.
 
-A thread of gloo may be letting go of a tensor when the transfer is over. Torch 2.6 destroys a group with the GIL held
-(pytorch#154976), and waits there for that thread, which takes the GIL to free a tensor that Python has let go of
-before. So the tensors go after their group, but the memory is taken out of them as soon as it has arrived.
+A thread of gloo may be letting go of a tensor when the transfer is over. Torch 2.6 destroys a group with the GIL held,
+and waits there for that thread, which takes the GIL to free a tensor that Python has let go of before. So the tensors
+go after their group, but the memory is taken out of them as soon as it has arrived.
 """
 
 from __future__ import annotations
