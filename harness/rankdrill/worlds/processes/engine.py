@@ -23,11 +23,11 @@ from rankdrill.worlds.job import Job, Place, dump
 from rankdrill.worlds.outcome import RankOutcome, Status
 from rankdrill.worlds.planned import as_planned
 from rankdrill.worlds.private import remove_segments
+from rankdrill.worlds.processes.after_a_failure import raised_in_step
 from rankdrill.worlds.processes.client import RankHandle, TemplateClient
 from rankdrill.worlds.processes.environment import decoded, read_environment
 from rankdrill.worlds.processes.messages import RankSpec
 from rankdrill.worlds.processes.output import Tell
-from rankdrill.worlds.processes.steady import raised_in_step
 from rankdrill.worlds.processes.transcripts import Transcripts
 from rankdrill.worlds.processes.watching import (
     Breaks,
