@@ -16,7 +16,8 @@ from torch.distributed import _functional_collectives as functional
 
 from rankdrill import World
 from rankdrill.boundary import lasting, torch_seam
-from rankdrill.boundary.collectives import DrilledGroup, TrackedWork
+from rankdrill.boundary.collectives import DrilledGroup
+from rankdrill.boundary.work import TrackedWork
 from rankdrill.ledger import State
 from tests.faults.here import Here, rank_here
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from rankdrill.boundary.accesses import Use
-from rankdrill.boundary.collectives import NeverWaited
 from rankdrill.boundary.handles import Access
+from rankdrill.boundary.work import NeverWaited
 from rankdrill.diagnosis import Finding, FindingKind, Unwaited, Wait, each_for_itself, leak_on, unwaited
 from rankdrill.diagnosis.asynchronous import MOST_TOLD, hazard_on, lost_message, stalled_by_loss
 from rankdrill.ledger import LedgerReader, LedgerView, LedgerWriter, Record, State

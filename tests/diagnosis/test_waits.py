@@ -10,7 +10,7 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from rankdrill.boundary.collectives import NeverWaited
+from rankdrill.boundary.work import NeverWaited
 from rankdrill.diagnosis import Position, Progress, Wait, doomed, name_ranks, waits
 from rankdrill.diagnosis.progress import position
 from rankdrill.ledger import GROUP_OP, LedgerReader, LedgerWriter, Record, State, spell_members

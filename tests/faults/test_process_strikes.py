@@ -21,7 +21,7 @@ from rankdrill.step import Kind, Step
 from rankdrill.worlds import Outcome, Status
 
 BRIEF_S = 0.3
-MKDIR = Call(Step(Kind.FILE, "mkdir", "/x"))
+MKDIR = Call(Step(Kind.FILE, "mkdir", "/x"), {})
 
 
 def rename_in(directory: str) -> str:

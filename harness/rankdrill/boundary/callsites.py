@@ -30,10 +30,12 @@ MOST_BETWEEN = 12  # frames between a user's function and its caller; a module's
 MOST_KNOWN = 1 << 14  # functions and call sites remembered: code may be made anew for every call
 _MODES = frozenset({"__torch_function__", "__torch_dispatch__"})  # a call passes through there, from elsewhere
 _RUNNERS = frozenset({"pytest_pyfunc_call", "_callTestMethod"})  # who calls a test is of no interest
-# Whose each is, and how much it says of what the user called. In one entry, for threads that meet a function first at
-# the same time: another one sees both or nothing.
-_known: dict[CodeType, tuple[Whose, int]] = {}
-_sites: dict[tuple[CodeType | int | None, ...], Site] = {}
+_USER, _LIBRARY, _TORCH, _OURS = Whose.USER, Whose.LIBRARY, Whose.TORCH, Whose.OURS
+# By identity, since Python hashes a function's whole code each time: whose each is, how much it says of what the user
+# called, and the code, so that no other one is ever found in its place. In one entry, for threads that meet a function
+# first at the same time: another one sees all or nothing.
+_known: dict[int, tuple[Whose, int, CodeType]] = {}
+_sites: dict[tuple[int, ...], tuple[Site, tuple[CodeType | None, ...]]] = {}
 
 
 def call_site(depth: int = 1) -> Site | None:
@@ -42,37 +44,38 @@ def call_site(depth: int = 1) -> Site | None:
     outermost: CodeType | None = None  # of torch's
     telling = 0
     library: FrameType | None = None
+    known = _known
     for _ in range(MOST_FRAMES):
         if frame is None:
             break
         code = frame.f_code
-        whose, tells = _known.get(code) or _classify(code)
-        if whose is Whose.USER:
+        whose, tells, _code = known.get(id(code)) or _classify(code)
+        if whose is _USER:
             if _is_the_template(frame):
                 break
             return _site(frame, outermost, _callers_of(frame))
-        if whose is Whose.TORCH and library is None:
+        if whose is _TORCH and library is None:
             if tells and tells >= telling:
                 outermost, telling = code, tells
-        elif whose is Whose.LIBRARY and library is None:
+        elif whose is _LIBRARY and library is None:
             library = frame
         frame = frame.f_back
     return _site(library, outermost, ()) if library is not None else None
 
 
-def _callers_of(frame: FrameType) -> list[FrameType]:
+def _callers_of(frame: FrameType) -> Sequence[FrameType]:
     """The user's frames around that of the user's, the innermost first; none where a test begins there, or a body."""
     found: list[FrameType] = []
     outer, between = frame.f_back, 0
     while outer is not None and between < MOST_BETWEEN and len(found) < MOST_CALLERS:
         code = outer.f_code
-        whose = owner_of(code)
-        if whose is Whose.USER:
+        whose, _tells, _code = _known.get(id(code)) or _classify(code)
+        if whose is _USER:
             if _is_the_template(outer):
                 break
             found.append(outer)
             between = 0
-        elif whose is Whose.OURS or (whose is Whose.LIBRARY and code.co_name in _RUNNERS):
+        elif whose is _OURS or (whose is _LIBRARY and code.co_name in _RUNNERS):
             break
         else:
             between += 1
@@ -105,7 +108,7 @@ def called_by_user(depth: int = 1) -> bool:
 
 def owner_of(code: CodeType) -> Whose:
     """Whose function it is."""
-    return (_known.get(code) or _classify(code))[0]
+    return (_known.get(id(code)) or _classify(code))[0]
 
 
 def _is_the_template(frame: FrameType) -> bool:
@@ -114,27 +117,31 @@ def _is_the_template(frame: FrameType) -> bool:
 
 
 def _site(frame: FrameType, via: CodeType | None, callers: Sequence[FrameType]) -> Site:
-    key: tuple[CodeType | int | None, ...] = (frame.f_code, frame.f_lasti, via)
+    code = frame.f_code
+    key: tuple[int, ...] = (id(code), frame.f_lasti, id(via))
     for caller in callers:
-        key += (caller.f_code, caller.f_lasti)
+        key += (id(caller.f_code), caller.f_lasti)
     found = _sites.get(key)
-    if found is None:
-        if len(_sites) >= MOST_KNOWN:
-            _sites.clear()
-        outer: Site | None = None
-        for caller in reversed(callers):
-            outer = Site(caller.f_code.co_filename, caller.f_lineno or 0, caller.f_code.co_name, "", outer)
-        code = frame.f_code
-        found = Site(code.co_filename, frame.f_lineno or 0, code.co_name, spoken(via), outer)
-        _sites[key] = found
-    return found
+    return found[0] if found is not None else _meet(key, frame, via, callers)
 
 
-def _classify(code: CodeType) -> tuple[Whose, int]:
+def _meet(key: tuple[int, ...], frame: FrameType, via: CodeType | None, callers: Sequence[FrameType]) -> Site:
+    if len(_sites) >= MOST_KNOWN:
+        _sites.clear()
+    outer: Site | None = None
+    for caller in reversed(callers):
+        outer = Site(caller.f_code.co_filename, caller.f_lineno or 0, caller.f_code.co_name, "", outer)
+    code = frame.f_code
+    site = Site(code.co_filename, frame.f_lineno or 0, code.co_name, spoken(via), outer)
+    # One thread's stays where two meet it at the same time: what is known of a call goes by the identity of its site.
+    return _sites.setdefault(key, (site, (code, via, *(caller.f_code for caller in callers))))[0]
+
+
+def _classify(code: CodeType) -> tuple[Whose, int, CodeType]:
     if len(_known) >= MOST_KNOWN:
         _known.clear()
     whose = whose_file(code.co_filename)
     if whose is Whose.USER and code.co_name in _MODES:
         whose = Whose.LIBRARY
-    found = _known[code] = whose, how_telling(code)
+    found = _known[id(code)] = whose, how_telling(code), code
     return found

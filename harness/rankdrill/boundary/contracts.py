@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
+import torch.distributed as dist
 
 from rankdrill.step import NOBODY, Contract
 
@@ -40,6 +41,7 @@ Splits: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
 """As torch takes them: how the output is split, and how the input; empty where it is split evenly."""
 
 _EVEN: Splits = ((), ())
+_RedOpType: Any = dist.ReduceOp.RedOpType
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +61,15 @@ def terms_of(op: str, args: dict[str, Any], rank: int, size: int) -> Terms:
     opts = args.get("opts")
     inputs, outputs = describe(args.get("tensors")), describe(args.get("outputs"))
     reduction = _reduction(opts) if op in REDUCING else None
+    # As torch's enum it would be compared and hashed by way of its Python methods.
+    reduced: Any = int(reduction) if isinstance(reduction, _RedOpType) else reduction
     root = int(getattr(opts, "rootRank", NOBODY)) if op in ROOTED else NOBODY
     splits = (
         (tuple(args.get("output_splits") or ()), tuple(args.get("input_splits") or ()))
         if op == "all_to_all_single"
         else _EVEN
     )
-    key = (op, reduction, root, inputs, outputs, splits, rank, size)
+    key = (op, reduced, root, inputs, outputs, splits, rank, size)
     found = _known.get(key)
     if found is None:
         if len(_known) >= MOST_KNOWN:

@@ -7,10 +7,9 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from rankdrill.boundary.from_anybody import FromAnybody
 from rankdrill.boundary.made_groups import MadeGroups
@@ -25,20 +24,19 @@ if TYPE_CHECKING:
 __all__ = ["Boundary", "Call", "Interceptor", "Proceed", "Watch"]
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(NamedTuple):
     """One call as it crosses: the step, the arguments by name, and the record in the ledger.
 
     A strike changes arguments by passing `call.with_args(...)` on; the call itself is never mutated.
     """
 
     step: Step
-    args: dict[str, Any] = field(default_factory=dict)
+    args: dict[str, Any]
     record: int = -1
 
     def with_args(self, **changes: Any) -> Call:
         """The same call with some arguments replaced."""
-        return replace(self, args={**self.args, **changes})
+        return self._replace(args={**self.args, **changes})
 
 
 Proceed: TypeAlias = Callable[[Call], Any]
@@ -121,6 +119,12 @@ class Boundary:
         """Whether a call made now, on this thread, is a step."""
         return self._recording and not self._inside.depth
 
+    @property
+    def undisturbed(self) -> bool:
+        """Whether a call made now, on this thread, is only written down and watched: nobody else is to be told."""
+        under_way = self.handles is not None and self.handles.under_way
+        return not self._interceptors and not under_way and sys.exception() is None
+
     @contextmanager
     def recording(self, interceptors: Sequence[Interceptor] = ()) -> Iterator[None]:
         """Make calls steps for the duration, past `interceptors`, the first outermost. Nests."""
@@ -156,18 +160,23 @@ class Boundary:
     def begin(self, step: Step, args: dict[str, Any], real: Proceed) -> tuple[int, Any]:
         """Cross with a call that may go on after it returns; whoever waits for it marks how far it got."""
         __tracebackhide__ = True
-        with self._closing:
+        inside, index = self._inside, -1
+        inside.depth += 1
+        try:
             if (handled := sys.exception()) is not None and step.kind is Kind.COLLECTIVE:
                 self._tell_handled(step, handled)
-            index = self.ledger.begin(step) if self.ledger else -1
+            if self.ledger is not None:
+                index = self.ledger.begin(step)
             chain = real
-            for interceptor in reversed(self._interceptors):
-                chain = partial(interceptor, proceed=chain)
-            try:
-                return index, chain(Call(step, args, index))
-            except BaseException as error:
-                self.fail(index, error)
-                raise
+            if self._interceptors:
+                for interceptor in reversed(self._interceptors):
+                    chain = partial(interceptor, proceed=chain)
+            return index, chain(Call(step, args, index))
+        except BaseException as error:
+            self.fail(index, error)
+            raise
+        finally:
+            inside.depth -= 1
 
     def _tell_handled(self, step: Step, error: BaseException) -> None:
         if self._on_handling is not None and id(error) != self._handled:

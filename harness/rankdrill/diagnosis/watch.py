@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from rankdrill.diagnosis.asynchronous import hazard_on
@@ -134,13 +134,13 @@ def _patience(finding: Finding | None, complete: bool) -> float:
     return SETTLE_S if may_change(finding) else COMPLETE_S
 
 
-def _partners(contract: Contract, me: int, size: int, first: int | None) -> Iterator[int]:
+def _partners(contract: Contract, me: int, size: int, first: int | None) -> Iterable[int]:
     """Whom a rank looks at: who came first and its neighbours, or all with whom it exchanges something of its own."""
     by_twos = contract.each is not None or bool(contract.sends)
     if by_twos and contract.root in (NOBODY, me):
-        yield from (member for member in range(size) if member != me)
-        return
+        return [member for member in range(size) if member != me]
     found = {(me - 1) % size, (me + 1) % size, me if first is None else first}
     if by_twos:
         found.add(contract.root % size)
-    yield from found - {me}
+    found.discard(me)
+    return found

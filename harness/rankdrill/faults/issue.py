@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from rankdrill.boundary import collectives
+from rankdrill.boundary.contracts import flatten
+from rankdrill.boundary.repertoire import patience_of, step_of
+from rankdrill.boundary.work import TrackedWork
 from rankdrill.ledger import State
 
 if TYPE_CHECKING:
@@ -24,17 +25,17 @@ def issue(call: Call, proceed: Proceed, boundary: Boundary) -> Any:
     __tracebackhide__ = True
     group = call.args["group"]
     group.introduce()
-    step = collectives.step_of(group, call.step.op, call.args)
+    step = step_of(group, call.step.op, call.args)
     record = boundary.ledger.begin(step) if boundary.ledger else -1
     try:
-        work = proceed(replace(call, step=step, record=record))
+        work = proceed(call._replace(step=step, record=record))
     except BaseException as error:
         boundary.fail(record, error)
         raise
-    if work is None or isinstance(work, collectives.TrackedWork):
+    if work is None or isinstance(work, TrackedWork):
         boundary.mark(record, State.ENDED)
         return work
-    return collectives.TrackedWork(work, boundary, record, collectives.patience_of(group, call.args))
+    return TrackedWork(work, boundary, record, patience_of(group, call.args))
 
 
 def give_back_number(call: Call) -> None:
@@ -45,7 +46,7 @@ def give_back_number(call: Call) -> None:
 def tensors_of(call: Call, names: tuple[str, ...] = DATA) -> Iterator[torch.Tensor]:
     """The tensors that a collective sends and receives."""
     for name in names:
-        yield from collectives.flatten(call.args.get(name))
+        yield from flatten(call.args.get(name))
 
 
 def map_tensors(value: Any, change: Any) -> Any:

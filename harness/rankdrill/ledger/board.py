@@ -19,6 +19,7 @@ import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from rankdrill.ledger.mailbox import BOX_BYTES, Mailbox
 from rankdrill.ledger.posts import MARKS, MOST_TOLD, ROW, Post, Told, elements, read_post
@@ -31,7 +32,7 @@ SLOT_BYTES = 864  # and 8 for each rank
 RING_BYTES = 1 << 16  # for the slots of one rank, roughly: a rank may be that far ahead and still be compared
 FEWEST_SLOTS, MOST_SLOTS = 8, 64
 FIRSTS = 1024
-MAGIC = b"RDBOARD4"
+MAGIC = b"RDBOARD5"
 LOOKS = 20  # at a slot that is just being written
 
 _HEADER = struct.Struct("<8sIII")  # magic, ranks, slots, bytes of a slot
@@ -40,12 +41,14 @@ _NOTED_OFFSET = 96
 _BREAK_OFFSET = 128
 _BREAK = struct.Struct("<QQII")  # group, call, rank that noticed, checksum
 _FIRST = struct.Struct("<QQII")  # group, call, rank, checksum
-_START = struct.Struct("<IHHQQ")  # checksum, bytes that follow it, 0, group, call
+_START = struct.Struct("<IHHQQ")  # checksum of what is told and of the rest of this, bytes in all, 0, group, call
+_CALL = struct.Struct("<HHQQ")  # all of it but the checksum
+_LOOK = struct.Struct("<QQQ")  # group, call and the digest that follows: all that most looks need
+_LOOK_AT = _START.size - 16
 assert _START.size + MOST_TOLD <= SLOT_BYTES
 
 
-@dataclass(frozen=True, slots=True)
-class BoardCall:
+class BoardCall(NamedTuple):
     """One collective: the group, by a number all its members give it, and which call of the group it is."""
 
     group: int
@@ -75,6 +78,7 @@ class Board:
         self._firsts = HEADER_BYTES
         self._rings = HEADER_BYTES + FIRSTS * _FIRST.size
         self._told = Told()
+        self._in_slots: list[bytes | None] = [None] * self._slots  # what this rank has told in each of its own
         self.mailbox = Mailbox(self._map, self._rings + self.ranks * self._slots * self._slot_bytes, self.ranks, rank)
 
     # ------------------------------------------------------------------------------------ posting
@@ -82,12 +86,17 @@ class Board:
     def post(self, call: BoardCall, contract: Contract, site: Site | None) -> int | None:
         """Post that this rank is about to enter `call`; returns the rank that came first, None if this one did."""
         assert self._rank is not None
-        told = self._told.of(contract, site)
-        size = _START.size + len(told)
-        start = _START.pack(0, size, 0, call.group, call.number)
-        sum_ = zlib.crc32(told, zlib.crc32(start[4:]))
-        at = self._slot(self._rank, call)
-        self._map[at : at + size] = sum_.to_bytes(4, "little") + start[4:] + told
+        told, told_sum = self._told.of(contract, site)
+        start = _CALL.pack(_START.size + len(told), 0, call.group, call.number)
+        which = (call.group + call.number) % self._slots
+        at = self._rings + (self._rank * self._slots + which) * self._slot_bytes
+        sum_ = zlib.crc32(start, told_sum).to_bytes(4, "little")
+        if self._in_slots[which] is told:  # a loop makes the same calls again: most of it stands there already
+            self._map[at : at + _START.size] = sum_ + start
+        else:
+            self._in_slots[which] = None  # whatever becomes of this rank now
+            self._map[at : at + _START.size + len(told)] = sum_ + start + told
+            self._in_slots[which] = told
         return self._come(call)
 
     def retract(self, call: BoardCall) -> None:
@@ -123,20 +132,24 @@ class Board:
 
         For a first look: what it says may be half written.
         """
-        if not self._heads(rank, call):
+        at = self._slot(rank, call)
+        group, number, digest = _LOOK.unpack_from(self._map, at + _LOOK_AT)
+        if number != call.number or group != call.group:
             return False
-        at = self._slot(rank, call) + _START.size
-        digest, _, _, _, _, _, each, _, members = MARKS.unpack_from(self._map, at)
         if digest != contract.digest:
             return True
         mine = elements(contract.each, contract.sends, contract.receives, them)
+        if mine is None:
+            return False
+        at += _START.size
+        _, _, _, _, _, _, each, _, members = MARKS.unpack_from(self._map, at)
         theirs: tuple[int, int] | None = (each, each) if each >= 0 else None
         if theirs is None and me < members:
             rows = at + MARKS.size
             (sent,) = ROW.unpack_from(self._map, rows + 4 * me)
             (received,) = ROW.unpack_from(self._map, rows + 4 * (members + me))
             theirs = sent, received
-        return mine is not None and theirs is not None and mine != theirs[::-1]
+        return theirs is not None and mine != theirs[::-1]
 
     def posted(self, call: BoardCall, ranks: Iterable[int]) -> list[Post]:
         """What `ranks` have posted for `call`; nothing of those that have not, or are at another call by now."""
@@ -154,8 +167,9 @@ class Board:
                 return None
             raw = self._map[at : at + self._slot_bytes]
             sum_, size, *_ = _START.unpack_from(raw)
-            if size <= len(raw) and sum_ == zlib.crc32(raw[4:size]):
-                return read_post(rank, raw[_START.size : size])
+            told = raw[_START.size : size]
+            if size <= len(raw) and sum_ == zlib.crc32(raw[4 : _START.size], zlib.crc32(told)):
+                return read_post(rank, told)
             time.sleep(0)  # its writer is at it, or died over it
         return None
 

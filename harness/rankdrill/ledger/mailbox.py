@@ -71,7 +71,7 @@ class Mailbox:
     def post(self, call: MessageCall, half: Half, contract: Contract, site: Site | None) -> None:
         """Post that this rank is about to send or to receive `call`."""
         assert self._rank is not None
-        told = self._told.of(contract, site)
+        told, _ = self._told.of(contract, site)
         name = _name(call, half)
         place = next(self._next) % ROOM
         at, text = self._hash_at(self._rank, place), self._text_at(self._rank, place)

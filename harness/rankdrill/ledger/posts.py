@@ -48,17 +48,18 @@ class Told:
 
     def __init__(self) -> None:
         # By identity: the objects are interned, and these entries keep them from being made anew elsewhere.
-        self._known: dict[tuple[int, int], tuple[Contract, Site | None, bytes]] = {}
+        self._known: dict[tuple[int, int], tuple[bytes, int, Contract, Site | None]] = {}
 
-    def of(self, contract: Contract, site: Site | None) -> bytes:
-        """What is posted of a call."""
+    def of(self, contract: Contract, site: Site | None) -> tuple[bytes, int]:
+        """What is posted of a call, always the same object, and its checksum."""
         key = id(contract), id(site)
         known = self._known.get(key)
         if known is None:
             if len(self._known) >= MOST_KNOWN:
                 self._known.clear()
-            known = self._known[key] = contract, site, _write(contract, site)
-        return known[2]
+            told = _write(contract, site)
+            known = self._known[key] = told, zlib.crc32(told), contract, site
+        return known[0], known[1]
 
 
 def elements(each: int | None, sends: Sequence[int], receives: Sequence[int], member: int) -> tuple[int, int] | None:

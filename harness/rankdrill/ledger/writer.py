@@ -13,7 +13,7 @@ from types import TracebackType
 
 from rankdrill.ledger import format as f
 from rankdrill.ledger.sites import SiteTable
-from rankdrill.step import NO_SEQUENCE, Message, Site, Step
+from rankdrill.step import NO_SEQUENCE, Message, Step
 
 __all__ = ["LedgerWriter"]
 
@@ -21,7 +21,8 @@ _U64 = struct.Struct("<Q")
 _U32 = struct.Struct("<I")
 _U16 = struct.Struct("<H")
 _KIND_CODES = {kind: code for code, kind in enumerate(f.KINDS)}
-_OVER = f.State.ENDED  # from here on a step is over, one way or another
+_OVER = int(f.State.ENDED)  # from here on a step is over, one way or another
+_NONE = f.NO_MESSAGE, 0, NO_SEQUENCE
 MOST_KNOWN = 1024  # kinds of calls whose bytes are remembered
 
 
@@ -54,7 +55,7 @@ class LedgerWriter:
         self.capacity = capacity
         self._next = itertools.count()
         self._thread = _Thread()
-        self._kinds: dict[tuple[str, str, str, int, Site | None], bytes] = {}
+        self._kinds: dict[tuple[str, str, int, int], tuple[bytes, Step]] = {}
         # The garbage collector, which may run while it is held, may find a handle whose loss is to be written down.
         self._finish = threading.RLock()
         self._sites = SiteTable(self._map, ring_end, sites)
@@ -75,47 +76,53 @@ class LedgerWriter:
     def begin(self, step: Step) -> int:
         """Write down that `step` begins; return its index."""
         index = next(self._next)
-        slot = self._slot(index)
+        memory, slot = self._map, self._slot(index)
         began = time.monotonic_ns()
-        f.RECORD_HEAD.pack_into(self._map, slot, index, began, 0, step.nbytes, step.sequence, self._thread.id, 0)
-        self._map[slot + f.KIND_AT : slot + f.TAIL_AT] = self._kind_of(step)
-        f.RECORD_TAIL.pack_into(self._map, slot + f.TAIL_AT, *_matching(step.message), f.commit_of(index))
-        _U64.pack_into(self._map, f.TOTAL_OFFSET, index + 1)
+        f.RECORD_HEAD.pack_into(memory, slot, index, began, 0, step.nbytes, step.sequence, self._thread.id, 0)
+        memory[slot + f.KIND_AT : slot + f.TAIL_AT] = self._kind_of(step)
+        message = _NONE if step.message is None else _matching(step.message)
+        f.RECORD_TAIL.pack_into(memory, slot + f.TAIL_AT, *message, f.commit_of(index))
+        _U64.pack_into(memory, f.TOTAL_OFFSET, index + 1)
         return index
 
     def _kind_of(self, step: Step) -> bytes:
         """The part of its record that all such calls from its line have in common: loops make them again and again."""
         if step.contract is None:
             return _write_kind(step, self._sites.number(step.site))
-        key = step.op, step.target, step.fingerprint, step.digest, step.site
+        key = step.target, step.fingerprint, id(step.contract), id(step.site)
         known = self._kinds.get(key)
         if known is None:
             if len(self._kinds) >= MOST_KNOWN:
                 self._kinds.clear()
-            known = self._kinds[key] = _write_kind(step, self._sites.number(step.site))
-        return known
+            # Held with what they are known by, so that nothing else is ever found in its place.
+            written = _write_kind(step, self._sites.number(step.site))
+            known = self._kinds[key] = written, step
+        return known[0]
 
     def mark(self, index: int, state: f.State) -> None:
         """Record how far step `index` got; ending it stamps the time."""
-        slot = self._slot(index)
+        self._mark(index, state, 0.0)
+
+    def wait(self, index: int, seconds: float) -> None:
+        """Record that the rank waits in step `index`, and that it gives up after `seconds`; 0 is not known."""
+        self._mark(index, f.State.WAITING, seconds)
+
+    def _mark(self, index: int, state: f.State, patience: float) -> None:
+        memory, slot = self._map, self._slot(index)
         with self._finish:
-            if not self._holds(slot, index):
+            if _U64.unpack_from(memory, slot)[0] != index:
                 return
+            if patience:
+                _U32.pack_into(memory, slot + f.PATIENCE_OFFSET, _milliseconds(patience))
             if state >= _OVER:
-                _U64.pack_into(self._map, slot + f.END_OFFSET, time.monotonic_ns())
-            self._map[slot + f.STATE_OFFSET] = state
+                _U64.pack_into(memory, slot + f.END_OFFSET, time.monotonic_ns())
+            memory[slot + f.STATE_OFFSET] = state
 
     def be_patient(self, index: int, seconds: float) -> None:
         """Record that the rank gives up waiting in step `index` after `seconds`."""
         slot = self._slot(index)
         if self._holds(slot, index):
-            _U32.pack_into(self._map, slot + f.PATIENCE_OFFSET, min(int(seconds * 1000) or 1, 0xFFFFFFFF))
-
-    def wait(self, index: int, seconds: float) -> None:
-        """Record that the rank waits in step `index`, and that it gives up after `seconds`; 0 is not known."""
-        if seconds:
-            self.be_patient(index, seconds)
-        self.mark(index, f.State.WAITING)
+            _U32.pack_into(self._map, slot + f.PATIENCE_OFFSET, _milliseconds(seconds))
 
     def tell_message(self, index: int, message: Message) -> None:
         """Record of step `index`, a receive from anybody, which message it was."""
@@ -165,6 +172,10 @@ class LedgerWriter:
         self.close()
 
 
+def _milliseconds(seconds: float) -> int:
+    return min(int(seconds * 1000) or 1, 0xFFFFFFFF)
+
+
 def _write_kind(step: Step, site: int) -> bytes:
     return f.RECORD_KIND.pack(
         f.State.BEGUN,
@@ -179,7 +190,5 @@ def _write_kind(step: Step, site: int) -> bytes:
     )
 
 
-def _matching(message: Message | None) -> tuple[int, int, int]:
-    if message is None:
-        return f.NO_MESSAGE, 0, NO_SEQUENCE
+def _matching(message: Message) -> tuple[int, int, int]:
     return message.peer, message.tag & 0xFFFFFFFF, message.number

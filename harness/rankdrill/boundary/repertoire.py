@@ -1,0 +1,65 @@
+"""The steps that a group's calls are: made from their arguments once, and numbered each time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rankdrill.boundary.callsites import call_site
+from rankdrill.boundary.contracts import MOST_KNOWN, Terms, message_terms_of, terms_of
+from rankdrill.boundary.work import NO_TIMEOUT
+from rankdrill.step import MESSAGES, Kind, Site, Step
+
+if TYPE_CHECKING:
+    from rankdrill.boundary.collectives import DrilledGroup
+
+__all__ = ["Repertoire", "patience_of", "step_of"]
+
+
+class Repertoire:
+    """The calls on one group that were made so far, as steps without their numbers: loops make the same ones again."""
+
+    def __init__(self, label: str) -> None:
+        self._label = label
+        self._known: dict[tuple[str, int, int], tuple[Step, Terms]] = {}
+
+    def step(self, op: str, terms: Terms, site: Site | None) -> Step:
+        """`op` on these terms at that line."""
+        key = op, id(terms), id(site)  # held in their entry, so that nothing else is ever found in their place
+        known = self._known.get(key)
+        if known is None:
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            contract = terms.contract
+            step = Step(
+                Kind.COLLECTIVE,
+                op,
+                self._label,
+                terms.fingerprint,
+                terms.nbytes,
+                site=site,
+                digest=contract.digest,
+                contract=contract,
+            )
+            known = self._known[key] = step, terms
+        return known[0]
+
+
+def step_of(group: DrilledGroup, op: str, args: dict[str, Any]) -> Step:
+    """The step that is the collective `op` of `group`; takes the group's next number."""
+    site = call_site(2)
+    if op in MESSAGES:
+        peer, tag = args.get("peer"), args.get("tag", 0)
+        terms = message_terms_of(args.get("tensors"))
+        told = f"{terms.contract.shown} peer={'any' if peer is None else peer} tag={tag}".lstrip()
+        message = group.messages.take(op, peer, tag)
+        return group.repertoire.step(op, terms, site).like(fingerprint=told, message=message)
+    terms = terms_of(op, args, group.place, group.members)
+    if group.buckets.in_use:
+        site = group.buckets.site_of(terms.contract, site, depth=3)
+    return group.repertoire.step(op, terms, site).like(sequence=group.sequence.take())
+
+
+def patience_of(group: DrilledGroup, args: dict[str, Any]) -> float:
+    """Seconds after which the backend gives up this call: its own timeout, else the group's; 0 if unknown."""
+    own = args.get("timeout") or getattr(args.get("opts"), "timeout", None)
+    return group.timeout if own is None or own <= NO_TIMEOUT else float(own.total_seconds())
