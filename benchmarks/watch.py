@@ -1,19 +1,24 @@
 """What watching costs each collective: bare gloo, with the ledger, with ledger and contracts, in turns in one run.
 
-    python benchmarks/watch.py [--ranks 2 4] [--rounds 40] [--json FILE]
+    python benchmarks/watch.py [--ranks 2 4] [--rounds 40] [--between 0 200] [--json FILE]
 
 Every round measures all ways one after the other, `CALLS` calls each, so that what else the machine does falls on all
 of them alike. A way's time is the median over all its calls on rank 0.
+
+Back to back, a call finds gloo's own threads still awake from the one before; whatever comes between two calls, be it
+the watch or the program's own work, lets them fall asleep, and waking them is a part of what the call then takes.
+`--between` has each rank compute for so many microseconds before each call, as a program does.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import statistics
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -41,19 +46,20 @@ class Figure:
 
     ranks: int
     tensor: str
+    between_us: int
     way: str
     us: float
     over_bare: float
 
 
-def measured(context: RankContext, elements: int, rounds: int) -> dict[str, list[float]]:
+def measured(context: RankContext, elements: int, between: float, rounds: int) -> dict[str, list[float]]:
     """On a rank: seconds of each call, by way."""
     tensor = torch.zeros(elements)
     seconds: dict[str, list[float]] = {way: [] for way in WAYS}
     for turn in range(rounds + 1):  # the first warms up
         for way in WAYS:
             with taken(way, context) as group:
-                times = [timed(tensor, group) for _ in range(CALLS)]
+                times = [timed(tensor, group, between) for _ in range(CALLS)]
             if turn:
                 seconds[way] += times
     return seconds
@@ -71,32 +77,40 @@ def taken(way: str, context: RankContext) -> Iterator[Any]:
         context.boundary.watch = watch
 
 
-def timed(tensor: torch.Tensor, group: Any) -> float:
+def timed(tensor: torch.Tensor, group: Any, between: float) -> float:
+    compute_until = time.perf_counter() + between
+    while time.perf_counter() < compute_until:
+        pass
     began = time.perf_counter()
     dist.all_reduce(tensor, group=group)
     return time.perf_counter() - began
 
 
-def figures(ranks: int, rounds: int) -> Iterator[Figure]:
+def figures(ranks: int, betweens: Sequence[int], rounds: int) -> Iterator[Figure]:
     with World(ranks) as world:
-        for name, elements in ELEMENTS.items():
-            job = Job(measured, (elements, rounds), with_context=True)
+        for between, (name, elements) in itertools.product(betweens, ELEMENTS.items()):
+            job = Job(measured, (elements, between * 1e-6, rounds), with_context=True)
             seconds = world.run_job(job, deadline=DEADLINE_S).unwrap()[0]
             medians = {way: statistics.median(seconds[way]) for way in WAYS}
             for way in WAYS:
-                yield Figure(ranks, name, way, medians[way] * 1e6, medians[way] / medians[BARE] - 1)
+                yield Figure(ranks, name, between, way, medians[way] * 1e6, medians[way] / medians[BARE] - 1)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, nargs="+", default=[2])
     parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument(
+        "--between", type=int, nargs="+", default=[0, 200], metavar="US", help="of computing, each call"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE")
     asked = parser.parse_args()
-    found = [figure for ranks in asked.ranks for figure in figures(ranks, asked.rounds)]
-    table = Table("ranks", "all_reduce of", "way", "median µs", "over bare")
+    found = [figure for ranks in asked.ranks for figure in figures(ranks, asked.between, asked.rounds)]
+    table = Table("ranks", "all_reduce of", "between, µs", "way", "median µs", "over bare")
     for one in found:
-        table.add_row(str(one.ranks), one.tensor, one.way, f"{one.us:.1f}", f"{one.over_bare:+.1%}")
+        table.add_row(
+            str(one.ranks), one.tensor, str(one.between_us), one.way, f"{one.us:.1f}", f"{one.over_bare:+.1%}"
+        )
     Console().print(table)
     if asked.json is not None:
         asked.json.write_text(json.dumps([asdict(one) for one in found], indent=1))
