@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from rankdrill.step import Site
 from rankdrill.whose import Whose, whose_file
 
-__all__ = ["innermost_site", "sections"]
+__all__ = ["innermost_site", "sections", "threads_in"]
 
 _FRAME = re.compile(r'^  File "(?P<file>.*)", line (?P<line>\d+) in (?P<function>.*)$')
 _THREAD = re.compile(r"^(?P<current>Current t|T)hread 0x")
@@ -31,6 +31,11 @@ def sections(dump: str) -> Iterator[tuple[bool, list[Site]]]:
                 frames.append(site)
     if inside:
         yield current, frames
+
+
+def threads_in(dump: str) -> list[list[Site]]:
+    """The frames of each thread, innermost first, all but rankdrill's own."""
+    return [frames for _, frames in sections(dump)]
 
 
 def innermost_site(dump: str, *, current: bool = True) -> Site | None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rankdrill.diagnosis import Finding, cause_of_hang, traced_back
+from rankdrill.diagnosis import Finding, Wait, cause_of_hang, traced_back
 from rankdrill.diagnosis.ddp import said_by_ddp
+from rankdrill.diagnosis.held_locks import held_lock, stopped_by_lock
+from rankdrill.worlds.dumps import threads_in
 from rankdrill.worlds.suffering import lost_another
 
 if TYPE_CHECKING:
@@ -27,9 +29,19 @@ def finding_on(ranks: Sequence[RankOutcome]) -> Finding | None:
         return None
     if any(rank.status == "raised" for rank in ranks):
         return _said_by_ddp(ranks)
-    if any(_runs(rank) for rank in ranks):
-        return None
+    by_lock = _stopped_by_lock(ranks, list(waits.values()))
+    if by_lock is not None or any(_runs(rank) for rank in ranks):
+        return by_lock
     return cause_of_hang(waits, {rank.rank for rank in ranks if rank.status == "returned"}, views)
+
+
+def _stopped_by_lock(ranks: Sequence[RankOutcome], waits: Sequence[Wait]) -> Finding | None:
+    for rank in ranks:
+        held = held_lock(threads_in(rank.stack)) if rank.status == "stuck" else None
+        found = stopped_by_lock(rank.rank, held, waits) if held is not None else None
+        if found is not None:
+            return found
+    return None
 
 
 def _said_by_ddp(ranks: Sequence[RankOutcome]) -> Finding | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rankdrill.diagnosis import Finding, Wait, name_ranks, odd_ones
 from rankdrill.diagnosis.groups import by_members
+from rankdrill.diagnosis.held_locks import held_lock
 from rankdrill.diagnosis.stores.keys import awaits_key, awaits_lock
 from rankdrill.errors import (
     ContractBroken,
@@ -25,7 +26,7 @@ from rankdrill.errors import (
 )
 from rankdrill.ledger import LedgerView, Record
 from rankdrill.step import SEND, Site
-from rankdrill.worlds.dumps import innermost_site
+from rankdrill.worlds.dumps import innermost_site, threads_in
 from rankdrill.worlds.found import finding_on
 
 if TYPE_CHECKING:
@@ -221,6 +222,9 @@ class RankOutcome:
                 return f"rank {self.rank} was still running {when}{self._doing()},{where}"
 
     def _doing(self) -> str:
+        held = held_lock(threads_in(self.stack)) if self.doing else None
+        if held is not None:
+            return f", {held}"
         at = innermost_site(self.stack, current=False) if self.site is None else self.site
         return f", {self.doing}{f' at {at}' if at is not None else ''}" if self.doing else ""
 

@@ -20,6 +20,7 @@ __all__ = [
     "made_later_too",
     "nearest",
     "order_of",
+    "path_to",
     "share_a_loop",
 ]
 
@@ -224,6 +225,11 @@ def _path(node: ast.AST, line: int) -> _Path | None:
         if below is not None:
             return ((node, part), *below)
     return () if hasattr(node, "lineno") else None  # a case of a match says not where it is
+
+
+def path_to(function: ast.AST, line: int) -> _Path:
+    """From `function` down to the innermost statement that `line` is part of: each node, and which of its parts."""
+    return _path(function, line) or ()
 
 
 def _children(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
