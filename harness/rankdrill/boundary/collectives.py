@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -23,7 +22,7 @@ from rankdrill.boundary.regions import buffers_of
 from rankdrill.boundary.repertoire import Repertoire, patience_of, step_of
 from rankdrill.boundary.work import NeverWaited, TrackedWork
 from rankdrill.ledger import GROUP_OP, State, spell_members
-from rankdrill.step import ANYBODY, DEFAULT_GROUP, MESSAGES, NO_SEQUENCE, Kind, Step
+from rankdrill.step import ANYBODY, DEFAULT_GROUP, MESSAGES, NO_SEQUENCE, RECV, Kind, Step
 
 __all__ = ["DrilledGroup", "install_collectives"]
 
@@ -175,6 +174,8 @@ def _override(method: str, op: str, names: tuple[str, ...]) -> Callable[..., Any
         step = step_of(self, op, bound)
         if boundary.undisturbed and not getattr(bound.get("opts"), "asyncOp", True):
             return _at_once(self, step, bound, getattr(self.inner, method), args, kwargs)
+        if step.message is not None and step.message.peer == ANYBODY:
+            boundary.orders.before()
         try:
             record, work = boundary.begin(step, bound, real)
         except BaseException:
@@ -183,7 +184,7 @@ def _override(method: str, op: str, names: tuple[str, ...]) -> Callable[..., Any
         if work is None or isinstance(work, TrackedWork):
             boundary.mark(record, State.ENDED)
             return work
-        arrived = None if step.message is None else _from_anybody(self, step, record, bound.get("tensors"))
+        arrived = _once_there(self, step, record, bound.get("tensors"))
         tracked = TrackedWork(work, boundary, record, patience_of(self, bound), arrived, self.waits_at_the_end)
         if boundary.handles is not None and getattr(bound.get("opts"), "asyncOp", True) and handed_to_user():
             lose = partial(boundary.fail, record, NeverWaited()) if _delivered_by_handle(op, bound) else None
@@ -239,19 +240,23 @@ def _delivered_by_handle(op: str, args: dict[str, Any]) -> bool:
     return op in MESSAGES and all(tensor.device.type == "cpu" for tensor in flatten(args.get("tensors")))
 
 
-def _from_anybody(group: DrilledGroup, step: Step, record: int, into: Any) -> Callable[[int], None] | None:
-    """What is to be done when the sender of a message that anybody might have sent is known; None of other steps."""
-    message = step.message
-    if message is None or message.peer != ANYBODY:
+def _once_there(group: DrilledGroup, step: Step, record: int, into: Any) -> Callable[[int], None] | None:
+    """What is to be done when the message of `step` is there and its sender known; None of steps that receive none."""
+    message, boundary = step.message, group.boundary
+    if message is None or step.op != RECV or (message.peer != ANYBODY and not boundary.orders.under_way):
         return None
 
     def arrived(source: int) -> None:
         __tracebackhide__ = True
-        known = group.messages.arrived(source, message.tag)
-        if group.boundary.ledger:
-            group.boundary.ledger.tell_message(record, known)
-        with group.boundary.closed():
-            group.enter(replace(step, message=known))
-            group.boundary.from_anybody.add(step, known.peer, into)
+        known = message
+        if message.peer == ANYBODY:
+            known = group.messages.arrived(source, message.tag)
+            if boundary.ledger:
+                boundary.ledger.tell_message(record, known)
+            with boundary.closed():
+                group.enter(step.like(message=known))
+                boundary.from_anybody.add(step, known.peer, into)
+        with boundary.closed():
+            boundary.orders.came(step, known, source, into)
 
     return arrived

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 from rankdrill.boundary.from_anybody import FromAnybody
 from rankdrill.boundary.made_groups import MadeGroups
 from rankdrill.boundary.numbering import Tally
+from rankdrill.boundary.orders import Orders
 from rankdrill.boundary.updates import Updates
 from rankdrill.ledger import LedgerWriter, State
 from rankdrill.step import Kind, Step
@@ -107,6 +108,7 @@ class Boundary:
         self.messages = Tally()
         self.updates = Updates()
         self.from_anybody = FromAnybody()
+        self.orders = Orders(self)
         self.made = MadeGroups()
         self._groups: Counter[str] = Counter()
         self._interceptors: tuple[Interceptor, ...] = ()
@@ -138,6 +140,18 @@ class Boundary:
     def strike_with(self, interceptors: Sequence[Interceptor]) -> None:
         """Have other interceptors from here on, in the middle of a recording."""
         self._interceptors = tuple(interceptors)
+
+    def also(self, interceptor: Interceptor) -> None:
+        """Have one more, the innermost, from here on."""
+        self._interceptors = (*self._interceptors, interceptor)
+
+    def without(self, interceptor: Interceptor) -> None:
+        """Have it no more."""
+        self._interceptors = tuple(each for each in self._interceptors if each is not interceptor)
+
+    def stand_in(self, interceptor: Interceptor) -> None:
+        """In a copy of the rank: have it take all calls from here on."""
+        self._recording, self._interceptors = True, (interceptor,)
 
     def abandon(self) -> None:
         """Be no boundary any more: what a child process does, forked by the rank, are not the rank's steps."""

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, TypeAlias
 
 from rankdrill.boundary.contracts import flatten
+from rankdrill.boundary.orders.script import Difference
 from rankdrill.boundary.torch_seam import plainly
 from rankdrill.step import Site, Step
 
@@ -22,8 +23,10 @@ MOST_LINES = 64  # that are remembered, with their callers
 MOST_SENDERS = 64  # of one line
 MOST_CONTENTS = 16  # of one sender, the first
 MOST_BYTES = 1 << 16  # of one message: those that differ only further on count as the same
-TakenThere: TypeAlias = tuple[Site, str, int, tuple[int, ...], bool, int]
-"""Line, group, tag, senders, whether they sent different things, and the fewest elements of one message."""
+Line: TypeAlias = tuple[Site | None, str, int]
+TakenThere: TypeAlias = tuple[Site, str, int, tuple[int, ...], bool, int, tuple[Difference, ...]]
+"""Line, group, tag, senders, whether they sent different things, the fewest elements of one message, and what would
+have been different in other orders."""
 
 
 @dataclass
@@ -64,12 +67,14 @@ class FromAnybody:
                 elements = sum(tensor.numel() for tensor in tensors)
                 self._taken.setdefault(key, _Taken()).add(source, content, elements)
 
-    def take(self) -> list[TakenThere]:
-        """Where more than one has answered; all of it is forgotten then."""
+    def take(
+        self, differences: Mapping[tuple[Site | None, str, int], tuple[Difference, ...]] | None = None
+    ) -> list[TakenThere]:
+        """Where more than one has answered; all of it is forgotten then. `differences` by line, group and tag."""
         with self._lock:
             taken, self._taken = self._taken, {}
         return [
-            (*key, tuple(sorted(each.contents)), each.differ, each.elements)
+            (*key, tuple(sorted(each.contents)), each.differ, each.elements, (differences or {}).get(key, ()))
             for key, each in taken.items()
             if len(each.contents) > 1
         ]

@@ -10,7 +10,7 @@ from rankdrill.diagnosis.messages import words
 from rankdrill.diagnosis.races.order import Sent
 from rankdrill.diagnosis.races.taken import Taken
 
-__all__ = ["IN_PLACES", "THE_LAST", "TO_THE_NEXT", "Deed", "Race", "told"]
+__all__ = ["IN_PLACES", "THE_LAST", "TO_THE_NEXT", "Deed", "Race", "in_another_order", "told"]
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,16 @@ TO_THE_NEXT = Deed(
     "answers whoever is the first as if it were the first in a row",
     "answer whoever is the first as if it were the first in a row",
 )
+
+
+def in_another_order(otherwise: str) -> Deed:
+    """What a copy of the rank did, after *would have*."""
+    return Deed(
+        f"would have {otherwise}, had they come in another order",
+        f"would have {otherwise}, had they come in another order",
+    )
+
+
 THE_LAST = Deed("goes by what comes last", "go by what comes last")
 
 

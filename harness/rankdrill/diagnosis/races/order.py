@@ -8,7 +8,7 @@ Where a ledger does not reach back so far, or anything else is in doubt, they ar
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -17,7 +17,7 @@ from rankdrill.diagnosis.races.taken import Taken
 from rankdrill.ledger import GROUP_OP, LedgerView, Record, State
 from rankdrill.step import DEFAULT_GROUP, NO_SEQUENCE, RECV, SEND, Kind
 
-__all__ = ["Sent", "destinations", "newest_from_anybody", "unordered"]
+__all__ = ["Sent", "all_unordered", "destinations", "newest_from_anybody", "unordered"]
 
 MOST_PAIRS = 256  # of sends that are looked at, one after the other as they began
 _ALONE = frozenset({Kind.MEMORY, Kind.CLOCK})  # what a rank does for itself
@@ -54,6 +54,25 @@ def unordered(
         pairs = [pair for pair in pairs if wanted in {_number(sent.record, sent.rank) for sent in pair} - {None}]
     run = _Run(views)
     return next((pair for pair in pairs[:MOST_PAIRS] if run.free(*pair)), None)
+
+
+def all_unordered(
+    receiver: int,
+    taken: Taken,
+    pairs: Sequence[tuple[tuple[int, int], tuple[int, int]]],
+    views: Mapping[int, LedgerView],
+) -> tuple[Sent, Sent] | None:
+    """The first of `pairs` of messages, by sender and number, if of all of them the second may have come first."""
+    sends = {_number(sent.record, sent.rank): sent for sent in _sends_to(receiver, taken, views)}
+    run, found = _Run(views), list[tuple[Sent, Sent]]()
+    for first, second in pairs:
+        one, other = sends.get(first), sends.get(second)
+        if one is None or other is None:
+            return None
+        if one.record.begin_ns < other.record.begin_ns and not run.free(one, other):
+            return None
+        found.append((one, other))
+    return found[0] if found else None
 
 
 def destinations(view: LedgerView, file: str, line: int) -> set[int]:

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rankdrill.diagnosis.finding import Finding
-from rankdrill.diagnosis.races.account import IN_PLACES, THE_LAST, TO_THE_NEXT, Deed, Race, told
+from rankdrill.diagnosis.races.account import IN_PLACES, THE_LAST, TO_THE_NEXT, Deed, Race, in_another_order, told
 from rankdrill.diagnosis.races.answers import answers_in_a_row
 from rankdrill.diagnosis.races.last_word import counts_the_last
-from rankdrill.diagnosis.races.order import destinations, newest_from_anybody, unordered
+from rankdrill.diagnosis.races.order import all_unordered, destinations, newest_from_anybody, unordered
 from rankdrill.diagnosis.races.places import kept_in_order
 from rankdrill.diagnosis.races.reception import reception_at
 from rankdrill.diagnosis.races.taken import Taken
@@ -48,6 +48,10 @@ def message_race(taken: Mapping[int, Sequence[Taken]], views: Mapping[int, Ledge
 
 
 def _race(rank: int, taken: Taken, views: Mapping[int, LedgerView]) -> Race | None:
+    for words, exchanged in taken.otherwise:
+        pair = all_unordered(rank, taken, exchanged, views)
+        if pair is not None:
+            return Race(taken, pair, in_another_order(words))
     deed = _deed(rank, taken, views[rank])
     pair = unordered(rank, taken, views, the_last=deed is THE_LAST) if deed is not None else None
     return Race(taken, pair, deed) if deed is not None and pair is not None else None

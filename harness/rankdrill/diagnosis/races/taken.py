@@ -13,7 +13,9 @@ __all__ = ["Taken"]
 class Taken:
     """At `site` messages with `tag` on `group` were received from anybody: from `senders`, global ranks.
 
-    `differ`: they have not all sent the same. `elements` is how many the smallest message had.
+    `differ`: they have not all sent the same. `elements` is how many the smallest message had. `otherwise` is what
+    the rank would have done had they come in other orders, as copies of it did: in words, and the pairs of messages, by
+    sender and number, of which the second came first.
     """
 
     site: Site
@@ -22,3 +24,4 @@ class Taken:
     senders: tuple[int, ...]
     differ: bool
     elements: int
+    otherwise: tuple[tuple[str, tuple[tuple[tuple[int, int], tuple[int, int]], ...]], ...] = ()

@@ -156,6 +156,8 @@ class OpenTest:
         first = made.upcoming
         with around:
             call = pytest.CallInfo.from_call(functools.partial(hook, item=item, **more), when=when)
+            if when == "call":
+                self._context.boundary.orders.over(error=call.excinfo.value if call.excinfo is not None else None)
             report = self._hooks.pytest_runtest_makereport(item=item, call=call)
             self._own = report
             self._hooks.pytest_runtest_logreport(report=report)

@@ -70,6 +70,7 @@ class Jobs:
 
     def _answer(self, result: Returned | Raised, *, over: bool = False) -> None:
         context = self.context
+        context.boundary.orders.leave()
         context.notes.extend(self._rendezvous.notes)
         self._rendezvous.notes.clear()
         collectives, groups = self._issued()
@@ -110,11 +111,15 @@ class Jobs:
         if job.begins and isinstance(context.group, DrilledGroup):
             context.group.count_anew()
         given = (context, *job.args) if job.with_context else job.args
+        orders = context.boundary.orders
+        orders.begin(context.world_size)
         try:
             with context.boundary.recording(self._arm(job)):
                 value = job.body(*given, **job.kwargs)
+                orders.over(value)
             result: Returned | Raised = Returned(self._dump(value))
         except BaseException as error:
+            orders.over(error=error)
             result = raised(error)
         if job.ends:
             context.boundary.made.expect()
@@ -184,7 +189,8 @@ class Jobs:
         return unwaited(handles.take_unwaited()) if handles is not None else ()
 
     def _taken(self) -> tuple[Taken, ...]:
-        return tuple(Taken(*each) for each in self.context.boundary.from_anybody.take())
+        boundary = self.context.boundary
+        return tuple(Taken(*each) for each in boundary.from_anybody.take(boundary.orders.take()))
 
     def _left_groups(self) -> tuple[LeftGroups, ...]:
         groups = (group for group in groups_now() if isinstance(group, DrilledGroup))

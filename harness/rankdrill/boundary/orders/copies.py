@@ -1,0 +1,136 @@
+"""Copies of a rank, forked where it is: one waits, with nothing done yet, and is forked in turn for every order tried.
+
+A copy has no connection to other ranks, nor to the controller: it is given what its rank was given. It ends with it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pickle
+import signal
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+
+from rankdrill.boundary.orders.script import Difference, Script, exchanged
+
+__all__ = ["COPY_S", "Copy", "Part", "fork_copy"]
+
+COPY_S = 1.0  # for one to come to its end: what takes longer stays unknown
+PR_SET_PDEATHSIG = 1
+
+
+@dataclass
+class Part:
+    """What a copy goes through, and how it tells in what way that was different; nothing if it was not."""
+
+    script: Script
+    tell: Callable[[str], None]
+
+
+class Copy:
+    """The copy that waits, seen by its rank."""
+
+    def __init__(self, pid: int, channel: Connection) -> None:
+        self._pid = pid
+        self._channel = channel
+        self._tried = 0
+
+    def try_(self, script: Script) -> None:
+        """Have it go through `script`, and then through the same with other orders."""
+        self._tried = 1 + sum(1 for _ in script.otherwise())
+        with suppress(OSError):
+            self._channel.send_bytes(pickle.dumps(script, pickle.HIGHEST_PROTOCOL))
+
+    def differences(self) -> tuple[Difference, ...]:
+        """What was different in other orders, once this is known; nothing if nothing was, or nobody can say."""
+        try:
+            known = self._channel.poll((self._tried + 1) * COPY_S)
+            return tuple(pickle.loads(self._channel.recv_bytes())) if known else ()
+        except (OSError, EOFError):
+            return ()
+
+    def end(self) -> None:
+        """Be rid of it."""
+        self._channel.close()
+        with suppress(ProcessLookupError):
+            os.killpg(self._pid, signal.SIGKILL)
+        with suppress(ChildProcessError):
+            os.waitpid(self._pid, 0)
+
+
+def fork_copy() -> Copy | Part:
+    """Returns in the rank, with its copy; and in each copy of that, with what it has to go through."""
+    ours, theirs = Pipe()
+    pid = _fork()
+    if pid:
+        theirs.close()
+        with suppress(OSError):  # whichever of the two comes first
+            os.setpgid(pid, pid)
+        return Copy(pid, ours)
+    try:
+        ours.close()
+        os.setpgid(0, 0)
+        _be_silent()
+        script = pickle.loads(theirs.recv_bytes())
+        return _try_all(script, theirs)
+    except BaseException:  # its rank is gone, or did not need it
+        os._exit(0)
+
+
+def _try_all(script: Script, rank: Connection) -> Part:
+    """In the copy that waits; returns in those that do not."""
+    differences: list[Difference] = []
+    for other in (script, *script.otherwise()):
+        found = _try(other)
+        if isinstance(found, Part):
+            return found
+        if other is script and found != "":
+            break  # something is different each time, or takes too long
+        if found:
+            differences.append((found, exchanged(script, other)))
+    rank.send_bytes(pickle.dumps(differences))
+    os._exit(0)
+
+
+def _try(script: Script) -> Part | str | None:
+    """What was different; None where the copy did not come to an end. In the copy its part."""
+    heard, told = Pipe(duplex=False)
+    pid = _fork()
+    if not pid:
+        heard.close()
+        return Part(script, lambda words: told.send_bytes(words.encode()))
+    told.close()
+    try:
+        return heard.recv_bytes().decode() if heard.poll(COPY_S) else None
+    except EOFError:
+        return None
+    finally:
+        heard.close()
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def _fork() -> int:
+    parent = os.getpid()
+    with warnings.catch_warnings():
+        # Python warns of other threads, which a copy has not: what waits for one of them stays unknown.
+        warnings.simplefilter("ignore")
+        pid = os.fork()
+    if not pid:
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(0)
+    return pid
+
+
+def _be_silent() -> None:
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for stream in (1, 2):
+        os.dup2(nowhere, stream)
+    os.close(nowhere)

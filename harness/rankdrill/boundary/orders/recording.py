@@ -1,0 +1,79 @@
+"""On a rank: writes down what it takes and gives, for its copies, as long as that can be told to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from rankdrill.boundary.contracts import flatten
+from rankdrill.boundary.orders.script import Came, Made, Script
+from rankdrill.step import ANYBODY, RECV, Kind, Message, Step
+
+if TYPE_CHECKING:
+    from rankdrill.boundary.crossing import Call, Proceed
+
+__all__ = ["LOCAL", "MOST_BYTES", "Recorder", "given_to", "waits_at_once"]
+
+MOST_BYTES = 1 << 20  # of tensors, in one script
+LOCAL = frozenset({Kind.OBJECT, Kind.MEMORY, Kind.CLOCK})
+"""What a rank, and its copy, does for itself."""
+_ALONE = frozenset({"recv", "recv_object_list"})  # in which torch itself waits for the message
+
+
+class Recorder:
+    """Writes into `script`; calls `stop` at the first step that cannot be told."""
+
+    def __init__(self, script: Script, stop: Callable[[], None]) -> None:
+        self._script = script
+        self._stop = stop
+        self._bytes = 0
+
+    def __call__(self, call: Call, proceed: Proceed) -> Any:
+        step = call.step
+        if step.kind in LOCAL:
+            return proceed(call)
+        if step.op == RECV and step.site is not None and step.site.via in _ALONE:
+            return proceed(call)  # `came` follows, once it has
+        if step.kind is not Kind.COLLECTIVE or step.message is not None or not waits_at_once(call):
+            self._stop()
+            return proceed(call)
+        given = self._copied(given_to(call))
+        work = proceed(call)
+        if work is not None:
+            work.wait()
+        held = self._copied([*flatten(call.args.get("outputs")), *flatten(call.args.get("tensors"))])
+        if given is None or held is None:
+            self._stop()
+        else:
+            self._script.called(Made(step.op, step.call, given, held))
+        return work
+
+    def came(self, taken: Step, message: Message, source: int, into: Any) -> None:
+        """The receive `taken` has got `message` from member `source` of its group: what lies in the tensors `into`."""
+        content = self._copied(list(flatten(into)))
+        if content is None or taken.message is None:
+            self._stop()
+            return
+        named = taken.message.peer != ANYBODY
+        self._script.came(Came(taken.target, source, message, content, taken.site, named))
+
+    def _copied(self, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...] | None:
+        """Copies of them; None where they are too much, or not to be had."""
+        if any(tensor.device.type != "cpu" or tensor.layout is not torch.strided for tensor in tensors):
+            return None
+        self._bytes += sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+        return None if self._bytes > MOST_BYTES else tuple(tensor.detach().clone() for tensor in tensors)
+
+
+def waits_at_once(call: Call) -> bool:
+    """Whether torch waits for the call before it returns."""
+    return not getattr(call.args.get("opts"), "asyncOp", True)
+
+
+def given_to(call: Call) -> list[torch.Tensor]:
+    """The tensors that this rank brings."""
+    if call.step.op == "broadcast" and call.args["opts"].rootRank != call.args["group"].place:
+        return []
+    return list(flatten(call.args.get("tensors")))

@@ -1,0 +1,113 @@
+"""In a copy of a rank: the calls get what its script has for them, and are compared with it."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import torch
+
+from rankdrill.boundary.contracts import flatten
+from rankdrill.boundary.orders.alike import alike
+from rankdrill.boundary.orders.copies import Part
+from rankdrill.boundary.orders.recording import LOCAL, given_to, waits_at_once
+from rankdrill.boundary.orders.script import Came
+from rankdrill.step import ANYBODY, RECV, Kind
+
+if TYPE_CHECKING:
+    from rankdrill.boundary.crossing import Call, Proceed
+
+__all__ = ["Replay"]
+
+_SAME = ""
+
+
+class Replay:
+    """Stands in the place of all other ranks. The copy ends where it does something else, or knows nothing more."""
+
+    def __init__(self, part: Part) -> None:
+        self._script, self._tell = part.script, part.tell
+        self._at = 0  # collectives so far
+        self._left = [list(part) for part in part.script.parts]
+
+    def __call__(self, call: Call, proceed: Proceed) -> Any:
+        step = call.step
+        if step.kind in LOCAL:
+            return proceed(call)
+        if step.op == RECV and step.message is not None:
+            return self._receive(call)
+        if step.kind is not Kind.COLLECTIVE or step.message is not None or not waits_at_once(call):
+            self.end(_SAME)
+        return self._collective(call)
+
+    def _receive(self, call: Call) -> Any:
+        message = call.step.message
+        assert message is not None
+        stream, named = (call.step.target, message.tag), message.peer != ANYBODY
+        left = self._left[self._at]
+        wanted = {call.args["peer"]} if named else {one.source for one in left}
+        fits = (one for one in left if one.stream == stream and one.named == named and one.source in wanted)
+        one = next(fits, None)
+        if one is None:  # it takes more than its rank has: what that would be is not known
+            self.end(_SAME)
+        left[:] = [other for other in left if other is not one]
+        _fill(list(flatten(call.args.get("tensors"))), one.content)
+        return _Over(one)
+
+    def _collective(self, call: Call) -> Any:
+        if self._at >= len(self._script.made):
+            if self._script.end is not None:
+                self.end(f"called {call.step.op} once more")
+            self.end(_SAME)
+        made = self._script.made[self._at]
+        if made.op != call.step.op:
+            self.end(f"called {call.step.op} in the place of {made.name}")
+        if not alike(given_to(call), made.given):
+            self.end(f"given {made.name} something else")
+        _fill([*flatten(call.args.get("outputs")), *flatten(call.args.get("tensors"))], made.held)
+        self._at += 1
+        return _Over(None)
+
+    def over(self, value: Any, error: BaseException | None) -> NoReturn:
+        """The body has come to its end."""
+        end = self._script.end
+        if end is None:
+            self.end(_SAME)
+        raised = type(error).__qualname__ if error is not None else ""
+        if raised != end.raised:
+            self.end(f"raised {raised}" if raised else "raised nothing")
+        if self._at < len(self._script.made):
+            self.end(f"ended without {self._script.made[self._at].name}")
+        self.end(_SAME if error is not None or alike(value, pickle.loads(end.value)) else "returned something else")
+
+    def end(self, difference: str) -> NoReturn:
+        """Tell it, and be gone."""
+        try:
+            self._tell(difference)
+        finally:
+            os._exit(0)
+
+
+class _Over:
+    """Work that is over."""
+
+    def __init__(self, message: Came | None) -> None:
+        self._message = message
+
+    def wait(self, *_: Any) -> bool:
+        return True
+
+    is_completed = is_success = wait
+
+    def exception(self) -> None:
+        return None
+
+    def _source_rank(self) -> int:
+        return self._message.source if self._message is not None else -1
+
+
+def _fill(tensors: list[torch.Tensor], held: tuple[torch.Tensor, ...]) -> None:
+    with torch.no_grad():
+        for tensor, one in zip(tensors, held, strict=False):
+            tensor.copy_(one)

@@ -1,0 +1,156 @@
+"""What a rank took from others, and what it gave them, from a receive from anybody on: for copies of it to go through.
+
+Between two calls of collectives the messages may have come in another order, each sender's own in theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from typing import TypeAlias
+
+import torch
+
+from rankdrill.step import Message, Site
+
+__all__ = ["Came", "Difference", "End", "Made", "Script", "exchanged"]
+
+MOST_ORDERS = 5  # that are tried
+Change: TypeAlias = Callable[[list[int]], list[int]]
+"""Another order of senders."""
+Stream: TypeAlias = tuple[str, int]
+"""Group and tag."""
+Which: TypeAlias = tuple[int, int]
+"""The global rank that has sent a message, and which one of those it is."""
+
+
+Difference: TypeAlias = tuple[str, tuple[tuple[Which, Which], ...]]
+"""What would have been different, in words that follow *would have*, had of each of these pairs the second come first.
+"""
+
+
+@dataclass(frozen=True)
+class Came:
+    """A `message` of member `source` of the `group`, taken at `site`; `named`, if the receive had named the sender."""
+
+    group: str
+    source: int
+    message: Message
+    content: tuple[torch.Tensor, ...]
+    site: Site | None
+    named: bool
+
+    @property
+    def stream(self) -> Stream:
+        return self.group, self.message.tag
+
+    @property
+    def which(self) -> Which:
+        return self.message.peer, self.message.number
+
+
+@dataclass(frozen=True)
+class Made:
+    """A collective: the tensors it was `given`, and what all of its tensors `held` when it was over."""
+
+    op: str
+    name: str
+    given: tuple[torch.Tensor, ...]
+    held: tuple[torch.Tensor, ...]
+
+
+@dataclass(frozen=True)
+class End:
+    """How the body ended: what it returned, as bytes, or the type of what it raised."""
+
+    value: bytes = b""
+    raised: str = ""
+
+
+@dataclass
+class Script:
+    """`parts` are the messages between one collective and the next; `end` is None where nobody looked so far."""
+
+    parts: list[list[Came]] = field(default_factory=lambda: [[]])
+    made: list[Made] = field(default_factory=list)
+    end: End | None = None
+
+    def came(self, message: Came) -> None:
+        self.parts[-1].append(message)
+
+    def called(self, collective: Made) -> None:
+        self.made.append(collective)
+        self.parts.append([])
+
+    @property
+    def stream(self) -> Came | None:
+        """The first message of those that may have come otherwise."""
+        return next((one for part in self.parts for one in part if len(_sources(part, one.stream)) > 1), None)
+
+    def otherwise(self) -> Iterator[Script]:
+        """The same with other orders: those first that are least different."""
+        found: list[list[list[Came]]] = []
+        for change in (_last_two, _first_two, _turned, _other_sender_last, _backwards):
+            parts = [_rearranged(part, change) for part in self.parts]
+            told = [[id(one) for one in part] for part in parts]
+            known = [[[id(one) for one in part] for part in each] for each in (self.parts, *found)]
+            if told not in known and len(found) < MOST_ORDERS:
+                found.append(parts)
+                yield replace(self, parts=parts)
+
+
+def exchanged(before: Script, after: Script) -> tuple[tuple[Which, Which], ...]:
+    """The pairs of messages of which the second comes first in the other order."""
+    return tuple(
+        (one.which, other.which)
+        for was, is_ in zip(before.parts, after.parts, strict=True)
+        for one, other in combinations(was, 2)
+        if one.stream == other.stream and _place(one, is_) > _place(other, is_)
+    )
+
+
+def _place(message: Came, part: Sequence[Came]) -> int:
+    return next(place for place, one in enumerate(part) if one is message)
+
+
+def _sources(part: Sequence[Came], stream: Stream) -> set[int]:
+    return {one.source for one in part if one.stream == stream and not one.named}
+
+
+def _rearranged(part: Sequence[Came], change: Change) -> list[Came]:
+    """`part` with the messages from anybody of each stream as `change` has it; a sender's own stay in order."""
+    found = list(part)
+    for stream in dict.fromkeys(one.stream for one in part if not one.named):
+        places = [place for place, one in enumerate(part) if one.stream == stream and not one.named]
+        waiting: dict[int, list[Came]] = {}
+        for place in places:
+            waiting.setdefault(part[place].source, []).append(part[place])
+        for place, source in zip(places, change([part[place].source for place in places]), strict=True):
+            found[place] = waiting[source].pop(0)
+    return found
+
+
+def _backwards(sources: list[int]) -> list[int]:
+    return sources[::-1]
+
+
+def _turned(sources: list[int]) -> list[int]:
+    return sources[1:] + sources[:1]
+
+
+def _first_two(sources: list[int]) -> list[int]:
+    """The first that is another's than the one before it comes one earlier."""
+    for place in range(1, len(sources)):
+        if sources[place] != sources[place - 1]:
+            return [*sources[: place - 1], sources[place], sources[place - 1], *sources[place + 1 :]]
+    return sources
+
+
+def _last_two(sources: list[int]) -> list[int]:
+    return _first_two(sources[::-1])[::-1]
+
+
+def _other_sender_last(sources: list[int]) -> list[int]:
+    """Whoever came first has the last word."""
+    return sorted(sources, key=lambda source: source == sources[0])

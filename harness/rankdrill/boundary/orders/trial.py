@@ -1,0 +1,139 @@
+"""Whether the order in which messages come matters to a rank: tried out, from its first receive from anybody on.
+
+The copy is made before anything has come. It goes through what its rank went through: first in the same order, where
+nothing may be different, or nothing can be said; then in others. A rank gives values away in collectives and at the end
+of its body, and these are compared. What it sends to single ranks is not: to whom depends on who has come in many right
+programs, and the trial is over there, as it is at any step that a copy cannot take alone.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import cloudpickle
+import torch
+
+from rankdrill.boundary.orders.copies import Copy, fork_copy
+from rankdrill.boundary.orders.recording import Recorder
+from rankdrill.boundary.orders.replay import Replay
+from rankdrill.boundary.orders.script import Came, Difference, End, Script
+from rankdrill.step import Message, Site, Step
+
+if TYPE_CHECKING:
+    from rankdrill.boundary.crossing import Boundary
+
+__all__ = ["Orders"]
+
+MOST_TRIALS = 2  # in one run
+FEWEST_RANKS = 3  # for two of them to send to a third
+
+
+@dataclass
+class _Trial:
+    copy: Copy
+    script: Script
+    recorder: Recorder
+
+
+class Orders:
+    """The trials of one rank; and, in a copy of it, its part in one."""
+
+    def __init__(self, boundary: Boundary) -> None:
+        self._boundary = boundary
+        self._left = 0
+        self._trial: _Trial | None = None
+        self._asked: list[tuple[Came, Copy]] = []
+        self._replay: Replay | None = None
+
+    def begin(self, ranks: int) -> None:
+        """A run begins, of so many ranks."""
+        self.drop()
+        self._left = MOST_TRIALS if ranks >= FEWEST_RANKS and self._boundary.watch is not None else 0
+
+    def before(self) -> None:
+        """The rank is about to receive from anybody. Returns in copies, too."""
+        on_gpu: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]  # a copy could not use it
+        alone = threading.current_thread() is threading.main_thread() and not on_gpu
+        if not self._left or self._trial is not None or not self._boundary.undisturbed or not alone:
+            return
+        self._left -= 1
+        with self._boundary.closed():
+            copy = fork_copy()
+        if isinstance(copy, Copy):
+            script = Script()
+            recorder = Recorder(script, self.stop)
+            self._trial = _Trial(copy, script, recorder)
+            self._boundary.also(recorder)
+        else:
+            self._replay = Replay(copy)
+            self._boundary.stand_in(self._replay)
+
+    @property
+    def under_way(self) -> bool:
+        """Whether a trial is, for which messages are written down."""
+        return self._trial is not None
+
+    def came(self, taken: Step, message: Message, source: int, into: Any) -> None:
+        """The receive `taken` has got `message` from member `source` of its group: what lies in the tensors `into`."""
+        if self._trial is not None:
+            self._trial.recorder.came(taken, message, source, into)
+
+    def over(self, value: Any = None, error: BaseException | None = None) -> None:
+        """The body has ended so. Does not return in a copy."""
+        if self._replay is not None:
+            self._replay.over(value, error)
+        if self._trial is not None:
+            with self._boundary.closed():
+                self._trial.script.end = _end(value, error)
+            self.stop()
+
+    def leave(self) -> None:
+        """The rank is about to talk to its controller: no business of a copy, which does not return."""
+        if self._replay is not None:
+            self._replay.end("")
+        self.stop()
+
+    def stop(self) -> None:
+        """What comes now cannot be told to a copy: have it begin with what there is."""
+        trial, self._trial = self._trial, None
+        if trial is None:
+            return
+        self._boundary.without(trial.recorder)
+        first = trial.script.stream
+        with self._boundary.closed():
+            if first is not None:
+                trial.copy.try_(trial.script)
+                self._asked.append((first, trial.copy))
+            else:
+                trial.copy.end()
+
+    def take(self) -> dict[tuple[Site | None, str, int], tuple[Difference, ...]]:
+        """By line, group and tag: what would have been different in other orders."""
+        found = {}
+        with self._boundary.closed():
+            for first, copy in self._asked:
+                differences = copy.differences()
+                if differences:
+                    found[(first.site, *first.stream)] = differences
+        self.drop()
+        return found
+
+    def drop(self) -> None:
+        """Be rid of all copies."""
+        copies = [copy for _, copy in self._asked] + ([self._trial.copy] if self._trial is not None else [])
+        if self._trial is not None:
+            self._boundary.without(self._trial.recorder)
+        self._asked, self._trial = [], None
+        for copy in copies:
+            copy.end()
+
+
+def _end(value: Any, error: BaseException | None) -> End | None:
+    if error is not None:
+        return End(raised=type(error).__qualname__)
+    try:
+        return End(cloudpickle.dumps(value))
+    except Exception:  # it cannot be told
+        return None
