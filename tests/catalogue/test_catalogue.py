@@ -8,13 +8,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.catalogue.drilling import Drill, drills
+from tests.catalogue.drilling import DEADLINE_S, Drill, drills
 from tests.catalogue.misses import known_misses
 from tests.catalogue.programs import KINDS, Program, Rank, catalogue, correct, mistake
 from tests.catalogue.scoring import Judged
 
 PATIENCE_S = 60.0  # for correct programs, on whatever machine
 MISTAKES, CORRECT = 120, 60  # at least
+WAITED_S = 3.0  # for a mistake that is told only when the time is over
 EACH_KIND = 3
 LINES = 25  # of one program
 
@@ -78,7 +79,8 @@ def test_what_is_right_passes(drill: Drill, name: str) -> None:
 @pytest.mark.parametrize("name", CHOSEN)
 def test_a_mistake_is_told_strictly_right(drill: Drill, name: str) -> None:
     program = runnable(PROGRAMS[name])
-    judged = Judged(program, drill.verdict_on(program))
+    stuck = program.truth is not None and program.truth.kind == "stuck rank"
+    judged = Judged(program, drill.verdict_on(program, WAITED_S if stuck else DEADLINE_S))
     known = known_misses().get(name)
     if known is None:
         assert judged.wrong_in == (), judged.verdict.text

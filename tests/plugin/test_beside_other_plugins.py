@@ -108,34 +108,46 @@ def test_with_common_options(run: Run, options: tuple[str, ...]) -> None:
 
 
 REPORTER = """
-import sys
+import os
 import pytest
 from _pytest.terminal import TerminalReporter
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config):
+    with open(f"{__name__}.pids", "a") as configured:
+        print(os.getpid(), file=configured)
     reporter = config.pluginmanager.getplugin("terminalreporter")
     config.pluginmanager.unregister(reporter)
-    config.pluginmanager.register(Loud(config, sys.stdout), "terminalreporter")
+    config.pluginmanager.register(Loud(config, reporter), "terminalreporter")
 
 class Loud(TerminalReporter):
+    def __init__(self, config, other):
+        super().__init__(config)
+        self.other = other
+
     def pytest_runtest_logstart(self, nodeid, location):
-        self.write_line(f"here comes {nodeid}")
+        self.write_line(f"{__name__}: here comes {nodeid}")
+        if type(self.other) is not TerminalReporter:
+            self.other.pytest_runtest_logstart(nodeid, location)
 """
+REPORTERS = ("instafail", "pretty", "rich", "sugar")
 
 
-@pytest.mark.parametrize("name", ["instafail", "pretty", "rich", "sugar"])
 def test_who_takes_the_place_of_the_reporter_does_so_in_the_controller_alone(
-    run: Run, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, name: str
+    run: Run, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytester.makepyfile(loud=REPORTER)
+    """Each takes the place of the one before; on a rank there is none for any of them to take."""
+    pytester.makepyfile(**{f"loud_{name}": REPORTER for name in REPORTERS})
     installed = pytester.mkdir("loud-1.0.dist-info")
     (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: loud\nVersion: 1.0\n")
-    (installed / "entry_points.txt").write_text(f"[pytest11]\n{name} = loud\n")
+    listed = "".join(f"{name} = loud_{name}\n" for name in REPORTERS)
+    (installed / "entry_points.txt").write_text(f"[pytest11]\n{listed}")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(pytester.path), os.environ.get("PYTHONPATH", "")]))
     ran = run("@pytest.mark.ranks(2)\ndef test_it(rank): rank.barrier()", fresh="it loads what is installed")
     assert ran.outcome("test_it") == "passed"
-    assert ran.screen.count("here comes test_it.py::test_it") == 1
+    for name in REPORTERS:
+        assert ran.screen.count(f"loud_{name}: here comes test_it.py::test_it") == 1
+        assert len((pytester.path / f"loud_{name}.pids").read_text().splitlines()) == 1, "in one process"
 
 
 FORKS = """

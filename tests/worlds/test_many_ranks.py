@@ -130,7 +130,7 @@ def test_one_that_skips_a_collective_of_a_group(many: World, shape: str) -> None
 
 
 def test_members_that_take_several_records() -> None:
-    with World(128) as many:
+    with World(64) as many:
         assert skips_in_a_group(many, "irregular") > 1
 
 

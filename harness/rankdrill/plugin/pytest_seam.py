@@ -7,7 +7,7 @@ What is used, and why:
   rank's session is made with the controller's options, as pytest-xdist makes its workers', and knows the ini options of
   plugins that it does not load. It begins in the template, with what does not depend on tests.
 - ``_pytest.fixtures.FixtureManager`` and its ``pytest_plugin_registered``, ``FixtureFunctionDefinition``: a rank does
-  not search those of pytest's own modules for fixtures that have none.
+  not search plugins for fixtures, which the template has done.
 - ``_pytest.main.Session.from_config``, ``perform_collect``, ``session._setupstate``: the rank collects single files and
   tears down what the next test does not need.
 - ``session._fixturemanager`` and its ``_pending_conftests`` (pytest 9.1): conftest files that later files need.
@@ -32,7 +32,6 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import _pytest.fixtures
@@ -46,6 +45,8 @@ from _pytest.main import Session
 from _pytest.scope import Scope
 from _pytest.skipping import evaluate_skip_marks
 from _pytest.unittest import TestCaseFunction
+
+from rankdrill.plugin.fixture_holders import fixture_holder
 
 __all__ = [
     "Config",
@@ -75,6 +76,7 @@ __all__ = [
     "make_config",
     "parametrized_method",
     "renew_request",
+    "search",
     "shows_logs",
     "start_session",
     "teardown_to",
@@ -152,26 +154,17 @@ def start_session(config: Config) -> Session:
 
 
 class _FixtureManager(_pytest.fixtures.FixtureManager):
-    """Searches none of pytest's own plugins that has no fixtures: few have any, and all have dozens of other names."""
+    """Searches of a plugin what has been found to hold fixtures, and conftest files, which pytest keeps until later."""
 
     def pytest_plugin_registered(self, plugin: object, plugin_name: str) -> None:
-        if not _has_no_fixtures(plugin):
-            super().pytest_plugin_registered(plugin, plugin_name)
+        holder = plugin if str(plugin_name).endswith("conftest.py") else search(plugin)
+        if holder is not None:
+            super().pytest_plugin_registered(holder, plugin_name)
 
 
-def _has_no_fixtures(plugin: object) -> bool:
-    """False also of whatever is not pytest's own."""
-    holders = [plugin] if isinstance(plugin, ModuleType) else type(plugin).__mro__[:-1]
-    return all(_is_pytests(holder) and not any(map(_is_fixture, vars(holder).values())) for holder in holders)
-
-
-def _is_pytests(holder: Any) -> bool:
-    name = holder.__name__ if isinstance(holder, ModuleType) else holder.__module__
-    return str(name).startswith(("_pytest.", "pluggy."))
-
-
-def _is_fixture(value: object) -> bool:
-    return type(value) is _pytest.fixtures.FixtureFunctionDefinition
+def search(plugin: object) -> object | None:
+    """What of `plugin` may hold fixtures; found once in this process and what is forked from it."""
+    return fixture_holder(plugin, _pytest.fixtures.FixtureFunctionDefinition)
 
 
 def collect_file(session: Session, path: str) -> list[pytest.Item]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 
 from rankdrill.plugin import pytest_seam
 from rankdrill.plugin.commands import Foundation
@@ -32,4 +33,9 @@ def _begun(foundation: Foundation) -> pytest_seam.Config:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what there is to say about plugins, the controller's own session says
         plugins = [(name, importlib.import_module(module)) for name, module in foundation.plugins]
-        return pytest_seam.begin_config(foundation.blocked, plugins)
+        config = pytest_seam.begin_config(foundation.blocked, plugins)
+        with suppress(ImportError):
+            import readline  # noqa: F401 (each session does, for fear of what it does to streams)
+        for plugin in config.pluginmanager.get_plugins():
+            pytest_seam.search(plugin)
+        return config

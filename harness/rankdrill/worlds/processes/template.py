@@ -75,10 +75,11 @@ def _preload() -> Callable[[int, dict[str, Any], Sequence[Any]], None]:
 
 def _settle() -> Sequence[Any]:
     """What has been imported stays: make forks of it cheap. Returns the names it took of what ranks replace."""
-    from rankdrill.boundary import names_before
+    from rankdrill.boundary import names_before, torch_seam
     from rankdrill.worlds.processes.pages import collapse_memory
 
     early = names_before()  # a walk through all modules, for all ranks at once
+    torch_seam.note_device_constructors()  # a hundred functions, which each rank would touch
     inspect.getmodule(_settle.__code__, "/")  # another, which each rank's first traceback would make by itself
     gc.collect()
     gc.freeze()  # forks then share these pages instead of copying them at their first collection
