@@ -68,9 +68,11 @@ def _step(does: str, peer: int, number: int) -> Step:
             return Step(Kind.COLLECTIVE, "recv", "default", "float32[4] peer=2", site=HERE, message=Message(peer, 0))
         case "barrier":
             return Step(Kind.COLLECTIVE, does, "default", sequence=number)
-        case "set":
+        case "set" | "get":
             return Step(Kind.STORE, does, "key")
-        case "open":
+        case "group":
+            return Step(Kind.GROUP, "new_group", "default", "ranks=1,2")
+        case "open" | "stat":
             return Step(Kind.FILE, does, "/data/flag")
         case "map":
             return Step(Kind.SHM, does, "/dev/shm/flags")
@@ -120,10 +122,29 @@ def test_a_message_of_which_nobody_knows_when_it_was_sent(find: Find) -> None:
     assert find(*FIRST, *whole(2, "recv", 1), *SECOND, *TOOK) is None
 
 
-@pytest.mark.parametrize("event", [(0, "set", 0), (1, "open", 0), (2, "loads", 0)])
+@pytest.mark.parametrize("event", [(1, "open", 0), (2, "loads", 0)])
 def test_what_else_others_may_see(find: Find, event: Event) -> None:
     assert find(*FIRST, *whole(*event), *SECOND, *TOOK) is None
     assert find(*whole(*event), *FIRST, *SECOND, *TOOK) == (1, 2)
+
+
+def test_a_store_tells_who_looks(find: Find) -> None:
+    told, looked = whole(0, "set"), whole(2, "get")
+    assert find(*FIRST, *told, *SECOND, *TOOK) == (1, 2)
+    assert find(*FIRST, *looked, *SECOND, *TOOK) == (1, 2)
+    assert find(*told, *FIRST, *looked, *SECOND, *TOOK) == (1, 2)
+    assert find(*FIRST, *told, *looked, *SECOND, *TOOK) is None
+
+
+def test_a_file_that_is_only_looked_at_tells_nothing(find: Find) -> None:
+    assert find(*FIRST, *whole(1, "stat"), *whole(2, "stat"), *SECOND, *TOOK) == (1, 2)
+
+
+def test_a_group_that_is_made_tells_who_makes_it_too(find: Find) -> None:
+    first, second = (1, "group", 0), (2, "group", 0)
+    ends = [(1, "end group", 0), (2, "end group", 0)]
+    assert find(first, second, ends[0], *FIRST, ends[1], *SECOND, *TOOK) == (1, 2)
+    assert find(*FIRST, first, second, *ends, *SECOND, *TOOK) is None
 
 
 def test_memory_that_is_shared_shows_more_than_steps_tell(find: Find) -> None:
@@ -140,15 +161,16 @@ def test_what_is_also_received_from_one_of_them(find: Find) -> None:
 
 def test_a_helper_that_is_called_from_elsewhere(find: Find) -> None:
     elsewhere = [*whole(0, "take elsewhere", 1), *whole(0, "take elsewhere", 2)]
-    here = [*whole(1, "ask"), *whole(0, "take", 1), *whole(0, "set"), *whole(2, "ask"), *whole(0, "take", 2)]
+    told = [*whole(0, "set"), *whole(2, "get")]
+    here = [*whole(1, "ask"), *whole(0, "take", 1), *told, *whole(2, "ask"), *whole(0, "take", 2)]
     assert find(*FIRST, *SECOND, *elsewhere, *here) is None
     assert find(*FIRST, *SECOND, *elsewhere, *FIRST, *SECOND, *TOOK) == (1, 2)
 
 
 def test_the_last_that_came_after_all_others(find: Find) -> None:
-    begun = [*FIRST, *SECOND, *TOOK]
-    assert find(*begun, *whole(0, "set"), *FIRST, *whole(0, "take", 1), the_last=True) is None
-    assert find(*begun, *whole(0, "set"), *FIRST, *whole(0, "take", 1)) == (1, 2)
+    begun, told = [*FIRST, *SECOND, *TOOK], [*whole(0, "set"), *whole(1, "get")]
+    assert find(*begun, *told, *FIRST, *whole(0, "take", 1), the_last=True) is None
+    assert find(*begun, *told, *FIRST, *whole(0, "take", 1)) == (1, 2)
     assert find(*begun, the_last=True) == (1, 2)
 
 

@@ -1,8 +1,8 @@
 """Whether anything orders two sends to one rank, as far as ledgers tell: if so, who comes first is no chance.
 
 The later of two is free of the earlier if its rank has heard of nobody between the two beginnings: no collective that
-somebody entered since, no message that was sent since, nothing done to stores and files by anybody, no object that it
-unpickled.
+somebody entered since, no message that was sent since, no store or file that it looked at and somebody has changed, no
+object that it unpickled.
 Where a ledger does not reach back so far, or anything else is in doubt, they are taken to be ordered.
 """
 
@@ -21,6 +21,8 @@ __all__ = ["Sent", "all_unordered", "destinations", "newest_from_anybody", "unor
 
 MOST_PAIRS = 256  # of sends that are looked at, one after the other as they began
 _ALONE = frozenset({Kind.MEMORY, Kind.CLOCK})  # what a rank does for itself
+_SEEN_BY_LOOKING = frozenset({Kind.FILE, Kind.STORE, Kind.GROUP})  # and by no other way
+_LOOKS = frozenset({"stat", "lstat", "listdir", "scandir", "read", "get", "multi_get", "wait", "check", "num_keys"})
 _FROM_ANYBODY = "peer=any"
 
 
@@ -103,6 +105,12 @@ def _is_there(record: Record, taken: Taken) -> bool:
     return record.step.site is not None and record.step.site.place == taken.site.place
 
 
+def _only_looks(record: Record) -> bool:
+    step = record.step
+    opens_to_read = step.op == "open" and step.fingerprint in ("r", "rb", "rt", "O_RDONLY")
+    return step.op in _LOOKS or opens_to_read
+
+
 def _number(record: Record, sender: int) -> tuple[int, int] | None:
     """Which message of which sender it is an end of; None where nobody can say."""
     message = record.step.message
@@ -163,27 +171,38 @@ class _Run:
         view = self._views[second.rank]
         if view.torn or not view.records or (view.dropped and view.records[0].begin_ns > since):
             return False
-        return not self._by_other_ways(since, until) and not any(
-            self._tells(second.rank, record, since)
+        if self._by_memory(since, until, second.rank):
+            return False
+        return not any(
+            self._tells(second.rank, record, since, until)
             for record in view.where(lambda kind, state: kind not in _ALONE)
             if since < record.end_ns <= until and record.index != second.record.index
         )
 
-    def _by_other_ways(self, since: int, until: int) -> bool:
-        """Whether anybody did something meanwhile that others see, and that is no call of a group; or at any time
-        something with memory that it shares with others, in which they see what no step tells of.
+    def _by_memory(self, since: int, until: int, rank: int) -> bool:
+        """Whether others may have changed what `rank` sees without a step: a file, meanwhile; at any time something in
+        memory that they share.
         """
+        shares = any(True for view in self._views.values() for _ in view.where(lambda kind, state: kind is Kind.SHM))
+        return shares or self._changed(Kind.FILE, since, until, rank)
+
+    def _changed(self, kind: Kind, since: int, until: int, rank: int) -> bool:
+        """Whether another than `rank` did something of that kind meanwhile that others can see."""
         return any(
-            record.step.kind is Kind.SHM or since < record.begin_ns < until
-            for view in self._views.values()
-            for record in view.where(lambda kind, state: kind not in (Kind.COLLECTIVE, Kind.OBJECT, *_ALONE))
+            since < record.begin_ns < until and not _only_looks(record)
+            for other, view in self._views.items()
+            if other != rank
+            for record in view.where(lambda its, state: its is kind)
         )
 
-    def _tells(self, rank: int, record: Record, since: int) -> bool:
+    def _tells(self, rank: int, record: Record, since: int, until: int) -> bool:
         """Whether what `rank` did in `record` may have told it what others have done `since`."""
         step, message = record.step, record.step.message
         if step.op == GROUP_OP:
             return False
+        if step.kind in _SEEN_BY_LOOKING:
+            waited = step.kind is Kind.FILE and record.begin_ns < since  # for a lock, which is let go without a step
+            return waited or self._changed(step.kind, since, until, rank)
         if record.state is not State.ENDED or step.kind is not Kind.COLLECTIVE:
             return True
         if message is not None:
