@@ -9,12 +9,14 @@ import ctypes
 import os
 import pickle
 import signal
+import sys
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
+from typing import Any
 
 from rankdrill.boundary.orders.script import Difference, Script, exchanged
 
@@ -22,6 +24,15 @@ __all__ = ["COPY_S", "Copy", "Part", "fork_copy"]
 
 COPY_S = 1.0  # for one to come to its end: what takes longer stays unknown
 PR_SET_PDEATHSIG = 1
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+_OUTWARD = frozenset(
+    {
+        "os.exec", "os.fork", "os.forkpty", "os.kill", "os.killpg", "os.link", "os.mkdir", "os.posix_spawn",
+        "os.remove", "os.rename", "os.rmdir", "os.symlink", "os.system", "os.truncate", "signal.pthread_kill",
+        "socket.bind", "socket.connect", "socket.sendmsg", "socket.sendto", "sqlite3.connect", "subprocess.Popen",
+    }
+)  # fmt: skip
+"""What Python audits that reaches beyond the process. A copy that gets there has come to no end."""
 
 
 @dataclass
@@ -75,7 +86,7 @@ def fork_copy() -> Copy | Part:
     try:
         ours.close()
         os.setpgid(0, 0)
-        _be_silent()
+        _be_alone(theirs)
         script = pickle.loads(theirs.recv_bytes())
         return _try_all(script, theirs)
     except BaseException:  # its rank is gone, or did not need it
@@ -103,6 +114,7 @@ def _try(script: Script) -> Part | str | None:
     pid = _fork()
     if not pid:
         heard.close()
+        sys.addaudithook(_stay_inside)
         return Part(script, lambda words: told.send_bytes(words.encode()))
     told.close()
     try:
@@ -129,8 +141,18 @@ def _fork() -> int:
     return pid
 
 
-def _be_silent() -> None:
+def _stay_inside(event: str, given: tuple[Any, ...]) -> None:
+    """End the copy where it is about to do what others would see."""
+    writes = event == "open" and isinstance(given[2], int) and given[2] & _WRITING
+    if writes or event in _OUTWARD:
+        os._exit(0)
+
+
+def _be_alone(channel: Connection) -> None:
+    """Have nothing that is shared with the rank, but `channel`: whatever is written to anything else fails."""
     nowhere = os.open(os.devnull, os.O_RDWR)
-    for stream in (1, 2):
+    for stream in (0, 1, 2):
         os.dup2(nowhere, stream)
-    os.close(nowhere)
+    kept = channel.fileno()
+    os.closerange(3, kept)
+    os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))

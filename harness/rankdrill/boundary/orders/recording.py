@@ -19,7 +19,7 @@ __all__ = ["LOCAL", "MOST_BYTES", "Recorder", "given_to", "waits_at_once"]
 MOST_BYTES = 1 << 20  # of tensors, in one script
 LOCAL = frozenset({Kind.OBJECT, Kind.MEMORY, Kind.CLOCK})
 """What a rank, and its copy, does for itself."""
-_ALONE = frozenset({"recv", "recv_object_list"})  # in which torch itself waits for the message
+_ALONE = frozenset({"recv", "irecv", "recv_object_list"})  # in which nothing is sent beside
 
 
 class Recorder:

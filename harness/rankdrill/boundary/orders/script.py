@@ -106,7 +106,8 @@ def exchanged(before: Script, after: Script) -> tuple[tuple[Which, Which], ...]:
         (one.which, other.which)
         for was, is_ in zip(before.parts, after.parts, strict=True)
         for one, other in combinations(was, 2)
-        if one.stream == other.stream and _place(one, is_) > _place(other, is_)
+        if one.stream == other.stream and one.source != other.source and not (one.named or other.named)
+        if _place(one, is_) > _place(other, is_)
     )
 
 

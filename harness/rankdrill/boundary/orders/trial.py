@@ -43,13 +43,16 @@ class Orders:
     def __init__(self, boundary: Boundary) -> None:
         self._boundary = boundary
         self._left = 0
+        self._own = ""
         self._trial: _Trial | None = None
         self._asked: list[tuple[Came, Copy]] = []
         self._replay: Replay | None = None
+        self._found: dict[tuple[Site | None, str, int], tuple[Difference, ...]] = {}
 
-    def begin(self, ranks: int) -> None:
-        """A run begins, of so many ranks."""
+    def begin(self, ranks: int, own: str) -> None:
+        """A run begins, of so many ranks; what is shared within the directory `own` is rankdrill's."""
         self.drop()
+        self._own = own
         self._left = MOST_TRIALS if ranks >= FEWEST_RANKS and self._boundary.watch is not None else 0
 
     def before(self) -> None:
@@ -60,6 +63,8 @@ class Orders:
             return
         self._left -= 1
         with self._boundary.closed():
+            if _shares_memory(self._own):
+                return
             copy = fork_copy()
         if isinstance(copy, Copy):
             script = Script()
@@ -81,13 +86,19 @@ class Orders:
             self._trial.recorder.came(taken, message, source, into)
 
     def over(self, value: Any = None, error: BaseException | None = None) -> None:
-        """The body has ended so. Does not return in a copy."""
+        """The body has ended so: have the copies come to their ends, too. Does not return in a copy."""
         if self._replay is not None:
             self._replay.over(value, error)
         if self._trial is not None:
             with self._boundary.closed():
                 self._trial.script.end = _end(value, error)
             self.stop()
+        with self._boundary.closed():
+            for first, copy in self._asked:
+                differences = copy.differences()
+                if differences:
+                    self._found[(first.site, *first.stream)] = differences
+        self.drop()
 
     def leave(self) -> None:
         """The rank is about to talk to its controller: no business of a copy, which does not return."""
@@ -110,14 +121,8 @@ class Orders:
                 trial.copy.end()
 
     def take(self) -> dict[tuple[Site | None, str, int], tuple[Difference, ...]]:
-        """By line, group and tag: what would have been different in other orders."""
-        found = {}
-        with self._boundary.closed():
-            for first, copy in self._asked:
-                differences = copy.differences()
-                if differences:
-                    found[(first.site, *first.stream)] = differences
-        self.drop()
+        """By line, group and tag: what would have been different in other orders. It is forgotten then."""
+        found, self._found = self._found, {}
         return found
 
     def drop(self) -> None:
@@ -128,6 +133,15 @@ class Orders:
         self._asked, self._trial = [], None
         for copy in copies:
             copy.end()
+
+
+def _shares_memory(own: str) -> bool:
+    """Whether the process writes to memory that others see: a copy would, too."""
+    with open("/proc/self/maps") as maps:
+        mapped = [line.split(maxsplit=5) for line in maps]
+    return any(
+        "w" in each[1] and each[1].endswith("s") and not (len(each) > 5 and each[5].startswith(own)) for each in mapped
+    )
 
 
 def _end(value: Any, error: BaseException | None) -> End | None:

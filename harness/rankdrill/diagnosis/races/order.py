@@ -65,16 +65,21 @@ def all_unordered(
     views: Mapping[int, LedgerView],
 ) -> tuple[Sent, Sent] | None:
     """The first of `pairs` of messages, by sender and number, if of all of them the second may have come first."""
-    sends = {_number(sent.record, sent.rank): sent for sent in _sends_to(receiver, taken, views)}
+    sends = list(_sends_to(receiver, taken, views))
     run, found = _Run(views), list[tuple[Sent, Sent]]()
     for first, second in pairs:
-        one, other = sends.get(first), sends.get(second)
-        if one is None or other is None:
+        both = [(one, other) for one in _those(first, sends) for other in _those(second, sends)]
+        if not both or not all(run.may_exchange(*pair) for pair in both):
             return None
-        if one.record.begin_ns < other.record.begin_ns and not run.free(one, other):
-            return None
-        found.append((one, other))
+        found.append(both[0])
     return found[0] if found else None
+
+
+def _those(message: tuple[int, int], sends: Sequence[Sent]) -> list[Sent]:
+    """The send of `message`, by its sender and number; all of its sender where nobody knows which one it was."""
+    rank, number = message
+    of_sender = [sent for sent in sends if sent.rank == rank]
+    return [sent for sent in of_sender if number == NO_SEQUENCE or _number(sent.record, rank) == message]
 
 
 def destinations(view: LedgerView, file: str, line: int) -> set[int]:
@@ -164,6 +169,10 @@ class _Run:
                 self._ends[step.op, step.target, *ends, message.tag, message.number] = record.begin_ns
         elif step.sequence != NO_SEQUENCE:
             self._entered.setdefault((step.target, step.sequence), {})[rank] = record.begin_ns
+
+    def may_exchange(self, one: Sent, other: Sent) -> bool:
+        """Whether `other` may have come first."""
+        return one.record.begin_ns >= other.record.begin_ns or self.free(one, other)
 
     def free(self, first: Sent, second: Sent) -> bool:
         """Whether nothing can have told the rank of the `second` send that the `first` had begun."""

@@ -34,7 +34,7 @@ def message_race(taken: Mapping[int, Sequence[Taken]], views: Mapping[int, Ledge
     """
     races: dict[int, Race] = {}
     for rank, each in sorted(taken.items()):
-        found = (_race(rank, one, views) for one in each if one.differ)
+        found = (_race(rank, one, views) for one in each if one.differ or one.otherwise)
         race = next((one for one in found if one is not None), None)
         if race is not None:
             races[rank] = race
@@ -52,7 +52,7 @@ def _race(rank: int, taken: Taken, views: Mapping[int, LedgerView]) -> Race | No
         pair = all_unordered(rank, taken, exchanged, views)
         if pair is not None:
             return Race(taken, pair, in_another_order(words))
-    deed = _deed(rank, taken, views[rank])
+    deed = _deed(rank, taken, views[rank]) if taken.differ else None
     pair = unordered(rank, taken, views, the_last=deed is THE_LAST) if deed is not None else None
     return Race(taken, pair, deed) if deed is not None and pair is not None else None
 
