@@ -135,16 +135,6 @@ def among_the_ranks_of_a_group() -> float | None:
     return None
 
 
-def objects() -> object:
-    if dist.get_rank():
-        dist.send_object_list([{"from": dist.get_rank()}], dst=0)
-        return None
-    found: list[Any] = [None]
-    for _ in range(3):
-        dist.recv_object_list(found)
-    return found[0]
-
-
 MATTERS = (
     the_first_counts,
     an_average_that_forgets,
@@ -155,7 +145,6 @@ MATTERS = (
     told_in_a_collective,
     right_by_luck,
     among_the_ranks_of_a_group,
-    objects,
 )
 
 

@@ -8,7 +8,7 @@ Where a ledger does not reach back so far, or anything else is in doubt, they ar
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -64,9 +64,13 @@ def all_unordered(
     pairs: Sequence[tuple[tuple[int, int], tuple[int, int]]],
     views: Mapping[int, LedgerView],
 ) -> tuple[Sent, Sent] | None:
-    """The first of `pairs` of messages, by sender and number, if of all of them the second may have come first."""
+    """The first of `pairs` of messages, by sender and number, if of all of them the second may have come first.
+
+    When a sender's own message before was taken says nothing here: it would have been at another time, too.
+    """
     sends = list(_sends_to(receiver, taken, views))
-    run, found = _Run(views), list[tuple[Sent, Sent]]()
+    aside = {(sent.rank, sent.record.index) for sent in sends}
+    run, found = _Run(views, aside), list[tuple[Sent, Sent]]()
     for first, second in pairs:
         both = [(one, other) for one in _those(first, sends) for other in _those(second, sends)]
         if not both or not all(run.may_exchange(*pair) for pair in both):
@@ -151,8 +155,9 @@ def _calls(view: LedgerView) -> Iterator[Record]:
 class _Run:
     """What all ranks did, to be asked what may have told one of another."""
 
-    def __init__(self, views: Mapping[int, LedgerView]) -> None:
+    def __init__(self, views: Mapping[int, LedgerView], aside: Collection[tuple[int, int]] = ()) -> None:
         self._views = views
+        self._aside = aside  # steps, by rank and index, that tell nobody anything
         self._entered: dict[tuple[str, int], dict[int, int]] = {}  # group and number: when each rank began
         self._ends: dict[tuple[str, str, int, int, int, int], int] = {}  # op, group, from, to, tag, number: likewise
         self._members = {name: ranks for view in views.values() for name, ranks in members_in(view).items()}
@@ -186,6 +191,7 @@ class _Run:
             self._tells(second.rank, record, since, until)
             for record in view.where(lambda kind, state: kind not in _ALONE)
             if since < record.end_ns <= until and record.index != second.record.index
+            if (second.rank, record.index) not in self._aside
         )
 
     def _by_memory(self, since: int, until: int, rank: int) -> bool:
