@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from torch.distributed.distributed_c10d import PrefixStore
 
@@ -62,11 +63,11 @@ def _nothing() -> None:
     """For ranks that are to be up."""
 
 
-def _play(context: RankContext, place: tuple[str, str], directory: str) -> None:
+def _play(context: RankContext, place: tuple[str, str], directory: str) -> Any:
     # Ranks that are kept keep their store, and what earlier programs have set in it.
     store = PrefixStore(Path(directory).name, context.store)
     rank = Rank(context.index, context.world_size, context.group, store, Path(directory))
-    program_named(place).body(rank)
+    return program_named(place).body(rank)  # what comes of it
 
 
 def read(outcome: Outcome, file: str) -> Verdict:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import torch
 import torch.distributed as dist
 
@@ -250,3 +252,94 @@ def the_last_has_heard_of_all_the_others(rank: Rank) -> None:
         dist.send(torch.full((2,), float(rank.index)), dst=0)
         if rank.index < 3:
             dist.send(token, dst=3, tag=1)
+
+
+@correct(ranks=4)
+def the_best_answer_is_everybodys(rank: Rank) -> torch.Tensor:
+    """Whoever answers first: the best counts, and of two the one of the lower rank."""
+    best = (-1.0, 0.0)
+    if rank.index:
+        dist.send(torch.tensor([float(rank.index % 2), -float(rank.index)]), dst=0)
+    else:
+        for _ in range(3):
+            answer = torch.empty(2)
+            dist.recv(answer)
+            best = max(best, (answer[0].item(), answer[1].item()))
+    chosen = torch.tensor(best)
+    dist.broadcast(chosen, src=0)
+    assert chosen.tolist() == [1, -1]
+    return chosen
+
+
+@correct(ranks=5)
+def a_mean_of_all(rank: Rank) -> float:
+    total, told = 0.0, torch.zeros(1)
+    for step in range(3):
+        if rank.index == 2:
+            for _ in range(dist.get_world_size() - 1):
+                dist.recv(told, tag=step)
+                total += told.item() / 3
+        else:
+            dist.send(torch.tensor([rank.index / 7]), dst=2, tag=step)
+        dist.barrier()
+    return total
+
+
+@correct(ranks=4)
+def room_for_all(rank: Rank) -> None:
+    sample, kept = torch.zeros(3), torch.zeros(3)
+    room = 3
+    if rank.index == 0:
+        for _ in range(3):
+            dist.recv(sample)
+            if room:
+                kept += sample
+                room -= 1
+    else:
+        dist.send(torch.full((3,), 2.0**rank.index), dst=0)
+    dist.all_reduce(kept)
+    assert kept.tolist() == [14, 14, 14]
+
+
+@correct(ranks=4)
+def slots_that_are_sorted_out_afterwards(rank: Rank) -> list[float]:
+    if rank.index < 3:
+        dist.send(torch.tensor([0.5 + rank.index]), dst=3)
+        return []
+    slots = torch.zeros(3, 1)
+    requests = [dist.irecv(slot) for slot in slots]
+    for request in requests:
+        assert request is not None
+        request.wait()
+    return sorted(slot.item() for slot in slots)
+
+
+@correct(ranks=4)
+def how_long_each_took(rank: Rank) -> list[float]:
+    """What a clock says is never the same, whoever comes first."""
+    value, took = torch.zeros(1), list[float]()
+    if rank.index:
+        dist.send(torch.tensor([float(rank.index)]), dst=0)
+    else:
+        for _ in range(3):
+            began = time.perf_counter()
+            dist.recv(value)
+            took.append(time.perf_counter() - began)
+    return took
+
+
+@correct(ranks=4)
+def the_last_who_comes_turns_off_the_light(rank: Rank) -> int:
+    """Whoever asks is given the next piece, until there is none: who gets which is nobody's business."""
+    piece, mine = torch.zeros(1), 0
+    if rank.index == 0:
+        for number in (5, 6, 7, 8, 9, -1, -1, -1):
+            asks = dist.recv(piece)
+            dist.send(torch.tensor([float(number)]), dst=asks)
+        return 0
+    while piece.item() >= 0:
+        dist.send(piece, dst=0)
+        dist.recv(piece, src=0)
+        mine += int(piece.item())
+    whole = torch.tensor([mine + 1])
+    return int(whole)

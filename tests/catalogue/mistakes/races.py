@@ -67,6 +67,7 @@ def sums_in_the_order_they_come(rank: Rank) -> None:
             total += part
     else:
         dist.send(torch.tensor([-1e8 if rank.index == 1 else 1.0]), dst=0)
+    dist.broadcast(total, src=0)
 
 
 @mistake("message race", culprits=(1,), ranks=4)
@@ -158,3 +159,101 @@ def answers_in_the_order_of_ranks(rank: Rank) -> None:
     else:
         dist.send(batch * rank.index, dst=3, tag=1)
         dist.recv(loss, src=3, tag=2)
+
+
+@mistake("message race", culprits=(0,), ranks=4)
+def the_first_answer_is_everybodys(rank: Rank) -> torch.Tensor:
+    """Asked by one, answered by all; the others' answers are only taken off the line."""
+    question, answers = torch.zeros(2), list[torch.Tensor]()
+    if rank.index:
+        dist.send(torch.tensor([rank.index * 1.5, 1.0]), dst=0)
+    else:
+        while len(answers) < 3:
+            into = torch.empty(2)
+            dist.recv(into)  # culprit
+            answers.append(into)
+    chosen = question if rank.index else answers[0]
+    dist.broadcast(chosen, src=0)
+    return chosen
+
+
+class Smoothed:
+    """A mean that forgets what was long ago."""
+
+    def __init__(self, keep: float) -> None:
+        self.keep = keep
+        self.value = 0.0
+
+    def update(self, seen: float) -> None:
+        self.value += (1 - self.keep) * (seen - self.value)
+
+
+@mistake("message race", culprits=(2,), ranks=5)
+def a_mean_that_forgets(rank: Rank) -> float:
+    loss, told = Smoothed(0.5), torch.zeros(1)
+    for step in range(3):
+        if rank.index == 2:
+            for _ in range(dist.get_world_size() - 1):
+                dist.recv(told, tag=step)  # culprit
+                loss.update(told.item())
+        else:
+            dist.send(torch.tensor([float(rank.index)]), dst=2, tag=step)
+        dist.barrier()
+    return loss.value
+
+
+@mistake("message race", culprits=(0,), ranks=4)
+def room_for_the_first_two(rank: Rank) -> None:
+    sample, kept = torch.zeros(3), torch.zeros(3)
+    room = 2
+    if rank.index == 0:
+        for _ in range(3):
+            dist.recv(sample)  # culprit
+            if room:
+                kept += sample
+                room -= 1
+    else:
+        dist.send(torch.full((3,), 2.0**rank.index), dst=0)
+    dist.all_reduce(kept)
+
+
+@mistake("message race", culprits=(3,), ranks=4)
+def slots_handed_out_beforehand(rank: Rank) -> list[float]:
+    if rank.index < 3:
+        dist.send(torch.tensor([0.5 + rank.index]), dst=3)
+        return []
+    slots = list(torch.zeros(3, 1))
+    requests = [dist.irecv(slot) for slot in slots]  # culprit
+    for request in requests:
+        assert request is not None
+        request.wait()
+    return [slot.item() * place for place, slot in enumerate(slots)]
+
+
+@mistake("message race", culprits=(0,), ranks=3)
+def right_as_long_as_nobody_is_late(rank: Rank) -> None:
+    seen, value = list[int](), torch.zeros(1, dtype=torch.long)
+    if rank.index == 0:
+        for _ in range(2):
+            dist.recv(value)  # culprit
+            seen.append(int(value))
+        assert seen == [1, 2]
+    else:
+        time.sleep(0.2 * (rank.index - 1))
+        dist.send(torch.tensor([rank.index]), dst=0)
+
+
+@mistake("message race", culprits=(1,), ranks=4)
+def names_by_the_order_of_arrival(rank: Rank) -> dict[str, float]:
+    def next_free(book: dict[str, float]) -> str:
+        return f"worker-{len(book)}"
+
+    book, report = dict[str, float](), torch.zeros(2)
+    group = dist.new_group([1, 2, 3])
+    if rank.index > 1:
+        dist.send(torch.tensor([rank.index * 1.0, 0.25]), dst=1, group=group)
+    elif rank.index == 1:
+        for _ in range(2):
+            dist.recv(report, group=group)  # culprit
+            book[next_free(book)] = report[0].item()
+    return book

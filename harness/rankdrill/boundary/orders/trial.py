@@ -80,6 +80,11 @@ class Orders:
         """Whether a trial is, for which messages are written down."""
         return self._trial is not None
 
+    @property
+    def found(self) -> bool:
+        """Whether the order matters somewhere, and nobody has been told."""
+        return bool(self._found)
+
     def came(self, taken: Step, message: Message, source: int, into: Any) -> None:
         """The receive `taken` has got `message` from member `source` of its group: what lies in the tensors `into`."""
         if self._trial is not None:

@@ -85,7 +85,7 @@ class Jobs:
             self._left_groups(),
             context.boundary.messages.total if over else None,
             context.boundary.updates.take() if over else 0,
-            self._taken() if over else (),
+            self._taken() if over or context.boundary.orders.found else (),
         )
         context.notes.clear()
         send_frame(self._sock, pickle.dumps(report, pickle.HIGHEST_PROTOCOL))
