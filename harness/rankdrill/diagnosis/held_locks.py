@@ -49,10 +49,9 @@ def held_lock(threads: Sequence[Thread]) -> HeldLock | None:
             continue
         for lock in _wanted(waiting[0]):
             for holder in (waiting, *(thread for thread in threads if thread is not waiting)):
-                by_itself = holder is waiting
-                taken = _taken(lock, holder[1:] if by_itself else holder, waiting[0].file)
+                taken = _taken(lock, holder, waiting[0].file)
                 if taken is not None:
-                    return HeldLock(lock, waiting[0], taken, holder, by_itself)
+                    return HeldLock(lock, waiting[0], taken, holder, holder is waiting)
     return None
 
 

@@ -232,3 +232,36 @@ def one_is_done_much_earlier(rank: Rank) -> None:
     if rank.index == 0:
         return
     time.sleep(1)
+
+
+@correct(ranks=3)
+def a_lock_held_in_a_collective_for_long(rank: Rank) -> None:
+    """The thread that waits for the lock wants it only to write a line."""
+    lock, written = threading.Lock(), list[int]()
+
+    def write() -> None:
+        with lock:
+            written.append(rank.index)
+
+    writer = threading.Thread(target=write)
+    with lock:
+        writer.start()
+        time.sleep(0.5 * rank.index)
+        dist.all_reduce(torch.ones(1))
+    writer.join()
+    assert written == [rank.index]
+
+
+@correct(ranks=3)
+def a_lock_that_a_thread_may_take_again(rank: Rank) -> None:
+    lock, seen = threading.RLock(), list[int]()
+
+    def note(step: int) -> None:
+        with lock:
+            seen.append(step)
+
+    for step in range(3):
+        with lock:
+            note(step)
+        dist.barrier()
+    assert seen == [0, 1, 2]

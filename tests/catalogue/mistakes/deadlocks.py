@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import threading
 import time
 from pathlib import Path
 
@@ -131,3 +132,51 @@ def each_waits_for_the_others_key(rank: Rank) -> None:
     rank.store.get(f"address/{1 - rank.index}")  # culprit
     rank.store.set(f"address/{rank.index}", "127.0.0.1")
     dist.barrier()
+
+
+@mistake("deadlock", culprits=(2,), ranks=4)
+def a_lock_taken_twice(rank: Rank) -> None:
+    lock = threading.Lock()
+    lock.acquire()
+    if rank.index == 2:
+        lock.acquire()  # culprit
+    lock.release()
+    dist.barrier()
+
+
+@mistake("deadlock", culprits=(1,), ranks=3)
+def a_helper_takes_the_lock_again(rank: Rank) -> None:
+    lock, seen = threading.Lock(), list[int]()
+
+    def note(step: int) -> None:
+        with lock:  # culprit
+            seen.append(step)
+
+    for step in range(4):
+        if rank.index == 1 and step == 3:
+            with lock:
+                note(step)
+        else:
+            note(step)
+        dist.all_reduce(torch.ones(1))
+
+
+@mistake("deadlock", culprits=(0,), ranks=2)
+def a_lock_held_in_a_collective(rank: Rank) -> None:
+    """On one rank the saving thread cannot save as long as the loop waits, and the other waits for it to."""
+    side, lock, saved = dist.new_group([0, 1]), threading.Lock(), torch.ones(3)
+
+    def save() -> None:
+        with lock:
+            dist.broadcast(saved, src=1, group=side)
+
+    saver = threading.Thread(target=save)
+    if rank.index == 0:
+        with lock:
+            saver.start()
+            dist.barrier()  # culprit
+        saver.join()
+    else:
+        saver.start()
+        saver.join()
+        dist.barrier()

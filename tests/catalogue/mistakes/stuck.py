@@ -25,16 +25,6 @@ def never_converges(rank: Rank) -> None:
     dist.all_reduce(torch.tensor([error]))
 
 
-@mistake("stuck rank", culprits=(2,), ranks=4)
-def a_lock_taken_twice(rank: Rank) -> None:
-    lock = threading.Lock()
-    lock.acquire()
-    if rank.index == 2:
-        lock.acquire()  # culprit
-    lock.release()
-    dist.barrier()
-
-
 @mistake("stuck rank", culprits=(0,), ranks=2)
 def a_queue_that_nobody_fills(rank: Rank) -> None:
     ready: queue.Queue[int] = queue.Queue()

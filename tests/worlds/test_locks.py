@@ -1,0 +1,131 @@
+"""Locks of a rank's own threads: one finding where a lock keeps the rank from what the others wait for."""
+
+from __future__ import annotations
+
+import linecache
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from rankdrill import World
+from rankdrill.diagnosis import Finding, FindingKind
+from rankdrill.step import Site
+
+DEADLINE_S = 2.0  # nothing but the stacks says what threads wait for, and these are asked for at the deadline
+Body = Callable[[], None]
+
+guard = threading.Lock()
+
+
+def mark_of(site: Site | None) -> str:
+    assert site is not None
+    return linecache.getline(site.file, site.line).rstrip().partition("  # ")[2]
+
+
+def found(body: Body, ranks: int) -> Finding:
+    with World(ranks) as world:
+        (finding,) = world.run(body, deadline=DEADLINE_S).findings
+    return finding
+
+
+def held_in_a_collective() -> None:
+    side, saved = dist.new_group([0, 1]), torch.ones(2)
+    lock = threading.Lock()
+
+    def save() -> None:
+        with lock:  # wanted
+            dist.broadcast(saved, src=0, group=side)
+
+    thread = threading.Thread(target=save)
+    if dist.get_rank() == 1:
+        with lock:  # taken
+            thread.start()
+            dist.all_reduce(torch.ones(2))  # held
+        thread.join()
+    else:
+        thread.start()
+        thread.join()
+        dist.all_reduce(torch.ones(2))
+
+
+def test_a_lock_that_is_held_in_a_collective() -> None:
+    finding = found(held_in_a_collective, 2)
+    assert (finding.kind, finding.culprits) == (FindingKind.DEADLOCK, (1,))
+    first, second, *_ = finding.sides
+    assert (mark_of(first.sites[0]), mark_of(second.sites[0])) == ("held", "wanted")
+    assert first.did.startswith("holds the lock 'lock', taken at ")
+    assert first.did.endswith("while it waits in all_reduce #0 on 'default'")
+    assert str(second).startswith("rank 1 waits for that lock in another thread, at ")
+
+
+def log(value: float) -> float:
+    with guard:  # wanted
+        return value
+
+
+def taken_twice() -> None:
+    loss = torch.ones(1)
+    if dist.get_rank() == 2:
+        with guard:
+            log(loss.item())
+    dist.all_reduce(loss)
+
+
+def acquired_twice() -> None:
+    if dist.get_rank() == 2:
+        guard.acquire()
+        guard.acquire()  # wanted
+    dist.barrier()
+
+
+@pytest.mark.parametrize("body", [taken_twice, acquired_twice])
+def test_a_lock_that_the_thread_has_itself(body: Body) -> None:
+    finding = found(body, 3)
+    assert (finding.kind, finding.culprits) == (FindingKind.DEADLOCK, (2,))
+    assert mark_of(finding.sides[0].sites[0]) == "wanted"
+    assert "waits for the lock 'guard', which it has itself taken at " in str(finding)
+    assert finding.sides[1].ranks == (0, 1)
+
+
+def held_by_one_that_sleeps() -> None:
+    def measure() -> None:
+        with guard:
+            time.sleep(60 if dist.get_rank() == 1 else 0)
+
+    threading.Thread(target=measure, daemon=True).start()
+    time.sleep(0.2)
+    with guard:
+        dist.barrier()
+
+
+def test_who_holds_a_lock_is_told_where_nothing_is_certain() -> None:
+    with World(2) as world:
+        outcome = world.run(held_by_one_that_sleeps, deadline=DEADLINE_S)
+    assert (outcome.findings, outcome.culprits) == ((), (1,))
+    assert "rank 1 was still running at the deadline, waiting for the lock 'guard' at " in outcome.summary()
+    assert " in measure, before its first step" in outcome.summary()
+
+
+def left_out_while_a_lock_is_held() -> None:
+    """The thread that waits for the lock has nothing to do with it: a collective is left out."""
+
+    def report() -> None:
+        with guard:
+            print("all is well")
+
+    if dist.get_rank() == 0:
+        return
+    with guard:
+        threading.Thread(target=report, daemon=True).start()
+        dist.all_reduce(torch.ones(1))
+
+
+def test_a_lock_that_keeps_nobody_waiting_is_not_the_cause() -> None:
+    with World(3) as world:
+        outcome = world.run(left_out_while_a_lock_is_held, deadline=DEADLINE_S)
+    (finding,) = outcome.findings
+    assert (finding.kind, finding.culprits) == (FindingKind.MISSING, (0,))
