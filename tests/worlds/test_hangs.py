@@ -208,6 +208,41 @@ def test_those_that_wait_for_ever_do_not_cut_short_one_that_runs(four: World) ->
     assert sorted(outcome.culprits) == [0, 1, 2, 3]
 
 
+def computes_for_long() -> None:
+    until = time.monotonic() + LONG
+    while time.monotonic() < until:
+        sum(range(1000))  # computes
+
+
+def test_one_that_cannot_change_it_may_go_on_computing(four: World) -> None:
+    def message() -> None:
+        if dist.get_rank() == 0:
+            dist.recv(torch.ones(1), src=1)
+        elif dist.get_rank() > 1:
+            computes_for_long()
+
+    outcome = four.run(message, deadline=LONG)
+    assert outcome.elapsed < EARLY
+    (finding,) = outcome.findings
+    assert (finding.kind, finding.culprits) == (FindingKind.UNMATCHED, (1,))
+    assert set(outcome.victims) == {0, 2, 3}
+    assert re.search(r"still running when the run was ended, at .* in computes_for_long, ", str(outcome.ranks[3]))
+
+    outcome = four.run(in_a_group, deadline=LONG)
+    assert outcome.elapsed < EARLY
+    (finding,) = outcome.findings
+    assert (finding.kind, finding.culprits) == (FindingKind.MISSING, (0,))
+
+
+def in_a_group() -> None:
+    """Two wait for a third that has returned; the last rank computes."""
+    group = dist.new_group([0, 1, 2])
+    if dist.get_rank() == 3:
+        computes_for_long()
+    elif dist.get_rank():
+        dist.barrier(group=group)
+
+
 def test_a_second_thread_may_still_come(two: World) -> None:
     """Rank 0's main thread waits for rank 1, rank 1 for a thread of rank 0 that has taken no step yet."""
 

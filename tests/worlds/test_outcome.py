@@ -109,7 +109,7 @@ def test_a_death_reads_aloud(death: Death, text: str) -> None:
         (stuck(1), "rank 1 was still running at the deadline, before its first step"),
         (
             stuck(1, ledger=ledger(OPEN), cut=True),
-            "rank 1 was still running when another rank was gone, after file.open on '/x'",
+            "rank 1 was still running when the run was ended, after file.open on '/x'",
         ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

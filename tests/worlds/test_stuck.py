@@ -34,10 +34,10 @@ def sleeps() -> None:
     time.sleep(1000)
 
 
-def locks_twice() -> None:
-    lock = threading.Lock()
-    lock.acquire()
-    lock.acquire()
+def awaits_a_thread() -> None:
+    thread = threading.Thread(target=sleeps, daemon=True)
+    thread.start()
+    thread.join()
 
 
 def reads() -> None:
@@ -72,7 +72,7 @@ def stuck(world: World, how: Callable[[], None]) -> Outcome:
     [
         (spins, "computing"),
         (sleeps, "asleep ("),
-        (locks_twice, "waiting for a lock or for another thread (futex)"),
+        (awaits_a_thread, "waiting for a lock or for another thread (futex)"),
         (reads, "waiting to read (read)"),
         (stops_itself, "stopped by os.kill with SIGSTOP"),
     ],

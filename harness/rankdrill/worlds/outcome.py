@@ -127,11 +127,11 @@ class RankOutcome:
     `doing` what it was doing if that is no step; `stack` the stacks of all its threads then, or when it died or stopped
     itself, if it could say so; `site` the line of the user's where that was. `fired` counts strikes by
     fault, in the plan's order; `by_plan` says that a planned fault ended the process: that it is gone is what was
-    asked for. `cut` says of a stuck rank that it was ended before the deadline, because another rank was gone. `left`
-    says what the body left in its process that can only be noticed, not put back; `notes` is what rankdrill has to say
-    about the run. `finding` is what was found wrong with the whole run while it ran, the same on every rank. Of a rank
-    that raised `site` is the line of the user's that did. `orphaned` says how the process that ranks are forked from
-    ended, where that took this rank along.
+    asked for. `cut` says of a stuck rank that it was ended before the deadline: another rank was gone, or waited for
+    ever. `left` says what the body left in its process that can only be noticed, not put back; `notes` is what
+    rankdrill has to say about the run. `finding` is what was found wrong with the whole run while it ran, the same on
+    every rank. Of a rank that raised `site` is the line of the user's that did. `orphaned` says how the process that
+    ranks are forked from ended, where that took this rank along.
     """
 
     rank: int
@@ -218,7 +218,7 @@ class RankOutcome:
             case Status.STUCK if self.wait:
                 return f"rank {self.rank} {self.wait}"
             case _:
-                when = "when another rank was gone" if self.cut else "at the deadline"
+                when = "when the run was ended" if self.cut else "at the deadline"
                 return f"rank {self.rank} was still running {when}{self._doing()},{where}"
 
     def _doing(self) -> str:
@@ -226,6 +226,8 @@ class RankOutcome:
         if held is not None:
             return f", {held}"
         at = innermost_site(self.stack, current=False) if self.site is None else self.site
+        if self.cut and not self.doing:
+            return f", at {at}" if at is not None else ""
         return f", {self.doing}{f' at {at}' if at is not None else ''}" if self.doing else ""
 
 

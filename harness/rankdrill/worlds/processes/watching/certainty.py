@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from rankdrill.diagnosis import Position, Wait, doomed, waits
 from rankdrill.diagnosis.stores.keys import awaits_key, awaits_lock
 from rankdrill.ledger import Record
-from rankdrill.step import NEW_GROUP
+from rankdrill.step import NEW_GROUP, NO_SEQUENCE
 from rankdrill.worlds.processes.client import RankHandle
 from rankdrill.worlds.processes.watching.motion import seconds_wanted
 from rankdrill.worlds.processes.watching.outside import others_may_act
@@ -46,8 +47,10 @@ class Certainty:
         return bool(self._suspected)
 
     def hangs(self, running: Mapping[int, RankHandle], deadline: float) -> bool:
-        """Whether all that still run can only wait for ever, seen in the same steps, idle, twice in a row.
+        """Whether ranks can only wait for ever, seen in the same steps, idle, twice in a row.
 
+        Others may still run: nothing that they do changes it. They are left to where it is open who is at fault until
+        they have shown what they do; and under a plan: that is what is tested.
         `deadline` is on the monotonic clock: who gives up by itself before it is left to do so.
         """
         positions = self._positions.now(running)
@@ -55,18 +58,19 @@ class Certainty:
         # A rank that the plan stopped will do nothing more, and need not.
         pending = {rank: handle for rank, handle in running.items() if not self._positions.stopped(rank)}
         stuck = {rank: wait.record.index for rank, wait in waiting.items() if not _gives_up(wait.record, deadline)}
-        if stuck.keys() != pending.keys() or stuck == self._acquitted:
+        whom = pending if self._positions.planned or not _decided(waiting.values()) else waiting
+        if not stuck or stuck.keys() != whom.keys() or stuck == self._acquitted:
             self._suspected = {}
             return False
         # gloo's own thread spins for ever once a message is dropped (2.13). Whoever is half way through a transfer with
         # that rank moves too.
         # Who waits for a key, as one does for the others' when a group is made, may ask for it again and again; who
         # has set it, or has come to make the group, has written that down.
-        idle = {rank: handle for rank, handle in pending.items() if not self._may_move(positions[rank])}
+        idle = {rank: running[rank] for rank in stuck if not self._may_move(positions[rank])}
         moved = self._moved(idle)
         certain = stuck == self._suspected and not moved
         self._suspected = stuck
-        if certain and self._another_may_act(running, waiting.values()):
+        if certain and self._another_may_act({rank: running[rank] for rank in stuck}, waiting.values()):
             self._acquitted = stuck
             return False
         return certain
@@ -103,6 +107,16 @@ class Certainty:
             if others_may_act(beside, [handle.pid for handle in asked if handle.pid is not None]):
                 return True
         return any(count_threads(stack) > 1 for stack in self._stacks(asked).values())
+
+
+def _decided(waits: Collection[Wait]) -> bool:
+    """Whether those that wait for others in a collective are more than these, each time, whatever these will do."""
+    calls = Counter((wait.record.step.op, wait.record.step.target, wait.record.step.sequence) for wait in waits)
+    return all(
+        calls[wait.record.step.op, wait.record.step.target, wait.record.step.sequence] > len(wait.missing)
+        for wait in waits
+        if wait.record.step.sequence != NO_SEQUENCE
+    )
 
 
 def _gives_up(record: Record, deadline: float) -> bool:

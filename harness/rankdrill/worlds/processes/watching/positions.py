@@ -50,6 +50,11 @@ class Positions:
         reader = self._ledgers.of(rank)
         return reader.pid if reader is not None else None
 
+    @property
+    def planned(self) -> bool:
+        """Whether the run has a plan."""
+        return self._plan is not None
+
     def stopped(self, rank: int) -> bool:
         """Whether the plan stopped `rank`: it will do nothing more, and need not."""
         return self._struck(rank, STOP)

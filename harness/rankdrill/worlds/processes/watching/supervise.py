@@ -42,8 +42,9 @@ __all__ = ["Ending", "Supervision"]
 
 START_BOUND_S = 60.0  # for all ranks to be initialised
 MOURNING_S = 0.5  # after a death, for the survivors to say what it did to them
-LOOK_S = 0.1  # between two looks at the ledgers; a hang is certain when looks in a row agree
-IDLE_LOOK_S = 0.25  # the same while nobody has ended yet
+LOOK_S = 0.07  # between two looks at the ledgers; a hang is certain when looks in a row agree
+IDLE_LOOK_S = 0.1  # the same while nobody has ended yet
+LOOK_SHARE = 0.1  # of the time, at most, that is spent on looks: at many ranks they take long
 STREAM_S = 0.05
 BREAK_LOOK_S = 0.1  # between two looks whether contracts were found broken by a rank that has not said so
 REPORT_S = 0.3  # for that rank to report: it may be tearing down what the others would have to take part in
@@ -129,7 +130,8 @@ class Supervision:
                 certain = self._certainty.hangs(self._running, latest)
                 if certain:
                     break
-                next_look = now + (LOOK_S if self._endings or self._certainty.suspects else IDLE_LOOK_S)
+                pause = LOOK_S if self._endings or self._certainty.suspects else IDLE_LOOK_S
+                next_look = now + max(pause, (time.monotonic() - now) / LOOK_SHARE)
             before = len(self._endings)
             self._hear_all(self._patience(now, end, next_look))
             if len(self._endings) > before:
@@ -139,7 +141,7 @@ class Supervision:
             for streamer in self._streamers:
                 streamer.pump()
         if self._running:
-            self._end_running(asked=certain or self._broken)
+            self._end_running(certain=certain)
         for streamer in self._streamers:
             streamer.pump(final=True)
         return self._with_finding()
@@ -272,10 +274,11 @@ class Supervision:
         self._stacks = stacks_of(self._client, list(handles), self._directory)
         return self._stacks
 
-    def _end_running(self, *, asked: bool) -> None:
-        """Kill those that still run, once they have said where they are; they may have been `asked` just now."""
+    def _end_running(self, *, certain: bool) -> None:
+        """Kill those that still run, once they have said where they are; some wait for ever if that is `certain`."""
         waiting = self._certainty.waits_of_stuck(self._running)
-        cut = self._mourning or self._broken
+        cut = self._mourning or self._broken or certain
+        asked = self._broken or (certain and self._running.keys() <= self._stacks.keys())
         elsewhere = {} if asked or cut else self._elsewhere(waiting)
         doing, in_c = activities(elsewhere), native_stacks(elsewhere)
         if not asked:  # not before: the signal may wake a rank from what it sleeps in
