@@ -97,7 +97,7 @@ def test_a_death_reads_aloud(death: Death, text: str) -> None:
         ),
         (
             died(1, orphaned="the template ended", ledger=ledger(OPEN)),
-            "rank 1 went with the process it was forked from, after file.open on '/x'",
+            "rank 1 went with the process that ranks are forked from, after file.open on '/x'",
         ),
         (raised(1, SystemExit(4), site=SITE), "rank 1 raised SystemExit: 4 at /train.py:12 in step"),
         (raised(1, SystemExit(4)), "rank 1 raised SystemExit: 4"),

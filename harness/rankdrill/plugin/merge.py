@@ -17,7 +17,7 @@ from rankdrill.errors import (
 )
 from rankdrill.plugin.commands import When
 from rankdrill.plugin.ends import Ended, Ends, PhaseEnd, RankTestError
-from rankdrill.plugin.shown import Block, MergedFailure, blocks_of, minority_first, victim_line
+from rankdrill.plugin.shown import Block, MergedFailure, blocks_of, minority_first, victim_lines
 from rankdrill.worlds import Outcome, RankOutcome, Status, Verdict
 from rankdrill.worlds.judge import blame, verdict_on
 
@@ -159,7 +159,7 @@ def _failure(outcome: Outcome, ends: dict[int, PhaseEnd], where: tuple[str, int]
     headline = blocks[0].heading if blocks else next(iter(outcome.unfired), "failed")
     blocks.extend(Block(line) for line in outcome.unfired if line != headline)
     told = {rank for finding in outcome.findings for side in finding.sides for rank in side.ranks}
-    victims = [victim_line(outcome.ranks[rank]) for rank in outcome.victims if rank not in {*shown, *told}]
+    victims = victim_lines(outcome.ranks[rank] for rank in outcome.victims if rank not in {*shown, *told})
     if blocks and blocks[0] == Block(headline):  # the headline says it all
         blocks = blocks[1:]
     failure = MergedFailure(headline, blocks, victims, where)

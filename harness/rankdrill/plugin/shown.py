@@ -1,4 +1,4 @@
-"""How the failure of a test on ranks is shown: the headline, culprits in full, victims in one line each."""
+"""How the failure of a test on ranks is shown: the headline, culprits in full, victims that suffer alike in a line."""
 
 from __future__ import annotations
 
@@ -13,9 +13,13 @@ from rankdrill.plugin.pytest_seam import ReprFileLocation, TerminalRepr, Termina
 from rankdrill.worlds import Outcome, RankOutcome, Status
 from rankdrill.worlds.outcome import RenderedError
 
-__all__ = ["Block", "MergedFailure", "blocks_of", "minority_first", "share_alike", "victim_line"]
+__all__ = ["Block", "MergedFailure", "blocks_of", "minority_first", "share_alike", "victim_lines"]
 
 VICTIM_WIDTH = 120
+MOST_IN_FULL = 4  # ways to fail, with their tracebacks
+MOST_WAYS = 8  # that are named
+MOST_VICTIMS = 8  # lines of them
+MOST_OTHERS = 4  # lines of ranks that failed at the same place, with other values
 _PLURAL = {"was": "were", "waits": "wait", "is": "are"}
 _PLACE = re.compile(r"^\S+:\d+: ")  # how pytest ends a traceback entry: file:line: what
 _SOURCE = re.compile(r"\[/\S+:\d+\] ")  # gloo's messages begin with a path on the machine that built torch
@@ -70,7 +74,20 @@ def minority_first(ranks_by_what: Mapping[str, list[int]]) -> str:
     return "; ".join(f"{name_ranks(ranks)} {what}" for what, ranks in ordered)
 
 
-def victim_line(rank: RankOutcome) -> str:
+def victim_lines(ranks: Iterable[RankOutcome]) -> list[str]:
+    """One line for each way to suffer, that of most ranks first where there are many ways, and the rest counted."""
+    alike: dict[str, list[int]] = {}
+    for rank in ranks:
+        alike.setdefault(_suffered(rank).removeprefix(f"rank {rank.rank} "), []).append(rank.rank)
+    ways = list(alike.items())
+    if len(ways) > MOST_VICTIMS:
+        ways.sort(key=lambda way: -len(way[1]))
+    lines = [f"{name_ranks(those)} {_of(those, does)}" for does, those in ways[:MOST_VICTIMS]]
+    left = sorted(rank for _, those in ways[MOST_VICTIMS:] for rank in those)
+    return [*lines, f"… and {name_ranks(left)}, in other ways"] if left else lines
+
+
+def _suffered(rank: RankOutcome) -> str:
     """One line, cut where a transport's message begins to chat."""
     line = _CALLED.sub("", _SOURCE.sub("", str(rank).splitlines()[0]))
     raised = rank.status is Status.RAISED  # an error before that was dealt with
@@ -92,12 +109,33 @@ def share_alike(told: Iterable[tuple[int, str, str]]) -> Iterable[Block]:
         # Values differ between ranks (addresses, the rank's own number); what failed where does not.
         places = tuple(line for line in text.splitlines() if _PLACE.match(line))
         alike.setdefault(places or (what,), []).append((rank, what, text))
-    for members in alike.values():
+    ways = list(alike.values())
+    for place, members in enumerate(ways[:MOST_WAYS]):
         _, what, text = members[0]
-        others = [f"rank {rank} {other}" for rank, other, _ in members if other != what]
-        listed = name_ranks(sorted(rank for rank, _, _ in members))
-        does = what if len(members) == 1 else _of_several(what)
-        yield Block(f"{listed} {does}", "\n".join([text, *others]) if others else text)
+        others = _others(what, members)
+        shown = "\n".join([text, *others]) if others else text
+        listed = sorted(rank for rank, _, _ in members)
+        yield Block(f"{name_ranks(listed)} {_of(listed, what)}", shown if place < MOST_IN_FULL else "")
+    left = sorted(rank for members in ways[MOST_WAYS:] for rank, _, _ in members)
+    if left:
+        yield Block(f"… and {name_ranks(left)}, in other ways")
+
+
+def _others(what: str, members: Iterable[tuple[int, str, str]]) -> list[str]:
+    """What is not `what`, by rank, in as many lines as are read."""
+    others: dict[str, list[int]] = {}
+    for rank, other, _ in sorted(members):
+        if other != what:
+            others.setdefault(other, []).append(rank)
+    lines = [f"{name_ranks(ranks)} {_of(ranks, other)}" for other, ranks in list(others.items())[:MOST_OTHERS]]
+    left = sorted(rank for ranks in list(others.values())[MOST_OTHERS:] for rank in ranks)
+    each = "each " if len(left) > 1 else ""
+    return [*lines, f"… and {name_ranks(left)} likewise, {each}with values of its own"] if left else lines
+
+
+def _of(ranks: Sequence[int], what: str) -> str:
+    """What is said of one rank, as it is said of `ranks`."""
+    return what if len(ranks) == 1 else _of_several(what)
 
 
 def _of_several(what: str) -> str:

@@ -185,7 +185,7 @@ class RankOutcome:
 
     def _died(self) -> str:
         if self.orphaned:
-            return f"went with the process it was forked from,{self._where()}"
+            return f"went with the process that ranks are forked from,{self._where()}"
         assert self.death is not None
         more = self.death.how or self.death.site is not None
         return f"{self.death}{',' if more else ''}{self._where()}" + (", as planned" if self.by_plan else "")
