@@ -265,3 +265,104 @@ def each_checks_for_a_key_of_its_own(rank: Rank) -> None:
     if not rank.store.check([f"seen by {rank.index}"]):
         rank.store.set(f"seen by {rank.index}", str(rank.index))
     dist.barrier()
+
+
+@correct(ranks=3)
+def registered_by_helpers_in_turns(rank: Rank) -> None:
+    def read(key: str) -> dict[str, int]:
+        known: dict[str, int] = json.loads(rank.store.get(key))
+        return known
+
+    def write(key: str, value: dict[str, int]) -> None:
+        rank.store.set(key, json.dumps(value))
+
+    if rank.index == 0:
+        rank.store.set("workers", "{}")
+    dist.barrier()
+    for turn in range(3):
+        if turn == rank.index:
+            workers = read("workers")
+            workers[f"worker {rank.index}"] = 9000
+            write("workers", workers)
+        dist.barrier()
+    assert len(read("workers")) == 3
+
+
+@correct(ranks=3)
+def registered_by_helpers_under_keys_of_their_own(rank: Rank) -> None:
+    def changed(key: str, name: str) -> None:
+        known = json.loads(rank.store.get(key))
+        known[name] = 9000
+        save(key, known)
+
+    def save(key: str, value: dict[str, int]) -> None:
+        rank.store.set(key, json.dumps(value))
+
+    save(f"workers/{rank.index}", {})
+    dist.barrier()
+    for _ in range(3):
+        changed(f"workers/{rank.index}", "mine")
+    dist.barrier()
+
+
+@correct(ranks=3)
+def the_turn_comes_with_a_message(rank: Rank) -> None:
+    if rank.index == 0:
+        rank.store.set("losses", "0")
+    dist.barrier()
+    if rank.index > 0:
+        dist.recv(torch.zeros(1), src=rank.index - 1)
+    losses = float(rank.store.get("losses"))
+    rank.store.set("losses", str(losses + 0.5))
+    if rank.index < 2:
+        dist.send(torch.zeros(1), dst=rank.index + 1)
+    dist.barrier()
+    assert float(rank.store.get("losses")) == 1.5
+    dist.barrier()
+
+
+@correct(ranks=3)
+def the_turn_comes_with_a_key(rank: Rank) -> None:
+    if rank.index == 0:
+        rank.store.set("losses", "0")
+    dist.barrier()
+    if rank.index > 0:
+        rank.store.wait([f"added by {rank.index - 1}"])
+    losses = float(rank.store.get("losses"))
+    rank.store.set("losses", str(losses + 0.5))
+    rank.store.set(f"added by {rank.index}", "yes")
+    dist.barrier()
+    assert float(rank.store.get("losses")) == 1.5
+    dist.barrier()
+
+
+@correct(ranks=3)
+def whoever_is_named_names_the_next(rank: Rank) -> None:
+    """Each looks once, when its time has come; the value says whose turn it is."""
+    if rank.index == 0:
+        rank.store.set("next", "0")
+    dist.barrier()
+    time.sleep(0.3 * rank.index)
+    turn = int(rank.store.get("next"))
+    if turn == rank.index:
+        rank.store.set("next", str(turn + 1))
+    dist.barrier()
+
+
+@correct(ranks=2)
+def each_writes_what_it_knows_by_a_helper(rank: Rank) -> None:
+    """What is set has nothing to do with what was got, but goes through the same helpers."""
+
+    def read(key: str) -> str:
+        return str(rank.store.get(key))
+
+    def write(key: str, value: str, note: str) -> None:
+        assert note
+        rank.store.set(key, value)
+
+    if rank.index == 0:
+        rank.store.set("last seen", "nobody")
+    dist.barrier()
+    before = read("last seen")
+    write("last seen", f"rank {rank.index}", note=before)
+    dist.barrier()

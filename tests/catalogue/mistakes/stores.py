@@ -113,3 +113,33 @@ def each_finds_no_leader_and_becomes_it(rank: Rank) -> None:
     if not rank.store.check(["leader"]):  # culprit
         rank.store.set("leader", f"rank {rank.index}")  # culprit
     rank.store.get("leader")
+
+
+@mistake("lost update", culprits=(0, 1, 2, 3), ranks=4)
+def registers_by_helpers(rank: Rank) -> None:
+    def read(key: str) -> dict[str, int]:
+        known: dict[str, int] = json.loads(rank.store.get(key))  # culprit
+        return known
+
+    def write(key: str, value: dict[str, int]) -> None:
+        rank.store.set(key, json.dumps(value))  # culprit
+
+    if rank.index == 0:
+        rank.store.set("workers", "{}")
+    dist.barrier()
+    workers = read("workers")  # culprit
+    workers[f"worker {rank.index}"] = 9000 + rank.index
+    write("workers", workers)  # culprit
+    dist.barrier()
+
+
+@mistake("lost update", culprits=(0, 1, 2), ranks=3)
+def adds_its_loss_and_is_lucky(rank: Rank) -> None:
+    """They come one after the other, but nothing makes them."""
+    if rank.index == 0:
+        rank.store.set("losses", "0")
+    dist.barrier()
+    time.sleep(0.3 * rank.index)
+    losses = float(rank.store.get("losses"))  # culprit
+    rank.store.set("losses", str(losses + 0.5))  # culprit
+    dist.barrier()

@@ -19,7 +19,8 @@ _ALONE = frozenset({Kind.OBJECT, Kind.MEMORY, Kind.CLOCK})  # what a rank does f
 class Change:
     """Rank `rank` changed a key in the step `put`, after it got it in `got`; without that, in one call.
 
-    `epoch` is the collective before. If `free`, nothing since then may have made the rank wait for another one.
+    `epoch` is the collective before. If `free`, nothing since then may have made the rank wait for another one; if
+    `unseeing`, it has not even seen what others did, but for the one time that it got the key.
     """
 
     rank: int
@@ -27,6 +28,7 @@ class Change:
     got: Record | None
     epoch: tuple[str, int]
     free: bool
+    unseeing: bool = False
 
     @property
     def lines(self) -> tuple[Site | None, Site | None]:
@@ -61,7 +63,7 @@ def changes_of(rank: int, view: LedgerView) -> Iterator[Change]:
         elif record.state is State.ENDED:
             before = got.pop(step.digest, None) if step.op == "set" else None
             if (before is not None and before.thread == record.thread) or _adds(record):
-                yield Change(rank, record, before, epoch, free_for.key(step.digest))
+                yield Change(rank, record, before, epoch, free_for.key(step.digest), free_for.once(step.digest))
             if step.op == "get":
                 got[step.digest] = record
             elif step.op == "check":  # who sets what is not there yet goes by that
@@ -80,15 +82,18 @@ class _Freedom:
 
     def __init__(self, *, message: bool = False) -> None:
         self._for_none = message
-        self._asked: set[int] = set()  # keys of which it has seen what others did
+        self._asked: list[int] = []  # keys of which it has seen what others did
 
     def take(self, record: Record) -> None:
         step = record.step
         if step.kind is Kind.STORE:
             if step.op != "set":
-                self._asked.add(step.digest)
+                self._asked.append(step.digest)
         elif step.kind not in _ALONE:
             self._for_none = True
 
     def key(self, key: int) -> bool:
-        return not self._for_none and self._asked <= {key}
+        return not self._for_none and {*self._asked} <= {key}
+
+    def once(self, key: int) -> bool:
+        return not self._for_none and self._asked == [key]

@@ -1,8 +1,11 @@
 """Lost updates: ranks get a key, and set it to what follows from that, each without what another did to it meanwhile.
 
-Of two that get and set it is told only where it has happened: both had got the key before either set it, and whoever
-set it last has wiped out what the other did. What a lock, a barrier, a message or a turn keeps apart never lies so. Of
-ranks that did the same from the same lines, and were lucky, it is told with them: nothing orders them either.
+Of two that get and set it is told where it has happened: both had got the key before either set it, and whoever set it
+last has wiped out what the other did. What a lock, a barrier, a message or a turn keeps apart never lies so. Of ranks
+that did the same from the same lines, and were lucky, it is told with them: nothing orders them either.
+
+Where all were lucky it is told too if nothing can have ordered two of them: both come from one collective, have seen
+nothing of others since, and change the key whatever they got. Who goes by what it got may know its turn by that.
 
 Of one that gets and sets where others add it is told also where nothing can have ordered the two since the last
 collective, unless the rank asks again and again: it may wait for what the others add.
@@ -14,7 +17,8 @@ from collections.abc import Mapping, Sequence
 
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.stores.changes import Change, changes_of
-from rankdrill.diagnosis.stores.source import asks_again, counts_up, depends_on
+from rankdrill.diagnosis.stores.flow import counts_up, depends_on, goes_by
+from rankdrill.diagnosis.stores.source import asks_again
 from rankdrill.ledger import LedgerView
 
 __all__ = ["lost_update"]
@@ -44,10 +48,22 @@ def _lost_of(changes: Sequence[Change]) -> Finding | None:
 
 
 def _lose(one: Change, other: Change) -> bool:
-    """Whether of two updates that met one is lost: who sets the same once more has lost something if both count."""
-    if not one.meets(other):
+    """Whether of two updates one is lost, or may be: who sets the same once more has lost something if both count."""
+    if not (one.meets(other) or _unordered(one, other)):
         return False
     return one.put.step.fingerprint != other.put.step.fingerprint or (_counts(one) and _counts(other))
+
+
+def _unordered(one: Change, other: Change) -> bool:
+    return one.epoch == other.epoch and _is_by_itself(one) and _is_by_itself(other)
+
+
+def _is_by_itself(update: Change) -> bool:
+    """Whether nothing since the last collective told the rank when it may change the key."""
+    got, put = update.lines
+    if not update.unseeing or got is None or put is None:
+        return False
+    return depends_on(got, put, value=True) and not goes_by(got, put) and not asks_again(got)
 
 
 def _counts(update: Change) -> bool:
