@@ -366,3 +366,28 @@ def each_writes_what_it_knows_by_a_helper(rank: Rank) -> None:
     before = read("last seen")
     write("last seen", f"rank {rank.index}", note=before)
     dist.barrier()
+
+
+@correct(ranks=3)
+def spelled_alike_and_each_its_own(rank: Rank) -> None:
+    """Keys that differ in zeros, case or a letter; one of them nobody gets, and one comes late."""
+    rank.store.set(f"ready/0{rank.index}", "yes")
+    if rank.index == 1:
+        rank.store.set("Ready/2", "nobody asks")
+        rank.store.set("raedy/2", "nobody asks")
+    if rank.index == 2:
+        time.sleep(0.5)
+    rank.store.set(f"ready/{rank.index}", "yes")
+    rank.store.wait([f"ready/{other}" for other in range(3)])
+    dist.barrier()
+
+
+@correct(ranks=3)
+def some_pad_and_all_know(rank: Rank) -> None:
+    def name(other: int) -> str:
+        return f"port/{other:02d}" if other == 2 else f"port/{other}"
+
+    rank.store.set(name(rank.index), str(9000 + rank.index))
+    ports = [int(rank.store.get(name(other))) for other in range(3)]
+    assert ports == [9000, 9001, 9002]
+    dist.barrier()

@@ -143,3 +143,20 @@ def adds_its_loss_and_is_lucky(rank: Rank) -> None:
     losses = float(rank.store.get("losses"))  # culprit
     rank.store.set("losses", str(losses + 0.5))  # culprit
     dist.barrier()
+
+
+@mistake("missing key", culprits=(2,), ranks=4)
+def one_pads_its_number(rank: Rank) -> None:
+    number = f"{rank.index:02d}" if rank.index == 2 else str(rank.index)  # culprit
+    rank.store.set(f"ready/{number}", "yes")  # culprit
+    rank.store.wait([f"ready/{other}" for other in range(4)])
+    dist.barrier()
+
+
+@mistake("missing key", culprits=(1,), ranks=3)
+def writes_another_case_than_all_read(rank: Rank) -> None:
+    if rank.index == 1:
+        rank.store.set("Vocabulary_Size", "32000")  # culprit
+    size = int(rank.store.get("vocabulary_size"))
+    assert size
+    dist.barrier()

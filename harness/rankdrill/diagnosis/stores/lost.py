@@ -42,7 +42,8 @@ def _lost_of(changes: Sequence[Change]) -> Finding | None:
         return None
     alike = {(one.lines, one.epoch) for one in lost or beside}
     those = {one.rank: one for one in reversed(updates) if (one.lines, one.epoch) in alike}
-    sides = [*_sides(those), *(() if lost else _adding(added, those))]
+    undone = any(one.rank != other.rank and one.over(other) for one in lost or beside for other in changes)
+    sides = [*_sides(those, undone=undone), *(() if lost else _adding(added, those))]
     key = (lost or beside)[0].put.step.target
     return Finding(FindingKind.LOST_UPDATE, f"key {key!r}", "value", tuple(sides), tuple(sorted(those)))
 
@@ -88,19 +89,20 @@ def _follows(update: Change) -> bool:
 # --------------------------------------------------------------------------------------------- in words
 
 
-def _sides(those: Mapping[int, Change]) -> list[Side]:
+def _sides(those: Mapping[int, Change], *, undone: bool) -> list[Side]:
     alike: dict[object, list[int]] = {}
     for rank in sorted(those):
         alike.setdefault(those[rank].lines, []).append(rank)
-    return [_side(ranks, those) for ranks in alike.values()]
+    return [_side(ranks, those, undone=undone) for ranks in alike.values()]
 
 
-def _side(ranks: Sequence[int], those: Mapping[int, Change]) -> Side:
+def _side(ranks: Sequence[int], those: Mapping[int, Change], *, undone: bool) -> Side:
     first = those[ranks[0]]
     assert first.got is not None
     s = "s" if len(ranks) == 1 else ""
     key, got = first.put.step.target, first.got.step
-    did = f"{got.op}{s} {key!r} at {got.site} and then set{s} it, undoing what others did to it between the two"
+    undoing = "undoing what others did to it" if undone else "which undoes what others may do to it"
+    did = f"{got.op}{s} {key!r} at {got.site} and then set{s} it, {undoing} between the two"
     return side_of(ranks, did, [those[rank].put.step.site for rank in ranks])
 
 

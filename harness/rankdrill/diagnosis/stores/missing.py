@@ -1,20 +1,22 @@
 """A key that ranks wait for and nobody sets: who was to set it, or who waits for a wrong one.
 
 A rank is blamed where most of the others did something else: where each sets a key of its own number but one; where
-all that wait have counted themselves but one; where ranks set and await a key like it. Otherwise nobody can say.
+all that wait have counted themselves but one; where one alone sets a key that differs in its spelling, and that nobody
+gets; where ranks set and await a key like it. Otherwise nobody can say.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.messages import words
 from rankdrill.diagnosis.stores.keys import awaits_key
+from rankdrill.diagnosis.stores.spelling import same_but_for_spelling, same_form
 from rankdrill.diagnosis.stores.uses import Use, alike, number_in, uses_of
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import LedgerView, State
-from rankdrill.step import Kind, Site, Step
+from rankdrill.step import STORE_WAITS, Kind, Site, Step
 
 __all__ = ["missing_key"]
 
@@ -35,8 +37,14 @@ def missing_key(beside: Mapping[int, Wait], lost: Mapping[int, Wait], views: Seq
     culprits = _who_did_not(key, waiters, uses, len(views))
     if culprits is None:
         culprits = _who_did_not_count(waiters, beside, uses, len(views))
+    awaited = beside[waiters[0]].record.step
+    misspelt = _misspelt(awaited, waiters, uses, views)
+    if misspelt is not None and culprits in (None, (misspelt.rank,)):
+        culprits = (misspelt.rank,)
+        sides = (_set_so(misspelt, key), *_sides(key, waiters, culprits, beside, lost, uses, views)[1:])
+        return Finding(FindingKind.MISSING_KEY, f"key {key!r}", "key", sides, culprits)
     if culprits is None:
-        culprits = _outvoted(beside[waiters[0]].record.step, waiters, uses)
+        culprits = _outvoted(awaited, waiters, uses)
     sides = _sides(key, waiters, culprits, beside, lost, uses, views)
     return Finding(FindingKind.MISSING_KEY, f"key {key!r}", "key", sides, culprits)
 
@@ -75,6 +83,33 @@ def _who_did_not_count(
     came = {use.rank for use in uses if use.record.step.op == "add" and use.record.step.digest in counters}
     without = tuple(rank for rank in range(size) if rank not in came)
     return without if without and came == set(waiters) and len(without) < len(came) else None
+
+
+def _misspelt(awaited: Step, waiters: Sequence[int], uses: Sequence[Use], views: Sequence[LedgerView]) -> Use | None:
+    """Where one rank has set the key in another spelling, which nobody gets: that, if others spell as it is awaited.
+
+    So they do who wait for it, if they are several, and who set such keys of other numbers that are got.
+    """
+    asked = set(_asked_for(views))
+    meant = [
+        use
+        for use in uses
+        if use.sets and use.record.step.digest not in asked and same_but_for_spelling(awaited.target, use.key)
+    ]
+    was_set = any(use.sets and use.record.step.digest == awaited.digest for use in uses)
+    if was_set or len({use.rank for use in meant}) != 1:
+        return None
+    others = (use for use in uses if use.sets and use.record.step.digest in asked)
+    agreed = len(waiters) > 1 or any(same_form(awaited.target, use.key) for use in others)
+    return meant[-1] if agreed else None
+
+
+def _asked_for(views: Sequence[LedgerView]) -> Iterator[int]:
+    """The keys that a rank has got, or looked for, or waits for."""
+    for view in views:
+        for record in view.where(lambda kind, _state: kind is Kind.STORE):
+            if record.step.op in STORE_WAITS or record.step.op == "check":
+                yield record.step.digest
 
 
 def _outvoted(awaited: Step, waiters: Sequence[int], uses: Sequence[Use]) -> tuple[int, ...]:
@@ -158,6 +193,10 @@ def _waiting(
 def _has_deleted(digest: int, view: LedgerView) -> bool:
     records = view.where(lambda kind, state: kind is Kind.STORE and state is State.ENDED)
     return any(record.step.op == "delete_key" and record.step.digest == digest for record in records)
+
+
+def _set_so(use: Use, key: str) -> Side:
+    return side_of([use.rank], f"has set {use.key!r}, which nobody gets, and not {key!r}", [use.record.step.site])
 
 
 def _silent(rank: int, key: str, known: Mapping[int, Use], lost: Mapping[int, Wait], view: LedgerView) -> Side:
