@@ -391,3 +391,31 @@ def some_pad_and_all_know(rank: Rank) -> None:
     ports = [int(rank.store.get(name(other))) for other in range(3)]
     assert ports == [9000, 9001, 9002]
     dist.barrier()
+
+
+@correct(ranks=3)
+def leaves_and_another_one_publishes(rank: Rank) -> None:
+    def publish() -> bool:
+        if not (rank.directory / "tokenizer.json").exists():
+            return False
+        rank.store.set("tokenizer", "from the file")
+        return True
+
+    if rank.index == 0:
+        publish()
+    else:
+        if rank.index == 1:
+            time.sleep(0.5)
+            rank.store.compare_set("tokenizer", "", "built in")
+        assert rank.store.get("tokenizer")
+
+
+@correct(ranks=3)
+def leaves_and_its_thread_publishes(rank: Rank) -> None:
+    def publish() -> None:
+        rank.store.set("tokenizer", "a b c")
+
+    if rank.index == 0:
+        threading.Timer(0.5, publish).start()
+    else:
+        assert rank.store.get("tokenizer")

@@ -160,3 +160,25 @@ def writes_another_case_than_all_read(rank: Rank) -> None:
     size = int(rank.store.get("vocabulary_size"))
     assert size
     dist.barrier()
+
+
+@mistake("missing key", culprits=(0,), ranks=3)
+def leaves_before_it_publishes(rank: Rank) -> None:
+    def publish() -> None:
+        if not (rank.directory / "tokenizer.json").exists():
+            return  # culprit
+        rank.store.set("tokenizer", "a b c")  # culprit
+
+    if rank.index == 0:
+        publish()  # culprit
+    else:
+        assert rank.store.get("tokenizer")
+
+
+@mistake("missing key", culprits=(0,), ranks=4)
+def goes_on_without_publishing(rank: Rank) -> None:
+    if rank.index == 0 and (rank.directory / "vocabulary").exists():  # culprit
+        rank.store.set("vocabulary", "a b c")  # culprit
+    if rank.index != 0:
+        assert rank.store.get("vocabulary")
+    dist.barrier()  # culprit

@@ -2,7 +2,8 @@
 
 A rank is blamed where most of the others did something else: where each sets a key of its own number but one; where
 all that wait have counted themselves but one; where one alone sets a key that differs in its spelling, and that nobody
-gets; where ranks set and await a key like it. Otherwise nobody can say.
+gets; where ranks set and await a key like it; where by the source one alone could have set it, and has gone past that
+line. Otherwise nobody can say.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.messages import words
 from rankdrill.diagnosis.stores.keys import awaits_key
+from rankdrill.diagnosis.stores.setters import Setter, gone_by, only_setter
 from rankdrill.diagnosis.stores.spelling import same_but_for_spelling, same_form
 from rankdrill.diagnosis.stores.uses import Use, alike, number_in, uses_of
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import LedgerView, State
 from rankdrill.step import STORE_WAITS, Kind, Site, Step
+from rankdrill.whose import Whose, whose_file
 
 __all__ = ["missing_key"]
 
@@ -45,6 +48,11 @@ def missing_key(beside: Mapping[int, Wait], lost: Mapping[int, Wait], views: Seq
         return Finding(FindingKind.MISSING_KEY, f"key {key!r}", "key", sides, culprits)
     if culprits is None:
         culprits = _outvoted(awaited, waiters, uses)
+    setter = None if culprits else _setter_gone_by(key, waiters, lost, views)
+    if setter is not None:
+        culprits = (setter.rank,)
+        others = _sides(key, waiters, culprits, beside, lost, uses, views)[1:]
+        return Finding(FindingKind.MISSING_KEY, f"key {key!r}", "key", (_gone_by(setter, key, lost), *others), culprits)
     sides = _sides(key, waiters, culprits, beside, lost, uses, views)
     return Finding(FindingKind.MISSING_KEY, f"key {key!r}", "key", sides, culprits)
 
@@ -124,6 +132,30 @@ def _outvoted(awaited: Step, waiters: Sequence[int], uses: Sequence[Use]) -> tup
     return ()
 
 
+def _setter_gone_by(
+    key: str, waiters: Sequence[int], lost: Mapping[int, Wait], views: Sequence[LedgerView]
+) -> Setter | None:
+    """The one line that sets the key, which one rank alone could have come to, if that will not come there any more.
+
+    Nobody can say where another rank has got along without the key.
+    """
+    ended = {rank for rank in range(len(views)) if rank not in lost}
+    setter = only_setter(key, {site for view in views for site in _sites_in(view)}, len(views))
+    if setter is None or setter.rank in waiters or not ended <= {setter.rank}:
+        return None
+    wait = lost.get(setter.rank)
+    return setter if wait is None or gone_by(setter, wait.record.step.site) else None
+
+
+def _sites_in(view: LedgerView) -> Iterator[Site]:
+    for site in {id(record.step.site): record.step.site for record in view.records}.values():
+        outer = site
+        while outer is not None:
+            if whose_file(outer.file) is Whose.USER:
+                yield outer
+            outer = outer.caller
+
+
 def _is_awaited_by_another(set_: Use, uses: Sequence[Use]) -> bool:
     digest = set_.record.step.digest
     return any(use.rank != set_.rank and use.record.step.digest == digest and not use.sets for use in uses)
@@ -197,6 +229,12 @@ def _has_deleted(digest: int, view: LedgerView) -> bool:
 
 def _set_so(use: Use, key: str) -> Side:
     return side_of([use.rank], f"has set {use.key!r}, which nobody gets, and not {key!r}", [use.record.step.site])
+
+
+def _gone_by(setter: Setter, key: str, lost: Mapping[int, Wait]) -> Side:
+    wait = lost.get(setter.rank)
+    where = "returned" if wait is None else words.waits(wait.record)
+    return side_of([setter.rank], f"{where} without having come to the only line that sets {key!r}", [setter.site])
 
 
 def _silent(rank: int, key: str, known: Mapping[int, Use], lost: Mapping[int, Wait], view: LedgerView) -> Side:

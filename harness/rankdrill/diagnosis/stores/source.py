@@ -7,12 +7,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from rankdrill.diagnosis.calls.source import Order, function_around, order_of, share_a_loop
+from rankdrill.diagnosis.calls.source import Order, function_around, order_of, share_a_loop, tree_of
+from rankdrill.diagnosis.stores.patterns import names_key, pattern_of
 from rankdrill.step import Site
 
-__all__ = ["asks_again", "sets_later"]
+__all__ = ["SETTING", "asks_again", "sets_later"]
 
-_SETTING = frozenset({"add", "append", "compare_set", "multi_set", "queue_push", "set"})
+SETTING = frozenset({"add", "append", "compare_set", "multi_set", "queue_push", "set"})
+"""The methods of stores that may set a key."""
 _CONDITIONS = (ast.If, ast.While, ast.IfExp)
 _RANK = re.compile(r"rank|index", re.IGNORECASE)
 
@@ -22,9 +24,14 @@ def sets_later(rank: int, site: Site, key: str) -> bool:
     function = function_around(site)
     if function is None:
         return False
-    calls = [call for call in _calls(function, _SETTING) if call.args and _may_be(call.args[0], key)]
+    calls = [call for call in _calls(function, SETTING) if call.args and _is_of(call, key, site)]
     lines = {call.lineno for call in calls if _is_for(rank, call, function)}
     return any(_comes(site, replace(site, line=line)) for line in lines - {site.line})
+
+
+def _is_of(call: ast.Call, key: str, site: Site) -> bool:
+    pattern = pattern_of(call.args[0], tree_of(site.file))
+    return pattern is not None and names_key(pattern, key)
 
 
 def _is_for(rank: int, call: ast.Call, function: ast.AST) -> bool:
@@ -66,18 +73,6 @@ def _calls(function: ast.AST, names: frozenset[str] | set[str]) -> Iterator[ast.
     for node in ast.walk(function):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in names:
             yield node
-
-
-def _may_be(given: ast.expr, key: str) -> bool:
-    """Whether the key that is `given` there may be `key`, or its end: prefixes go before it."""
-    match given:
-        case ast.Constant(value=str(text)):
-            pattern = re.escape(text)
-        case ast.JoinedStr(values=parts):
-            pattern = "".join(re.escape(str(part.value)) if isinstance(part, ast.Constant) else ".+" for part in parts)
-        case _:
-            return False
-    return re.search(f"(^|[/…]){pattern}$", key) is not None
 
 
 def _conditions_around(function: ast.AST, call: ast.Call) -> Iterator[ast.If | ast.While | ast.IfExp]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 
 __all__ = ["same_but_for_spelling", "same_form"]
@@ -19,8 +18,7 @@ def same_but_for_spelling(key: str, other: str) -> bool:
     """
     if key == other or _numbers(key) != _numbers(other):
         return False
-    common = os.path.commonprefix((key, other)).rpartition("/")[0]  # says nothing
-    one, two = _letters(key[len(common) :]), _letters(other[len(common) :])
+    one, two = (_letters("/".join(parts)) for parts in _differing(key.split("/"), other.split("/")))
     shorter = min(len(one), len(two))
     return _slips(one, two) <= (2 if shorter >= LONG else 1 if shorter >= SHORT else 0)
 
@@ -33,6 +31,13 @@ def same_form(key: str, other: str) -> bool:
         return False
     one, two = differing[0]
     return len(one) == len(two) or not (_padded(one) or _padded(two))
+
+
+def _differing(one: list[str], two: list[str]) -> tuple[list[str], list[str]]:
+    """Without the parts that both begin with: those say nothing."""
+    while one and two and one[0] == two[0]:
+        one, two = one[1:], two[1:]
+    return one, two
 
 
 def _numbers(key: str) -> list[int]:
