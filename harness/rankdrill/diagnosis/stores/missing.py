@@ -135,13 +135,16 @@ def _outvoted(awaited: Step, waiters: Sequence[int], uses: Sequence[Use]) -> tup
 def _setter_gone_by(
     key: str, waiters: Sequence[int], lost: Mapping[int, Wait], views: Sequence[LedgerView]
 ) -> Setter | None:
-    """The one line that sets the key, which one rank alone could have come to, if that will not come there any more.
+    """The one line that sets the key, which one rank alone could have come to, if that has not, and will not any more.
 
     Nobody can say where another rank has got along without the key.
     """
     ended = {rank for rank in range(len(views)) if rank not in lost}
-    setter = only_setter(key, {site for view in views for site in _sites_in(view)}, len(views))
+    sites = {site for view in views for site in _sites_in(view)}
+    setter = only_setter(key, sites, len(views))
     if setter is None or setter.rank in waiters or not ended <= {setter.rank}:
+        return None
+    if any(view.dropped for view in views) or setter.site.place in {site.place for site in sites}:
         return None
     wait = lost.get(setter.rank)
     return setter if wait is None or gone_by(setter, wait.record.step.site) else None
