@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import socket
 import threading
 import time
 from typing import Any
@@ -419,3 +420,49 @@ def leaves_and_its_thread_publishes(rank: Rank) -> None:
         threading.Timer(0.5, publish).start()
     else:
         assert rank.store.get("tokenizer")
+
+
+@correct(ranks=4)
+def taken_away_by_the_last_reader(rank: Rank) -> None:
+    if rank.index == 0:
+        rank.store.set("plan", "a b c")
+    assert rank.store.get("plan")
+    if rank.store.add("readers", 1) == 4:
+        rank.store.delete_key("plan")
+    dist.barrier()
+
+
+@correct(ranks=2)
+def the_turn_comes_by_a_socket(rank: Rank) -> None:
+    """Which is no step."""
+    server = socket.create_server(("127.0.0.1", 0))
+    ports: list[Any] = [None, None]
+    dist.all_gather_object(ports, server.getsockname()[1])
+    if rank.index == 0:
+        rank.store.set("losses", "0")
+    dist.barrier()
+    if rank.index == 1:
+        server.accept()[0].recv(1)
+    losses = float(rank.store.get("losses"))
+    rank.store.set("losses", str(losses + 0.5))
+    if rank.index == 0:
+        socket.create_connection(("127.0.0.1", ports[1])).sendall(b"1")
+    dist.barrier()
+    assert float(rank.store.get("losses")) == 1.0
+    server.close()
+
+
+@correct(ranks=2)
+def the_turn_comes_with_what_was_asked_for_before(rank: Rank) -> None:
+    if rank.index == 0:
+        rank.store.set("losses", "0")
+    request = dist.irecv(torch.zeros(1), src=0) if rank.index == 1 else None
+    dist.barrier()
+    if request is not None:
+        request.wait()
+    losses = float(rank.store.get("losses"))
+    rank.store.set("losses", str(losses + 0.5))
+    if rank.index == 0:
+        dist.send(torch.zeros(1), dst=1)
+    dist.barrier()
+    assert float(rank.store.get("losses")) == 1.0

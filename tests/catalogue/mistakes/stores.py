@@ -182,3 +182,16 @@ def goes_on_without_publishing(rank: Rank) -> None:
     if rank.index != 0:
         assert rank.store.get("vocabulary")
     dist.barrier()  # culprit
+
+
+@mistake("missing key", culprits=(1,), ranks=4)
+def taken_away_by_the_first_reader(rank: Rank) -> None:
+    if rank.index == 0:
+        rank.store.set("plan", "a b c")
+    if rank.index > 1:
+        time.sleep(0.3)
+    if rank.index > 0:
+        assert rank.store.get("plan")
+    if rank.index == 1:
+        rank.store.delete_key("plan")  # culprit
+    dist.barrier()

@@ -5,7 +5,8 @@ last has wiped out what the other did. What a lock, a barrier, a message or a tu
 that did the same from the same lines, and were lucky, it is told with them: nothing orders them either.
 
 Where all were lucky it is told too if nothing can have ordered two of them: both come from one collective, have seen
-nothing of others since, and change the key whatever they got. Who goes by what it got may know its turn by that.
+nothing of others since, and change the key whatever they got. Who goes by what it got may know its turn by that; and
+who calls what nobody knows may wait there.
 
 Of one that gets and sets where others add it is told also where nothing can have ordered the two since the last
 collective, unless the rank asks again and again: it may wait for what the others add.
@@ -18,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.stores.changes import Change, changes_of
 from rankdrill.diagnosis.stores.flow import counts_up, depends_on, goes_by
+from rankdrill.diagnosis.stores.quiet import quiet_between
 from rankdrill.diagnosis.stores.source import asks_again
 from rankdrill.ledger import LedgerView
 
@@ -62,7 +64,9 @@ def _unordered(one: Change, other: Change) -> bool:
 def _is_by_itself(update: Change) -> bool:
     """Whether nothing since the last collective told the rank when it may change the key."""
     got, put = update.lines
-    if not update.unseeing or got is None or put is None:
+    if not update.unseeing or got is None or put is None or update.after is None:
+        return False
+    if not quiet_between(update.after, got, put):
         return False
     return depends_on(got, put, value=True) and not goes_by(got, put) and not asks_again(got)
 

@@ -3,7 +3,7 @@
 A rank is blamed where most of the others did something else: where each sets a key of its own number but one; where
 all that wait have counted themselves but one; where one alone sets a key that differs in its spelling, and that nobody
 gets; where ranks set and await a key like it; where by the source one alone could have set it, and has gone past that
-line. Otherwise nobody can say.
+line; where one has deleted it before several others got it. Otherwise nobody can say.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rankdrill.diagnosis.stores.setters import Setter, gone_by, only_setter
 from rankdrill.diagnosis.stores.spelling import same_but_for_spelling, same_form
 from rankdrill.diagnosis.stores.uses import Use, alike, number_in, uses_of
 from rankdrill.diagnosis.waits import Wait
-from rankdrill.ledger import LedgerView, State
+from rankdrill.ledger import LedgerView, Record, State
 from rankdrill.step import STORE_WAITS, Kind, Site, Step
 from rankdrill.whose import Whose, whose_file
 
@@ -48,6 +48,13 @@ def missing_key(beside: Mapping[int, Wait], lost: Mapping[int, Wait], views: Seq
         return Finding(FindingKind.MISSING_KEY, f"key {key!r}", "key", sides, culprits)
     if culprits is None:
         culprits = _outvoted(awaited, waiters, uses)
+    deleted = None if culprits else _deleted(awaited, waiters, uses, views)
+    if deleted is not None:
+        rank, record = deleted
+        did = f"has deleted {key!r}, which others had still to get"
+        others = _sides(key, waiters, (rank,), beside, lost, uses, views)[1:]
+        sides = (side_of([rank], did, [record.step.site]), *others)
+        return Finding(FindingKind.MISSING_KEY, f"key {key!r}", "key", sides, (rank,))
     setter = None if culprits else _setter_gone_by(key, waiters, lost, views)
     if setter is not None:
         culprits = (setter.rank,)
@@ -110,6 +117,19 @@ def _misspelt(awaited: Step, waiters: Sequence[int], uses: Sequence[Use], views:
     others = (use for use in uses if use.sets and use.record.step.digest in asked)
     agreed = len(waiters) > 1 or any(same_form(awaited.target, use.key) for use in others)
     return meant[-1] if agreed else None
+
+
+def _deleted(
+    awaited: Step, waiters: Sequence[int], uses: Sequence[Use], views: Sequence[LedgerView]
+) -> tuple[int, Record] | None:
+    """Who has deleted the key that was there, and where, if it is one rank, and several wait that never got it."""
+    of_key = [use for use in uses if use.record.step.digest == awaited.digest]
+    deleted = [(rank, record) for rank, view in enumerate(views) for record in _deletions(awaited.digest, view)]
+    if len(waiters) < 2 or len(deleted) != 1 or not any(use.sets for use in of_key):
+        return None
+    rank, _record = deleted[0]
+    got_before = any(use.rank in waiters for use in of_key)
+    return deleted[0] if rank not in waiters and not got_before else None
 
 
 def _asked_for(views: Sequence[LedgerView]) -> Iterator[int]:
@@ -217,7 +237,7 @@ def _waiting(
     if itself:  # as those do that it should set it for
         return side_of(ranks, f"{'has' if len(ranks) == 1 else 'have'} not set {key!r}, and waits for it", sites)
     digest = beside[ranks[0]].record.step.digest
-    deleted = [rank for rank, view in enumerate(views) if _has_deleted(digest, view)]
+    deleted = [rank for rank, view in enumerate(views) if any(_deletions(digest, view))]
     was_set = [use.rank for use in uses if use.sets and use.record.step.digest == digest]
     gone = f"rank {deleted[0]} has deleted" if deleted and was_set else "nobody has set"
     if any(rank in ranks for rank in was_set) and not deleted:
@@ -225,9 +245,10 @@ def _waiting(
     return side_of(ranks, f"{'waits' if len(ranks) == 1 else 'wait'} for the key {key!r}, which {gone}", sites)
 
 
-def _has_deleted(digest: int, view: LedgerView) -> bool:
-    records = view.where(lambda kind, state: kind is Kind.STORE and state is State.ENDED)
-    return any(record.step.op == "delete_key" and record.step.digest == digest for record in records)
+def _deletions(digest: int, view: LedgerView) -> Iterator[Record]:
+    for record in view.where(lambda kind, state: kind is Kind.STORE and state is State.ENDED):
+        if record.step.op == "delete_key" and record.step.digest == digest:
+            yield record
 
 
 def _set_so(use: Use, key: str) -> Side:
@@ -237,7 +258,8 @@ def _set_so(use: Use, key: str) -> Side:
 def _gone_by(setter: Setter, key: str, lost: Mapping[int, Wait]) -> Side:
     wait = lost.get(setter.rank)
     where = "returned" if wait is None else words.waits(wait.record)
-    return side_of([setter.rank], f"{where} without having come to the only line that sets {key!r}", [setter.site])
+    did = f"{where} without having set {key!r} by the only line that does, which no other rank can come to"
+    return side_of([setter.rank], did, [setter.site])
 
 
 def _silent(rank: int, key: str, known: Mapping[int, Use], lost: Mapping[int, Wait], view: LedgerView) -> Side:
