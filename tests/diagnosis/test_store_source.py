@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from rankdrill.diagnosis.stores.source import asks_again, counts_up, depends_on, sets_later
+from rankdrill.diagnosis.stores.flow import counts_up, depends_on
+from rankdrill.diagnosis.stores.source import asks_again, sets_later
 from rankdrill.diagnosis.stores.uses import Use, alike, number_in
 from rankdrill.ledger import Record, State
 from rankdrill.step import Kind, Site, Step

@@ -194,6 +194,70 @@ def test_a_store_that_a_rank_serves(four: World) -> None:
     assert "TCPStore" not in str(found)
 
 
+def the_only_setter_leaves(rank: RankContext) -> None:
+    if rank.index == 0:
+        if rank.world_size > 4:
+            rank.store.set("tokens", "a b")  # sets
+    else:
+        rank.store.get("tokens")  # waits
+
+
+def the_only_setter_goes_on(rank: RankContext) -> None:
+    if rank.index == 0 and rank.world_size > 4:
+        rank.store.set("words", "a b")  # sets
+    if rank.index != 0:
+        rank.store.get("words")  # waits
+    dist.barrier()
+
+
+@pytest.mark.parametrize("body", [the_only_setter_leaves, the_only_setter_goes_on])
+def test_who_has_gone_past_the_only_line_that_sets_the_key_is_to_blame(fresh: World, body: Body) -> None:
+    found = finding(run(fresh, body))
+    assert (found.kind, found.culprits) == ("missing key", (0,))
+    assert "by the only line that does, which no other rank can come to" in found.sides[0].did
+    assert marks(found)[:2] == [{"sets"}, {"waits"}]
+
+
+def test_where_another_one_gets_along_without_the_key_nobody_is_to_blame(fresh: World) -> None:
+    def body(rank: RankContext) -> None:
+        if rank.index == 0 and rank.world_size > 4:
+            rank.store.set("units", "a b")
+        if rank.index == 2:
+            rank.store.get("units")
+
+    found = finding(run(fresh, body))
+    assert (found.kind, found.culprits) == ("missing key", ())
+
+
+def one_deletes_it_first(rank: RankContext) -> None:
+    if rank.index == 0:
+        rank.store.set("plan", "a b")
+        rank.store.delete_key("plan")  # deletes
+    dist.barrier()
+    if rank.index != 0:
+        rank.store.get("plan")  # waits
+
+
+def test_who_deletes_what_several_have_still_to_get_is_to_blame(fresh: World) -> None:
+    found = finding(run(fresh, one_deletes_it_first))
+    assert (found.kind, found.culprits) == ("missing key", (0,))
+    assert found.sides[0].did == "has deleted 'plan', which others had still to get"
+    assert marks(found) == [{"deletes"}, {"waits"}]
+
+
+def one_spells_it_in_another_way(rank: RankContext) -> None:
+    name = "Ready" if rank.index == 3 else "ready"
+    rank.store.set(f"{name}/{rank.index}", "yes")  # sets
+    rank.store.wait([f"ready/{other}" for other in range(4)])  # waits
+
+
+def test_who_spells_the_key_in_another_way_than_all_wait_for_is_to_blame(fresh: World) -> None:
+    found = finding(run(fresh, one_spells_it_in_another_way))
+    assert (found.kind, found.culprits) == ("missing key", (3,))
+    assert found.sides[0].did == "has set 'Ready/3', which nobody gets, and not 'ready/3'"
+    assert marks(found)[:2] == [{"sets"}, {"waits"}]
+
+
 # ------------------------------------------------------------------------------------------- what is not certain
 
 
@@ -388,6 +452,21 @@ def test_an_update_is_lost_though_all_set_the_same(fresh: World) -> None:
     found = finding(run(fresh, counts_once))
     assert (found.kind, found.step) == ("lost update", "key 'seen'")
     assert marks(found) == [{"set"}]
+
+
+def test_an_update_may_be_lost_where_all_were_lucky(fresh: World) -> None:
+    def body(rank: RankContext) -> None:
+        if rank.index == 0:
+            rank.store.set("sum", "0")
+        dist.barrier()
+        time.sleep(0.3 * rank.index)
+        seen = int(rank.store.get("sum"))
+        rank.store.set("sum", str(seen + rank.index))
+        dist.barrier()
+
+    found = finding(run(fresh, body))
+    assert (found.kind, found.culprits) == ("lost update", (0, 1, 2, 3))
+    assert "which undoes what others may do to it between the two" in found.sides[0].did
 
 
 def test_what_all_change_in_the_same_way_is_not_lost(fresh: World) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import socket
 import threading
 import time
 from typing import Any
@@ -265,3 +266,203 @@ def each_checks_for_a_key_of_its_own(rank: Rank) -> None:
     if not rank.store.check([f"seen by {rank.index}"]):
         rank.store.set(f"seen by {rank.index}", str(rank.index))
     dist.barrier()
+
+
+@correct(ranks=3)
+def registered_by_helpers_in_turns(rank: Rank) -> None:
+    def read(key: str) -> dict[str, int]:
+        known: dict[str, int] = json.loads(rank.store.get(key))
+        return known
+
+    def write(key: str, value: dict[str, int]) -> None:
+        rank.store.set(key, json.dumps(value))
+
+    if rank.index == 0:
+        rank.store.set("workers", "{}")
+    dist.barrier()
+    for turn in range(3):
+        if turn == rank.index:
+            workers = read("workers")
+            workers[f"worker {rank.index}"] = 9000
+            write("workers", workers)
+        dist.barrier()
+    assert len(read("workers")) == 3
+
+
+@correct(ranks=3)
+def registered_by_helpers_under_keys_of_their_own(rank: Rank) -> None:
+    def changed(key: str, name: str) -> None:
+        known = json.loads(rank.store.get(key))
+        known[name] = 9000
+        save(key, known)
+
+    def save(key: str, value: dict[str, int]) -> None:
+        rank.store.set(key, json.dumps(value))
+
+    save(f"workers/{rank.index}", {})
+    dist.barrier()
+    for _ in range(3):
+        changed(f"workers/{rank.index}", "mine")
+    dist.barrier()
+
+
+@correct(ranks=3)
+def the_turn_comes_with_a_message(rank: Rank) -> None:
+    if rank.index == 0:
+        rank.store.set("losses", "0")
+    dist.barrier()
+    if rank.index > 0:
+        dist.recv(torch.zeros(1), src=rank.index - 1)
+    losses = float(rank.store.get("losses"))
+    rank.store.set("losses", str(losses + 0.5))
+    if rank.index < 2:
+        dist.send(torch.zeros(1), dst=rank.index + 1)
+    dist.barrier()
+    assert float(rank.store.get("losses")) == 1.5
+    dist.barrier()
+
+
+@correct(ranks=3)
+def the_turn_comes_with_a_key(rank: Rank) -> None:
+    if rank.index == 0:
+        rank.store.set("losses", "0")
+    dist.barrier()
+    if rank.index > 0:
+        rank.store.wait([f"added by {rank.index - 1}"])
+    losses = float(rank.store.get("losses"))
+    rank.store.set("losses", str(losses + 0.5))
+    rank.store.set(f"added by {rank.index}", "yes")
+    dist.barrier()
+    assert float(rank.store.get("losses")) == 1.5
+    dist.barrier()
+
+
+@correct(ranks=3)
+def whoever_is_named_names_the_next(rank: Rank) -> None:
+    """Each looks once, when its time has come; the value says whose turn it is."""
+    if rank.index == 0:
+        rank.store.set("next", "0")
+    dist.barrier()
+    time.sleep(0.3 * rank.index)
+    turn = int(rank.store.get("next"))
+    if turn == rank.index:
+        rank.store.set("next", str(turn + 1))
+    dist.barrier()
+
+
+@correct(ranks=2)
+def each_writes_what_it_knows_by_a_helper(rank: Rank) -> None:
+    """What is set has nothing to do with what was got, but goes through the same helpers."""
+
+    def read(key: str) -> str:
+        return str(rank.store.get(key))
+
+    def write(key: str, value: str, note: str) -> None:
+        assert note
+        rank.store.set(key, value)
+
+    if rank.index == 0:
+        rank.store.set("last seen", "nobody")
+    dist.barrier()
+    before = read("last seen")
+    write("last seen", f"rank {rank.index}", note=before)
+    dist.barrier()
+
+
+@correct(ranks=3)
+def spelled_alike_and_each_its_own(rank: Rank) -> None:
+    """Keys that differ in zeros, case or a letter; one of them nobody gets, and one comes late."""
+    rank.store.set(f"ready/0{rank.index}", "yes")
+    if rank.index == 1:
+        rank.store.set("Ready/2", "nobody asks")
+        rank.store.set("raedy/2", "nobody asks")
+    if rank.index == 2:
+        time.sleep(0.5)
+    rank.store.set(f"ready/{rank.index}", "yes")
+    rank.store.wait([f"ready/{other}" for other in range(3)])
+    dist.barrier()
+
+
+@correct(ranks=3)
+def some_pad_and_all_know(rank: Rank) -> None:
+    def name(other: int) -> str:
+        return f"port/{other:02d}" if other == 2 else f"port/{other}"
+
+    rank.store.set(name(rank.index), str(9000 + rank.index))
+    ports = [int(rank.store.get(name(other))) for other in range(3)]
+    assert ports == [9000, 9001, 9002]
+    dist.barrier()
+
+
+@correct(ranks=3)
+def leaves_and_another_one_publishes(rank: Rank) -> None:
+    def publish() -> bool:
+        if not (rank.directory / "tokenizer.json").exists():
+            return False
+        rank.store.set("tokenizer", "from the file")
+        return True
+
+    if rank.index == 0:
+        publish()
+    else:
+        if rank.index == 1:
+            time.sleep(0.5)
+            rank.store.compare_set("tokenizer", "", "built in")
+        assert rank.store.get("tokenizer")
+
+
+@correct(ranks=3)
+def leaves_and_its_thread_publishes(rank: Rank) -> None:
+    def publish() -> None:
+        rank.store.set("tokenizer", "a b c")
+
+    if rank.index == 0:
+        threading.Timer(0.5, publish).start()
+    else:
+        assert rank.store.get("tokenizer")
+
+
+@correct(ranks=4)
+def taken_away_by_the_last_reader(rank: Rank) -> None:
+    if rank.index == 0:
+        rank.store.set("plan", "a b c")
+    assert rank.store.get("plan")
+    if rank.store.add("readers", 1) == 4:
+        rank.store.delete_key("plan")
+    dist.barrier()
+
+
+@correct(ranks=2)
+def the_turn_comes_by_a_socket(rank: Rank) -> None:
+    """Which is no step."""
+    server = socket.create_server(("127.0.0.1", 0))
+    ports: list[Any] = [None, None]
+    dist.all_gather_object(ports, server.getsockname()[1])
+    if rank.index == 0:
+        rank.store.set("losses", "0")
+    dist.barrier()
+    if rank.index == 1:
+        server.accept()[0].recv(1)
+    losses = float(rank.store.get("losses"))
+    rank.store.set("losses", str(losses + 0.5))
+    if rank.index == 0:
+        socket.create_connection(("127.0.0.1", ports[1])).sendall(b"1")
+    dist.barrier()
+    assert float(rank.store.get("losses")) == 1.0
+    server.close()
+
+
+@correct(ranks=2)
+def the_turn_comes_with_what_was_asked_for_before(rank: Rank) -> None:
+    if rank.index == 0:
+        rank.store.set("losses", "0")
+    request = dist.irecv(torch.zeros(1), src=0) if rank.index == 1 else None
+    dist.barrier()
+    if request is not None:
+        request.wait()
+    losses = float(rank.store.get("losses"))
+    rank.store.set("losses", str(losses + 0.5))
+    if rank.index == 0:
+        dist.send(torch.zeros(1), dst=1)
+    dist.barrier()
+    assert float(rank.store.get("losses")) == 1.0

@@ -113,3 +113,85 @@ def each_finds_no_leader_and_becomes_it(rank: Rank) -> None:
     if not rank.store.check(["leader"]):  # culprit
         rank.store.set("leader", f"rank {rank.index}")  # culprit
     rank.store.get("leader")
+
+
+@mistake("lost update", culprits=(0, 1, 2, 3), ranks=4)
+def registers_by_helpers(rank: Rank) -> None:
+    def read(key: str) -> dict[str, int]:
+        known: dict[str, int] = json.loads(rank.store.get(key))  # culprit
+        return known
+
+    def write(key: str, value: dict[str, int]) -> None:
+        rank.store.set(key, json.dumps(value))  # culprit
+
+    if rank.index == 0:
+        rank.store.set("workers", "{}")
+    dist.barrier()
+    workers = read("workers")  # culprit
+    workers[f"worker {rank.index}"] = 9000 + rank.index
+    write("workers", workers)  # culprit
+    dist.barrier()
+
+
+@mistake("lost update", culprits=(0, 1, 2), ranks=3)
+def adds_its_loss_and_is_lucky(rank: Rank) -> None:
+    """They come one after the other, but nothing makes them."""
+    if rank.index == 0:
+        rank.store.set("losses", "0")
+    dist.barrier()
+    time.sleep(0.3 * rank.index)
+    losses = float(rank.store.get("losses"))  # culprit
+    rank.store.set("losses", str(losses + 0.5))  # culprit
+    dist.barrier()
+
+
+@mistake("missing key", culprits=(2,), ranks=4)
+def one_pads_its_number(rank: Rank) -> None:
+    number = f"{rank.index:02d}" if rank.index == 2 else str(rank.index)  # culprit
+    rank.store.set(f"ready/{number}", "yes")  # culprit
+    rank.store.wait([f"ready/{other}" for other in range(4)])
+    dist.barrier()
+
+
+@mistake("missing key", culprits=(1,), ranks=3)
+def writes_another_case_than_all_read(rank: Rank) -> None:
+    if rank.index == 1:
+        rank.store.set("Vocabulary_Size", "32000")  # culprit
+    size = int(rank.store.get("vocabulary_size"))
+    assert size
+    dist.barrier()
+
+
+@mistake("missing key", culprits=(0,), ranks=3)
+def leaves_before_it_publishes(rank: Rank) -> None:
+    def publish() -> None:
+        if not (rank.directory / "tokenizer.json").exists():
+            return  # culprit
+        rank.store.set("tokenizer", "a b c")  # culprit
+
+    if rank.index == 0:
+        publish()  # culprit
+    else:
+        assert rank.store.get("tokenizer")
+
+
+@mistake("missing key", culprits=(0,), ranks=4)
+def goes_on_without_publishing(rank: Rank) -> None:
+    if rank.index == 0 and (rank.directory / "vocabulary").exists():  # culprit
+        rank.store.set("vocabulary", "a b c")  # culprit
+    if rank.index != 0:
+        assert rank.store.get("vocabulary")
+    dist.barrier()  # culprit
+
+
+@mistake("missing key", culprits=(1,), ranks=4)
+def taken_away_by_the_first_reader(rank: Rank) -> None:
+    if rank.index == 0:
+        rank.store.set("plan", "a b c")
+    if rank.index > 1:
+        time.sleep(0.3)
+    if rank.index > 0:
+        assert rank.store.get("plan")
+    if rank.index == 1:
+        rank.store.delete_key("plan")  # culprit
+    dist.barrier()

@@ -22,6 +22,7 @@ __all__ = [
     "order_of",
     "path_to",
     "share_a_loop",
+    "tree_of",
 ]
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
@@ -192,7 +193,7 @@ def _paths(one: Site, other: Site) -> tuple[_Path, _Path] | None:
 
 def function_around(site: Site) -> ast.AST | None:
     """The innermost function around `site`, if it is the one that ran there."""
-    tree = _tree(site.file)
+    tree = tree_of(site.file)
     if tree is None:
         return None
     around = [
@@ -209,7 +210,8 @@ def function_around(site: Site) -> ast.AST | None:
 
 
 @lru_cache(maxsize=16)
-def _tree(file: str) -> ast.Module | None:
+def tree_of(file: str) -> ast.Module | None:
+    """The source of `file`; None where it is not to be had."""
     try:
         return ast.parse("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError):

@@ -12,6 +12,8 @@ __all__ = ["Change", "changes_of"]
 
 _ADDING = frozenset({"add", "append"})
 _PLAIN = frozenset({"check", "get", "set"})  # of other keys: these keep nobody away from this one
+_OVER = (State.ENDED, State.RAISED)
+_NEVER_NS = 1 << 62
 _ALONE = frozenset({Kind.OBJECT, Kind.MEMORY, Kind.CLOCK})  # what a rank does for itself
 
 
@@ -19,7 +21,8 @@ _ALONE = frozenset({Kind.OBJECT, Kind.MEMORY, Kind.CLOCK})  # what a rank does f
 class Change:
     """Rank `rank` changed a key in the step `put`, after it got it in `got`; without that, in one call.
 
-    `epoch` is the collective before. If `free`, nothing since then may have made the rank wait for another one.
+    `epoch` is the collective before, called at `after`. If `free`, no step since then may have made the rank wait for
+    another one; if `unseeing`, it has not even seen what others did, but for the one time that it got the key.
     """
 
     rank: int
@@ -27,6 +30,8 @@ class Change:
     got: Record | None
     epoch: tuple[str, int]
     free: bool
+    unseeing: bool = False
+    after: Site | None = None
 
     @property
     def lines(self) -> tuple[Site | None, Site | None]:
@@ -48,11 +53,16 @@ class Change:
 def changes_of(rank: int, view: LedgerView) -> Iterator[Change]:
     """Those of `rank`, in order, of all keys; a set of what was not got before says nothing."""
     got: dict[int, Record] = {}
-    epoch, free_for = ("", 0), _Freedom()
+    epoch, free_for, after = ("", 0), _Freedom(), None
+    over_ns = 0  # when the last of all collectives before was over
     for record in view.records:
         step = record.step
         if step.kind in (Kind.COLLECTIVE, Kind.GROUP) and step.op != GROUP_OP:
-            epoch, free_for = (step.target, step.sequence), _Freedom(message=step.message is not None)
+            # What was issued before and is waited for only then may be over because of what another one did since.
+            late = over_ns > record.begin_ns
+            over_ns = max(over_ns, record.end_ns if record.state in _OVER else _NEVER_NS)
+            epoch, free_for = (step.target, step.sequence), _Freedom(none=late or step.message is not None)
+            after = step.site
             got.clear()
         elif step.kind is not Kind.STORE:
             free_for.take(record)
@@ -61,7 +71,7 @@ def changes_of(rank: int, view: LedgerView) -> Iterator[Change]:
         elif record.state is State.ENDED:
             before = got.pop(step.digest, None) if step.op == "set" else None
             if (before is not None and before.thread == record.thread) or _adds(record):
-                yield Change(rank, record, before, epoch, free_for.key(step.digest))
+                yield Change(rank, record, before, epoch, free_for.key(step.digest), free_for.once(step.digest), after)
             if step.op == "get":
                 got[step.digest] = record
             elif step.op == "check":  # who sets what is not there yet goes by that
@@ -76,19 +86,22 @@ def _adds(record: Record) -> bool:
 
 
 class _Freedom:
-    """For which keys a rank may have waited for nobody since the last collective; for none, if that was a `message`."""
+    """For which keys a rank may have waited for nobody since the last collective; if `none`, for none."""
 
-    def __init__(self, *, message: bool = False) -> None:
-        self._for_none = message
-        self._asked: set[int] = set()  # keys of which it has seen what others did
+    def __init__(self, *, none: bool = False) -> None:
+        self._for_none = none
+        self._asked: list[int] = []  # keys of which it has seen what others did
 
     def take(self, record: Record) -> None:
         step = record.step
         if step.kind is Kind.STORE:
             if step.op != "set":
-                self._asked.add(step.digest)
+                self._asked.append(step.digest)
         elif step.kind not in _ALONE:
             self._for_none = True
 
     def key(self, key: int) -> bool:
-        return not self._for_none and self._asked <= {key}
+        return not self._for_none and {*self._asked} <= {key}
+
+    def once(self, key: int) -> bool:
+        return not self._for_none and self._asked == [key]

@@ -1,8 +1,12 @@
 """Lost updates: ranks get a key, and set it to what follows from that, each without what another did to it meanwhile.
 
-Of two that get and set it is told only where it has happened: both had got the key before either set it, and whoever
-set it last has wiped out what the other did. What a lock, a barrier, a message or a turn keeps apart never lies so. Of
-ranks that did the same from the same lines, and were lucky, it is told with them: nothing orders them either.
+Of two that get and set it is told where it has happened: both had got the key before either set it, and whoever set it
+last has wiped out what the other did. What a lock, a barrier, a message or a turn keeps apart never lies so. Of ranks
+that did the same from the same lines, and were lucky, it is told with them: nothing orders them either.
+
+Where all were lucky it is told too if nothing can have ordered two of them: both come from one collective, have seen
+nothing of others since, and change the key whatever they got. Who goes by what it got may know its turn by that; and
+who calls what nobody knows may wait there.
 
 Of one that gets and sets where others add it is told also where nothing can have ordered the two since the last
 collective, unless the rank asks again and again: it may wait for what the others add.
@@ -14,7 +18,9 @@ from collections.abc import Mapping, Sequence
 
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.stores.changes import Change, changes_of
-from rankdrill.diagnosis.stores.source import asks_again, counts_up, depends_on
+from rankdrill.diagnosis.stores.flow import counts_up, depends_on, goes_by
+from rankdrill.diagnosis.stores.quiet import quiet_between
+from rankdrill.diagnosis.stores.source import asks_again
 from rankdrill.ledger import LedgerView
 
 __all__ = ["lost_update"]
@@ -38,16 +44,31 @@ def _lost_of(changes: Sequence[Change]) -> Finding | None:
         return None
     alike = {(one.lines, one.epoch) for one in lost or beside}
     those = {one.rank: one for one in reversed(updates) if (one.lines, one.epoch) in alike}
-    sides = [*_sides(those), *(() if lost else _adding(added, those))]
+    undone = any(one.rank != other.rank and one.over(other) for one in lost or beside for other in changes)
+    sides = [*_sides(those, undone=undone), *(() if lost else _adding(added, those))]
     key = (lost or beside)[0].put.step.target
     return Finding(FindingKind.LOST_UPDATE, f"key {key!r}", "value", tuple(sides), tuple(sorted(those)))
 
 
 def _lose(one: Change, other: Change) -> bool:
-    """Whether of two updates that met one is lost: who sets the same once more has lost something if both count."""
-    if not one.meets(other):
+    """Whether of two updates one is lost, or may be: who sets the same once more has lost something if both count."""
+    if not (one.meets(other) or _unordered(one, other)):
         return False
     return one.put.step.fingerprint != other.put.step.fingerprint or (_counts(one) and _counts(other))
+
+
+def _unordered(one: Change, other: Change) -> bool:
+    return one.epoch == other.epoch and _is_by_itself(one) and _is_by_itself(other)
+
+
+def _is_by_itself(update: Change) -> bool:
+    """Whether nothing since the last collective told the rank when it may change the key."""
+    got, put = update.lines
+    if not update.unseeing or got is None or put is None or update.after is None:
+        return False
+    if not quiet_between(update.after, got, put):
+        return False
+    return depends_on(got, put, value=True) and not goes_by(got, put) and not asks_again(got)
 
 
 def _counts(update: Change) -> bool:
@@ -72,19 +93,20 @@ def _follows(update: Change) -> bool:
 # --------------------------------------------------------------------------------------------- in words
 
 
-def _sides(those: Mapping[int, Change]) -> list[Side]:
+def _sides(those: Mapping[int, Change], *, undone: bool) -> list[Side]:
     alike: dict[object, list[int]] = {}
     for rank in sorted(those):
         alike.setdefault(those[rank].lines, []).append(rank)
-    return [_side(ranks, those) for ranks in alike.values()]
+    return [_side(ranks, those, undone=undone) for ranks in alike.values()]
 
 
-def _side(ranks: Sequence[int], those: Mapping[int, Change]) -> Side:
+def _side(ranks: Sequence[int], those: Mapping[int, Change], *, undone: bool) -> Side:
     first = those[ranks[0]]
     assert first.got is not None
     s = "s" if len(ranks) == 1 else ""
     key, got = first.put.step.target, first.got.step
-    did = f"{got.op}{s} {key!r} at {got.site} and then set{s} it, undoing what others did to it between the two"
+    undoing = "undoing what others did to it" if undone else "which undoes what others may do to it"
+    did = f"{got.op}{s} {key!r} at {got.site} and then set{s} it, {undoing} between the two"
     return side_of(ranks, did, [those[rank].put.step.site for rank in ranks])
 
 

@@ -1,20 +1,25 @@
 """A key that ranks wait for and nobody sets: who was to set it, or who waits for a wrong one.
 
 A rank is blamed where most of the others did something else: where each sets a key of its own number but one; where
-all that wait have counted themselves but one; where ranks set and await a key like it. Otherwise nobody can say.
+all that wait have counted themselves but one; where one alone sets a key that differs in its spelling, and that nobody
+gets; where ranks set and await a key like it; where by the source one alone could have set it, and has gone past that
+line; where one has deleted it before several others got it. Otherwise nobody can say.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.messages import words
 from rankdrill.diagnosis.stores.keys import awaits_key
+from rankdrill.diagnosis.stores.setters import Setter, gone_by, only_setter
+from rankdrill.diagnosis.stores.spelling import same_but_for_spelling, same_form
 from rankdrill.diagnosis.stores.uses import Use, alike, number_in, uses_of
 from rankdrill.diagnosis.waits import Wait
-from rankdrill.ledger import LedgerView, State
-from rankdrill.step import Kind, Site, Step
+from rankdrill.ledger import LedgerView, Record, State
+from rankdrill.step import STORE_WAITS, Kind, Site, Step
+from rankdrill.whose import Whose, whose_file
 
 __all__ = ["missing_key"]
 
@@ -35,8 +40,26 @@ def missing_key(beside: Mapping[int, Wait], lost: Mapping[int, Wait], views: Seq
     culprits = _who_did_not(key, waiters, uses, len(views))
     if culprits is None:
         culprits = _who_did_not_count(waiters, beside, uses, len(views))
+    awaited = beside[waiters[0]].record.step
+    misspelt = _misspelt(awaited, waiters, uses, views)
+    if misspelt is not None and culprits in (None, (misspelt.rank,)):
+        culprits = (misspelt.rank,)
+        sides = (_set_so(misspelt, key), *_sides(key, waiters, culprits, beside, lost, uses, views)[1:])
+        return Finding(FindingKind.MISSING_KEY, f"key {key!r}", "key", sides, culprits)
     if culprits is None:
-        culprits = _outvoted(beside[waiters[0]].record.step, waiters, uses)
+        culprits = _outvoted(awaited, waiters, uses)
+    deleted = None if culprits else _deleted(awaited, waiters, uses, views)
+    if deleted is not None:
+        rank, record = deleted
+        did = f"has deleted {key!r}, which others had still to get"
+        others = _sides(key, waiters, (rank,), beside, lost, uses, views)[1:]
+        sides = (side_of([rank], did, [record.step.site]), *others)
+        return Finding(FindingKind.MISSING_KEY, f"key {key!r}", "key", sides, (rank,))
+    setter = None if culprits else _setter_gone_by(key, waiters, lost, views)
+    if setter is not None:
+        culprits = (setter.rank,)
+        others = _sides(key, waiters, culprits, beside, lost, uses, views)[1:]
+        return Finding(FindingKind.MISSING_KEY, f"key {key!r}", "key", (_gone_by(setter, key, lost), *others), culprits)
     sides = _sides(key, waiters, culprits, beside, lost, uses, views)
     return Finding(FindingKind.MISSING_KEY, f"key {key!r}", "key", sides, culprits)
 
@@ -77,6 +100,46 @@ def _who_did_not_count(
     return without if without and came == set(waiters) and len(without) < len(came) else None
 
 
+def _misspelt(awaited: Step, waiters: Sequence[int], uses: Sequence[Use], views: Sequence[LedgerView]) -> Use | None:
+    """Where one rank has set the key in another spelling, which nobody gets: that, if others spell as it is awaited.
+
+    So they do who wait for it, if they are several, and who set such keys of other numbers that are got.
+    """
+    asked = set(_asked_for(views))
+    meant = [
+        use
+        for use in uses
+        if use.sets and use.record.step.digest not in asked and same_but_for_spelling(awaited.target, use.key)
+    ]
+    was_set = any(use.sets and use.record.step.digest == awaited.digest for use in uses)
+    if was_set or len({use.rank for use in meant}) != 1:
+        return None
+    others = (use for use in uses if use.sets and use.record.step.digest in asked)
+    agreed = len(waiters) > 1 or any(same_form(awaited.target, use.key) for use in others)
+    return meant[-1] if agreed else None
+
+
+def _deleted(
+    awaited: Step, waiters: Sequence[int], uses: Sequence[Use], views: Sequence[LedgerView]
+) -> tuple[int, Record] | None:
+    """Who has deleted the key that was there, and where, if it is one rank, and several wait that never got it."""
+    of_key = [use for use in uses if use.record.step.digest == awaited.digest]
+    deleted = [(rank, record) for rank, view in enumerate(views) for record in _deletions(awaited.digest, view)]
+    if len(waiters) < 2 or len(deleted) != 1 or not any(use.sets for use in of_key):
+        return None
+    rank, _record = deleted[0]
+    got_before = any(use.rank in waiters for use in of_key)
+    return deleted[0] if rank not in waiters and not got_before else None
+
+
+def _asked_for(views: Sequence[LedgerView]) -> Iterator[int]:
+    """The keys that a rank has got, or looked for, or waits for."""
+    for view in views:
+        for record in view.where(lambda kind, _state: kind is Kind.STORE):
+            if record.step.op in STORE_WAITS or record.step.op == "check":
+                yield record.step.digest
+
+
 def _outvoted(awaited: Step, waiters: Sequence[int], uses: Sequence[Use]) -> tuple[int, ...]:
     """Those that wait, where others set and await a key like theirs; the one that sets such, where several wait."""
     like = [use for use in uses if use.rank not in waiters and alike(awaited, use)]
@@ -87,6 +150,33 @@ def _outvoted(awaited: Step, waiters: Sequence[int], uses: Sequence[Use]) -> tup
     if len(waiters) > 1 and len(setters) == 1 and users == setters:
         return tuple(setters)
     return ()
+
+
+def _setter_gone_by(
+    key: str, waiters: Sequence[int], lost: Mapping[int, Wait], views: Sequence[LedgerView]
+) -> Setter | None:
+    """The one line that sets the key, which one rank alone could have come to, if that has not, and will not any more.
+
+    Nobody can say where another rank has got along without the key.
+    """
+    ended = {rank for rank in range(len(views)) if rank not in lost}
+    sites = {site for view in views for site in _sites_in(view)}
+    setter = only_setter(key, sites, len(views))
+    if setter is None or setter.rank in waiters or not ended <= {setter.rank}:
+        return None
+    if any(view.dropped for view in views) or setter.site.place in {site.place for site in sites}:
+        return None
+    wait = lost.get(setter.rank)
+    return setter if wait is None or gone_by(setter, wait.record.step.site) else None
+
+
+def _sites_in(view: LedgerView) -> Iterator[Site]:
+    for site in {id(record.step.site): record.step.site for record in view.records}.values():
+        outer = site
+        while outer is not None:
+            if whose_file(outer.file) is Whose.USER:
+                yield outer
+            outer = outer.caller
 
 
 def _is_awaited_by_another(set_: Use, uses: Sequence[Use]) -> bool:
@@ -147,7 +237,7 @@ def _waiting(
     if itself:  # as those do that it should set it for
         return side_of(ranks, f"{'has' if len(ranks) == 1 else 'have'} not set {key!r}, and waits for it", sites)
     digest = beside[ranks[0]].record.step.digest
-    deleted = [rank for rank, view in enumerate(views) if _has_deleted(digest, view)]
+    deleted = [rank for rank, view in enumerate(views) if any(_deletions(digest, view))]
     was_set = [use.rank for use in uses if use.sets and use.record.step.digest == digest]
     gone = f"rank {deleted[0]} has deleted" if deleted and was_set else "nobody has set"
     if any(rank in ranks for rank in was_set) and not deleted:
@@ -155,9 +245,21 @@ def _waiting(
     return side_of(ranks, f"{'waits' if len(ranks) == 1 else 'wait'} for the key {key!r}, which {gone}", sites)
 
 
-def _has_deleted(digest: int, view: LedgerView) -> bool:
-    records = view.where(lambda kind, state: kind is Kind.STORE and state is State.ENDED)
-    return any(record.step.op == "delete_key" and record.step.digest == digest for record in records)
+def _deletions(digest: int, view: LedgerView) -> Iterator[Record]:
+    for record in view.where(lambda kind, state: kind is Kind.STORE and state is State.ENDED):
+        if record.step.op == "delete_key" and record.step.digest == digest:
+            yield record
+
+
+def _set_so(use: Use, key: str) -> Side:
+    return side_of([use.rank], f"has set {use.key!r}, which nobody gets, and not {key!r}", [use.record.step.site])
+
+
+def _gone_by(setter: Setter, key: str, lost: Mapping[int, Wait]) -> Side:
+    wait = lost.get(setter.rank)
+    where = "returned" if wait is None else words.waits(wait.record)
+    did = f"{where} without having set {key!r} by the only line that does, which no other rank can come to"
+    return side_of([setter.rank], did, [setter.site])
 
 
 def _silent(rank: int, key: str, known: Mapping[int, Use], lost: Mapping[int, Wait], view: LedgerView) -> Side:

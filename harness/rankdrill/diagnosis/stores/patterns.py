@@ -1,0 +1,64 @@
+"""Which keys a call may set or get, as far as the source says: a pattern, of keys that are put together at run time."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+__all__ = ["names_key", "pattern_of"]
+
+_ANYTHING = ".+"
+_SLOT = re.compile(r"%[-#0-9.]*[a-z]|\{[^{}]*\}")
+MOST_STEPS = 8  # from a name to what it was assigned, and on
+
+
+def names_key(pattern: str, key: str) -> bool:
+    """Whether `pattern` is that of `key`, or of its end: prefixes go before it."""
+    return re.search(f"(^|[/…])({pattern})$", key) is not None
+
+
+def pattern_of(given: ast.expr, tree: ast.Module | None, steps: int = MOST_STEPS) -> str | None:
+    """What the key that is `given` looks like, names looked up in `tree`; None where that may be anything."""
+    match given:
+        case ast.Constant(value=str(text)):
+            return re.escape(text)
+        case ast.JoinedStr(values=parts):
+            return "".join(pattern_of(part, tree, steps) or _ANYTHING for part in parts)
+        case ast.FormattedValue(value=value, format_spec=None):
+            return pattern_of(value, tree, steps)
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            both = pattern_of(left, tree, steps), pattern_of(right, tree, steps)
+            return "".join(part or _ANYTHING for part in both) if any(both) else None
+        case ast.BinOp(left=ast.Constant(value=str(text)), op=ast.Mod()):
+            return _with_slots(text)
+        case ast.Call(func=ast.Attribute(value=ast.Constant(value=str(text)), attr="format")):
+            return _with_slots(text)
+        case ast.List(elts=[_, *_] as keys):
+            each = [pattern_of(key, tree, steps) for key in keys]
+            return "|".join(filter(None, each)) if all(each) else None
+        case ast.Name(id=name) | ast.Attribute(attr=name) if tree is not None and steps:
+            known = _assigned_once(name, tree)
+            return pattern_of(known, tree, steps - 1) if known is not None else None
+        case _:
+            return None
+
+
+def _with_slots(text: str) -> str:
+    return _ANYTHING.join(re.escape(part) for part in _SLOT.split(text))
+
+
+def _assigned_once(name: str, tree: ast.Module) -> ast.expr | None:
+    """What the name, or the attribute of that name, stands for all over the file."""
+    values: list[ast.expr] = []
+    stored = 0
+    for node in ast.walk(tree):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=found) | ast.Attribute(attr=found)], value=value) if found == name:
+                values.append(value)
+            case ast.AnnAssign(target=ast.Name(id=found), value=ast.expr() as value) if found == name:
+                values.append(value)
+            case ast.Name(id=found, ctx=ast.Store()) | ast.Attribute(attr=found, ctx=ast.Store()) if found == name:
+                stored += 1
+            case ast.arg(arg=found) if found == name:
+                return None
+    return values[0] if len(values) == stored == 1 else None

@@ -1,0 +1,68 @@
+"""Whether a key was meant for another one and is written in another way: a slip, or a number in another form."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["same_but_for_spelling", "same_form"]
+
+_NUMBER = re.compile(r"\d+")
+_SEPARATORS = re.compile(r"[-_./: ]+")
+LONG, SHORT = 6, 4  # letters of a text in which two, and one, may be wrong
+
+
+def same_but_for_spelling(key: str, other: str) -> bool:
+    """Whether the two differ in zeros before numbers, in case, in separators, or in one letter or two, and in no more.
+
+    Of letters those are counted that are added, left out, changed, or swapped with the next.
+    """
+    if key == other or _numbers(key) != _numbers(other):
+        return False
+    one, two = (_letters("/".join(parts)) for parts in _differing(key.split("/"), other.split("/")))
+    shorter = min(len(one), len(two))
+    return _slips(one, two) <= (2 if shorter >= LONG else 1 if shorter >= SHORT else 0)
+
+
+def same_form(key: str, other: str) -> bool:
+    """Whether the two differ in one number alone, and write it in one form: padded to one width, or not padded."""
+    mine, theirs = _NUMBER.findall(key), _NUMBER.findall(other)
+    differing = [(one, two) for one, two in zip(mine, theirs, strict=False) if one != two]
+    if _NUMBER.split(key) != _NUMBER.split(other) or len(differing) != 1:
+        return False
+    one, two = differing[0]
+    return len(one) == len(two) or not (_padded(one) or _padded(two))
+
+
+def _differing(one: list[str], two: list[str]) -> tuple[list[str], list[str]]:
+    """Without the parts that both begin with: those say nothing."""
+    while one and two and one[0] == two[0]:
+        one, two = one[1:], two[1:]
+    return one, two
+
+
+def _numbers(key: str) -> list[int]:
+    return [int(number) for number in _NUMBER.findall(key)]
+
+
+def _letters(key: str) -> str:
+    """Without separators; a number is one letter, so that it stays between what it is between."""
+    return _SEPARATORS.sub("", _NUMBER.sub("0", key)).casefold()
+
+
+def _padded(number: str) -> bool:
+    return len(number) > 1 and number.startswith("0")
+
+
+def _slips(one: str, two: str) -> int:
+    """How many letters are added, left out, changed, or swapped with the next."""
+    before: list[int] = []
+    last = list(range(len(two) + 1))
+    for row, mine in enumerate(one, 1):
+        line = [row]
+        for column, theirs in enumerate(two, 1):
+            cost = min(last[column] + 1, line[-1] + 1, last[column - 1] + (mine != theirs))
+            if before and column > 1 and mine == two[column - 2] and one[row - 2] == theirs:
+                cost = min(cost, before[column - 2] + 1)
+            line.append(cost)
+        before, last = last, line
+    return last[-1]
