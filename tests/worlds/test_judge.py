@@ -72,6 +72,10 @@ def test_where_everybody_waits_those_that_left_are_at_fault() -> None:
     assert blame([waits(0, 2), waits(1, 2), returned(2), returned(3)]) == ((2,), (0, 1))
 
 
+def test_who_gave_up_waiting_is_at_fault_before_those_that_wait_for_it() -> None:
+    assert blame([raised(0, RuntimeError("Wait timeout")), waits(1, 0), waits(2, 0)]) == ((0,), (1, 2))
+
+
 def test_who_has_left_is_not_at_fault_where_somebody_raised_first() -> None:
     assert blame([waits(0, 1), returned(1), raised(2, KeyError("cause"))]) == ((2,), (0,))
 

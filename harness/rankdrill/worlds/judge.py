@@ -33,9 +33,9 @@ def blame(ranks: Sequence[RankOutcome]) -> tuple[tuple[int, ...], tuple[int, ...
     """The culprits, first cause first, and the victims.
 
     A rank is a victim if all that happened to it is that it lost, or waited for, another rank. Where everybody
-    only lost or waited, those whose call is another than the others' are the culprits, failing that those that
-    everybody waited for, and failing that all of them; nobody, if the process that ranks are forked from took some
-    of them along. What was found wrong with the run as a whole comes first.
+    only lost or waited, those whose call is another than the others' are the culprits, failing that those that others
+    wait for and that have left, or given up waiting, and failing that all of them; nobody, if the process that ranks
+    are forked from took some of them along. What was found wrong with the run as a whole comes first.
     """
     failed = [rank for rank in ranks if rank.status is not Status.RETURNED]
     if not failed and all(rank.finding is None for rank in ranks):
@@ -52,7 +52,8 @@ def blame(ranks: Sequence[RankOutcome]) -> tuple[tuple[int, ...], tuple[int, ...
         odd = odd_ones(
             {rank.rank: rank.wait for rank in ranks if rank.wait is not None}, [rank.ledger for rank in ranks]
         )
-        causes = [rank for rank in ranks if rank.rank in odd] or left or victims
+        gone = [rank for rank in victims if rank.status is Status.RAISED and _awaited(rank, ranks)]
+        causes = [rank for rank in ranks if rank.rank in odd] or left or gone or victims
         victims = [rank for rank in victims if rank not in causes]
     causes.sort(key=lambda rank: (not _named(rank, failed), rank.at_ns or float("inf"), rank.rank))
     return tuple(rank.rank for rank in causes), tuple(rank.rank for rank in victims)
