@@ -39,6 +39,14 @@ def made_of_other_members(rank: Rank) -> None:
     dist.barrier()
 
 
+@mistake("group mismatch", ranks=4)
+def each_half_makes_its_own(rank: Rank) -> None:
+    """Both halves are group number one, and meet each other's members under that number."""
+    even = rank.index % 2 == 0
+    half = dist.new_group([0, 2] if even else [1, 3])  # culprit
+    dist.all_reduce(torch.ones(2), group=half)
+
+
 @mistake("group mismatch", culprits=(3,), ranks=4)
 def tensor_parallel_for_data_parallel(rank: Rank) -> None:
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("data", "tensor"))
