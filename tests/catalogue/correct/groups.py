@@ -157,6 +157,15 @@ def each_makes_one_of_itself_alone(rank: Rank) -> None:
 
 
 @correct(ranks=4)
+def layers_of_two_groups_in_turn(rank: Rank) -> None:
+    """One line serves both groups, on all ranks alike."""
+    tensor = [dist.new_group([0, 1]), dist.new_group([2, 3])][rank.index // 2]
+    data = [dist.new_group([0, 2]), dist.new_group([1, 3])][rank.index % 2]
+    for group in (tensor, data, tensor, tensor, data):
+        dist.all_reduce(torch.ones(3), group=group)
+
+
+@correct(ranks=4)
 def a_group_per_phase(rank: Rank) -> None:
     for members in ([0, 1, 2, 3], [0, 1], [2, 3], [0, 3]):
         group = dist.new_group(members)

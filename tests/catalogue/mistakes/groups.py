@@ -56,6 +56,19 @@ def tensor_parallel_for_data_parallel(rank: Rank) -> None:
     dist.all_reduce(gradient, group=mesh.get_group("tensor" if rank.index == 3 else "data"))  # culprit
 
 
+@mistake("group mismatch", culprits=(1,), ranks=4)
+def one_layer_built_with_the_other_group(rank: Rank) -> None:
+    """Its peers are in calls of the same line, and come to another one of theirs each: it shows at the end."""
+    tensor = [dist.new_group([0, 1]), dist.new_group([2, 3])][rank.index // 2]
+    data = [dist.new_group([0, 2]), dist.new_group([1, 3])][rank.index % 2]
+    layers = [tensor, tensor, tensor]
+    if rank.index == 1:
+        layers[1] = data
+    for group in layers:
+        dist.all_reduce(torch.ones(3), group=group)  # culprit
+    dist.all_reduce(torch.ones(3), group=data)
+
+
 @mistake("group mismatch", culprits=(4,), ranks=6)
 def its_row_for_its_column_in_the_fiftieth_step(rank: Rank) -> None:
     rows = [dist.new_group([0, 1, 2]), dist.new_group([3, 4, 5])]

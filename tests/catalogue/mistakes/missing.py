@@ -149,3 +149,13 @@ def one_of_a_pair_is_in_a_hurry(rank: Rank) -> None:
         if layer < 2 or rank.index != 5:
             dist.all_reduce(torch.ones(4), group=mine)  # culprit
     dist.barrier()
+
+
+@mistake("missing call", culprits=(3,), ranks=4)
+def one_layer_of_two_groups_is_skipped(rank: Rank) -> None:
+    """One line serves both groups in turn: its peers in one are in another group by then, and did nothing wrong."""
+    tensor = [dist.new_group([0, 1]), dist.new_group([2, 3])][rank.index // 2]
+    data = [dist.new_group([0, 2]), dist.new_group([1, 3])][rank.index % 2]
+    for layer, group in enumerate((tensor, data, tensor, data, tensor)):
+        if layer != 1 or rank.index != 3:  # culprit
+            dist.all_reduce(torch.ones(3), group=group)  # culprit

@@ -9,6 +9,7 @@ from rankdrill.diagnosis.calls.common_caller import from_one_function
 from rankdrill.diagnosis.calls.naming import named
 from rankdrill.diagnosis.calls.sequences import calls_on
 from rankdrill.diagnosis.calls.source import Order, order_of
+from rankdrill.diagnosis.calls.turns import turn_of
 from rankdrill.diagnosis.finding import Finding, FindingKind, side_of
 from rankdrill.diagnosis.groups import members_in
 from rankdrill.diagnosis.waits import Wait
@@ -33,7 +34,7 @@ def wrong_group(waits: Mapping[int, Wait], views: Sequence[LedgerView], noticed:
             if found is not None:
                 calls[rank] = found
     awaiting = {
-        rank: [other for other, wait in waits.items() if _meant(step, wait, rank)]
+        rank: [other for other, wait in waits.items() if _meant(step, wait, rank, views)]
         for rank, step in calls.items()
         if step.sequence != NO_SEQUENCE
     }
@@ -81,8 +82,9 @@ def _same_on_another_group(step: Step, rank: int, views: Sequence[LedgerView]) -
             if rank not in members.get(theirs.target, ()):
                 continue
             made = mine.setdefault(theirs.target, calls_on(theirs.target, views[rank]))
-            if theirs.sequence != NO_SEQUENCE and theirs.sequence > max(made, default=-1):
-                found.setdefault(other, theirs)
+            due = theirs.sequence != NO_SEQUENCE and theirs.sequence > max(made, default=-1)
+            if due and other not in found and _at_one_turn(step, views[rank], theirs, view):
+                found[other] = theirs
     return found if len({(each.target, each.sequence) for each in found.values()}) == 1 else {}
 
 
@@ -94,10 +96,20 @@ def _in_one_place(step: Step, theirs: Step) -> bool:
     return one.place == other.place or order_of(one, other) is Order.APART
 
 
-def _meant(step: Step, wait: Wait, rank: int) -> bool:
+def _at_one_turn(step: Step, view: LedgerView, theirs: Step, their_view: LedgerView) -> bool:
+    """Whether both ranks, by their ledgers, came to that place of the program as often: it may serve groups in turn."""
+    assert step.site is not None
+    assert theirs.site is not None
+    places = {site.place for site in from_one_function(theirs.site, step.site)}
+    turn = turn_of(step, view, places)
+    return turn > 0 and turn == turn_of(theirs, their_view, places)
+
+
+def _meant(step: Step, wait: Wait, rank: int, views: Sequence[LedgerView]) -> bool:
     """Whether `wait`, in another group and for `rank`, is the call of the program that `rank` made as `step`."""
     theirs = wait.record.step
-    return rank in wait.missing and theirs.target != step.target and _in_one_place(step, theirs)
+    elsewhere = rank in wait.missing and theirs.target != step.target
+    return elsewhere and _in_one_place(step, theirs) and _at_one_turn(step, views[rank], theirs, views[wait.rank])
 
 
 def against_custom(waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> Finding | None:
