@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import product
 
 import pytest
 
-from rankdrill.diagnosis import Finding, FindingKind, Wait
+from rankdrill.diagnosis import Finding, FindingKind, Wait, cause_of_hang
 from rankdrill.diagnosis.calls.turns import another_group_at_a_turn, turn_of
 from rankdrill.ledger import GROUP_OP, LedgerView, State
 from rankdrill.step import Kind, Site, Step
@@ -93,6 +94,27 @@ def test_who_leaves_a_call_out_is_not_taken_for_one(odd: int, left_out: int) -> 
 def test_of_two_that_go_astray_nobody_is_named() -> None:
     assert found("tdt", "ttt", "ttt", "tdt") is None
     assert found("dtt", "tdt", "ttt", "ttt") is None
+
+
+def with_a_mistake(whole: str) -> Iterator[str]:
+    """One call left out, made twice, or made on the other group."""
+    for at, each in enumerate(whole):
+        other = "t" if each == "d" else "d"
+        for instead in ("", each * 2, other):
+            yield whole[:at] + instead + whole[at + 1 :]
+
+
+@pytest.mark.parametrize("odd", [0, 3])
+def test_whatever_the_mistake_no_innocent_rank_is_blamed(odd: int) -> None:
+    told = 0
+    for whole in map("".join, product("td", repeat=4)):
+        for wrong in with_a_mistake(whole):
+            waits, views = played([layers(wrong if rank == odd else whole) for rank in range(4)])
+            finding = cause_of_hang(waits, set(range(4)) - waits.keys(), views) if waits else None
+            culprits = finding.culprits if finding is not None else ()
+            assert culprits in ((), (odd,)), f"{whole} is {wrong} on rank {odd}: {finding}"
+            told += bool(culprits)
+    assert told > 100
 
 
 def test_how_often_a_line_was_come_to() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from rankdrill.diagnosis.calls.common_caller import from_one_function
@@ -14,7 +14,7 @@ from rankdrill.diagnosis.finding import Finding, FindingKind, side_of
 from rankdrill.diagnosis.groups import members_in
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import GROUP_OP, LedgerView
-from rankdrill.step import NO_SEQUENCE, Kind, Step
+from rankdrill.step import NO_SEQUENCE, Kind, Site, Step
 
 __all__ = ["against_custom", "strayed", "wrong_group"]
 
@@ -114,45 +114,65 @@ def _meant(step: Step, wait: Wait, rank: int, views: Sequence[LedgerView]) -> bo
 
 def against_custom(waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> Finding | None:
     """The one rank of which a line that has always called on one group called on another, where others wait for it."""
-    odd = {}
-    for rank in {rank for wait in waits.values() for rank in wait.missing if rank < len(views)}:
-        found = _break_of_custom(views[rank])
-        if found is not None:
-            odd[rank] = found
-    if len(odd) != 1:
+    found = _one_break({rank for wait in waits.values() for rank in wait.missing if rank < len(views)}, views)
+    if found is None:
         return None
-    ((rank, (step, usual)),) = odd.items()
+    rank, step, usual = found
     awaiting = [other for other, wait in waits.items() if rank in wait.missing and wait.record.step.target == usual]
     return _told(rank, step, awaiting, waits) if awaiting else None
 
 
 def _met_against_custom(noticed: Finding, views: Sequence[LedgerView]) -> Finding | None:
     """The one rank that came to a call that does not fit from a line that has always called on another group."""
-    odd = {}
-    for rank in noticed.ranks:
-        found = _break_of_custom(views[rank])
-        if found is not None and (found[0].target, found[0].sequence) == (noticed.group, noticed.number):
-            odd[rank] = found
-    if len(odd) != 1:
+    found = _one_break(noticed.ranks, views, (noticed.group, noticed.number))
+    if found is None:
         return None
-    ((rank, (step, usual)),) = odd.items()
+    rank, step, usual = found
     others = [side for side in noticed.sides if rank not in side.ranks]
     mine = side_of([rank], f"calls {step.call}, from a line that has always called on {usual!r}", [step.site])
     return replace(noticed, kind=FindingKind.GROUP, argument="group", sides=(mine, *others), culprits=(rank,))
 
 
-def _break_of_custom(view: LedgerView) -> tuple[Step, str] | None:
-    """The first call from a line that was at another group each time before, and that group."""
+def _one_break(
+    ranks: Collection[int], views: Sequence[LedgerView], call: tuple[str, int] | None = None
+) -> tuple[int, Step, str] | None:
+    """The one of `ranks` that broke its custom, at `call` if that is given; None if several did, or others as well.
+
+    What others do too, at that turn of the line, the program does: it goes on to another group.
+    """
+    found = {rank: broken for rank in ranks if (broken := _break_of_custom(views[rank])) is not None}
+    odd = [rank for rank, (step, _, _) in found.items() if call is None or (step.target, step.sequence) == call]
+    if len(odd) != 1:
+        return None
+    rank = odd[0]
+    step, usual, turn = found[rank]
+    if any(_changes_too(step.site, turn, view) for other, view in enumerate(views) if other != rank):
+        return None
+    return rank, step, usual
+
+
+def _break_of_custom(view: LedgerView) -> tuple[Step, str, int] | None:
+    """The first call from a line that was at another group each time before, that group, and how often it was."""
     usual: dict[object, list[str]] = {}
-    for record in view.where(lambda kind, state: kind is Kind.COLLECTIVE):
-        step = record.step
-        if step.sequence == NO_SEQUENCE or step.op == GROUP_OP or step.site is None:
-            continue
+    for step in _with_site(view):
         before = usual.setdefault(step.site, [])
         if len(before) >= CUSTOM and step.target not in before and len(set(before)) == 1:
-            return step, before[0]
+            return step, before[0], len(before)
         before.append(step.target)
     return None
+
+
+def _changes_too(site: Site | None, turn: int, view: LedgerView) -> bool:
+    """Whether a rank, after as many calls from that line, was there at another group than it had been at."""
+    groups = [step.target for step in _with_site(view) if step.site == site]
+    return turn < len(groups) and groups[turn] not in groups[:turn]
+
+
+def _with_site(view: LedgerView) -> Iterator[Step]:
+    for record in view.where(lambda kind, state: kind is Kind.COLLECTIVE):
+        step = record.step
+        if step.sequence != NO_SEQUENCE and step.op != GROUP_OP and step.site is not None:
+            yield step
 
 
 def _told(rank: int, step: Step, awaiting: list[int], waits: Mapping[int, Wait]) -> Finding:
