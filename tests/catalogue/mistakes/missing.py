@@ -159,3 +159,19 @@ def one_layer_of_two_groups_is_skipped(rank: Rank) -> None:
     for layer, group in enumerate((tensor, data, tensor, data, tensor)):
         if layer != 1 or rank.index != 3:  # culprit
             dist.all_reduce(torch.ones(3), group=group)  # culprit
+
+
+@mistake("missing call", culprits=(0,), ranks=4)
+def logged_by_all_but_the_first(rank: Rank) -> None:
+    """It meets the others' logging in the next step's gradients, in a call of the same name and another size."""
+
+    def log(value: torch.Tensor) -> None:
+        if rank.index != 0:  # culprit
+            dist.all_reduce(value)  # culprit
+
+    def step(gradient: torch.Tensor) -> None:
+        dist.all_reduce(gradient)  # culprit
+        log(gradient.sum())  # culprit
+
+    for size in range(3, 6):
+        step(torch.ones(size))

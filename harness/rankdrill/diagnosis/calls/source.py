@@ -17,6 +17,7 @@ __all__ = [
     "comes_round_alone",
     "function_around",
     "is_in_a_loop",
+    "is_in_a_loop_without",
     "made_later_too",
     "nearest",
     "order_of",
@@ -69,6 +70,12 @@ def is_in_a_loop(site: Site) -> bool:
     function = function_around(site)
     path = _path(function, site.line) if function is not None else None
     return any(isinstance(node, _LOOPS) for node, _ in path or ())
+
+
+def is_in_a_loop_without(site: Site, other: Site) -> bool:
+    """Whether a loop around `site`, in the function of both, leaves out `other`."""
+    paths = _paths(site, other)
+    return paths is not None and any(isinstance(node, _LOOPS) for node, _ in paths[0][_shared(*paths) :])
 
 
 def comes_round_alone(one: Site, other: Site, *, within: bool = False) -> bool:
