@@ -8,7 +8,7 @@ from itertools import takewhile
 from rankdrill.diagnosis.calls.source import function_around, is_in_a_loop, is_in_a_loop_without, share_a_loop
 from rankdrill.step import Site
 
-__all__ = ["come_round", "comes_round_without", "from_one_function", "loops_below"]
+__all__ = ["come_round", "comes_round_without", "from_one_function", "in_any_loop", "loops_below", "outward"]
 
 
 def from_one_function(one: Site, other: Site) -> tuple[Site, Site]:
@@ -23,8 +23,8 @@ def from_one_function(one: Site, other: Site) -> tuple[Site, Site]:
 
 
 def _in_one_function(one: Site, other: Site) -> Iterator[tuple[Site, Site]]:
-    for mine in _outward(one):
-        for theirs in _outward(other):
+    for mine in outward(one):
+        for theirs in outward(other):
             function = function_around(mine)
             if function is not None and function is function_around(theirs) and mine.line != theirs.line:
                 yield mine, theirs
@@ -32,14 +32,19 @@ def _in_one_function(one: Site, other: Site) -> Iterator[tuple[Site, Site]]:
 
 def loops_below(line: Site, site: Site) -> bool:
     """Whether what is called at `line`, and comes to `site` at last, may do so in a loop of its own."""
-    return any(is_in_a_loop(each) for each in takewhile(lambda each: each is not line, _outward(site)))
+    return any(is_in_a_loop(each) for each in takewhile(lambda each: each is not line, outward(site)))
 
 
 def come_round(one: Site, other: Site) -> bool:
     """Whether there is a loop around both, in the function they are lines of or around its call."""
     if share_a_loop(one, other):
         return True
-    return one.caller is not None and one.caller == other.caller and any(map(is_in_a_loop, _outward(one.caller)))
+    return one.caller is not None and one.caller == other.caller and in_any_loop(one.caller)
+
+
+def in_any_loop(site: Site) -> bool:
+    """Whether there is a loop around it, or around one of the calls that led to it."""
+    return any(map(is_in_a_loop, outward(site)))
 
 
 def comes_round_without(site: Site, line: Site, other: Site) -> bool:
@@ -47,7 +52,8 @@ def comes_round_without(site: Site, line: Site, other: Site) -> bool:
     return loops_below(line, site) or is_in_a_loop_without(line, other)
 
 
-def _outward(site: Site) -> Iterator[Site]:
+def outward(site: Site) -> Iterator[Site]:
+    """The line itself, the one that called its function, and so on."""
     outer: Site | None = site
     while outer is not None:
         yield outer

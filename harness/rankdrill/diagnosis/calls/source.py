@@ -18,6 +18,7 @@ __all__ = [
     "function_around",
     "is_in_a_loop",
     "is_in_a_loop_without",
+    "lines_behind",
     "made_later_too",
     "nearest",
     "order_of",
@@ -114,11 +115,16 @@ def made_later_too(site: Site, behind: Site) -> bool:
 
 def comes_later(names: Collection[str], site: Site) -> bool:
     """Whether one of `names` is called behind `site` in the same function, where a rank that has come there may go."""
+    return bool(lines_behind(names, site))
+
+
+def lines_behind(names: Collection[str], site: Site) -> set[int]:
+    """Where one of `names` is called behind `site`, in the same function, where a rank that has come there may go."""
     function = function_around(site)
     if function is None:
-        return False
+        return set()
     lines = _lines_calling(names, function)
-    return any(line > site.line and order_of(site, replace(site, line=line)) is Order.AFTER for line in lines)
+    return {line for line in lines if line > site.line and order_of(site, replace(site, line=line)) is Order.AFTER}
 
 
 def nearest(names: Collection[str], site: Site) -> int | None:
