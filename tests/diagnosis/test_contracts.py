@@ -14,7 +14,7 @@ from rankdrill.diagnosis.calls.contracts import break_in, may_change
 from rankdrill.diagnosis.calls.crossed import crossed_groups
 from rankdrill.errors import ContractBroken
 from rankdrill.ledger import Board, BoardCall, Post, make_board
-from rankdrill.step import Contract, Kind, Site, Step
+from rankdrill.step import NEW_GROUP, Contract, Kind, Site, Step
 from rankdrill.worlds import RankOutcome
 from tests.worlds.ended import barrier, waits
 
@@ -101,6 +101,28 @@ def test_a_root_is_told_by_its_global_rank(found: Found) -> None:
     assert (finding.kind, finding.culprits) == (FindingKind.ROOT, (9,))
     assert "rank 9 enters broadcast #3 on 'default' with root 6" in finding.lines[0]
     assert "with root 4" in finding.lines[1]
+
+
+def group(*members: int) -> Contract:
+    return Contract(NEW_GROUP, sizes=members, shown=f"ranks={','.join(map(str, members))}")
+
+
+def test_groups_of_one_number_mix_their_members_up(found: Found) -> None:
+    finding = found(group(0, 3), group(1, 2), group(1, 2), group(0, 3))
+    assert finding is not None
+    assert (finding.kind, finding.argument, finding.culprits) == (FindingKind.GROUP, "members", ())
+    assert [side.ranks for side in finding.sides] == [(0, 3), (1, 2)]
+
+
+def test_of_groups_that_each_makes_for_itself_the_smaller_is_no_more_at_fault(found: Found) -> None:
+    finding = found(group(0, 1, 2), group(0, 1, 2), group(0, 1, 2), group(3, 4), group(3, 4))
+    assert finding is not None
+    assert finding.culprits == ()
+
+
+def test_who_is_alone_in_a_group_meets_nobody(found: Found) -> None:
+    assert found(group(0), group(1), group(2)) is None
+    assert found(group(0, 1), group(0, 1), group(2), group(3)) is None
 
 
 def split(*rows: int, received: tuple[int, ...] = ()) -> Contract:

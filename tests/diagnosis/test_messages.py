@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -263,7 +264,75 @@ def test_one_that_lacks_nothing_but_an_end_is_not_taken_for_misaddressed(find: F
     assert told(find(*calls, issued=issued)) == ("unmatched message", "missing send", (3,))
 
 
+def test_who_named_another_peer_than_a_twin_that_did_as_much(find: Find) -> None:
+    """Two pipelines of two: each second stage has received once, and each first one has sent once."""
+    assert told(find([send(1)], [recv(0)], [send(1)], [recv(2)], stuck={2, 3})) == ("unmatched message", "peer", (2,))
+    assert told(find([send(1)], [recv(0)], [send(3)], [recv(0)], stuck={2, 3})) == ("unmatched message", "peer", (3,))
+
+
+def test_without_a_twin_nobody_says_who_named_the_wrong_peer(find: Find) -> None:
+    """It may be about to send to the other as well, and its peer have left a receive out."""
+    finding = find([send(1)], [recv(0)], [BARRIER, send(1)], [recv(2)], [BARRIER], stuck={2, 3})
+    assert told(finding) == ("unmatched message", "missing recv", ())
+    assert finding is not None
+    assert finding.ranks == (1, 2)
+
+
 # ---------------------------------------------------------------------------------------------------- counts
+
+
+PIPELINE = """
+def stage():
+    for part in range(parts):
+        if rank > 0:
+            recv()
+        if rank < last:
+            send()
+    if rank == 1:
+        {behind}()
+"""
+
+
+@pytest.fixture
+def stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Has all receives and all sends come from one line each of `PIPELINE`."""
+
+    def from_lines(behind: str) -> None:
+        source = tmp_path.with_suffix(f".{behind}.py")
+        source.write_text(PIPELINE.format(behind=behind))
+        lines = {"recv": 5, "send": 7}
+        made = _step
+
+        def step(call: Call, number: int, place: int) -> Step:
+            return replace(made(call, number, place), site=Site(str(source), lines.get(call[0], 3), "stage"))
+
+        monkeypatch.setattr("tests.diagnosis.test_messages._step", step)
+
+    return from_lines
+
+
+def pipeline(*parts: int) -> list[list[Call]]:
+    """The calls of stages of so many parts each, as far as they come: none has more than the one before it sent."""
+    sent = [min(parts[: rank + 1]) for rank in range(len(parts))]
+    calls = []
+    for rank, count in enumerate(sent):
+        each = [recv(rank - 1)] * (rank > 0) + [send(rank + 1)] * (rank < len(parts) - 1)
+        calls.append(each * count + [recv(rank - 1)] * (parts[rank] > count))
+    return calls
+
+
+def test_who_sends_fewer_than_all_behind_it_expect(find: Find, stages: Callable[[str], None]) -> None:
+    stages("end")
+    assert told(find(*pipeline(3, 4, 4), stuck={1, 2})) == ("unmatched message", "missing send", (0,))
+    assert told(find(*pipeline(3, 4, 4, 4), stuck={1, 2, 3})) == ("unmatched message", "missing send", (0,))
+    assert told(find(*pipeline(3, 3, 4, 4), stuck={2, 3}))[2] == (), "two against two"
+    assert told(find(*pipeline(3, 3, 3, 4), stuck={3}))[2] == (3,)
+    assert told(find(*pipeline(3, 4), stuck={1}))[2] == ()
+
+
+def test_who_waits_behind_may_expect_what_another_line_sends(find: Find, stages: Callable[[str], None]) -> None:
+    stages("send")
+    assert told(find(*pipeline(3, 4, 4), stuck={1, 2}))[2] == ()
 
 
 def test_one_receive_more_than_all_others(find: Find) -> None:

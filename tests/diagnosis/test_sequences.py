@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rankdrill.diagnosis import FindingKind
+from rankdrill.diagnosis.calls.common_caller import from_one_function
 from rankdrill.diagnosis.calls.sequences import parting
 from rankdrill.diagnosis.calls.source import Order, comes_round_alone, order_of, share_a_loop
 from rankdrill.step import Kind, Site, Step
@@ -67,6 +70,76 @@ def test_calls_whose_line_is_unknown_say_nothing() -> None:
     bare = Step(Kind.COLLECTIVE, "barrier", "default", sequence=0)
     assert parting([bare], calls(0), complete=False) is None
     assert parting(calls(0), [bare], complete=False) is None
+
+
+LAYERS = """
+def layer(drop):
+    reduce()
+    if drop:
+        return
+    gather()
+
+def train():
+    for drop in drops:
+        layer(drop)
+    layer(True)
+    layer(False)
+
+def stages():
+    for stage in range(3):
+        for part in range(2):
+            reduce()
+        if stage:
+            gather()
+"""
+
+
+def test_who_is_still_in_a_round_made_one_call_more(tmp_path: Path) -> None:
+    source = tmp_path / "layers.py"
+    source.write_text(LAYERS)
+    called = Site(str(source), 10, "train")
+    reduce, gather = (Site(str(source), line, "layer", caller=called) for line in (3, 6))
+    theirs, mine = [reduce, gather, reduce, reduce], [reduce, gather, reduce, gather]
+    found = parting(on_lines(theirs), on_lines(mine), complete=False)
+    assert found is not None
+    assert (found.kind, found.call.site) == (FindingKind.EXTRA, gather)
+    # Where it came from there, it has come round itself, and left the other out.
+    found = parting(on_lines([reduce, gather, reduce]), on_lines([reduce, gather, gather]), complete=False)
+    assert found is not None
+    assert (found.kind, found.call.site) == (FindingKind.MISSING, reduce)
+
+
+def test_a_loop_within_the_round_may_have_been_left_early(tmp_path: Path) -> None:
+    source = tmp_path / "layers.py"
+    source.write_text(LAYERS)
+    reduce, gather = (Site(str(source), line, "stages") for line in (17, 19))
+    found = parting(
+        on_lines([reduce, gather, reduce, reduce]), on_lines([reduce, gather, reduce, gather]), complete=False
+    )
+    assert found is not None
+    assert (found.kind, found.call.site) == (FindingKind.MISSING, reduce)
+
+
+def test_lines_of_two_calls_of_a_function_are_told_by_the_calls(tmp_path: Path) -> None:
+    source = tmp_path / "layers.py"
+    source.write_text(LAYERS)
+    first, second = (Site(str(source), line, "train") for line in (11, 12))
+    gather, reduce = Site(str(source), 6, "layer", caller=first), Site(str(source), 3, "layer", caller=second)
+    assert [site.line for site in from_one_function(reduce, gather)] == [12, 11]
+    assert [site.line for site in from_one_function(reduce, replace(gather, caller=second))] == [3, 6]
+
+
+def test_lines_that_fitted_before_leave_each_other_not_out(tmp_path: Path) -> None:
+    source = tmp_path / "layers.py"
+    source.write_text(LAYERS)
+    mine, theirs = Site(str(source), 17, "stages"), Site(str(source), 19, "stages")
+    assert parting(on_lines([theirs] * 3), on_lines([mine] * 3), complete=False) is None
+
+
+def on_lines(sites: Sequence[Site]) -> list[Step]:
+    return [
+        Step(Kind.COLLECTIVE, "all_reduce", "default", sequence=place, site=site) for place, site in enumerate(sites)
+    ]
 
 
 SOURCE = """

@@ -8,6 +8,7 @@ from rankdrill.diagnosis.asynchronous import lost_message, stalled_by_loss
 from rankdrill.diagnosis.calls.crossed import crossed_groups
 from rankdrill.diagnosis.calls.groups_left_out import group_left_out, makes_group
 from rankdrill.diagnosis.calls.siblings import miscounted_beside, sided_by_siblings
+from rankdrill.diagnosis.calls.turns import another_group_at_a_turn
 from rankdrill.diagnosis.calls.unmatched import left_behind, retold, sided_with
 from rankdrill.diagnosis.calls.wrong_group import against_custom, strayed, wrong_group
 from rankdrill.diagnosis.deadlock import circle_in, deadlock, mixed_circle
@@ -55,7 +56,7 @@ def cause_of_hang(waits: Mapping[int, Wait], returned: Collection[int], views: S
 
 
 def _of_groups(waits: Mapping[int, Wait], returned: Collection[int], views: Sequence[LedgerView]) -> Finding | None:
-    found = _of_two_groups(waits, returned, views)
+    found = another_group_at_a_turn(waits, views) or _of_two_groups(waits, returned, views)
     if found is not None and found.culprits:
         return found
     return miscounted_beside(waits, returned, views) or found

@@ -136,6 +136,36 @@ def synchronized_among_its_members_only(rank: Rank) -> None:
 
 
 @correct(ranks=4)
+def each_half_synchronized_by_itself(rank: Rank) -> None:
+    """With `use_local_synchronization` a group is known by its members, and each half may make its own."""
+    members = [0, 2] if rank.index % 2 == 0 else [1, 3]
+    half = dist.new_group(members, use_local_synchronization=True)
+    value = torch.full((2,), float(rank.index))
+    dist.all_reduce(value, group=half)
+    assert value.tolist() == [float(sum(members))] * 2
+    dist.barrier()
+
+
+@correct(ranks=4)
+def each_makes_one_of_itself_alone(rank: Rank) -> None:
+    """Alone in a group nobody is looked for: it does not matter that all have made another one."""
+    alone = dist.new_group([rank.index])
+    value = torch.full((2,), float(rank.index))
+    dist.all_reduce(value, group=alone)
+    assert value.tolist() == [rank.index] * 2
+    dist.barrier()
+
+
+@correct(ranks=4)
+def layers_of_two_groups_in_turn(rank: Rank) -> None:
+    """One line serves both groups, on all ranks alike."""
+    tensor = [dist.new_group([0, 1]), dist.new_group([2, 3])][rank.index // 2]
+    data = [dist.new_group([0, 2]), dist.new_group([1, 3])][rank.index % 2]
+    for group in (tensor, data, tensor, tensor, data):
+        dist.all_reduce(torch.ones(3), group=group)
+
+
+@correct(ranks=4)
 def a_group_per_phase(rank: Rank) -> None:
     for members in ([0, 1, 2, 3], [0, 1], [2, 3], [0, 3]):
         group = dist.new_group(members)

@@ -280,3 +280,37 @@ def updates_in_whatever_order(rank: Rank) -> None:
     else:
         for _ in range(3):
             dist.send(torch.full((4,), 2.0 ** -(rank.index - 1)), dst=0, tag=1)
+
+
+@correct(ranks=4)
+def two_pipelines_of_two_stages(rank: Rank) -> None:
+    """Only the first sends to the rank that is its next stage's number."""
+    stage, first = rank.index % 2, rank.index // 2 * 2
+    if stage == 0:
+        dist.send(torch.ones(4), dst=first + stage + 1)
+    else:
+        dist.recv(torch.zeros(4), src=first + stage - 1)
+
+
+@correct(ranks=4)
+def one_sends_to_the_other_pipeline_too(rank: Rank) -> None:
+    """Rank 1 takes from both first stages, and rank 2 sends to both second ones."""
+    peers = {0: [1], 1: [0, 2], 2: [1, 3], 3: [2]}[rank.index]
+    for peer in peers:
+        if rank.index % 2 == 0:
+            dist.send(torch.ones(4), dst=peer)
+        else:
+            dist.recv(torch.zeros(4), src=peer)
+
+
+@correct(ranks=3)
+def the_last_stage_is_told_when_all_is_done(rank: Rank) -> None:
+    """It takes one message more than the stages before it, on the same line."""
+    activation = torch.ones(4)
+    for _ in range(3 + (rank.index == 2)):
+        if rank.index > 0:
+            dist.recv(activation, src=rank.index - 1)
+        if rank.index < 2:
+            dist.send(activation, dst=rank.index + 1)
+    if rank.index == 1:
+        dist.send(torch.zeros(4), dst=2)

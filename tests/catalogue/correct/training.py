@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import torch
@@ -204,3 +205,44 @@ def parameters_averaged_now_and_then(rank: Rank) -> None:
         else:
             for _ in range(rank.index):
                 layer(torch.ones(1, 3)).sum().backward()
+
+
+@correct(ranks=4)
+def layers_dropped_alike(rank: Rank) -> None:
+    """All have the same seed, and one line is called in some layers only."""
+    drawn = random.Random(4)
+
+    def layer(value: torch.Tensor) -> None:
+        dist.all_reduce(value)
+        if drawn.random() < 0.5:
+            return
+        dist.all_gather([torch.zeros(2) for _ in range(4)], value)
+
+    for _ in range(8):
+        layer(torch.ones(2))
+
+
+@correct(ranks=4)
+def logged_by_the_first_alone_from_what_all_reduced(rank: Rank) -> None:
+    """Calls of one name and two sizes, and a condition on the rank that is around none of them."""
+    rows = []
+
+    def log(value: torch.Tensor) -> None:
+        dist.all_reduce(value)
+        if rank.index == 0:
+            rows.append(value.item())
+
+    for size in range(3, 6):
+        gradient = torch.ones(size)
+        dist.all_reduce(gradient)
+        log(gradient.sum())
+    assert len(rows) == (3 if rank.index == 0 else 0)
+
+
+@correct(ranks=3)
+def the_first_reduces_on_a_line_of_its_own(rank: Rank) -> None:
+    for size in (5, 3, 6):
+        if rank.index == 0:
+            dist.all_reduce(torch.zeros(size))
+        if rank.index != 0:
+            dist.all_reduce(torch.ones(size))

@@ -171,6 +171,21 @@ def tried_once_more(rank: Rank) -> None:
         dist.broadcast(torch.zeros(1), src=0)
 
 
+@mistake("extra call", culprits=(2,), ranks=4)
+def a_layer_that_the_others_drop(rank: Rank) -> None:
+    """The others are in the next layer by then; its own call of that one would have followed."""
+    dropped = {0: True, 1: False, 2: True, 3: rank.index != 2, 4: False}
+
+    def layer(value: torch.Tensor, drop: bool) -> None:
+        dist.all_reduce(value)
+        if not drop:
+            shares = [torch.zeros(2) for _ in range(4)]
+            dist.all_gather(shares, value)  # culprit
+
+    for number in range(5):
+        layer(torch.ones(2), dropped[number])
+
+
 @mistake("extra call", culprits=(1,), ranks=4)
 def one_of_a_pair_adds_a_bias(rank: Rank) -> None:
     """Of two nobody is in the majority; the other pair shows how many there are to be."""

@@ -39,6 +39,14 @@ def made_of_other_members(rank: Rank) -> None:
     dist.barrier()
 
 
+@mistake("group mismatch", ranks=4)
+def each_half_makes_its_own(rank: Rank) -> None:
+    """Both halves are group number one, and meet each other's members under that number."""
+    even = rank.index % 2 == 0
+    half = dist.new_group([0, 2] if even else [1, 3])  # culprit
+    dist.all_reduce(torch.ones(2), group=half)
+
+
 @mistake("group mismatch", culprits=(3,), ranks=4)
 def tensor_parallel_for_data_parallel(rank: Rank) -> None:
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("data", "tensor"))
@@ -46,6 +54,19 @@ def tensor_parallel_for_data_parallel(rank: Rank) -> None:
     for _ in range(3):
         dist.all_reduce(activation, group=mesh.get_group("tensor"))
     dist.all_reduce(gradient, group=mesh.get_group("tensor" if rank.index == 3 else "data"))  # culprit
+
+
+@mistake("group mismatch", culprits=(1,), ranks=4)
+def one_layer_built_with_the_other_group(rank: Rank) -> None:
+    """Its peers are in calls of the same line, and come to another one of theirs each: it shows at the end."""
+    tensor = [dist.new_group([0, 1]), dist.new_group([2, 3])][rank.index // 2]
+    data = [dist.new_group([0, 2]), dist.new_group([1, 3])][rank.index % 2]
+    layers = [tensor, tensor, tensor]
+    if rank.index == 1:
+        layers[1] = data
+    for group in layers:
+        dist.all_reduce(torch.ones(3), group=group)  # culprit
+    dist.all_reduce(torch.ones(3), group=data)
 
 
 @mistake("group mismatch", culprits=(4,), ranks=6)

@@ -177,3 +177,35 @@ def sent_twice_to_one_and_never_to_the_other(rank: Rank) -> None:
                 dist.send(torch.ones(4), dst=1 if step == 3 else worker)  # culprit
         else:
             dist.recv(torch.zeros(4), src=0)
+
+
+@mistake("unmatched message", culprits=(2,), ranks=4)
+def a_stage_for_a_rank(rank: Rank) -> None:
+    """Of the second pipeline, ranks 2 and 3; what it sends to is the next stage's number."""
+    stage = rank.index % 2
+    if stage == 0:
+        dist.send(torch.ones(4), dst=stage + 1)  # culprit
+    else:
+        dist.recv(torch.zeros(4), src=rank.index - 1)
+
+
+@mistake("unmatched message", culprits=(3,), ranks=4)
+def expected_from_a_stage_for_a_rank(rank: Rank) -> None:
+    stage = rank.index % 2
+    if stage == 0:
+        dist.send(torch.ones(4), dst=rank.index + 1)
+    else:
+        dist.recv(torch.zeros(4), src=stage - 1)  # culprit
+
+
+@mistake("unmatched message", culprits=(0,), ranks=4)
+def the_first_stage_drops_what_is_left(rank: Rank) -> None:
+    """All stages behind it expect a last microbatch that is not full."""
+    full, rest = divmod(14, 4)
+    microbatches = full if rank.index == 0 else full + bool(rest)
+    activation = torch.ones(4, 2)
+    for _ in range(microbatches):  # culprit
+        if rank.index > 0:
+            dist.recv(activation, src=rank.index - 1)
+        if rank.index < 3:
+            dist.send(activation, dst=rank.index + 1)  # culprit

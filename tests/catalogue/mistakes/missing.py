@@ -149,3 +149,29 @@ def one_of_a_pair_is_in_a_hurry(rank: Rank) -> None:
         if layer < 2 or rank.index != 5:
             dist.all_reduce(torch.ones(4), group=mine)  # culprit
     dist.barrier()
+
+
+@mistake("missing call", culprits=(3,), ranks=4)
+def one_layer_of_two_groups_is_skipped(rank: Rank) -> None:
+    """One line serves both groups in turn: its peers in one are in another group by then, and did nothing wrong."""
+    tensor = [dist.new_group([0, 1]), dist.new_group([2, 3])][rank.index // 2]
+    data = [dist.new_group([0, 2]), dist.new_group([1, 3])][rank.index % 2]
+    for layer, group in enumerate((tensor, data, tensor, data, tensor)):
+        if layer != 1 or rank.index != 3:  # culprit
+            dist.all_reduce(torch.ones(3), group=group)  # culprit
+
+
+@mistake("missing call", culprits=(0,), ranks=4)
+def logged_by_all_but_the_first(rank: Rank) -> None:
+    """It meets the others' logging in the next step's gradients, in a call of the same name and another size."""
+
+    def log(value: torch.Tensor) -> None:
+        if rank.index != 0:  # culprit
+            dist.all_reduce(value)  # culprit
+
+    def step(gradient: torch.Tensor) -> None:
+        dist.all_reduce(gradient)  # culprit
+        log(gradient.sum())  # culprit
+
+    for size in range(3, 6):
+        step(torch.ones(size))

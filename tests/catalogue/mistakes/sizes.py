@@ -117,3 +117,13 @@ def asynchronous_buckets_of_another_size(rank: Rank) -> None:
     buckets = parameters.split(8 if rank.index == 1 else 10)
     for work in [dist.all_reduce(bucket, async_op=True) for bucket in buckets[:3]]:  # culprit
         work.wait()
+
+
+@mistake("size mismatch", culprits=(0,), ranks=3)
+def a_line_of_its_own_that_always_fitted(rank: Rank) -> None:
+    """Two lines that met in each step before are one call of the program: neither leaves the other out."""
+    for step in range(4):
+        if rank.index == 0:
+            dist.all_reduce(torch.zeros(6 if step == 3 else 5))  # culprit
+        if rank.index != 0:
+            dist.all_reduce(torch.ones(5))

@@ -5,31 +5,55 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import takewhile
 
-from rankdrill.diagnosis.calls.source import function_around, is_in_a_loop
+from rankdrill.diagnosis.calls.source import function_around, is_in_a_loop, is_in_a_loop_without, share_a_loop
 from rankdrill.step import Site
 
-__all__ = ["from_one_function", "loops_below"]
+__all__ = ["come_round", "comes_round_without", "from_one_function", "in_any_loop", "loops_below", "outward"]
 
 
 def from_one_function(one: Site, other: Site) -> tuple[Site, Site]:
     """The two as lines of one function: their own, or that of a caller of theirs; as they are where there is none.
 
-    A barrier in a helper, say, and an `all_reduce` of the training step that called the helper.
+    A barrier in a helper, say, and an `all_reduce` of the training step that called the helper. Where they are known to
+    be lines of one call of that function, these are meant: of two layers, say, not of one.
     """
-    for mine in _outward(one):
-        for theirs in _outward(other):
+    found = list(_in_one_function(one, other))
+    of_one_call = (pair for pair in found if pair[0].caller == pair[1].caller)
+    return next(of_one_call, found[0] if found else (one, other))
+
+
+def _in_one_function(one: Site, other: Site) -> Iterator[tuple[Site, Site]]:
+    for mine in outward(one):
+        for theirs in outward(other):
             function = function_around(mine)
             if function is not None and function is function_around(theirs) and mine.line != theirs.line:
-                return mine, theirs
-    return one, other
+                yield mine, theirs
 
 
 def loops_below(line: Site, site: Site) -> bool:
     """Whether what is called at `line`, and comes to `site` at last, may do so in a loop of its own."""
-    return any(is_in_a_loop(each) for each in takewhile(lambda each: each is not line, _outward(site)))
+    return any(is_in_a_loop(each) for each in takewhile(lambda each: each is not line, outward(site)))
 
 
-def _outward(site: Site) -> Iterator[Site]:
+def come_round(one: Site, other: Site) -> bool:
+    """Whether there is a loop around both, in the function they are lines of or around its call."""
+    if share_a_loop(one, other):
+        return True
+    return one.caller is not None and one.caller == other.caller and in_any_loop(one.caller)
+
+
+def in_any_loop(site: Site) -> bool:
+    """Whether there is a loop around it, or around one of the calls that led to it."""
+    return any(map(is_in_a_loop, outward(site)))
+
+
+def comes_round_without(site: Site, line: Site, other: Site) -> bool:
+    """Whether a rank may come to `site`, called at `line`, again and again before it comes to the line `other`."""
+    return loops_below(line, site) or is_in_a_loop_without(line, other)
+
+
+def outward(site: Site) -> Iterator[Site]:
+    """The line itself, the one that called its function, and so on."""
     outer: Site | None = site
     while outer is not None:
         yield outer

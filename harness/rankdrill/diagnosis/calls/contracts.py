@@ -36,12 +36,17 @@ def break_in(posts: Sequence[Post], members: Sequence[int], group: str, number: 
     alike: dict[tuple[int, ...], list[Post]] = {}
     for post in posts:
         alike.setdefault(post.marks, []).append(post)
+    call = f"#{number} on {group!r}"
     if len(alike) > 1:
-        if _each_makes_its_own(posts):
+        sides = list(alike.values())
+        if not _each_makes_its_own(posts):
+            found = _of_sides(sides, members, call)
+        elif _mixed_up(posts):
+            found = _of_their_own(sides, members, call)
+        else:
             return None
-        found = _of_sides(list(alike.values()), members, f"#{number} on {group!r}")
     elif conflicts := _conflicts(posts, members):
-        found = _of_pairs(posts, conflicts, members, f"#{number} on {group!r}")
+        found = _of_pairs(posts, conflicts, members, call)
     else:
         return None
     return replace(found, group=group, number=number)
@@ -55,12 +60,25 @@ def _each_makes_its_own(posts: Sequence[Post]) -> bool:
     """
     if any(post.op != NEW_GROUP for post in posts):
         return False
-    made = {post.rank: Members().take(post.shown) for post in posts}
+    made = _made(posts)
     divided = all(post.site is not None and post.site.via in _DIVIDING for post in posts)
     return all(
         ranks is not None and (divided or rank in ranks) and all(made.get(other, ranks) == ranks for other in ranks)
         for rank, ranks in made.items()
     )
+
+
+def _mixed_up(posts: Sequence[Post]) -> bool:
+    """Whether several of the groups have members that look for each other.
+
+    Torch numbers groups as each rank makes them, and members meet in the store under that number, by their rank in the
+    group: those of two groups with one number meet each other, as it happens. Alone in a group nobody is looked for.
+    """
+    return len({ranks for rank, ranks in _made(posts).items() if ranks and rank in ranks and len(ranks) > 1}) > 1
+
+
+def _made(posts: Sequence[Post]) -> dict[int, tuple[int, ...] | None]:
+    return {post.rank: Members().take(post.shown) for post in posts}
 
 
 def may_change(finding: Finding) -> bool:
@@ -79,6 +97,12 @@ def _of_sides(sides: list[list[Post]], members: Sequence[int], call: str) -> Fin
     step = f"{most[0].op} {call}"
     both = (*told, _side(most, argument, call, members))
     return Finding(kind, step, argument, both if majority else _by_rank(both), culprits)
+
+
+def _of_their_own(sides: Sequence[list[Post]], members: Sequence[int], call: str) -> Finding:
+    """Nobody is at fault more than the others: all have left out the groups that they are not in."""
+    told = _by_rank([_side(side, MEMBERS, call, members) for side in sides])
+    return Finding(FindingKind.GROUP, f"{NEW_GROUP} {call}", MEMBERS, told)
 
 
 def _difference(one: Post, other: Post) -> tuple[FindingKind, str]:

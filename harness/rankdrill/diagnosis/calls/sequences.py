@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from rankdrill.diagnosis.calls.common_caller import from_one_function, loops_below
-from rankdrill.diagnosis.calls.source import Order, comes_round_alone, made_later_too, order_of, share_a_loop
+from rankdrill.diagnosis.calls.common_caller import come_round, comes_round_without, from_one_function, loops_below
+from rankdrill.diagnosis.calls.source import Order, comes_round_alone, made_later_too, order_of
 from rankdrill.diagnosis.finding import FindingKind
 from rankdrill.ledger import GROUP_OP, LedgerView
 from rankdrill.step import NO_SEQUENCE, Kind, Site, Step
@@ -117,7 +117,7 @@ def _by_custom(site: Site, due: Site, history: Sequence[Site | None]) -> bool:
 def _where_it_showed(theirs: Sequence[Step], mine: Sequence[Step]) -> Parting | None:
     """The parting at the last calls, which do not fit: by what has followed upon what, else by the source."""
     due, came = theirs[-1], mine[-1]
-    if due.site is None or came.site is None or due.site == came.site:
+    if due.site is None or came.site is None or due.site == came.site or _met_before(theirs, mine):
         return None
     before = {step.site for step in mine[:-1]}
     again = len(mine) > 1 and mine[-2].site == came.site
@@ -127,17 +127,41 @@ def _where_it_showed(theirs: Sequence[Step], mine: Sequence[Step]) -> Parting | 
     if by_custom := left_out_by_custom(theirs, mine):
         return by_custom
     order = order_of(at_due, at_came)
-    if order is not Order.APART and came.site in before and share_a_loop(at_due, at_came):
+    if _still_in_its_round(theirs, mine):
+        return Parting(FindingKind.EXTRA, came)
+    if order is not Order.APART and came.site in before and come_round(at_due, at_came):
         return Parting(FindingKind.MISSING, due)  # it has come round the loop
     if came.site in {step.site for step in theirs} or (again and _met_another(theirs, mine)):
         return None
-    if order is Order.AFTER and not (due.site in before and share_a_loop(at_due, at_came)):
+    if order is Order.AFTER and not (due.site in before and come_round(at_due, at_came)):
         if made_later_too(at_due, at_came):
             return None
         return Parting(FindingKind.MISSING, due)
     if order is None or order is Order.APART or made_later_too(at_came, at_due):
         return None
     return Parting(FindingKind.EXTRA, came)
+
+
+def _met_before(theirs: Sequence[Step], mine: Sequence[Step]) -> bool:
+    """Whether calls from the two lines of the last ones have fitted before: they are one call of the program."""
+    pairs = list(zip(reversed(theirs), reversed(mine), strict=False))
+    return any((one.site, other.site) == (theirs[-1].site, mine[-1].site) for one, other in pairs[1:])
+
+
+def _still_in_its_round(theirs: Sequence[Step], mine: Sequence[Step]) -> bool:
+    """Whether the last call was on the way from what all did before, and the others have come round a loop meanwhile.
+
+    All came from the very call that is due again, and its own lies behind that in the source; no shorter way round.
+    """
+    due, came = theirs[-1].site, mine[-1].site
+    if len(theirs) < 2 or len(mine) < 2 or due is None or came is None:
+        return False
+    if not theirs[-2].site == mine[-2].site == due:
+        return False
+    at_due, at_came = from_one_function(due, came)
+    if order_of(at_due, at_came) is not Order.AFTER or not come_round(at_due, at_came):
+        return False
+    return not comes_round_without(due, at_due, at_came) and not made_later_too(at_came, at_due)
 
 
 def _met_another(theirs: Sequence[Step], mine: Sequence[Step]) -> bool:

@@ -17,6 +17,8 @@ __all__ = [
     "comes_round_alone",
     "function_around",
     "is_in_a_loop",
+    "is_in_a_loop_without",
+    "lines_behind",
     "made_later_too",
     "nearest",
     "order_of",
@@ -72,6 +74,12 @@ def is_in_a_loop(site: Site) -> bool:
     return any(isinstance(node, _LOOPS) for node, _ in path or ())
 
 
+def is_in_a_loop_without(site: Site, other: Site) -> bool:
+    """Whether a loop around `site`, in the function of both, leaves out `other`."""
+    paths = _paths(site, other)
+    return paths is not None and any(isinstance(node, _LOOPS) for node, _ in paths[0][_shared(*paths) :])
+
+
 def comes_round_alone(one: Site, other: Site, *, within: bool = False) -> bool:
     """Whether a loop brings a rank from `other` to `other` again without `one`, and no other way does.
 
@@ -108,11 +116,16 @@ def made_later_too(site: Site, behind: Site) -> bool:
 
 def comes_later(names: Collection[str], site: Site) -> bool:
     """Whether one of `names` is called behind `site` in the same function, where a rank that has come there may go."""
+    return bool(lines_behind(names, site))
+
+
+def lines_behind(names: Collection[str], site: Site) -> set[int]:
+    """Where one of `names` is called behind `site`, in the same function, where a rank that has come there may go."""
     function = function_around(site)
     if function is None:
-        return False
+        return set()
     lines = _lines_calling(names, function)
-    return any(line > site.line and order_of(site, replace(site, line=line)) is Order.AFTER for line in lines)
+    return {line for line in lines if line > site.line and order_of(site, replace(site, line=line)) is Order.AFTER}
 
 
 def nearest(names: Collection[str], site: Site) -> int | None:

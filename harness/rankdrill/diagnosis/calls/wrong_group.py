@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from rankdrill.diagnosis.calls.common_caller import from_one_function
 from rankdrill.diagnosis.calls.naming import named
 from rankdrill.diagnosis.calls.sequences import calls_on
 from rankdrill.diagnosis.calls.source import Order, order_of
+from rankdrill.diagnosis.calls.turns import turn_of
 from rankdrill.diagnosis.finding import Finding, FindingKind, side_of
 from rankdrill.diagnosis.groups import members_in
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import GROUP_OP, LedgerView
-from rankdrill.step import NO_SEQUENCE, Kind, Step
+from rankdrill.step import NO_SEQUENCE, Kind, Site, Step
 
 __all__ = ["against_custom", "strayed", "wrong_group"]
 
@@ -33,7 +34,7 @@ def wrong_group(waits: Mapping[int, Wait], views: Sequence[LedgerView], noticed:
             if found is not None:
                 calls[rank] = found
     awaiting = {
-        rank: [other for other, wait in waits.items() if _meant(step, wait, rank)]
+        rank: [other for other, wait in waits.items() if _meant(step, wait, rank, views)]
         for rank, step in calls.items()
         if step.sequence != NO_SEQUENCE
     }
@@ -81,8 +82,9 @@ def _same_on_another_group(step: Step, rank: int, views: Sequence[LedgerView]) -
             if rank not in members.get(theirs.target, ()):
                 continue
             made = mine.setdefault(theirs.target, calls_on(theirs.target, views[rank]))
-            if theirs.sequence != NO_SEQUENCE and theirs.sequence > max(made, default=-1):
-                found.setdefault(other, theirs)
+            due = theirs.sequence != NO_SEQUENCE and theirs.sequence > max(made, default=-1)
+            if due and other not in found and _at_one_turn(step, views[rank], theirs, view):
+                found[other] = theirs
     return found if len({(each.target, each.sequence) for each in found.values()}) == 1 else {}
 
 
@@ -94,53 +96,83 @@ def _in_one_place(step: Step, theirs: Step) -> bool:
     return one.place == other.place or order_of(one, other) is Order.APART
 
 
-def _meant(step: Step, wait: Wait, rank: int) -> bool:
+def _at_one_turn(step: Step, view: LedgerView, theirs: Step, their_view: LedgerView) -> bool:
+    """Whether both ranks, by their ledgers, came to that place of the program as often: it may serve groups in turn."""
+    assert step.site is not None
+    assert theirs.site is not None
+    places = {site.place for site in from_one_function(theirs.site, step.site)}
+    turn = turn_of(step, view, places)
+    return turn > 0 and turn == turn_of(theirs, their_view, places)
+
+
+def _meant(step: Step, wait: Wait, rank: int, views: Sequence[LedgerView]) -> bool:
     """Whether `wait`, in another group and for `rank`, is the call of the program that `rank` made as `step`."""
     theirs = wait.record.step
-    return rank in wait.missing and theirs.target != step.target and _in_one_place(step, theirs)
+    elsewhere = rank in wait.missing and theirs.target != step.target
+    return elsewhere and _in_one_place(step, theirs) and _at_one_turn(step, views[rank], theirs, views[wait.rank])
 
 
 def against_custom(waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> Finding | None:
     """The one rank of which a line that has always called on one group called on another, where others wait for it."""
-    odd = {}
-    for rank in {rank for wait in waits.values() for rank in wait.missing if rank < len(views)}:
-        found = _break_of_custom(views[rank])
-        if found is not None:
-            odd[rank] = found
-    if len(odd) != 1:
+    found = _one_break({rank for wait in waits.values() for rank in wait.missing if rank < len(views)}, views)
+    if found is None:
         return None
-    ((rank, (step, usual)),) = odd.items()
+    rank, step, usual = found
     awaiting = [other for other, wait in waits.items() if rank in wait.missing and wait.record.step.target == usual]
     return _told(rank, step, awaiting, waits) if awaiting else None
 
 
 def _met_against_custom(noticed: Finding, views: Sequence[LedgerView]) -> Finding | None:
     """The one rank that came to a call that does not fit from a line that has always called on another group."""
-    odd = {}
-    for rank in noticed.ranks:
-        found = _break_of_custom(views[rank])
-        if found is not None and (found[0].target, found[0].sequence) == (noticed.group, noticed.number):
-            odd[rank] = found
-    if len(odd) != 1:
+    found = _one_break(noticed.ranks, views, (noticed.group, noticed.number))
+    if found is None:
         return None
-    ((rank, (step, usual)),) = odd.items()
+    rank, step, usual = found
     others = [side for side in noticed.sides if rank not in side.ranks]
     mine = side_of([rank], f"calls {step.call}, from a line that has always called on {usual!r}", [step.site])
     return replace(noticed, kind=FindingKind.GROUP, argument="group", sides=(mine, *others), culprits=(rank,))
 
 
-def _break_of_custom(view: LedgerView) -> tuple[Step, str] | None:
-    """The first call from a line that was at another group each time before, and that group."""
+def _one_break(
+    ranks: Collection[int], views: Sequence[LedgerView], call: tuple[str, int] | None = None
+) -> tuple[int, Step, str] | None:
+    """The one of `ranks` that broke its custom, at `call` if that is given; None if several did, or others as well.
+
+    What others do too, at that turn of the line, the program does: it goes on to another group.
+    """
+    found = {rank: broken for rank in ranks if (broken := _break_of_custom(views[rank])) is not None}
+    odd = [rank for rank, (step, _, _) in found.items() if call is None or (step.target, step.sequence) == call]
+    if len(odd) != 1:
+        return None
+    rank = odd[0]
+    step, usual, turn = found[rank]
+    if any(_changes_too(step.site, turn, view) for other, view in enumerate(views) if other != rank):
+        return None
+    return rank, step, usual
+
+
+def _break_of_custom(view: LedgerView) -> tuple[Step, str, int] | None:
+    """The first call from a line that was at another group each time before, that group, and how often it was."""
     usual: dict[object, list[str]] = {}
-    for record in view.where(lambda kind, state: kind is Kind.COLLECTIVE):
-        step = record.step
-        if step.sequence == NO_SEQUENCE or step.op == GROUP_OP or step.site is None:
-            continue
+    for step in _with_site(view):
         before = usual.setdefault(step.site, [])
         if len(before) >= CUSTOM and step.target not in before and len(set(before)) == 1:
-            return step, before[0]
+            return step, before[0], len(before)
         before.append(step.target)
     return None
+
+
+def _changes_too(site: Site | None, turn: int, view: LedgerView) -> bool:
+    """Whether a rank, after as many calls from that line, was there at another group than it had been at."""
+    groups = [step.target for step in _with_site(view) if step.site == site]
+    return turn < len(groups) and groups[turn] not in groups[:turn]
+
+
+def _with_site(view: LedgerView) -> Iterator[Step]:
+    for record in view.where(lambda kind, state: kind is Kind.COLLECTIVE):
+        step = record.step
+        if step.sequence != NO_SEQUENCE and step.op != GROUP_OP and step.site is not None:
+            yield step
 
 
 def _told(rank: int, step: Step, awaiting: list[int], waits: Mapping[int, Wait]) -> Finding:

@@ -2,31 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 
-from rankdrill.diagnosis.messages.traffic import MessageEnd, Stream, Traffic
+from rankdrill.diagnosis.calls.common_caller import outward
+from rankdrill.diagnosis.calls.source import lines_behind
+from rankdrill.diagnosis.messages.misaddressed import may_be_for_another
+from rankdrill.diagnosis.messages.traffic import MessageEnd, Traffic
 from rankdrill.diagnosis.waits import Wait
 
 __all__ = ["miscounted", "out_of_step"]
 
+_SENDS = frozenset({"send", "isend", "send_object_list", "batch_isend_irecv"})
 
-def miscounted(end: MessageEnd, traffic: Traffic, undecided: Collection[Stream]) -> tuple[int, ...]:
+
+def miscounted(end: MessageEnd, traffic: Traffic, left_over: Sequence[MessageEnd]) -> tuple[int, ...]:
     """Who of the two has done one too few, or one too many, if all others' messages with this tag are as many.
 
-    Both where that is not known of either; nobody where counts tell nothing. Streams that are `undecided` have ends
-    left over themselves.
+    Both where that is not known of either; nobody where counts tell nothing. Streams that have ends `left_over`
+    themselves are undecided; but who waits there for as many, on the line of `end`, says that there are to be so many.
     """
+    undecided = {each.stream for each in left_over}
     counts = {
         traffic.met(stream)
         for stream in traffic.streams
         if (stream.group, stream.tag) == (end.stream.group, end.stream.tag) and stream not in undecided
     }
+    as_many = any(_expects_as_many(each, end) for each in left_over)
+    if not counts and as_many and not _sends_elsewhere(end, traffic):
+        return (end.peer,)
     if counts == {end.number + 1}:
+        if may_be_for_another(end, left_over, traffic):
+            return (end.rank, end.peer)
         start = _handed_on_from(end, traffic)
         if start is None:
             return (end.peer,)
         return (end.rank,) if start.site == end.site else (end.rank, end.peer)
-    return (end.rank,) if counts == {end.number} else ()
+    return (end.rank,) if counts == {end.number} and not as_many else ()
+
+
+def _expects_as_many(other: MessageEnd, end: MessageEnd) -> bool:
+    """Whether both are receives, one for what the other rank is to hand on: of that number, on one line, in a loop."""
+    return (
+        not end.sends
+        and not other.sends
+        and other.rank not in (end.rank, end.peer)
+        and other.peer != end.peer
+        and other.number == end.number > 0
+        and (other.stream.group, other.stream.tag) == (end.stream.group, end.stream.tag)
+        and other.site is not None
+        and other.site == end.site
+    )
+
+
+def _sends_elsewhere(end: MessageEnd, traffic: Traffic) -> bool:
+    """Whether behind `end` its rank may send from a line that it has not sent from yet: others may wait for that."""
+    own = (each.site for each in traffic.ends.get(end.rank, ()) if each.sends and each.site is not None)
+    known = {at.place for site in own for at in outward(site)}
+    return any(
+        (at.file, line) not in known
+        for at in (outward(end.site) if end.site is not None else ())
+        for line in lines_behind(_SENDS, at)
+    )
 
 
 def _handed_on_from(end: MessageEnd, traffic: Traffic) -> MessageEnd | None:

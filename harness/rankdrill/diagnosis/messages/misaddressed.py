@@ -7,13 +7,15 @@ rhythm; or who has gone to one of two peers more often than to the other, though
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
+from rankdrill.diagnosis.calls.common_caller import in_any_loop
 from rankdrill.diagnosis.messages.habits import departure
 from rankdrill.diagnosis.messages.traffic import MessageEnd, Stream, Traffic
 
-__all__ = ["Misaddressed", "misaddressed"]
+__all__ = ["Misaddressed", "may_be_for_another", "misaddressed"]
 
 HABIT = 2  # messages that met before: enough of them to say which of two was usual
 
@@ -28,17 +30,25 @@ class Misaddressed:
 
 
 def misaddressed(
-    end: MessageEnd, left_over: Sequence[MessageEnd], traffic: Traffic, *, guess: bool = False
+    end: MessageEnd,
+    left_over: Sequence[MessageEnd],
+    traffic: Traffic,
+    *,
+    returned: Collection[int] = (),
+    guess: bool = False,
 ) -> Misaddressed | None:
     """What of `left_over` was meant for `end`, which met nothing; None where nothing was.
 
     Ends that name other peers are told only if the pattern does, or for a `guess` if nothing else is left over: each
     may as well lack an end of its own. Then it is the one whose peer is another that is odd: that alone explains both.
+    Ranks that have `returned` have done all that they were to do, as far as they knew.
     """
     for argument, other in _candidates(end, left_over):
         usual = [_usual(each, argument, traffic) for each in (end, other)]
         if argument == "peer":
             odd = _odd_by_pattern(end, other, traffic) or _odd_by_balance(end, other, traffic)
+            if odd is None and len(left_over) == len({end, other}):
+                odd = _odd_by_twins(end, other, traffic, returned)
             if odd is None and guess and len(left_over) == len({end, other}) and not all(usual):
                 odd = _of_both_addresses(end, other)
             certain = odd is not None
@@ -49,6 +59,22 @@ def misaddressed(
         if certain:
             return Misaddressed((end, other), argument, odd)
     return None
+
+
+def may_be_for_another(end: MessageEnd, left_over: Sequence[MessageEnd], traffic: Traffic) -> bool:
+    """Whether it may name the wrong peer: nobody goes as far as that, and with its peer the one other end would fit."""
+    others = [stream for stream in traffic.streams if stream != end.stream and stream.group == end.stream.group]
+    if traffic.met(end.stream) or _offset(end.stream, traffic) in {_offset(stream, traffic) for stream in others}:
+        return False
+    return any(
+        argument == "peer" and len(left_over) == len({end, other}) and _of_both_addresses(end, other) is end
+        for argument, other in _candidates(end, left_over)
+    )
+
+
+def _offset(stream: Stream, traffic: Traffic) -> int:
+    """By how many ranks it goes."""
+    return (stream.target - stream.source) % len(traffic.ends)
 
 
 def _usual(end: MessageEnd, argument: str, traffic: Traffic) -> int:
@@ -126,14 +152,29 @@ def _odd_by_balance(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> Mes
     return odd if steady and abs(own[0] - own[1]) == 2 else None
 
 
+def _odd_by_twins(end: MessageEnd, other: MessageEnd, traffic: Traffic, returned: Collection[int]) -> MessageEnd | None:
+    """The one at the rank they share, where nobody can have left a message out: others did the same, and returned.
+
+    Its own rank has done, line by line, all that another one did that has returned; and its peer, which would have left
+    out the other half, what that rank did to which the other end belongs. Not in a loop: there lines tell no number.
+    """
+    odd = _of_both_addresses(end, other)
+    met = other if odd is end else end
+    if odd.peer not in returned or odd.site is None or in_any_loop(odd.site):
+        return None
+    done = {rank: Counter((each.sends, each.site) for each in traffic.ends.get(rank, ())) for rank in traffic.ends}
+    twins = (rank for rank in returned if rank not in (odd.rank, odd.peer, met.rank))
+    complete = any(done[rank] == done[odd.rank] for rank in twins)
+    return odd if complete and done[odd.peer] == done[met.rank] else None
+
+
 def _odd_by_pattern(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> MessageEnd | None:
     """The one that goes another way than all other ranks' messages with this tag: by so many ranks, or to one."""
     mine, theirs = end.stream, other.stream
     shared = "source" if mine.source == theirs.source else "target"
     free = "target" if shared == "source" else "source"
-    size = len(traffic.ends)
     ways: tuple[Callable[[Stream], Hashable], ...] = (
-        lambda stream: (stream.target - stream.source) % size,
+        lambda stream: _offset(stream, traffic),
         lambda stream: getattr(stream, free),
     )
     rest = [

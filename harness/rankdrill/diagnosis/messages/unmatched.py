@@ -37,7 +37,7 @@ def unmatched_message(
     traffic = Traffic(views)
     account = Account(waits, views, traffic)
     circle = not direct and len(ends) == len(roots)
-    finding = _of_ends(ends, ends + traffic.left_over(), waits, traffic, account, counted=not circle)
+    finding = _of_ends(ends, ends + traffic.left_over(), waits, returned, traffic, account, counted=not circle)
     if finding is None and circle:
         return _of_circle(ends, list(roots.values()), traffic, account)
     if finding is None and ends:
@@ -50,7 +50,7 @@ def unreceived_message(views: Mapping[int, LedgerView]) -> Finding | None:
     traffic = Traffic(views)
     left_over = traffic.left_over()
     account = Account({}, views, traffic)
-    finding = _of_ends(left_over, left_over, {}, traffic, account, counted=True)
+    finding = _of_ends(left_over, left_over, {}, views.keys(), traffic, account, counted=True)
     return finding or (account.missing(left_over[0], ()) if left_over else None)
 
 
@@ -58,6 +58,7 @@ def _of_ends(
     ends: Sequence[MessageEnd],
     left_over: Sequence[MessageEnd],
     waits: Mapping[int, Wait],
+    returned: Collection[int],
     traffic: Traffic,
     account: Account,
     *,
@@ -68,13 +69,12 @@ def _of_ends(
     Counts tell nothing where all ranks wait in the middle of what they do: then they are not `counted`.
     """
     left_over = list({(end.rank, end.record.index): end for end in left_over}.values())
-    undecided = {end.stream for end in left_over}
     by_counts: list[Callable[[MessageEnd], Finding | None]] = [
-        lambda end: account.miscounted(end, miscounted(end, traffic, undecided)),
+        lambda end: account.miscounted(end, miscounted(end, traffic, left_over)),
         lambda end: account.miscounted(end, out_of_step(end, waits, traffic)),
     ]
     explanations: list[Callable[[MessageEnd], Finding | None]] = [
-        lambda end: account.misaddressed(misaddressed(end, left_over, traffic)),
+        lambda end: account.misaddressed(misaddressed(end, left_over, traffic, returned=returned)),
         *(by_counts if counted else ()),
         lambda end: account.misaddressed(misaddressed(end, left_over, traffic, guess=True)),
     ]

@@ -1,0 +1,152 @@
+"""One line that serves several groups: who, at one turn of it, called on another group than its peers did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from rankdrill.diagnosis.calls.naming import named
+from rankdrill.diagnosis.calls.sequences import calls_on
+from rankdrill.diagnosis.finding import Finding, FindingKind, side_of
+from rankdrill.diagnosis.groups import members_in
+from rankdrill.diagnosis.waits import Wait
+from rankdrill.ledger import GROUP_OP, LedgerView
+from rankdrill.step import NO_SEQUENCE, Kind, Site, Step
+
+__all__ = ["another_group_at_a_turn", "turn_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Astray:
+    """Rank `rank` made `step` where its peers in another group made `meant` on that one."""
+
+    rank: int
+    step: Step
+    meant: Mapping[int, Step]
+
+
+def turn_of(step: Step, view: LedgerView, places: set[tuple[str, int]]) -> int:
+    """How often its rank had made such a call by way of one of `places`, this one too; 0 if that is not known."""
+    if view.dropped:
+        return 0
+    turn = 0
+    for each in _collectives(view):
+        if each.op == step.op and not places.isdisjoint(_places(each.site)):
+            turn += 1
+        if (each.target, each.sequence) == (step.target, step.sequence):
+            return turn
+    return 0
+
+
+def another_group_at_a_turn(waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> Finding | None:
+    """The one rank that at one turn of a line called on another group than its peers; None where not one has.
+
+    At that turn nobody of the group that it called on did, all others of one that it did not call on called on that
+    one, and everybody else met; at its next turn it is with its peers again: whoever had left a call out would not be.
+    It is why ranks wait if one waits for it in the group of its peers, and it is ahead of all others in the other one.
+    """
+    if any(view.dropped for view in views):
+        return None
+    groups = {name: ranks for view in views for name, ranks in members_in(view).items()}
+    lines = [_by_line(view) for view in views]
+    found: list[_Astray] = []
+    for line in {line for made in lines for line in made}:
+        turns = list(_turns([made.get(line, []) for made in lines], groups))
+        odd = [(turn, one) for turn, each in enumerate(turns) for one in each]
+        found += [one for turn, one in odd if turn + 1 < len(turns) and not turns[turn + 1]]
+        if len({one.rank for _, one in odd}) > 1:
+            return None
+    found = [one for one in found if _explains(one, groups, waits, views)]
+    return _told(found[0], waits) if len(found) == 1 else None
+
+
+def _turns(made: Sequence[Sequence[Step]], groups: Mapping[str, Sequence[int]]) -> Iterator[list[_Astray]]:
+    """Who went astray at each turn of one line, of which `made` says what each rank called there.
+
+    As far as two ranks have come: of who is there alone nobody knows what others would have done.
+    """
+    for turn in range(max(map(len, made))):
+        chosen = {rank: steps[turn] for rank, steps in enumerate(made) if turn < len(steps)}
+        if len(chosen) < 2:
+            return
+        alone = [_astray(rank, chosen, groups) for rank in chosen]
+        yield [one for one in alone if one is not None and _rest_meets(one, chosen, groups)]
+
+
+def _astray(rank: int, chosen: Mapping[int, Step], groups: Mapping[str, Sequence[int]]) -> _Astray | None:
+    step = chosen[rank]
+    others = set(groups.get(step.target, ())) - {rank}
+    if not others or not others <= chosen.keys() or any(chosen[other].target == step.target for other in others):
+        return None
+    meant = []
+    for name, ranks in groups.items():
+        peers = set(ranks) - {rank}
+        if rank in ranks and peers and peers <= chosen.keys() and all(chosen[peer].target == name for peer in peers):
+            meant.append({peer: chosen[peer] for peer in sorted(peers)})
+    return _Astray(rank, step, meant[0]) if len(meant) == 1 else None
+
+
+def _rest_meets(one: _Astray, chosen: Mapping[int, Step], groups: Mapping[str, Sequence[int]]) -> bool:
+    """Whether all others who came to that turn called on the same group as those of its members that did."""
+    rest = {rank: step for rank, step in chosen.items() if rank != one.rank and rank not in one.meant}
+    return all(
+        chosen[other].target == step.target
+        for step in rest.values()
+        for other in groups.get(step.target, ())
+        if other in chosen
+    )
+
+
+def _explains(
+    one: _Astray, groups: Mapping[str, Sequence[int]], waits: Mapping[int, Wait], views: Sequence[LedgerView]
+) -> bool:
+    others = set(groups[one.step.target]) - {one.rank}
+    awaited = any(peer in waits and _awaits(waits[peer], one) for peer in one.meant)
+    counts = {rank: len(calls_on(one.step.target, views[rank])) for rank in {one.rank, *others}}
+    return awaited and all(counts[one.rank] > counts[other] for other in others)
+
+
+def _awaits(wait: Wait, one: _Astray) -> bool:
+    return one.rank in wait.missing and wait.record.step.target == _meant(one).target
+
+
+def _meant(one: _Astray) -> Step:
+    return next(iter(one.meant.values()))
+
+
+def _told(one: _Astray, waits: Mapping[int, Wait]) -> Finding:
+    meant = _meant(one)
+    alone = len(one.meant) == 1
+    did = f"{'calls' if alone else 'call'} {named(meant)} at that turn of the line"
+    sides = [
+        side_of([one.rank], f"calls {named(one.step)}", [one.step.site]),
+        side_of(list(one.meant), did, [step.site for step in one.meant.values()]),
+    ]
+    waiting = {peer: waits[peer].record.step for peer in one.meant if peer in waits and _awaits(waits[peer], one)}
+    for_it = next(iter(waiting.values()))
+    if for_it.sequence != meant.sequence:
+        verb = "waits" if len(waiting) == 1 else "wait"
+        sides.append(
+            side_of(list(waiting), f"{verb} for it in {named(for_it)}", [step.site for step in waiting.values()])
+        )
+    return Finding(FindingKind.GROUP, meant.call, "group", tuple(sides), (one.rank,), meant.target, meant.sequence)
+
+
+def _by_line(view: LedgerView) -> dict[tuple[str, Site], list[Step]]:
+    found: dict[tuple[str, Site], list[Step]] = {}
+    for step in _collectives(view):
+        if step.site is not None:
+            found.setdefault((step.op, step.site), []).append(step)
+    return found
+
+
+def _collectives(view: LedgerView) -> Iterator[Step]:
+    for record in view.where(lambda kind, state: kind is Kind.COLLECTIVE):
+        if record.step.op != GROUP_OP and record.step.sequence != NO_SEQUENCE:
+            yield record.step
+
+
+def _places(site: Site | None) -> Iterator[tuple[str, int]]:
+    while site is not None:
+        yield site.place
+        site = site.caller
