@@ -16,12 +16,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, NoReturn
 
 from rankdrill.boundary.orders.script import Difference, Script, exchanged
 
-__all__ = ["COPY_S", "Copy", "Part", "fork_copy"]
+__all__ = ["COPY_S", "Copy", "Part", "fork_copy", "leave"]
 
+_exit = os._exit  # as it is before anybody stands around it, to save what was measured, say
 COPY_S = 1.0  # for one to come to its end: what takes longer stays unknown
 PR_SET_PDEATHSIG = 1
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
@@ -87,14 +88,16 @@ def fork_copy() -> Copy | Part:
         ours.close()
         os.setpgid(0, 0)
         _be_alone(theirs)
-        script = pickle.loads(theirs.recv_bytes())
-        return _try_all(script, theirs)
+        part = _try_all(pickle.loads(theirs.recv_bytes()), theirs)
     except BaseException:  # its rank is gone, or did not need it
-        os._exit(0)
+        part = None
+    if part is None:
+        leave()
+    return part
 
 
-def _try_all(script: Script, rank: Connection) -> Part:
-    """In the copy that waits; returns in those that do not."""
+def _try_all(script: Script, rank: Connection) -> Part | None:
+    """In the copy that waits: nothing, once all is told. In those that do not wait their part."""
     differences: list[Difference] = []
     for other in (script, *script.otherwise()):
         found = _try(other)
@@ -105,7 +108,7 @@ def _try_all(script: Script, rank: Connection) -> Part:
         if found:
             differences.append((found, exchanged(script, other)))
     rank.send_bytes(pickle.dumps(differences))
-    os._exit(0)
+    return None
 
 
 def _try(script: Script) -> Part | str | None:
@@ -137,15 +140,20 @@ def _fork() -> int:
     if not pid:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
-            os._exit(0)
+            leave()
     return pid
+
+
+def leave() -> NoReturn:
+    """End this copy, and nothing else."""
+    _exit(0)
 
 
 def _stay_inside(event: str, given: tuple[Any, ...]) -> None:
     """End the copy where it is about to do what others would see."""
     writes = event == "open" and isinstance(given[2], int) and given[2] & _WRITING
     if writes or event in _OUTWARD:
-        os._exit(0)
+        leave()
 
 
 def _be_alone(channel: Connection) -> None:

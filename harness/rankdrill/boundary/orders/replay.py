@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -10,7 +9,7 @@ import torch
 
 from rankdrill.boundary.contracts import flatten
 from rankdrill.boundary.orders.alike import alike
-from rankdrill.boundary.orders.copies import Part
+from rankdrill.boundary.orders.copies import Part, leave
 from rankdrill.boundary.orders.recording import LOCAL, given_to, waits_at_once
 from rankdrill.boundary.orders.script import Came
 from rankdrill.step import ANYBODY, RECV, Kind
@@ -86,7 +85,7 @@ class Replay:
         try:
             self._tell(difference)
         finally:
-            os._exit(0)
+            leave()
 
 
 class _Over:
