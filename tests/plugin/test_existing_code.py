@@ -75,7 +75,7 @@ INIT_FALSE = """
 def test_it(rank):
     assert not dist.is_initialized()
     assert rank.group is None
-    for turn in range(2):
+    for turn in range({turns}):
         dist.init_process_group("gloo"{arguments})
         total = torch.ones(1)
         dist.all_reduce(total)
@@ -93,7 +93,13 @@ def test_a_world_without_a_group_leaves_making_it_to_the_test(run: Run) -> None:
         ", rank=rank.index, world_size=3",
         ", init_method=f'tcp://127.0.0.1:{int(os.environ[\"MASTER_PORT\"])}', rank=rank.index, world_size=3",
     ]
-    tests = [INIT_FALSE.replace("{arguments}", way).replace("test_it", f"test_{n}") for n, way in enumerate(ways)]
+    tests = []
+    for number, way in enumerate(ways):
+        # Over a port of its own choosing torch may come to the store of the turn before, which is not gone yet.
+        turns = "1" if "tcp" in way else "2"
+        tests.append(
+            INIT_FALSE.replace("{arguments}", way).replace("{turns}", turns).replace("test_it", f"test_{number}")
+        )
     run("".join(tests)).result.assert_outcomes(passed=len(ways))
 
 

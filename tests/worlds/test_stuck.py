@@ -34,10 +34,8 @@ def sleeps() -> None:
     time.sleep(1000)
 
 
-def awaits_a_thread() -> None:
-    thread = threading.Thread(target=sleeps, daemon=True)
-    thread.start()
-    thread.join()
+def awaits_an_event() -> None:
+    threading.Event().wait()
 
 
 def reads() -> None:
@@ -72,7 +70,7 @@ def stuck(world: World, how: Callable[[], None]) -> Outcome:
     [
         (spins, "computing"),
         (sleeps, "asleep ("),
-        (awaits_a_thread, "waiting for a lock or for another thread (futex)"),
+        (awaits_an_event, "waiting for a lock or for another thread (futex)"),
         (reads, "waiting to read (read)"),
         (stops_itself, "stopped by os.kill with SIGSTOP"),
     ],

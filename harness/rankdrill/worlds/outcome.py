@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from signal import Signals
 from typing import TYPE_CHECKING, Any
 
 from rankdrill.diagnosis import Finding, Wait, name_ranks, odd_ones
@@ -26,6 +25,7 @@ from rankdrill.errors import (
 )
 from rankdrill.ledger import LedgerView, Record
 from rankdrill.step import SEND, Site
+from rankdrill.worlds.death import Death
 from rankdrill.worlds.dumps import innermost_site, threads_in
 from rankdrill.worlds.found import finding_on
 
@@ -52,35 +52,6 @@ class Verdict(StrEnum):
     BROKEN = "broken contract"  # ranks met in one call and did not agree there
     HANG = "hang"
     DIED = "died"
-
-
-@dataclass(frozen=True, slots=True)
-class Death:
-    """How a process ended: by `signal` or with exit `code`; `at_ns` on the machine's monotonic clock.
-
-    `how` is what more is known, in words, such as ``by os._exit`` or ``by the kernel: out of memory (…)``; `site` the
-    line of the user's that it happened at. Who sends a signal cannot be known, and is not guessed.
-    """
-
-    code: int | None
-    signal: int | None
-    at_ns: int
-    how: str = ""
-    site: Site | None = None
-
-    @property
-    def ended(self) -> str:
-        """``killed by SIGSEGV``, ``exited with code 3``."""
-        if self.signal is None:
-            return f"exited with code {self.code}"
-        try:
-            return f"killed by {Signals(self.signal).name}"
-        except ValueError:
-            return f"killed by signal {self.signal}"
-
-    def __str__(self) -> str:
-        how = f", {self.how}" if self.how else ""
-        return f"{self.ended}{how}{f' at {self.site}' if self.site is not None else ''}"
 
 
 class RemoteTraceback(Exception):  # noqa: N818 (it is the cause of an error, shown above it; never raised)
