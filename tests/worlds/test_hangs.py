@@ -179,6 +179,19 @@ def test_a_wait_that_gives_up_by_itself_is_let(two: World) -> None:
     assert not two.warm, "a connection on which a collective failed is not for the next test"
 
 
+@pytest.mark.parametrize("timeout_s", [0.2, 1.0])
+@pytest.mark.parametrize("watched", [True, False])
+def test_a_monitored_barrier_gives_up_by_itself(timeout_s: float, *, watched: bool) -> None:
+    def body() -> str:
+        if dist.get_rank() == 0:
+            with pytest.raises(RuntimeError, match="Rank 1 failed to pass monitoredBarrier"):
+                dist.monitored_barrier(timeout=timedelta(seconds=timeout_s))
+        return "done"
+
+    with World(2, contracts=watched) as world:
+        assert world.run(body, deadline=LONG).unwrap() == ["done", "done"]
+
+
 def test_a_slow_rank_is_not_a_lost_one(four: World) -> None:
     def body() -> float:
         group = dist.new_group([0, 1, 2])

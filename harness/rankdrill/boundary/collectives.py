@@ -26,6 +26,7 @@ from rankdrill.step import ANYBODY, DEFAULT_GROUP, MESSAGES, NO_SEQUENCE, RECV, 
 
 __all__ = ["DrilledGroup", "install_collectives"]
 
+_BLOCKS = "monitored_barrier"  # it is over when it returns, and there is no handle that somebody would wait for
 _MOST_KEY = (1 << 64) - 1
 
 
@@ -160,6 +161,8 @@ def _override(method: str, op: str, names: tuple[str, ...]) -> Callable[..., Any
                 if boundary.handles is not None and boundary.handles.under_way:
                     boundary.handles.enter(crossing.step, given, group.place)
                 group.enter(crossing.step)
+                if op == _BLOCKS:
+                    boundary.be_patient(crossing.record, patience_of(group, given))
                 group = group.inner
             function = getattr(group, method)
             if given is bound:  # as nearly always: nothing was bent

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from typing import TYPE_CHECKING, Any
 
 from rankdrill.boundary.callsites import call_site
@@ -62,4 +63,6 @@ def step_of(group: DrilledGroup, op: str, args: dict[str, Any]) -> Step:
 def patience_of(group: DrilledGroup, args: dict[str, Any]) -> float:
     """Seconds after which the backend gives up this call: its own timeout, else the group's; 0 if unknown."""
     own = args.get("timeout") or getattr(args.get("opts"), "timeout", None)
+    if isinstance(own, int | float):  # C++ takes seconds, too
+        own = datetime.timedelta(seconds=own)
     return group.timeout if own is None or own <= NO_TIMEOUT else float(own.total_seconds())

@@ -15,6 +15,7 @@ __all__ = ["MessageWatch"]
 
 SETTLE_S = 0.5  # for other ranks' messages to come, so that it is known who is the odd one
 DOUBT_S = 0.05  # in which a rank may take back a call that the backend refused
+SIDED_S = 0.25  # for others to come to the other end, too
 LOOK_S = 0.002
 
 
@@ -25,6 +26,7 @@ class MessageWatch:
         self._board = board
         self._rank = rank
         self._report = report
+        self._told_of: MessageCall | None = None
 
     def enter(self, group: int, ranks: Sequence[int], step: Step) -> None:
         """Post this rank's half of a message, and look at the other's."""
@@ -42,13 +44,13 @@ class MessageWatch:
         if self._board.mailbox.differs(call, half.other, step.contract):
             finding = self._settle(call, step.target, alone=len(ranks) == len({call.source, call.target}))
             if finding is not None:
+                self._told_of = call
                 self._report(finding)
 
     def retract(self, group: int, step: Step) -> None:
         """Take back what was posted of a message that was refused."""
         call = self._call(group, step.message, step.op)
-        broken = self._board.broken
-        if call is not None and (broken is None or broken.rank != self._rank):
+        if call is not None and call != self._told_of:  # what this rank has found itself stays, for others to see
             self._board.mailbox.retract(call, _half(step.op))
 
     def _call(self, group: int, message: Message | None, op: str) -> MessageCall | None:
@@ -66,10 +68,24 @@ class MessageWatch:
             finding = None
             if sent is not None and received is not None and not self._board.bent:
                 finding = break_in_message(call, sent, received, mailbox.everything(call.group, call.tag), group)
-            told = finding is None or bool(finding.culprits) or alone
-            if time.monotonic() - began >= (DOUBT_S if told else SETTLE_S):
+            if time.monotonic() - began >= self._patience(call, finding, alone=alone):
                 return finding
             time.sleep(LOOK_S)
+
+    def _patience(self, call: MessageCall, finding: Finding | None, *, alone: bool) -> float:
+        """For how long to go on looking."""
+        if finding is None or alone:
+            return DOUBT_S
+        if not finding.culprits:
+            return SETTLE_S
+        # Others that send speak for the one that sends as they do, until they come to receive as it does not.
+        odd = Half.SEND if finding.culprits == (call.source,) else Half.RECV
+        seen = self._board.mailbox.everything(call.group, call.tag)
+        return (
+            DOUBT_S
+            if any(half is odd and post.rank not in (call.source, call.target) for _, half, post in seen)
+            else SIDED_S
+        )
 
 
 def _half(op: str) -> Half:
