@@ -17,7 +17,7 @@ from tests.gathers.attempts import TIMEOUT_S, left_in_shared_memory
 
 CALLS = {"local": 2_500, "gloo": 1_000}  # by line; over gloo a call takes three times as long
 LONG = 4  # times as many, for memory that only C++ could tell of
-WARM = 500
+WARM = 1_000  # until what is remembered of calls, to know them again, has filled
 BLOCKS_A_CALL = 0.5  # of Python's memory; what leaks with every call leaks at least one
 LARGE = bytes(20_000)
 
