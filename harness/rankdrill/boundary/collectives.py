@@ -60,7 +60,7 @@ class DrilledGroup(dist.ProcessGroup):
         self.buckets, self.waits_at_the_end = Buckets(), WaitsAtTheEnd()
         self.lasting = Lasting()
         self.repertoire = Repertoire(self.label)
-        self.introduced = False
+        self._introduced = False
 
     def count_anew(self) -> None:
         """Number collectives from 0 again: a run begins, in which all members have issued equally many so far.
@@ -72,8 +72,8 @@ class DrilledGroup(dist.ProcessGroup):
 
     def introduce(self) -> None:
         """Write this group's members into the ledger, once, before its first collective."""
-        if not self.introduced and self.boundary.ledger:
-            self.introduced = True
+        if not self._introduced and self.boundary.ledger:
+            self._introduced = True
             for ranks in spell_members(self.global_ranks):
                 record = self.boundary.ledger.begin(Step(Kind.COLLECTIVE, GROUP_OP, self.label, ranks))
                 self.boundary.mark(record, State.ENDED)
@@ -170,8 +170,7 @@ def _override(method: str, op: str, names: tuple[str, ...]) -> Callable[..., Any
             named = {name: value for name, value in given.items() if name != "group"}
             return function(*[named.pop(name) for name in names[: len(args)]], **named)
 
-        if not self.introduced:
-            self.introduce()
+        self.introduce()
         self.last_used = boundary.made.use()
         self.waits_at_the_end.clear()
         step = step_of(self, op, bound)

@@ -84,7 +84,7 @@ class Script:
         self.parts.append([])
 
     @property
-    def stream(self) -> Came | None:
+    def contested(self) -> Came | None:
         """The first message of those that may have come otherwise."""
         return next((one for part in self.parts for one in part if len(_sources(part, one.stream)) > 1), None)
 

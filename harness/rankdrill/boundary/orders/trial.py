@@ -117,7 +117,7 @@ class Orders:
         if trial is None:
             return
         self._boundary.without(trial.recorder)
-        first = trial.script.stream
+        first = trial.script.contested
         with self._boundary.closed():
             if first is not None:
                 trial.copy.try_(trial.script)
