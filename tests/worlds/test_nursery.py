@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ import pytest
 
 import rankdrill
 from rankdrill.errors import UsageError
-from rankdrill.worlds.processes import client
+from rankdrill.worlds.processes import client, starting
 from rankdrill.worlds.processes.client import TemplateClient
 from rankdrill.worlds.processes.messages import RankSpec
 from rankdrill.worlds.processes.nursery import KEEP_VARIABLE, Nurseries, keep_seconds, nursery_key
@@ -389,6 +390,34 @@ def test_a_session_may_end_before_its_template_is_there(alone: Ground, monkeypat
     assert not early.directory.exists()
     alone.run(WHOSE)  # by the time that this one has been served, the other would have been
     wait_until(lambda: alone.only()["templates"] == 0, "a template of nobody's")
+
+
+def test_a_template_that_one_thread_ends_and_another_buries_is_let_go_once(
+    shared: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(shared.path))
+    monkeypatch.setenv(KEEP_VARIABLE, str(KEEP_S))
+    late = TemplateClient()
+    try:
+        late.wait_ready()
+        process = late._process
+        assert isinstance(process, ForkedTemplate)
+        pid = process.pid
+        assert pid is not None
+        with ThreadPoolExecutor(1) as elsewhere:
+            ended: list[Future[None]] = []
+
+            def meanwhile(session: int) -> None:
+                assert session == pid
+                ended.append(elsewhere.submit(process.end, BOUND_S))
+                wait([*ended], timeout=0.5)  # the descriptor is closed, were it not for what keeps them apart
+
+            monkeypatch.setattr(starting, "kill_session", meanwhile)
+            os.kill(pid, signal.SIGKILL)
+            late.bury()
+            ended[0].result()
+    finally:
+        late.close()
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a socket away")

@@ -125,6 +125,7 @@ class ForkedTemplate:
 
     def __init__(self, control: socket.socket, directory: Path, log: BinaryIO, keep: float) -> None:
         self._hearing = threading.Lock()
+        self._ending = threading.Lock()  # a thread that ends it makes its ranks' worlds, in other threads, bury it
         self._pid: int | None = None
         self._pidfd: int | None = None  # none before it is known to be there
         self._over = False
@@ -162,23 +163,25 @@ class ForkedTemplate:
         return self._status
 
     def end(self, bound: float) -> None:
-        if self._over:
-            return
-        # Whoever has not answered yet finds that nobody listens, and does not become a template.
-        self._connection.shutdown(socket.SHUT_RD)
-        self._hear()
-        if self._pidfd is not None and not _ended(self._pidfd, bound):
-            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
-            _ended(self._pidfd, bound)
-        self._let_go()
+        with self._ending:
+            if self._over:
+                return
+            # Whoever has not answered yet finds that nobody listens, and does not become a template.
+            self._connection.shutdown(socket.SHUT_RD)
+            self._hear()
+            if self._pidfd is not None and not _ended(self._pidfd, bound):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+                _ended(self._pidfd, bound)
+            self._let_go()
 
     def bury(self, bound: float) -> None:
         self._hear()
-        if self._over or self._pidfd is None or self._pid is None or not _ended(self._pidfd, bound):
-            return
-        self._status = _status_of_zombie(self._pid)
-        kill_session(self._pid)
-        self._let_go()
+        with self._ending:
+            if self._over or self._pidfd is None or self._pid is None or not _ended(self._pidfd, bound):
+                return
+            self._status = _status_of_zombie(self._pid)
+            kill_session(self._pid)
+            self._let_go()
 
     def _hear(self) -> None:
         """Take the nursery's answer if it is there: the template's number, and a descriptor of it."""
