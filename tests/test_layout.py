@@ -27,10 +27,15 @@ FLOORS: tuple[frozenset[str], ...] = (
 )
 GROUND = "gathers"  # stands beside, in production without the rest
 GROUND_MAY_IMPORT = {"torch", "numpy", "rankdrill.errors", "rankdrill.gathers"}
+# Its rooms, what one calls on top; each imports from itself and from those below it.
+GATHER_ROOMS = ("", "storage", "transfer", "agreement", "local", "encoding", "network", "host")
 FILE_LINES = 400
 FUNCTION_LINES = 70
 FACE_LINES = 40
-TORCH_SEAMS = ("boundary/torch_seam.py", "gathers/torch_seam.py")  # gathers work without the rest, so have their own
+TORCH_SEAMS = (
+    "boundary/torch_seam.py",
+    "gathers/network/torch_seam.py",
+)  # gathers work without the rest, so have their own
 PRIVATE_TORCH = re.compile(
     r"torch\._C\b|torch\._(?!_)|torch\.testing\._internal|(distributed_c10d|c10d)(\.|\s+import\s+)_(?!_)"
 )
@@ -125,6 +130,36 @@ def test_gathers_stand_on_the_ground() -> None:
             if not allowed:
                 violations.append(f"{source.where}:{line}: a gather imports {name}")
     report(violations)
+
+
+def gather_room(name: str) -> str:
+    """The room of the gathers that a dotted name below ``rankdrill.gathers`` is in."""
+    part = name.split(".")[2] if name.count(".") >= 2 else ""
+    return part if part in GATHER_ROOMS else ""
+
+
+def test_gathers_import_downwards_among_their_rooms() -> None:
+    violations = []
+    rooms = {path.name for path in (ROOT / "harness" / PACKAGE / GROUND).iterdir() if (path / "__init__.py").exists()}
+    assert rooms == set(GATHER_ROOMS) - {""}
+    for source in harness():
+        if source.room != GROUND or source.name == f"{PACKAGE}.{GROUND}":
+            continue
+        here = GATHER_ROOMS.index(gather_room(source.name))
+        for line, name in source.imports():
+            if name.startswith(f"{PACKAGE}.{GROUND}") and GATHER_ROOMS.index(gather_room(name)) < here:
+                violations.append(f"{source.where}:{line}: {GATHER_ROOMS[here]} imports {name}, which is above it")
+    report(violations)
+
+
+def test_a_public_gather_has_a_file_of_its_name() -> None:
+    (face,) = (source for source in harness() if source.name == f"{PACKAGE}.{GROUND}")
+    called = {name for name in exported(face) if name.islower()}
+    files = {
+        source.name.split(".")[-1] for source in harness() if source.room == GROUND and source.name.count(".") == 2
+    }
+    assert files - set(GATHER_ROOMS) - called == {"nfs_workspace"}
+    assert called <= files
 
 
 def test_a_face_defines_nothing() -> None:

@@ -34,7 +34,10 @@ __all__ = [
     "UnsupportedPlatform",
     "UsageError",
     "WorldError",
+    "describe",
 ]
+
+CAUSE_CHARACTERS = 300  # of an exception's line that are told to other ranks
 
 
 class RankdrillError(Exception):
@@ -189,3 +192,13 @@ class RemoteError(RankdrillError):
 
     def __str__(self) -> str:
         return f"{self.type_name}: {self.args[1]}"
+
+
+def describe(error: BaseException) -> str:
+    """An exception in one line; never raises, whatever its `__str__` does."""
+    try:
+        text = str(error)
+    except Exception:
+        text = "(its message cannot be shown)"
+    name = type(error).__name__
+    return " ".join(f"{name}: {text}".split())[:CAUSE_CHARACTERS] if text else name

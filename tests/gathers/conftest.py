@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import rankdrill
-from rankdrill.gathers.channel import LINE_VARIABLE
+from rankdrill.gathers.agreement.channel import LINE_VARIABLE
 
 
 @pytest.fixture(scope="module", params=["local", "gloo"])

@@ -8,15 +8,18 @@ import pickle
 import zipfile
 from collections.abc import Callable
 from contextlib import ExitStack
+from importlib import import_module
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from rankdrill import gathers
-from rankdrill.gathers import archives, padded, wire
-from rankdrill.gathers.wire import Payload
+from rankdrill.gathers.encoding import archives, wire
+from rankdrill.gathers.encoding.wire import Payload
 from tests.gathers.attempts import TIMEOUT_S, replaced
+
+padded: Any = import_module("rankdrill.gathers.all_gather")  # the package has the function under that name
 
 EVERYONE = [0, 1, 2, 3]
 

@@ -11,7 +11,7 @@ import traceback
 
 import torch.distributed as dist
 
-from rankdrill.gathers.channel import LINE_VARIABLE
+from rankdrill.gathers.agreement.channel import LINE_VARIABLE
 from tests.gathers.all_ways import is_local
 from tests.gathers.failures import RANKS, every_failure
 

@@ -11,11 +11,11 @@ import numpy
 import pytest
 import torch
 
-from rankdrill.gathers import archives
-from rankdrill.gathers.archives import LoadError
-from rankdrill.gathers.coding import coding_for
-from rankdrill.gathers.reading import in_memory
-from rankdrill.gathers.wire import split
+from rankdrill.gathers.encoding import archives
+from rankdrill.gathers.encoding.archives import LoadError
+from rankdrill.gathers.encoding.coding import coding_for
+from rankdrill.gathers.encoding.reading import in_memory
+from rankdrill.gathers.encoding.wire import split
 from tests.gathers.every_path import archive_of, of_bytes
 
 NONCE = b"8 bytes!"

@@ -10,7 +10,8 @@ import torch
 import torch.distributed as dist
 
 import rankdrill
-from rankdrill.gathers import gather, transfer
+from rankdrill.gathers import gather
+from rankdrill.gathers.transfer import moves as transfer
 from tests.gathers.attempts import TIMEOUT_S, all_alike, attempt, replaced
 
 LARGE = 100_000

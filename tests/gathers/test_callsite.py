@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rankdrill.gathers.callsite import FRAMES_SENT, Place, capture
+from rankdrill.gathers.agreement.callsite import FRAMES_SENT, Place, capture
 
 
 def places(branch: int, *, skip: bool = False) -> list[Place]:

@@ -16,7 +16,7 @@ import torch.distributed as dist
 import rankdrill
 from rankdrill.errors import StorageError
 from rankdrill.gathers import gather_and_save_checkpoint, load_checkpoint
-from rankdrill.gathers.liveness import Identity, identify
+from rankdrill.gathers.host.liveness import Identity, identify
 from tests.gathers.attempts import all_alike, attempt, replaced
 from tests.gathers.checkpoints import in_directory, load, loaded, save
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -9,10 +10,13 @@ import torch
 import torch.distributed as dist
 
 import rankdrill
-from rankdrill.gathers import all_gather, all_gather_object, gather, padded, torch_seam
-from rankdrill.gathers.staging import Staging
-from rankdrill.gathers.wire import bytes_of
+from rankdrill.gathers import all_gather, all_gather_object, gather
+from rankdrill.gathers.encoding.wire import bytes_of
+from rankdrill.gathers.network import torch_seam
+from rankdrill.gathers.transfer.staging import Staging
 from tests.gathers.attempts import TIMEOUT_S, Unloadable, all_alike, attempt, replaced
+
+padded: Any = import_module("rankdrill.gathers.all_gather")  # the package has the function under that name
 
 pytestmark = pytest.mark.gpu
 

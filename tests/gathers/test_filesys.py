@@ -16,10 +16,11 @@ import torch
 import torch.distributed as dist
 
 import rankdrill
-from rankdrill.gathers import all_gather_via_filesys, files
-from rankdrill.gathers.coding import coding_for
-from rankdrill.gathers.liveness import identify
-from rankdrill.gathers.wire import encode
+from rankdrill.gathers import all_gather_via_filesys
+from rankdrill.gathers.encoding.coding import coding_for
+from rankdrill.gathers.encoding.wire import encode
+from rankdrill.gathers.host.liveness import identify
+from rankdrill.gathers.storage import files
 from tests.gathers.attempts import TIMEOUT_S, all_alike, attempt, raiser, replaced
 
 

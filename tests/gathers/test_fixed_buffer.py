@@ -10,9 +10,9 @@ import torch.distributed as dist
 
 import rankdrill
 from rankdrill.gathers import all_gather, all_gather_list
-from rankdrill.gathers.call import Call
-from rankdrill.gathers.channel import Channel
-from rankdrill.gathers.coding import coding_for
+from rankdrill.gathers.agreement.call import Call
+from rankdrill.gathers.agreement.channel import Channel
+from rankdrill.gathers.encoding.coding import coding_for
 from tests.gathers.attempts import TIMEOUT_S, Unpicklable, all_alike, attempt, replaced
 
 

@@ -9,7 +9,7 @@ import torch.distributed as dist
 
 import rankdrill
 from rankdrill.gathers import all_gather_object
-from rankdrill.gathers.channel import LINE_VARIABLE
+from rankdrill.gathers.agreement.channel import LINE_VARIABLE
 
 HUGE = (1 << 31) + 12_345
 NEEDED_BYTES = 5 * HUGE

@@ -9,9 +9,9 @@ import sys
 import time
 from dataclasses import replace
 
-from rankdrill.gathers import files
-from rankdrill.gathers.liveness import NO_IDENTITY, Identity, identify, is_gone
-from rankdrill.gathers.wire import encode
+from rankdrill.gathers.encoding.wire import encode
+from rankdrill.gathers.host.liveness import NO_IDENTITY, Identity, identify, is_gone
+from rankdrill.gathers.storage import files
 
 
 def ended() -> Identity:

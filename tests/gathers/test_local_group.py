@@ -15,9 +15,11 @@ import torch.distributed as dist
 
 import rankdrill
 from rankdrill import gathers
-from rankdrill.gathers import all_gather, channel, endpoint
-from rankdrill.gathers.channel import Channel, channel_of
-from rankdrill.gathers.endpoint import Address, Endpoint, is_visible, open_endpoint
+from rankdrill.gathers import all_gather
+from rankdrill.gathers.agreement import channel
+from rankdrill.gathers.agreement.channel import Channel, channel_of
+from rankdrill.gathers.local import endpoint
+from rankdrill.gathers.local.endpoint import Address, Endpoint, is_visible, open_endpoint
 from tests.gathers.attempts import TIMEOUT_S, all_alike, attempt, raiser, replaced
 
 SHORT_S = 3.0

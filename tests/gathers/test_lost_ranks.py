@@ -12,8 +12,9 @@ import torch
 import torch.distributed as dist
 
 import rankdrill
-from rankdrill.gathers import all_gather, all_gather_list, gather_object, get_configs_parallel, slots
-from rankdrill.gathers.channel import LINE_VARIABLE, Channel
+from rankdrill.gathers import all_gather, all_gather_list, gather_object, get_configs_parallel
+from rankdrill.gathers.agreement import slots
+from rankdrill.gathers.agreement.channel import LINE_VARIABLE, Channel
 from tests.gathers.attempts import TIMEOUT_S, Raised, all_alike, attempt, left_in_shared_memory, replaced
 
 SHORT_S = 2.0

@@ -11,10 +11,12 @@ import torch
 import torch.distributed as dist
 
 import rankdrill
-from rankdrill.gathers import all_gather_via_filesys, files, mounts
-from rankdrill.gathers.coding import PICKLED
-from rankdrill.gathers.liveness import identify
-from rankdrill.gathers.wire import encode
+from rankdrill.gathers import all_gather_via_filesys
+from rankdrill.gathers.encoding.coding import PICKLED
+from rankdrill.gathers.encoding.wire import encode
+from rankdrill.gathers.host import mounts
+from rankdrill.gathers.host.liveness import identify
+from rankdrill.gathers.storage import files
 from tests.gathers.attempts import TIMEOUT_S, replaced
 
 NONCE = bytes(range(16))

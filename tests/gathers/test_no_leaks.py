@@ -12,7 +12,7 @@ import pytest
 
 import rankdrill
 from rankdrill.gathers import all_gather_list, all_gather_object, all_gather_via_filesys, gather_object
-from rankdrill.gathers.channel import LINE_VARIABLE
+from rankdrill.gathers.agreement.channel import LINE_VARIABLE
 from tests.gathers.attempts import TIMEOUT_S, left_in_shared_memory
 
 CALLS = {"local": 2_500, "gloo": 1_000}  # by line; over gloo a call takes three times as long

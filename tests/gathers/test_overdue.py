@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from rankdrill.gathers.overdue import within
+from rankdrill.gathers.network.overdue import within
 
 
 def test_what_comes_in_time_is_returned_or_raised() -> None:

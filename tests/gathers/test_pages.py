@@ -6,9 +6,10 @@ import os
 
 import pytest
 
-from rankdrill.gathers import pages, segment
-from rankdrill.gathers.coding import PICKLED
-from rankdrill.gathers.wire import LONG_STREAM_BYTES, encode, split
+from rankdrill.gathers.encoding.coding import PICKLED
+from rankdrill.gathers.encoding.wire import LONG_STREAM_BYTES, encode, split
+from rankdrill.gathers.host import pages
+from rankdrill.gathers.local import segment
 
 NONCE = b"nonce---"
 LARGE = pages._LARGE_BYTES + 4321

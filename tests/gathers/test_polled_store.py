@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch.distributed as dist
 
-from rankdrill.gathers.polled_store import PolledStore
+from rankdrill.gathers.network.polled_store import PolledStore
 
 
 @pytest.fixture

@@ -12,8 +12,11 @@ import torch
 import torch.distributed as dist
 
 import rankdrill
-from rankdrill.gathers import all_gather_object, channel, gather, gather_object, relay, segment
-from rankdrill.gathers.channel import LineDownError, channel_of
+from rankdrill.gathers import all_gather_object, gather, gather_object
+from rankdrill.gathers.agreement import channel
+from rankdrill.gathers.agreement.channel import LineDownError, channel_of
+from rankdrill.gathers.local import segment
+from rankdrill.gathers.transfer import between_machines as relay
 from tests.gathers.attempts import TIMEOUT_S, all_alike, attempt, replaced
 
 LARGE = 100_000

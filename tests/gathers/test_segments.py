@@ -12,9 +12,10 @@ import torch
 import torch.distributed as dist
 
 import rankdrill
-from rankdrill.gathers import all_gather_object, all_gather_shm, gather_object, segment
-from rankdrill.gathers.coding import PICKLED
-from rankdrill.gathers.wire import FrameError, bytes_of, encode
+from rankdrill.gathers import all_gather_object, all_gather_shm, gather_object
+from rankdrill.gathers.encoding.coding import PICKLED
+from rankdrill.gathers.encoding.wire import FrameError, bytes_of, encode
+from rankdrill.gathers.local import segment
 from tests.gathers.attempts import TIMEOUT_S, Raised, all_alike, attempt, replaced
 
 LARGE = 100_000
@@ -99,7 +100,7 @@ def test_without_shared_memory_a_gather_through_it_fails_on_all_ranks(world: ran
 def test_ranks_of_several_machines_are_refused_by_name(world: rankdrill.World) -> None:
     def body() -> Any:
         # As if rank 3 had a /dev/shm of its own.
-        from rankdrill.gathers import channel
+        from rankdrill.gathers.agreement import channel
 
         apart = dist.get_rank() == 3
         with replaced(channel, "is_visible", lambda *_: False, apart):

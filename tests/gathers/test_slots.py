@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from rankdrill.gathers import slots
-from rankdrill.gathers.callsite import Place, capture
-from rankdrill.gathers.liveness import identify
-from rankdrill.gathers.outcomes import Kind, Trouble
-from rankdrill.gathers.slots import HEADER_BYTES, PATHS, Slot, SlotError
+from rankdrill.gathers.agreement import slots
+from rankdrill.gathers.agreement.callsite import Place, capture
+from rankdrill.gathers.agreement.outcomes import Kind, Trouble
+from rankdrill.gathers.agreement.slots import HEADER_BYTES, PATHS, Slot, SlotError
+from rankdrill.gathers.host.liveness import identify
 from tests.gathers.attempts import replaced
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -10,10 +11,14 @@ import torch
 import torch.distributed as dist
 
 import rankdrill
-from rankdrill.gathers import all_gather, on_device, padded, torch_seam
-from rankdrill.gathers.staging import Staging
-from rankdrill.gathers.wire import bytes_of
+from rankdrill.gathers import all_gather
+from rankdrill.gathers.encoding.wire import bytes_of
+from rankdrill.gathers.network import torch_seam
+from rankdrill.gathers.transfer import by_gpu as on_device
+from rankdrill.gathers.transfer.staging import Staging
 from tests.gathers.attempts import TIMEOUT_S, all_alike, attempt, replaced
+
+padded: Any = import_module("rankdrill.gathers.all_gather")  # the package has the function under that name
 
 CPU = torch.device("cpu")
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from rankdrill.gathers.wire import decode, encode
+from rankdrill.gathers.encoding.wire import decode, encode
 
 NONCE = b"8 bytes!"
 

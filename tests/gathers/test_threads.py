@@ -15,9 +15,11 @@ from torch.distributed import distributed_c10d as c10d
 
 import rankdrill
 from rankdrill.errors import UsageError
-from rankdrill.gathers import all_gather, channel, torch_seam
-from rankdrill.gathers.channel import channel_of
-from rankdrill.gathers.polled_store import PolledStore
+from rankdrill.gathers import all_gather
+from rankdrill.gathers.agreement import channel
+from rankdrill.gathers.agreement.channel import channel_of
+from rankdrill.gathers.network import torch_seam
+from rankdrill.gathers.network.polled_store import PolledStore
 from tests.gathers.all_ways import LARGE, SMALL, WAYS, At, tensor, troubled, way
 from tests.gathers.attempts import TIMEOUT_S, Unloadable, Unpicklable, all_alike, attempt, replaced
 from tests.gathers.in_threads import PATIENCE_S, at_once

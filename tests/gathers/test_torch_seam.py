@@ -13,8 +13,9 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
 import rankdrill
-from rankdrill.gathers import all_gather, torch_seam
-from rankdrill.gathers.channel import channel_of
+from rankdrill.gathers import all_gather
+from rankdrill.gathers.agreement.channel import channel_of
+from rankdrill.gathers.network import torch_seam
 from tests.gathers.attempts import TIMEOUT_S, all_alike
 
 

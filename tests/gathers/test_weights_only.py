@@ -14,8 +14,9 @@ import torch.distributed as dist
 
 import rankdrill
 from rankdrill.errors import StorageError
-from rankdrill.gathers import NFSWorkspace, coding
-from rankdrill.gathers.wire import Payload
+from rankdrill.gathers import NFSWorkspace
+from rankdrill.gathers.encoding import coding
+from rankdrill.gathers.encoding.wire import Payload
 from tests.gathers.attempts import TIMEOUT_S, Raised, all_alike, attempt, replaced
 from tests.gathers.every_path import (
     ANY_VALUE,

@@ -16,10 +16,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rankdrill.gathers import files, segment, wire
-from rankdrill.gathers.coding import Coding, coding_for
-from rankdrill.gathers.liveness import identify
-from rankdrill.gathers.wire import FrameError, Head, Payload, decode, encode
+from rankdrill.gathers.encoding import wire
+from rankdrill.gathers.encoding.coding import Coding, coding_for
+from rankdrill.gathers.encoding.wire import FrameError, Head, Payload, decode, encode
+from rankdrill.gathers.host.liveness import identify
+from rankdrill.gathers.local import segment
+from rankdrill.gathers.storage import files
 from tests.gathers.attempts import replaced
 
 NONCE = b"8 bytes!"
@@ -97,11 +99,11 @@ def test_damage_at_either_end_is_noticed(position: int) -> None:
         decode(memoryview(damaged), NONCE)
 
 
-@pytest.mark.parametrize("version", [0, 2])
+@pytest.mark.parametrize("version", [0, wire.VERSION + 1])
 def test_a_frame_of_another_version_is_refused(version: int) -> None:
     with replaced(wire, "VERSION", version):
         frame = frame_of(1)
-    with pytest.raises(FrameError, match="no frame of version 1"):
+    with pytest.raises(FrameError, match=f"no frame of version {wire.VERSION}"):
         decode(memoryview(frame), NONCE)
 
 
@@ -122,7 +124,7 @@ class Bomb(Payload):
     """A frame that says other things about itself than are true: what `pieces` gives in place of the first ones."""
 
     def __init__(self, count: int, stream_bytes: int, lengths: bytes, nbytes: int) -> None:
-        head = struct.pack("<4sHxxIQ8s", b"RDgf", 1, count, stream_bytes, NONCE) + lengths
+        head = struct.pack("<4sHxxIQ8s", b"RDgf", wire.VERSION, count, stream_bytes, NONCE) + lengths
         super().__init__([head + bytes(nbytes - len(head) - len(NONCE)) + NONCE], [], nbytes, nbytes)
 
     def pieces(self, nonce: bytes) -> Iterator[Any]:

@@ -13,10 +13,12 @@ from pyfakefs.fake_filesystem import FakeFilesystem
 from pyfakefs.helpers import reset_ids, set_uid
 
 from rankdrill.errors import StorageError
-from rankdrill.gathers import NFSWorkspace, all_gather, all_gather_via_filesys, files, get_configs_parallel, liveness
-from rankdrill.gathers.coding import PICKLED
-from rankdrill.gathers.liveness import Identity, identify
-from rankdrill.gathers.wire import NONCE_BYTES, encode
+from rankdrill.gathers import NFSWorkspace, all_gather, all_gather_via_filesys, get_configs_parallel
+from rankdrill.gathers.encoding.coding import PICKLED
+from rankdrill.gathers.encoding.wire import NONCE_BYTES, encode
+from rankdrill.gathers.host import liveness
+from rankdrill.gathers.host.liveness import Identity, identify
+from rankdrill.gathers.storage import files
 
 BASE = "/data/run"
 PAYLOAD = {"weights": list(range(20)), "name": "x" * 50}
@@ -130,7 +132,7 @@ def test_a_read_only_directory_is_an_error_and_stays_as_it_is(
 ) -> None:
     disk.create_dir(BASE)
     disk.chmod(BASE, 0o555, force_unix_mode=True)
-    with pytest.raises(StorageError, match=r"rank 0: .*Permission denied"):
+    with pytest.raises(StorageError, match=r"rank 0: .*Permission [Dd]enied"):
         carry(PAYLOAD)
     assert os.listdir(BASE) == []
 
@@ -140,7 +142,7 @@ def test_a_read_only_directory_is_an_error_and_stays_as_it_is(
 def test_a_read_only_parent_is_an_error(carry: Callable[[Any], Any], disk: FakeFilesystem) -> None:
     disk.create_dir("/data")
     disk.chmod("/data", 0o555, force_unix_mode=True)
-    with pytest.raises(StorageError, match=r"rank 0: .*Permission denied"):
+    with pytest.raises(StorageError, match=r"rank 0: .*Permission [Dd]enied"):
         carry(PAYLOAD)
     assert os.listdir("/data") == []
 

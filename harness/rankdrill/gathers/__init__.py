@@ -1,16 +1,18 @@
 """Gathers of Python objects that fail together; needs torch and numpy, and of rankdrill only its errors."""
 
-from rankdrill.gathers.auto import gather
-from rankdrill.gathers.channel import DEFAULT_TIMEOUT_S
-from rankdrill.gathers.checkpoint import Checkpoint, gather_and_save_checkpoint, load_checkpoint
-from rankdrill.gathers.filesys import all_gather_via_filesys
-from rankdrill.gathers.fixed_buffer import all_gather_list
-from rankdrill.gathers.in_memory import all_gather_shm
-from rankdrill.gathers.objects import all_gather_object
-from rankdrill.gathers.padded import all_gather
-from rankdrill.gathers.parallel import get_configs_parallel, get_tensors_parallel
-from rankdrill.gathers.to_one import gather_object
-from rankdrill.gathers.workspace import NFSWorkspace
+from rankdrill.gathers.agreement.channel import DEFAULT_TIMEOUT_S
+from rankdrill.gathers.all_gather import all_gather
+from rankdrill.gathers.all_gather_list import all_gather_list
+from rankdrill.gathers.all_gather_object import all_gather_object
+from rankdrill.gathers.all_gather_shm import all_gather_shm
+from rankdrill.gathers.all_gather_via_filesys import all_gather_via_filesys
+from rankdrill.gathers.gather import gather
+from rankdrill.gathers.gather_and_save_checkpoint import gather_and_save_checkpoint
+from rankdrill.gathers.gather_object import gather_object
+from rankdrill.gathers.get_configs_parallel import get_configs_parallel
+from rankdrill.gathers.get_tensors_parallel import get_tensors_parallel
+from rankdrill.gathers.load_checkpoint import Checkpoint, load_checkpoint
+from rankdrill.gathers.nfs_workspace import NFSWorkspace
 
 __all__ = [
     "DEFAULT_TIMEOUT_S",

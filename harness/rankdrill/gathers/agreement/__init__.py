@@ -1,0 +1,1 @@
+"""How ranks agree: where each was called, what each tells in its slot, and what they raise together."""

@@ -1,0 +1,328 @@
+"""One call of a gather on one rank: encode, agree, transfer, decode, confirm; all of it together or not at all.
+
+A `Call` is entered by every path and left in one of two ways: all ranks return, or all ranks raise the same error.
+
+- What fails on this rank before `agree` is its contribution there; what fails between `agree` and `confirm` inside
+  `attempt` is its contribution to `confirm`. Neither costs another round.
+- Anything else that fails (no memory for a receive buffer, an interrupt) hangs up: the others' waiting ends within
+  milliseconds, and the store tells them why (`verdict`).
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import NoReturn, TypeVar
+
+from rankdrill.errors import GatherError, PeerLost, UsageError, describe
+from rankdrill.gathers.agreement.callsite import Place, capture
+from rankdrill.gathers.agreement.channel import Channel, LineDownError
+from rankdrill.gathers.agreement.differences import different_arguments, different_calls
+from rankdrill.gathers.agreement.outcomes import Kind, Trouble, together
+from rankdrill.gathers.agreement.post_mortem import Mark, Verdict
+from rankdrill.gathers.agreement.slots import HEADER_BYTES, NONCE_BYTES, Slot, SlotError
+from rankdrill.gathers.encoding.coding import Coding, coding_for
+from rankdrill.gathers.encoding.wire import NONCE_BYTES as FRAME_NONCE_BYTES
+from rankdrill.gathers.encoding.wire import Payload
+from rankdrill.gathers.host.liveness import Identity
+
+__all__ = ["Call", "Stored"]
+
+T = TypeVar("T")
+
+# Of the timeout, at most this much is kept back for finding out who was lost.
+GRACE_S = 2.0
+
+# A call follows the others through at most so many broken generations.
+GENERATIONS_FOLLOWED = 64
+
+
+class _SupersededError(Exception):
+    """The generation ended in an earlier call than this one; go on in the next."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What a rank offers in a file or segment: frame size, digest, and the process that made it."""
+
+    size: int
+    digest: bytes
+    identity: Identity
+
+
+class Call:
+    """A context manager around one call on `channel`; `timeout_s` bounds each wait for the other ranks.
+
+    `arguments` is a text that must be equal on all ranks, and so must `weights_only`, which says how payloads become
+    objects: by `coding`. `nonce` names this rank's payload, frames and files, `gpu` the GPU it is to go over, if it is.
+    """
+
+    def __init__(
+        self, channel: Channel, path: str, timeout_s: float, arguments: str = "", *, weights_only: bool = False
+    ) -> None:
+        if not timeout_s > 0:
+            raise UsageError(f"timeout={timeout_s}: give a positive number of seconds")
+        self.channel = channel
+        self.path = path
+        self.arguments = arguments
+        self.coding: Coding = coding_for(weights_only)
+        self.place: Place = capture()
+        self.started = time.monotonic()
+        self.number = 0
+        self.nonce = secrets.token_bytes(NONCE_BYTES)
+        self.trouble: Trouble | None = None
+        self.gpu = b""
+        self._met = False
+        self._agreed = False
+        self._round = 1
+        self.grace_s = min(GRACE_S, timeout_s / 4)
+        # What one phase may take, so that the error still comes within the timeout.
+        self.wait_s = timeout_s - self.grace_s
+
+    def __enter__(self) -> Call:
+        if not self.channel.busy.acquire(blocking=False):
+            raise UsageError(f"{self.path}: another gather on this group is under way in this process")
+        self.number = self.channel.completed + 1
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is not None and not isinstance(error, GatherError):
+                self._give_up(error)
+        finally:
+            self.channel.completed = max(self.channel.completed, self.number)
+            self.channel.busy.release()
+
+    @property
+    def frame_nonce(self) -> bytes:
+        """What this rank's frame begins and ends with."""
+        return self.nonce[:FRAME_NONCE_BYTES]
+
+    # ------------------------------------------------------------------------------ this rank's part
+
+    def attempt(self, kind: Kind, action: Callable[[], T]) -> T | None:
+        """Do `action`; what it raises becomes this rank's contribution, and the result is None."""
+        if self.trouble is not None:
+            return None
+        try:
+            return action()
+        except Exception as error:
+            self.report(kind, describe(error))
+            return None
+
+    def report(self, kind: Kind, cause: str, culprit: int | None = None) -> None:
+        """Contribute a failure; the first one counts. `culprit` is the channel rank to blame instead of this one."""
+        self.trouble = self.trouble or Trouble(kind, cause, culprit)
+
+    # ------------------------------------------------------------------------------ with the others
+
+    def agree(self, payload: Payload | None = None, *, stored: Stored | None = None) -> list[Slot]:
+        """Tell all ranks what this one brings and return all slots, by channel rank.
+
+        `payload` travels along if it is small; `stored` describes what is offered by a file or segment. Raises the
+        same error on all ranks if any rank has trouble, called with other arguments or is in another call.
+        """
+        for _ in range(GENERATIONS_FOLLOWED):
+            try:
+                self._come()
+                slots = self._exchange(self._offer(payload, stored), self.channel.slot_bytes)
+            except _SupersededError:
+                continue
+            self.channel.adapt(max(slot.size for slot in slots))
+            self._check_calls(slots)
+            self._raise_troubles(slots)
+            self._raise_if(different_arguments(slots))
+            self._agreed = True
+            return slots
+        raise PeerLost(self.path, (), f"{GENERATIONS_FOLLOWED} generations broken in a row")
+
+    def require_one_host(self, remedy: str) -> None:
+        """After `agree`, raise StorageError on all ranks, naming those that are on another machine than rank 0."""
+        first, *others = self.channel.hosts
+        away = sorted(rank for host in others for rank in host)
+        cause = (
+            f"is on another machine than rank {self.channel.labels[first[0]]}, or shares no memory with it; {remedy}"
+        )
+        self.require(Kind.STORAGE, dict.fromkeys(away, cause))
+
+    def require(self, kind: Kind, causes: Mapping[int, str]) -> None:
+        """After `agree`, raise the same error on all ranks if there are `causes`, by channel rank, which all know."""
+        self._raise_if(([(rank, Trouble(kind, causes[rank])) for rank in sorted(causes)], ""))
+
+    def announce(self, stored: Stored | None) -> list[Slot]:
+        """After `agree`, tell all ranks where this one has laid down its payload, if it has; returns all slots.
+
+        Raises the same error on all ranks if any rank has trouble.
+        """
+        self._round += 1
+        slot = self._slot()
+        if stored is not None and self.trouble is None:
+            slot = replace(slot, size=stored.size, digest=stored.digest, identity=stored.identity)
+        slots = self._exchange(slot, HEADER_BYTES)
+        self._check_calls(slots)
+        self._raise_troubles(slots)
+        return slots
+
+    def confirm(self, all_read: bool = True) -> None:
+        """Tell all ranks whether this one got through; raises the same error on all if one did not.
+
+        `all_read` says that every rank has read every payload. Then a rank that cannot read what its own sender can
+        is the one to blame.
+        """
+        self._round += 1
+        slot = self._slot()
+        ticks = self._exchange_raw(slot.tick())
+        if all(bytes(tick) == replace(slot, rank=rank, kind=Kind.OK).tick() for rank, tick in enumerate(ticks)):
+            return
+        # Not all is well, and all ranks know it: now they tell one another what it is.
+        slots = self._exchange(slot, HEADER_BYTES)
+        self._check_calls(slots)
+        if all_read:
+            slots = [
+                replace(slot, culprit=None) if slot.culprit is not None and not slots[slot.culprit].trouble else slot
+                for slot in slots
+            ]
+        self._raise_troubles(slots)
+
+    def _offer(self, payload: Payload | None, stored: Stored | None) -> Slot:
+        slot = self._slot()
+        if self.trouble is not None:
+            return slot
+        if stored is not None:
+            return replace(slot, size=stored.size, digest=stored.digest, identity=stored.identity)
+        if payload is not None:
+            fits = payload.nbytes <= self.channel.slot_bytes - HEADER_BYTES
+            inline = payload.to_bytearray(self.frame_nonce) if fits else b""
+            return replace(slot, size=payload.nbytes, digest=self.gpu, inline=memoryview(inline))
+        return slot
+
+    def _slot(self) -> Slot:
+        # The coding first: what is too long for a slot is cut at its end.
+        text = ", ".join(filter(None, (self.coding.argument, self.arguments)))
+        slot = Slot(self.path, self.channel.rank, self.number, self._round, self.place, self.nonce, text=text)
+        return slot if self.trouble is None else slot.with_trouble(self.trouble)
+
+    def _come(self) -> None:
+        """Connect, where the ranks are not connected yet."""
+        down = None
+        try:
+            self._connect()
+        except LineDownError as error:
+            down = str(error)
+        if down is not None:
+            self._lost(f"after {time.monotonic() - self.started:.1f} s: {down}")
+
+    def _exchange(self, slot: Slot, nbytes: int) -> list[Slot]:
+        return [self._read(rank, block) for rank, block in enumerate(self._exchange_raw(slot.pack(nbytes)))]
+
+    def _exchange_raw(self, mine: bytearray) -> list[memoryview]:
+        down = None
+        try:
+            blocks = self.channel.exchange(mine, self.wait_s)
+        except LineDownError as error:
+            down = str(error)
+        if down is not None:
+            self._lost(f"after {time.monotonic() - self.started:.1f} s: {down}")
+        self._met = True
+        return blocks
+
+    def _connect(self) -> None:
+        if self.channel.connected:
+            return
+        # Before the others can count on this rank: what fails here fails before they wait where nobody can tell them.
+        self.channel.prepare()
+        ended, down = None, None
+        try:
+            ended = self.channel.assemble(self.wait_s)
+        except Exception as error:
+            down = describe(error)
+        if down is not None:
+            raise LineDownError(down)
+        if ended is not None:
+            self._raise_verdict(ended)
+        self.channel.connect(self.wait_s)
+
+    def _read(self, rank: int, block: memoryview) -> Slot:
+        try:
+            slot = Slot.unpack(block)
+            if slot.rank != rank:
+                raise SlotError(f"the slot of rank {self.channel.labels[slot.rank]}")
+        except SlotError as error:
+            self._lost("", [(rank, Trouble(Kind.LOST, f"sent {error}"))])
+        return slot
+
+    # ------------------------------------------------------------------------------ raising together
+
+    def _check_calls(self, slots: Sequence[Slot]) -> None:
+        troubles, usual = different_calls(slots, self.place)
+        if troubles:
+            self.number = max(slot.number for slot in slots)
+            # Not all ranks need see it: of three places one may lead to another without the third knowing.
+            self._lost(usual, troubles)
+
+    def _raise_troubles(self, slots: Sequence[Slot]) -> None:
+        self._raise_if(([(slot.rank, slot.trouble) for slot in slots if slot.trouble is not None], ""))
+
+    def _raise_if(self, finding: tuple[Sequence[tuple[int, Trouble]], str]) -> None:
+        troubles, hint = finding
+        if troubles:
+            raise self._error(troubles, hint)
+
+    def _give_up(self, error: BaseException) -> None:
+        """What this rank cannot report in a slot: hang up and tell the others through the store."""
+        if isinstance(error, LineDownError):
+            self._lost(f"after {time.monotonic() - self.started:.1f} s: {error}")
+        if not isinstance(error, Exception):
+            # An interrupt is not ours to turn into something else, nor to delay.
+            if self.channel.size > 1:
+                self._settle("", [(self.channel.rank, Trouble(Kind.LOST, f"left: {describe(error)}"))], 0)
+                self.channel.next_generation()
+            return
+        kind = Kind.STORAGE if isinstance(error, OSError) else Kind.DECODE if self._agreed else Kind.ENCODE
+        doing = "receiving" if self._agreed else "preparing"
+        trouble = Trouble(kind, f"while {doing}: {describe(error)}")
+        for _ in range(GENERATIONS_FOLLOWED):
+            try:
+                self._lost("", [(self.channel.rank, trouble)])
+            except _SupersededError:
+                continue
+            except GatherError as shared:
+                raise shared from error
+
+    def _lost(self, seen: str, troubles: Sequence[tuple[int, Trouble]] = ()) -> NoReturn:
+        """Hang up, settle with the others what happened, and raise it."""
+        if self.channel.size == 1:
+            raise self._error(troubles, seen)
+        self._raise_verdict(self._settle(seen, troubles, self.grace_s))
+
+    def _settle(self, seen: str, troubles: Sequence[tuple[int, Trouble]], grace_s: float) -> Verdict:
+        self.channel.hang_up()
+        mark = Mark(self.path, self.number, self.place, self._met)
+        try:
+            return self.channel.board.settle(mark, troubles, seen, grace_s)
+        except Exception as error:
+            # The store is gone, usually with the rank that held it.
+            return Verdict(self.number, tuple(troubles), f"{seen}; the store: {describe(error)}")
+
+    def _raise_verdict(self, verdict: Verdict) -> NoReturn:
+        self.channel.next_generation()
+        skipped = not verdict.met and any(self.place.comes_after_or_before(place) for place in verdict.places)
+        if not self._met and (self.number > verdict.number or skipped):
+            # The others gave up a call that this rank has behind it.
+            self.number = max(self.number, verdict.number + 1)
+            raise _SupersededError
+        self.number = max(self.number, verdict.number)
+        raise self._error(verdict.troubles, verdict.hint)
+
+    def _error(self, troubles: Sequence[tuple[int, Trouble]], hint: str = "") -> GatherError:
+        labels = self.channel.labels
+        named = [
+            (labels[rank], replace(trouble, culprit=None if trouble.culprit is None else labels[trouble.culprit]))
+            for rank, trouble in troubles
+        ]
+        return together(self.path, named, hint)

@@ -1,0 +1,49 @@
+"""`all_gather_object`: torch's signature and contract, and all ranks fail together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch.distributed as dist
+
+from rankdrill.errors import UsageError
+from rankdrill.gathers.agreement.call import Call
+from rankdrill.gathers.agreement.channel import DEFAULT_TIMEOUT_S, channel_of, is_member
+from rankdrill.gathers.agreement.outcomes import Kind
+from rankdrill.gathers.transfer.moves import at_all, load_all
+
+__all__ = ["all_gather_object"]
+
+
+def all_gather_object(
+    object_list: list[Any],
+    obj: Any,
+    group: Any = None,
+    *,
+    weights_only: bool = False,
+    timeout: float = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Fill `object_list` with every rank's `obj`, in group rank order.
+
+    `object_list` has as many entries as the group has ranks and is changed only if all ranks succeed. What arrives is a
+    copy, this rank's own entry included. With `weights_only` nothing is unpickled but by torch's safe unpickler.
+    `timeout` is in seconds and bounds each wait for the others. On a rank outside `group` nothing happens, as in torch.
+
+    Raises on all ranks together: ArgumentMismatch (a list of the wrong length, different `weights_only`), EncodeError,
+    DecodeError, Desynchronized, PeerLost. Raises UsageError where torch.distributed is not initialised.
+    """
+    if not dist.is_initialized():
+        raise UsageError("all_gather_object: call torch.distributed.init_process_group first")
+    if not is_member(group):
+        return
+    channel = channel_of(group)
+    with Call(channel, "all_gather_object", timeout, weights_only=weights_only) as call:
+        length = call.attempt(Kind.ARGUMENT, lambda: len(object_list))
+        if length is not None and length != channel.size:
+            call.report(Kind.ARGUMENT, f"object_list has {length} entries for a group of {channel.size}")
+        payload = call.attempt(Kind.ENCODE, lambda: call.coding.encode(obj))
+        slots = call.agree(payload)
+        with at_all(call, slots, payload) as loaders:
+            values = load_all(call, slots, loaders)
+            call.confirm()
+    object_list[:] = values

@@ -1,0 +1,148 @@
+"""The ways that objects become frames and are had from them: pickled; as archives that torch's safe unpickler loads;
+and, for what is bytes already, as they are.
+
+A call has one of them, equal on all ranks. But for the first, pickle is never called on what came, not even on the
+frame around it: the frame has an empty stream, and one buffer.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any, Protocol
+
+import torch
+
+from rankdrill.gathers.encoding import archives, wire
+from rankdrill.gathers.encoding.reading import Readable, Section, in_memory, unpickle
+from rankdrill.gathers.encoding.tensors import is_plain
+from rankdrill.gathers.encoding.wire import FrameError, Payload, bytes_of, split
+
+__all__ = ["PICKLED", "RAW", "Coding", "coding_for"]
+
+_WHAT = "the payload"
+_PROTOCOL = 2  # that of `torch.save`
+
+
+class Coding(Protocol):
+    """How a call's objects become frames, and frames objects. `argument` is what it adds to the call's arguments."""
+
+    argument: str
+
+    def encode(self, value: Any) -> Payload:
+        """Encode `value`, which must not change before the frame is written. Raises what pickling it raises."""
+
+    def decode(self, frame: memoryview, nonce: bytes) -> Any:
+        """The object in `frame`. Raises FrameError, and what loading raises."""
+
+    def read(self, file: Readable, stream: slice, places: Sequence[slice], part: Callable[[slice], memoryview]) -> Any:
+        """The object whose frame is in `file`, with a stream and buffers where `wire.split` found them.
+
+        `part` gets a part of the file into memory. Raises FrameError, and what loading raises.
+        """
+
+
+def coding_for(weights_only: bool) -> Coding:
+    """The coding of a call with `weights_only`, which has torch's meaning."""
+    return SAFE if weights_only else PICKLED
+
+
+class Pickled:
+    """Pickle protocol 5, for ranks that trust one another; tensors and arrays lie where the frame lies."""
+
+    argument = ""
+
+    def encode(self, value: Any) -> Payload:
+        """As `Coding`."""
+        return wire.encode(value)
+
+    def decode(self, frame: memoryview, nonce: bytes) -> Any:
+        """As `Coding`."""
+        return wire.decode(frame, nonce)
+
+    def read(self, file: Readable, stream: slice, places: Sequence[slice], part: Callable[[slice], memoryview]) -> Any:
+        """As `Coding`."""
+        buffers = [part(place) for place in places]
+        file.seek(stream.start)
+        return unpickle(file, buffers)
+
+
+class Safe:
+    """Archives of `torch.save`, loaded with ``weights_only=True``; everything is copied out of the frame."""
+
+    argument = "weights_only=True"
+
+    def encode(self, value: Any) -> Payload:
+        """As `Coding`. Raises LoadError for what no rank would load."""
+        return Payload.of([], [archives.pack(_WHAT, value, True, _PICKLE)])
+
+    def decode(self, frame: memoryview, nonce: bytes) -> Any:
+        """As `Coding`. Raises LoadError."""
+        return _load(in_memory(frame), *split(frame, nonce))
+
+    def read(self, file: Readable, stream: slice, places: Sequence[slice], part: Callable[[slice], memoryview]) -> Any:
+        """As `Coding`. Raises LoadError. Tensors are read straight into their own memory."""
+        return _load(file, stream, places)
+
+
+class Raw:
+    """One uint8 tensor, which lies where the frame lies."""
+
+    argument = ""
+
+    def encode(self, value: Any) -> Payload:
+        """As `Coding`; `value` is a uint8 tensor that is not empty."""
+        return Payload.of([], [bytes_of(value)])
+
+    def decode(self, frame: memoryview, nonce: bytes) -> Any:
+        """As `Coding`."""
+        return torch.frombuffer(frame[_only(*split(frame, nonce))], dtype=torch.uint8)
+
+    def read(self, file: Readable, stream: slice, places: Sequence[slice], part: Callable[[slice], memoryview]) -> Any:
+        """As `Coding`."""
+        return torch.frombuffer(part(_only(stream, places)), dtype=torch.uint8)
+
+
+def _only(stream: slice, places: Sequence[slice]) -> slice:
+    """Where the only buffer of a frame without a stream is. Raises FrameError for another frame."""
+    if stream.start != stream.stop or len(places) != 1:
+        raise FrameError(f"{stream.stop - stream.start} bytes of pickle and {len(places)} buffers, not one buffer")
+    return places[0]
+
+
+def _load(file: Readable, stream: slice, places: Sequence[slice]) -> Any:
+    archive = Section(file, _only(stream, places))
+    archives.check_stored(_WHAT, archive)
+    return archives.load(_WHAT, archive, _here, weights_only=True)
+
+
+def _here(storage: torch.UntypedStorage, location: str) -> torch.UntypedStorage:
+    """Where a storage that was at `location` goes: the current CUDA device if it was on one, else the CPU."""
+    if location.startswith("cuda") and torch.cuda.is_available():
+        return storage.cuda()  # type: ignore[return-value]
+    return storage
+
+
+class _OwnElements(pickle.Pickler):
+    """Makes `torch.save` ship the elements of a view, and not the storage they lie in."""
+
+    def reducer_override(self, value: Any) -> Any:
+        # A parameter is reduced to a tensor, which comes here then.
+        if not isinstance(value, torch.Tensor) or isinstance(value, torch.nn.Parameter) or not is_plain(value):
+            return NotImplemented
+        # An expanded tensor has more elements than memory, and stays so.
+        if value.untyped_storage().nbytes() <= value.numel() * value.element_size():
+            return NotImplemented
+        with torch.no_grad():
+            own = value.detach().clone().as_subclass(type(value)).requires_grad_(value.requires_grad)
+        own.__dict__.update(value.__dict__)
+        return own.__reduce_ex__(_PROTOCOL)  # type: ignore[no-untyped-call]
+
+
+# What `torch.save` wants to have of a module: its name and its pickler.
+_PICKLE = SimpleNamespace(__name__=__name__, Pickler=_OwnElements)
+
+PICKLED: Coding = Pickled()
+SAFE: Coding = Safe()
+RAW: Coding = Raw()

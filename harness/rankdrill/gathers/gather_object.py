@@ -1,0 +1,83 @@
+"""`gather_object`: torch's signature and contract, and all ranks fail together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch.distributed as dist
+
+from rankdrill.errors import UsageError
+from rankdrill.gathers.agreement.call import Call
+from rankdrill.gathers.agreement.channel import DEFAULT_TIMEOUT_S, Channel, channel_of, is_member
+from rankdrill.gathers.agreement.outcomes import Kind
+from rankdrill.gathers.transfer.moves import at_one, load_all
+
+__all__ = ["gather_object"]
+
+
+def gather_object(
+    obj: Any,
+    object_gather_list: list[Any] | None = None,
+    dst: int | None = None,
+    group: Any = None,
+    group_dst: int | None = None,
+    *,
+    weights_only: bool = False,
+    timeout: float = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Fill `object_gather_list` on one rank with every rank's `obj`, in group rank order.
+
+    The receiver is `dst`, a global rank, or `group_dst`, a rank of `group`; by default global rank 0. There
+    `object_gather_list` has one entry per rank of the group; on the others it is None. Nobody but the receiver
+    holds more than its own payload. With `weights_only` nothing is unpickled but by torch's safe unpickler. `timeout`
+    is in seconds and bounds each wait for the others. On a rank outside `group` nothing happens, as in torch.
+
+    Raises on all ranks together: ArgumentMismatch (no list, a list of the wrong length, a list where none belongs,
+    ranks that disagree on the receiver, or one that is no member), EncodeError, DecodeError (also on the ranks that
+    only sent), Desynchronized, PeerLost. Raises UsageError where torch.distributed is not initialised.
+    """
+    if not dist.is_initialized():
+        raise UsageError("gather_object: call torch.distributed.init_process_group first")
+    if not is_member(group):
+        return
+    channel = channel_of(group)
+    with Call(channel, "gather_object", timeout, weights_only=weights_only) as call:
+        receiver = call.attempt(Kind.ARGUMENT, lambda: _receiver(channel, dst, group_dst))
+        call.arguments = f"group_dst={receiver}"
+        if isinstance(receiver, str):
+            call.report(Kind.ARGUMENT, receiver)
+        cause = call.attempt(Kind.ARGUMENT, lambda: _wrong_list(channel, receiver, object_gather_list))
+        if cause:
+            call.report(Kind.ARGUMENT, cause)
+        payload = call.attempt(Kind.ENCODE, lambda: call.coding.encode(obj))
+        slots = call.agree(payload)
+        assert isinstance(receiver, int)
+        with at_one(call, slots, payload, receiver) as loaders:
+            values = load_all(call, slots, loaders)
+            call.confirm(all_read=False)
+    if object_gather_list is not None:
+        object_gather_list[:] = values
+
+
+def _receiver(channel: Channel, dst: int | None, group_dst: int | None) -> int | str:
+    """The receiver's rank in the group, or what is wrong with it."""
+    if dst is not None and group_dst is not None:
+        return f"dst={dst} and group_dst={group_dst}: give one of them"
+    if group_dst is not None:
+        if group_dst in range(channel.size):
+            return group_dst
+        return f"group_dst={group_dst}: the group has ranks 0 to {channel.size - 1}"
+    wanted = 0 if dst is None else dst
+    if wanted in channel.members:
+        return channel.members.index(wanted)
+    return f"dst={wanted}: no member of the group, which has global ranks {list(channel.members)}"
+
+
+def _wrong_list(channel: Channel, receiver: int | str | None, given: list[Any] | None) -> str | None:
+    if channel.rank != receiver:
+        return None if given is None else "object_gather_list must be None on a rank that does not receive"
+    if given is None:
+        return "object_gather_list is missing on the receiving rank"
+    if len(given) != channel.size:
+        return f"object_gather_list has {len(given)} entries for a group of {channel.size}"
+    return None

@@ -1,0 +1,80 @@
+"""`get_configs_parallel`: the first of some ranks sees what each of them has."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rankdrill.gathers.agreement.call import Call
+from rankdrill.gathers.agreement.channel import DEFAULT_TIMEOUT_S, channel_between
+from rankdrill.gathers.agreement.outcomes import Kind
+from rankdrill.gathers.encoding.wire import Payload
+from rankdrill.gathers.storage.stored import FileStorage, gather_stored
+from rankdrill.gathers.transfer.moves import at_one, load_all
+
+__all__ = ["gather_first", "get_configs_parallel"]
+
+
+@contextmanager
+def get_configs_parallel(
+    config: Any,
+    ranks: Sequence[int],
+    group: Any = None,
+    workspace_path: str | os.PathLike[str] | None = None,
+    *,
+    weights_only: bool = False,
+    timeout: float = DEFAULT_TIMEOUT_S,
+) -> Iterator[list[Any]]:
+    """A context in which the first of `ranks` has the `config` of each of `ranks`, in their order, `None` included.
+
+    `ranks` are distinct global ranks of `group`, equal on all of them; exactly they take part. The others get an empty
+    list, and so does a rank that is not among them. Configs go through one shared-memory segment per rank, or through
+    files below `workspace_path` if ranks are on several machines. Everything is a copy, the first rank's own config
+    included. Names and files are gone before the body runs; a segment's memory is freed with the last tensor or array
+    that lies in it. With `weights_only` nothing is unpickled but by torch's safe unpickler. An error in the body is
+    that rank's own.
+
+    `timeout` is in seconds and bounds each wait for the others. Raises on all of `ranks` together: StorageError,
+    ArgumentMismatch, EncodeError, DecodeError, Desynchronized, PeerLost. Raises UsageError for impossible `ranks`.
+    """
+    yield gather_first("get_configs_parallel", config, ranks, group, workspace_path, weights_only, timeout)
+
+
+def gather_first(
+    path: str,
+    value: Any,
+    ranks: Sequence[int],
+    group: Any,
+    workspace: Any,
+    weights_only: bool,
+    timeout: float,
+    require: Callable[[Any], None] = lambda value: None,
+) -> list[Any]:
+    """What the first of `ranks` gets, in their order; nothing elsewhere. `require` refuses a value by raising."""
+    channel = channel_between(ranks, group)
+    if channel is None:
+        return []
+    wanted = list(ranks)
+    with Call(channel, path, timeout, weights_only=weights_only) as call:
+
+        def encode() -> Payload:
+            require(value)
+            return call.coding.encode(value)
+
+        base = call.attempt(Kind.ARGUMENT, lambda: os.path.abspath(os.fspath(workspace)) if workspace else None)
+        call.arguments = f"ranks={wanted}, workspace_path={base}"
+        first = channel.members.index(wanted[0])
+        values = gather_stored(call, FileStorage(base), encode, first) if base else _through_memory(call, encode, first)
+    return [values[channel.members.index(rank)] for rank in wanted] if values else []
+
+
+def _through_memory(call: Call, encode: Callable[[], Payload], first: int) -> list[Any]:
+    payload = call.attempt(Kind.ENCODE, encode)
+    slots = call.agree(payload)
+    call.require_one_host("give workspace_path, a directory that all ranks can see")
+    with at_one(call, slots, payload, first) as loaders:
+        values = load_all(call, slots, loaders)
+        call.confirm(all_read=False)
+    return values

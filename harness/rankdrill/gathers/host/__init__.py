@@ -1,0 +1,1 @@
+"""What this machine tells: who is still there, what ended processes left, on what disks, in what pages of memory."""

@@ -1,0 +1,1 @@
+"""Ranks of one machine: sockets under names in shared memory, and segments that payloads lie in."""
