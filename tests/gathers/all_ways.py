@@ -24,7 +24,7 @@ from rankdrill.gathers import (
     get_tensors_parallel,
     load_checkpoint,
 )
-from rankdrill.gathers.agreement.channel import channel_of
+from rankdrill.gathers.agreement.registry import channel_of
 from tests.gathers.attempts import TIMEOUT_S
 
 # In numbers of four bytes: a payload that travels in a slot, and one that does not (200 kB).

@@ -19,7 +19,7 @@ from rankdrill.gathers import (
     gather,
     get_configs_parallel,
 )
-from rankdrill.gathers.agreement.channel import channel_of
+from rankdrill.gathers.agreement.registry import channel_of
 
 LARGE = 200_000
 CROSSING = 8_000_000

@@ -11,7 +11,7 @@ import torch.distributed as dist
 import rankdrill
 from rankdrill.gathers import all_gather, all_gather_list
 from rankdrill.gathers.agreement.call import Call
-from rankdrill.gathers.agreement.channel import Channel
+from rankdrill.gathers.agreement.line import Line
 from rankdrill.gathers.encoding.coding import coding_for
 from tests.gathers.attempts import TIMEOUT_S, Unpicklable, all_alike, attempt, replaced
 
@@ -47,7 +47,7 @@ def test_a_payload_of_just_the_size_allowed_fits(world: rankdrill.World, weights
         value = "x" * 10_000
         size = coding_for(weights_only).encode(value).content_bytes
         first = attempt(all_gather_list, value, None, size, weights_only=weights_only, timeout=TIMEOUT_S)
-        with replaced(Call, "announce", None), replaced(Channel, "broadcast", None):
+        with replaced(Call, "announce", None), replaced(Line, "broadcast", None):
             again = attempt(all_gather_list, value, None, size, weights_only=weights_only, timeout=TIMEOUT_S)
         failed = attempt(all_gather_list, value, None, size - 1, weights_only=weights_only, timeout=TIMEOUT_S)
         return first == again == [value] * 4, failed.kind, failed.ranks
@@ -86,15 +86,15 @@ def test_an_unpicklable_payload(world: rankdrill.World) -> None:
 def test_from_the_second_call_on_one_exchange_carries_everything(world: rankdrill.World) -> None:
     def body() -> list[int]:
         counts: list[int] = []
-        original = Channel.exchange
+        original = Line.exchange
         for _ in range(3):
             sizes: list[int] = []
 
-            def counted(self: Channel, mine: bytearray, timeout_s: float, seen: list[int] = sizes) -> Any:
+            def counted(self: Line, mine: bytearray, timeout_s: float, seen: list[int] = sizes) -> Any:
                 seen.append(len(mine))
                 return original(self, mine, timeout_s)
 
-            with replaced(Channel, "exchange", counted), replaced(Channel, "broadcast", None):
+            with replaced(Line, "exchange", counted), replaced(Line, "broadcast", None):
                 # Any broadcast would be an error; the first call has nothing that needs one.
                 gather("x" * (10 if not counts else 10_000))
             counts.append(len(sizes))

@@ -17,7 +17,8 @@ import rankdrill
 from rankdrill import gathers
 from rankdrill.gathers import all_gather
 from rankdrill.gathers.agreement import channel
-from rankdrill.gathers.agreement.channel import Channel, channel_of
+from rankdrill.gathers.agreement.line import Line
+from rankdrill.gathers.agreement.registry import channel_of
 from rankdrill.gathers.local import endpoint
 from rankdrill.gathers.local.endpoint import Address, Endpoint, is_visible, open_endpoint
 from tests.gathers.attempts import TIMEOUT_S, all_alike, attempt, raiser, replaced
@@ -122,7 +123,7 @@ def test_ranks_of_which_only_some_had_begun_to_connect_meet_again(four: rankdril
     def body() -> Any:
         sent = bytes([dist.get_rank()]) * 100_000
         gather()
-        with replaced(Channel, "open_bulk", raiser(MemoryError("none left")), dist.get_rank() == 2):
+        with replaced(Line, "open_bulk", raiser(MemoryError("none left")), dist.get_rank() == 2):
             failed = attempt(gathers.gather, sent, "network", timeout=SHORT_S)
         after = attempt(gathers.gather, sent, "network", timeout=TIMEOUT_S)
         return failed.kind, failed.ranks, [one[:1] for one in after] if isinstance(after, list) else after

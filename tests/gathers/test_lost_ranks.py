@@ -14,7 +14,8 @@ import torch.distributed as dist
 import rankdrill
 from rankdrill.gathers import all_gather, all_gather_list, gather_object, get_configs_parallel
 from rankdrill.gathers.agreement import slots
-from rankdrill.gathers.agreement.channel import LINE_VARIABLE, Channel
+from rankdrill.gathers.agreement.channel import LINE_VARIABLE
+from rankdrill.gathers.agreement.line import Line
 from tests.gathers.attempts import TIMEOUT_S, Raised, all_alike, attempt, left_in_shared_memory, replaced
 
 SHORT_S = 2.0
@@ -206,7 +207,7 @@ def test_a_wait_for_a_payload_ends_with_the_time_of_this_call(
         received = [None, None] if dist.get_rank() == 0 else None
         gather_object(b"x" * 100_000, received, timeout=10 * TIMEOUT_S)
         began = time.monotonic()
-        with replaced(Channel, "send", hold_back, dist.get_rank() == 1):
+        with replaced(Line, "send", hold_back, dist.get_rank() == 1):
             failed = attempt(gather_object, b"x" * 100_000, received, timeout=SHORT_S)
         over.touch()
         return failed, time.monotonic() - began

@@ -14,7 +14,8 @@ import torch.distributed as dist
 import rankdrill
 from rankdrill.gathers import all_gather_object, gather, gather_object
 from rankdrill.gathers.agreement import channel
-from rankdrill.gathers.agreement.channel import LineDownError, channel_of
+from rankdrill.gathers.agreement.line import LineDownError
+from rankdrill.gathers.agreement.registry import channel_of
 from rankdrill.gathers.local import segment
 from rankdrill.gathers.transfer import between_machines as relay
 from tests.gathers.attempts import TIMEOUT_S, all_alike, attempt, replaced

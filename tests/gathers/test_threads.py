@@ -16,8 +16,8 @@ from torch.distributed import distributed_c10d as c10d
 import rankdrill
 from rankdrill.errors import UsageError
 from rankdrill.gathers import all_gather
-from rankdrill.gathers.agreement import channel
-from rankdrill.gathers.agreement.channel import channel_of
+from rankdrill.gathers.agreement import channel, registry
+from rankdrill.gathers.agreement.registry import channel_of
 from rankdrill.gathers.network import torch_seam
 from rankdrill.gathers.network.polled_store import PolledStore
 from tests.gathers.all_ways import LARGE, SMALL, WAYS, At, tensor, troubled, way
@@ -120,7 +120,7 @@ def test_two_threads_that_meet_a_group_first_share_its_channel(world: rankdrill.
 
     def body() -> bool:
         group = dist.new_group([0, 1, 2, 3])
-        with replaced(channel, "Channel", Slow):
+        with replaced(registry, "Channel", Slow):
             one, other = at_once(*[lambda: channel_of(group)] * 2)
         return isinstance(one, Slow) and one is other
 

@@ -14,7 +14,7 @@ from torch.distributed import distributed_c10d as c10d
 
 import rankdrill
 from rankdrill.gathers import all_gather
-from rankdrill.gathers.agreement.channel import channel_of
+from rankdrill.gathers.agreement.registry import channel_of
 from rankdrill.gathers.network import torch_seam
 from tests.gathers.attempts import TIMEOUT_S, all_alike
 
@@ -50,8 +50,8 @@ def test_what_a_companion_sent_goes_after_it(world: rankdrill.World) -> None:
         all_gather(1, timeout=TIMEOUT_S)
         channel = channel_of()
         order: list[str] = []
-        weakref.finalize(channel._pg, order.append, "group")
-        weakref.finalize(channel._operands[-1][0], order.append, "tensor")
+        weakref.finalize(channel.line._pg, order.append, "group")
+        weakref.finalize(channel.line._operands[-1][0], order.append, "tensor")
         channel.next_generation()
         return order, all_gather(1, timeout=TIMEOUT_S)
 
@@ -62,16 +62,16 @@ def test_what_a_companion_sent_that_is_large_goes_after_it_and_its_memory_before
     def body() -> Any:
         all_gather(1, timeout=TIMEOUT_S)
         channel = channel_of()
-        channel.open_bulk(TIMEOUT_S)
+        channel.line.open_bulk(TIMEOUT_S)
         sent = torch.full((50_000,), dist.get_rank(), dtype=torch.uint8)
-        channel.finish([channel.broadcast(sent, 2, TIMEOUT_S)], TIMEOUT_S)
+        channel.line.finish([channel.line.broadcast(sent, 2, TIMEOUT_S)], TIMEOUT_S)
         order: list[str] = []
-        (kept,) = channel._lent.arrived
+        (kept,) = channel.line._lent.arrived
         weakref.finalize(kept, order.append, "tensor")
-        weakref.finalize(channel._bulk, order.append, "group")
+        weakref.finalize(channel.line._bulk, order.append, "group")
         held = kept.untyped_storage().nbytes()
         del kept
-        channel.close_bulk()
+        channel.line.close_bulk()
         channel.next_generation()
         return order, held, sent[-1].item(), all_gather(1, timeout=TIMEOUT_S)
 
@@ -84,7 +84,7 @@ def test_a_companion_goes_with_its_group(world: rankdrill.World) -> None:
         dist.barrier()  # the first one opens the driver of a GPU, if there is one, for good
         before = len(os.listdir("/proc/self/fd"))
         all_gather(1, group=group, timeout=TIMEOUT_S)
-        connected = channel_of(group).connected
+        connected = channel_of(group).line.connected
         dist.barrier()
         dist.destroy_process_group(group)
         del group

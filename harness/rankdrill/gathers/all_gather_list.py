@@ -14,8 +14,9 @@ from __future__ import annotations
 from typing import Any
 
 from rankdrill.gathers.agreement.call import Call
-from rankdrill.gathers.agreement.channel import DEFAULT_TIMEOUT_S, SLOT_BYTES, Channel, channel_of
+from rankdrill.gathers.agreement.channel import DEFAULT_TIMEOUT_S, SLOT_BYTES, Channel
 from rankdrill.gathers.agreement.outcomes import Kind
+from rankdrill.gathers.agreement.registry import channel_of
 from rankdrill.gathers.agreement.slots import HEADER_BYTES
 from rankdrill.gathers.encoding.wire import Payload
 from rankdrill.gathers.transfer.moves import at_all, load_all

@@ -8,8 +8,9 @@ import torch.distributed as dist
 
 from rankdrill.errors import UsageError
 from rankdrill.gathers.agreement.call import Call
-from rankdrill.gathers.agreement.channel import DEFAULT_TIMEOUT_S, channel_of, is_member
+from rankdrill.gathers.agreement.channel import DEFAULT_TIMEOUT_S
 from rankdrill.gathers.agreement.outcomes import Kind
+from rankdrill.gathers.agreement.registry import channel_of, is_member
 from rankdrill.gathers.transfer.moves import at_all, load_all
 
 __all__ = ["all_gather_object"]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from rankdrill.gathers.agreement.call import Call
-from rankdrill.gathers.agreement.channel import DEFAULT_TIMEOUT_S, channel_of
+from rankdrill.gathers.agreement.channel import DEFAULT_TIMEOUT_S
 from rankdrill.gathers.agreement.outcomes import Kind
+from rankdrill.gathers.agreement.registry import channel_of
 from rankdrill.gathers.transfer.moves import at_all_by_segments, load_all
 
 __all__ = ["all_gather_shm"]

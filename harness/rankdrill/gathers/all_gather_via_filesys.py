@@ -6,8 +6,9 @@ import os
 from typing import Any
 
 from rankdrill.gathers.agreement.call import Call
-from rankdrill.gathers.agreement.channel import DEFAULT_TIMEOUT_S, channel_of
+from rankdrill.gathers.agreement.channel import DEFAULT_TIMEOUT_S
 from rankdrill.gathers.agreement.outcomes import Kind
+from rankdrill.gathers.agreement.registry import channel_of
 from rankdrill.gathers.storage.stored import FileStorage, gather_stored
 
 __all__ = ["all_gather_via_filesys", "directory_of", "gather_by_files"]

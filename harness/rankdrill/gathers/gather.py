@@ -11,8 +11,9 @@ import torch
 import torch.distributed as dist
 
 from rankdrill.gathers.agreement.call import Call
-from rankdrill.gathers.agreement.channel import DEFAULT_TIMEOUT_S, Channel, channel_of
+from rankdrill.gathers.agreement.channel import DEFAULT_TIMEOUT_S, Channel
 from rankdrill.gathers.agreement.outcomes import Kind
+from rankdrill.gathers.agreement.registry import channel_of
 from rankdrill.gathers.agreement.slots import Slot
 from rankdrill.gathers.all_gather_via_filesys import directory_of, gather_by_files
 from rankdrill.gathers.encoding.wire import Payload

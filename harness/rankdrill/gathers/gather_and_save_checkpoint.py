@@ -6,8 +6,9 @@ import os
 from typing import Any
 
 from rankdrill.gathers.agreement.call import Call
-from rankdrill.gathers.agreement.channel import DEFAULT_TIMEOUT_S, channel_of
+from rankdrill.gathers.agreement.channel import DEFAULT_TIMEOUT_S
 from rankdrill.gathers.agreement.outcomes import Kind
+from rankdrill.gathers.agreement.registry import channel_of
 from rankdrill.gathers.encoding.coding import RAW
 from rankdrill.gathers.storage.checkpoint_file import Draft, pack
 from rankdrill.gathers.storage.named_file import absolute, attempt_file

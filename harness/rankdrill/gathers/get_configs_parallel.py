@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from rankdrill.gathers.agreement.call import Call
-from rankdrill.gathers.agreement.channel import DEFAULT_TIMEOUT_S, channel_between
+from rankdrill.gathers.agreement.channel import DEFAULT_TIMEOUT_S
 from rankdrill.gathers.agreement.outcomes import Kind
+from rankdrill.gathers.agreement.registry import channel_between
 from rankdrill.gathers.encoding.wire import Payload
 from rankdrill.gathers.storage.stored import FileStorage, gather_stored
 from rankdrill.gathers.transfer.moves import at_one, load_all

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from rankdrill.gathers.agreement.call import Call
-from rankdrill.gathers.agreement.channel import DEFAULT_TIMEOUT_S, channel_of
+from rankdrill.gathers.agreement.channel import DEFAULT_TIMEOUT_S
 from rankdrill.gathers.agreement.outcomes import Kind
+from rankdrill.gathers.agreement.registry import channel_of
 from rankdrill.gathers.storage.checkpoint_file import Saved, read, unpack
 from rankdrill.gathers.storage.named_file import absolute, attempt_file
 

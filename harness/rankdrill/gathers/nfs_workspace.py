@@ -11,8 +11,9 @@ from typing import Any
 
 from rankdrill.errors import RankFailure, StorageError, UsageError, describe
 from rankdrill.gathers.agreement.call import Call, Stored
-from rankdrill.gathers.agreement.channel import DEFAULT_TIMEOUT_S, channel_of
+from rankdrill.gathers.agreement.channel import DEFAULT_TIMEOUT_S
 from rankdrill.gathers.agreement.outcomes import Kind
+from rankdrill.gathers.agreement.registry import channel_of
 from rankdrill.gathers.agreement.slots import Slot
 from rankdrill.gathers.encoding.coding import coding_for
 from rankdrill.gathers.host.liveness import identify

@@ -5,24 +5,24 @@ A `Call` is entered by every path and left in one of two ways: all ranks return,
 - What fails on this rank before `agree` is its contribution there; what fails between `agree` and `confirm` inside
   `attempt` is its contribution to `confirm`. Neither costs another round.
 - Anything else that fails (no memory for a receive buffer, an interrupt) hangs up: the others' waiting ends within
-  milliseconds, and the store tells them why (`verdict`).
+  milliseconds, and the store tells them why (`post_mortem`).
 """
 
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import NoReturn, TypeVar
+from typing import TypeVar
 
 from rankdrill.errors import GatherError, PeerLost, UsageError, describe
 from rankdrill.gathers.agreement.callsite import Place, capture
-from rankdrill.gathers.agreement.channel import Channel, LineDownError
+from rankdrill.gathers.agreement.channel import Channel
 from rankdrill.gathers.agreement.differences import different_arguments, different_calls
-from rankdrill.gathers.agreement.outcomes import Kind, Trouble, together
-from rankdrill.gathers.agreement.post_mortem import Mark, Verdict
+from rankdrill.gathers.agreement.line import LineDownError
+from rankdrill.gathers.agreement.outcomes import Kind, Trouble
+from rankdrill.gathers.agreement.settling import GENERATIONS_FOLLOWED, Settling, SupersededError
 from rankdrill.gathers.agreement.slots import HEADER_BYTES, NONCE_BYTES, Slot, SlotError
 from rankdrill.gathers.encoding.coding import Coding, coding_for
 from rankdrill.gathers.encoding.wire import NONCE_BYTES as FRAME_NONCE_BYTES
@@ -35,13 +35,6 @@ T = TypeVar("T")
 
 # Of the timeout, at most this much is kept back for finding out who was lost.
 GRACE_S = 2.0
-
-# A call follows the others through at most so many broken generations.
-GENERATIONS_FOLLOWED = 64
-
-
-class _SupersededError(Exception):
-    """The generation ended in an earlier call than this one; go on in the next."""
 
 
 @dataclass(frozen=True)
@@ -70,22 +63,20 @@ class Call:
         self.arguments = arguments
         self.coding: Coding = coding_for(weights_only)
         self.place: Place = capture()
-        self.started = time.monotonic()
-        self.number = 0
         self.nonce = secrets.token_bytes(NONCE_BYTES)
         self.trouble: Trouble | None = None
         self.gpu = b""
-        self._met = False
         self._agreed = False
         self._round = 1
-        self.grace_s = min(GRACE_S, timeout_s / 4)
+        grace_s = min(GRACE_S, timeout_s / 4)
+        self._settling = Settling(channel, path, self.place, grace_s)
         # What one phase may take, so that the error still comes within the timeout.
-        self.wait_s = timeout_s - self.grace_s
+        self.wait_s = timeout_s - grace_s
 
     def __enter__(self) -> Call:
         if not self.channel.busy.acquire(blocking=False):
             raise UsageError(f"{self.path}: another gather on this group is under way in this process")
-        self.number = self.channel.completed + 1
+        self._settling.number = self.channel.completed + 1
         return self
 
     def __exit__(
@@ -93,9 +84,9 @@ class Call:
     ) -> None:
         try:
             if error is not None and not isinstance(error, GatherError):
-                self._give_up(error)
+                self._settling.give_up(error, self._agreed)
         finally:
-            self.channel.completed = max(self.channel.completed, self.number)
+            self.channel.completed = max(self.channel.completed, self._settling.number)
             self.channel.busy.release()
 
     @property
@@ -131,7 +122,7 @@ class Call:
             try:
                 self._come()
                 slots = self._exchange(self._offer(payload, stored), self.channel.slot_bytes)
-            except _SupersededError:
+            except SupersededError:
                 continue
             self.channel.adapt(max(slot.size for slot in slots))
             self._check_calls(slots)
@@ -204,7 +195,7 @@ class Call:
     def _slot(self) -> Slot:
         # The coding first: what is too long for a slot is cut at its end.
         text = ", ".join(filter(None, (self.coding.argument, self.arguments)))
-        slot = Slot(self.path, self.channel.rank, self.number, self._round, self.place, self.nonce, text=text)
+        slot = Slot(self.path, self.channel.rank, self._settling.number, self._round, self.place, self.nonce, text=text)
         return slot if self.trouble is None else slot.with_trouble(self.trouble)
 
     def _come(self) -> None:
@@ -215,7 +206,7 @@ class Call:
         except LineDownError as error:
             down = str(error)
         if down is not None:
-            self._lost(f"after {time.monotonic() - self.started:.1f} s: {down}")
+            self._settling.line_down(down)
 
     def _exchange(self, slot: Slot, nbytes: int) -> list[Slot]:
         return [self._read(rank, block) for rank, block in enumerate(self._exchange_raw(slot.pack(nbytes)))]
@@ -223,16 +214,16 @@ class Call:
     def _exchange_raw(self, mine: bytearray) -> list[memoryview]:
         down = None
         try:
-            blocks = self.channel.exchange(mine, self.wait_s)
+            blocks = self.channel.line.exchange(mine, self.wait_s)
         except LineDownError as error:
             down = str(error)
         if down is not None:
-            self._lost(f"after {time.monotonic() - self.started:.1f} s: {down}")
-        self._met = True
+            self._settling.line_down(down)
+        self._settling.met = True
         return blocks
 
     def _connect(self) -> None:
-        if self.channel.connected:
+        if self.channel.line.connected:
             return
         # Before the others can count on this rank: what fails here fails before they wait where nobody can tell them.
         self.channel.prepare()
@@ -244,7 +235,7 @@ class Call:
         if down is not None:
             raise LineDownError(down)
         if ended is not None:
-            self._raise_verdict(ended)
+            self._settling.raise_settled(ended)
         self.channel.connect(self.wait_s)
 
     def _read(self, rank: int, block: memoryview) -> Slot:
@@ -253,7 +244,7 @@ class Call:
             if slot.rank != rank:
                 raise SlotError(f"the slot of rank {self.channel.labels[slot.rank]}")
         except SlotError as error:
-            self._lost("", [(rank, Trouble(Kind.LOST, f"sent {error}"))])
+            self._settling.lost("", [(rank, Trouble(Kind.LOST, f"sent {error}"))])
         return slot
 
     # ------------------------------------------------------------------------------ raising together
@@ -261,9 +252,9 @@ class Call:
     def _check_calls(self, slots: Sequence[Slot]) -> None:
         troubles, usual = different_calls(slots, self.place)
         if troubles:
-            self.number = max(slot.number for slot in slots)
+            self._settling.number = max(slot.number for slot in slots)
             # Not all ranks need see it: of three places one may lead to another without the third knowing.
-            self._lost(usual, troubles)
+            self._settling.lost(usual, troubles)
 
     def _raise_troubles(self, slots: Sequence[Slot]) -> None:
         self._raise_if(([(slot.rank, slot.trouble) for slot in slots if slot.trouble is not None], ""))
@@ -271,58 +262,4 @@ class Call:
     def _raise_if(self, finding: tuple[Sequence[tuple[int, Trouble]], str]) -> None:
         troubles, hint = finding
         if troubles:
-            raise self._error(troubles, hint)
-
-    def _give_up(self, error: BaseException) -> None:
-        """What this rank cannot report in a slot: hang up and tell the others through the store."""
-        if isinstance(error, LineDownError):
-            self._lost(f"after {time.monotonic() - self.started:.1f} s: {error}")
-        if not isinstance(error, Exception):
-            # An interrupt is not ours to turn into something else, nor to delay.
-            if self.channel.size > 1:
-                self._settle("", [(self.channel.rank, Trouble(Kind.LOST, f"left: {describe(error)}"))], 0)
-                self.channel.next_generation()
-            return
-        kind = Kind.STORAGE if isinstance(error, OSError) else Kind.DECODE if self._agreed else Kind.ENCODE
-        doing = "receiving" if self._agreed else "preparing"
-        trouble = Trouble(kind, f"while {doing}: {describe(error)}")
-        for _ in range(GENERATIONS_FOLLOWED):
-            try:
-                self._lost("", [(self.channel.rank, trouble)])
-            except _SupersededError:
-                continue
-            except GatherError as shared:
-                raise shared from error
-
-    def _lost(self, seen: str, troubles: Sequence[tuple[int, Trouble]] = ()) -> NoReturn:
-        """Hang up, settle with the others what happened, and raise it."""
-        if self.channel.size == 1:
-            raise self._error(troubles, seen)
-        self._raise_verdict(self._settle(seen, troubles, self.grace_s))
-
-    def _settle(self, seen: str, troubles: Sequence[tuple[int, Trouble]], grace_s: float) -> Verdict:
-        self.channel.hang_up()
-        mark = Mark(self.path, self.number, self.place, self._met)
-        try:
-            return self.channel.board.settle(mark, troubles, seen, grace_s)
-        except Exception as error:
-            # The store is gone, usually with the rank that held it.
-            return Verdict(self.number, tuple(troubles), f"{seen}; the store: {describe(error)}")
-
-    def _raise_verdict(self, verdict: Verdict) -> NoReturn:
-        self.channel.next_generation()
-        skipped = not verdict.met and any(self.place.comes_after_or_before(place) for place in verdict.places)
-        if not self._met and (self.number > verdict.number or skipped):
-            # The others gave up a call that this rank has behind it.
-            self.number = max(self.number, verdict.number + 1)
-            raise _SupersededError
-        self.number = max(self.number, verdict.number)
-        raise self._error(verdict.troubles, verdict.hint)
-
-    def _error(self, troubles: Sequence[tuple[int, Trouble]], hint: str = "") -> GatherError:
-        labels = self.channel.labels
-        named = [
-            (labels[rank], replace(trouble, culprit=None if trouble.culprit is None else labels[trouble.culprit]))
-            for rank, trouble in troubles
-        ]
-        return together(self.path, named, hint)
+            raise self._settling.error(troubles, hint)

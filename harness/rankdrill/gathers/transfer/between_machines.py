@@ -67,11 +67,11 @@ class Relay:
         works, blocks = [], []
         if me in self._large:
             mine = segment.map_private(self._held[me], self._slots[me].size)
-            works += [channel.send(mine, self._porter(me, machine), tag=me) for machine in self._others(me)]
+            works += [channel.line.send(mine, self._porter(me, machine), tag=me) for machine in self._others(me)]
         for rank in self._taken_in_by(me):
             blocks.append(segment.map_shared(self._held[rank], self._slots[rank].size))
-            works.append(channel.receive(blocks[-1], rank, tag=rank))
-        channel.finish(works, self._call.wait_s)
+            works.append(channel.line.receive(blocks[-1], rank, tag=rank))
+        channel.line.finish(works, self._call.wait_s)
         self._call.confirm()
 
     def loader(self, rank: int) -> Callable[[], Any]:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from rankdrill.gathers.agreement.call import Call
-from rankdrill.gathers.agreement.channel import LineDownError
+from rankdrill.gathers.agreement.line import LineDownError
 from rankdrill.gathers.agreement.outcomes import Kind
 from rankdrill.gathers.agreement.slots import DIGEST_BYTES, Slot
 from rankdrill.gathers.encoding.wire import Payload
@@ -69,7 +69,7 @@ def at_all_padded(
         staging.send(payload.blocks(call.frame_nonce, staging.stage_bytes), mine)
     received = torch.empty(widest * len(slots), dtype=torch.uint8, device=device)
     options = torch_seam.AllgatherOptions()
-    work = call.channel.start(lambda: group.allgather([list(torch.split(received, widest))], [mine], options))
+    work = call.channel.line.start(lambda: group.allgather([list(torch.split(received, widest))], [mine], options))
     _wait_for_device(work, call.wait_s, device)
     loaders = [of_frame(call, slot) for slot in slots]
     for rank in large:

@@ -55,14 +55,14 @@ def at_all(call: Call, slots: Sequence[Slot], payload: Payload | None) -> Iterat
     else:
         with Segments(call, slots, payload, machines[0]) as segments:
             yield _and_laid(segments, over_the_network(call, slots, payload, _missing(slots, segments)))
-            call.channel.close_bulk()
+            call.channel.line.close_bulk()
 
 
 @contextmanager
 def at_all_over_the_network(call: Call, slots: Sequence[Slot], payload: Payload | None) -> Iterator[list[Loader]]:
     """As `at_all`, over the network also on one machine."""
     yield over_the_network(call, slots, payload, _large(slots))
-    call.channel.close_bulk()
+    call.channel.line.close_bulk()
 
 
 @contextmanager
@@ -88,7 +88,7 @@ def at_one(call: Call, slots: Sequence[Slot], payload: Payload | None, destinati
     with Segments(call, slots, payload, machine) as segments:
         loaders = _sent_to_one(call, slots, payload, destination, _missing(slots, segments))
         yield _and_laid(segments, loaders) if loaders else []
-        call.channel.close_bulk()
+        call.channel.line.close_bulk()
 
 
 def _large(slots: Sequence[Slot]) -> list[int]:
@@ -109,7 +109,7 @@ def _and_laid(segments: Segments, loaders: list[Loader]) -> list[Loader]:
 def _relayed(call: Call, slots: Sequence[Slot], payload: Payload | None, relay: Relay) -> list[Loader]:
     if not relay.possible:
         return over_the_network(call, slots, payload, _large(slots))
-    call.channel.open_bulk(call.wait_s)
+    call.channel.line.open_bulk(call.wait_s)
     relay.carry()
     return [of_frame(call, slot) if slot.inline else relay.loader(slot.rank) for slot in slots]
 
@@ -119,12 +119,12 @@ def over_the_network(call: Call, slots: Sequence[Slot], payload: Payload | None,
     channel = call.channel
     loaders = [of_frame(call, slot) for slot in slots]
     if large:
-        channel.open_bulk(call.wait_s)
+        channel.line.open_bulk(call.wait_s)
     for begin in range(0, len(large), IN_FLIGHT):
         batch = large[begin : begin + IN_FLIGHT]
         blocks = {rank: _block(call, slots[rank], payload) for rank in batch}
-        works = [channel.broadcast(blocks[rank], rank, call.wait_s) for rank in batch] if channel.size > 1 else []
-        channel.finish(works, call.wait_s)
+        works = [channel.line.broadcast(blocks[rank], rank, call.wait_s) for rank in batch] if channel.size > 1 else []
+        channel.line.finish(works, call.wait_s)
         for rank, block in blocks.items():
             loaders[rank] = of_frame(call, slots[rank], bytes_of(block))
     return loaders
@@ -135,14 +135,14 @@ def _sent_to_one(
 ) -> list[Loader]:
     channel, me = call.channel, call.channel.rank
     if large:
-        channel.open_bulk(call.wait_s)
+        channel.line.open_bulk(call.wait_s)
     if me != destination:
         if me in large:
-            channel.finish([channel.send(_block(call, slots[me], payload), destination, tag=0)], call.wait_s)
+            channel.line.finish([channel.line.send(_block(call, slots[me], payload), destination, tag=0)], call.wait_s)
         return []
     loaders = [of_frame(call, slot) for slot in slots]
     blocks = {rank: _block(call, slots[rank], payload) for rank in large}
-    channel.finish([channel.receive(blocks[rank], rank, tag=0) for rank in large if rank != me], call.wait_s)
+    channel.line.finish([channel.line.receive(blocks[rank], rank, tag=0) for rank in large if rank != me], call.wait_s)
     for rank, block in blocks.items():
         loaders[rank] = of_frame(call, slots[rank], bytes_of(block))
     return loaders
