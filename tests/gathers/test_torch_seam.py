@@ -16,6 +16,7 @@ import rankdrill
 from rankdrill.gathers import all_gather
 from rankdrill.gathers.agreement.registry import channel_of
 from rankdrill.gathers.network import torch_seam
+from rankdrill.gathers.network.departed import departed
 from tests.gathers.attempts import TIMEOUT_S, all_alike
 
 
@@ -92,3 +93,27 @@ def test_a_companion_goes_with_its_group(world: rankdrill.World) -> None:
         return connected and len(os.listdir("/proc/self/fd")) <= before
 
     assert all_alike(world.run(body).unwrap()) is True
+
+
+def test_gloo_says_where_each_member_listens_and_listens_there(world: rankdrill.World) -> None:
+    """Else a rank that is gone before the first gather is waited for as long as the group waits."""
+
+    def body() -> Any:
+        groups = [dist.group.WORLD, dist.new_group([0, 1, 2, 3]), dist.new_group([3, 1])]
+        stores = [torch_seam.store_of(group) for group in groups[: 3 if dist.get_rank() in (1, 3) else 2]]
+        found = [torch_seam.gloo_address(store, rank) for store in stores for rank in range(2)]
+        shown = [departed(store, rank) for store in stores for rank in range(2)]
+        nobody = torch_seam.gloo_address(stores[0], 4)
+        dist.barrier()
+        return [address[0] for address in found if address], len(set(found)) == len(found), set(shown), nobody
+
+    for rank, told in enumerate(world.run(body).unwrap()):
+        assert told == (["127.0.0.1"] * (6 if rank in (1, 3) else 4), True, {None}, None)
+
+
+def test_the_timeout_of_a_group(world: rankdrill.World) -> None:
+    def body() -> Any:
+        group = dist.new_group(timeout=datetime.timedelta(seconds=77))
+        return torch_seam.timeout_of(group), torch_seam.timeout_of(None)
+
+    assert all_alike(world.run(body).unwrap()) == (77.0, 1800.0)

@@ -1,6 +1,5 @@
 """Gathers of Python objects that fail together; needs torch and numpy, and of rankdrill only its errors."""
 
-from rankdrill.gathers.agreement.channel import DEFAULT_TIMEOUT_S
 from rankdrill.gathers.all_gather import all_gather
 from rankdrill.gathers.all_gather_list import all_gather_list
 from rankdrill.gathers.all_gather_object import all_gather_object
@@ -15,7 +14,6 @@ from rankdrill.gathers.load_checkpoint import Checkpoint, load_checkpoint
 from rankdrill.gathers.nfs_workspace import NFSWorkspace
 
 __all__ = [
-    "DEFAULT_TIMEOUT_S",
     "Checkpoint",
     "NFSWorkspace",
     "all_gather",

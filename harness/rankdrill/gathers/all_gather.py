@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 from rankdrill.gathers.agreement.call import Call
-from rankdrill.gathers.agreement.channel import DEFAULT_TIMEOUT_S, Channel
+from rankdrill.gathers.agreement.channel import Channel
 from rankdrill.gathers.agreement.outcomes import Kind
 from rankdrill.gathers.agreement.registry import channel_of
 from rankdrill.gathers.all_gather_via_filesys import directory_of, gather_by_files
@@ -43,7 +43,7 @@ def all_gather(
     *,
     group: Any = None,
     weights_only: bool = False,
-    timeout: float = DEFAULT_TIMEOUT_S,
+    timeout: float | None = None,
 ) -> list[Any]:
     """Every rank's `data`, in group rank order.
 
@@ -53,8 +53,9 @@ def all_gather(
     ``MDETR_FILESYS_REDUCE_RANK_0_ONLY=1``. A switch that is not set on all ranks is an ArgumentMismatch.
 
     A world of one returns a copy too, so that what fails on many ranks fails on one. With `weights_only` nothing is
-    unpickled but by torch's safe unpickler. `timeout` is in seconds and bounds each wait for the others. Raises on all
-    ranks together: ArgumentMismatch, EncodeError, DecodeError, StorageError, Desynchronized, PeerLost.
+    unpickled but by torch's safe unpickler. `timeout`, in seconds and by default that of the group, bounds each wait
+    for the others. Raises on all ranks together: ArgumentMismatch, EncodeError, DecodeError, StorageError,
+    Desynchronized, PeerLost.
     """
     channel = channel_of(group)
     group = group if group is not None or not dist.is_initialized() else dist.group.WORLD

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from rankdrill.gathers.agreement.call import Call
-from rankdrill.gathers.agreement.channel import DEFAULT_TIMEOUT_S, SLOT_BYTES, Channel
+from rankdrill.gathers.agreement.channel import SLOT_BYTES, Channel
 from rankdrill.gathers.agreement.outcomes import Kind
 from rankdrill.gathers.agreement.registry import channel_of
 from rankdrill.gathers.agreement.slots import HEADER_BYTES
@@ -36,13 +36,13 @@ def all_gather_list(
     max_size: int = 16384,
     *,
     weights_only: bool = False,
-    timeout: float = DEFAULT_TIMEOUT_S,
+    timeout: float | None = None,
 ) -> list[Any]:
     """Every rank's `data`, in group rank order; for many small payloads.
 
-    `max_size` is in bytes, bounds what `data` encodes to, and must be equal on all ranks. What arrives is a copy.
-    With `weights_only` nothing is unpickled but by torch's safe unpickler, and a payload has about 1.2 kB more.
-    `timeout` is in seconds and bounds each wait for the others.
+    `max_size` is in bytes, bounds what `data` encodes to, and must be equal on all ranks. What arrives is a copy. With
+    `weights_only` nothing is unpickled but by torch's safe unpickler, and a payload has about 1.2 kB more. `timeout`,
+    in seconds and by default that of the group, bounds each wait for the others.
 
     Raises on all ranks together: OversizeError (a ValueError too), ArgumentMismatch (different `max_size` or
     `weights_only`), EncodeError, DecodeError, Desynchronized, PeerLost.

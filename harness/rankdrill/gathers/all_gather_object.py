@@ -8,7 +8,6 @@ import torch.distributed as dist
 
 from rankdrill.errors import UsageError
 from rankdrill.gathers.agreement.call import Call
-from rankdrill.gathers.agreement.channel import DEFAULT_TIMEOUT_S
 from rankdrill.gathers.agreement.outcomes import Kind
 from rankdrill.gathers.agreement.registry import channel_of, is_member
 from rankdrill.gathers.transfer.moves import at_all, load_all
@@ -22,13 +21,14 @@ def all_gather_object(
     group: Any = None,
     *,
     weights_only: bool = False,
-    timeout: float = DEFAULT_TIMEOUT_S,
+    timeout: float | None = None,
 ) -> None:
     """Fill `object_list` with every rank's `obj`, in group rank order.
 
     `object_list` has as many entries as the group has ranks and is changed only if all ranks succeed. What arrives is a
     copy, this rank's own entry included. With `weights_only` nothing is unpickled but by torch's safe unpickler.
-    `timeout` is in seconds and bounds each wait for the others. On a rank outside `group` nothing happens, as in torch.
+    `timeout`, in seconds and by default that of the group, bounds each wait for the others. On a rank outside `group`
+    nothing happens, as in torch.
 
     Raises on all ranks together: ArgumentMismatch (a list of the wrong length, different `weights_only`), EncodeError,
     DecodeError, Desynchronized, PeerLost. Raises UsageError where torch.distributed is not initialised.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from rankdrill.gathers.agreement.call import Call
-from rankdrill.gathers.agreement.channel import DEFAULT_TIMEOUT_S
 from rankdrill.gathers.agreement.outcomes import Kind
 from rankdrill.gathers.agreement.registry import channel_of
 from rankdrill.gathers.transfer.moves import at_all_by_segments, load_all
@@ -14,13 +13,14 @@ __all__ = ["all_gather_shm"]
 
 
 def all_gather_shm(
-    data: Any, *, group: Any = None, weights_only: bool = False, timeout: float = DEFAULT_TIMEOUT_S
+    data: Any, *, group: Any = None, weights_only: bool = False, timeout: float | None = None
 ) -> list[Any]:
     """Every rank's `data`, in group rank order, for ranks of one machine.
 
     What arrives is a copy, this rank's own entry included, but tensors and arrays are not copied: they are mapped
     privately, copy on write, and memory is spent on what is written to. With `weights_only` they are copied, and
-    nothing is unpickled but by torch's safe unpickler. `timeout` is in seconds and bounds each wait for the others.
+    nothing is unpickled but by torch's safe unpickler. `timeout`, in seconds and by default that of the group, bounds
+    each wait for the others.
 
     Raises on all ranks together: StorageError (ranks on several machines, or no shared memory for a payload),
     ArgumentMismatch (different `weights_only`), EncodeError, DecodeError, Desynchronized, PeerLost.

@@ -6,7 +6,6 @@ import os
 from typing import Any
 
 from rankdrill.gathers.agreement.call import Call
-from rankdrill.gathers.agreement.channel import DEFAULT_TIMEOUT_S
 from rankdrill.gathers.agreement.outcomes import Kind
 from rankdrill.gathers.agreement.registry import channel_of
 from rankdrill.gathers.storage.stored import FileStorage, gather_stored
@@ -24,14 +23,14 @@ def all_gather_via_filesys(
     *,
     group: Any = None,
     weights_only: bool = False,
-    timeout: float = DEFAULT_TIMEOUT_S,
+    timeout: float | None = None,
 ) -> list[Any]:
     """Every rank's `data`, in group rank order; with `gather_to_rank_0_only` on group rank 0, an empty list elsewhere.
 
     The directory is `filesys_save_dir`, else the environment's `EXP_DIR`, else ``rankdrill-UID`` (mode 0700) below the
     system's temporary directory, which only ranks of one machine share. It is made if absent; each call makes private
     directories (0700) in it and removes them before it returns. With `weights_only` nothing is unpickled but by torch's
-    safe unpickler. `timeout` is in seconds and bounds each wait for the others.
+    safe unpickler. `timeout`, in seconds and by default that of the group, bounds each wait for the others.
 
     Raises on all ranks together: StorageError (a file that cannot be written, read or removed), ArgumentMismatch,
     EncodeError, DecodeError, Desynchronized, PeerLost.

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 from rankdrill.gathers.agreement.call import Call
-from rankdrill.gathers.agreement.channel import DEFAULT_TIMEOUT_S, Channel
+from rankdrill.gathers.agreement.channel import Channel
 from rankdrill.gathers.agreement.outcomes import Kind
 from rankdrill.gathers.agreement.registry import channel_of
 from rankdrill.gathers.agreement.slots import Slot
@@ -45,7 +45,7 @@ def gather(
     explain: Literal[False] = False,
     group: Any = None,
     weights_only: bool = False,
-    timeout: float = DEFAULT_TIMEOUT_S,
+    timeout: float | None = None,
 ) -> list[Any]: ...
 @overload
 def gather(
@@ -56,7 +56,7 @@ def gather(
     explain: Literal[True],
     group: Any = None,
     weights_only: bool = False,
-    timeout: float = DEFAULT_TIMEOUT_S,
+    timeout: float | None = None,
 ) -> tuple[list[Any], str]: ...
 def gather(
     data: Any,
@@ -66,7 +66,7 @@ def gather(
     explain: bool = False,
     group: Any = None,
     weights_only: bool = False,
-    timeout: float = DEFAULT_TIMEOUT_S,
+    timeout: float | None = None,
 ) -> list[Any] | tuple[list[Any], str]:
     """Every rank's `data`, in group rank order; with `explain` also a line that says which way it went, and why.
 
@@ -74,7 +74,7 @@ def gather(
     (below `directory`, as in `all_gather_via_filesys`), or ``auto``, which chooses among the first three from what all
     ranks know: who shares a machine, how large the payloads are, and whether the group has NCCL. Small payloads travel
     with the agreement whatever the path, but for files. With `weights_only` nothing is unpickled but by torch's safe
-    unpickler. `timeout` is in seconds and bounds each wait for the others.
+    unpickler. `timeout`, in seconds and by default that of the group, bounds each wait for the others.
 
     Raises on all ranks together: ArgumentMismatch (another or an unknown `path`, different `weights_only`),
     StorageError, EncodeError, DecodeError, Desynchronized, PeerLost.

@@ -6,7 +6,6 @@ import os
 from typing import Any
 
 from rankdrill.gathers.agreement.call import Call
-from rankdrill.gathers.agreement.channel import DEFAULT_TIMEOUT_S
 from rankdrill.gathers.agreement.outcomes import Kind
 from rankdrill.gathers.agreement.registry import channel_of
 from rankdrill.gathers.encoding.coding import RAW
@@ -25,7 +24,7 @@ def gather_and_save_checkpoint(
     group: Any = None,
     group_dst: int = 0,
     weights_only: bool = True,
-    timeout: float = DEFAULT_TIMEOUT_S,
+    timeout: float | None = None,
 ) -> None:
     """Save every rank's `local_state` and one `shared_state` in the file `path`, which changes at once or not at all.
 
@@ -38,7 +37,8 @@ def gather_and_save_checkpoint(
 
     What could not be loaded again is refused here: with `weights_only`, as in `torch.load`, all but tensors, plain
     containers and what `torch.serialization.add_safe_globals` allows. `torch.load(path)` opens the file without
-    rankdrill. `timeout` is in seconds and bounds each wait for the others, also theirs for the file to be written.
+    rankdrill. `timeout`, in seconds and by default that of the group, bounds each wait for the others, also theirs for
+    the file to be written.
 
     Raises on all ranks together: StorageError (a full disk, say), EncodeError (a state that cannot be saved or loaded
     again), ArgumentMismatch (different `path`, `group_dst` or `weights_only`), DecodeError, Desynchronized, PeerLost.

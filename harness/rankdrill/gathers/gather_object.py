@@ -8,7 +8,7 @@ import torch.distributed as dist
 
 from rankdrill.errors import UsageError
 from rankdrill.gathers.agreement.call import Call
-from rankdrill.gathers.agreement.channel import DEFAULT_TIMEOUT_S, Channel
+from rankdrill.gathers.agreement.channel import Channel
 from rankdrill.gathers.agreement.outcomes import Kind
 from rankdrill.gathers.agreement.registry import channel_of, is_member
 from rankdrill.gathers.transfer.moves import at_one, load_all
@@ -24,14 +24,15 @@ def gather_object(
     group_dst: int | None = None,
     *,
     weights_only: bool = False,
-    timeout: float = DEFAULT_TIMEOUT_S,
+    timeout: float | None = None,
 ) -> None:
     """Fill `object_gather_list` on one rank with every rank's `obj`, in group rank order.
 
     The receiver is `dst`, a global rank, or `group_dst`, a rank of `group`; by default global rank 0. There
-    `object_gather_list` has one entry per rank of the group; on the others it is None. Nobody but the receiver
-    holds more than its own payload. With `weights_only` nothing is unpickled but by torch's safe unpickler. `timeout`
-    is in seconds and bounds each wait for the others. On a rank outside `group` nothing happens, as in torch.
+    `object_gather_list` has one entry per rank of the group; on the others it is None. Nobody but the receiver holds
+    more than its own payload. With `weights_only` nothing is unpickled but by torch's safe unpickler. `timeout`, in
+    seconds and by default that of the group, bounds each wait for the others. On a rank outside `group` nothing
+    happens, as in torch.
 
     Raises on all ranks together: ArgumentMismatch (no list, a list of the wrong length, a list where none belongs,
     ranks that disagree on the receiver, or one that is no member), EncodeError, DecodeError (also on the ranks that

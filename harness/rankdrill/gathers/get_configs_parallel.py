@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from rankdrill.gathers.agreement.call import Call
-from rankdrill.gathers.agreement.channel import DEFAULT_TIMEOUT_S
 from rankdrill.gathers.agreement.outcomes import Kind
 from rankdrill.gathers.agreement.registry import channel_between
 from rankdrill.gathers.encoding.wire import Payload
@@ -26,7 +25,7 @@ def get_configs_parallel(
     workspace_path: str | os.PathLike[str] | None = None,
     *,
     weights_only: bool = False,
-    timeout: float = DEFAULT_TIMEOUT_S,
+    timeout: float | None = None,
 ) -> Iterator[list[Any]]:
     """A context in which the first of `ranks` has the `config` of each of `ranks`, in their order, `None` included.
 
@@ -37,8 +36,9 @@ def get_configs_parallel(
     that lies in it. With `weights_only` nothing is unpickled but by torch's safe unpickler. An error in the body is
     that rank's own.
 
-    `timeout` is in seconds and bounds each wait for the others. Raises on all of `ranks` together: StorageError,
-    ArgumentMismatch, EncodeError, DecodeError, Desynchronized, PeerLost. Raises UsageError for impossible `ranks`.
+    `timeout`, in seconds and by default that of the group, bounds each wait for the others. Raises on all of `ranks`
+    together: StorageError, ArgumentMismatch, EncodeError, DecodeError, Desynchronized, PeerLost. Raises UsageError for
+    impossible `ranks`.
     """
     yield gather_first("get_configs_parallel", config, ranks, group, workspace_path, weights_only, timeout)
 
@@ -50,7 +50,7 @@ def gather_first(
     group: Any,
     workspace: Any,
     weights_only: bool,
-    timeout: float,
+    timeout: float | None,
     require: Callable[[Any], None] = lambda value: None,
 ) -> list[Any]:
     """What the first of `ranks` gets, in their order; nothing elsewhere. `require` refuses a value by raising."""

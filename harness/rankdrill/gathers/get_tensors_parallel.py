@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 
-from rankdrill.gathers.agreement.channel import DEFAULT_TIMEOUT_S
 from rankdrill.gathers.get_configs_parallel import gather_first
 
 __all__ = ["get_tensors_parallel"]
@@ -21,7 +20,7 @@ def get_tensors_parallel(
     group: Any = None,
     *,
     weights_only: bool = False,
-    timeout: float = DEFAULT_TIMEOUT_S,
+    timeout: float | None = None,
 ) -> Iterator[list[Any]]:
     """A context in which the first of `ranks` has the `tensor` of each of `ranks`, in their order.
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from rankdrill.gathers.agreement.call import Call
-from rankdrill.gathers.agreement.channel import DEFAULT_TIMEOUT_S
 from rankdrill.gathers.agreement.outcomes import Kind
 from rankdrill.gathers.agreement.registry import channel_of
 from rankdrill.gathers.storage.checkpoint_file import Saved, read, unpack
@@ -36,16 +35,16 @@ def load_checkpoint(
     reshard: Reshard | None = None,
     weights_only: bool = True,
     map_location: Any = "cpu",
-    timeout: float = DEFAULT_TIMEOUT_S,
+    timeout: float | None = None,
 ) -> Checkpoint:
     """What `gather_and_save_checkpoint` saved in `path`: on each rank its own local state, and the shared state.
 
     Every rank reads the file, so all must see it. Where `group` has another size than the one that saved,
-    ``reshard(local_states, rank, world_size)`` says what this rank's local state is: it is given all saved ones in
-    rank order, this rank's place in `group` and the size of `group`. Without an initialised default group this is a
-    group of one rank. `weights_only` and `map_location` are those of `torch.load`; by default tensors come to the CPU,
-    as the GPU that saved may not be this rank's. `timeout` is in seconds and bounds each wait for the others, also
-    theirs for this rank to read the file.
+    ``reshard(local_states, rank, world_size)`` says what this rank's local state is: it is given all saved ones in rank
+    order, this rank's place in `group` and the size of `group`. Without an initialised default group this is a group of
+    one rank. `weights_only` and `map_location` are those of `torch.load`; by default tensors come to the CPU, as the
+    GPU that saved may not be this rank's. `timeout`, in seconds and by default that of the group, bounds each wait for
+    the others, also theirs for this rank to read the file.
 
     Raises on all ranks together: StorageError (a file that is missing, torn, no checkpoint, or another user's),
     DecodeError (a state that does not load, or a `reshard` that fails), ArgumentMismatch (another world size and no

@@ -11,8 +11,8 @@ from typing import Any
 
 from rankdrill.errors import RankFailure, StorageError, UsageError, describe
 from rankdrill.gathers.agreement.call import Call, Stored
-from rankdrill.gathers.agreement.channel import DEFAULT_TIMEOUT_S
 from rankdrill.gathers.agreement.outcomes import Kind
+from rankdrill.gathers.agreement.patience import patience
 from rankdrill.gathers.agreement.registry import channel_of
 from rankdrill.gathers.agreement.slots import Slot
 from rankdrill.gathers.encoding.coding import coding_for
@@ -32,8 +32,8 @@ class NFSWorkspace:
     object goes, or when the process exits in good order; files of crashed processes go when a workspace is
     next made there.
 
-    With `weights_only` pairs are unpickled by torch's safe unpickler only. `timeout` is in seconds and bounds each wait
-    for the others, and a reader's for a file that is not visible yet.
+    With `weights_only` pairs are unpickled by torch's safe unpickler only. `timeout`, in seconds and by default that of
+    the group, bounds each wait for the others, and a reader's for a file that is not visible yet.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class NFSWorkspace:
         *,
         group: Any = None,
         weights_only: bool = False,
-        timeout: float = DEFAULT_TIMEOUT_S,
+        timeout: float | None = None,
     ) -> None:
         """Make the directory on all ranks. Raises ArgumentMismatch (different arguments), StorageError, together."""
         self._base: str | None = None
@@ -103,7 +103,8 @@ class NFSWorkspace:
             return None, None
         slot = self._slots[self._channel.members.index(target_rank)]
         try:
-            opened = files.read(self._offer_of(slot), slot.nonce, time.monotonic() + self._timeout)
+            until = time.monotonic() + patience(self._timeout, self._channel.timeout_s)
+            opened = files.read(self._offer_of(slot), slot.nonce, until)
             config, weights = opened.load(coding_for(self._weights_only))
         except Exception as error:
             label = self._channel.labels[slot.rank]

@@ -22,6 +22,7 @@ from rankdrill.gathers.agreement.channel import Channel
 from rankdrill.gathers.agreement.differences import different_arguments, different_calls
 from rankdrill.gathers.agreement.line import LineDownError
 from rankdrill.gathers.agreement.outcomes import Kind, Trouble
+from rankdrill.gathers.agreement.patience import patience
 from rankdrill.gathers.agreement.settling import GENERATIONS_FOLLOWED, Settling, SupersededError
 from rankdrill.gathers.agreement.slots import HEADER_BYTES, NONCE_BYTES, Slot, SlotError
 from rankdrill.gathers.encoding.coding import Coding, coding_for
@@ -47,17 +48,16 @@ class Stored:
 
 
 class Call:
-    """A context manager around one call on `channel`; `timeout_s` bounds each wait for the other ranks.
+    """A context manager around one call on `channel`; `timeout`, in seconds, bounds each wait for the other ranks.
 
     `arguments` is a text that must be equal on all ranks, and so must `weights_only`, which says how payloads become
     objects: by `coding`. `nonce` names this rank's payload, frames and files, `gpu` the GPU it is to go over, if it is.
     """
 
     def __init__(
-        self, channel: Channel, path: str, timeout_s: float, arguments: str = "", *, weights_only: bool = False
+        self, channel: Channel, path: str, timeout: float | None, arguments: str = "", *, weights_only: bool = False
     ) -> None:
-        if not timeout_s > 0:
-            raise UsageError(f"timeout={timeout_s}: give a positive number of seconds")
+        timeout_s = patience(timeout, channel.timeout_s)
         self.channel = channel
         self.path = path
         self.arguments = arguments

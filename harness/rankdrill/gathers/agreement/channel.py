@@ -25,11 +25,9 @@ from rankdrill.gathers.host.liveness import Identity
 from rankdrill.gathers.local.endpoint import Address, Endpoint, is_visible, open_endpoint
 from rankdrill.gathers.local.local_group import Meeting
 from rankdrill.gathers.network import torch_seam
+from rankdrill.gathers.network.departed import departed
 
-__all__ = ["DEFAULT_TIMEOUT_S", "SLOT_BYTES", "Channel"]
-
-# How long a rank waits for the others, in seconds, unless told otherwise. torch's default is half an hour.
-DEFAULT_TIMEOUT_S = 60.0
+__all__ = ["SLOT_BYTES", "Channel"]
 
 # A slot and the small payload that travels with it: at first, and at most where payloads turn out to be so large.
 SLOT_BYTES = HEADER_BYTES + 1024
@@ -47,7 +45,7 @@ class Channel:
     `labels` are the ranks of the caller's group that errors name. `completed` counts the calls that are over,
     `slot_bytes` is the size of the next exchange; both are equal on all ranks that are in step. `hosts` are the ranks
     that share a machine, `sharing` those that also share memory: nobody does where a rank wishes for gloo. `line` is
-    what this generation talks over, once it is connected.
+    what this generation talks over, once it is connected, `timeout_s` how long the caller's group waits.
     """
 
     def __init__(self, group: Any, members: Sequence[int], labels: Sequence[int]) -> None:
@@ -67,6 +65,7 @@ class Channel:
         self._scratch: torch.Tensor | None = None
         self._wrecks: list[Wreck] = []
         self._device = torch_seam.bound_device(group)
+        self.timeout_s = torch_seam.timeout_of(group)
         self._parties: Parties | None = None
         self._name = ""
         if self.size > 1:
@@ -78,7 +77,8 @@ class Channel:
     def board(self) -> Pinboard:
         """Where the ranks of this generation tell one another who they are, and what broke."""
         assert self._parties is not None
-        return Pinboard(self._parties.store, f"{self._name}/{self.generation}/", self.rank, self.size, self._known)
+        store, name = self._parties.store, f"{self._name}/{self.generation}/"
+        return Pinboard(store, name, self.rank, self.size, self._known, lambda rank: departed(store, self.labels[rank]))
 
     @property
     def one_host(self) -> bool:
@@ -100,7 +100,7 @@ class Channel:
         """
         self._wish = _wished_line()
         if self._scratch is None:
-            self._scratch = torch.zeros(1, dtype=torch.uint8)
+            self._scratch = torch.zeros(1, dtype=torch.uint8, device="cpu")
 
     def assemble(self, timeout_s: float) -> Settlement | None:
         """Wait for the other members and find out who shares a machine; how this generation ended, if it has.

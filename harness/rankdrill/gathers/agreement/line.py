@@ -128,7 +128,7 @@ class Line:
         if self._parties is None:
             return [memoryview(mine)]
         nbytes = len(mine)
-        received = torch.zeros(nbytes * self._parties.size, dtype=torch.uint8)
+        received = torch.zeros(nbytes * self._parties.size, dtype=torch.uint8, device="cpu")
         own, parts = torch.frombuffer(mine, dtype=torch.uint8), list(torch.split(received, nbytes))
         options = torch_seam.AllgatherOptions()
         options.timeout = _delta(timeout_s)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from rankdrill.gathers.host.liveness import Identity, identify, is_gone
@@ -18,15 +18,24 @@ class Pinboard:
 
     `store` needs `set`, `get`, `check` and `compare_set`; where the last is missing, the ranks may word how a
     generation ended differently. `known` are the processes of the ranks as far as earlier generations told; it is
-    added to.
+    added to. Of a rank that is not known `departed` may tell what shows that it has gone.
     """
 
-    def __init__(self, store: Any, prefix: str, rank: int, size: int, known: dict[int, Identity]) -> None:
+    def __init__(
+        self,
+        store: Any,
+        prefix: str,
+        rank: int,
+        size: int,
+        known: dict[int, Identity],
+        departed: Callable[[int], str | None] = lambda rank: None,
+    ) -> None:
         self._store = store
         self._prefix = prefix
         self.rank = rank
         self.size = size
         self._known = known
+        self._departed = departed
 
     def pin(self, what: str, text: str) -> None:
         """Show the others `text` under `what`."""
@@ -58,14 +67,17 @@ class Pinboard:
         """Which process `rank` is, of ranks that have come."""
         return self._known[rank]
 
-    def gone(self, ranks: Iterable[int]) -> dict[int, int]:
-        """Which of `ranks` have certainly ended, and their process ids."""
+    def gone(self, ranks: Iterable[int]) -> dict[int, str]:
+        """Which of `ranks` have certainly gone, and what is known of that."""
         me, gone = identify(), {}
         for rank in ranks:
             text = self.read(f"{PROCESS}/{rank}")
             identity = Identity.parse(text.partition(" ")[0]) if text else None
             if identity is not None:
                 self._known[rank] = identity
-            if rank in self._known and is_gone(self._known[rank], me):
-                gone[rank] = self._known[rank].pid
+            if rank in self._known:
+                if is_gone(self._known[rank], me):
+                    gone[rank] = f"its process ended (pid {self._known[rank].pid})"
+            elif (shown := self._departed(rank)) is not None:
+                gone[rank] = shown
         return gone

@@ -96,7 +96,7 @@ class PostMortem:
         absent = [rank for rank in range(self._board.size) if rank not in posts]
         gone = self._board.gone(absent)
         if gone:
-            causes = [(rank, Trouble(Kind.LOST, f"its process ended (pid {pid})")) for rank, pid in gone.items()]
+            causes = [(rank, Trouble(Kind.LOST, cause)) for rank, cause in gone.items()]
         else:
             causes = [(rank, Trouble(Kind.LOST, f"did not come to call {number}")) for rank in absent]
         waiting = f"The others waited in {mark.path}, call {mark.number}, at {mark.place.site}: {seen}"

@@ -62,7 +62,7 @@ def rebuild_tensor(
     """The inverse of `reduce_tensor`: a writable tensor over `raw`, which nothing else refers to."""
     wanted: torch.dtype = getattr(torch, dtype)
     if raw is None:
-        tensor = torch.empty(shape, dtype=wanted)
+        tensor = torch.empty(shape, dtype=wanted, device="cpu")
     else:
         tensor = torch.frombuffer(raw, dtype=torch.uint8).view(wanted).reshape(shape)
     if device == "cuda" and torch.cuda.is_available():

@@ -130,4 +130,4 @@ def _mapped(descriptor: int, size: int, *, shared: bool) -> torch.Tensor:
     # Not `mmap.mmap`, which keeps a descriptor for as long as the memory lives. But `from_file` leaves one open where
     # there is no room to map (torch 2.13), so that is tried before.
     mmap.mmap(-1, size).close()
-    return torch.from_file(f"/proc/self/fd/{descriptor}", shared=shared, size=size, dtype=torch.uint8)
+    return torch.from_file(f"/proc/self/fd/{descriptor}", shared=shared, size=size, dtype=torch.uint8, device="cpu")

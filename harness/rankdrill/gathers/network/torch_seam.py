@@ -10,6 +10,8 @@ What is used, and why:
 - ``distributed_c10d._world`` and ``_unregister_process_group``: the companion group is taken out of torch's tables
   again, so that it changes no later name and lives exactly as long as we hold it.
 - ``distributed_c10d._get_default_store``: where a group written in Python holds no store of its own.
+- What gloo writes into a group's store when it connects: at which address each member listens for as long as it is in
+  the group. So a member can be known to have left that never told us which process it is.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from __future__ import annotations
 import contextlib
 import datetime
 import functools
+import socket
+import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -31,11 +35,15 @@ __all__ = [
     "bound_device",
     "cpu_backend",
     "cuda_backend",
+    "gloo_address",
     "make_group",
     "store_of",
+    "timeout_of",
 ]
 
 _OWN_BACKEND = "rankdrill_local"
+_LENGTH = struct.Struct("=Q")
+_SOCKADDR_BYTES = 128
 
 AllgatherOptions = c.AllgatherOptions
 BroadcastOptions = c.BroadcastOptions
@@ -91,6 +99,26 @@ def store_of(group: Any) -> Any:
         return c.PrefixStore(f"rankdrill/{group.group_name}", c10d._get_default_store())
 
 
+def gloo_address(store: Any, rank: int) -> tuple[str, int] | None:
+    """Where member `rank` of a gloo group listens, by the group's `store`: IP and port, or None."""
+    key = f"cpu//0/{rank}"
+    if not store.check([key]):
+        return None
+    raw = bytes(store.get(key))
+    try:
+        (host_bytes,) = _LENGTH.unpack_from(raw)
+        (address_bytes,) = _LENGTH.unpack_from(raw, _LENGTH.size + host_bytes)
+        at = 2 * _LENGTH.size + host_bytes
+        (family,), (port,) = struct.unpack_from("=H", raw, at), struct.unpack_from(">H", raw, at + 2)
+    except struct.error:
+        return None
+    if address_bytes < _SOCKADDR_BYTES or len(raw) < at + address_bytes:
+        return None
+    if family == socket.AF_INET:
+        return socket.inet_ntop(family, raw[at + 4 : at + 8]), port
+    return (socket.inet_ntop(family, raw[at + 8 : at + 24]), port) if family == socket.AF_INET6 else None
+
+
 def cpu_backend(group: Any) -> str:
     """The backend `group` uses for CPU tensors; gloo where it has none."""
     return _backends(group).get("cpu", "gloo")
@@ -99,6 +127,16 @@ def cpu_backend(group: Any) -> str:
 def cuda_backend(group: Any) -> str:
     """The backend `group` uses for CUDA tensors, or an empty string."""
     return _backends(group).get("cuda", "")
+
+
+def timeout_of(group: Any) -> float:
+    """Seconds after which the operations of `group` give up; torch's default where it does not say, or is None."""
+    if group is not None:
+        for device in group._device_types:
+            options = getattr(group._get_backend(device), "options", None)
+            if options is not None:
+                return float(options._timeout.total_seconds())
+    return float(c10d.default_pg_timeout.total_seconds())
 
 
 def bound_device(group: Any) -> torch.device | None:

@@ -31,7 +31,9 @@ class Staging:
         self._device = device
         self._on_gpu = device.type == "cuda"
         with self._at_device():  # or memory is pinned in a context on another GPU
-            stages = [torch.empty(stage_bytes, dtype=torch.uint8, pin_memory=self._on_gpu) for _ in range(2)]
+            stages = [
+                torch.empty(stage_bytes, dtype=torch.uint8, device="cpu", pin_memory=self._on_gpu) for _ in range(2)
+            ]
             self._stages = [(stage, torch.cuda.Event() if self._on_gpu else None) for stage in stages]  # type: ignore[no-untyped-call]
 
     def send(self, blocks: Iterable[memoryview], target: torch.Tensor) -> None:

@@ -1,0 +1,96 @@
+"""Gathers in whatever state of torch their callers are in: what arrives is what torch's own gather gives there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import rankdrill
+from tests.drop_in.ways import WAYS, torchs
+
+SIZES = (4, 100_000)  # elements: with the agreement, and after it
+
+
+class Functions(TorchFunctionMode):
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
+class Dispatches(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
+@contextmanager
+def default_device() -> Iterator[None]:
+    torch.set_default_device("meta")
+    try:
+        yield
+    finally:
+        torch.set_default_device(None)
+
+
+@contextmanager
+def default_dtype() -> Iterator[None]:
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+STATES: dict[str, Callable[[], AbstractContextManager[Any]]] = {
+    "with torch.device": lambda: torch.device("meta"),
+    "default device": default_device,
+    "default dtype": default_dtype,
+    "inference mode": torch.inference_mode,
+    "no grad": torch.no_grad,
+    "function mode": Functions,
+    "dispatch mode": Dispatches,
+}
+
+
+def told(value: Any) -> tuple[Any, ...]:
+    """What can be told of a payload that has arrived."""
+    tensor, parameter = value["tensor"], value["parameter"]
+    return (
+        tensor.device,
+        tensor.dtype,
+        tensor.is_inference(),
+        tensor.tolist()[:4],
+        type(parameter),
+        parameter.device,
+        parameter.requires_grad,
+        value["number"],
+    )
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("on", ["all ranks", "one rank"])
+def test_every_path(state: str, on: str, tmp_path: Path) -> None:
+    def body() -> list[str]:
+        rank = dist.get_rank()
+        wrong = []
+        for size in SIZES:
+            tensor = torch.arange(size, dtype=torch.float32) + rank
+            payload = {"tensor": tensor, "parameter": torch.nn.Parameter(torch.ones(size)), "number": rank}
+            for name, way in WAYS.items():
+                if on == "all ranks" or rank == 1:
+                    with STATES[state]():
+                        expected, found = torchs(payload), way(payload, tmp_path)
+                else:
+                    expected, found = torchs(payload), way(payload, tmp_path)
+                if found and list(map(told, found)) != list(map(told, expected)):
+                    wrong.append(f"{name} of {size}: {list(map(told, found))}, torch: {list(map(told, expected))}")
+        return wrong
+
+    with rankdrill.World(2) as world:
+        assert world.run(body, deadline=120).unwrap() == [[], []]
