@@ -8,6 +8,8 @@ together and names the ranks that caused it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pickle import PicklingError
+from typing import Any
 
 __all__ = [
     "ArgumentMismatch",
@@ -35,6 +37,7 @@ __all__ = [
     "UsageError",
     "WorldError",
     "describe",
+    "encode_error",
 ]
 
 CAUSE_CHARACTERS = 300  # of an exception's line that are told to other ranks
@@ -100,7 +103,12 @@ class GatherError(RankdrillError):
 
 
 class EncodeError(GatherError):
-    """A rank could not serialize its payload: unpicklable, or out of memory while pickling."""
+    """A rank could not serialize its payload: unpicklable, or out of memory while pickling.
+
+    Where the rank was stopped by an error that callers of torch's gathers look for, as pickling raises `TypeError`,
+    `AttributeError` and `pickle.PicklingError`, what all ranks raise is one of these, too. On that rank the error
+    itself, with the line that raised it, is its `__cause__`.
+    """
 
 
 class OversizeError(GatherError, ValueError):
@@ -202,3 +210,23 @@ def describe(error: BaseException) -> str:
         text = "(its message cannot be shown)"
     name = type(error).__name__
     return " ".join(f"{name}: {text}".split())[:CAUSE_CHARACTERS] if text else name
+
+
+# What pickling raises, and callers of torch's gathers look for.
+_PICKLING = (TypeError, AttributeError, PicklingError)
+
+
+def encode_error(cause: str, path: str, failures: tuple[RankFailure, ...], hint: str = "") -> EncodeError:
+    """The `EncodeError` for `cause`, an exception in one line as `describe` makes it."""
+    return _ENCODE_ERRORS.get(cause.partition(":")[0], EncodeError)(path, failures, hint)
+
+
+def _also(kind: type[Exception]) -> type[EncodeError]:
+    def reduce(self: EncodeError) -> tuple[Any, ...]:
+        return encode_error, (kind.__name__, self.path, self.failures, self.hint)
+
+    described = {"__doc__": f"An `EncodeError` because of a `{kind.__name__}`.", "__module__": __name__}
+    return type(EncodeError.__name__, (EncodeError, kind), described | {"__reduce__": reduce})
+
+
+_ENCODE_ERRORS = {kind.__name__: _also(kind) for kind in _PICKLING}

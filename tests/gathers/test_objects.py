@@ -105,8 +105,8 @@ def test_a_rank_that_alone_cannot_load_is_the_one_named(world: rankdrill.World) 
     assert all_alike(world.run(body).unwrap()).ranks == (3,)
 
 
-@pytest.mark.parametrize("entries", [0, 3, 5])
-def test_a_list_of_the_wrong_length(world: rankdrill.World, entries: int) -> None:
+@pytest.mark.parametrize("entries", [0, 3])
+def test_a_list_that_is_too_short(world: rankdrill.World, entries: int) -> None:
     got = world.run(lambda: fails_then_works(0, entries if dist.get_rank() == 1 else None)).unwrap()
     failed, after = all_alike(got)
     assert (failed.kind, failed.ranks) == ("ArgumentMismatch", (1,))

@@ -44,7 +44,8 @@ class DrilledGroup(dist.ProcessGroup):
         self.inner = inner
         self.global_ranks = ranks
         self.boundary = boundary
-        self.label = DEFAULT_GROUP if inner.group_desc == "default_pg" else str(inner.group_name)
+        self._name = torch_seam.name_of(inner)
+        self.label = DEFAULT_GROUP if inner.group_desc == "default_pg" else self._name
         self.sequence = Numbering()
         self.timeout = torch_seam.group_timeout(inner)
         self.place, self.members = inner.rank(), inner.size()
@@ -102,7 +103,7 @@ class DrilledGroup(dist.ProcessGroup):
     # A group written in Python has no backends, in which torch would keep these.
     def getGroupName(self) -> str:  # noqa: N802
         """The wrapped group's name."""
-        return str(self.inner.group_name)
+        return self._name
 
     def getGroupDesc(self) -> str:  # noqa: N802
         """The wrapped group's description."""

@@ -66,6 +66,7 @@ __all__ = [
     "at_end_of_backward",
     "backward_pass",
     "c10d",
+    "group_names",
     "group_timeout",
     "groups",
     "is_operator",
@@ -73,6 +74,7 @@ __all__ = [
     "known_to_torchscript",
     "lay_function_mode",
     "lift_function_mode",
+    "name_of",
     "note_device_constructors",
     "plainly",
     "print_options",
@@ -181,7 +183,7 @@ def adopt_backends(wrapper: Any, group: Any) -> None:
         default = default or kind
     if default is not None:
         wrapper._set_default_backend(default)
-        wrapper._set_group_name(group.group_name)
+        wrapper._set_group_name(name_of(group))
         wrapper._set_group_desc(group.group_desc)
 
 
@@ -227,6 +229,19 @@ def keeps_work() -> bool:
     group: Any = Group(0, 1)  # type: ignore[call-arg]
     held = dist.ProcessGroup.barrier(group, dist.BarrierOptions())  # the method in C++, which asks ours
     return held is not None and group.returned() is not None
+
+
+def name_of(group: Any) -> str:
+    """The name torch gave `group`, also where its backend, written in Python, does not know it."""
+    try:
+        return str(group.group_name)
+    except RuntimeError:
+        return str(c10d._world.pg_names[group])
+
+
+def group_names() -> dict[Any, str]:
+    """Every process group this process is in, with the name torch gave it: one written in Python may not know it."""
+    return dict(c10d._world.pg_names)
 
 
 def groups() -> list[Any]:

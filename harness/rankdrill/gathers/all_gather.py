@@ -28,10 +28,13 @@ class _Route:
     by: str
     rank_0_only: bool = False
     directory: str | None = None
+    asked: bool = False  # for the CPU, and not only as there is nothing else
 
     def __str__(self) -> str:
-        return f"transfer by {self.by}{' to rank 0 only' if self.rank_0_only else ''}" + (
-            f" in {self.directory or 'the default directory'}" if self.by == "files" else ""
+        return f"transfer by {self.by}{', as asked' if self.asked else ''}" + (
+            f"{' to rank 0 only' if self.rank_0_only else ''} in {self.directory or 'the default directory'}"
+            if self.by == "files"
+            else ""
         )
 
 
@@ -85,7 +88,9 @@ def _route(channel: Channel, group: Any, force_cpu: bool, force_filesys: bool, d
         return _Route("files", True, directory_of(directory))
     if _switched_on("MDETR_FILESYS_REDUCE") or force_filesys:
         return _Route("files", False, directory_of(directory))
-    if _switched_on("MDETR_CPU_REDUCE") or force_cpu or channel.size == 1:
+    if _switched_on("MDETR_CPU_REDUCE") or force_cpu:
+        return _Route("cpu", asked=True)
+    if channel.size == 1:
         return _Route("cpu")
     on_cuda = torch_seam.cuda_backend(group) == "nccl" and torch.cuda.is_available()
     return _Route("cuda" if on_cuda else "cpu")

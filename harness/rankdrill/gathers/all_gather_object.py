@@ -9,6 +9,7 @@ import torch.distributed as dist
 from rankdrill.errors import UsageError
 from rankdrill.gathers.agreement.call import Call
 from rankdrill.gathers.agreement.outcomes import Kind
+from rankdrill.gathers.agreement.receiving_list import fill, wrong_with
 from rankdrill.gathers.agreement.registry import channel_of, is_member
 from rankdrill.gathers.transfer.moves import at_all, load_all
 
@@ -25,13 +26,14 @@ def all_gather_object(
 ) -> None:
     """Fill `object_list` with every rank's `obj`, in group rank order.
 
-    `object_list` has as many entries as the group has ranks and is changed only if all ranks succeed. What arrives is a
-    copy, this rank's own entry included. With `weights_only` nothing is unpickled but by torch's safe unpickler.
-    `timeout`, in seconds and by default that of the group, bounds each wait for the others. On a rank outside `group`
-    nothing happens, as in torch.
+    `object_list` has an entry for each rank of the group, or more, and is changed only if all ranks succeed. What
+    arrives is a copy, this rank's own entry included. With `weights_only` nothing is unpickled but by torch's safe
+    unpickler. `timeout`, in seconds and by default that of the group, bounds each wait for the others. On a rank
+    outside `group` nothing happens, as in torch.
 
-    Raises on all ranks together: ArgumentMismatch (a list of the wrong length, different `weights_only`), EncodeError,
-    DecodeError, Desynchronized, PeerLost. Raises UsageError where torch.distributed is not initialised.
+    Raises on all ranks together: ArgumentMismatch (a list that is too short or cannot be written to, different
+    `weights_only`), EncodeError, DecodeError, Desynchronized, PeerLost. Raises UsageError where torch.distributed is
+    not initialised.
     """
     if not dist.is_initialized():
         raise UsageError("all_gather_object: call torch.distributed.init_process_group first")
@@ -39,12 +41,12 @@ def all_gather_object(
         return
     channel = channel_of(group)
     with Call(channel, "all_gather_object", timeout, weights_only=weights_only) as call:
-        length = call.attempt(Kind.ARGUMENT, lambda: len(object_list))
-        if length is not None and length != channel.size:
-            call.report(Kind.ARGUMENT, f"object_list has {length} entries for a group of {channel.size}")
+        cause = call.attempt(Kind.ARGUMENT, lambda: wrong_with("object_list", object_list, channel.size))
+        if cause:
+            call.report(Kind.ARGUMENT, cause)
         payload = call.attempt(Kind.ENCODE, lambda: call.coding.encode(obj))
         slots = call.agree(payload)
         with at_all(call, slots, payload) as loaders:
             values = load_all(call, slots, loaders)
             call.confirm()
-    object_list[:] = values
+    fill(object_list, values)

@@ -10,6 +10,7 @@ from rankdrill.errors import UsageError
 from rankdrill.gathers.agreement.call import Call
 from rankdrill.gathers.agreement.channel import Channel
 from rankdrill.gathers.agreement.outcomes import Kind
+from rankdrill.gathers.agreement.receiving_list import fill, wrong_with
 from rankdrill.gathers.agreement.registry import channel_of, is_member
 from rankdrill.gathers.transfer.moves import at_one, load_all
 
@@ -29,14 +30,14 @@ def gather_object(
     """Fill `object_gather_list` on one rank with every rank's `obj`, in group rank order.
 
     The receiver is `dst`, a global rank, or `group_dst`, a rank of `group`; by default global rank 0. There
-    `object_gather_list` has one entry per rank of the group; on the others it is None. Nobody but the receiver holds
-    more than its own payload. With `weights_only` nothing is unpickled but by torch's safe unpickler. `timeout`, in
-    seconds and by default that of the group, bounds each wait for the others. On a rank outside `group` nothing
-    happens, as in torch.
+    `object_gather_list` has an entry for each rank of the group, or more; on the others it is None or empty. Nobody but
+    the receiver holds more than its own payload. With `weights_only` nothing is unpickled but by torch's safe
+    unpickler. `timeout`, in seconds and by default that of the group, bounds each wait for the others. On a rank
+    outside `group` nothing happens, as in torch.
 
-    Raises on all ranks together: ArgumentMismatch (no list, a list of the wrong length, a list where none belongs,
-    ranks that disagree on the receiver, or one that is no member), EncodeError, DecodeError (also on the ranks that
-    only sent), Desynchronized, PeerLost. Raises UsageError where torch.distributed is not initialised.
+    Raises on all ranks together: ArgumentMismatch (no list, one that is too short or cannot be written to, entries
+    where none belong, ranks that disagree on the receiver, or one that is no member), EncodeError, DecodeError (also on
+    the ranks that only sent), Desynchronized, PeerLost. Raises UsageError where torch.distributed is not initialised.
     """
     if not dist.is_initialized():
         raise UsageError("gather_object: call torch.distributed.init_process_group first")
@@ -57,8 +58,8 @@ def gather_object(
         with at_one(call, slots, payload, receiver) as loaders:
             values = load_all(call, slots, loaders)
             call.confirm(all_read=False)
-    if object_gather_list is not None:
-        object_gather_list[:] = values
+    if channel.rank == receiver:
+        fill(object_gather_list, values)
 
 
 def _receiver(channel: Channel, dst: int | None, group_dst: int | None) -> int | str:
@@ -77,9 +78,8 @@ def _receiver(channel: Channel, dst: int | None, group_dst: int | None) -> int |
 
 def _wrong_list(channel: Channel, receiver: int | str | None, given: list[Any] | None) -> str | None:
     if channel.rank != receiver:
-        return None if given is None else "object_gather_list must be None on a rank that does not receive"
+        unwanted = given is not None and len(given) > 0
+        return "object_gather_list must be None or empty on a rank that does not receive" if unwanted else None
     if given is None:
         return "object_gather_list is missing on the receiving rank"
-    if len(given) != channel.size:
-        return f"object_gather_list has {len(given)} entries for a group of {channel.size}"
-    return None
+    return wrong_with("object_gather_list", given, channel.size)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TypeVar
 
-from rankdrill.errors import GatherError, PeerLost, UsageError, describe
+from rankdrill.errors import EncodeError, GatherError, PeerLost, UsageError, describe
 from rankdrill.gathers.agreement.callsite import Place, capture
 from rankdrill.gathers.agreement.channel import Channel
 from rankdrill.gathers.agreement.differences import different_arguments, different_calls
@@ -67,6 +67,7 @@ class Call:
         self.trouble: Trouble | None = None
         self.gpu = b""
         self._agreed = False
+        self._cause: Exception | None = None
         self._round = 1
         grace_s = min(GRACE_S, timeout_s / 4)
         self._settling = Settling(channel, path, self.place, grace_s)
@@ -104,6 +105,8 @@ class Call:
             return action()
         except Exception as error:
             self.report(kind, describe(error))
+            # Kept of nothing that has memory of the call.
+            self._cause = error if kind is Kind.ENCODE else None
             return None
 
     def report(self, kind: Kind, cause: str, culprit: int | None = None) -> None:
@@ -262,4 +265,7 @@ class Call:
     def _raise_if(self, finding: tuple[Sequence[tuple[int, Trouble]], str]) -> None:
         troubles, hint = finding
         if troubles:
-            raise self._settling.error(troubles, hint)
+            error = self._settling.error(troubles, hint)
+            if isinstance(error, EncodeError) and self._cause is not None:
+                raise error from self._cause
+            raise error

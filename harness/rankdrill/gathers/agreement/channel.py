@@ -70,7 +70,7 @@ class Channel:
         self._name = ""
         if self.size > 1:
             self._parties = Parties(group, self.members, self.rank)
-            self._name = f"rankdrill-{group.group_name}-{'-'.join(map(str, self.labels))}"
+            self._name = f"rankdrill-{torch_seam.name_of(group)}-{'-'.join(map(str, self.labels))}"
         self.line = self._new_line()
 
     @property

@@ -13,8 +13,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
-from rankdrill.errors import describe
+from rankdrill.errors import UsageError, describe
 from rankdrill.gathers.encoding.wire import bytes_of
 from rankdrill.gathers.local.local_group import LocalGroup, Meeting
 from rankdrill.gathers.network import torch_seam
@@ -36,11 +37,19 @@ class LineDownError(Exception):
 
 
 class Parties:
-    """Between whom lines are: global ranks `members`, of which this process is the one at `rank`."""
+    """Between whom lines are: global ranks `members`, of which this process is the one at `rank`.
+
+    Raises UsageError for a group whose members are no processes that share a store.
+    """
 
     def __init__(self, group: Any, members: Sequence[int], rank: int) -> None:
         self.members, self.rank, self.size = tuple(members), rank, len(members)
         self.store = torch_seam.store_of(group)
+        if self.store is None:
+            raise UsageError(
+                f"the ranks of this group ({dist.get_backend(group)}) share no store to meet over: gathers are between "
+                "processes, as init_process_group('gloo') joins them"
+            )
         self._polled = PolledStore(self.store)
         self._backend = torch_seam.cpu_backend(group)
 

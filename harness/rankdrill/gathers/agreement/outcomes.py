@@ -10,12 +10,12 @@ from rankdrill.errors import (
     ArgumentMismatch,
     DecodeError,
     Desynchronized,
-    EncodeError,
     GatherError,
     OversizeError,
     PeerLost,
     RankFailure,
     StorageError,
+    encode_error,
 )
 
 __all__ = ["Kind", "Trouble", "together"]
@@ -38,7 +38,6 @@ _ERRORS: dict[Kind, type[GatherError]] = {
     Kind.DECODE: DecodeError,
     Kind.STORAGE: StorageError,
     Kind.OVERSIZE: OversizeError,
-    Kind.ENCODE: EncodeError,
     Kind.ARGUMENT: ArgumentMismatch,
     Kind.LOST: PeerLost,
     Kind.DESYNC: Desynchronized,
@@ -62,6 +61,9 @@ def together(path: str, troubles: Sequence[tuple[int, Trouble]], hint: str = "")
         blamed = reporter if trouble.culprit is None else trouble.culprit
         causes.setdefault(blamed, {}).setdefault(trouble.cause, []).append(reporter)
     failures = tuple(RankFailure(rank, _in_words(rank, causes[rank])) for rank in sorted(causes))
+    if kind is Kind.ENCODE:
+        first = next(trouble.cause for _, trouble in troubles if trouble.kind is kind)
+        return encode_error(first, path, failures, hint)
     return _ERRORS[kind](path, failures, hint)
 
 

@@ -9,6 +9,7 @@ What is used, and why:
   contains ``len(_world.pg_names)``), and then the ranks wait for one another under different names.
 - ``distributed_c10d._world`` and ``_unregister_process_group``: the companion group is taken out of torch's tables
   again, so that it changes no later name and lives exactly as long as we hold it.
+- ``distributed_c10d._get_process_group_name``: of a group written in Python that does not know its name.
 - ``distributed_c10d._get_default_store``: where a group written in Python holds no store of its own.
 - What gloo writes into a group's store when it connects: at which address each member listens for as long as it is in
   the group. So a member can be known to have left that never told us which process it is.
@@ -37,11 +38,13 @@ __all__ = [
     "cuda_backend",
     "gloo_address",
     "make_group",
+    "name_of",
     "store_of",
     "timeout_of",
 ]
 
 _OWN_BACKEND = "rankdrill_local"
+_CPU_BACKENDS = ("gloo", "mpi", "ucc")
 _LENGTH = struct.Struct("=Q")
 _SOCKADDR_BYTES = 128
 
@@ -91,12 +94,27 @@ def is_made_by_us(group: Any) -> bool:
     return bool(asked() == _OWN_BACKEND)
 
 
-def store_of(group: Any) -> Any:
-    """The store the members of `group` share."""
+def name_of(group: Any) -> str:
+    """The name that all members of `group` have for it, also where its backend, written in Python, does not tell."""
     try:
-        return group.get_group_store()
-    except (AttributeError, RuntimeError):
-        return c.PrefixStore(f"rankdrill/{group.group_name}", c10d._get_default_store())
+        return str(group.group_name)
+    except RuntimeError:
+        return str(c10d._get_process_group_name(group))
+
+
+def store_of(group: Any) -> Any:
+    """The store the members of `group` share; None where there is none, as in torch's fake and threaded groups."""
+    store = None
+    with contextlib.suppress(AttributeError, RuntimeError):
+        store = group.get_group_store()
+    if store is None and (default := c10d._get_default_store()) is not None:
+        store = c.PrefixStore(f"rankdrill/{name_of(group)}", default)
+    try:
+        if store is not None:
+            store.check([""])
+    except RuntimeError:  # a store in name only
+        return None
+    return store
 
 
 def gloo_address(store: Any, rank: int) -> tuple[str, int] | None:
@@ -120,8 +138,9 @@ def gloo_address(store: Any, rank: int) -> tuple[str, int] | None:
 
 
 def cpu_backend(group: Any) -> str:
-    """The backend `group` uses for CPU tensors; gloo where it has none."""
-    return _backends(group).get("cpu", "gloo")
+    """The backend for CPU tensors that groups beside `group` are made with: its own if torch has it, else gloo."""
+    own = _backends(group).get("cpu", "gloo")
+    return own if own in _CPU_BACKENDS else "gloo"
 
 
 def cuda_backend(group: Any) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import torch.distributed as dist
 
-from rankdrill.boundary.torch_seam import groups
+from rankdrill.boundary.torch_seam import group_names
 
 __all__ = ["Groups"]
 
@@ -21,13 +21,13 @@ class Groups:
     """
 
     def __init__(self) -> None:
-        self._before = {group.group_name for group in groups()}
+        self._before = set(group_names().values())
         self._alone = _made_alone()
 
     def left(self) -> Iterator[str]:
         """Each group, of those made since, that a fresh rank would not have."""
-        for group in groups():
-            if group.group_name not in self._before and group.size() < dist.get_world_size():
+        for group, name in group_names().items():
+            if name not in self._before and group.size() < dist.get_world_size():
                 yield f"left a process group of {group.size()} of {dist.get_world_size()} ranks"
         if _made_alone() != self._alone:
             yield "made a process group with use_local_synchronization, whose name torch gives again"
