@@ -40,7 +40,7 @@ def all_gather_object(
     if not is_member(group):
         return
     channel = channel_of(group)
-    with Call(channel, "all_gather_object", timeout, weights_only=weights_only) as call:
+    with Call(channel, "all_gather_object", timeout, weights_only=weights_only, owned=True) as call:
         cause = call.attempt(Kind.ARGUMENT, lambda: wrong_with("object_list", object_list, channel.size))
         if cause:
             call.report(Kind.ARGUMENT, cause)

@@ -44,7 +44,7 @@ def gather_object(
     if not is_member(group):
         return
     channel = channel_of(group)
-    with Call(channel, "gather_object", timeout, weights_only=weights_only) as call:
+    with Call(channel, "gather_object", timeout, weights_only=weights_only, owned=True) as call:
         receiver = call.attempt(Kind.ARGUMENT, lambda: _receiver(channel, dst, group_dst))
         call.arguments = f"group_dst={receiver}"
         if isinstance(receiver, str):

@@ -51,17 +51,25 @@ class Call:
     """A context manager around one call on `channel`; `timeout`, in seconds, bounds each wait for the other ranks.
 
     `arguments` is a text that must be equal on all ranks, and so must `weights_only`, which says how payloads become
-    objects: by `coding`. `nonce` names this rank's payload, frames and files, `gpu` the GPU it is to go over, if it is.
+    objects: by `coding`, with `owned` into memory of torch's own. `nonce` names this rank's payload, frames and files,
+    `gpu` the GPU it is to go over, if it is.
     """
 
     def __init__(
-        self, channel: Channel, path: str, timeout: float | None, arguments: str = "", *, weights_only: bool = False
+        self,
+        channel: Channel,
+        path: str,
+        timeout: float | None,
+        arguments: str = "",
+        *,
+        weights_only: bool = False,
+        owned: bool = False,
     ) -> None:
         timeout_s = patience(timeout, channel.timeout_s)
         self.channel = channel
         self.path = path
         self.arguments = arguments
-        self.coding: Coding = coding_for(weights_only)
+        self.coding: Coding = coding_for(weights_only, owned=owned)
         self.place: Place = capture()
         self.nonce = secrets.token_bytes(NONCE_BYTES)
         self.trouble: Trouble | None = None

@@ -15,8 +15,8 @@ from typing import Any, Protocol
 import torch
 
 from rankdrill.gathers.encoding import archives, wire
-from rankdrill.gathers.encoding.reading import Readable, Section, in_memory, unpickle
-from rankdrill.gathers.encoding.tensors import is_plain
+from rankdrill.gathers.encoding.reading import Readable, Section, fill, in_memory, unpickle
+from rankdrill.gathers.encoding.tensors import is_plain, memory_of
 from rankdrill.gathers.encoding.wire import FrameError, Payload, bytes_of, split
 
 __all__ = ["PICKLED", "RAW", "Coding", "coding_for"]
@@ -43,9 +43,9 @@ class Coding(Protocol):
         """
 
 
-def coding_for(weights_only: bool) -> Coding:
-    """The coding of a call with `weights_only`, which has torch's meaning."""
-    return SAFE if weights_only else PICKLED
+def coding_for(weights_only: bool, *, owned: bool = False) -> Coding:
+    """The coding of a call with `weights_only`, which has torch's meaning; with `owned` tensors can be resized."""
+    return SAFE if weights_only else OWNED if owned else PICKLED
 
 
 class Pickled:
@@ -64,6 +64,21 @@ class Pickled:
     def read(self, file: Readable, stream: slice, places: Sequence[slice], part: Callable[[slice], memoryview]) -> Any:
         """As `Coding`."""
         buffers = [part(place) for place in places]
+        file.seek(stream.start)
+        return unpickle(file, buffers)
+
+
+class Owned(Pickled):
+    """As `Pickled`, but tensors lie in memory of torch's own, as in torch's gathers: they can be resized."""
+
+    def decode(self, frame: memoryview, nonce: bytes) -> Any:
+        """As `Coding`."""
+        stream, places = split(frame, nonce)
+        return pickle.loads(frame[stream], buffers=[_read_into_torchs(in_memory(frame), place) for place in places])
+
+    def read(self, file: Readable, stream: slice, places: Sequence[slice], part: Callable[[slice], memoryview]) -> Any:
+        """As `Coding`."""
+        buffers = [_read_into_torchs(file, place) for place in places]
         file.seek(stream.start)
         return unpickle(file, buffers)
 
@@ -102,6 +117,14 @@ class Raw:
     def read(self, file: Readable, stream: slice, places: Sequence[slice], part: Callable[[slice], memoryview]) -> Any:
         """As `Coding`."""
         return torch.frombuffer(part(_only(stream, places)), dtype=torch.uint8)
+
+
+def _read_into_torchs(file: Readable, place: slice) -> memoryview:
+    """What is at `place` of the file, in new memory of torch's."""
+    memory = memory_of(torch.empty(place.stop - place.start, dtype=torch.uint8, device="cpu"))
+    file.seek(place.start)
+    fill(file, memory)
+    return memory
 
 
 def _only(stream: slice, places: Sequence[slice]) -> slice:
@@ -144,5 +167,6 @@ class _OwnElements(pickle.Pickler):
 _PICKLE = SimpleNamespace(__name__=__name__, Pickler=_OwnElements)
 
 PICKLED: Coding = Pickled()
+OWNED: Coding = Owned()
 SAFE: Coding = Safe()
 RAW: Coding = Raw()

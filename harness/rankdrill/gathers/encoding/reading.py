@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from rankdrill.gathers.encoding.wire import FrameError
 from rankdrill.gathers.host.pages import fresh, parts_to_fill
 
-__all__ = ["Readable", "Section", "in_memory", "read_exactly", "unpickle"]
+__all__ = ["Readable", "Section", "fill", "in_memory", "read_exactly", "unpickle"]
 
 
 class Readable(Protocol):
@@ -28,9 +28,14 @@ class Readable(Protocol):
 def read_exactly(file: Readable, nbytes: int) -> memoryview:
     """The next `nbytes` bytes, in memory of their own. Raises FrameError where there are fewer."""
     block = fresh(nbytes)
+    fill(file, block)
+    return block
+
+
+def fill(file: Readable, block: memoryview) -> None:
+    """Read the next bytes into `block`, which is fresh. Raises FrameError where there are fewer."""
     for part in parts_to_fill(block):
         _fill(file, part)
-    return block
 
 
 def unpickle(file: Readable, buffers: Sequence[memoryview]) -> Any:
