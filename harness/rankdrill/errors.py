@@ -83,14 +83,19 @@ class GatherError(RankdrillError):
     """A gather failed on every rank together.
 
     `path` is the gather's name; `failures` holds one `RankFailure` per rank at fault, in rank order, equal on
-    all ranks wherever they could still talk to one another. Ranks are ranks of the gather's group.
+    all ranks wherever they could still talk to one another. Ranks are ranks of the gather's group. What ranks do
+    without one another, as reading from an `NFSWorkspace`, fails without them: not `together`.
     """
 
-    def __init__(self, path: str, failures: tuple[RankFailure, ...], hint: str = "") -> None:
+    def __init__(self, path: str, failures: tuple[RankFailure, ...], hint: str = "", *, together: bool = True) -> None:
         self.path = path
         self.failures = failures
         self.hint = hint
+        self.together = together
         super().__init__(path, failures, hint)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.path, self.failures, self.hint), {"together": self.together}
 
     @property
     def ranks(self) -> tuple[int, ...]:
@@ -99,7 +104,8 @@ class GatherError(RankdrillError):
 
     def __str__(self) -> str:
         causes = "; ".join(str(failure) for failure in self.failures) or "No rank is known to be at fault"
-        return f"{self.path} failed together on all ranks. {causes}" + (f". {self.hint}" if self.hint else "")
+        together = " together on all ranks" if self.together else ""
+        return f"{self.path} failed{together}. {causes}" + (f". {self.hint}" if self.hint else "")
 
 
 class EncodeError(GatherError):
@@ -223,7 +229,7 @@ def encode_error(cause: str, path: str, failures: tuple[RankFailure, ...], hint:
 
 def _also(kind: type[Exception]) -> type[EncodeError]:
     def reduce(self: EncodeError) -> tuple[Any, ...]:
-        return encode_error, (kind.__name__, self.path, self.failures, self.hint)
+        return encode_error, (kind.__name__, self.path, self.failures, self.hint), {"together": self.together}
 
     described = {"__doc__": f"An `EncodeError` because of a `{kind.__name__}`.", "__module__": __name__}
     return type(EncodeError.__name__, (EncodeError, kind), described | {"__reduce__": reduce})

@@ -113,7 +113,7 @@ def _tensors(value: Any, at: At) -> Any:
 
 
 def _workspace(value: Any, at: At) -> Any:
-    with NFSWorkspace(at.directory, group=at.group, timeout=at.timeout) as workspace:
+    with NFSWorkspace(at.directory, group=at.group, meeting=True, timeout=at.timeout) as workspace:
         workspace.write_configs_and_weights({"of": dist.get_rank()}, value)
         try:
             pairs = [workspace.read_configs_and_weights_from_rank(rank) for rank in at.members]

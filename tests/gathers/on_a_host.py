@@ -51,7 +51,7 @@ def main(rank: int, size: int, address: str, common: str) -> None:
             refused(lambda: all_gather_via_filesys(rank, OWN, timeout=TIMEOUT_S)),
             refused(lambda: all_gather_via_filesys(rank, OWN, gather_to_rank_0_only=True, timeout=TIMEOUT_S)),
             refused(lambda: configs(rank, OWN)),
-            refused(lambda: NFSWorkspace(OWN, timeout=TIMEOUT_S)),
+            refused(lambda: NFSWorkspace(OWN, meeting=True, timeout=TIMEOUT_S)),
             left(OWN),
         ],
         "common": [all_gather_via_filesys(rank, common, timeout=TIMEOUT_S), configs(rank, common), pairs(rank, common)],
@@ -85,7 +85,7 @@ def configs(rank: int, directory: str | None = None) -> list[Any]:
 
 
 def pairs(rank: int, directory: str) -> list[Any]:
-    with NFSWorkspace(directory, timeout=TIMEOUT_S) as workspace:
+    with NFSWorkspace(directory, meeting=True, timeout=TIMEOUT_S) as workspace:
         workspace.write_configs_and_weights(rank, None)
         seen = [workspace.read_configs_and_weights_from_rank(one)[0] for one in range(dist.get_world_size())]
         dist.barrier()

@@ -96,7 +96,7 @@ def test_tensors_to_the_first(world: rankdrill.World, length: int) -> None:
 def test_a_workspace(world: rankdrill.World, tmp_path: pathlib.Path, length: int) -> None:
     def body() -> Any:
         rank = dist.get_rank()
-        with NFSWorkspace(tmp_path, weights_only=True, timeout=TIMEOUT_S) as workspace:
+        with NFSWorkspace(tmp_path, weights_only=True, meeting=True, timeout=TIMEOUT_S) as workspace:
             workspace.write_configs_and_weights({"rank": rank}, {"w": torch.full((length,), rank)})
             failed = attempt(workspace.write_configs_and_weights, Custom() if rank == 2 else 0, {})
             config, weights = workspace.read_configs_and_weights_from_rank((rank + 1) % 4)
@@ -140,7 +140,7 @@ def test_ranks_that_disagree_on_a_workspace(world: rankdrill.World, tmp_path: pa
     base = tmp_path / ("d" * 200) / ("e" * 200)
 
     def body() -> Any:
-        return attempt(NFSWorkspace, base, weights_only=dist.get_rank() == 3, timeout=TIMEOUT_S)
+        return attempt(NFSWorkspace, base, weights_only=dist.get_rank() == 3, meeting=True, timeout=TIMEOUT_S)
 
     failed = all_alike(world.run(body).unwrap())
     assert (failed.kind, failed.ranks) == ("ArgumentMismatch", (3,))
@@ -178,7 +178,7 @@ def test_nothing_in_a_workspace_is_unpickled(world: rankdrill.World, tmp_path: p
     effect = tmp_path / "effect"
 
     def body() -> str:
-        with NFSWorkspace(tmp_path / "workspace", weights_only=True, timeout=TIMEOUT_S) as workspace:
+        with NFSWorkspace(tmp_path / "workspace", weights_only=True, meeting=True, timeout=TIMEOUT_S) as workspace:
             with sends(lambda: attack(Malice(str(effect)), LARGE)):
                 workspace.write_configs_and_weights(0, 0)
             assert workspace.read_configs_and_weights_from_rank(2) == (0, 0)

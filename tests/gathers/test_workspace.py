@@ -19,7 +19,7 @@ from tests.gathers.attempts import TIMEOUT_S, all_alike, attempt, raiser, replac
 def test_any_rank_reads_any_rank(world: rankdrill.World, tmp_path: pathlib.Path) -> None:
     def body() -> Any:
         rank = dist.get_rank()
-        with NFSWorkspace(tmp_path / "deep" / "down", timeout=TIMEOUT_S) as workspace:
+        with NFSWorkspace(tmp_path / "deep" / "down", meeting=True, timeout=TIMEOUT_S) as workspace:
             before = workspace.read_configs_and_weights_from_rank(1)
             for turn in range(2):
                 workspace.write_configs_and_weights({"rank": rank, "turn": turn}, {"w": torch.full((3,), rank)})
@@ -37,7 +37,7 @@ def test_any_rank_reads_any_rank(world: rankdrill.World, tmp_path: pathlib.Path)
 def test_target_ranks_are_global(world: rankdrill.World, tmp_path: pathlib.Path) -> None:
     def body() -> Any:
         group = [dist.new_group([0, 1]), dist.new_group([2, 3])][dist.get_rank() // 2]
-        with NFSWorkspace(tmp_path, group=group, timeout=TIMEOUT_S) as workspace:
+        with NFSWorkspace(tmp_path, group=group, meeting=True, timeout=TIMEOUT_S) as workspace:
             workspace.write_configs_and_weights(dist.get_rank(), {})
             seen = workspace.read_configs_and_weights_from_rank(dist.get_rank() ^ 1)[0]
             with pytest.raises(UsageError, match="target_rank"):
@@ -50,7 +50,7 @@ def test_target_ranks_are_global(world: rankdrill.World, tmp_path: pathlib.Path)
 
 def test_without_a_path_it_is_not_initialised(world: rankdrill.World) -> None:
     def body() -> bool:
-        workspace = NFSWorkspace(timeout=TIMEOUT_S)
+        workspace = NFSWorkspace(meeting=True, timeout=TIMEOUT_S)
         with pytest.raises(UsageError, match="workspace_path"):
             workspace.write_configs_and_weights({}, {})
         return workspace.is_initialized
@@ -60,7 +60,7 @@ def test_without_a_path_it_is_not_initialised(world: rankdrill.World) -> None:
 
 def test_a_failed_write_leaves_the_pair_before(world: rankdrill.World, tmp_path: pathlib.Path) -> None:
     def body() -> Any:
-        with NFSWorkspace(tmp_path, timeout=TIMEOUT_S) as workspace:
+        with NFSWorkspace(tmp_path, meeting=True, timeout=TIMEOUT_S) as workspace:
             workspace.write_configs_and_weights("first", {})
             with replaced(os, "write", raiser(OSError(28, "full")), dist.get_rank() == 2):
                 failed = attempt(workspace.write_configs_and_weights, "second", {})
@@ -76,7 +76,7 @@ def test_a_failed_write_leaves_the_pair_before(world: rankdrill.World, tmp_path:
 
 def test_a_file_that_was_changed_is_not_loaded(world: rankdrill.World, tmp_path: pathlib.Path) -> None:
     def body() -> str:
-        with NFSWorkspace(tmp_path, timeout=TIMEOUT_S) as workspace:
+        with NFSWorkspace(tmp_path, meeting=True, timeout=TIMEOUT_S) as workspace:
             workspace.write_configs_and_weights("mine", {})
             if dist.get_rank() == 0:
                 for file in tmp_path.glob("rankdrill-*"):
@@ -96,9 +96,9 @@ def test_different_paths_and_paths_that_cannot_be(world: rankdrill.World, tmp_pa
     def body() -> Any:
         elsewhere = tmp_path / str(dist.get_rank() == 3)
         return (
-            attempt(NFSWorkspace, elsewhere, timeout=TIMEOUT_S),
-            attempt(NFSWorkspace, tmp_path if dist.get_rank() else None, timeout=TIMEOUT_S),
-            attempt(NFSWorkspace, tmp_path / "file" / "below", timeout=TIMEOUT_S),
+            attempt(NFSWorkspace, elsewhere, meeting=True, timeout=TIMEOUT_S),
+            attempt(NFSWorkspace, tmp_path if dist.get_rank() else None, meeting=True, timeout=TIMEOUT_S),
+            attempt(NFSWorkspace, tmp_path / "file" / "below", meeting=True, timeout=TIMEOUT_S),
         )
 
     paths, missing, blocked = all_alike(world.run(body).unwrap())

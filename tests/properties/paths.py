@@ -69,7 +69,7 @@ def _configs_by_files(mine: Any, directory: str) -> list[Any]:
 
 def _workspace(mine: Any, directory: str) -> list[Any]:
     """The payload once as config and once as weights; every rank reads every rank's pair."""
-    with gathers.NFSWorkspace(directory, timeout=TIMEOUT_S) as workspace:
+    with gathers.NFSWorkspace(directory, meeting=True, timeout=TIMEOUT_S) as workspace:
         workspace.write_configs_and_weights(mine, [mine])
         pairs = [workspace.read_configs_and_weights_from_rank(rank) for rank in range(dist.get_world_size())]
         dist.barrier()  # a file goes with its rank's workspace; when all have read is the caller's to know

@@ -173,7 +173,7 @@ def test_after_a_failed_write_the_pair_written_before_is_still_there(disk: FakeF
 
 
 def test_a_pair_that_somebody_removed_is_named(disk: FakeFilesystem) -> None:
-    with NFSWorkspace(BASE, timeout=0.05) as workspace:
+    with NFSWorkspace(BASE, meeting=True, timeout=0.05) as workspace:
         workspace.write_configs_and_weights("config", None)
         disk.remove_object(os.path.join(BASE, os.listdir(BASE)[0]))
         with pytest.raises(StorageError, match="rank 0: what it wrote cannot be read: FileNotFoundError"):

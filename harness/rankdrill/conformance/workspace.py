@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 def _exchange(payload: Any, setting: Setting) -> Any:
     ranks = range(setting.size)
-    with gathers.NFSWorkspace(setting.directory, timeout=setting.timeout) as workspace:
+    with gathers.NFSWorkspace(setting.directory, meeting=True, timeout=setting.timeout) as workspace:
         workspace.write_configs_and_weights({"payload": payload}, {"weight": torch.arange(4)})
         # Until all have read, nobody may leave: what a rank wrote goes with its workspace.
         pairs = _agreed(lambda: [workspace.read_configs_and_weights_from_rank(rank) for rank in ranks], setting)

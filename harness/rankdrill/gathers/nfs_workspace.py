@@ -2,38 +2,54 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
+import secrets
 import time
-import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from rankdrill.errors import RankFailure, StorageError, UsageError, describe
+import torch.distributed as dist
+
+from rankdrill.errors import RankFailure, StorageError, UsageError, describe, encode_error
 from rankdrill.gathers.agreement.call import Call, Stored
 from rankdrill.gathers.agreement.outcomes import Kind
 from rankdrill.gathers.agreement.patience import patience
 from rankdrill.gathers.agreement.registry import channel_of
-from rankdrill.gathers.agreement.slots import Slot
+from rankdrill.gathers.agreement.slots import NONCE_BYTES
 from rankdrill.gathers.encoding.coding import coding_for
+from rankdrill.gathers.encoding.wire import Payload
 from rankdrill.gathers.host.liveness import identify
+from rankdrill.gathers.network import torch_seam
 from rankdrill.gathers.storage import files
+from rankdrill.gathers.storage.announced import Announced, Announcements, remove
 from rankdrill.gathers.storage.sight import require_sight
 
 __all__ = ["NFSWorkspace"]
 
+_WRITE = "NFSWorkspace.write_configs_and_weights"
+_READ = "NFSWorkspace.read_configs_and_weights_from_rank"
+
 
 class NFSWorkspace:
-    """A shared directory in which each rank of `group` leaves one config and its weights.
+    """A shared directory in which each rank of the job leaves one config and its weights, for any rank to read.
 
-    Making one and `write_configs_and_weights` are calls of all ranks together; reading is each rank's own business and
-    needs no barrier: `write` returns when everybody has written. Without `workspace_path` the workspace is not
-    initialised. This rank's file goes with the next write, with `close`, at the end of a ``with`` block, when the
-    object goes, or when the process exits in good order; files of crashed processes go when a workspace is
-    next made there.
+    No rank waits for another in any of it: who writes when, and who reads after whom, is the caller's business. A
+    reader gets the pair that a rank wrote last in this run, whole, or ``(None, None)``; never one of another run, a
+    part of one, or one that somebody else put there. For that the ranks tell one another of their files through the
+    store of the default group. Any object on the same path reads any rank's pair.
 
-    With `weights_only` pairs are unpickled by torch's safe unpickler only. `timeout`, in seconds and by default that of
-    the group, bounds each wait for the others, and a reader's for a file that is not visible yet.
+    With `meeting`, making one and writing are calls of all ranks of `group` together, which fail together: then
+    everybody's pair is there when a rank has written, and ranks that do not see the same directory are told so.
+
+    Without `workspace_path` the workspace is not initialised. A rank's file goes with its next write, with `close`, at
+    the end of a ``with`` block, or when the process exits in good order; files of crashed processes go when a workspace
+    is next made there. `path` is the directory, `rank` this rank's global one, `state_path` its own file. With
+    `weights_only` pairs are unpickled by torch's safe unpickler only. `timeout`, in seconds and by default that of the
+    group, bounds a reader's wait for a file that was written and is not visible yet, and with `meeting` each wait for
+    the others.
     """
 
     def __init__(
@@ -41,81 +57,110 @@ class NFSWorkspace:
         workspace_path: str | os.PathLike[str] | None = None,
         *,
         group: Any = None,
+        meeting: bool = False,
         weights_only: bool = False,
         timeout: float | None = None,
     ) -> None:
-        """Make the directory on all ranks. Raises ArgumentMismatch (different arguments), StorageError, together."""
-        self._base: str | None = None
-        self._channel = channel_of(group)
+        """Make the directory. Raises StorageError; with `meeting` also ArgumentMismatch, on all ranks together."""
+        self.path: Path | None = None
+        self.rank = dist.get_rank() if dist.is_initialized() else 0
+        self._meeting = meeting
         self._timeout = timeout
         self._weights_only = weights_only
-        self._slots: list[Slot] = []
-        self._mine: list[files.Offer] = []
-        self._finalizer = weakref.finalize(self, _remove_all, self._mine)
-        with Call(self._channel, "NFSWorkspace", timeout, weights_only=weights_only) as call:
-            if workspace_path:
-                self._base = call.attempt(Kind.STORAGE, lambda: _prepared(workspace_path))
-            call.arguments = f"workspace_path={self._base}"
-            call.agree()
-            if self._base is not None:
-                require_sight(call, self._base)
+        self._channel = channel_of(group)
+        self._nonce = secrets.token_bytes(NONCE_BYTES)
+        if meeting:
+            with Call(self._channel, "NFSWorkspace", timeout, weights_only=weights_only) as call:
+                base = call.attempt(Kind.STORAGE, lambda: _prepared(workspace_path)) if workspace_path else None
+                call.arguments = f"workspace_path={base}"
+                call.agree()
+                if base is not None:
+                    require_sight(call, base)
+            self.path = Path(base) if base is not None else None
+        elif workspace_path:
+            with self._by_itself("NFSWorkspace"):
+                self.path = Path(_prepared(workspace_path))
 
     @property
     def is_initialized(self) -> bool:
         """Whether there is a directory to write to."""
-        return self._base is not None
+        return self.path is not None
+
+    @property
+    def state_path(self) -> Path | None:
+        """Where this rank's pair lies, or will lie if it has written none; None where there is no directory."""
+        if self.path is None:
+            return None
+        left = self._announcements().ask(self.rank)
+        return Path(left.offer.path if left else files.path_of(str(self.path), self._nonce, identify()))
 
     def write_configs_and_weights(self, config_json: Any, weights: Any) -> None:
-        """Leave this rank's pair for the others, replacing what it left before; all ranks write together.
+        """Leave this rank's pair for the others, replacing what it left before.
 
-        Raises StorageError, EncodeError and the other errors of a gather on all ranks together, UsageError where the
-        workspace is not initialised. After an error the pairs written before are still there to read.
+        Raises StorageError and EncodeError, after which the pair written before is still there to read, and UsageError
+        where the workspace is not initialised. With `meeting` all ranks write together, and raise these and the other
+        errors of a gather together.
         """
-        base = self._initialised()
-        written: list[files.Offer] = []
+        announcements, pair = self._announcements(), (config_json, weights)
+        if self._meeting:
+            self._write_together(announcements, pair)
+            return
+        with self._by_itself(_WRITE):
+            try:
+                payload = coding_for(self._weights_only).encode(pair)
+            except Exception as error:
+                failures = (RankFailure(self.rank, describe(error)),)
+                refused = encode_error(describe(error), _WRITE, failures)
+                refused.together = False
+                raise refused from error
+            file = self._written(payload, self._nonce)
+            self._nonce = secrets.token_bytes(NONCE_BYTES)
+            _leave(announcements, self.rank, file)
+
+    def _write_together(self, announcements: Announcements, pair: tuple[Any, Any]) -> None:
+        written: list[Announced] = []
         try:
-            path = "NFSWorkspace.write_configs_and_weights"
-            with Call(self._channel, path, self._timeout, weights_only=self._weights_only) as call:
-                payload = call.attempt(Kind.ENCODE, lambda: call.coding.encode((config_json, weights)))
-                identity = identify()
+            with Call(self._channel, _WRITE, self._timeout, weights_only=self._weights_only) as call:
+                payload = call.attempt(Kind.ENCODE, lambda: call.coding.encode(pair))
                 if payload is not None:
-                    offered = call.attempt(Kind.STORAGE, lambda: files.offer(base, payload, call.nonce, identity))
-                    written.extend([offered] if offered else [])
-                stored = Stored(written[0].size, written[0].digest, identity) if written else None
-                slots = call.agree(stored=stored)
-        except BaseException:
-            _remove_all(written)
-            raise
-        _remove_all(self._mine)
-        self._mine.extend(written)
-        self._slots = slots
+                    file = call.attempt(Kind.STORAGE, lambda: self._written(payload, call.nonce))
+                    written.extend([file] if file else [])
+                offered = [Stored(file.offer.size, file.offer.digest, file.identity) for file in written]
+                call.agree(stored=offered[0] if offered else None)
+                call.attempt(Kind.STORAGE, lambda: _leave(announcements, self.rank, written.pop()))
+                call.confirm(all_read=False)  # that all have told of theirs
+        finally:
+            for file in written:
+                remove(file)
+
+    def _written(self, payload: Payload, nonce: bytes) -> Announced:
+        identity = identify()
+        return Announced(files.offer(str(self.path), payload, nonce, identity), nonce, identity)
 
     def read_configs_and_weights_from_rank(self, target_rank: int) -> tuple[Any, Any]:
         """The pair that `target_rank`, a global rank, wrote last; ``(None, None)`` if it has not written.
 
-        Not a call of all ranks: what fails is raised on this rank only. Raises StorageError if the file is gone or is
-        not the one that rank wrote, UsageError for a rank outside the group.
+        What fails is raised on this rank only: StorageError if the file is gone, cannot be seen within `timeout`, or is
+        not the one that rank wrote; UsageError for a rank outside the group.
         """
-        self._initialised()
+        announcements = self._announcements()
         if target_rank not in self._channel.members:
             raise UsageError(f"target_rank={target_rank}: the workspace is of ranks {list(self._channel.members)}")
-        if not self._slots:
-            return None, None
-        slot = self._slots[self._channel.members.index(target_rank)]
         try:
             until = time.monotonic() + patience(self._timeout, self._channel.timeout_s)
-            opened = files.read(self._offer_of(slot), slot.nonce, until)
+            opened = announcements.open(target_rank, until)
+            if opened is None:
+                return None, None
             config, weights = opened.load(coding_for(self._weights_only))
         except Exception as error:
-            label = self._channel.labels[slot.rank]
-            failure = RankFailure(label, f"what it wrote cannot be read: {describe(error)}")
-            raise StorageError("NFSWorkspace.read_configs_and_weights_from_rank", (failure,)) from error
+            failure = RankFailure(target_rank, f"what it wrote cannot be read: {describe(error)}")
+            raise StorageError(_READ, (failure,), together=False) from error
         return config, weights
 
     def close(self) -> None:
         """Remove what this rank left; nobody can read it from then on. Doing it twice is fine."""
-        self._slots = []
-        _remove_all(self._mine)
+        if self.path is not None:
+            self._announcements().withdraw(self.rank)
 
     def __enter__(self) -> NFSWorkspace:
         return self
@@ -125,14 +170,28 @@ class NFSWorkspace:
     ) -> None:
         self.close()
 
-    def _initialised(self) -> str:
-        if self._base is None:
+    def _announcements(self) -> Announcements:
+        if self.path is None:
             raise UsageError("this NFSWorkspace has no directory; give workspace_path")
-        return self._base
+        return Announcements(torch_seam.jobs_store(), str(self.path))
 
-    def _offer_of(self, slot: Slot) -> files.Offer:
-        path = files.path_of(str(self._base), slot.nonce, slot.identity)
-        return files.Offer(path, slot.size, slot.digest, self._mine[0].owner if self._mine else -1)
+    @contextmanager
+    def _by_itself(self, doing: str) -> Iterator[None]:
+        """What fails here is this rank's own."""
+        try:
+            yield
+        except (OSError, MemoryError, RuntimeError) as error:
+            failures = (RankFailure(self.rank, describe(error)),)
+            raise StorageError(doing, failures, together=False) from error
+
+
+def _leave(announcements: Announcements, rank: int, file: Announced) -> None:
+    """Have it be what `rank` has left; if that fails, it is gone."""
+    try:
+        announcements.leave(rank, file)
+    except BaseException:
+        remove(file)
+        raise
 
 
 def _prepared(path: str | os.PathLike[str]) -> str:
@@ -140,10 +199,3 @@ def _prepared(path: str | os.PathLike[str]) -> str:
     os.makedirs(base, exist_ok=True)
     files.sweep(base)
     return base
-
-
-def _remove_all(offers: list[files.Offer]) -> None:
-    for offered in offers:
-        with contextlib.suppress(OSError, MemoryError):
-            files.remove(offered.path)
-    offers.clear()

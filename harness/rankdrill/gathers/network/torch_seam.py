@@ -37,6 +37,7 @@ __all__ = [
     "cpu_backend",
     "cuda_backend",
     "gloo_address",
+    "jobs_store",
     "make_group",
     "name_of",
     "store_of",
@@ -135,6 +136,11 @@ def gloo_address(store: Any, rank: int) -> tuple[str, int] | None:
     if family == socket.AF_INET:
         return socket.inet_ntop(family, raw[at + 4 : at + 8]), port
     return (socket.inet_ntop(family, raw[at + 8 : at + 24]), port) if family == socket.AF_INET6 else None
+
+
+def jobs_store() -> Any:
+    """The store of the default group; None where there is none."""
+    return store_of(dist.group.WORLD) if dist.is_initialized() else None
 
 
 def cpu_backend(group: Any) -> str:

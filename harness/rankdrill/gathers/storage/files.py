@@ -15,6 +15,7 @@ import os
 import stat
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,8 +95,8 @@ def offer(base: str, payload: Payload, nonce: bytes, identity: Identity) -> Offe
     return Offer(path, payload.nbytes, digest, owner)
 
 
-def read(offered: Offer, nonce: bytes, deadline: float) -> Opened:
-    """The file of the rank that drew `nonce`, waiting for it until `deadline` (of `time.monotonic`).
+def read(offered: Offer, nonce: bytes, deadline: float, awaited: Callable[[], bool] = lambda: True) -> Opened:
+    """The file of the rank that drew `nonce`, waiting for it until `deadline` (of `time.monotonic`) while `awaited`.
 
     Raises FileNotFoundError if it is not there by then, WrongContentError if it is not what its rank wrote, OSError
     if it cannot be read.
@@ -114,6 +115,8 @@ def read(offered: Offer, nonce: bytes, deadline: float) -> Opened:
         except OSError as error:
             if error.errno != errno.ESTALE or time.monotonic() >= deadline:
                 raise
+        if not awaited():
+            raise FileNotFoundError(errno.ENOENT, "taken away", offered.path)
         time.sleep(next(pauses, _PAUSES_S[-1]))
 
 
