@@ -1,6 +1,8 @@
 """Runs programs of the catalogue as a script does: processes, gloo, a deadline, and nobody who watches.
 
-A process that fails takes the others with it after a moment, as torchrun's agent ends them.
+A process that fails takes the others with it after a moment, as torchrun's agent ends them. With the flight recorder,
+those that are about to be ended are asked for a dump first, as NCCL's watchdog asks its own, and torch's analyzer reads
+the dumps. It is asked of runs that fail or hang, so the mistakes that are noticed are those that plain gloo notices.
 """
 
 from __future__ import annotations
@@ -11,47 +13,52 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from multiprocessing import connection, get_context
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import torch.distributed as dist
+from benchmarks.cataloguing.flight import dumps, recorded
+from benchmarks.cataloguing.flight_reading import read_with_dumps
+from benchmarks.cataloguing.flight_seam import Mismatch, mismatches
 from benchmarks.cataloguing.reading import Ended, read
 from tests.catalogue.programs import Program, Rank, modules, program_named
 from tests.catalogue.scoring import Verdict
 from torch.distributed import FileStore, PrefixStore, set_debug_level_from_env  # type: ignore[attr-defined]
 
-__all__ = ["DETAIL", "GLOO", "Bare"]
+__all__ = ["DETAIL", "FLIGHT", "GLOO", "Bare"]
 
-GLOO, DETAIL = "gloo", "DETAIL"
+GLOO, DETAIL, FLIGHT = "gloo", "DETAIL", "flight recorder"
 GRACE_S = 1.0  # from the first failure to the end of the others
 START_S = 60.0  # for processes to begin, whatever else the machine does
 
 
 @dataclass(frozen=True, slots=True)
 class Bare:
-    """Plain gloo, or gloo under ``TORCH_DISTRIBUTED_DEBUG=DETAIL``."""
+    """Plain `GLOO`; under ``TORCH_DISTRIBUTED_DEBUG=DETAIL``; or with the dumps of its `FLIGHT` recorder analyzed."""
 
-    debug: bool
+    tool: str
 
     def verdict_on(self, program: Program, deadline: float) -> Verdict:
-        with tempfile.TemporaryDirectory() as name, _started(program, Path(name), self.debug) as ranks:
+        with tempfile.TemporaryDirectory() as name, _started(program, Path(name), self.tool) as ranks:
             directory = Path(name)
             began = _wait_for_begin(ranks, directory)
             _wait_for_end(ranks, began + deadline)
             seconds = time.monotonic() - began
             ended = [_how_it_ended(rank, directory / f"{index}.err") for index, rank in enumerate(ranks)]
-        return read(program, ended, seconds)
+            if self.tool != FLIGHT or not any(each.failed or each.hung for each in ended):
+                return read(program, ended, seconds)
+            return read_with_dumps(program, ended, seconds, *_analyzed(dumps(directory, ranks)))
 
 
 @contextmanager
-def _started(program: Program, directory: Path, debug: bool) -> Iterator[list[ForkServerProcess]]:
+def _started(program: Program, directory: Path, tool: str) -> Iterator[list[ForkServerProcess]]:
     context = get_context("forkserver")
     context.set_forkserver_preload(["__main__", *modules()])
     ranks = [
-        context.Process(target=_play, args=(program.place, index, program.ranks, str(directory), debug))
+        context.Process(target=_play, args=(program.place, index, program.ranks, str(directory), tool))
         for index in range(program.ranks)
     ]
     try:
@@ -85,6 +92,13 @@ def _wait_for_end(ranks: Sequence[ForkServerProcess], until: float) -> None:
                 until = min(until, time.monotonic() + GRACE_S)
 
 
+def _analyzed(traces: Path) -> tuple[list[Mismatch], str]:
+    try:
+        return mismatches(traces)
+    except Exception as error:  # of one dump or the other it may make nothing; what the processes say is there still
+        return [], f"the analyzer failed: {error!r}"
+
+
 def _how_it_ended(rank: ForkServerProcess, errors: Path) -> Ended:
     return Ended(rank.exitcode, errors.read_text(errors="replace"))
 
@@ -93,16 +107,21 @@ def _all_text(directory: Path) -> str:
     return "\n".join(path.read_text(errors="replace") for path in directory.glob("*.err"))
 
 
-def _play(place: tuple[str, str], index: int, size: int, directory: str, debug: bool) -> None:
+def _play(place: tuple[str, str], index: int, size: int, directory: str, tool: str) -> None:
     """On a rank: what a script does around its own work."""
     here = Path(directory)
     with (here / f"{index}.err").open("w") as errors, Path(os.devnull).open("w") as nothing:
         os.dup2(errors.fileno(), sys.stderr.fileno())
         os.dup2(nothing.fileno(), sys.stdout.fileno())
     faulthandler.enable()
-    if debug:
+    if tool == DETAIL:
         os.environ["TORCH_DISTRIBUTED_DEBUG"] = "DETAIL"
         set_debug_level_from_env()
+    with recorded(here, index) if tool == FLIGHT else nullcontext():
+        _begin_and_play(program_named(place), index, size, here)
+
+
+def _begin_and_play(program: Program, index: int, size: int, here: Path) -> None:
     store = FileStore(str(here / "store"), size)
     dist.init_process_group("gloo", store=PrefixStore("gloo", store), rank=index, world_size=size)
     _meet(store, "begin", size)
@@ -111,9 +130,9 @@ def _play(place: tuple[str, str], index: int, size: int, directory: str, debug: 
     shared = here / "shared"
     shared.mkdir(exist_ok=True)
     (here / f"{index}.up").touch()
-    program_named(place).body(Rank(index, size, group, PrefixStore("user", store), shared))
+    program.body(Rank(index, size, group, PrefixStore("user", store), shared))
     _meet(store, "end", size)
-    with suppress(RuntimeError):  # a rank may have destroyed it itself
+    if dist.is_initialized():  # a rank may have destroyed it itself
         dist.destroy_process_group()
 
 

@@ -40,7 +40,8 @@ _HEAD = """\
 Each mistake has its truth beside it: its kind, the guilty ranks, the guilty lines. `python benchmarks/catalogue.py`
 runs them all and scores what is said: *recall*, the share of mistakes that are noticed; *specificity*, the share of
 correct programs that pass; *strict*, the share of mistakes that are told in exactly one finding of the right kind,
-with exactly the guilty ranks and a guilty line.
+with exactly the guilty ranks and a guilty line. The README has these of rankdrill, plain gloo,
+`TORCH_DISTRIBUTED_DEBUG=DETAIL` and torch's flight recorder.
 
 Below stands one program of each kind, guilty lines marked, with what rankdrill says of it; then which programs are
 not told strictly right, and why. `python benchmarks/catalogue.py --only rankdrill --document docs/catalogue.md`

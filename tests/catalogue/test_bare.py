@@ -1,0 +1,44 @@
+"""Programs run as scripts run them: what is right passes; of what fails or hangs, dumps of the flight recorder tell."""
+
+from __future__ import annotations
+
+import pytest
+from benchmarks.cataloguing.bare import FLIGHT, GLOO, Bare
+from benchmarks.cataloguing.flight_seam import is_there
+
+from tests.catalogue.programs import catalogue
+from tests.catalogue.scoring import Judged
+
+PATIENCE_S = 60.0  # for correct programs, on whatever machine
+WAITED_S = 3.0  # for a hang
+PROGRAMS = {program.name: program for program in catalogue()}
+
+recorded = pytest.mark.skipif(not is_there(), reason="this torch has no flight recorder for gloo")
+
+
+@pytest.mark.parametrize("tool", [GLOO, pytest.param(FLIGHT, marks=recorded)])
+def test_who_destroys_its_groups_itself_passes(tool: str) -> None:
+    verdict = Bare(tool).verdict_on(PROGRAMS["groups.all_taken_down_at_once"], PATIENCE_S)
+    assert not verdict.noticed, verdict.text
+
+
+@recorded
+@pytest.mark.parametrize("name", ["ordering.metrics_before_the_loss", "missing.validation_on_some"])
+def test_a_hang_is_told_by_the_dumps(name: str) -> None:
+    judged = Judged(PROGRAMS[name], Bare(FLIGHT).verdict_on(PROGRAMS[name], WAITED_S))
+    assert judged.wrong_in == (), judged.verdict.text
+    assert "0:default_pg" in judged.verdict.text
+
+
+@recorded
+def test_a_rank_that_raises_dumps_too() -> None:
+    program = PROGRAMS["lost.a_key_that_its_batch_has_not"]
+    judged = Judged(program, Bare(FLIGHT).verdict_on(program, WAITED_S))
+    assert judged.wrong_in == (), judged.verdict.text
+    assert "missing" in judged.verdict.text
+
+
+def test_plain_gloo_tells_nothing_of_a_hang() -> None:
+    verdict = Bare(GLOO).verdict_on(PROGRAMS["missing.validation_on_some"], WAITED_S)
+    assert verdict.noticed
+    assert not verdict.ranks
