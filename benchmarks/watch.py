@@ -1,6 +1,8 @@
 """What watching costs each collective: bare gloo, with the ledger, with ledger and contracts, in turns in one run.
 
-    python benchmarks/watch.py [--ranks 2 4] [--rounds 40] [--between 0 200] [--json FILE]
+Beside them stands what torch's own checks cost, ``TORCH_DISTRIBUTED_DEBUG=DETAIL``.
+
+    python benchmarks/watch.py [--ranks 2] [--rounds 40] [--between 0 200] [--json FILE]
 
 Every round measures all ways one after the other, `CALLS` calls each, so that what else the machine does falls on all
 of them alike. A way's time is the median over all its calls on rank 0.
@@ -28,6 +30,7 @@ import torch
 import torch.distributed as dist
 from rich.console import Console
 from rich.table import Table
+from torch.distributed import DebugLevel, get_debug_level, set_debug_level  # type: ignore[attr-defined]
 
 from rankdrill import World
 from rankdrill.worlds.context import RankContext
@@ -35,8 +38,8 @@ from rankdrill.worlds.job import Job
 
 CALLS = 50
 ELEMENTS = {"1 element": 1, "1 MiB": 1 << 18}
-BARE, LEDGER, CONTRACTS = "bare gloo", "ledger", "ledger and contracts"
-WAYS = (BARE, LEDGER, CONTRACTS)
+BARE, LEDGER, CONTRACTS, DETAIL = "bare gloo", "ledger", "ledger and contracts", "DETAIL"
+WAYS = (BARE, LEDGER, CONTRACTS, DETAIL)
 DEADLINE_S = 600.0
 
 
@@ -55,24 +58,36 @@ class Figure:
 def measured(context: RankContext, elements: int, between: float, rounds: int) -> dict[str, list[float]]:
     """On a rank: seconds of each call, by way."""
     tensor = torch.zeros(elements)
+    checked = group_with_torchs_checks()
     seconds: dict[str, list[float]] = {way: [] for way in WAYS}
     for turn in range(rounds + 1):  # the first warms up
         for way in WAYS:
-            with taken(way, context) as group:
+            with taken(way, context, checked) as group:
                 times = [timed(tensor, group, between) for _ in range(CALLS)]
             if turn:
                 seconds[way] += times
     return seconds
 
 
+def group_with_torchs_checks() -> Any:
+    """A group of all ranks as ``TORCH_DISTRIBUTED_DEBUG=DETAIL`` makes it, which nobody else watches."""
+    before = get_debug_level()
+    set_debug_level(DebugLevel.DETAIL)
+    try:
+        group: Any = dist.new_group()
+    finally:
+        set_debug_level(before)
+    return group.inner
+
+
 @contextmanager
-def taken(way: str, context: RankContext) -> Iterator[Any]:
+def taken(way: str, context: RankContext, checked: Any) -> Iterator[Any]:
     """The group to call so, and the rank's boundary as it is to be for it."""
     drilled = context.group
     watch = context.boundary.watch
     context.boundary.watch = watch if way == CONTRACTS else None
     try:
-        yield drilled.inner if way == BARE else drilled
+        yield {BARE: drilled.inner, DETAIL: checked}.get(way, drilled)
     finally:
         context.boundary.watch = watch
 
@@ -98,7 +113,7 @@ def figures(ranks: int, betweens: Sequence[int], rounds: int) -> Iterator[Figure
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--ranks", type=int, nargs="+", default=[2])
+    parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument(
         "--between", type=int, nargs="+", default=[0, 200], metavar="US", help="of computing, each call"
