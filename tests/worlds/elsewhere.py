@@ -182,6 +182,18 @@ def one_more_that_one_other_meets() -> None:
     dist.all_reduce(ones())
 
 
+def one_more_alike_before_a_message() -> None:
+    """Two meet it in the call that is to come after the message; the fourth waits for the message, and would, too."""
+    if me() == ODD:
+        dist.all_reduce(ones())  # here
+    if me() == ODD:
+        dist.send(ones(), dst=3)
+    if me() == 3:
+        dist.recv(ones(), src=ODD)
+    for _ in range(1):
+        dist.all_reduce(ones())
+
+
 def sums_swapped() -> None:
     if me() == ODD:
         dist.all_reduce(ones(), op=dist.ReduceOp.MAX)  # here
@@ -223,6 +235,7 @@ ELSEWHERE: dict[Body, FindingKind] = {
     past_a_broadcast_to_a_pair: FindingKind.MISSING,
     one_more_before_a_pair: FindingKind.EXTRA,
     one_more_that_one_other_meets: FindingKind.EXTRA,
+    one_more_alike_before_a_message: FindingKind.EXTRA,
     sums_swapped: FindingKind.CALL_ORDERING,
     another_root_of_objects: FindingKind.ROOT,
     objects_for_tensors: FindingKind.CALL_ORDERING,

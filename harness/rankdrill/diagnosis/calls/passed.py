@@ -10,7 +10,7 @@ from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.messages import words
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import GROUP_OP, LedgerView
-from rankdrill.step import Kind, Step
+from rankdrill.step import Kind, Site, Step
 
 __all__ = ["gone_past", "is_behind"]
 
@@ -21,10 +21,11 @@ def gone_past(
     """What is wrong where `outside` waits for a message, and will not come to the call that `inside` waits in.
 
     None where it may come. `lost` are all that wait for ever. The fewer are at fault: those that went past the call
-    have left it out, or those that are in it have made one more; what a rank did in the rounds before says more.
+    have left it out, or those that are in it have made one more; what a rank did in the rounds before says more. Who is
+    in it from a line that `outside` is still to come to has gone past this one, too.
     """
-    step = inside.record.step
-    if step.site is None or outside.record.step.site is None:
+    step, here = inside.record.step, outside.record.step.site
+    if step.site is None or here is None:
         return None
     made = {rank: call for rank, view in enumerate(views) if (call := calls_on(step.target, view).get(step.sequence))}
     by_custom = [rank for rank in inside.missing if rank in lost and _by_custom(step, lost[rank], views[rank])]
@@ -32,10 +33,17 @@ def gone_past(
     past = sorted({*past, *(rank for rank in inside.missing if rank in lost and is_behind(step, lost[rank], views))})
     if outside.rank not in past:
         return _extra(outside, made, step, len(inside.missing), views)
-    if len(past) > len(made) and not by_custom:
-        return _told(FindingKind.EXTRA, tuple(made), made, step, outside)
-    culprits = tuple(past) if by_custom or len(past) < len(made) else ()
+    further_on = [rank for rank, call in made.items() if _lies_behind(call.site, step.site, here)]
+    mine = {rank: call for rank, call in made.items() if rank not in further_on}
+    if len(past) + len(further_on) > len(mine) and not by_custom:
+        return _told(FindingKind.EXTRA, tuple(mine), mine, step, outside)
+    culprits = tuple(past) if by_custom or len(past) + len(further_on) < len(mine) else ()
     return _told(FindingKind.MISSING, culprits, made, step, outside)
+
+
+def _lies_behind(site: Site | None, *others: Site) -> bool:
+    """Whether it lies behind all `others` in the source."""
+    return site is not None and all(order_of(other, site) is Order.AFTER for other in others)
 
 
 def _by_custom(step: Step, wait: Wait, view: LedgerView) -> bool:
