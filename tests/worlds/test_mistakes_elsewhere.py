@@ -87,3 +87,17 @@ def test_of_calls_that_the_ledger_has_forgotten_no_innocent_is_blamed(four: Worl
     outcome = four.run(body, deadline=DEADLINE_S)
     assert min(rank.ledger.dropped for rank in outcome.ranks) >= CAPACITY // 2
     assert outcome.culprits in ((), (ODD,), (0, 1, 2, 3)), outcome.summary()
+
+
+def test_a_group_of_the_others_that_was_made_for_something_else_is_no_witness(four: World) -> None:
+    def body() -> None:
+        others, _, pair = (dist.new_group(ranks) for ranks in ([2, 3], [1, 2, 3], [0, 1]))
+        me = dist.get_rank()
+        if me == 1:
+            dist.broadcast(torch.ones(7), src=1, group=pair)
+        if me in (2, 3):
+            dist.reduce(torch.ones(7), dst=2, group=others)
+
+    outcome = four.run(body, deadline=DEADLINE_S)
+    (finding,) = outcome.findings
+    assert (finding.kind, finding.culprits, finding.ranks) == (FindingKind.MISSING, (), (0, 1))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from rankdrill.diagnosis.calls.naming import named
 from rankdrill.diagnosis.calls.sequences import Parting, calls_on, parting
@@ -106,14 +107,28 @@ def _in_order(step: Step, rank: int, views: Sequence[LedgerView]) -> list[Step]:
 
 
 def _siblings(group: str, views: Sequence[LedgerView]) -> dict[str, tuple[int, ...]]:
-    """The groups of as many other ranks that it and they divide the ranks into; none, if there is another division."""
+    """The groups of as many other ranks that it and they divide the ranks into; none, if there is another division.
+
+    They have been made in a row: a group of the other ranks that was made for something else says nothing of this one.
+    """
     mine = set(_members(group, views))
     if group == DEFAULT_GROUP or not mine:
         return {}
     known = {name: ranks for view in views for name, ranks in members_in(view).items() if name != group}
     alike = {name: ranks for name, ranks in known.items() if len(ranks) == len(mine) and mine.isdisjoint(ranks)}
     taken = [rank for ranks in alike.values() for rank in ranks]
-    return alike if sorted([*taken, *mine]) == list(range(len(views))) else {}
+    divided = sorted([*taken, *mine]) == list(range(len(views)))
+    return alike if divided and _made_in_a_row([group, *alike]) else {}
+
+
+def _made_in_a_row(groups: Sequence[str]) -> bool:
+    """Whether groups of these names were; torch numbers them as they are made, but for some that have other names."""
+    if not all(group.isdecimal() for group in groups):
+        return True
+    numbers = sorted(map(int, groups))
+    apart = {later - earlier for earlier, later in pairwise(numbers)}
+    # Others may be made in turn with them, each time as many.
+    return apart == {1} or (len(apart) == 1 and len(numbers) > 2)
 
 
 def _members(group: str, views: Sequence[LedgerView]) -> tuple[int, ...]:
