@@ -52,7 +52,7 @@ def _shared_memory(setting: Setting, value: Any) -> Call:
 
 
 def _workspace(setting: Setting, value: Any) -> Call:
-    workspace = gathers.NFSWorkspace(setting.directory)
+    workspace = gathers.NFSWorkspace(setting.directory, meeting=True)
 
     def call() -> list[Any]:
         workspace.write_configs_and_weights({"rank": setting.rank}, value)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import rankdrill
-from tests.drop_in.ways import WAYS, torchs
+from rankdrill.conformance.ways import WAYS
+from tests.drop_in.ways import here, torchs
 
 SIZES = (4, 100_000)  # elements: with the agreement, and after it
 
@@ -60,12 +62,13 @@ STATES: dict[str, Callable[[], AbstractContextManager[Any]]] = {
 
 def told(value: Any) -> tuple[Any, ...]:
     """What can be told of a payload that has arrived."""
-    tensor, parameter = value["tensor"], value["parameter"]
+    tensor = value if isinstance(value, torch.Tensor) else value["tensor"]
+    of_tensor = tensor.device, tensor.dtype, tensor.is_inference(), tensor.tolist()[:4]
+    if value is tensor:
+        return of_tensor
+    parameter = value["parameter"]
     return (
-        tensor.device,
-        tensor.dtype,
-        tensor.is_inference(),
-        tensor.tolist()[:4],
+        *of_tensor,
         type(parameter),
         parameter.device,
         parameter.requires_grad,
@@ -82,14 +85,14 @@ def test_every_path(state: str, on: str, tmp_path: Path) -> None:
         for size in SIZES:
             tensor = torch.arange(size, dtype=torch.float32) + rank
             payload = {"tensor": tensor, "parameter": torch.nn.Parameter(torch.ones(size)), "number": rank}
-            for name, way in WAYS.items():
-                if on == "all ranks" or rank == 1:
-                    with STATES[state]():
-                        expected, found = torchs(payload), way(payload, tmp_path)
-                else:
-                    expected, found = torchs(payload), way(payload, tmp_path)
-                if found and list(map(told, found)) != list(map(told, expected)):
-                    wrong.append(f"{name} of {size}: {list(map(told, found))}, torch: {list(map(told, expected))}")
+            for way, weights_only in product(WAYS.values(), (False, True)):
+                sent = payload["tensor"] if way.tensors_only else payload
+                with STATES[state]() if on == "all ranks" or rank == 1 else nullcontext():
+                    expected = torchs(sent)
+                    found = way.call(sent, here(tmp_path, weights_only=weights_only))
+                expected = way.given_to(rank, expected)
+                if list(map(told, found)) != list(map(told, expected)):
+                    wrong.append(f"{way.name} of {size}: {list(map(told, found))}, {list(map(told, expected))}")
         return wrong
 
     with rankdrill.World(2) as world:

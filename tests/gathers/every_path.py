@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from rankdrill import gathers
+from rankdrill.conformance.ways import WAYS, At, Way
 from rankdrill.gathers.encoding import archives, wire
 from rankdrill.gathers.encoding.wire import Payload
 from tests.gathers.attempts import TIMEOUT_S, replaced
@@ -22,90 +22,37 @@ from tests.gathers.attempts import TIMEOUT_S, replaced
 padded: Any = import_module("rankdrill.gathers.all_gather")  # the package has the function under that name
 
 EVERYONE = [0, 1, 2, 3]
+Gather = Callable[..., list[Any]]
 
 
-def all_gather_object(value: Any, directory: str, **kwargs: Any) -> list[Any]:
-    received: list[Any] = [None] * dist.get_world_size()
-    gathers.all_gather_object(received, value, timeout=TIMEOUT_S, **kwargs)
-    return received
+def of(way: Way) -> Gather:
+    """`way` for rank 0 to receive, where one rank does."""
+
+    def gather(value: Any, directory: str, *, weights_only: bool = False) -> list[Any]:
+        at = At(dist.group.WORLD, directory, TIMEOUT_S, receiver=0, room=1 << 20, weights_only=weights_only)
+        return way.call(value, at)
+
+    gather.__name__ = way.name
+    return gather
 
 
-def gather_object(value: Any, directory: str, **kwargs: Any) -> list[Any]:
-    received = [None] * dist.get_world_size() if dist.get_rank() == 0 else None
-    gathers.gather_object(value, received, timeout=TIMEOUT_S, **kwargs)
-    return received or []
-
-
-def all_gather(value: Any, directory: str, **kwargs: Any) -> list[Any]:
-    return gathers.all_gather(value, force_cpu=True, timeout=TIMEOUT_S, **kwargs)
-
-
-def all_gather_by_files(value: Any, directory: str, **kwargs: Any) -> list[Any]:
-    return gathers.all_gather(value, False, True, directory, timeout=TIMEOUT_S, **kwargs)
-
-
-def all_gather_padded(value: Any, directory: str, **kwargs: Any) -> list[Any]:
+def all_gather_padded(value: Any, directory: str, *, weights_only: bool = False) -> list[Any]:
     """The way of NCCL, on the CPU."""
     with ExitStack() as stack:
         stack.enter_context(replaced(padded, "_route", lambda *args: padded._Route("cuda")))
         stack.enter_context(replaced(padded, "device_of", lambda group: torch.device("cpu")))
         stack.enter_context(replaced(padded, "name_gpu", lambda device: b"%d" % dist.get_rank()))
-        return gathers.all_gather(value, timeout=TIMEOUT_S, **kwargs)
+        return of(WAYS["all_gather"])(value, directory, weights_only=weights_only)
 
 
-def all_gather_list(value: Any, directory: str, **kwargs: Any) -> list[Any]:
-    return gathers.all_gather_list(value, max_size=1 << 20, timeout=TIMEOUT_S, **kwargs)
+all_gather_object, gather_object = of(WAYS["all_gather_object"]), of(WAYS["gather_object"])
+get_tensors_parallel = of(WAYS["get_tensors_parallel"])
+# Those that one calls otherwise are tested by themselves.
+ELSEWHERE = ("NFSWorkspace", "gather_and_save_checkpoint")
 
-
-def all_gather_shm(value: Any, directory: str, **kwargs: Any) -> list[Any]:
-    return gathers.all_gather_shm(value, timeout=TIMEOUT_S, **kwargs)
-
-
-def all_gather_via_filesys(value: Any, directory: str, **kwargs: Any) -> list[Any]:
-    return gathers.all_gather_via_filesys(value, directory, timeout=TIMEOUT_S, **kwargs)
-
-
-def gather(value: Any, directory: str, **kwargs: Any) -> list[Any]:
-    return gathers.gather(value, explain=False, timeout=TIMEOUT_S, **kwargs)
-
-
-def gather_over_the_network(value: Any, directory: str, **kwargs: Any) -> list[Any]:
-    return gathers.gather(value, "network", explain=False, timeout=TIMEOUT_S, **kwargs)
-
-
-def gather_by_files(value: Any, directory: str, **kwargs: Any) -> list[Any]:
-    return gathers.gather(value, "files", directory=directory, explain=False, timeout=TIMEOUT_S, **kwargs)
-
-
-def get_configs_parallel(value: Any, directory: str, **kwargs: Any) -> list[Any]:
-    with gathers.get_configs_parallel(value, EVERYONE, timeout=TIMEOUT_S, **kwargs) as seen:
-        return seen
-
-
-def get_configs_parallel_by_files(value: Any, directory: str, **kwargs: Any) -> list[Any]:
-    with gathers.get_configs_parallel(value, EVERYONE, None, directory, timeout=TIMEOUT_S, **kwargs) as seen:
-        return seen
-
-
-def get_tensors_parallel(value: Any, directory: str, **kwargs: Any) -> list[Any]:
-    with gathers.get_tensors_parallel(value, EVERYONE, timeout=TIMEOUT_S, **kwargs) as seen:
-        return seen
-
-
-ANY_VALUE: list[Callable[..., list[Any]]] = [
-    all_gather_object,
-    gather_object,
-    all_gather,
-    all_gather_by_files,
+ANY_VALUE: list[Gather] = [
     all_gather_padded,
-    all_gather_list,
-    all_gather_shm,
-    all_gather_via_filesys,
-    gather,
-    gather_over_the_network,
-    gather_by_files,
-    get_configs_parallel,
-    get_configs_parallel_by_files,
+    *(of(way) for way in WAYS.values() if not way.tensors_only and way.gather not in ELSEWHERE),
 ]
 """Gathers of any value. Where only some ranks receive, rank 0 does, and the others get an empty list."""
 

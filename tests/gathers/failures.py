@@ -82,9 +82,9 @@ def _other_arguments(one: Way, at: At, here: bool) -> Any:
     if one.name == "all_gather_list":
         return all_gather_list(0, at.group, 1000 + here, timeout=at.timeout)
     if one.name == "all_gather":
-        return (way("all_gather by files") if here else one)(tensor(0), at)
+        return (way("all_gather/files") if here else one)(tensor(0), at)
     if one.name == "gather":
-        return (way("gather by shm") if here else one)(tensor(0), at)
+        return (way("gather/shm") if here else one)(tensor(0), at)
     with get_configs_parallel(0, [1, 0, 2, 3] if here else RANKS, at.group, timeout=at.timeout) as seen:
         return seen
 
@@ -93,23 +93,25 @@ def _named(*names: str) -> Callable[[Way], bool]:
     return lambda one: one.name in names
 
 
+CHECKPOINT = "gather_and_save_checkpoint"
+
 FAILURES = (
     Failure("encode", "EncodeError", _sends(Unpicklable())),
     # What a checkpoint holds is tried before it is saved.
-    Failure("decode", "DecodeError", _sends(Unloadable()), lambda one: one.name not in ("checkpoint", "NFSWorkspace")),
-    Failure("decode later", "EncodeError", _sends(Unloadable()), _named("checkpoint")),
+    Failure("decode", "DecodeError", _sends(Unloadable()), lambda one: one.name not in (CHECKPOINT, "NFSWorkspace")),
+    Failure("decode later", "EncodeError", _sends(Unloadable()), _named(CHECKPOINT)),
     Failure("decode when read", "StorageError", _sends(Unloadable()), _named("NFSWorkspace")),
     Failure("interrupt", "PeerLost", _sends(Interrupting())),
     Failure("desynchronized", "Desynchronized", _in_another_path),
     # In a workspace everybody reads for himself, and nobody else learns what comes of it.
     Failure("memory", "DecodeError", _receives_nothing, lambda one: one.name != "NFSWorkspace", (3,)),
     Failure("file", "StorageError", _cannot_look, lambda one: one.by_files),
-    Failure("segment", "StorageError", _has_no_segment, _named("all_gather_shm", "gather by shm")),
+    Failure("segment", "StorageError", _has_no_segment, _named("all_gather_shm", "gather/shm")),
     Failure("oversize", "OversizeError", _is_too_large, _named("all_gather_list")),
     Failure("arguments", "ArgumentMismatch", _other_arguments,
             _named("all_gather_list", "all_gather", "gather", "get_configs_parallel")),
     Failure("directory", "ArgumentMismatch", _elsewhere,
-            lambda one: one.name == "checkpoint" or (one.by_files and "default" not in one.name)),
+            lambda one: one.name == CHECKPOINT or (one.by_files and "default" not in one.name)),
 )  # fmt: skip
 
 

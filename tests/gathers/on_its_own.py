@@ -15,7 +15,7 @@ from rankdrill.gathers.agreement.channel import LINE_VARIABLE
 from tests.gathers.all_ways import is_local
 from tests.gathers.failures import RANKS, every_failure
 
-PATHS = ("all_gather", "gather_object to group_dst")
+PATHS = ("all_gather", "gather_object/group_dst")
 
 
 def main(directory: pathlib.Path, rank: int) -> None:

@@ -26,7 +26,7 @@ from rankdrill.gathers import (
     get_tensors_parallel,
     load_checkpoint,
 )
-from tests.gathers.all_ways import ALL, LARGE, SMALL, WAYS, At, tensor, troubled, way
+from tests.gathers.all_ways import LARGE, SMALL, WAYS, At, tensor, troubled, way
 from tests.gathers.attempts import TIMEOUT_S, Raised, Unpicklable, all_alike, attempt
 
 # torch sorts the ranks that `new_group` is given, unless told otherwise (`sort_ranks`, which older ones do not have).
@@ -99,7 +99,7 @@ def test_errors_name_group_ranks(
         if dist.get_rank() in few:
             value = Unpicklable() if dist.get_rank() == few[1] else 0
             failures["few"] = attempt(configs, value, few, group)
-        return failures, {one.name: one(tensor(0), at)[:1] for one in WAYS if one.seen_by == ALL}
+        return failures, {one.name: one(tensor(0), at)[:1] for one in WAYS if one.to_all}
 
     failed = [told for told in world.run(body).unwrap() if told is not None]
     assert len(failed) == len(ranks)

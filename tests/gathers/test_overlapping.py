@@ -10,8 +10,10 @@ from typing import Any
 import torch.distributed as dist
 
 import rankdrill
+from rankdrill.conformance import ways
+from rankdrill.conformance.ways import Receives
 from rankdrill.gathers import get_configs_parallel, get_tensors_parallel
-from tests.gathers.all_ways import LARGE, LAST, SMALL, WAYS, At, Way, tensor, troubled, way
+from tests.gathers.all_ways import LARGE, SMALL, WAYS, At, Way, tensor, troubled, way
 from tests.gathers.attempts import TIMEOUT_S, Unpicklable, all_alike, attempt, raiser, replaced
 
 MEMBERS = ([0, 1, 2, 3], [0, 1, 2], [1, 2, 3], [1, 2])
@@ -19,18 +21,18 @@ SHORT_S = 2.0
 TURNS = 20
 
 
-def _configs_of_some(value: Any, at: At) -> Any:
+def _configs_of_some(value: Any, at: ways.At) -> Any:
     with get_configs_parallel(value, [3, 2], timeout=at.timeout) as seen:
         return seen[::-1]
 
 
-def _tensors_of_some(value: Any, at: At) -> Any:
+def _tensors_of_some(value: Any, at: ways.At) -> Any:
     with get_tensors_parallel(value, [3, 2], timeout=at.timeout) as seen:
         return seen[::-1]
 
 
 # Of the default group, which they do not name, exactly two ranks take part.
-OF_SOME = (Way("configs of 2 and 3", _configs_of_some, LAST), Way("tensors of 2 and 3", _tensors_of_some, LAST))
+OF_SOME = tuple(Way(ways.Way(call.__name__, "", call, Receives.ONE)) for call in (_configs_of_some, _tensors_of_some))
 
 
 class Groups:

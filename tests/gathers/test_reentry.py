@@ -26,8 +26,8 @@ DEADLINE_S = 120.0
 ROOT = pathlib.Path(__file__).parents[2]
 # Those that are more than another's name; the calls that follow a failure go by all of them.
 PATHS = [one.name for one in WAYS if one.name not in (
-    "all_gather by files", "gather by shm", "gather over the network", "gather_object to dst",
-    "all_gather_via_filesys by default",
+    "all_gather/cpu", "all_gather/files", "gather/shm", "gather/network", "gather_object",
+    "all_gather_via_filesys/default",
 )]  # fmt: skip
 
 

@@ -41,8 +41,9 @@ class NFSWorkspace:
     part of one, or one that somebody else put there. For that the ranks tell one another of their files through the
     store of the default group. Any object on the same path reads any rank's pair.
 
-    With `meeting`, making one and writing are calls of all ranks of `group` together, which fail together: then
-    everybody's pair is there when a rank has written, and ranks that do not see the same directory are told so.
+    With `meeting`, making one and writing are calls of all ranks of `group` together, which fail together, and pairs
+    are among these: then everybody's is there when a rank has written, and ranks that do not see the same directory are
+    told so.
 
     Without `workspace_path` the workspace is not initialised. A rank's file goes with its next write, with `close`, at
     the end of a ``with`` block, or when the process exits in good order; files of crashed processes go when a workspace
@@ -173,7 +174,7 @@ class NFSWorkspace:
     def _announcements(self) -> Announcements:
         if self.path is None:
             raise UsageError("this NFSWorkspace has no directory; give workspace_path")
-        return Announcements(torch_seam.jobs_store(), str(self.path))
+        return Announcements(torch_seam.jobs_store(), str(self.path), self._channel.name if self._meeting else "")
 
     @contextmanager
     def _by_itself(self, doing: str) -> Iterator[None]:

@@ -67,17 +67,17 @@ class Channel:
         self._device = torch_seam.bound_device(group)
         self.timeout_s = torch_seam.timeout_of(group)
         self._parties: Parties | None = None
-        self._name = ""
+        self.name = ""
         if self.size > 1:
             self._parties = Parties(group, self.members, self.rank)
-            self._name = f"rankdrill-{torch_seam.name_of(group)}-{'-'.join(map(str, self.labels))}"
+            self.name = f"rankdrill-{torch_seam.name_of(group)}-{'-'.join(map(str, self.labels))}"
         self.line = self._new_line()
 
     @property
     def board(self) -> Pinboard:
         """Where the ranks of this generation tell one another who they are, and what broke."""
         assert self._parties is not None
-        store, name = self._parties.store, f"{self._name}/{self.generation}/"
+        store, name = self._parties.store, f"{self.name}/{self.generation}/"
         return Pinboard(store, name, self.rank, self.size, self._known, lambda rank: departed(store, self.labels[rank]))
 
     @property
@@ -140,7 +140,7 @@ class Channel:
         return Meeting(endpoint, paths, [self._known[rank].pid for rank in range(self.size)])
 
     def _new_line(self) -> Line:
-        return Line(self._parties, f"{self._name}/{self.generation}", self._scratch)
+        return Line(self._parties, f"{self.name}/{self.generation}", self._scratch)
 
     def adapt(self, largest_payload: int) -> None:
         """Make room in the next exchange for payloads as large as the largest of this one, if that is little."""

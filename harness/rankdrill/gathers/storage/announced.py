@@ -48,32 +48,34 @@ class _Alone:
 
 
 _alone = _Alone()
-# What this process has left, by directory and rank: it is there for others whatever becomes of the object that left it.
+# What this process has left, by where that was told and as which rank. It is there for others, whatever becomes of the
+# object that left it.
 _left: dict[tuple[str, int], Announced] = {}
 
 
 class Announcements:
     """What the ranks of a job have told of the directory `base`; `store` is the job's, None of a process that has none.
 
-    What the store raises is RuntimeError.
+    With `among`, a name that some of the ranks have for themselves, it is only what these have told one another. What
+    the store raises is RuntimeError.
     """
 
-    def __init__(self, store: Any, base: str) -> None:
+    def __init__(self, store: Any, base: str, among: str = "") -> None:
         self._store = _alone if store is None else store
-        self._base = base
-        self._prefix = f"rankdrill-files/{hashlib.blake2b(os.fsencode(base), digest_size=16).hexdigest()}/"
+        place = hashlib.blake2b(os.fsencode(base), digest_size=16).hexdigest()
+        self._prefix = f"rankdrill-files/{place}/{among}/"
 
     def leave(self, rank: int, file: Announced) -> None:
         """Have `file` be what `rank`, this process, has left, instead of what it left before, which is removed."""
-        before = _left.get((self._base, rank))
+        before = _left.get((self._prefix, rank))
         self._store.set(self._prefix + str(rank), _dump(file))
-        _left[self._base, rank] = file
+        _left[self._prefix, rank] = file
         if before is not None:
             remove(before)
 
     def withdraw(self, rank: int) -> None:
         """Remove what `rank`, this process, has left, if it has."""
-        file = _left.pop((self._base, rank), None)
+        file = _left.pop((self._prefix, rank), None)
         if file is not None:
             with contextlib.suppress(RuntimeError):  # the store is gone, and with it what was told
                 self._store.set(self._prefix + str(rank), "")
