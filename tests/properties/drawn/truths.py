@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import dropwhile
 
 from tests.properties.drawn.mistakes import OF_MESSAGES, How, Mistake
-from tests.properties.drawn.programs import Call, Message, Program, Statement, Visit
+from tests.properties.drawn.programs import Call, Loop, Message, Program, Statement, Visit
 from tests.properties.drawn.settling import comes_right
 from tests.properties.drawn.writing import Written
 
@@ -56,8 +56,10 @@ class Truth:
 
 def truth_of(program: Program, mistake: Mistake | None, text: Written) -> Truth | None:
     """None if nothing is wrong with it."""
-    if mistake is None or comes_right(program, mistake, eager=False):
+    if mistake is None:
         return None
+    if comes_right(program, mistake, eager=False):
+        return _leak(program, mistake, text)
     if mistake.how in OF_MESSAGES:
         shown = frozenset({"unmatched message", "deadlock", "size mismatch"})
         return Truth(shown, mistake.rank, frozenset(), ends=_ends(program, mistake))
@@ -71,6 +73,21 @@ def truth_of(program: Program, mistake: Mistake | None, text: Written) -> Truth 
     if mistake.how is How.GROUP and "missing call" in kinds:
         lines |= text.lines[mistake.place]
     return Truth(frozenset(kinds), mistake.rank, lines, between)
+
+
+def _leak(program: Program, mistake: Mistake, text: Written) -> Truth | None:
+    """What is wrong though nobody misses the rank that returns early: it has not waited for a call of its own."""
+    if mistake.how is not How.RETURN:
+        return None
+    struck = next(iter(_visits_behind(program, mistake)))
+    before = [visit for visit in program.visits() if visit.place < struck.place and visit.round == struck.round][-1:]
+    for visit in before:
+        call, block = visit.statement, program.block[struck.place[0]]
+        follows = program.behind(visit.place) == struck.place
+        alike = visit.place[0] == struck.place[0] or not isinstance(block, Loop)  # before a loop it is waited for
+        if isinstance(call, Call) and call.held and follows and alike and program.concerns(call, mistake.rank):
+            return Truth(frozenset({_KINDS[How.LEAK]}), mistake.rank, text.lines[visit.place])
+    return None
 
 
 def _ends(program: Program, mistake: Mistake) -> frozenset[int]:
