@@ -1,0 +1,110 @@
+"""The suite again and again on a machine that is busy: what fails now and then, and how often.
+
+    python benchmarks/soak.py [--rounds 20] [--busy 1] [--json FILE] [-- PYTEST ARGUMENTS]
+
+`--busy` processes compute beside it all the time, at least as eagerly as the tests do. Every round is a session of its
+own, `-n 2` unless told otherwise. Exits with 1 where any test failed in any round; the table says which, and how often.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+ROOT = Path(__file__).resolve().parents[1]
+DEFAULT = ("-q", "-n", "2", "tests")
+_SPIN = "while True: pass"
+
+
+@dataclass(frozen=True)
+class Round:
+    """One session: its exit code, how many tests ran, which failed, and how long it took."""
+
+    code: int
+    tests: int
+    failed: tuple[str, ...]
+    seconds: float
+
+
+@contextmanager
+def busy(processes: int) -> Iterator[None]:
+    """So many processes that compute all the time."""
+    spinning = [subprocess.Popen([sys.executable, "-c", _SPIN]) for _ in range(processes)]
+    try:
+        yield
+    finally:
+        for process in spinning:
+            process.kill()
+            process.wait()
+
+
+def run_once(arguments: Sequence[str]) -> Round:
+    with tempfile.TemporaryDirectory() as directory:
+        report = Path(directory) / "report.xml"
+        command = [sys.executable, "-m", "pytest", *arguments, f"--junit-xml={report}", "-p", "no:cacheprovider"]
+        began = time.monotonic()
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=dict(os.environ))
+        seconds = time.monotonic() - began
+        if not report.exists():
+            sys.exit(f"{' '.join(command)} did not run:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+        return Round(done.returncode, *read(report.read_text()), seconds)
+
+
+def read(report: str) -> tuple[int, tuple[str, ...]]:
+    """How many tests a JUnit report tells of, and which of them failed."""
+    # Of tests on many ranks the report has text that XML has no room for.
+    tree = ElementTree.fromstring(re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f]", "?", report))
+    cases = list(tree.iter("testcase"))
+    failed = (case for case in cases if case.find("failure") is not None or case.find("error") is not None)
+    return len(cases), tuple(f"{case.get('classname')}::{case.get('name')}" for case in failed)
+
+
+def table_of(rounds: Sequence[Round]) -> Table:
+    counts = Counter(name for each in rounds for name in set(each.failed))
+    table = Table("test", f"failed in, of {len(rounds)} rounds")
+    for name, count in counts.most_common():
+        table.add_row(name, str(count))
+    return table
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--busy", type=int, default=1, metavar="N", help="processes beside it (default: %(default)s)")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("pytest", nargs="*", metavar="ARGUMENT", help=f"of pytest (default: {' '.join(DEFAULT)})")
+    asked = parser.parse_args()
+    console, rounds = Console(), []
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    with busy(asked.busy), Progress(*columns, console=console) as progress:
+        for _ in progress.track(range(asked.rounds), description="rounds"):
+            one = run_once(asked.pytest or DEFAULT)
+            rounds.append(one)
+            console.print(f"{one.tests} tests, {len(one.failed)} failed, {one.seconds:.0f} s", *one.failed, sep="\n  ")
+    wrong = [one for one in rounds if one.code]
+    if wrong:
+        console.print(table_of(rounds))
+    console.print(f"{len(rounds) - len(wrong)} of {len(rounds)} rounds passed")
+    if asked.json is not None:
+        asked.json.write_text(json.dumps([asdict(one) for one in rounds], indent=1))
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
