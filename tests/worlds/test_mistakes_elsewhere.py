@@ -101,3 +101,18 @@ def test_a_group_of_the_others_that_was_made_for_something_else_is_no_witness(fo
     outcome = four.run(body, deadline=DEADLINE_S)
     (finding,) = outcome.findings
     assert (finding.kind, finding.culprits, finding.ranks) == (FindingKind.MISSING, (), (0, 1))
+
+
+def test_a_group_that_has_another_ones_others_is_no_witness(four: World) -> None:
+    def body() -> None:
+        alone, others, pair = (dist.new_group(ranks) for ranks in ([0, 3], [1, 2], [0, 3]))
+        me = dist.get_rank()
+        for _ in range(2):
+            dist.all_reduce(torch.ones(1), group=pair if me in (0, 3) else others)
+        for step in range(3):
+            if me == 3 or (me == 0 and step != 1):
+                dist.barrier(group=alone)
+
+    outcome = four.run(body, deadline=DEADLINE_S)
+    (finding,) = outcome.findings
+    assert (finding.kind, finding.culprits, finding.ranks) == (FindingKind.MISSING, (), (0, 3))

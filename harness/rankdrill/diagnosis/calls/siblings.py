@@ -109,12 +109,15 @@ def _in_order(step: Step, rank: int, views: Sequence[LedgerView]) -> list[Step]:
 def _siblings(group: str, views: Sequence[LedgerView]) -> dict[str, tuple[int, ...]]:
     """The groups of as many other ranks that it and they divide the ranks into; none, if there is another division.
 
-    They have been made in a row: a group of the other ranks that was made for something else says nothing of this one.
+    They have been made in a row, and no other has the same ranks as this one: a group of the other ranks that was made
+    for something else says nothing of this one.
     """
     mine = set(_members(group, views))
     if group == DEFAULT_GROUP or not mine:
         return {}
     known = {name: ranks for view in views for name, ranks in members_in(view).items() if name != group}
+    if any(mine == set(ranks) for ranks in known.values()):
+        return {}
     alike = {name: ranks for name, ranks in known.items() if len(ranks) == len(mine) and mine.isdisjoint(ranks)}
     taken = [rank for ranks in alike.values() for rank in ranks]
     divided = sorted([*taken, *mine]) == list(range(len(views)))
