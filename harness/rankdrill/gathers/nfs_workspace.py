@@ -18,6 +18,7 @@ from rankdrill.gathers.agreement.slots import Slot
 from rankdrill.gathers.encoding.coding import coding_for
 from rankdrill.gathers.host.liveness import identify
 from rankdrill.gathers.storage import files
+from rankdrill.gathers.storage.directories import make_private
 from rankdrill.gathers.storage.sight import require_sight
 
 __all__ = ["NFSWorkspace"]
@@ -136,7 +137,7 @@ class NFSWorkspace:
 
 def _prepared(path: str | os.PathLike[str]) -> str:
     base = os.path.abspath(os.fspath(path))
-    os.makedirs(base, exist_ok=True)
+    make_private(base)
     files.sweep(base)
     return base
 
