@@ -6,14 +6,20 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
 
 from rankdrill.errors import UsageError
 from rankdrill.ledger import LedgerWriter
+from rankdrill.ledger.format import MOST_RECORDS
 from rankdrill.step import Kind, Step
 from rankdrill.worlds.private import PrivateDirectory, home, remove_segments, sweep
+from tests.ledger.lying import lying
+
+DAMAGED = 32
+SWEPT_S = 2.0  # of CPU; if what such ledgers say were believed, each would take a fifth of that
 
 
 @pytest.fixture(autouse=True)
@@ -140,6 +146,18 @@ def test_segments_of_the_dead_go_too(place: Path) -> None:
         assert not segment.exists()
     finally:
         segment.unlink(missing_ok=True)
+
+
+def test_damaged_ledgers_hold_nobody_up(place: Path) -> None:
+    make_and_die(place)
+    (run,) = place.iterdir()
+    for rank in range(DAMAGED):
+        lying(run / f"rank-{rank}.ledger", MOST_RECORDS)
+    os.mkfifo(run / "rank-x.ledger")
+    began = time.process_time()
+    assert sweep(place) == [run]
+    assert time.process_time() - began < SWEPT_S
+    assert list(place.iterdir()) == []
 
 
 def test_segments_that_others_made_are_left(tmp_path: Path) -> None:
