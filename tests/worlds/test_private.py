@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from rankdrill.errors import UsageError
 from rankdrill.ledger import LedgerWriter
 from rankdrill.ledger.format import MOST_RECORDS
 from rankdrill.step import Kind, Step
-from rankdrill.worlds.private import PrivateDirectory, home, remove_segments, sweep
+from rankdrill.worlds.home import home
+from rankdrill.worlds.private import PrivateDirectory, remove_segments, sweep
 from tests.ledger.lying import lying
 
 DAMAGED = 32
@@ -41,35 +41,6 @@ def test_only_its_owner_may_enter(place: Path) -> None:
     assert (directory.path / "lock").stat().st_mode & 0o777 == 0o600
     directory.remove()
     assert list(place.iterdir()) == []
-
-
-@pytest.mark.parametrize("mode", [0o755, 0o770, 0o701])
-def test_an_open_one_is_refused(place: Path, mode: int) -> None:
-    place.mkdir()
-    place.chmod(mode)
-    with pytest.raises(UsageError, match=rf"is not private to you \(mode {mode:o}\); remove it or set TMPDIR"):
-        home()
-
-
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a directory away")
-def test_a_foreign_one_is_refused(place: Path) -> None:
-    place.mkdir(mode=0o700)
-    os.chown(place, 12345, 12345)
-    with pytest.raises(UsageError, match="is not private to you"):
-        home()
-
-
-def test_a_link_is_refused(place: Path, tmp_path: Path) -> None:
-    (tmp_path / "elsewhere").mkdir(mode=0o700)
-    place.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(UsageError, match="is not private to you"):
-        home()
-
-
-def test_a_file_in_its_place_is_refused(place: Path) -> None:
-    place.write_text("")
-    with pytest.raises(UsageError, match=r"cannot make .*; set TMPDIR to a directory you can write to"):
-        home()
 
 
 def make_and_die(place: Path, count: int = 1) -> None:

@@ -71,7 +71,10 @@ def default_directory() -> str:
         os.mkdir(path, 0o700)
     found = os.lstat(path)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
-        raise PermissionError(f"{path} is not a directory that only this user can enter")
+        raise PermissionError(
+            f"{path} is not a directory that only this user can enter: {stat.filemode(found.st_mode)} of user "
+            f"{found.st_uid}; have it removed, or name another directory"
+        )
     return path
 
 
