@@ -149,6 +149,6 @@ def test_too_few_descriptors_are_told_by_all_before_anybody_waits(
     failed, after = all_alike(world.run(body).unwrap())
     assert failed.kind == "StorageError"
     assert set(failed.ranks) <= set(short)
-    assert "8 more file descriptors are needed and " in failed.text
+    assert "10 more file descriptors are needed and " in failed.text
     assert "are to be had (ulimit -n is " in failed.text
     assert after == [LARGE] * 4

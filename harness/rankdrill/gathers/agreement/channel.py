@@ -43,8 +43,8 @@ LINE_VARIABLE = "RANKDRILL_LINE"
 _LOCAL, _GLOO, _SPLIT = _LINES = "local", "gloo", "split"
 
 
-# To connect to N - 1 ranks and move a payload takes 2 N - 1 descriptors over sockets, and N + 4 over gloo (torch 2.13).
-_DESCRIPTORS = 4
+# Beside two for each rank. To connect and move a payload takes up to 2 N + 1 over sockets, N + 4 over gloo (torch 2.13).
+_DESCRIPTORS = 2
 
 
 class Channel:
@@ -123,7 +123,7 @@ class Channel:
         self._wish = _wished_line()
         if self.size > 1:
             # gloo ends the process where it finds none (torch 2.13), and whoever gives up over it is blamed by all.
-            require_descriptors(max(2 * self.size, self.size + _DESCRIPTORS))
+            require_descriptors(2 * self.size + _DESCRIPTORS)
         if self._scratch is None:
             self._scratch = torch.zeros(1, dtype=torch.uint8)
 
