@@ -43,7 +43,7 @@ LINE_VARIABLE = "RANKDRILL_LINE"
 _LOCAL, _GLOO, _SPLIT = _LINES = "local", "gloo", "split"
 
 
-# Beside two for each rank. To connect and move a payload takes up to 2 N + 1 over sockets, N + 4 over gloo (torch 2.13).
+# Beside two a rank. To connect and move a payload takes up to 2 N + 1 over sockets, and N + 4 over gloo (torch 2.13).
 _DESCRIPTORS = 2
 
 
