@@ -43,8 +43,9 @@ LINE_VARIABLE = "RANKDRILL_LINE"
 _LOCAL, _GLOO, _SPLIT = _LINES = "local", "gloo", "split"
 
 
-# Beside two a rank. To connect and move a payload takes up to 2 N + 1 over sockets, and N + 4 over gloo (torch 2.13).
-_DESCRIPTORS = 2
+# Up to 2 N + 1 are taken to connect on one machine and move a payload, N + 4 over gloo (torch 2.13). Where N is larger
+# than this the ranks are on several machines.
+_RANKS_OF_A_MACHINE = 64
 
 
 class Channel:
@@ -123,7 +124,7 @@ class Channel:
         self._wish = _wished_line()
         if self.size > 1:
             # gloo ends the process where it finds none (torch 2.13), and whoever gives up over it is blamed by all.
-            require_descriptors(2 * self.size + _DESCRIPTORS)
+            require_descriptors(self.size + min(self.size, _RANKS_OF_A_MACHINE) + 2)
         if self._scratch is None:
             self._scratch = torch.zeros(1, dtype=torch.uint8)
 
