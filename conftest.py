@@ -50,7 +50,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """The outermost session, not a worker of pytest-xdist, takes along what it had kept."""
     if _KEPT_BY_US:
-        from rankdrill.worlds.private import home
+        from rankdrill.worlds.home import home
         from rankdrill.worlds.processes.nursery import Nurseries
 
         Nurseries(home()).dismiss()

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from rankdrill.cli import machine, main
-from rankdrill.worlds.private import home
+from rankdrill.worlds.home import home
 from rankdrill.worlds.processes.client import TemplateClient
 from rankdrill.worlds.processes.nursery import Nurseries
 

@@ -162,6 +162,10 @@ FAULT: dict[str, Any] = {"rank": 0, "strike": "kill", "when": "before", "kind": 
         *(({key: FAULT[key] for key in FAULT if key != lost}, f" lacks {lost!r}") for lost in FAULT),
         ({**FAULT, "rank": True}, ": True is no rank; write a number from 0, or * for every rank"),
         ({**FAULT, "rank": 1.0}, ": 1.0 is no rank; write a number from 0, or * for every rank"),
+        (
+            {**FAULT, "rank": 10**30},
+            ": no world has a rank 1000000000000000000000000000000; the highest is 999999999",
+        ),
         ({**FAULT, "when": "soon"}, ": 'soon' is none of before, after, at"),
         (
             {**FAULT, "kind": "disk"},
@@ -205,6 +209,20 @@ def test_json_that_is_no_plan_is_refused(text: str, said: str) -> None:
     with pytest.raises(PlanError) as refused:
         Plan.from_json(text)
     assert str(refused.value) == said
+
+
+@pytest.mark.parametrize("text", [None, 3, [], {"version": 1, "faults": []}])
+def test_what_json_cannot_be_is_no_plan(text: Any) -> None:
+    with pytest.raises(PlanError) as refused:
+        Plan.from_json(text)
+    kind = type(text).__name__
+    assert str(refused.value) == f"a plan in JSON is text or bytes, not {kind}; give what Plan.to_json() returned"
+
+
+@pytest.mark.parametrize("rank", [0, 10**9 - 1])
+def test_every_rank_that_json_may_name_is_read_as_a_line_too(rank: int) -> None:
+    plan = Plan.from_json(json.dumps({"version": 1, "faults": [{**FAULT, "rank": rank}]}))
+    assert Plan.parse(str(plan)) == plan
 
 
 def test_json_says_every_field_and_needs_but_four() -> None:
@@ -293,6 +311,7 @@ def test_a_few_ops_that_are_left_out_are_named_and_of_many_the_others(left_out: 
         (Where(0, When.BEFORE, "fiel"), "'fiel' is no kind of step; did you mean file?"),  # type: ignore[arg-type]
         (Where(0, When.BEFORE, pattern=b"x"), "b'x' is no pattern"),  # type: ignore[arg-type]
         (Where(1.5, When.BEFORE), "1.5 is no rank"),  # type: ignore[arg-type]
+        (Where(10**9, When.BEFORE), "no world has a rank 1000000000; the highest is 999999999"),
         (Where(0, When.BEFORE, nth=MAX_OCCURRENCE + 1), "#4294967296 is no occurrence"),
     ],
 )

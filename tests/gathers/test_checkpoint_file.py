@@ -120,6 +120,31 @@ def test_cut_anywhere_it_is_refused(path: pathlib.Path) -> None:
             load_checkpoint(path)
 
 
+@pytest.mark.parametrize("mode", [0o620, 0o660, 0o664])
+def test_what_its_group_may_write_is_not_run(world: rankdrill.World, path: pathlib.Path, mode: int) -> None:
+    """Who saves under umask 002 and copies the file has one of these: the safe unpickler still loads it."""
+    world.run(save, path).unwrap()
+    path.chmod(mode)
+    failed, safe = zip(*world.run(lambda: (attempt(load, path, weights_only=False), load(path))).unwrap(), strict=True)
+    refused = all_alike(list(failed))
+    assert (refused.kind, refused.ranks) == ("StorageError", (0, 1, 2, 3))
+    assert f"can be written by its group ({path.stat().st_gid})" in refused.text
+    assert "chmod g-w" in refused.text
+    assert list(safe) == loaded(0)
+    path.chmod(0o644)
+    assert world.run(lambda: load(path, weights_only=False)).unwrap() == loaded(0)
+
+
+def test_directories_for_it_are_private(tmp_path: pathlib.Path) -> None:
+    before = os.umask(0o002)
+    try:
+        gather_and_save_checkpoint(tmp_path / "runs" / "7" / "last.pt", 1)
+    finally:
+        os.umask(before)
+    made = (tmp_path / "runs", tmp_path / "runs" / "7")
+    assert [one.stat().st_mode & 0o777 for one in made] == [0o700] * 2
+
+
 def test_what_another_user_wrote_is_refused(world: rankdrill.World, path: pathlib.Path) -> None:
     world.run(save, path).unwrap()
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import pathlib
 import random
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -187,6 +189,55 @@ def test_a_file_of_somebody_else_is_never_loaded(world: rankdrill.World, tmp_pat
     assert (broken.kind, broken.ranks) == ("StorageError", (1,))
     assert "other content" in broken.text
     assert after == [0, 1, 2, 3]
+
+
+def in_its_place(make: Callable[[str], None]) -> Callable[..., Any]:
+    """What somebody else who may write to the directory can do to a file there."""
+
+    def planted(real: Callable[..., Any]) -> Callable[..., Any]:
+        def offer(*args: Any) -> Any:
+            offered = real(*args)
+            os.unlink(offered.path)
+            make(offered.path)
+            return offered
+
+        return offer
+
+    return planted
+
+
+def socket_at(path: str) -> None:
+    with socket.socket(socket.AF_UNIX) as listener, contextlib.chdir(os.path.dirname(path)):
+        listener.bind(os.path.basename(path))  # the whole path may be too long for an address
+
+
+PLANTED: dict[str, Callable[[str], None]] = {
+    "a pipe": os.mkfifo,
+    "a directory": os.mkdir,
+    "a link": lambda path: os.symlink("/dev/zero", path),
+    "a socket": socket_at,
+}
+
+
+@pytest.mark.parametrize("what", PLANTED)
+def test_nobody_waits_for_what_was_planted(world: rankdrill.World, tmp_path: pathlib.Path, what: str) -> None:
+    began = time.monotonic()
+    got = world.run(struck, str(tmp_path), "offer", in_its_place(PLANTED[what]), TIMEOUT_S, files).unwrap()
+    broken, after = all_alike(got)
+    assert (broken.kind, broken.ranks) == ("StorageError", (1,))
+    assert "is not the file that its rank wrote" in broken.text
+    assert after == [0, 1, 2, 3]
+    assert time.monotonic() - began < TIMEOUT_S
+
+
+@pytest.mark.parametrize("what", PLANTED)
+def test_what_was_planted_costs_no_descriptor(tmp_path: pathlib.Path, what: str) -> None:
+    nonce = b"n" * 16
+    offered = in_its_place(PLANTED[what])(files.offer)(str(tmp_path), encode("value"), nonce, identify())
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(files.WrongContentError, match="is not the file that its rank wrote"):
+        files.read(offered, nonce, time.monotonic())
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_a_file_that_one_rank_alone_does_not_see(tmp_path: pathlib.Path) -> None:

@@ -68,7 +68,12 @@ def test_only_what_the_dead_left_is_swept(tmp_path: pathlib.Path) -> None:
 
 
 def test_files_and_directories_are_private(tmp_path: pathlib.Path) -> None:
-    offered = files.offer(str(tmp_path / "made"), encode(1), b"n" * 16, identify())
-    assert os.stat(tmp_path / "made").st_mode & 0o777 == 0o700
+    before = os.umask(0o002)
+    try:
+        offered = files.offer(str(tmp_path / "made" / "too"), encode(1), b"n" * 16, identify())
+    finally:
+        os.umask(before)
+    for made in ("made", "made/too"):
+        assert os.stat(tmp_path / made).st_mode & 0o777 == 0o700
     assert os.stat(offered.path).st_mode & 0o777 == 0o600
     assert os.stat(files.default_directory()).st_mode & 0o777 == 0o700

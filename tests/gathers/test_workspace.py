@@ -34,6 +34,18 @@ def test_any_rank_reads_any_rank(world: rankdrill.World, tmp_path: pathlib.Path)
     assert list((tmp_path / "deep" / "down").iterdir()) == []
 
 
+def test_directories_are_private_whatever_the_umask(world: rankdrill.World, tmp_path: pathlib.Path) -> None:
+    def body() -> list[int]:
+        before = os.umask(0o002)
+        try:
+            with NFSWorkspace(tmp_path / "deep" / "down", timeout=TIMEOUT_S):
+                return [os.stat(tmp_path / made).st_mode & 0o777 for made in ("deep", "deep/down")]
+        finally:
+            os.umask(before)
+
+    assert all_alike(world.run(body).unwrap()) == [0o700, 0o700]
+
+
 def test_target_ranks_are_global(world: rankdrill.World, tmp_path: pathlib.Path) -> None:
     def body() -> Any:
         group = [dist.new_group([0, 1]), dist.new_group([2, 3])][dist.get_rank() // 2]

@@ -21,8 +21,9 @@ from hypothesis import strategies as st
 
 from rankdrill.errors import LedgerError
 from rankdrill.ledger import CAPACITY, MAX_FAULTS, LedgerReader, LedgerView, LedgerWriter, State
-from rankdrill.ledger.format import HEADER_BYTES, RECORD_BYTES
+from rankdrill.ledger.format import HEADER_BYTES, MOST_RECORDS, RECORD_BYTES
 from rankdrill.step import NO_SEQUENCE, Kind, Site, Step
+from tests.ledger.lying import SLOTS, lying
 
 PATIENCE_S = 30.0
 OPEN = Step(Kind.FILE, "open", "/a/b")
@@ -215,6 +216,19 @@ def test_a_ring_that_was_cut_short_is_read_where_its_records_were_written(tmp_pa
     view = read(path)
     assert ops(view) == ["op3", "op4", "op8", "op9", "op10"]
     assert (view.first, view.dropped, view.torn) == (3, 3, 3)
+
+
+def test_a_ring_that_the_file_is_far_too_short_for_is_not_believed(tmp_path: Path) -> None:
+    """To go through it would take seconds, of a file of some kB."""
+    with pytest.raises(LedgerError, match=f"has room for {MOST_RECORDS} records, and is long enough for {SLOTS}"):
+        LedgerReader(lying(tmp_path / "ledger", MOST_RECORDS))
+    assert read(lying(tmp_path / "usual", CAPACITY)).torn == CAPACITY, "an ordinary one that was cut is still evidence"
+
+
+def test_a_pipe_is_no_ledger_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "ledger")
+    with pytest.raises(LedgerError, match="is no ledger: 0 bytes"):
+        LedgerReader(tmp_path / "ledger")
 
 
 def test_what_is_no_ledger_is_refused(tmp_path: Path) -> None:

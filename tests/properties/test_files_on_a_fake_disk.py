@@ -351,7 +351,8 @@ def test_the_default_directory_is_this_users_alone(disk: FakeFilesystem) -> None
 
 def test_a_default_directory_that_others_can_enter_is_refused(disk: FakeFilesystem) -> None:
     disk.chmod(files.default_directory(), 0o755, force_unix_mode=True)
-    with pytest.raises(StorageError, match="is not a directory that only this user can enter"):
+    told = rf"is not a directory that only this user can enter: drwxr-xr-x of user {os.getuid()}; have it removed, or"
+    with pytest.raises(StorageError, match=told):
         all_gather_via_filesys(PAYLOAD)
 
 

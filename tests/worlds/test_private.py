@@ -6,14 +6,20 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
 
-from rankdrill.errors import UsageError
 from rankdrill.ledger import LedgerWriter
+from rankdrill.ledger.format import MOST_RECORDS
 from rankdrill.step import Kind, Step
-from rankdrill.worlds.private import PrivateDirectory, home, remove_segments, sweep
+from rankdrill.worlds.home import home
+from rankdrill.worlds.private import PrivateDirectory, remove_segments, sweep
+from tests.ledger.lying import lying
+
+DAMAGED = 32
+SWEPT_S = 2.0  # of CPU; if what such ledgers say were believed, each would take a fifth of that
 
 
 @pytest.fixture(autouse=True)
@@ -35,35 +41,6 @@ def test_only_its_owner_may_enter(place: Path) -> None:
     assert (directory.path / "lock").stat().st_mode & 0o777 == 0o600
     directory.remove()
     assert list(place.iterdir()) == []
-
-
-@pytest.mark.parametrize("mode", [0o755, 0o770, 0o701])
-def test_an_open_one_is_refused(place: Path, mode: int) -> None:
-    place.mkdir()
-    place.chmod(mode)
-    with pytest.raises(UsageError, match=rf"is not private to you \(mode {mode:o}\); remove it or set TMPDIR"):
-        home()
-
-
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a directory away")
-def test_a_foreign_one_is_refused(place: Path) -> None:
-    place.mkdir(mode=0o700)
-    os.chown(place, 12345, 12345)
-    with pytest.raises(UsageError, match="is not private to you"):
-        home()
-
-
-def test_a_link_is_refused(place: Path, tmp_path: Path) -> None:
-    (tmp_path / "elsewhere").mkdir(mode=0o700)
-    place.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(UsageError, match="is not private to you"):
-        home()
-
-
-def test_a_file_in_its_place_is_refused(place: Path) -> None:
-    place.write_text("")
-    with pytest.raises(UsageError, match=r"cannot make .*; set TMPDIR to a directory you can write to"):
-        home()
 
 
 def make_and_die(place: Path, count: int = 1) -> None:
@@ -140,6 +117,18 @@ def test_segments_of_the_dead_go_too(place: Path) -> None:
         assert not segment.exists()
     finally:
         segment.unlink(missing_ok=True)
+
+
+def test_damaged_ledgers_hold_nobody_up(place: Path) -> None:
+    make_and_die(place)
+    (run,) = place.iterdir()
+    for rank in range(DAMAGED):
+        lying(run / f"rank-{rank}.ledger", MOST_RECORDS)
+    os.mkfifo(run / "rank-x.ledger")
+    began = time.process_time()
+    assert sweep(place) == [run]
+    assert time.process_time() - began < SWEPT_S
+    assert list(place.iterdir()) == []
 
 
 def test_segments_that_others_made_are_left(tmp_path: Path) -> None:

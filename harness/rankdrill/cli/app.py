@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+import os
+import sys
+from typing import Any, TextIO
 
 import click
 
@@ -42,7 +45,21 @@ class _Refused(click.ClickException):
 
 
 class _Group(click.Group):
-    """Shows a `UsageError` as one line and exits with 2; exits with 130 when interrupted, at whatever moment."""
+    """Shows a `UsageError` as one line and exits with 2; exits with 130 when interrupted, at whatever moment.
+
+    An output that takes no more, on a full disk say, is shown and ends it as a `UsageError` is.
+    """
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        try:
+            return super().main(*args, **extra)
+        except OSError as error:
+            if not _is_lost(sys.stdout):
+                raise
+            with contextlib.suppress(OSError):  # which may go to the same place
+                said = f"standard output cannot be written: {error.strerror}; send it elsewhere"
+                _Refused(said).show()
+        sys.exit(_Refused.exit_code)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -52,6 +69,18 @@ class _Group(click.Group):
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             ctx.exit(INTERRUPTED)
+
+
+def _is_lost(output: TextIO) -> bool:
+    """Whether what was printed cannot be written; then it is thrown away, or Python would try again at its end."""
+    try:
+        output.write("\n")  # what failed before need not be there any more, to fail again
+        output.flush()
+    except OSError:
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), output.fileno())
+        return True
+    return False
 
 
 @click.group(cls=_Group, help=_HELP, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rankdrill.errors import UsageError
+from rankdrill.errors import UsageError, describe
 from rankdrill.outputs import check_output
 
 if TYPE_CHECKING:
@@ -63,12 +63,14 @@ def _imported(name: str) -> Adapter:
 
     module_name, _, attribute = name.partition(":")
     remedy = "give module:attribute of a rankdrill.conformance.Adapter"
+    if not module_name or not attribute or module_name.startswith("."):
+        raise UsageError(f"--path {name!r}: {remedy}")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())  # as `python -m` has it; the ranks take it over
     try:
         found = getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError) as error:
-        raise UsageError(f"--path {name!r}: {error}; {remedy}") from error
+    except (Exception, SystemExit) as error:  # a module may do anything when it is imported
+        raise UsageError(f"--path {name!r}: {describe(error)}; {remedy}") from error
     if not isinstance(found, Adapter):
         kind = type(found).__name__
         raise UsageError(f"--path {name!r} is a {kind}; {remedy}")

@@ -18,6 +18,7 @@ from rankdrill.cli.choose import (
     choose_sizes,
 )
 from rankdrill.cli.terminal import terminal
+from rankdrill.errors import UsageError
 from rankdrill.outputs import write_whole
 from rankdrill.step import Kind
 
@@ -148,8 +149,10 @@ def _run(drill: Drill, outputs: _Outputs) -> int:
         complete = False
     elapsed = time.monotonic() - began
     tally = Tally(results, tuple(drill.adapters))
-    _show(tally, out, elapsed, drill.total, complete)
-    _write(tally, outputs, elapsed, complete)
+    try:
+        _show(tally, out, elapsed, drill.total, complete)
+    finally:  # what took minutes is written down though nobody can be shown it
+        _write(tally, outputs, elapsed, complete)
     if not complete:
         return INTERRUPTED
     return 0 if tally.ok else 1
@@ -175,6 +178,13 @@ def _write(tally: Tally, outputs: _Outputs, elapsed: float, complete: bool) -> N
     from rankdrill.report import drill_as_json, drill_as_junit
 
     if outputs.json:
-        write_whole(outputs.json, drill_as_json(tally, elapsed=elapsed, complete=complete))
+        _write_one("--json", outputs.json, drill_as_json(tally, elapsed=elapsed, complete=complete))
     if outputs.junit:
-        write_whole(outputs.junit, drill_as_junit(tally, elapsed=elapsed))
+        _write_one("--junit", outputs.junit, drill_as_junit(tally, elapsed=elapsed))
+
+
+def _write_one(option: str, path: Path, text: str) -> None:
+    try:
+        write_whole(path, text)
+    except OSError as error:
+        raise UsageError(f"{option} {path}: {error.strerror}; give another file") from error

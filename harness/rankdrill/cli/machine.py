@@ -130,15 +130,20 @@ def _shm() -> _Found:
 
 def _temp() -> _Found:
     from rankdrill.errors import UsageError
-    from rankdrill.worlds.private import home
+    from rankdrill.worlds.home import home, objection_to, usual_home
 
     try:
         path = home()
     except UsageError as error:
         return Level.FATAL, str(error), "ledgers, rendezvous and what ranks print"
     free = shutil.disk_usage(path).free
-    level = Level.OK if free > MIN_SHM else Level.POOR
-    return level, f"{path}, {_size(free)} free", f"ledgers, rendezvous and what ranks print ({_kind_of(path)})"
+    objection = "" if path == usual_home() else f"; {usual_home()} {objection_to(usual_home())}"
+    level = Level.OK if free > MIN_SHM and not objection else Level.POOR
+    return (
+        level,
+        f"{path}, {_size(free)} free{objection}",
+        f"ledgers, rendezvous and what ranks print ({_kind_of(path)})",
+    )
 
 
 def _files() -> _Found:
@@ -191,7 +196,7 @@ def _py_spy() -> _Found:
 
 
 def _nursery() -> _Found:
-    from rankdrill.worlds.private import home
+    from rankdrill.worlds.home import home
     from rankdrill.worlds.processes.nursery import KEEP_VARIABLE, Nurseries
 
     running = Nurseries(home()).status()

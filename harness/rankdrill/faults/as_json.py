@@ -28,6 +28,9 @@ def faults_to_json(faults: Iterable[Fault]) -> str:
 
 def faults_from_json(text: str | bytes) -> list[Fault]:
     """See `Plan.from_json`."""
+    if not isinstance(text, str | bytes | bytearray):
+        kind = type(text).__name__
+        raise PlanError(f"a plan in JSON is text or bytes, not {kind}; give what Plan.to_json() returned")
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -15,6 +15,7 @@ from rankdrill.step import Kind
 
 __all__ = ["check_fault", "closest", "domain", "find_strike"]
 
+MAX_RANK = 10**9 - 1  # a line of a plan has nine digits for it, and every fault can be printed as one
 MAX_OCCURRENCE = 2**32 - 1  # the ledger's counters are of 32 bits
 _FEW = 3
 
@@ -48,6 +49,8 @@ def closest(value: Any, known: Iterable[str]) -> str:
 def _check_rank(rank: int | None) -> None:
     if rank is not None and (not isinstance(rank, int) or isinstance(rank, bool) or rank < 0):
         raise PlanError(f"{rank!r} is no rank; write a number from 0, or * for every rank")
+    if rank is not None and rank > MAX_RANK:
+        raise PlanError(f"no world has a rank {rank}; the highest is {MAX_RANK}")
 
 
 def _check_count(nth: int | None) -> None:

@@ -25,6 +25,7 @@ from rankdrill.gathers.host.liveness import identify
 from rankdrill.gathers.network import torch_seam
 from rankdrill.gathers.storage import files
 from rankdrill.gathers.storage.announced import Announced, Announcements, remove
+from rankdrill.gathers.storage.directories import make_private
 from rankdrill.gathers.storage.sight import require_sight
 
 __all__ = ["NFSWorkspace"]
@@ -197,6 +198,6 @@ def _leave(announcements: Announcements, rank: int, file: Announced) -> None:
 
 def _prepared(path: str | os.PathLike[str]) -> str:
     base = os.path.abspath(os.fspath(path))
-    os.makedirs(base, exist_ok=True)
+    make_private(base)
     files.sweep(base)
     return base

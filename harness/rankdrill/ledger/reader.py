@@ -86,7 +86,7 @@ class LedgerReader:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would wait for its writer
         try:
             size = os.fstat(fd).st_size
             if size < f.HEADER_BYTES:
@@ -106,6 +106,12 @@ class LedgerReader:
         if not 1 <= capacity <= f.MOST_RECORDS:
             raise LedgerError(
                 f"{path} says that it has room for {capacity} records; a ledger has room for 1 to {f.MOST_RECORDS}"
+            )
+        here = -(-(size - f.HEADER_BYTES) // f.RECORD_BYTES)
+        # One of the usual capacity may have been cut short; a larger one is gone through no further than its file goes.
+        if capacity > max(here, f.CAPACITY):
+            raise LedgerError(
+                f"{path} says that it has room for {capacity} records, and is long enough for {here}: it is damaged"
             )
         if sites > f.MOST_SITES:
             raise LedgerError(

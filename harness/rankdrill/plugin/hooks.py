@@ -320,9 +320,9 @@ def _seed(config: pytest.Config) -> int:
 def _start_template(config: pytest.Config) -> None:
     """Have it import torch while this process goes on collecting."""
     if not config.getoption("collectonly"):
-        from rankdrill.worlds import start_template
+        from rankdrill.plugin.early_start import start_early
 
-        start_template()
+        start_early(config)
 
 
 def _shared(config: pytest.Config) -> Session:

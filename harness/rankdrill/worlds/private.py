@@ -6,34 +6,15 @@ import fcntl
 import os
 import secrets
 import shutil
-import tempfile
 from pathlib import Path
 
-from rankdrill.errors import UsageError
+from rankdrill.worlds.home import home
 
-__all__ = ["PrivateDirectory", "home", "remove_segments", "sweep"]
+__all__ = ["PrivateDirectory", "remove_segments", "sweep"]
 
 LOCK_NAME = "lock"
 SEGMENTS = Path("/dev/shm")
 TRIES = 100
-
-
-def home() -> Path:
-    """This user's directory for all runs, below the system's temporary directory.
-
-    Raises `UsageError` where somebody else owns it, or others may enter it.
-    """
-    path = Path(tempfile.gettempdir()) / f"rankdrill-{os.getuid()}"
-    try:
-        path.mkdir(mode=0o700, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"cannot make {path}: {error.strerror}; set TMPDIR to a directory you can write to") from error
-    found = path.lstat()
-    if found.st_uid != os.getuid() or found.st_mode & 0o077 or path.is_symlink():
-        raise UsageError(
-            f"{path} is not private to you (mode {found.st_mode & 0o777:o}); remove it or set TMPDIR elsewhere"
-        )
-    return path
 
 
 class PrivateDirectory:

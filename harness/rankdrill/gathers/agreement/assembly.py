@@ -42,15 +42,18 @@ class Assembly:
         texts = [board.read(f"{PROCESS}/{rank}").partition(" ")[2] for rank in range(board.size)]
         return [text if board.process_of(rank).machine == machine else "" for rank, text in enumerate(texts)]
 
-    def compare(self, seen: Sequence[int], wish: str, timeout_s: float) -> Settlement | None:
-        """Tell all ranks which of them this one sees on its machine, and which line it wishes; as `come`."""
-        self._board.pin(f"sees/{self._board.rank}", f"{wish} {' '.join(map(str, seen))}")
+    def compare(self, seen: Sequence[int], wish: str, timeout_s: float, hindrance: str = "") -> Settlement | None:
+        """Tell all ranks which of them this one sees on its machine, and which line it wishes; as `come`.
+
+        `hindrance` says what keeps this rank from being seen, if it knows.
+        """
+        self._board.pin(f"sees/{self._board.rank}", f"{wish} {' '.join(map(str, seen))}\n{hindrance}")
         return self._wait_for_all("sees", timeout_s)
 
     def hosts(self) -> tuple[tuple[int, ...], ...]:
         """After `compare`: the ranks that see one another, machine by machine."""
         everyone = range(self._board.size)
-        seen = [set(map(int, self._board.read(f"sees/{rank}").split()[1:])) for rank in everyone]
+        seen = [set(map(int, self._board.read(f"sees/{rank}").partition("\n")[0].split()[1:])) for rank in everyone]
         hosts: list[tuple[int, ...]] = []
         placed: set[int] = set()
         for rank in everyone:
@@ -59,6 +62,11 @@ class Assembly:
                 hosts.append(tuple(sorted(host)))
                 placed.update(host)
         return tuple(hosts)
+
+    def hindrances(self) -> dict[int, str]:
+        """After `compare`: what keeps ranks from sharing memory with any other, by rank, of those that know."""
+        told = {rank: self._board.read(f"sees/{rank}").partition("\n")[2] for rank in range(self._board.size)}
+        return {rank: hindrance for rank, hindrance in told.items() if hindrance}
 
     def wishes(self) -> set[str]:
         """After `compare`: what the ranks wish."""

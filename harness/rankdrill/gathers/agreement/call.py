@@ -144,13 +144,8 @@ class Call:
         raise PeerLost(self.path, (), f"{GENERATIONS_FOLLOWED} generations broken in a row")
 
     def require_one_host(self, remedy: str) -> None:
-        """After `agree`, raise StorageError on all ranks, naming those that are on another machine than rank 0."""
-        first, *others = self.channel.hosts
-        away = sorted(rank for host in others for rank in host)
-        cause = (
-            f"is on another machine than rank {self.channel.labels[first[0]]}, or shares no memory with it; {remedy}"
-        )
-        self.require(Kind.STORAGE, dict.fromkeys(away, cause))
+        """After `agree`, raise StorageError on all ranks, naming those that share no machine with the rest, and why."""
+        self.require(Kind.STORAGE, self.channel.apart(remedy))
 
     def require(self, kind: Kind, causes: Mapping[int, str]) -> None:
         """After `agree`, raise the same error on all ranks if there are `causes`, by channel rank, which all know."""

@@ -21,8 +21,10 @@ from rankdrill.gathers.agreement.line import Line, Parties, Wreck
 from rankdrill.gathers.agreement.pinboard import Pinboard
 from rankdrill.gathers.agreement.post_mortem import Settlement
 from rankdrill.gathers.agreement.slots import HEADER_BYTES
+from rankdrill.gathers.host.descriptors import require_descriptors
 from rankdrill.gathers.host.liveness import Identity
 from rankdrill.gathers.local.endpoint import Address, Endpoint, is_visible, open_endpoint
+from rankdrill.gathers.local.hindrance import what_hinders
 from rankdrill.gathers.local.local_group import Meeting
 from rankdrill.gathers.network import torch_seam
 from rankdrill.gathers.network.departed import departed
@@ -37,6 +39,11 @@ LARGEST_SLOT_BYTES = HEADER_BYTES + 16 * 1024
 # With `split` they go as if the lower and the upper half of them were on two machines.
 LINE_VARIABLE = "RANKDRILL_LINE"
 _LOCAL, _GLOO, _SPLIT = _LINES = "local", "gloo", "split"
+
+
+# Up to 2 N + 1 are taken to connect on one machine and move a payload, N + 4 over gloo (torch 2.13). Where N is larger
+# than this the ranks are on several machines.
+_RANKS_OF_A_MACHINE = 64
 
 
 class Channel:
@@ -85,6 +92,22 @@ class Channel:
         """Whether all ranks are on one machine and talk over it."""
         return len(self.sharing) == 1
 
+    def apart(self, remedy: str) -> dict[int, str]:
+        """Which ranks share memory with no other, or not with the first that does, and why; once they have assembled.
+
+        `remedy` is what to do about it that is not about the machines.
+        """
+        if len(self.hosts) == 1:
+            return {}
+        hindered = Assembly(self.board).hindrances()
+        # A rank that is hindered sees nobody, so it is a host of its own.
+        whole = [host for host in self.hosts if not hindered.keys() & set(host)]
+        others = [rank for host in whole[1:] for rank in host]
+        first = self.labels[whole[0][0]] if whole else 0
+        away = f"is on another machine than rank {first}, or shares no memory with it; {remedy}"
+        known = {rank: f"shares no memory: {hindrance}, or {remedy}" for rank, hindrance in hindered.items()}
+        return dict.fromkeys(others, away) | known
+
     def machine_of(self, rank: int) -> tuple[int, ...]:
         """The ranks that `rank` shares memory with, itself among them."""
         return next(machine for machine in self.sharing if rank in machine)
@@ -96,9 +119,12 @@ class Channel:
     def prepare(self) -> None:
         """Take what connecting and hanging up will need, so that what is wrong with it is known before.
 
-        Raises MemoryError, and ValueError for a line that does not exist.
+        Raises MemoryError, OSError where too few files may be open, and ValueError for a line that does not exist.
         """
         self._wish = _wished_line()
+        if self.size > 1:
+            # gloo ends the process where it finds none (torch 2.13), and whoever gives up over it is blamed by all.
+            require_descriptors(self.size + min(self.size, _RANKS_OF_A_MACHINE) + 2)
         if self._scratch is None:
             self._scratch = torch.zeros(1, dtype=torch.uint8, device="cpu")
 
@@ -111,7 +137,10 @@ class Channel:
         self._endpoint = endpoint = open_endpoint()
         ended = assembly.come(timeout_s, str(endpoint.address) if endpoint else "")
         if ended is None:
-            ended = assembly.compare([self.rank, *self._neighbours(assembly)], self._wish, timeout_s)
+            seen = [self.rank, *self._neighbours(assembly)]
+            # Whoever sees all others is fine; whoever does not may know why, or be on another machine.
+            hindrance = what_hinders() if len(seen) < self.size else ""
+            ended = assembly.compare(seen, self._wish, timeout_s, hindrance)
         if ended is None:
             self.hosts = assembly.hosts()
             self.sharing = _sharing(self.hosts, assembly.wishes())

@@ -26,6 +26,7 @@ import torch
 from rankdrill.gathers.encoding import archives
 from rankdrill.gathers.host import leftovers
 from rankdrill.gathers.host.liveness import identify
+from rankdrill.gathers.storage.directories import make_private
 from rankdrill.gathers.storage.files import WrongContentError
 
 __all__ = ["Draft", "Saved", "pack", "read", "unpack"]
@@ -72,7 +73,7 @@ class Draft:
 
     def write(self, shared_state: Any, packed: Sequence[torch.Tensor], weights_only: bool) -> None:
         """Write it aside, down to the disk. Raises OSError, LoadError, and what pickling `shared_state` raises."""
-        os.makedirs(self._directory, exist_ok=True)
+        make_private(self._directory)
         leftovers.sweep(self._directory, PREFIX, stat.S_ISREG, os.unlink, SUFFIX)
         aside = os.path.join(self._directory, f"{PREFIX}{identify()}-{secrets.token_hex(16)}{SUFFIX}")
         with self._or_nothing(), open(aside, "xb", opener=_private) as file:
@@ -139,7 +140,7 @@ def read(path: str, weights_only: bool, map_location: Any) -> Saved:
     while not os.path.lexists(path) and time.monotonic() < until:
         time.sleep(_PAUSE_S)
     with open(path, "rb", opener=_without_waiting) as file:
-        _check_owner(os.fstat(file.fileno()))
+        _check_owner(os.fstat(file.fileno()), weights_only)
         _check_whole(file)
         content = archives.load("shared_state", file, map_location, weights_only)
     return _saved(content)
@@ -195,7 +196,7 @@ def _is_same(path: str, wanted: os.stat_result) -> bool:
     return alike or found.st_ino == wanted.st_ino
 
 
-def _check_owner(status: os.stat_result) -> None:
+def _check_owner(status: os.stat_result, weights_only: bool) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise WrongContentError("not a file")
     if status.st_uid != os.geteuid():
@@ -205,6 +206,12 @@ def _check_owner(status: os.stat_result) -> None:
         )
     if status.st_mode & stat.S_IWOTH:
         raise WrongContentError("can be written by everybody, so it may hold anything; if it does not: chmod o-w")
+    # What an access list allows to anybody is in the bits of the group too.
+    if status.st_mode & stat.S_IWGRP and not weights_only:
+        raise WrongContentError(
+            f"can be written by its group ({status.st_gid}), and weights_only=False runs what others put in it; "
+            "if nobody did: chmod g-w, or load it with weights_only=True"
+        )
 
 
 def _check_whole(file: IO[bytes]) -> None:
@@ -213,20 +220,29 @@ def _check_whole(file: IO[bytes]) -> None:
     torch looks at no checksum, and falls for the end of an archive inside the archive (torch 2.13). Reading 1 GiB takes
     this check 0.9 s and torch 5 s.
     """
+    damage = _damage(file)
+    if damage:
+        raise WrongContentError(
+            f"torn or damaged, or no checkpoint ({file.seek(0, os.SEEK_END)} bytes): {damage}; load another: "
+            "a save never leaves half of one under its final name"
+        )
+    file.seek(0)
+
+
+def _damage(file: IO[bytes]) -> str:
+    """What is wrong with it, if anything is; no name or text of its own is told."""
     try:
         archives.check_stored("the file", file)  # or few bytes might be gigabytes to check
         archive = zipfile.ZipFile(file)
         entries = archive.infolist()
-        whole = bool(entries) and entries[0].header_offset == 0 and archive.testzip() is None
-    except (zipfile.BadZipFile, archives.LoadError, EOFError, ValueError, RuntimeError):
+        if not entries or entries[0].header_offset != 0:
+            return "the archive does not begin where the file does"
+        return "a checksum is of something else" if archive.testzip() is not None else ""
+    except archives.LoadError as error:
+        return str(error)
+    except (zipfile.BadZipFile, EOFError, ValueError, RuntimeError):
         # RuntimeError of an entry that is said to be encrypted, EOFError of one that is said to end behind the file.
-        whole = False
-    if not whole:
-        raise WrongContentError(
-            f"torn or damaged, or no checkpoint ({file.seek(0, os.SEEK_END)} bytes); load another: "
-            "a save never leaves half of one under its final name"
-        )
-    file.seek(0)
+        return "an entry of the archive is not what it is said to be"
 
 
 def _private(path: str, flags: int) -> int:

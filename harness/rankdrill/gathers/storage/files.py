@@ -30,6 +30,7 @@ from rankdrill.gathers.host.liveness import Identity
 from rankdrill.gathers.host.mounts import is_local
 from rankdrill.gathers.host.pages import fresh
 from rankdrill.gathers.local.segment import map_private
+from rankdrill.gathers.storage.directories import make_private
 
 __all__ = ["Offer", "WrongContentError", "default_directory", "offer", "path_of", "read", "remove", "sweep"]
 
@@ -41,6 +42,8 @@ _PAUSES_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
 _REMOVE_ATTEMPTS = 4
 _BLOCK_BYTES = 1 << 20
 _WORD_BYTES = 8
+# What opening a link or a socket says, which no rank writes.
+_NO_FILES = (errno.ELOOP, errno.ENXIO)
 # Below this, mapping saves nothing.
 _MAPPED_BYTES = 1 << 20
 
@@ -69,7 +72,10 @@ def default_directory() -> str:
         os.mkdir(path, 0o700)
     found = os.lstat(path)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
-        raise PermissionError(f"{path} is not a directory that only this user can enter")
+        raise PermissionError(
+            f"{path} is not a directory that only this user can enter: {stat.filemode(found.st_mode)} of user "
+            f"{found.st_uid}; have it removed, or name another directory"
+        )
     return path
 
 
@@ -81,7 +87,7 @@ def path_of(base: str, nonce: bytes, identity: Identity) -> str:
 def offer(base: str, payload: Payload, nonce: bytes, identity: Identity) -> Offer:
     """Write `payload` below `base`, which is made if absent. Raises OSError, MemoryError; leaves nothing then."""
     path = path_of(base, nonce, identity)
-    os.makedirs(base, 0o700, exist_ok=True)
+    make_private(base)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         try:
@@ -183,13 +189,8 @@ class Opened:
 
 
 def _open_once(offered: Offer, nonce: bytes) -> Opened:
-    descriptor = os.open(offered.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    file: Any = open(descriptor, "rb", buffering=0)  # noqa: SIM115 (it outlives this function)
+    file = _opened(offered)
     try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_size != offered.size or status.st_uid != offered.owner:
-            raise WrongContentError(f"{offered.path} is not the file that its rank wrote: {status.st_size} bytes of "
-                               f"{offered.size}, user {status.st_uid}")  # fmt: skip
         digest = _Digest(nonce)
         block = fresh(min(_BLOCK_BYTES, offered.size))
         done = 0
@@ -206,6 +207,33 @@ def _open_once(offered: Offer, nonce: bytes) -> Opened:
         file.close()
         raise
     return Opened(file, offered.size, nonce)
+
+
+def _opened(offered: Offer) -> Any:
+    """The file there, if it may be the offered one; whatever somebody has put in its place, nobody waits for it."""
+    try:
+        # Without O_NONBLOCK a pipe would wait for its writer.
+        descriptor = os.open(offered.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in _NO_FILES:
+            raise WrongContentError(f"{offered.path} is not the file that its rank wrote: {error.strerror}") from error
+        raise
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size != offered.size or status.st_uid != offered.owner:
+            raise WrongContentError(f"{offered.path} is not the file that its rank wrote: {_told(status)}, "
+                               f"not {offered.size} bytes of user {offered.owner}")  # fmt: skip
+        # Not before it is known to be a file: of a directory this raises, and closes nothing.
+        return open(descriptor, "rb", buffering=0)
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def _told(status: os.stat_result) -> str:
+    if not stat.S_ISREG(status.st_mode):
+        return f"no file (mode {stat.filemode(status.st_mode)}) of user {status.st_uid}"
+    return f"{status.st_size} bytes of user {status.st_uid}"
 
 
 def _remove_once(path: str) -> None:

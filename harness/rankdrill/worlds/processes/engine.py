@@ -26,6 +26,7 @@ from rankdrill.worlds.private import remove_segments
 from rankdrill.worlds.processes.after_a_failure import raised_in_step
 from rankdrill.worlds.processes.client import RankHandle, TemplateClient
 from rankdrill.worlds.processes.environment import decoded, read_environment
+from rankdrill.worlds.processes.means import require_means
 from rankdrill.worlds.processes.messages import RankSpec
 from rankdrill.worlds.processes.output import Tell
 from rankdrill.worlds.processes.transcripts import Transcripts
@@ -199,6 +200,7 @@ class ProcessEngine:
         self._port, self._unfit, self._told, self._under_way = None, False, None, None
 
     def _start(self) -> None:
+        require_means(self._n)
         self._client = TemplateClient.shared()
         if self._preload or self._prepare is not None:
             self._client.preload(self._preload, self._prepare)

@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from rankdrill.worlds.private import home
+from rankdrill.worlds.home import home
 from rankdrill.worlds.processes.nursery import Inheritance, Nurseries, nursery_key
 from rankdrill.worlds.processes.nursery.key import environment_to_start_in
 from rankdrill.worlds.processes.nursery.server import NUMBER
