@@ -11,7 +11,7 @@ from rankdrill.diagnosis.stores.keys import awaits_key, awaits_lock
 from rankdrill.ledger import Record
 from rankdrill.step import NEW_GROUP, NO_SEQUENCE
 from rankdrill.worlds.processes.client import RankHandle
-from rankdrill.worlds.processes.watching.motion import seconds_wanted
+from rankdrill.worlds.processes.watching.motion import seconds_wanted, wants_processor
 from rankdrill.worlds.processes.watching.outside import others_may_act
 from rankdrill.worlds.processes.watching.positions import Positions
 from rankdrill.worlds.processes.watching.stacks import count_threads
@@ -68,7 +68,7 @@ class Certainty:
         # has set it, or has come to make the group, has written that down.
         idle = {rank: running[rank] for rank in stuck if not self._may_move(positions[rank])}
         moved = self._moved(idle)
-        certain = stuck == self._suspected and not moved
+        certain = stuck == self._suspected and not moved and not _any_wants_processor(idle.values())
         self._suspected = stuck
         if certain and self._another_may_act({rank: running[rank] for rank in stuck}, waiting.values()):
             self._acquitted = stuck
@@ -107,6 +107,10 @@ class Certainty:
             if others_may_act(beside, [handle.pid for handle in asked if handle.pid is not None]):
                 return True
         return any(count_threads(stack) > 1 for stack in self._stacks(asked).values())
+
+
+def _any_wants_processor(handles: Iterable[RankHandle]) -> bool:
+    return any(wants_processor(handle.pid) for handle in handles if handle.pid is not None)
 
 
 def _decided(waits: Collection[Wait]) -> bool:

@@ -1,10 +1,10 @@
-"""Whether a process moves: the time that its threads ran, or wanted to."""
+"""Whether a process moves: the time that its threads ran or wanted to, and whether they want to now."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["seconds_wanted"]
+__all__ = ["seconds_wanted", "wants_processor"]
 
 
 def seconds_wanted(pid: int) -> float:
@@ -20,3 +20,15 @@ def seconds_wanted(pid: int) -> float:
             continue
         total += int(ran) + int(waited)
     return total / 1e9
+
+
+def wants_processor(pid: int) -> bool:
+    """Whether a thread of `pid` runs, or waits for a processor: how long it has waited is told once it has had one."""
+    for path in Path(f"/proc/{pid}/task").glob("*/stat"):
+        try:
+            state = path.read_text().rpartition(")")[2].split()[0]
+        except (OSError, IndexError):  # the thread has ended meanwhile
+            continue
+        if state == "R":
+            return True
+    return False
