@@ -127,7 +127,7 @@ def test_no_memory_to_receive(world: rankdrill.World, receiving: tuple[Any, str]
 
 def test_no_memory_for_the_agreement(world: rankdrill.World) -> None:
     def body() -> tuple[Any, Any]:
-        with replaced(torch, "zeros", raiser(MemoryError("none left")), dist.get_rank() == 0):
+        with replaced(torch, "empty", raiser(MemoryError("none left")), dist.get_rank() == 0):
             failed = attempt(gather, 1)
         return failed, attempt(gather, dist.get_rank())
 

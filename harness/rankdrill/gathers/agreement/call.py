@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TypeVar
 
@@ -23,7 +23,7 @@ from rankdrill.gathers.agreement.differences import different_arguments, differe
 from rankdrill.gathers.agreement.line import LineDownError
 from rankdrill.gathers.agreement.outcomes import Kind, Trouble
 from rankdrill.gathers.agreement.settling import GENERATIONS_FOLLOWED, Settling, SupersededError
-from rankdrill.gathers.agreement.slots import HEADER_BYTES, NONCE_BYTES, Slot, SlotError
+from rankdrill.gathers.agreement.slots import HEADER_BYTES, NONCE_BYTES, Reader, Slot, SlotError
 from rankdrill.gathers.encoding.coding import Coding, coding_for
 from rankdrill.gathers.encoding.wire import NONCE_BYTES as FRAME_NONCE_BYTES
 from rankdrill.gathers.encoding.wire import Payload
@@ -125,9 +125,10 @@ class Call:
             except SupersededError:
                 continue
             self.channel.adapt(max(slot.size for slot in slots))
-            self._check_calls(slots)
-            self._raise_troubles(slots)
-            self._raise_if(different_arguments(slots))
+            if not self._all_well(slots):
+                self._check_calls(slots)
+                self._raise_troubles(slots)
+                self._raise_if(different_arguments(slots))
             self._agreed = True
             return slots
         raise PeerLost(self.path, (), f"{GENERATIONS_FOLLOWED} generations broken in a row")
@@ -153,10 +154,11 @@ class Call:
         self._round += 1
         slot = self._slot()
         if stored is not None and self.trouble is None:
-            slot = replace(slot, size=stored.size, digest=stored.digest, identity=stored.identity)
+            slot = slot._replace(size=stored.size, digest=stored.digest, identity=stored.identity)
         slots = self._exchange(slot, HEADER_BYTES)
-        self._check_calls(slots)
-        self._raise_troubles(slots)
+        if not self._all_well(slots):
+            self._check_calls(slots)
+            self._raise_troubles(slots)
         return slots
 
     def confirm(self, all_read: bool = True) -> None:
@@ -167,15 +169,16 @@ class Call:
         """
         self._round += 1
         slot = self._slot()
-        ticks = self._exchange_raw(slot.tick())
-        if all(bytes(tick) == replace(slot, rank=rank, kind=Kind.OK).tick() for rank, tick in enumerate(ticks)):
+        mine = slot.tick()
+        ticks = self._exchange_raw(mine)
+        if slot.kind is Kind.OK and bytes(ticks) == mine * self.channel.size:
             return
         # Not all is well, and all ranks know it: now they tell one another what it is.
         slots = self._exchange(slot, HEADER_BYTES)
         self._check_calls(slots)
         if all_read:
             slots = [
-                replace(slot, culprit=None) if slot.culprit is not None and not slots[slot.culprit].trouble else slot
+                slot._replace(culprit=None) if slot.culprit is not None and not slots[slot.culprit].trouble else slot
                 for slot in slots
             ]
         self._raise_troubles(slots)
@@ -185,11 +188,11 @@ class Call:
         if self.trouble is not None:
             return slot
         if stored is not None:
-            return replace(slot, size=stored.size, digest=stored.digest, identity=stored.identity)
+            return slot._replace(size=stored.size, digest=stored.digest, identity=stored.identity)
         if payload is not None:
             fits = payload.nbytes <= self.channel.slot_bytes - HEADER_BYTES
             inline = payload.to_bytearray(self.frame_nonce) if fits else b""
-            return replace(slot, size=payload.nbytes, digest=self.gpu, inline=memoryview(inline))
+            return slot._replace(size=payload.nbytes, digest=self.gpu, inline=memoryview(inline))
         return slot
 
     def _slot(self) -> Slot:
@@ -209,9 +212,13 @@ class Call:
             self._settling.line_down(down)
 
     def _exchange(self, slot: Slot, nbytes: int) -> list[Slot]:
-        return [self._read(rank, block) for rank, block in enumerate(self._exchange_raw(slot.pack(nbytes)))]
+        mine = slot.pack(nbytes)
+        reader, blocks = Reader(slot, mine), self._exchange_raw(mine)
+        return [
+            self._read(reader, rank, blocks[rank * nbytes : (rank + 1) * nbytes]) for rank in range(self.channel.size)
+        ]
 
-    def _exchange_raw(self, mine: bytearray) -> list[memoryview]:
+    def _exchange_raw(self, mine: bytearray) -> memoryview:
         down = None
         try:
             blocks = self.channel.line.exchange(mine, self.wait_s)
@@ -238,9 +245,9 @@ class Call:
             self._settling.raise_settled(ended)
         self.channel.connect(self.wait_s)
 
-    def _read(self, rank: int, block: memoryview) -> Slot:
+    def _read(self, reader: Reader, rank: int, block: memoryview) -> Slot:
         try:
-            slot = Slot.unpack(block)
+            slot = reader.read(block)
             if slot.rank != rank:
                 raise SlotError(f"the slot of rank {self.channel.labels[slot.rank]}")
         except SlotError as error:
@@ -248,6 +255,10 @@ class Call:
         return slot
 
     # ------------------------------------------------------------------------------ raising together
+
+    def _all_well(self, slots: Sequence[Slot]) -> bool:
+        """Whether all ranks are in one call, with the same arguments and without trouble, as their slots look alike."""
+        return self.trouble is None and all(slot.place is self.place for slot in slots)
 
     def _check_calls(self, slots: Sequence[Slot]) -> None:
         troubles, usual = different_calls(slots, self.place)

@@ -23,7 +23,7 @@ from rankdrill.gathers.agreement.post_mortem import Settlement
 from rankdrill.gathers.agreement.slots import HEADER_BYTES
 from rankdrill.gathers.host.liveness import Identity
 from rankdrill.gathers.local.endpoint import Address, Endpoint, is_visible, open_endpoint
-from rankdrill.gathers.local.local_group import Meeting
+from rankdrill.gathers.local.meeting import Meeting
 from rankdrill.gathers.network import torch_seam
 
 __all__ = ["DEFAULT_TIMEOUT_S", "SLOT_BYTES", "Channel"]
@@ -137,7 +137,7 @@ class Channel:
 
     def _meeting(self, endpoint: Endpoint) -> Meeting:
         paths = [Address.parse(text).path for text in Assembly(self.board).addresses()]
-        return Meeting(endpoint, paths, [self._known[rank].pid for rank in range(self.size)])
+        return Meeting(endpoint, paths, [self._known[rank] for rank in range(self.size)])
 
     def _new_line(self) -> Line:
         return Line(self._parties, f"{self._name}/{self.generation}", self._scratch)

@@ -16,7 +16,8 @@ import torch
 
 from rankdrill.errors import describe
 from rankdrill.gathers.encoding.wire import bytes_of
-from rankdrill.gathers.local.local_group import LocalGroup, Meeting
+from rankdrill.gathers.local.local_group import LocalGroup
+from rankdrill.gathers.local.meeting import Meeting
 from rankdrill.gathers.network import torch_seam
 from rankdrill.gathers.network.lent import Lent
 from rankdrill.gathers.network.overdue import within
@@ -123,20 +124,22 @@ class Line:
         # stopped up to a minute (torch 2.13).
         return self.start(made if make else lambda: within(timeout_s, made), under_way=False)
 
-    def exchange(self, mine: bytearray, timeout_s: float) -> list[memoryview]:
-        """Give `mine` to all ranks and return everybody's, by rank; all ranks give equally many bytes."""
+    def exchange(self, mine: bytearray, timeout_s: float) -> memoryview:
+        """Give `mine` to all ranks and return everybody's, one behind the other; all give equally many bytes."""
         if self._parties is None:
-            return [memoryview(mine)]
-        nbytes = len(mine)
-        received = torch.zeros(nbytes * self._parties.size, dtype=torch.uint8)
-        own, parts = torch.frombuffer(mine, dtype=torch.uint8), list(torch.split(received, nbytes))
+            return memoryview(mine)
+        received = torch.empty(len(mine) * self._parties.size, dtype=torch.uint8)
+        own = torch.frombuffer(mine, dtype=torch.uint8)
         options = torch_seam.AllgatherOptions()
         options.timeout = _delta(timeout_s)
-        self._operands = [*self._operands[-_OPERANDS_KEPT:], own, parts]
-        work = self.start(lambda: self._pg.allgather([parts], [own], options))
+        if self._local:
+            work = self.start(lambda: self._pg._allgather_base(received, own, options))
+        else:
+            parts = list(torch.split(received, len(mine)))
+            self._operands = [*self._operands[-_OPERANDS_KEPT:], own, parts]
+            work = self.start(lambda: self._pg.allgather([parts], [own], options))
         self.finish([work], timeout_s)
-        view = bytes_of(received)
-        return [view[start : start + nbytes] for start in range(0, len(view), nbytes)]
+        return bytes_of(received)
 
     def broadcast(self, tensor: torch.Tensor, root: int, timeout_s: float) -> Any:
         """Start sending `tensor` from `root` to all others; returns what `finish` waits for."""
