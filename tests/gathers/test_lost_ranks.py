@@ -84,7 +84,7 @@ def test_a_rank_that_dies_making_its_segment(monkeypatch: pytest.MonkeyPatch) ->
         gather(0)
         with (
             replaced(os, "memfd_create", die, dist.get_rank() == 1),
-            get_configs_parallel(b"x" * 100_000, [0, 1, 2, 3], timeout=TIMEOUT_S) as seen,
+            get_configs_parallel(b"x" * 3_000_000, [0, 1, 2, 3], timeout=TIMEOUT_S) as seen,
         ):
             return seen
 
@@ -255,7 +255,7 @@ def test_no_descriptors_are_left(world: rankdrill.World, receiving: tuple[Any, s
     def body() -> bool:
         def fail() -> None:
             with replaced(*receiving, lambda *_, **__: 1 / 0, dist.get_rank() == 0):
-                attempt(gather, b"x" * 100_000)
+                attempt(gather, b"x" * 3_000_000)
             gather(0)
 
         fail()

@@ -213,7 +213,7 @@ class Call:
 
     def _exchange(self, slot: Slot, nbytes: int) -> list[Slot]:
         mine = slot.pack(nbytes)
-        reader, blocks = Reader(slot, mine), self._exchange_raw(mine)
+        reader, blocks = Reader(mine), self._exchange_raw(mine)
         return [
             self._read(reader, rank, blocks[rank * nbytes : (rank + 1) * nbytes]) for rank in range(self.channel.size)
         ]
@@ -257,8 +257,9 @@ class Call:
     # ------------------------------------------------------------------------------ raising together
 
     def _all_well(self, slots: Sequence[Slot]) -> bool:
-        """Whether all ranks are in one call, with the same arguments and without trouble, as their slots look alike."""
-        return self.trouble is None and all(slot.place is self.place for slot in slots)
+        """Whether all ranks are in one call, with the same arguments and without trouble: their slots are alike."""
+        place = slots[0].place
+        return self.trouble is None and all(slot.place is place for slot in slots)
 
     def _check_calls(self, slots: Sequence[Slot]) -> None:
         troubles, usual = different_calls(slots, self.place)

@@ -18,6 +18,7 @@ from rankdrill.errors import describe
 from rankdrill.gathers.encoding.wire import bytes_of
 from rankdrill.gathers.local.local_group import LocalGroup
 from rankdrill.gathers.local.meeting import Meeting
+from rankdrill.gathers.local.page import Page
 from rankdrill.gathers.network import torch_seam
 from rankdrill.gathers.network.lent import Lent
 from rankdrill.gathers.network.overdue import within
@@ -79,6 +80,7 @@ class Line:
         self._name = name
         self._scratch = scratch  # for hanging up, which must not need memory
         self._local = False
+        self.page: Page | None = None  # which ranks of one machine share
         self._pg: Any = None
         self._bulk: Any = None
         self._bulks = 0
@@ -96,9 +98,14 @@ class Line:
         """Make the group for exchanges: over gloo, unless the ranks meet on their machine. Raises LineDownError."""
         parties, self._local = self._parties, meeting is not None
         if parties is not None and meeting is not None:
-            self._pg = self._make_group("", timeout_s, lambda: LocalGroup(parties.rank, meeting, timeout_s))
+            self._pg = self._make_group("", timeout_s, lambda: self._make_local(parties.rank, meeting, timeout_s))
         else:
             self._pg = self._make_group("", timeout_s)
+
+    def _make_local(self, rank: int, meeting: Meeting, timeout_s: float) -> LocalGroup:
+        group = LocalGroup(rank, meeting, timeout_s)
+        self.page = group.page
+        return group
 
     def open_bulk(self, timeout_s: float) -> None:
         """Make the group that large payloads go over, if there is none yet; all ranks do. Raises LineDownError."""
@@ -196,7 +203,7 @@ class Line:
         """
         operands = [*self._operands, *self._lent.give_up()]
         groups = {id(group): group for group in (self._pg, self._bulk) if group is not None}
-        self._pg = self._bulk = None
+        self._pg = self._bulk = self.page = None
         left = []
         for group in groups.values():
             self._poison(group)

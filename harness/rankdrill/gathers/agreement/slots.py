@@ -142,14 +142,14 @@ class Slot(NamedTuple):
 
 
 class Reader:
-    """Reads slots of an exchange to which this rank gave `mine`, packed in `block`.
+    """Reads slots of an exchange to which this rank gave `mine`, a packed slot.
 
-    What is read has `mine`'s own place if it agrees with it in all that is not a rank's own.
+    All that agree with it in what is not a rank's own have one and the same `place`.
     """
 
-    def __init__(self, mine: Slot, block: bytearray) -> None:
-        self._mine = mine
-        self._common = bytes(block[:_OWN_AT])
+    def __init__(self, mine: bytearray) -> None:
+        self._mine = Slot.unpack(memoryview(mine))
+        self._common = bytes(mine[:_OWN_AT])
         self._common_crc = zlib.crc32(self._common)
 
     def read(self, block: memoryview) -> Slot:

@@ -17,8 +17,20 @@ from typing import Any
 import torch
 
 from rankdrill.gathers.encoding.tensors import TensorReductions
+from rankdrill.gathers.host.pages import fresh
 
-__all__ = ["HEAD_BYTES", "NONCE_BYTES", "FrameError", "Head", "Payload", "bytes_of", "decode", "encode", "split"]
+__all__ = [
+    "HEAD_BYTES",
+    "NONCE_BYTES",
+    "FrameError",
+    "Head",
+    "Payload",
+    "bytes_of",
+    "decode",
+    "decode_copied",
+    "encode",
+    "split",
+]
 
 MAGIC = b"RDgf"
 VERSION = 2
@@ -143,6 +155,18 @@ def decode(frame: memoryview, nonce: bytes) -> Any:
     """
     stream, buffers = split(frame, nonce)
     return pickle.loads(frame[stream], buffers=[frame[buffer] for buffer in buffers])
+
+
+def decode_copied(frame: memoryview, nonce: bytes) -> Any:
+    """As `decode`, but the object has its own memory. Raises MemoryError too."""
+    stream, buffers = split(frame, nonce)
+    return pickle.loads(frame[stream], buffers=[_copy(frame[buffer]) for buffer in buffers])
+
+
+def _copy(buffer: memoryview) -> memoryview:
+    block = fresh(buffer.nbytes)
+    block[:] = buffer
+    return block
 
 
 def split(frame: memoryview, nonce: bytes) -> tuple[slice, list[slice]]:
