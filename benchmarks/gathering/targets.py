@@ -27,7 +27,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Target:
-    """`what` is to be at most `wanted` times `beside`, or so many `unit`; with `inverse` it is shown as times faster."""
+    """`what` is to be at most `wanted` times `beside`, or `unit`; with `inverse` it is shown as times faster."""
 
     what: str
     beside: str

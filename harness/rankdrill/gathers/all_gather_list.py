@@ -53,7 +53,7 @@ def all_gather_list(
             call.report(Kind.ARGUMENT, f"max_size={max_size!r}: give a positive number of bytes")
         payload = call.attempt(Kind.ENCODE, lambda: call.coding.encode(data))
         _check_size(call, payload, max_size)
-        slots = call.agree(payload)
+        slots = call.agree(payload, by_tray=True)
         with at_all(call, slots, payload) as loaders:
             values = load_all(call, slots, loaders)
             call.confirm()

@@ -43,7 +43,7 @@ def all_gather_object(
         if length is not None and length != channel.size:
             call.report(Kind.ARGUMENT, f"object_list has {length} entries for a group of {channel.size}")
         payload = call.attempt(Kind.ENCODE, lambda: call.coding.encode(obj))
-        slots = call.agree(payload)
+        slots = call.agree(payload, by_tray=True)
         with at_all(call, slots, payload) as loaders:
             values = load_all(call, slots, loaders)
             call.confirm()

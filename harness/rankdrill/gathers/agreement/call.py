@@ -24,7 +24,7 @@ from rankdrill.gathers.agreement.line import LineDownError
 from rankdrill.gathers.agreement.outcomes import Kind, Trouble
 from rankdrill.gathers.agreement.settling import GENERATIONS_FOLLOWED, Settling, SupersededError
 from rankdrill.gathers.agreement.slots import HEADER_BYTES, NONCE_BYTES, Reader, Slot, SlotError
-from rankdrill.gathers.encoding.coding import Coding, coding_for
+from rankdrill.gathers.encoding.coding import PICKLED, Coding, coding_for
 from rankdrill.gathers.encoding.wire import NONCE_BYTES as FRAME_NONCE_BYTES
 from rankdrill.gathers.encoding.wire import Payload
 from rankdrill.gathers.host.liveness import Identity
@@ -112,16 +112,19 @@ class Call:
 
     # ------------------------------------------------------------------------------ with the others
 
-    def agree(self, payload: Payload | None = None, *, stored: Stored | None = None) -> list[Slot]:
+    def agree(
+        self, payload: Payload | None = None, *, stored: Stored | None = None, by_tray: bool = False
+    ) -> list[Slot]:
         """Tell all ranks what this one brings and return all slots, by channel rank.
 
-        `payload` travels along if it is small; `stored` describes what is offered by a file or segment. Raises the
-        same error on all ranks if any rank has trouble, called with other arguments or is in another call.
+        `payload` travels along if it is small, or, with `by_tray`, if the ranks share a page with trays that it fits
+        in; then all must have copied it when they `confirm`. `stored` describes what is offered by a file or segment.
+        Raises the same error on all ranks if any rank has trouble, called with other arguments or is in another call.
         """
         for _ in range(GENERATIONS_FOLLOWED):
             try:
                 self._come()
-                slots = self._exchange(self._offer(payload, stored), self.channel.slot_bytes)
+                slots = self._exchange(self._offer(payload, stored, by_tray), self.channel.slot_bytes)
             except SupersededError:
                 continue
             self.channel.adapt(max(slot.size for slot in slots))
@@ -130,7 +133,7 @@ class Call:
                 self._raise_troubles(slots)
                 self._raise_if(different_arguments(slots))
             self._agreed = True
-            return slots
+            return [self._with_tray(slot) if slot.in_tray else slot for slot in slots]
         raise PeerLost(self.path, (), f"{GENERATIONS_FOLLOWED} generations broken in a row")
 
     def require_one_host(self, remedy: str) -> None:
@@ -183,7 +186,7 @@ class Call:
             ]
         self._raise_troubles(slots)
 
-    def _offer(self, payload: Payload | None, stored: Stored | None) -> Slot:
+    def _offer(self, payload: Payload | None, stored: Stored | None, by_tray: bool) -> Slot:
         slot = self._slot()
         if self.trouble is not None:
             return slot
@@ -192,8 +195,22 @@ class Call:
         if payload is not None:
             fits = payload.nbytes <= self.channel.slot_bytes - HEADER_BYTES
             inline = payload.to_bytearray(self.frame_nonce) if fits else b""
-            return slot._replace(size=payload.nbytes, digest=self.gpu, inline=memoryview(inline))
+            in_tray = by_tray and not fits and self._lay_in_tray(payload)
+            return slot._replace(size=payload.nbytes, digest=self.gpu, inline=memoryview(inline), in_tray=in_tray)
         return slot
+
+    def _lay_in_tray(self, payload: Payload) -> bool:
+        """Whether `payload` lies in this rank's tray now. What lay there everybody has copied, and confirmed that."""
+        page = self.channel.line.page
+        # What is not trusted must not change while it is read.
+        if page is None or self.coding is not PICKLED or payload.nbytes > page.tray_bytes:
+            return False
+        try:
+            tray = page.own_tray(payload.nbytes)
+        except OSError:
+            return False  # no memory for it: another way will say so, or have some
+        payload.write_into(tray, self.frame_nonce)
+        return True
 
     def _slot(self) -> Slot:
         # The coding first: what is too long for a slot is cut at its end.
@@ -253,6 +270,13 @@ class Call:
         except SlotError as error:
             self._settling.lost("", [(rank, Trouble(Kind.LOST, f"sent {error}"))])
         return slot
+
+    def _with_tray(self, slot: Slot) -> Slot:
+        """`slot` with what lies in its rank's tray."""
+        page = self.channel.line.page
+        if page is None or self.coding is not PICKLED or slot.size > page.tray_bytes:
+            self._settling.lost("", [(slot.rank, Trouble(Kind.LOST, "speaks of a tray where there is none for it"))])
+        return slot._replace(inline=page.tray(slot.rank, slot.size))
 
     # ------------------------------------------------------------------------------ raising together
 

@@ -6,8 +6,8 @@ in collectives of different sizes (seen with torch 2.13).
 
 Layout, little endian: first what is equal on all ranks where all is well: magic and version; path, kind of trouble,
 round, blamed rank; call number; place (depth and frames); site; text. Then what is a rank's own: its group rank, the
-size of its payload's frame, nonce, digest, process, and whether the payload follows. Last a CRC of all but itself. A
-small payload follows. So a rank need not read from the others' slots what stands in its own.
+size of its payload's frame, nonce, digest, process, and where the payload is. Last a CRC of all but itself. A small
+payload follows. So a rank need not read from the others' slots what stands in its own.
 """
 
 from __future__ import annotations
@@ -59,6 +59,8 @@ _CRC_AT = HEADER_BYTES - _CRC.size
 _OWN_AT = _CRC_AT - _OWN.size
 assert _TEXTS_AT + _TEXTS.size <= _OWN_AT
 
+_INLINE, _IN_TRAY = 1, 2
+
 _TICK = struct.Struct("<4sBBBBQ")
 TICK_BYTES = _TICK.size
 
@@ -71,7 +73,7 @@ class Slot(NamedTuple):
     """One rank's contribution to an exchange.
 
     `text` is the cause where there is trouble, otherwise the arguments that all ranks must have in common. `inline` is
-    the frame itself where it fits behind the header.
+    the frame itself where it fits behind the header, and `in_tray` says that it is in its rank's tray.
     """
 
     path: str
@@ -87,6 +89,7 @@ class Slot(NamedTuple):
     identity: Identity = NO_IDENTITY
     text: str = ""
     inline: bytes | memoryview = b""
+    in_tray: bool = False
 
     @property
     def trouble(self) -> Trouble | None:
@@ -95,9 +98,8 @@ class Slot(NamedTuple):
 
     def with_trouble(self, trouble: Trouble) -> Slot:
         """The same slot reporting `trouble` and offering nothing."""
-        return self._replace(
-            kind=trouble.kind, text=trouble.cause, culprit=trouble.culprit, size=0, digest=b"", inline=b""
-        )
+        nothing = self._replace(size=0, digest=b"", inline=b"", in_tray=False)
+        return nothing._replace(kind=trouble.kind, text=trouble.cause, culprit=trouble.culprit)
 
     def pack(self, nbytes: int) -> bytearray:
         """The slot in `nbytes` bytes, at least `HEADER_BYTES`."""
@@ -113,7 +115,7 @@ class Slot(NamedTuple):
         _TEXTS.pack_into(block, _TEXTS_AT, len(site), site, len(text), text)
         _OWN.pack_into(
             block, _OWN_AT, self.rank, self.size, self.nonce, self.digest,
-            identity.machine, identity.pid, identity.started, bool(self.inline),
+            identity.machine, identity.pid, identity.started, _IN_TRAY if self.in_tray else bool(self.inline),
         )  # fmt: skip
         block[HEADER_BYTES : HEADER_BYTES + len(self.inline)] = self.inline
         _CRC.pack_into(block, _CRC_AT, _checksum(block, len(self.inline), zlib.crc32(memoryview(block)[:_OWN_AT])))
@@ -126,19 +128,9 @@ class Slot(NamedTuple):
     @staticmethod
     def unpack(block: memoryview) -> Slot:
         """The slot in `block`; `inline` refers to its memory. Raises SlotError."""
-        fixed = _FIXED.unpack_from(block)
-        if fixed[0] != MAGIC or fixed[1] != VERSION:
-            raise SlotError(f"no slot of version {VERSION}: starts with {bytes(block[:8]).hex()}")
-        path, kind, turn, culprit, number, depth, count = fixed[2:]
+        _refuse_others(block)
         own = _own_of(block, zlib.crc32(block[:_OWN_AT]))
-        parts = _FRAMES.unpack_from(block, _FRAMES_AT)
-        frames = tuple(zip(parts[0 : 2 * count : 2], parts[1 : 2 * count : 2], strict=True))
-        site_bytes, site, text_bytes, text = _TEXTS.unpack_from(block, _TEXTS_AT)
-        place = Place(_text(site[:site_bytes]), depth, frames)
-        said = _text(text[:text_bytes])
-        return _with_own(
-            own, PATHS[path], number, turn, place, Kind(kind), None if culprit == _NOBODY else culprit, said
-        )
+        return _with_own(_common_of(block), *own)
 
 
 class Reader:
@@ -148,7 +140,7 @@ class Reader:
     """
 
     def __init__(self, mine: bytearray) -> None:
-        self._mine = Slot.unpack(memoryview(mine))
+        self._mine = _common_of(memoryview(mine))
         self._common = bytes(mine[:_OWN_AT])
         self._common_crc = zlib.crc32(self._common)
 
@@ -156,28 +148,52 @@ class Reader:
         """As `Slot.unpack`."""
         if bytes(block[:_OWN_AT]) != self._common:
             return Slot.unpack(block)
-        mine, own = self._mine, _own_of(block, self._common_crc)
-        return _with_own(own, mine.path, mine.number, mine.round, mine.place, mine.kind, mine.culprit, mine.text)
+        return _with_own(self._mine, *_own_of(block, self._common_crc))
 
 
-_Own = tuple[Any, memoryview]
+class _Common(NamedTuple):
+    """What is equal on all ranks where all is well, in the order in which `Slot` has it."""
+
+    path: str
+    number: int
+    round: int
+    place: Place
+    kind: Kind
+    culprit: int | None
+    text: str
 
 
-def _own_of(block: memoryview, common_crc: int) -> _Own:
-    """What is a rank's own, and its payload. Raises SlotError unless the checksum is right."""
-    fields = _OWN.unpack_from(block, _OWN_AT)
-    inline = min(fields[1], block.nbytes - HEADER_BYTES) if fields[-1] else 0
-    if _CRC.unpack_from(block, _CRC_AT)[0] != _checksum(block, inline, common_crc):
-        raise SlotError("a slot that is damaged or not whole")
-    return fields, block[HEADER_BYTES : HEADER_BYTES + inline]
+def _refuse_others(block: memoryview) -> None:
+    magic, version = _FIXED.unpack_from(block)[:2]
+    if magic != MAGIC or version != VERSION:
+        raise SlotError(f"no slot of version {VERSION}: starts with {bytes(block[:8]).hex()}")
 
 
-def _with_own(
-    own: _Own, path: str, number: int, turn: int, place: Place, kind: Kind, culprit: int | None, text: str
-) -> Slot:
-    (rank, size, nonce, digest, machine, pid, started, _), inline = own
+def _common_of(block: memoryview) -> _Common:
+    path, kind, turn, culprit, number, depth, count = _FIXED.unpack_from(block)[2:]
+    parts = _FRAMES.unpack_from(block, _FRAMES_AT)
+    frames = tuple(zip(parts[0 : 2 * count : 2], parts[1 : 2 * count : 2], strict=True))
+    site_bytes, site, text_bytes, text = _TEXTS.unpack_from(block, _TEXTS_AT)
+    place = Place(_text(site[:site_bytes]), depth, frames)
+    blamed = None if culprit == _NOBODY else culprit
+    return _Common(PATHS[path], number, turn, place, Kind(kind), blamed, _text(text[:text_bytes]))
+
+
+def _with_own(common: _Common, own: tuple[Any, ...], inline: memoryview) -> Slot:
+    path, number, turn, place, kind, culprit, text = common
+    rank, size, nonce, digest, machine, pid, started, where = own
     identity = Identity(machine, pid, started) if pid else NO_IDENTITY
-    return Slot(path, rank, number, turn, place, nonce, size, digest, kind, culprit, identity, text, inline)
+    in_tray = where == _IN_TRAY
+    return Slot(path, rank, number, turn, place, nonce, size, digest, kind, culprit, identity, text, inline, in_tray)
+
+
+def _own_of(block: memoryview, common_crc: int) -> tuple[tuple[Any, ...], memoryview]:
+    """What is a rank's own, and its payload. Raises SlotError unless the checksum is right."""
+    own = _OWN.unpack_from(block, _OWN_AT)
+    nbytes = min(own[1], block.nbytes - HEADER_BYTES) if own[-1] == _INLINE else 0
+    if _CRC.unpack_from(block, _CRC_AT)[0] != _checksum(block, nbytes, common_crc):
+        raise SlotError("a slot that is damaged or not whole")
+    return own, block[HEADER_BYTES : HEADER_BYTES + nbytes]
 
 
 def _checksum(block: bytearray | memoryview, inline_bytes: int, common_crc: int) -> int:

@@ -154,7 +154,7 @@ def decode(frame: memoryview, nonce: bytes) -> Any:
     Raises FrameError for bytes that are no frame of the call that `nonce` names, otherwise whatever unpickling raises.
     """
     stream, buffers = split(frame, nonce)
-    return pickle.loads(frame[stream], buffers=[frame[buffer] for buffer in buffers])
+    return pickle.loads(frame[stream], buffers=[frame[buffer] for buffer in buffers] if buffers else ())
 
 
 def decode_copied(frame: memoryview, nonce: bytes) -> Any:

@@ -1,9 +1,4 @@
-"""Payloads in memory that the ranks of one machine share: each lays down its own and tells where.
-
-Those of up to a megabyte or two lie in the ranks' trays, which are there already, and are copied out; others lie in
-segments of the call, from which tensors are mapped. So do those of ranks that are not trusted, for a tray can change
-while it is read.
-"""
+"""The segments of one call among the ranks of one machine: each lays down its payload and tells where."""
 
 from __future__ import annotations
 
@@ -17,16 +12,14 @@ from rankdrill.errors import describe
 from rankdrill.gathers.agreement.call import Call, Stored
 from rankdrill.gathers.agreement.outcomes import Kind
 from rankdrill.gathers.agreement.slots import Slot
-from rankdrill.gathers.encoding.coding import PICKLED
 from rankdrill.gathers.encoding.wire import NONCE_BYTES as FRAME_NONCE_BYTES
-from rankdrill.gathers.encoding.wire import Payload, decode_copied
+from rankdrill.gathers.encoding.wire import Payload
 from rankdrill.gathers.host.liveness import identify
 from rankdrill.gathers.local import segment
 
 __all__ = ["Segments"]
 
 _DESCRIPTOR = struct.Struct("<I")
-_IN_TRAY = 0xFFFF_FFFF  # in place of a descriptor
 
 
 class Segments:
@@ -69,9 +62,6 @@ class Segments:
         slot = self.laid[rank]
         descriptor = _DESCRIPTOR.unpack_from(slot.digest)[0]
         nonce = slot.nonce[:FRAME_NONCE_BYTES]
-        page = self._call.channel.line.page
-        if descriptor == _IN_TRAY and page is not None:
-            return partial(decode_copied, page.tray(rank, slot.size), nonce)
         return partial(segment.load, slot.identity.pid, descriptor, slot.size, nonce, self._call.coding)
 
     def close(self) -> None:
@@ -84,20 +74,9 @@ class Segments:
         if self._payload is None:
             return None
         try:
-            if self._fits_in_tray(self._payload):
-                return Stored(self._payload.nbytes, _DESCRIPTOR.pack(_IN_TRAY), identify())
             self._mine = segment.create(self._payload, self._call.frame_nonce)
         except (OSError, MemoryError) as error:
             if self._required:
                 self._call.report(Kind.STORAGE, f"no shared memory for its payload: {describe(error)}")
             return None
         return Stored(self._payload.nbytes, _DESCRIPTOR.pack(self._mine), identify())
-
-    def _fits_in_tray(self, payload: Payload) -> bool:
-        """Whether `payload` lies in this rank's tray now."""
-        page = self._call.channel.line.page
-        # Everybody has copied the payload of the last call from there: that is what they confirmed.
-        if page is None or self._required or self._call.coding is not PICKLED or payload.nbytes > page.tray_bytes:
-            return False
-        payload.write_into(page.own_tray(payload.nbytes), self._call.frame_nonce)
-        return True
