@@ -135,13 +135,15 @@ class Line:
         """Give `mine` to all ranks and return everybody's, one behind the other; all give equally many bytes."""
         if self._parties is None:
             return memoryview(mine)
-        received = torch.empty(len(mine) * self._parties.size, dtype=torch.uint8)
         own = torch.frombuffer(mine, dtype=torch.uint8)
         options = torch_seam.AllgatherOptions()
         options.timeout = _delta(timeout_s)
+        nbytes = len(mine) * self._parties.size
         if self._local:
+            received = torch.empty(nbytes, dtype=torch.uint8, device="cpu")
             work = self.start(lambda: self._pg._allgather_base(received, own, options))
         else:
+            received = torch.zeros(nbytes, dtype=torch.uint8, device="cpu")
             parts = list(torch.split(received, len(mine)))
             self._operands = [*self._operands[-_OPERANDS_KEPT:], own, parts]
             work = self.start(lambda: self._pg.allgather([parts], [own], options))
