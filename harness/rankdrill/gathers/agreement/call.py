@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from rankdrill.errors import GatherError, PeerLost, UsageError, describe
 from rankdrill.gathers.agreement.callsite import Place, capture
-from rankdrill.gathers.agreement.channel import Channel
+from rankdrill.gathers.agreement.channel import SLOT_BYTES, Channel
 from rankdrill.gathers.agreement.differences import different_arguments, different_calls
 from rankdrill.gathers.agreement.line import LineDownError
 from rankdrill.gathers.agreement.outcomes import Kind, Trouble
@@ -127,7 +127,7 @@ class Call:
                 slots = self._exchange(self._offer(payload, stored, by_tray), self.channel.slot_bytes)
             except SupersededError:
                 continue
-            self.channel.adapt(max(slot.size for slot in slots))
+            self.channel.adapt(max(0 if slot.in_tray else slot.size for slot in slots))
             if not self._all_well(slots):
                 self._check_calls(slots)
                 self._raise_troubles(slots)
@@ -193,9 +193,9 @@ class Call:
         if stored is not None:
             return slot._replace(size=stored.size, digest=stored.digest, identity=stored.identity)
         if payload is not None:
-            fits = payload.nbytes <= self.channel.slot_bytes - HEADER_BYTES
+            in_tray = by_tray and payload.nbytes > SLOT_BYTES - HEADER_BYTES and self._lay_in_tray(payload)
+            fits = not in_tray and payload.nbytes <= self.channel.slot_bytes - HEADER_BYTES
             inline = payload.to_bytearray(self.frame_nonce) if fits else b""
-            in_tray = by_tray and not fits and self._lay_in_tray(payload)
             return slot._replace(size=payload.nbytes, digest=self.gpu, inline=memoryview(inline), in_tray=in_tray)
         return slot
 

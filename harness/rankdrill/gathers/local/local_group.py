@@ -136,11 +136,12 @@ class Exchange(dist.Work):
     def _conclude(self) -> None:
         """All have come. One that came and left since has given this exchange up: it cannot have our part."""
         page = self._group.page
-        if left := page.left(self._number):
-            self._failure = f"rank {left[0]} of the channel hung up"
-            return
-        page.complete(self._number)
-        self._group.doorbell.ring()
+        if not page.is_complete(self._number):  # another that came last may have been quicker
+            if left := page.left(self._number):
+                self._failure = f"rank {left[0]} of the channel hung up"
+                return
+            page.complete(self._number)
+            self._group.doorbell.ring()
         self._take()
 
     def _take(self) -> None:
