@@ -12,7 +12,7 @@ import pickle
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -179,8 +179,7 @@ def split(frame: memoryview, nonce: bytes) -> tuple[slice, list[slice]]:
     return head.layout(frame[HEAD_BYTES : head.table_end])
 
 
-@dataclass(frozen=True)
-class Head:
+class Head(NamedTuple):
     """How a frame of `nbytes` bytes begins: how many buffers it has, and how long its stream is."""
 
     buffers: int

@@ -8,6 +8,7 @@ gave. Then twice the parts, one behind the other, and a tray per rank for payloa
 A rank writes its next part where the last but one was: to come so far it has passed the one between, and so all had
 read that one. Of two that come last, one at least sees all others, for each writes that it has come before it looks,
 with a `fence` between. It writes that the exchange is complete; who reads that reads parts that were written before.
+Where processors keep no order among writes, or among reads, the other fences see to that.
 """
 
 from __future__ import annotations
@@ -74,6 +75,7 @@ class Page:
             self._ready[turn] = nbytes
         self._whole[begin : begin + nbytes] = mine
         self._given[turn][self._rank] = nbytes
+        fence()
         self._come[turn][self._rank] = number
         fence()
         return self.all_came(number)
@@ -88,6 +90,7 @@ class Page:
 
     def complete(self, number: int) -> None:
         """Say that all have come to exchange `number`, and that it counts."""
+        fence()
         self._complete[0] = number
 
     def is_complete(self, number: int) -> bool:
@@ -101,7 +104,7 @@ class Page:
 
     def left(self, number: int) -> list[int]:
         """The ranks that take no part in exchange `number`, though they may have come to it."""
-        if not any(bytes(self._left)):
+        if bytes(self._left) == bytes(_WORD_BYTES * self.size):
             return []
         return [rank for rank, first in enumerate(self._left) if 0 < first <= number]
 

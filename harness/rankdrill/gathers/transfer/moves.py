@@ -161,14 +161,19 @@ def load_all(call: Call, slots: Sequence[Slot], loaders: list[Loader]) -> list[A
     What an object was loaded from is freed before the next is loaded, unless the object lies in it.
     """
     loaders.reverse()
-    return [load(call, slot, loaders.pop()) for slot in slots if loaders]
+    with call.channel.at_device():
+        return [_load(call, slot, loaders.pop()) for slot in slots if loaders]
 
 
 def load(call: Call, slot: Slot, loader: Loader) -> Any:
     """One object, or None with this rank's trouble reported."""
+    with call.channel.at_device():
+        return _load(call, slot, loader)
+
+
+def _load(call: Call, slot: Slot, loader: Loader) -> Any:
     try:
-        with call.channel.at_device():
-            return None if call.trouble else loader()
+        return None if call.trouble else loader()
     except MemoryError as error:
         call.report(Kind.DECODE, f"no memory for the payload of rank {call.channel.labels[slot.rank]}: {error}")
     except Exception as error:
