@@ -34,6 +34,7 @@ from rankdrill import World
 
 SHARED_MEMORY = Path("/dev/shm")
 QUICK = Effort(small=10, large=3, budget_s=4.0)
+FEWEST, MOST = 2, 64
 
 HELP = """What rankdrill's gathers cost, beside torch's all_gather_object and gather_object, the hand-written gathers
 they replace (benchmarks/originals), the bare transfer of the same bytes, MPI where it is installed, and the copy limit:
@@ -51,6 +52,7 @@ Examples:
   python benchmarks/gathers.py                                      everything; a quarter of an hour or more on 2 cores
   python benchmarks/gathers.py --quick                              a first look, in some minutes
   python benchmarks/gathers.py --payload "64 MB" --path padded --path original-padded
+  python benchmarks/gathers.py --ranks 4,8,16,32 --path objects --payload "100 B" --payload "10 kB" --payload "1 MB"
   python benchmarks/gathers.py --json results.json --plot results.png --check
 
 \b
@@ -58,6 +60,13 @@ Paths, by the name that --path takes:
 """
 NAMES = {key: f"{way.name} ({way.family})" for key, way in WAYS.items()} | mpi.WAYS
 HELP += "".join(f"  {key:<{max(map(len, NAMES))}}  {name}\n" for key, name in NAMES.items())
+
+
+def _sizes(context: click.Context, option: click.Parameter, given: str) -> list[int]:
+    sizes = [int(part) if part.strip().isdecimal() else 0 for part in given.split(",")]
+    if not all(FEWEST <= size <= MOST for size in sizes):
+        raise click.BadParameter(f"{given}: give numbers from {FEWEST} to {MOST}, separated by commas")
+    return list(dict.fromkeys(sizes))
 
 
 @click.command(help=HELP, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
@@ -70,7 +79,15 @@ HELP += "".join(f"  {key:<{max(map(len, NAMES))}}  {name}\n" for key, name in NA
     metavar="NAME",
     help="Only this way to gather, beside the two that ratios need; repeatable. Ratios beside an original need it too.",
 )
-@click.option("--ranks", default=4, show_default=True, type=click.IntRange(2, 64), help="How many.")
+@click.option(
+    "--ranks",
+    "sizes",
+    default="4",
+    show_default=True,
+    metavar="N[,N...]",
+    callback=_sizes,
+    help="How many; several, one after the other.",
+)
 @click.option("--quick", is_flag=True, help="Few repetitions.")
 @click.option("--slow", is_flag=True, help="Fixed buffers above 1 MB too: 15 seconds a call and more.")
 @click.option("--budget", type=click.FloatRange(0.1), help="Seconds of repetitions per way and payload.")
@@ -80,7 +97,7 @@ HELP += "".join(f"  {key:<{max(map(len, NAMES))}}  {name}\n" for key, name in NA
 def main(
     payloads: tuple[str, ...],
     paths: tuple[str, ...],
-    ranks: int,
+    sizes: list[int],
     quick: bool,
     slow: bool,
     budget: float | None,
@@ -88,6 +105,8 @@ def main(
     plot: Path | None,
     check: bool,
 ) -> None:
+    if plot and len(sizes) > 1:
+        raise click.UsageError("--plot draws one number of ranks: give one to --ranks")
     if plot and importlib.util.find_spec("matplotlib") is None:
         raise click.UsageError("--plot needs matplotlib, which is not installed")
     chosen = QUICK if quick else Effort()
@@ -95,16 +114,18 @@ def main(
     wanted = [key for key in PAYLOADS if not payloads or key in payloads]
     keys = [key for key in (*WAYS, *mpi.WAYS) if not paths or key in paths or (key in WAYS and WAYS[key].baseline)]
     signal.signal(signal.SIGTERM, _end)
-    results = _measure_all(wanted, keys, ranks, effort)
-    found = targets(results)
-    _show(results, found)
+    worlds: list[tuple[Results, list[Target]]] = []
+    for size in sizes:
+        results = _measure_all(wanted, keys, size, effort)
+        worlds.append((results, targets(results)))
+        _show(*worlds[-1])
     if json_file:
-        json_file.write_text(json.dumps(_as_json(results, found, effort), indent=1) + "\n")
+        json_file.write_text(json.dumps(_as_json(worlds, effort), indent=1) + "\n")
     if plot:
         from benchmarks.gathering.plot import draw  # nothing else needs matplotlib
 
-        draw(results, plot)
-    missed = sum(target.verdict is Verdict.MISSED for target in found)
+        draw(worlds[0][0], plot)
+    missed = sum(target.verdict is Verdict.MISSED for _, found in worlds for target in found)
     if check and missed:
         raise SystemExit(1)
 
@@ -155,12 +176,12 @@ def _show(results: Results, found: list[Target]) -> None:
         console.print(tables.payload_table(results, payload), "")
     known = [target for target in found if target.verdict is not Verdict.UNKNOWN]
     if known:
-        console.print(tables.target_table(known))
+        console.print(tables.target_table(known, results.size))
     count = {verdict: sum(target.verdict is verdict for target in found) for verdict in Verdict}
     console.print(", ".join(f"{number} {verdict}" for verdict, number in count.items()))
 
 
-def _as_json(results: Results, found: list[Target], effort: Effort) -> dict[str, object]:
+def _as_json(worlds: list[tuple[Results, list[Target]]], effort: Effort) -> dict[str, object]:
     return {
         "machine": {
             "cores": os.cpu_count(),
@@ -169,10 +190,11 @@ def _as_json(results: Results, found: list[Target], effort: Effort) -> dict[str,
             "kernel": platform.release(),
             "load": os.getloadavg(),  # who else was there
         },
-        "ranks": results.size,
         "effort": asdict(effort),
-        "cells": results.as_json(),
-        "targets": [asdict(target) for target in found],
+        "worlds": [
+            {"ranks": results.size, "cells": results.as_json(), "targets": [asdict(target) for target in found]}
+            for results, found in worlds
+        ],
     }
 
 

@@ -60,13 +60,13 @@ def _figures(results: Results, cell: Cell) -> Sequence[str]:
     )
 
 
-def target_table(found: Sequence[Target]) -> Table:
-    """Each target: met, missed, or why that is not known."""
-    table = Table(title="targets", title_justify="left", title_style="bold")
+def target_table(found: Sequence[Target], size: int) -> Table:
+    """Each target of a world of `size` ranks: met, missed, or why that is not known."""
+    table = Table(title=f"targets, {size} ranks", title_justify="left", title_style="bold")
     for column in ("way", "payload", "beside", "wanted", "measured", ""):
         table.add_column(column, justify="right" if column in ("wanted", "measured") else "left")
     for target in found:
-        sign, unit = ("≥", "× faster") if target.inverse else ("≤", "×")  # noqa: RUF001
+        sign, unit = ("≥", f"{target.unit} faster") if target.inverse else ("≤", target.unit)
         table.add_row(
             target.what,
             target.payload,

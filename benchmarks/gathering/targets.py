@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from benchmarks.gathering.payloads import PAYLOADS
@@ -11,7 +11,8 @@ from benchmarks.gathering.results import Results, ratio
 from benchmarks.gathering.setting import OURS, Way
 from benchmarks.gathering.ways import WAYS
 
-OBJECTS = "torch-objects"
+OBJECTS, OBJECTS_OURS = "torch-objects", "objects"
+FEW_RANKS, SMALL_WORLD = 8, 4
 BYTES, TENSORS, SKEW, ONE_MB = "64 MB", "64 MB tensors", "skew", "1 MB"
 SMALL = tuple(payload.key for payload in PAYLOADS.values() if payload.small)
 
@@ -26,7 +27,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Target:
-    """`what` is to be at most `wanted` times `beside`; with `inverse` it is shown as times faster."""
+    """`what` is to be at most `wanted` times `beside`, or `unit`; with `inverse` it is shown as times faster."""
 
     what: str
     beside: str
@@ -35,6 +36,7 @@ class Target:
     measured: float | None
     verdict: Verdict
     inverse: bool = False
+    unit: str = "×"  # noqa: RUF001 (a sign in a table)
 
 
 def targets(results: Results) -> list[Target]:
@@ -45,6 +47,7 @@ def targets(results: Results) -> list[Target]:
         *_fixed_and_files(results),
         *_to_first(results),
         *_small(results),
+        *_by_size(results),
         *_never_slower(results),
     ]
 
@@ -81,6 +84,21 @@ def _to_first(results: Results) -> Iterable[Target]:
 def _small(results: Results) -> Iterable[Target]:
     for way in _ours():
         yield from (_time(results, way.key, OBJECTS, payload, 1.0) for payload in SMALL)
+
+
+def _by_size(results: Results) -> Iterable[Target]:
+    """What a world of few or many ranks is to make of small and middling payloads."""
+    many = results.size > FEW_RANKS
+    yield from (_faster(results, OBJECTS_OURS, OBJECTS, payload, 8 if many else 6) for payload in SMALL)
+    yield _faster(results, OBJECTS_OURS, OBJECTS, ONE_MB, 3)
+    if many:
+        yield _time(results, OBJECTS_OURS, "copies", ONE_MB, 1.5)
+    if results.size == SMALL_WORLD:
+        cell = results.find(OBJECTS_OURS, SMALL[0])
+        found = _target(
+            results, OBJECTS_OURS, OBJECTS_OURS, "a call in a row", SMALL[0], 0.8, cell.ms if cell else None
+        )
+        yield replace(found, unit="ms")
 
 
 def _never_slower(results: Results) -> Iterable[Target]:

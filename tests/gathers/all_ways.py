@@ -75,5 +75,5 @@ def open_fds() -> int:
 
 
 def is_local(group: Any) -> bool:
-    """Whether the gathers of `group` go over sockets of one machine."""
+    """Whether the gathers of `group` go over the page of one machine."""
     return channel_of(group).one_host

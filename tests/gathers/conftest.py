@@ -1,4 +1,4 @@
-"""Four ranks for all tests of a module: once over sockets of one machine, once over gloo."""
+"""Four ranks for all tests of a module: once over the page of one machine, once over gloo."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def world(line: str) -> Iterator[rankdrill.World]:
 
 @pytest.fixture
 def receiving(line: str) -> tuple[Any, str]:
-    """What a rank calls, as (module, name), to have memory for a large payload."""
+    """What a rank calls, as (module, name), to have memory for a payload of several megabytes."""
     return (torch, "from_file") if line == "local" else (numpy, "empty")
 
 

@@ -83,7 +83,7 @@ def test_a_line_that_does_not_exist_is_everybodys_error(four: rankdrill.World) -
     assert "RANKDRILL_LINE=carrier pigeon" in failed.text
 
 
-def test_a_rank_that_dies_is_missed_although_its_child_holds_its_sockets(four: rankdrill.World) -> None:
+def test_a_rank_that_dies_is_missed_although_its_child_holds_its_descriptors(four: rankdrill.World) -> None:
     def body() -> Any:
         gather()
         if dist.get_rank() == 2:

@@ -17,10 +17,9 @@ from rankdrill.gathers.agreement import slots
 from rankdrill.gathers.agreement.channel import LINE_VARIABLE
 from rankdrill.gathers.agreement.line import Line
 from tests.gathers.attempts import TIMEOUT_S, Raised, all_alike, attempt, left_in_shared_memory, replaced
+from tests.gathers.dying import die, survivors, to_die
 
 SHORT_S = 2.0
-# No such file: a rank that looks for it dies there.
-THE_END = "the end of this rank"
 
 
 def gather(value: Any, timeout: float = TIMEOUT_S) -> list[Any]:
@@ -31,27 +30,10 @@ def open_fds() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-def survivors(outcome: rankdrill.Outcome, lost: int) -> list[Any]:
-    return [value for rank, value in enumerate(outcome.unwrap()) if rank != lost]
-
-
-def to_die(rank: int, how: str) -> rankdrill.Plan:
-    """That `rank` dies where it calls `die`.
-
-    By plan: after a death that nobody planned, survivors have half a second to say what it did to them, and on a busy
-    machine theirs takes longer.
-    """
-    return rankdrill.Plan.parse(f'rank {rank}: {how} before file.stat on "{THE_END}"')
-
-
 def wait_for(marks: list[pathlib.Path]) -> None:
     until = time.monotonic() + TIMEOUT_S
     while not all(mark.exists() for mark in marks) and time.monotonic() < until:
         time.sleep(0.01)
-
-
-def die(*args: Any, **kwargs: Any) -> None:
-    os.stat(THE_END)
 
 
 @pytest.mark.parametrize("how", ["kill", "exit"])
@@ -84,7 +66,7 @@ def test_a_rank_that_dies_making_its_segment(monkeypatch: pytest.MonkeyPatch) ->
         gather(0)
         with (
             replaced(os, "memfd_create", die, dist.get_rank() == 1),
-            get_configs_parallel(b"x" * 100_000, [0, 1, 2, 3], timeout=TIMEOUT_S) as seen,
+            get_configs_parallel(b"x" * 3_000_000, [0, 1, 2, 3], timeout=TIMEOUT_S) as seen,
         ):
             return seen
 
@@ -255,7 +237,7 @@ def test_no_descriptors_are_left(world: rankdrill.World, receiving: tuple[Any, s
     def body() -> bool:
         def fail() -> None:
             with replaced(*receiving, lambda *_, **__: 1 / 0, dist.get_rank() == 0):
-                attempt(gather, b"x" * 100_000)
+                attempt(gather, b"x" * 3_000_000)
             gather(0)
 
         fail()

@@ -125,9 +125,11 @@ def test_no_memory_to_receive(world: rankdrill.World, receiving: tuple[Any, str]
     assert after == [0, 1, 2, 3]
 
 
-def test_no_memory_for_the_agreement(world: rankdrill.World) -> None:
+def test_no_memory_for_the_agreement(world: rankdrill.World, line: str) -> None:
+    memory = "empty" if line == "local" else "zeros"
+
     def body() -> tuple[Any, Any]:
-        with replaced(torch, "zeros", raiser(MemoryError("none left")), dist.get_rank() == 0):
+        with replaced(torch, memory, raiser(MemoryError("none left")), dist.get_rank() == 0):
             failed = attempt(gather, 1)
         return failed, attempt(gather, dist.get_rank())
 

@@ -14,7 +14,8 @@ from rankdrill.conformance import ways
 from rankdrill.conformance.ways import Receives
 from rankdrill.gathers import get_configs_parallel, get_tensors_parallel
 from tests.gathers.all_ways import LARGE, SMALL, WAYS, At, Way, tensor, troubled, way
-from tests.gathers.attempts import TIMEOUT_S, Unpicklable, all_alike, attempt, raiser, replaced
+from tests.gathers.attempts import TIMEOUT_S, Unpicklable, all_alike, attempt
+from tests.gathers.failures import no_memory_to_receive
 
 MEMBERS = ([0, 1, 2, 3], [0, 1, 2], [1, 2, 3], [1, 2])
 SHORT_S = 2.0
@@ -73,14 +74,12 @@ def test_calls_on_many_groups_in_turn(world: rankdrill.World, tmp_path: pathlib.
     assert world.run(body).unwrap() == [[]] * 4
 
 
-def test_a_failure_in_one_group_is_none_in_another(
-    world: rankdrill.World, tmp_path: pathlib.Path, receiving: tuple[Any, str]
-) -> None:
+def test_a_failure_in_one_group_is_none_in_another(world: rankdrill.World, tmp_path: pathlib.Path) -> None:
     def fail_to_encode(at: At) -> Any:
         return attempt(way("all_gather"), troubled(Unpicklable()) if dist.get_rank() == 1 else tensor(0), at)
 
     def fail_to_receive(at: At) -> Any:
-        with replaced(*receiving, raiser(MemoryError("none left")), dist.get_rank() == 2):
+        with no_memory_to_receive(dist.get_rank() == 2):
             return attempt(way("all_gather_object"), tensor(0, LARGE), at)
 
     def body() -> Any:

@@ -13,7 +13,8 @@ import torch.distributed as dist
 import rankdrill
 from rankdrill.errors import UsageError
 from rankdrill.gathers import get_configs_parallel, get_tensors_parallel
-from tests.gathers.attempts import TIMEOUT_S, Unloadable, all_alike, attempt, left_in_shared_memory, raiser, replaced
+from tests.gathers.attempts import TIMEOUT_S, Unloadable, all_alike, attempt, left_in_shared_memory
+from tests.gathers.failures import no_memory_to_receive
 
 EVERYONE = [0, 1, 2, 3]
 
@@ -117,9 +118,9 @@ def test_an_error_in_the_body_is_that_ranks_own(world: rankdrill.World) -> None:
 
 
 @pytest.mark.parametrize("rank", [0, 2])
-def test_memory_that_the_first_cannot_have(world: rankdrill.World, receiving: tuple[Any, str], rank: int) -> None:
+def test_memory_that_the_first_cannot_have(world: rankdrill.World, rank: int) -> None:
     def body() -> tuple[Any, int]:
-        with replaced(*receiving, raiser(MemoryError("none left")), dist.get_rank() == rank):
+        with no_memory_to_receive(dist.get_rank() == rank):
             failed = attempt(configs, {"t": torch.ones(50_000)})
         return failed, len(configs(1))
 

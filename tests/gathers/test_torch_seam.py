@@ -44,7 +44,7 @@ def test_a_made_group_works_under_any_name(world: rankdrill.World) -> None:
     assert all_alike(world.run(body).unwrap()) == (2, "gloo")
 
 
-def test_what_a_companion_sent_goes_after_it(world: rankdrill.World) -> None:
+def test_what_a_companion_sent_goes_after_it(world: rankdrill.World, line: str) -> None:
     """Else torch 2.6 may wait for ever: for its own thread, which waits for the GIL to free a tensor."""
 
     def body() -> Any:
@@ -52,11 +52,13 @@ def test_what_a_companion_sent_goes_after_it(world: rankdrill.World) -> None:
         channel = channel_of()
         order: list[str] = []
         weakref.finalize(channel.line._pg, order.append, "group")
-        weakref.finalize(channel.line._operands[-1][0], order.append, "tensor")
+        if channel.line._operands:
+            weakref.finalize(channel.line._operands[-1][0], order.append, "tensor")
         channel.next_generation()
         return order, all_gather(1, timeout=TIMEOUT_S)
 
-    assert all_alike(world.run(body).unwrap()) == (["group", "tensor"], [1] * 4)
+    # A group of our own has no threads, and keeps nothing.
+    assert all_alike(world.run(body).unwrap()) == (["group", "tensor"] if line == "gloo" else ["group"], [1] * 4)
 
 
 def test_what_a_companion_sent_that_is_large_goes_after_it_and_its_memory_before(world: rankdrill.World) -> None:

@@ -71,7 +71,7 @@ def all_gather(
         payload = call.attempt(Kind.ENCODE, lambda: call.coding.encode(data))
         if route.by == "cuda":
             call.gpu = call.attempt(Kind.ARGUMENT, lambda: name_gpu(device_of(group))) or b""
-        slots = call.agree(payload)
+        slots = call.agree(payload, by_tray=route.by == "cpu")
         if route.by == "cuda":
             require_own_gpus(call, slots)
             values = load_all(call, slots, at_all_padded(call, slots, payload, group, device_of(group)))

@@ -3,7 +3,8 @@
 The size of an exchange must be equal on all ranks *before* they can tell each other anything: gloo aborts the process
 when sizes differ. So the slot is as large as the ranks agreed in the call before (`Channel.slot_bytes`), and each slot
 says what `max_size` its rank wants. The first call with a new `max_size` moves what does not fit yet in a second
-exchange; from then on everything is in one. A rank with another `max_size` is found out in that same exchange.
+exchange; from then on everything is in one. A rank with another `max_size` is found out in that same exchange. Ranks
+that share a page need no such room: what is not small lies in their trays, and everything is in one exchange at once.
 
 The collective is an all_gather of slots, the one that every path opens with, so that ranks in different paths meet in
 it; the all_reduce of a zeroed buffer that hand-written versions use moves twice the bytes.
@@ -53,11 +54,12 @@ def all_gather_list(
             call.report(Kind.ARGUMENT, f"max_size={max_size!r}: give a positive number of bytes")
         payload = call.attempt(Kind.ENCODE, lambda: call.coding.encode(data))
         _check_size(call, payload, max_size)
-        slots = call.agree(payload)
+        slots = call.agree(payload, by_tray=True)
         with at_all(call, slots, payload) as loaders:
             values = load_all(call, slots, loaders)
             call.confirm()
-        _remember(channel, max_size)
+        if channel.line.page is None or weights_only:  # else what does not fit in a slot lies in a tray
+            _remember(channel, max_size)
     return values
 
 

@@ -45,7 +45,7 @@ def all_gather_object(
         if cause:
             call.report(Kind.ARGUMENT, cause)
         payload = call.attempt(Kind.ENCODE, lambda: call.coding.encode(obj))
-        slots = call.agree(payload)
+        slots = call.agree(payload, by_tray=True)
         with at_all(call, slots, payload) as loaders:
             values = load_all(call, slots, loaders)
             call.confirm()

@@ -96,7 +96,7 @@ def gather(
         payload = call.attempt(Kind.ENCODE, lambda: call.coding.encode(data))
         if nccl:
             call.gpu = call.attempt(Kind.ARGUMENT, lambda: name_gpu(device_of(group))) or b""
-        slots = call.agree(payload)
+        slots = call.agree(payload, by_tray=path == AUTO)
         way, why = _choose(channel, slots, path, nccl)
         with _received(call, slots, payload, path, way, group) as loaders:
             values = load_all(call, slots, loaders)
@@ -106,7 +106,7 @@ def gather(
 
 def _choose(channel: Channel, slots: Sequence[Slot], path: str, nccl: bool) -> tuple[str, str]:
     """The way and the reason for it; equal on all ranks, as all that it depends on is."""
-    large = [slot.size for slot in slots if not slot.inline]
+    large = [slot.size for slot in slots if slot.in_tray or not slot.inline]
     if not large:
         return NETWORK, f"with the agreement: no payload has more than {max(slot.size for slot in slots)} bytes"
     sizes = f"{len(large)} of {len(slots)} payloads are large, {min(large):,} to {max(large):,} bytes"

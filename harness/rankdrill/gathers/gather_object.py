@@ -53,7 +53,7 @@ def gather_object(
         if cause:
             call.report(Kind.ARGUMENT, cause)
         payload = call.attempt(Kind.ENCODE, lambda: call.coding.encode(obj))
-        slots = call.agree(payload)
+        slots = call.agree(payload, by_tray=True)
         assert isinstance(receiver, int)
         with at_one(call, slots, payload, receiver) as loaders:
             values = load_all(call, slots, loaders)

@@ -73,7 +73,7 @@ def gather_first(
 
 def _through_memory(call: Call, encode: Callable[[], Payload], first: int) -> list[Any]:
     payload = call.attempt(Kind.ENCODE, encode)
-    slots = call.agree(payload)
+    slots = call.agree(payload, by_tray=True)
     call.require_one_host("give workspace_path, a directory that all ranks can see")
     with at_one(call, slots, payload, first) as loaders:
         values = load_all(call, slots, loaders)

@@ -12,20 +12,20 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TypeVar
 
 from rankdrill.errors import EncodeError, GatherError, PeerLost, UsageError, describe
 from rankdrill.gathers.agreement.callsite import Place, capture
-from rankdrill.gathers.agreement.channel import Channel
+from rankdrill.gathers.agreement.channel import SLOT_BYTES, Channel
 from rankdrill.gathers.agreement.differences import different_arguments, different_calls
 from rankdrill.gathers.agreement.line import LineDownError
 from rankdrill.gathers.agreement.outcomes import Kind, Trouble
 from rankdrill.gathers.agreement.patience import patience
 from rankdrill.gathers.agreement.settling import GENERATIONS_FOLLOWED, Settling, SupersededError
-from rankdrill.gathers.agreement.slots import HEADER_BYTES, NONCE_BYTES, Slot, SlotError
-from rankdrill.gathers.encoding.coding import Coding, coding_for
+from rankdrill.gathers.agreement.slots import HEADER_BYTES, NONCE_BYTES, Reader, Slot, SlotError
+from rankdrill.gathers.encoding.coding import PICKLED, Coding, coding_for
 from rankdrill.gathers.encoding.wire import NONCE_BYTES as FRAME_NONCE_BYTES
 from rankdrill.gathers.encoding.wire import Payload
 from rankdrill.gathers.host.liveness import Identity
@@ -123,24 +123,28 @@ class Call:
 
     # ------------------------------------------------------------------------------ with the others
 
-    def agree(self, payload: Payload | None = None, *, stored: Stored | None = None) -> list[Slot]:
+    def agree(
+        self, payload: Payload | None = None, *, stored: Stored | None = None, by_tray: bool = False
+    ) -> list[Slot]:
         """Tell all ranks what this one brings and return all slots, by channel rank.
 
-        `payload` travels along if it is small; `stored` describes what is offered by a file or segment. Raises the
-        same error on all ranks if any rank has trouble, called with other arguments or is in another call.
+        `payload` travels along if it is small, or, with `by_tray`, if the ranks share a page with trays that it fits
+        in; then all must have copied it when they `confirm`. `stored` describes what is offered by a file or segment.
+        Raises the same error on all ranks if any rank has trouble, called with other arguments or is in another call.
         """
         for _ in range(GENERATIONS_FOLLOWED):
             try:
                 self._come()
-                slots = self._exchange(self._offer(payload, stored), self.channel.slot_bytes)
+                slots = self._exchange(self._offer(payload, stored, by_tray), self.channel.slot_bytes)
             except SupersededError:
                 continue
-            self.channel.adapt(max(slot.size for slot in slots))
-            self._check_calls(slots)
-            self._raise_troubles(slots)
-            self._raise_if(different_arguments(slots))
+            self.channel.adapt(max(0 if slot.in_tray else slot.size for slot in slots))
+            if not self._all_well(slots):
+                self._check_calls(slots)
+                self._raise_troubles(slots)
+                self._raise_if(different_arguments(slots))
             self._agreed = True
-            return slots
+            return [self._with_tray(slot) if slot.in_tray else slot for slot in slots]
         raise PeerLost(self.path, (), f"{GENERATIONS_FOLLOWED} generations broken in a row")
 
     def require_one_host(self, remedy: str) -> None:
@@ -159,10 +163,11 @@ class Call:
         self._round += 1
         slot = self._slot()
         if stored is not None and self.trouble is None:
-            slot = replace(slot, size=stored.size, digest=stored.digest, identity=stored.identity)
+            slot = slot._replace(size=stored.size, digest=stored.digest, identity=stored.identity)
         slots = self._exchange(slot, HEADER_BYTES)
-        self._check_calls(slots)
-        self._raise_troubles(slots)
+        if not self._all_well(slots):
+            self._check_calls(slots)
+            self._raise_troubles(slots)
         return slots
 
     def confirm(self, all_read: bool = True) -> None:
@@ -173,30 +178,45 @@ class Call:
         """
         self._round += 1
         slot = self._slot()
-        ticks = self._exchange_raw(slot.tick())
-        if all(bytes(tick) == replace(slot, rank=rank, kind=Kind.OK).tick() for rank, tick in enumerate(ticks)):
+        mine = slot.tick()
+        ticks = self._exchange_raw(mine)
+        if slot.kind is Kind.OK and bytes(ticks) == mine * self.channel.size:
             return
         # Not all is well, and all ranks know it: now they tell one another what it is.
         slots = self._exchange(slot, HEADER_BYTES)
         self._check_calls(slots)
         if all_read:
             slots = [
-                replace(slot, culprit=None) if slot.culprit is not None and not slots[slot.culprit].trouble else slot
+                slot._replace(culprit=None) if slot.culprit is not None and not slots[slot.culprit].trouble else slot
                 for slot in slots
             ]
         self._raise_troubles(slots)
 
-    def _offer(self, payload: Payload | None, stored: Stored | None) -> Slot:
+    def _offer(self, payload: Payload | None, stored: Stored | None, by_tray: bool) -> Slot:
         slot = self._slot()
         if self.trouble is not None:
             return slot
         if stored is not None:
-            return replace(slot, size=stored.size, digest=stored.digest, identity=stored.identity)
+            return slot._replace(size=stored.size, digest=stored.digest, identity=stored.identity)
         if payload is not None:
-            fits = payload.nbytes <= self.channel.slot_bytes - HEADER_BYTES
+            in_tray = by_tray and payload.nbytes > SLOT_BYTES - HEADER_BYTES and self._lay_in_tray(payload)
+            fits = not in_tray and payload.nbytes <= self.channel.slot_bytes - HEADER_BYTES
             inline = payload.to_bytearray(self.frame_nonce) if fits else b""
-            return replace(slot, size=payload.nbytes, digest=self.gpu, inline=memoryview(inline))
+            return slot._replace(size=payload.nbytes, digest=self.gpu, inline=memoryview(inline), in_tray=in_tray)
         return slot
+
+    def _lay_in_tray(self, payload: Payload) -> bool:
+        """Whether `payload` lies in this rank's tray now. What lay there everybody has copied, and confirmed that."""
+        page = self.channel.line.page
+        # What is not trusted must not change while it is read.
+        if page is None or self.coding is not PICKLED or payload.nbytes > page.tray_bytes:
+            return False
+        try:
+            tray = page.own_tray(payload.nbytes)
+        except OSError:
+            return False  # no memory for it: another way will say so, or have some
+        payload.write_into(tray, self.frame_nonce)
+        return True
 
     def _slot(self) -> Slot:
         # The coding first: what is too long for a slot is cut at its end.
@@ -215,9 +235,13 @@ class Call:
             self._settling.line_down(down)
 
     def _exchange(self, slot: Slot, nbytes: int) -> list[Slot]:
-        return [self._read(rank, block) for rank, block in enumerate(self._exchange_raw(slot.pack(nbytes)))]
+        mine = slot.pack(nbytes)
+        reader, blocks = Reader(mine), self._exchange_raw(mine)
+        return [
+            self._read(reader, rank, blocks[rank * nbytes : (rank + 1) * nbytes]) for rank in range(self.channel.size)
+        ]
 
-    def _exchange_raw(self, mine: bytearray) -> list[memoryview]:
+    def _exchange_raw(self, mine: bytearray) -> memoryview:
         down = None
         try:
             blocks = self.channel.line.exchange(mine, self.wait_s)
@@ -244,16 +268,28 @@ class Call:
             self._settling.raise_settled(ended)
         self.channel.connect(self.wait_s)
 
-    def _read(self, rank: int, block: memoryview) -> Slot:
+    def _read(self, reader: Reader, rank: int, block: memoryview) -> Slot:
         try:
-            slot = Slot.unpack(block)
+            slot = reader.read(block)
             if slot.rank != rank:
                 raise SlotError(f"the slot of rank {self.channel.labels[slot.rank]}")
         except SlotError as error:
             self._settling.lost("", [(rank, Trouble(Kind.LOST, f"sent {error}"))])
         return slot
 
+    def _with_tray(self, slot: Slot) -> Slot:
+        """`slot` with what lies in its rank's tray."""
+        page = self.channel.line.page
+        if page is None or self.coding is not PICKLED or slot.size > page.tray_bytes:
+            self._settling.lost("", [(slot.rank, Trouble(Kind.LOST, "speaks of a tray where there is none for it"))])
+        return slot._replace(inline=page.tray(slot.rank, slot.size))
+
     # ------------------------------------------------------------------------------ raising together
+
+    def _all_well(self, slots: Sequence[Slot]) -> bool:
+        """Whether all ranks are in one call, with the same arguments and without trouble: their slots are alike."""
+        place = slots[0].place
+        return self.trouble is None and all(slot.place is place for slot in slots)
 
     def _check_calls(self, slots: Sequence[Slot]) -> None:
         troubles, usual = different_calls(slots, self.place)

@@ -67,7 +67,7 @@ def capture() -> Place:
     depth = 0
     while frame is not None:
         if depth < FRAMES_SENT:
-            frames.append((_code_id(frame.f_code), _instruction(frame.f_code, frame.f_lasti)))
+            frames.append(_frame(frame.f_code, frame.f_lasti))
             codes.append(frame.f_code)
         depth += 1
         frame = frame.f_back
@@ -89,6 +89,11 @@ def leads_to(code: CodeType, start: int, goal: int) -> bool:
         if offset in reached and instruction.opcode in _JUMPS and instruction.argval > offset:
             reached.add(instruction.argval)
     return goal != start and goal in reached
+
+
+@functools.lru_cache(maxsize=1024)
+def _frame(code: CodeType, position: int) -> Frame:
+    return _code_id(code), _instruction(code, position)
 
 
 def _instruction(code: CodeType, position: int) -> int:

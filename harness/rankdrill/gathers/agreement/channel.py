@@ -25,7 +25,7 @@ from rankdrill.gathers.host.descriptors import require_descriptors
 from rankdrill.gathers.host.liveness import Identity
 from rankdrill.gathers.local.endpoint import Address, Endpoint, is_visible, open_endpoint
 from rankdrill.gathers.local.hindrance import what_hinders
-from rankdrill.gathers.local.local_group import Meeting
+from rankdrill.gathers.local.meeting import Meeting
 from rankdrill.gathers.network import torch_seam
 from rankdrill.gathers.network.departed import departed
 
@@ -166,7 +166,7 @@ class Channel:
 
     def _meeting(self, endpoint: Endpoint) -> Meeting:
         paths = [Address.parse(text).path for text in Assembly(self.board).addresses()]
-        return Meeting(endpoint, paths, [self._known[rank].pid for rank in range(self.size)])
+        return Meeting(endpoint, paths, [self._known[rank] for rank in range(self.size)])
 
     def _new_line(self) -> Line:
         return Line(self._parties, f"{self.name}/{self.generation}", self._scratch)

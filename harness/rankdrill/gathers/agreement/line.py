@@ -17,7 +17,9 @@ import torch.distributed as dist
 
 from rankdrill.errors import UsageError, describe
 from rankdrill.gathers.encoding.wire import bytes_of
-from rankdrill.gathers.local.local_group import LocalGroup, Meeting
+from rankdrill.gathers.local.local_group import LocalGroup
+from rankdrill.gathers.local.meeting import Meeting
+from rankdrill.gathers.local.page import Page
 from rankdrill.gathers.network import torch_seam
 from rankdrill.gathers.network.lent import Lent
 from rankdrill.gathers.network.overdue import within
@@ -87,6 +89,7 @@ class Line:
         self._name = name
         self._scratch = scratch  # for hanging up, which must not need memory
         self._local = False
+        self.page: Page | None = None  # which ranks of one machine share
         self._pg: Any = None
         self._bulk: Any = None
         self._bulks = 0
@@ -104,9 +107,14 @@ class Line:
         """Make the group for exchanges: over gloo, unless the ranks meet on their machine. Raises LineDownError."""
         parties, self._local = self._parties, meeting is not None
         if parties is not None and meeting is not None:
-            self._pg = self._make_group("", timeout_s, lambda: LocalGroup(parties.rank, meeting, timeout_s))
+            self._pg = self._make_group("", timeout_s, lambda: self._make_local(parties.rank, meeting, timeout_s))
         else:
             self._pg = self._make_group("", timeout_s)
+
+    def _make_local(self, rank: int, meeting: Meeting, timeout_s: float) -> LocalGroup:
+        group = LocalGroup(rank, meeting, timeout_s)
+        self.page = group.page
+        return group
 
     def open_bulk(self, timeout_s: float) -> None:
         """Make the group that large payloads go over, if there is none yet; all ranks do. Raises LineDownError."""
@@ -132,20 +140,24 @@ class Line:
         # stopped up to a minute (torch 2.13).
         return self.start(made if make else lambda: within(timeout_s, made), under_way=False)
 
-    def exchange(self, mine: bytearray, timeout_s: float) -> list[memoryview]:
-        """Give `mine` to all ranks and return everybody's, by rank; all ranks give equally many bytes."""
+    def exchange(self, mine: bytearray, timeout_s: float) -> memoryview:
+        """Give `mine` to all ranks and return everybody's, one behind the other; all give equally many bytes."""
         if self._parties is None:
-            return [memoryview(mine)]
-        nbytes = len(mine)
-        received = torch.zeros(nbytes * self._parties.size, dtype=torch.uint8, device="cpu")
-        own, parts = torch.frombuffer(mine, dtype=torch.uint8), list(torch.split(received, nbytes))
+            return memoryview(mine)
+        own = torch.frombuffer(mine, dtype=torch.uint8)
         options = torch_seam.AllgatherOptions()
         options.timeout = _delta(timeout_s)
-        self._operands = [*self._operands[-_OPERANDS_KEPT:], own, parts]
-        work = self.start(lambda: self._pg.allgather([parts], [own], options))
+        nbytes = len(mine) * self._parties.size
+        if self._local:
+            received = torch.empty(nbytes, dtype=torch.uint8, device="cpu")
+            work = self.start(lambda: self._pg._allgather_base(received, own, options))
+        else:
+            received = torch.zeros(nbytes, dtype=torch.uint8, device="cpu")
+            parts = list(torch.split(received, len(mine)))
+            self._operands = [*self._operands[-_OPERANDS_KEPT:], own, parts]
+            work = self.start(lambda: self._pg.allgather([parts], [own], options))
         self.finish([work], timeout_s)
-        view = bytes_of(received)
-        return [view[start : start + nbytes] for start in range(0, len(view), nbytes)]
+        return bytes_of(received)
 
     def broadcast(self, tensor: torch.Tensor, root: int, timeout_s: float) -> Any:
         """Start sending `tensor` from `root` to all others; returns what `finish` waits for."""
@@ -202,7 +214,7 @@ class Line:
         """
         operands = [*self._operands, *self._lent.give_up()]
         groups = {id(group): group for group in (self._pg, self._bulk) if group is not None}
-        self._pg = self._bulk = None
+        self._pg = self._bulk = self.page = None
         left = []
         for group in groups.values():
             self._poison(group)

@@ -12,13 +12,25 @@ import pickle
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from rankdrill.gathers.encoding.tensors import TensorReductions
+from rankdrill.gathers.host.pages import fresh
 
-__all__ = ["HEAD_BYTES", "NONCE_BYTES", "FrameError", "Head", "Payload", "bytes_of", "decode", "encode", "split"]
+__all__ = [
+    "HEAD_BYTES",
+    "NONCE_BYTES",
+    "FrameError",
+    "Head",
+    "Payload",
+    "bytes_of",
+    "decode",
+    "decode_copied",
+    "encode",
+    "split",
+]
 
 MAGIC = b"RDgf"
 VERSION = 2
@@ -142,7 +154,19 @@ def decode(frame: memoryview, nonce: bytes) -> Any:
     Raises FrameError for bytes that are no frame of the call that `nonce` names, otherwise whatever unpickling raises.
     """
     stream, buffers = split(frame, nonce)
-    return pickle.loads(frame[stream], buffers=[frame[buffer] for buffer in buffers])
+    return pickle.loads(frame[stream], buffers=[frame[buffer] for buffer in buffers] if buffers else ())
+
+
+def decode_copied(frame: memoryview, nonce: bytes) -> Any:
+    """As `decode`, but the object has its own memory. Raises MemoryError too."""
+    stream, buffers = split(frame, nonce)
+    return pickle.loads(frame[stream], buffers=[_copy(frame[buffer]) for buffer in buffers])
+
+
+def _copy(buffer: memoryview) -> memoryview:
+    block = fresh(buffer.nbytes)
+    block[:] = buffer
+    return block
 
 
 def split(frame: memoryview, nonce: bytes) -> tuple[slice, list[slice]]:
@@ -155,8 +179,7 @@ def split(frame: memoryview, nonce: bytes) -> tuple[slice, list[slice]]:
     return head.layout(frame[HEAD_BYTES : head.table_end])
 
 
-@dataclass(frozen=True)
-class Head:
+class Head(NamedTuple):
     """How a frame of `nbytes` bytes begins: how many buffers it has, and how long its stream is."""
 
     buffers: int

@@ -1,1 +1,1 @@
-"""Ranks of one machine: sockets under names in shared memory, and segments that payloads lie in."""
+"""Ranks of one machine: how they find one another, the page they share, and segments that payloads lie in."""

@@ -19,10 +19,11 @@ from dataclasses import dataclass
 
 from rankdrill.gathers.encoding.wire import FrameError
 from rankdrill.gathers.host import leftovers
+from rankdrill.gathers.host.fence import has_fence
 from rankdrill.gathers.host.liveness import identify
 from rankdrill.gathers.local import segment
 
-__all__ = ["Address", "Endpoint", "is_visible", "open_endpoint", "sweep"]
+__all__ = ["Address", "Endpoint", "caller_of", "is_visible", "open_endpoint", "sweep"]
 
 DIRECTORY, PREFIX = "/dev/shm", "rankdrill-"
 _CREDENTIALS = struct.Struct("3i")
@@ -53,6 +54,10 @@ class Endpoint:
         self._listener = listener
         self.address = address
 
+    def fileno(self) -> int:
+        """A descriptor that is readable when somebody calls."""
+        return self._listener.fileno()
+
     def let_in(self, pids: Sequence[int], nbytes: int, deadline: float) -> tuple[bytes, socket.socket]:
         """The next caller's first `nbytes` bytes and its connection; callers other than `pids` are turned away.
 
@@ -61,7 +66,7 @@ class Endpoint:
         while True:
             self._listener.settimeout(max(deadline - time.monotonic(), 0.001))
             link, _ = self._listener.accept()
-            if _caller(link) in {(pid, os.geteuid()) for pid in pids}:
+            if caller_of(link) in {(pid, os.geteuid()) for pid in pids}:
                 link.settimeout(max(deadline - time.monotonic(), 0.001))
                 hello = link.recv(nbytes, socket.MSG_WAITALL)
                 if len(hello) == nbytes:
@@ -80,7 +85,9 @@ class Endpoint:
 
 
 def open_endpoint() -> Endpoint | None:
-    """A new endpoint of this process; None where there is no shared memory to put it, or no memory."""
+    """A new endpoint of this process; None where there is no shared memory to put it, no memory, or no `fence`."""
+    if not has_fence():
+        return None
     sweep()
     path = os.path.join(DIRECTORY, f"{PREFIX}{identify()}-{secrets.token_hex(16)}")
     with contextlib.ExitStack() as undo:
@@ -115,7 +122,7 @@ def is_visible(address: Address, pid: int) -> bool:
     return same and stat.S_ISSOCK(found.st_mode) and found.st_uid == os.geteuid()
 
 
-def _caller(link: socket.socket) -> tuple[int, int]:
+def caller_of(link: socket.socket) -> tuple[int, int]:
     """Process and user at the other end, as the kernel says."""
     pid, user, _ = _CREDENTIALS.unpack(link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
     return pid, user

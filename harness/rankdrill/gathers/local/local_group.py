@@ -1,9 +1,11 @@
-"""A process group of ranks on one machine: small exchanges over Unix sockets, a connection per pair of ranks.
+"""A process group of ranks on one machine: small exchanges through a page of memory that they share.
 
-For the few kilobytes of an agreement gloo's TCP pays mostly for waking its threads; here the ranks' own threads send
-and receive. A rank that dies is known at once, by its name, also where a child of it still holds its sockets.
+For the few kilobytes of an agreement gloo's TCP pays mostly for waking its threads, and a connection per pair of ranks
+costs each rank a system call per other rank. Here a rank writes its part into the page and sleeps; the last to come
+wakes all.
 
-Only `allgather` exists, of equally many bytes from every rank. A member that hangs up ends the others' waiting.
+Only `_allgather_base` exists, of equally many bytes from every rank. A member that hangs up or dies ends the others'
+waiting.
 """
 
 from __future__ import annotations
@@ -11,61 +13,19 @@ from __future__ import annotations
 import contextlib
 import datetime
 import os
-import select
-import socket
-import struct
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import torch.distributed as dist
 
 from rankdrill.gathers.encoding.wire import bytes_of
-from rankdrill.gathers.local.endpoint import Endpoint
+from rankdrill.gathers.local.doorbell import Doorbell
+from rankdrill.gathers.local.meeting import LineError, Meeting
+from rankdrill.gathers.local.page import Page
 
-__all__ = ["LineError", "LocalGroup", "Meeting"]
+__all__ = ["LocalGroup"]
 
-# What precedes each message: the number of the exchange and the number of bytes that follow.
-_HEAD = struct.Struct("<QQ")
-# What a rank says first on a connection it has opened: its rank.
-_HELLO = struct.Struct("<I")
 _UNSET = datetime.timedelta(0)
-
-
-class LineError(RuntimeError):
-    """The ranks cannot talk any more: one died, hung up, did not come, or sent something else."""
-
-
-class Meeting:
-    """What a member needs to meet the others: its own endpoint, and the addresses of all, by rank."""
-
-    def __init__(self, endpoint: Endpoint, addresses: Sequence[str], pids: Sequence[int]) -> None:
-        self.endpoint = endpoint
-        self.addresses = addresses
-        self.pids = pids
-
-    def connect(self, rank: int, timeout_s: float) -> dict[int, socket.socket]:
-        """A connection to each other member, by rank: this one calls on the lower ranks and lets the higher ones in.
-
-        Raises LineError.
-        """
-        deadline = time.monotonic() + timeout_s
-        links: dict[int, socket.socket] = {}
-        try:
-            for other in range(rank):
-                links[other] = _call_on(self.addresses[other], rank)
-            while len(links) < len(self.addresses) - 1:
-                hello, link = self.endpoint.let_in(self.pids, _HELLO.size, deadline)
-                links[_HELLO.unpack(hello)[0]] = link
-        except OSError as error:
-            for link in links.values():
-                link.close()
-            raise LineError(f"no connection to all ranks on this machine: {error}") from error
-        finally:
-            self.endpoint.close()
-        for link in links.values():
-            link.setblocking(False)
-        return links
 
 
 class LocalGroup(dist.ProcessGroup):
@@ -73,10 +33,13 @@ class LocalGroup(dist.ProcessGroup):
 
     def __init__(self, rank: int, meeting: Meeting, timeout_s: float) -> None:
         super().__init__(rank, len(meeting.addresses))  # type: ignore[call-arg]
-        self.links = meeting.connect(rank, timeout_s)
-        self.watches = {other: watch for other in self.links if (watch := _watch(meeting.pids[other])) is not None}
-        self.me = rank
+        self._owner = 0
+        page, doorbell = meeting.connect(rank, timeout_s)
+        self.page: Page = page
+        self.doorbell: Doorbell = doorbell
+        self._owner = os.getpid()
         self.count = 0
+        self.passed = 0
         self.names = ["", ""]
 
     def getBackendName(self) -> str:  # noqa: N802 (torch's name)
@@ -100,21 +63,26 @@ class LocalGroup(dist.ProcessGroup):
         """The description."""
         return self.names[1]
 
-    def allgather(self, outputs: Any, tensors: Any, opts: Any = None) -> dist.Work:
-        """Every rank's tensor on every rank; all have equally many bytes. Returns a handle to wait for."""
+    @property
+    def connected(self) -> bool:
+        """Whether this process still takes part; a child of one that does, does not."""
+        return self._owner == os.getpid()
+
+    def _allgather_base(self, output: Any, tensor: Any, opts: Any = None) -> dist.Work:
+        """Every rank's tensor, one behind the other, on every rank. Returns a handle to wait for."""
         self.count += 1
-        targets = [bytes_of(tensor) for tensor in outputs[0]]
-        mine = bytes_of(tensors[0])
-        targets[self.me][:] = mine
-        return Exchange(self, self.count, mine, targets, getattr(opts, "timeout", _UNSET))
+        return Exchange(self, self.count, bytes_of(tensor), bytes_of(output), getattr(opts, "timeout", _UNSET))
 
     def abort(self) -> None:
         """Hang up: whoever waits for this rank waits no longer."""
-        for link in self.links.values():
-            link.close()
-        for watch in self.watches.values():
-            os.close(watch)
-        self.links, self.watches = {}, {}
+        if not self._owner:
+            return
+        if self.connected:
+            self.page.leave(self.passed + 1)
+            self.doorbell.ring()
+        self._owner = 0
+        self.doorbell.close()
+        self.page.close()
 
     def __del__(self) -> None:
         with contextlib.suppress(Exception):
@@ -122,149 +90,64 @@ class LocalGroup(dist.ProcessGroup):
 
 
 class Exchange(dist.Work):
-    """One allgather under way. It sends at once, and receives in `wait`."""
+    """One allgather under way. It lays down this rank's part at once, and waits for the others in `wait`."""
 
     def __init__(
-        self,
-        group: LocalGroup,
-        number: int,
-        mine: memoryview,
-        targets: Sequence[memoryview],
-        timeout: datetime.timedelta,
+        self, group: LocalGroup, number: int, mine: memoryview, target: memoryview, timeout: datetime.timedelta
     ) -> None:
         super().__init__()
         self._group = group
         self._number = number
+        self._nbytes = mine.nbytes
+        self._target = target
         self._timeout = timeout
-        message = memoryview(_HEAD.pack(number, len(mine)) + bytes(mine))
-        self._unsent = dict.fromkeys(group.links, message)
-        self._incoming = {other: _Incoming(targets[other]) for other in group.links}
-        self._failure: str | None = None if len(group.links) == len(targets) - 1 else "this rank has hung up"
-        for other in list(self._unsent):
-            self._send(other)
+        self._passed = False
+        self._failure = "" if group.connected else "this rank has hung up"
+        if not self._failure and group.page.come(number, mine):
+            self._conclude()
 
     def wait(self, timeout: datetime.timedelta = _UNSET) -> bool:
         """Wait until every rank's bytes are here. Raises LineError, naming ranks."""
         bound = (timeout or self._timeout).total_seconds()
         deadline = time.monotonic() + bound if bound > 0 else None
-        poll = select.poll()
-        for other, link in self._group.links.items():
-            poll.register(link, self._events(other))
-        for watch in self._group.watches.values():
-            poll.register(watch, select.POLLIN)
-        whose = {link.fileno(): other for other, link in self._group.links.items()}
-        dies = {watch: other for other, watch in self._group.watches.items()}
-        while self._failure is None and (self._incoming or self._unsent):
+        while not self.is_completed():
             left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
-            events = poll.poll(None if left is None else left * 1000)
-            if not events and left == 0.0:
-                raise LineError(f"ranks {sorted(self._incoming)} of the channel did not come")
-            for fd, _ in events:
-                other = whose[fd] if fd in whose else dies[fd]
-                self._serve(other)
-                if other in self._incoming and fd in dies:
-                    self._fail(f"the process of rank {other} of the channel ended")
-                if not self._pending(other) or fd in dies:
-                    poll.unregister(fd)
-                elif fd in whose:
-                    poll.modify(fd, self._events(other))
-        if self._failure is not None:
+            if not self._group.doorbell.sleep(left) and not self.is_completed():
+                raise LineError(f"ranks {self._group.page.absent(self._number)} of the channel did not come")
+        if self._failure:
             raise LineError(self._failure)
         return True
 
     def is_completed(self) -> bool:
-        """Whether it is over, well or not; receives what is there."""
-        for other in list(self._incoming):
-            self._serve(other)
-        return self._failure is not None or not (self._incoming or self._unsent)
+        """Whether it is over, well or not; takes what is there."""
+        if self._passed or self._failure:
+            return True
+        page, number = self._group.page, self._number
+        if page.is_complete(number):
+            self._take()
+        elif left := page.left(number):
+            self._failure = f"rank {left[0]} of the channel hung up"
+        elif page.all_came(number):
+            self._conclude()  # whoever came last died before it did
+        elif dead := self._group.doorbell.gone.intersection(page.absent(number)):
+            self._failure = f"the process of rank {min(dead)} of the channel ended"
+        return self._passed or bool(self._failure)
 
-    def _pending(self, other: int) -> bool:
-        return other in self._incoming or other in self._unsent
+    def _conclude(self) -> None:
+        """All have come. One that came and left since has given this exchange up: it cannot have our part."""
+        page = self._group.page
+        if not page.is_complete(self._number):  # another that came last may have been quicker
+            if left := page.left(self._number):
+                self._failure = f"rank {left[0]} of the channel hung up"
+                return
+            page.complete(self._number)
+            self._group.doorbell.ring()
+        self._take()
 
-    def _events(self, other: int) -> int:
-        return (select.POLLIN if other in self._incoming else 0) | (select.POLLOUT if other in self._unsent else 0)
-
-    def _serve(self, other: int) -> None:
-        if other in self._unsent:
-            self._send(other)
-        if other in self._incoming:
-            self._receive(other)
-
-    def _send(self, other: int) -> None:
-        try:
-            sent = self._group.links[other].send(self._unsent[other])
-        except BlockingIOError:
+    def _take(self) -> None:
+        page, number = self._group.page, self._number
+        if page.take(number, self._nbytes, self._target):
+            self._passed, self._group.passed = True, number
             return
-        except OSError:
-            # What it sent before may still be there, but it has given this exchange up: it cannot have our part.
-            self._fail(f"rank {other} of the channel hung up")
-            return
-        self._unsent[other] = self._unsent[other][sent:]
-        if not self._unsent[other]:
-            del self._unsent[other]
-
-    def _receive(self, other: int) -> None:
-        incoming = self._incoming[other]
-        try:
-            while not incoming.whole:
-                got = self._group.links[other].recvmsg_into(incoming.buffers())[0]
-                if not got:
-                    raise ConnectionResetError("end of stream")
-                incoming.take(got)
-        except BlockingIOError:
-            return
-        except OSError:
-            self._fail(f"rank {other} of the channel hung up")
-            return
-        number, nbytes = _HEAD.unpack(incoming.head)
-        if (number, nbytes) != (self._number, len(incoming.body)):
-            self._fail(f"rank {other} of the channel sent {nbytes} bytes in exchange {number}, "
-                       f"not {len(incoming.body)} in {self._number}")  # fmt: skip
-        del self._incoming[other]
-
-    def _fail(self, cause: str) -> None:
-        self._failure = self._failure or cause
-
-
-class _Incoming:
-    """One message as it arrives: its head, then its body straight into the target."""
-
-    def __init__(self, target: memoryview) -> None:
-        self.head = bytearray(_HEAD.size)
-        self.body = target
-        self._got = 0
-
-    @property
-    def whole(self) -> bool:
-        """Whether all of it is here, or a head that promises something else."""
-        if self._got < len(self.head):
-            return False
-        return self._got == len(self.head) + len(self.body) or _HEAD.unpack(self.head)[1] != len(self.body)
-
-    def buffers(self) -> list[memoryview]:
-        if self._got < len(self.head):
-            return [memoryview(self.head)[self._got :], self.body]
-        return [self.body[self._got - len(self.head) :]]
-
-    def take(self, nbytes: int) -> None:
-        self._got += nbytes
-
-
-def _call_on(address: str, rank: int) -> socket.socket:
-    link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        # Every endpoint listens before any address is known, and holds as many callers as there may be.
-        link.connect(address)
-        link.sendall(_HELLO.pack(rank))
-    except OSError:
-        link.close()
-        raise
-    return link
-
-
-def _watch(pid: int) -> int | None:
-    """A descriptor that becomes readable when process `pid` ends; None where the kernel has none, or it has ended."""
-    try:
-        return os.pidfd_open(pid)
-    except OSError:
-        return None
+        rank, nbytes = next((rank, given) for rank, given in enumerate(page.given(number)) if given != self._nbytes)
+        self._failure = f"rank {rank} of the channel sent {nbytes} bytes in exchange {number}, not {self._nbytes}"

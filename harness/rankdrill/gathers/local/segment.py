@@ -27,7 +27,9 @@ from rankdrill.gathers.encoding.wire import FrameError, Payload, bytes_of, split
 
 __all__ = [
     "create",
+    "create_page",
     "load",
+    "map_page",
     "map_private",
     "map_shared",
     "open_segment",
@@ -61,6 +63,19 @@ def map_shared(descriptor: int, size: int) -> torch.Tensor:
     block = _mapped(descriptor, size, shared=True)
     fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS[1])
     return block
+
+
+def create_page(size: int) -> int:
+    """`size` bytes of no content, and of a size that stays, for all who are given the descriptor. Raises OSError."""
+    with _new() as descriptor:
+        os.ftruncate(descriptor, size)
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _FIXED_SIZE)
+    return descriptor
+
+
+def map_page(descriptor: int, size: int) -> torch.Tensor:
+    """The memory of such a page, which everybody may write to. Raises OSError."""
+    return _mapped(descriptor, size, shared=True)
 
 
 def map_private(descriptor: int, size: int) -> torch.Tensor:

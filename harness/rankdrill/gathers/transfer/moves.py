@@ -15,7 +15,7 @@ from rankdrill.gathers.agreement.call import Call
 from rankdrill.gathers.agreement.outcomes import Kind
 from rankdrill.gathers.agreement.slots import Slot
 from rankdrill.gathers.encoding.wire import NONCE_BYTES as FRAME_NONCE_BYTES
-from rankdrill.gathers.encoding.wire import Payload, bytes_of
+from rankdrill.gathers.encoding.wire import Payload, bytes_of, decode_copied
 from rankdrill.gathers.host.pages import fresh
 from rankdrill.gathers.transfer.between_machines import Relay
 from rankdrill.gathers.transfer.within_machine import Segments
@@ -150,8 +150,9 @@ def _sent_to_one(
 
 def of_frame(call: Call, slot: Slot, frame: memoryview | None = None) -> Loader:
     """What loads the payload of `slot` from `frame`, which by default came with the slot."""
+    nonce = slot.nonce[:FRAME_NONCE_BYTES]
     frame = memoryview(slot.inline) if frame is None else frame
-    return partial(call.coding.decode, frame, slot.nonce[:FRAME_NONCE_BYTES])
+    return partial(decode_copied if slot.in_tray else call.coding.decode, frame, nonce)
 
 
 def load_all(call: Call, slots: Sequence[Slot], loaders: list[Loader]) -> list[Any]:
@@ -160,14 +161,19 @@ def load_all(call: Call, slots: Sequence[Slot], loaders: list[Loader]) -> list[A
     What an object was loaded from is freed before the next is loaded, unless the object lies in it.
     """
     loaders.reverse()
-    return [load(call, slot, loaders.pop()) for slot in slots if loaders]
+    with call.channel.at_device():
+        return [_load(call, slot, loaders.pop()) for slot in slots if loaders]
 
 
 def load(call: Call, slot: Slot, loader: Loader) -> Any:
     """One object, or None with this rank's trouble reported."""
+    with call.channel.at_device():
+        return _load(call, slot, loader)
+
+
+def _load(call: Call, slot: Slot, loader: Loader) -> Any:
     try:
-        with call.channel.at_device():
-            return None if call.trouble else loader()
+        return None if call.trouble else loader()
     except MemoryError as error:
         call.report(Kind.DECODE, f"no memory for the payload of rank {call.channel.labels[slot.rank]}: {error}")
     except Exception as error:
