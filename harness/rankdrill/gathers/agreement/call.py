@@ -25,7 +25,7 @@ from rankdrill.gathers.agreement.outcomes import Kind, Trouble
 from rankdrill.gathers.agreement.patience import patience
 from rankdrill.gathers.agreement.settling import GENERATIONS_FOLLOWED, Settling, SupersededError
 from rankdrill.gathers.agreement.slots import HEADER_BYTES, NONCE_BYTES, Reader, Slot, SlotError
-from rankdrill.gathers.encoding.coding import PICKLED, Coding, coding_for
+from rankdrill.gathers.encoding.coding import Coding, coding_for
 from rankdrill.gathers.encoding.wire import NONCE_BYTES as FRAME_NONCE_BYTES
 from rankdrill.gathers.encoding.wire import Payload
 from rankdrill.gathers.host.liveness import Identity
@@ -209,7 +209,7 @@ class Call:
         """Whether `payload` lies in this rank's tray now. What lay there everybody has copied, and confirmed that."""
         page = self.channel.line.page
         # What is not trusted must not change while it is read.
-        if page is None or self.coding is not PICKLED or payload.nbytes > page.tray_bytes:
+        if page is None or not self.coding.trusting or payload.nbytes > page.tray_bytes:
             return False
         try:
             tray = page.own_tray(payload.nbytes)
@@ -280,7 +280,7 @@ class Call:
     def _with_tray(self, slot: Slot) -> Slot:
         """`slot` with what lies in its rank's tray."""
         page = self.channel.line.page
-        if page is None or self.coding is not PICKLED or slot.size > page.tray_bytes:
+        if page is None or not self.coding.trusting or slot.size > page.tray_bytes:
             self._settling.lost("", [(slot.rank, Trouble(Kind.LOST, "speaks of a tray where there is none for it"))])
         return slot._replace(inline=page.tray(slot.rank, slot.size))
 

@@ -26,15 +26,22 @@ _PROTOCOL = 2  # that of `torch.save`
 
 
 class Coding(Protocol):
-    """How a call's objects become frames, and frames objects. `argument` is what it adds to the call's arguments."""
+    """How a call's objects become frames, and frames objects. `argument` is what it adds to the call's arguments.
+
+    With `trusting` a frame may lie where the rank that sent it could still change it.
+    """
 
     argument: str
+    trusting: bool
 
     def encode(self, value: Any) -> Payload:
         """Encode `value`, which must not change before the frame is written. Raises what pickling it raises."""
 
     def decode(self, frame: memoryview, nonce: bytes) -> Any:
         """The object in `frame`. Raises FrameError, and what loading raises."""
+
+    def decode_copied(self, frame: memoryview, nonce: bytes) -> Any:
+        """As `decode`, but nothing of the object lies in the frame. Raises MemoryError too."""
 
     def read(self, file: Readable, stream: slice, places: Sequence[slice], part: Callable[[slice], memoryview]) -> Any:
         """The object whose frame is in `file`, with a stream and buffers where `wire.split` found them.
@@ -52,6 +59,7 @@ class Pickled:
     """Pickle protocol 5, for ranks that trust one another; tensors and arrays lie where the frame lies."""
 
     argument = ""
+    trusting = True
 
     def encode(self, value: Any) -> Payload:
         """As `Coding`."""
@@ -60,6 +68,10 @@ class Pickled:
     def decode(self, frame: memoryview, nonce: bytes) -> Any:
         """As `Coding`."""
         return wire.decode(frame, nonce)
+
+    def decode_copied(self, frame: memoryview, nonce: bytes) -> Any:
+        """As `Coding`."""
+        return wire.decode_copied(frame, nonce)
 
     def read(self, file: Readable, stream: slice, places: Sequence[slice], part: Callable[[slice], memoryview]) -> Any:
         """As `Coding`."""
@@ -76,6 +88,8 @@ class Owned(Pickled):
         stream, places = split(frame, nonce)
         return pickle.loads(frame[stream], buffers=[_read_into_torchs(in_memory(frame), place) for place in places])
 
+    decode_copied = decode
+
     def read(self, file: Readable, stream: slice, places: Sequence[slice], part: Callable[[slice], memoryview]) -> Any:
         """As `Coding`."""
         buffers = [_read_into_torchs(file, place) for place in places]
@@ -87,6 +101,7 @@ class Safe:
     """Archives of `torch.save`, loaded with ``weights_only=True``; everything is copied out of the frame."""
 
     argument = "weights_only=True"
+    trusting = False
 
     def encode(self, value: Any) -> Payload:
         """As `Coding`. Raises LoadError for what no rank would load."""
@@ -95,6 +110,8 @@ class Safe:
     def decode(self, frame: memoryview, nonce: bytes) -> Any:
         """As `Coding`. Raises LoadError."""
         return _load(in_memory(frame), *split(frame, nonce))
+
+    decode_copied = decode
 
     def read(self, file: Readable, stream: slice, places: Sequence[slice], part: Callable[[slice], memoryview]) -> Any:
         """As `Coding`. Raises LoadError. Tensors are read straight into their own memory."""
@@ -105,6 +122,7 @@ class Raw:
     """One uint8 tensor, which lies where the frame lies."""
 
     argument = ""
+    trusting = False
 
     def encode(self, value: Any) -> Payload:
         """As `Coding`; `value` is a uint8 tensor that is not empty."""
@@ -113,6 +131,10 @@ class Raw:
     def decode(self, frame: memoryview, nonce: bytes) -> Any:
         """As `Coding`."""
         return torch.frombuffer(frame[_only(*split(frame, nonce))], dtype=torch.uint8)
+
+    def decode_copied(self, frame: memoryview, nonce: bytes) -> Any:
+        """As `Coding`."""
+        return self.decode(frame, nonce).clone()
 
     def read(self, file: Readable, stream: slice, places: Sequence[slice], part: Callable[[slice], memoryview]) -> Any:
         """As `Coding`."""

@@ -15,7 +15,7 @@ from rankdrill.gathers.agreement.call import Call
 from rankdrill.gathers.agreement.outcomes import Kind
 from rankdrill.gathers.agreement.slots import Slot
 from rankdrill.gathers.encoding.wire import NONCE_BYTES as FRAME_NONCE_BYTES
-from rankdrill.gathers.encoding.wire import Payload, bytes_of, decode_copied
+from rankdrill.gathers.encoding.wire import Payload, bytes_of
 from rankdrill.gathers.host.pages import fresh
 from rankdrill.gathers.transfer.between_machines import Relay
 from rankdrill.gathers.transfer.within_machine import Segments
@@ -152,7 +152,7 @@ def of_frame(call: Call, slot: Slot, frame: memoryview | None = None) -> Loader:
     """What loads the payload of `slot` from `frame`, which by default came with the slot."""
     nonce = slot.nonce[:FRAME_NONCE_BYTES]
     frame = memoryview(slot.inline) if frame is None else frame
-    return partial(decode_copied if slot.in_tray else call.coding.decode, frame, nonce)
+    return partial(call.coding.decode_copied if slot.in_tray else call.coding.decode, frame, nonce)
 
 
 def load_all(call: Call, slots: Sequence[Slot], loaders: list[Loader]) -> list[Any]:
