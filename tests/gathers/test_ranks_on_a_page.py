@@ -21,7 +21,7 @@ from rankdrill.gathers.agreement.call import Call
 from rankdrill.gathers.agreement.line import Line
 from rankdrill.gathers.agreement.registry import channel_of
 from rankdrill.gathers.encoding.wire import bytes_of
-from rankdrill.gathers.local import endpoint
+from rankdrill.gathers.local import endpoint, segment
 from rankdrill.gathers.local.local_group import Exchange
 from rankdrill.gathers.local.meeting import Meeting
 from rankdrill.gathers.local.page import Page
@@ -248,6 +248,23 @@ def test_a_torn_tray_is_everybodys_error(four: rankdrill.World) -> None:
 
     failed, after = all_alike(four.run(body).unwrap())
     assert (failed.kind, failed.ranks) == ("DecodeError", (1,))
+    assert after == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("rank", [0, 2])
+def test_a_rank_that_has_no_memory_for_the_page_holds_nobody_up(rank: int) -> None:
+    def body() -> Any:
+        began = time.monotonic()
+        with replaced(segment, "map_page", raiser(MemoryError("none left")), dist.get_rank() == rank):
+            failed = gather()
+        took = time.monotonic() - began
+        return failed, took < TIMEOUT_S / 2, gather()
+
+    with rankdrill.World(4) as world:
+        failed, soon, after = all_alike(world.run(body).unwrap())
+    assert failed.ranks == (rank,)
+    assert "none left" in failed.text
+    assert soon
     assert after == [0, 1, 2, 3]
 
 

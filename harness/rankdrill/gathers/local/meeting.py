@@ -102,7 +102,13 @@ class Meeting:
                 undo.callback(os.close, descriptor)
             if len(descriptors) != _HANDED:
                 raise ConnectionResetError("rank 0 of the channel hung up")
-            taken = self._taken_over(rank, descriptors)
+            try:
+                taken = self._taken_over(rank, descriptors)
+            except BaseException:
+                # The others have the page, or will, and would wait there for this rank.
+                Page.leave_unmapped(descriptors[0], rank)
+                os.eventfd_write(descriptors[1], 1)
+                raise
             undo.pop_all()
         return taken
 

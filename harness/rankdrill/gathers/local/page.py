@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import sys
 
 import torch
 
@@ -62,6 +63,11 @@ class Page:
             os.close(descriptor)
             raise
         return descriptor
+
+    @staticmethod
+    def leave_unmapped(descriptor: int, rank: int) -> None:
+        """Say for `rank`, which has no memory for the page with that descriptor, that it takes part in nothing."""
+        os.pwrite(descriptor, (1).to_bytes(_WORD_BYTES, sys.byteorder), (1 + rank) * _WORD_BYTES)
 
     def come(self, number: int, mine: memoryview) -> bool:
         """Lay down this rank's part of exchange `number`; whether all others have come. Raises OSError."""
