@@ -16,7 +16,7 @@ import torch.distributed as dist
 
 from rankdrill.conformance.ways import WAYS, At, Way
 from rankdrill.gathers.encoding import archives, wire
-from rankdrill.gathers.encoding.wire import Payload
+from rankdrill.gathers.encoding.wire import Encoded
 from tests.gathers.attempts import TIMEOUT_S, replaced
 
 padded: Any = import_module("rankdrill.gathers.all_gather")  # the package has the function under that name
@@ -83,39 +83,39 @@ def archive_of(stream: bytes, elements: bytes = b"", compression: int = zipfile.
     return file.getvalue()
 
 
-def of_bytes(content: bytes) -> Payload:
+def of_bytes(content: bytes) -> Encoded:
     """What travels as an archive, and holds `content`."""
-    return Payload.of([], [memoryview(content)])
+    return Encoded.of([], [memoryview(content)])
 
 
-def pickled(value: Any, nbytes: int) -> Payload:
+def pickled(value: Any, nbytes: int) -> Encoded:
     return wire.encode((value, b"x" * nbytes))
 
 
-def pickled_behind_an_empty_stream(value: Any, nbytes: int) -> Payload:
+def pickled_behind_an_empty_stream(value: Any, nbytes: int) -> Encoded:
     return of_bytes(pickle.dumps((value, b"x" * nbytes)))
 
 
-def in_an_archive(value: Any, nbytes: int) -> Payload:
+def in_an_archive(value: Any, nbytes: int) -> Encoded:
     return of_bytes(archive_of(pickle.dumps(value, 2), b"x" * nbytes))
 
 
-def saved_the_old_way(value: Any, nbytes: int) -> Payload:
+def saved_the_old_way(value: Any, nbytes: int) -> Encoded:
     file = io.BytesIO()
     torch.save((value, b"x" * nbytes), file, _use_new_zipfile_serialization=False)
     return of_bytes(file.getvalue())
 
 
-def archive_with_a_pickle_beside(value: Any, nbytes: int) -> Payload:
-    return Payload.of([pickle.dumps(value)], [archives.pack("good", torch.zeros(nbytes), True)])
+def archive_with_a_pickle_beside(value: Any, nbytes: int) -> Encoded:
+    return Encoded.of([pickle.dumps(value)], [archives.pack("good", torch.zeros(nbytes), True)])
 
 
-def archive_with_a_buffer_beside(value: Any, nbytes: int) -> Payload:
+def archive_with_a_buffer_beside(value: Any, nbytes: int) -> Encoded:
     good = archives.pack("good", torch.zeros(nbytes), True)
-    return Payload.of([], [good, memoryview(pickle.dumps(value))])
+    return Encoded.of([], [good, memoryview(pickle.dumps(value))])
 
 
-ATTACKS: list[Callable[[Any, int], Payload]] = [
+ATTACKS: list[Callable[[Any, int], Encoded]] = [
     pickled,
     pickled_behind_an_empty_stream,
     in_an_archive,

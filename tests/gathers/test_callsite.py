@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from rankdrill.gathers.agreement.callsite import FRAMES_SENT, Place, capture
+from rankdrill.gathers.agreement.callsite import FRAMES_SENT, CallPlace, capture
 
 
-def places(branch: int, *, skip: bool = False) -> list[Place]:
+def places(branch: int, *, skip: bool = False) -> list[CallPlace]:
     """Captures at several places; which ones depends on `branch`, as on a rank."""
     seen = []
     if not skip:
@@ -51,7 +51,7 @@ def test_turns_of_a_loop_cannot_be_told_apart() -> None:
 
 
 def test_exits_separate() -> None:
-    def early(flag: bool) -> Place:
+    def early(flag: bool) -> CallPlace:
         if flag:
             return capture()
         return capture()
@@ -72,8 +72,8 @@ def test_a_helper_shows_who_called_it() -> None:
 
 
 def test_deep_stacks_and_strangers() -> None:
-    def deep(levels: int) -> Place:
+    def deep(levels: int) -> CallPlace:
         return deep(levels - 1) if levels else capture()
 
     assert len(deep(40).frames) == FRAMES_SENT
-    assert not deep(40).comes_after_or_before(Place("?", 3, ((1, 2),)))
+    assert not deep(40).comes_after_or_before(CallPlace("?", 3, ((1, 2),)))

@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 import rankdrill
 from rankdrill.gathers import all_gather, all_gather_list
-from rankdrill.gathers.agreement.call import Call
+from rankdrill.gathers.agreement.call import GatherCall
 from rankdrill.gathers.agreement.line import Line
 from rankdrill.gathers.encoding.coding import coding_for
 from tests.gathers.attempts import TIMEOUT_S, Unpicklable, all_alike, attempt, replaced
@@ -47,7 +47,7 @@ def test_a_payload_of_just_the_size_allowed_fits(world: rankdrill.World, weights
         value = "x" * 10_000
         size = coding_for(weights_only).encode(value).content_bytes
         first = attempt(all_gather_list, value, None, size, weights_only=weights_only, timeout=TIMEOUT_S)
-        with replaced(Call, "announce", None), replaced(Line, "broadcast", None):
+        with replaced(GatherCall, "announce", None), replaced(Line, "broadcast", None):
             again = attempt(all_gather_list, value, None, size, weights_only=weights_only, timeout=TIMEOUT_S)
         failed = attempt(all_gather_list, value, None, size - 1, weights_only=weights_only, timeout=TIMEOUT_S)
         return first == again == [value] * 4, failed.kind, failed.ranks

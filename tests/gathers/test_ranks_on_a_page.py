@@ -17,7 +17,7 @@ import torch.distributed as dist
 
 import rankdrill
 from rankdrill.gathers import all_gather_object
-from rankdrill.gathers.agreement.call import Call
+from rankdrill.gathers.agreement.call import GatherCall
 from rankdrill.gathers.agreement.line import Line
 from rankdrill.gathers.agreement.registry import channel_of
 from rankdrill.gathers.encoding.wire import bytes_of
@@ -54,7 +54,7 @@ PHASES = {
     "before it connects": (Meeting, "connect", False),
     "before its first exchange": (Line, "exchange", False),
     "before a later exchange": (Line, "exchange", True),
-    "before it confirms": (Call, "confirm", True),
+    "before it confirms": (GatherCall, "confirm", True),
 }
 
 

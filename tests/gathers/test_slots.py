@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rankdrill.gathers.agreement import slots
-from rankdrill.gathers.agreement.callsite import Place, capture
-from rankdrill.gathers.agreement.outcomes import Kind, Trouble
+from rankdrill.gathers.agreement.callsite import CallPlace, capture
+from rankdrill.gathers.agreement.outcomes import Trouble, TroubleKind
 from rankdrill.gathers.agreement.slots import HEADER_BYTES, PATHS, Slot, SlotError
 from rankdrill.gathers.host.liveness import identify
 from tests.gathers.attempts import replaced
@@ -39,13 +39,15 @@ def test_a_small_payload_travels_along() -> None:
 
 
 def test_trouble_takes_the_offer_back() -> None:
-    got = Slot.unpack(memoryview(slot(inline=b"x").with_trouble(Trouble(Kind.DECODE, "why", 1)).pack(HEADER_BYTES)))
-    assert got.trouble == Trouble(Kind.DECODE, "why", 1)
+    got = Slot.unpack(
+        memoryview(slot(inline=b"x").with_trouble(Trouble(TroubleKind.DECODE, "why", 1)).pack(HEADER_BYTES))
+    )
+    assert got.trouble == Trouble(TroubleKind.DECODE, "why", 1)
     assert (got.size, bytes(got.inline)) == (0, b"")
 
 
 def test_long_texts_are_cut_where_it_hurts_least() -> None:
-    long = slot(text="cause " * 500, place=Place("/deep" * 100 + "/file.py:7", 3, ()))
+    long = slot(text="cause " * 500, place=CallPlace("/deep" * 100 + "/file.py:7", 3, ()))
     got = Slot.unpack(memoryview(long.pack(HEADER_BYTES)))
     assert got.text.startswith("cause cause")
     assert got.place.site.endswith("/file.py:7")

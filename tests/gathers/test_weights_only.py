@@ -16,7 +16,7 @@ import rankdrill
 from rankdrill.errors import StorageError
 from rankdrill.gathers import NFSWorkspace
 from rankdrill.gathers.encoding import coding
-from rankdrill.gathers.encoding.wire import Payload
+from rankdrill.gathers.encoding.wire import Encoded
 from tests.gathers.attempts import TIMEOUT_S, Raised, all_alike, attempt, replaced
 from tests.gathers.every_path import (
     ANY_VALUE,
@@ -149,7 +149,7 @@ def test_ranks_that_disagree_on_a_workspace(world: rankdrill.World, tmp_path: pa
 # ---------------------------------------------------------------------------------------------- malicious ranks
 
 
-def sends(payload: Callable[[], Payload]) -> Any:
+def sends(payload: Callable[[], Encoded]) -> Any:
     """Inside, rank 1 sends what `payload` makes, whatever it is given."""
     return replaced(coding.Safe, "encode", lambda *_: payload(), dist.get_rank() == 1)
 

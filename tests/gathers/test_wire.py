@@ -18,7 +18,7 @@ import pytest
 
 from rankdrill.gathers.encoding import wire
 from rankdrill.gathers.encoding.coding import Coding, coding_for
-from rankdrill.gathers.encoding.wire import FrameError, Head, Payload, decode, encode
+from rankdrill.gathers.encoding.wire import Encoded, FrameError, Head, decode, encode
 from rankdrill.gathers.host.liveness import identify
 from rankdrill.gathers.local import segment
 from rankdrill.gathers.storage import files
@@ -120,7 +120,7 @@ def test_sizes_in_a_frame_cannot_reach_beyond_it() -> None:
         decode(memoryview(damaged), NONCE)
 
 
-class Bomb(Payload):
+class Bomb(Encoded):
     """A frame that says other things about itself than are true: what `pieces` gives in place of the first ones."""
 
     def __init__(self, count: int, stream_bytes: int, lengths: bytes, nbytes: int) -> None:
@@ -176,7 +176,7 @@ def test_a_frame_that_claims_more_than_it_has_costs_nothing(
 
 
 def test_content_bytes_leave_the_frame_out() -> None:
-    payload: Payload = encode(b"x" * 100)
+    payload: Encoded = encode(b"x" * 100)
     assert 100 <= payload.content_bytes < 120
     assert payload.content_bytes < payload.nbytes < payload.content_bytes + 64
 
@@ -185,7 +185,7 @@ def test_lengths_beyond_4_gib_are_not_cut() -> None:
     length = (1 << 32) + 5
     # Room that nobody touches, and that is not set aside.
     with mmap.mmap(-1, length, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000) as memory, memoryview(memory) as view:
-        for payload in (Payload.of([b"s"], [view]), Payload.of([view], [])):
+        for payload in (Encoded.of([b"s"], [view]), Encoded.of([view], [])):
             head, table = itertools.islice(payload.pieces(NONCE), 2)
             stream, places = Head.parse(head, NONCE, payload.nbytes).layout(table)
             ends = [stream, *places]

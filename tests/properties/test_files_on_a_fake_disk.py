@@ -15,7 +15,7 @@ from pyfakefs.helpers import reset_ids, set_uid
 from rankdrill.errors import StorageError
 from rankdrill.gathers import NFSWorkspace, all_gather, all_gather_via_filesys, get_configs_parallel
 from rankdrill.gathers.encoding.coding import PICKLED
-from rankdrill.gathers.encoding.wire import NONCE_BYTES, encode
+from rankdrill.gathers.encoding.wire import FRAME_NONCE_BYTES, encode
 from rankdrill.gathers.host import liveness
 from rankdrill.gathers.host.liveness import Identity, identify
 from rankdrill.gathers.storage import files
@@ -219,7 +219,7 @@ def _flipped(content: bytes) -> bytes:
 
 
 def _other(content: bytes) -> bytes:
-    return bytes(encode("another payload".ljust(200, ".")).to_bytearray(NONCE[:NONCE_BYTES])[: len(content)])
+    return bytes(encode("another payload".ljust(200, ".")).to_bytearray(NONCE[:FRAME_NONCE_BYTES])[: len(content)])
 
 
 @pytest.mark.parametrize("change", [_shorter, _flipped, _other])

@@ -24,7 +24,7 @@ from rankdrill.worlds.processes import client, starting
 from rankdrill.worlds.processes.client import TemplateClient
 from rankdrill.worlds.processes.messages import RankSpec
 from rankdrill.worlds.processes.nursery import KEEP_VARIABLE, Nurseries, keep_seconds, nursery_key
-from rankdrill.worlds.processes.nursery.place import LOCK_NAME, Place
+from rankdrill.worlds.processes.nursery.place import LOCK_NAME, NurseryPlace
 from rankdrill.worlds.processes.nursery.same_modules import suppliers, unlike
 from rankdrill.worlds.processes.starting import ForkedTemplate, StartedTemplate
 from tests.worlds.conftest import PRELUDE, Controller, alive, wait_until
@@ -278,7 +278,7 @@ def test_controllers_that_come_at_once_start_one_nursery(alone: Ground) -> None:
 
 def test_it_ends_when_nobody_has_come_for_as_long_as_asked_for(alone: Ground) -> None:
     alone.home.mkdir(mode=0o700)
-    Place(alone.home, "of-one-that-was-killed").listen().close()
+    NurseryPlace(alone.home, "of-one-that-was-killed").listen().close()
     assert list(alone.home.glob("nursery-*"))
     [[nursery, _]] = alone.run(WHOSE, **{KEEP_VARIABLE: "0.5"})
     wait_until(lambda: not alive(nursery), "it stays")
@@ -457,7 +457,7 @@ def test_a_nursery_does_not_die_of_what_it_is_told(here: Ground, said: str) -> N
     if not here.nurseries.status():
         here.run(WHOSE)
     before = here.only()
-    (place,) = Place.all(here.home)
+    (place,) = NurseryPlace.all(here.home)
     for count in (0, 5):  # it needs five descriptors; these are no request
         with place.connect() as connection, open(os.devnull) as null:
             socket.send_fds(connection, [said.encode()], [null.fileno()] * count)

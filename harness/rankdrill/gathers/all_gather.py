@@ -9,9 +9,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from rankdrill.gathers.agreement.call import Call
+from rankdrill.gathers.agreement.call import GatherCall
 from rankdrill.gathers.agreement.channel import Channel
-from rankdrill.gathers.agreement.outcomes import Kind
+from rankdrill.gathers.agreement.outcomes import TroubleKind
 from rankdrill.gathers.agreement.registry import channel_of
 from rankdrill.gathers.all_gather_via_filesys import directory_of, gather_by_files
 from rankdrill.gathers.network import torch_seam
@@ -62,15 +62,17 @@ def all_gather(
     """
     channel = channel_of(group)
     group = group if group is not None or not dist.is_initialized() else dist.group.WORLD
-    with Call(channel, "all_gather", timeout, weights_only=weights_only) as call:
-        route = call.attempt(Kind.ARGUMENT, lambda: _route(channel, group, force_cpu, force_filesys, filesys_save_dir))
+    with GatherCall(channel, "all_gather", timeout, weights_only=weights_only) as call:
+        route = call.attempt(
+            TroubleKind.ARGUMENT, lambda: _route(channel, group, force_cpu, force_filesys, filesys_save_dir)
+        )
         route = route or _Route("cpu")
         call.arguments = str(route)
         if route.by == "files":
             return gather_by_files(call, data, route.directory, route.rank_0_only)
-        payload = call.attempt(Kind.ENCODE, lambda: call.coding.encode(data))
+        payload = call.attempt(TroubleKind.ENCODE, lambda: call.coding.encode(data))
         if route.by == "cuda":
-            call.gpu = call.attempt(Kind.ARGUMENT, lambda: name_gpu(device_of(group))) or b""
+            call.gpu = call.attempt(TroubleKind.ARGUMENT, lambda: name_gpu(device_of(group))) or b""
         slots = call.agree(payload, by_tray=route.by == "cpu")
         if route.by == "cuda":
             require_own_gpus(call, slots)

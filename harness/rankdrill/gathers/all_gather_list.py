@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from rankdrill.gathers.agreement.call import Call
+from rankdrill.gathers.agreement.call import GatherCall
 from rankdrill.gathers.agreement.channel import SLOT_BYTES, Channel
-from rankdrill.gathers.agreement.outcomes import Kind
+from rankdrill.gathers.agreement.outcomes import TroubleKind
 from rankdrill.gathers.agreement.registry import channel_of
 from rankdrill.gathers.agreement.slots import HEADER_BYTES
-from rankdrill.gathers.encoding.wire import Payload
+from rankdrill.gathers.encoding.wire import Encoded
 from rankdrill.gathers.transfer.moves import at_all, load_all
 
 __all__ = ["all_gather_list"]
@@ -49,10 +49,10 @@ def all_gather_list(
     `weights_only`), EncodeError, DecodeError, Desynchronized, PeerLost.
     """
     channel = channel_of(group)
-    with Call(channel, "all_gather_list", timeout, f"max_size={max_size!r}", weights_only=weights_only) as call:
+    with GatherCall(channel, "all_gather_list", timeout, f"max_size={max_size!r}", weights_only=weights_only) as call:
         if not isinstance(max_size, int) or max_size <= 0:
-            call.report(Kind.ARGUMENT, f"max_size={max_size!r}: give a positive number of bytes")
-        payload = call.attempt(Kind.ENCODE, lambda: call.coding.encode(data))
+            call.report(TroubleKind.ARGUMENT, f"max_size={max_size!r}: give a positive number of bytes")
+        payload = call.attempt(TroubleKind.ENCODE, lambda: call.coding.encode(data))
         _check_size(call, payload, max_size)
         slots = call.agree(payload, by_tray=True)
         with at_all(call, slots, payload) as loaders:
@@ -63,10 +63,10 @@ def all_gather_list(
     return values
 
 
-def _check_size(call: Call, payload: Payload | None, max_size: int) -> None:
+def _check_size(call: GatherCall, payload: Encoded | None, max_size: int) -> None:
     if payload is not None and call.trouble is None and payload.content_bytes > max_size:
         call.report(
-            Kind.OVERSIZE, f"data encodes to {payload.content_bytes} bytes, max_size={max_size}; raise max_size"
+            TroubleKind.OVERSIZE, f"data encodes to {payload.content_bytes} bytes, max_size={max_size}; raise max_size"
         )
 
 

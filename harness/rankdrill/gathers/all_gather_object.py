@@ -7,8 +7,8 @@ from typing import Any
 import torch.distributed as dist
 
 from rankdrill.errors import UsageError
-from rankdrill.gathers.agreement.call import Call
-from rankdrill.gathers.agreement.outcomes import Kind
+from rankdrill.gathers.agreement.call import GatherCall
+from rankdrill.gathers.agreement.outcomes import TroubleKind
 from rankdrill.gathers.agreement.receiving_list import fill, wrong_with
 from rankdrill.gathers.agreement.registry import channel_of, is_member
 from rankdrill.gathers.transfer.moves import at_all, load_all
@@ -40,11 +40,11 @@ def all_gather_object(
     if not is_member(group):
         return
     channel = channel_of(group)
-    with Call(channel, "all_gather_object", timeout, weights_only=weights_only, owned=True) as call:
-        cause = call.attempt(Kind.ARGUMENT, lambda: wrong_with("object_list", object_list, channel.size))
+    with GatherCall(channel, "all_gather_object", timeout, weights_only=weights_only, owned=True) as call:
+        cause = call.attempt(TroubleKind.ARGUMENT, lambda: wrong_with("object_list", object_list, channel.size))
         if cause:
-            call.report(Kind.ARGUMENT, cause)
-        payload = call.attempt(Kind.ENCODE, lambda: call.coding.encode(obj))
+            call.report(TroubleKind.ARGUMENT, cause)
+        payload = call.attempt(TroubleKind.ENCODE, lambda: call.coding.encode(obj))
         slots = call.agree(payload, by_tray=True)
         with at_all(call, slots, payload) as loaders:
             values = load_all(call, slots, loaders)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rankdrill.gathers.agreement.call import Call
-from rankdrill.gathers.agreement.outcomes import Kind
+from rankdrill.gathers.agreement.call import GatherCall
+from rankdrill.gathers.agreement.outcomes import TroubleKind
 from rankdrill.gathers.agreement.registry import channel_of
 from rankdrill.gathers.transfer.moves import at_all_by_segments, load_all
 
@@ -25,8 +25,8 @@ def all_gather_shm(
     Raises on all ranks together: StorageError (ranks on several machines, or no shared memory for a payload),
     ArgumentMismatch (different `weights_only`), EncodeError, DecodeError, Desynchronized, PeerLost.
     """
-    with Call(channel_of(group), "all_gather_shm", timeout, weights_only=weights_only) as call:
-        payload = call.attempt(Kind.ENCODE, lambda: call.coding.encode(data))
+    with GatherCall(channel_of(group), "all_gather_shm", timeout, weights_only=weights_only) as call:
+        payload = call.attempt(TroubleKind.ENCODE, lambda: call.coding.encode(data))
         slots = call.agree(payload)
         call.require_one_host("use all_gather_object")
         with at_all_by_segments(call, slots, payload) as loaders:

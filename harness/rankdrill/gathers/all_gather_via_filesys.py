@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from rankdrill.gathers.agreement.call import Call
-from rankdrill.gathers.agreement.outcomes import Kind
+from rankdrill.gathers.agreement.call import GatherCall
+from rankdrill.gathers.agreement.outcomes import TroubleKind
 from rankdrill.gathers.agreement.registry import channel_of
 from rankdrill.gathers.storage.stored import FileStorage, gather_stored
 
@@ -35,13 +35,13 @@ def all_gather_via_filesys(
     Raises on all ranks together: StorageError (a file that cannot be written, read or removed), ArgumentMismatch,
     EncodeError, DecodeError, Desynchronized, PeerLost.
     """
-    with Call(channel_of(group), "all_gather_via_filesys", timeout, weights_only=weights_only) as call:
-        directory = call.attempt(Kind.ARGUMENT, lambda: directory_of(filesys_save_dir))
+    with GatherCall(channel_of(group), "all_gather_via_filesys", timeout, weights_only=weights_only) as call:
+        directory = call.attempt(TroubleKind.ARGUMENT, lambda: directory_of(filesys_save_dir))
         call.arguments = f"gather_to_rank_0_only={bool(gather_to_rank_0_only)}, directory={directory or 'default'}"
         return gather_by_files(call, data, directory, gather_to_rank_0_only)
 
 
-def gather_by_files(call: Call, data: Any, directory: str | None, rank_0_only: bool) -> list[Any]:
+def gather_by_files(call: GatherCall, data: Any, directory: str | None, rank_0_only: bool) -> list[Any]:
     """The gather itself, inside an entered call whose arguments name directory and receiver."""
     return gather_stored(call, FileStorage(directory), lambda: call.coding.encode(data), 0 if rank_0_only else None)
 

@@ -10,13 +10,13 @@ from typing import Any, Literal, overload
 import torch
 import torch.distributed as dist
 
-from rankdrill.gathers.agreement.call import Call
+from rankdrill.gathers.agreement.call import GatherCall
 from rankdrill.gathers.agreement.channel import Channel
-from rankdrill.gathers.agreement.outcomes import Kind
+from rankdrill.gathers.agreement.outcomes import TroubleKind
 from rankdrill.gathers.agreement.registry import channel_of
 from rankdrill.gathers.agreement.slots import Slot
 from rankdrill.gathers.all_gather_via_filesys import directory_of, gather_by_files
-from rankdrill.gathers.encoding.wire import Payload
+from rankdrill.gathers.encoding.wire import Encoded
 from rankdrill.gathers.network import torch_seam
 from rankdrill.gathers.transfer.by_gpu import at_all_padded, device_of, name_gpu, require_own_gpus
 from rankdrill.gathers.transfer.moves import (
@@ -81,21 +81,21 @@ def gather(
     """
     channel = channel_of(group)
     group = group if group is not None or not dist.is_initialized() else dist.group.WORLD
-    with Call(channel, "gather", timeout, weights_only=weights_only) as call:
+    with GatherCall(channel, "gather", timeout, weights_only=weights_only) as call:
         if path not in WAYS:
-            call.report(Kind.ARGUMENT, f"path={path!r}: give one of {', '.join(WAYS)}")
+            call.report(TroubleKind.ARGUMENT, f"path={path!r}: give one of {', '.join(WAYS)}")
         if path == FILES:
-            where = call.attempt(Kind.ARGUMENT, lambda: directory_of(directory))
+            where = call.attempt(TroubleKind.ARGUMENT, lambda: directory_of(directory))
             call.arguments = f"path={path}, directory={where or 'default'}"
             values = gather_by_files(call, data, where, rank_0_only=False)
             return (values, f"files below {where or 'the default directory'}, as asked for") if explain else values
         nccl = path in (AUTO, CUDA) and channel.size > 1 and _has_nccl(group)
         if path == CUDA and not nccl:
-            call.report(Kind.ARGUMENT, "path='cuda': the group has no NCCL backend, or this rank no GPU")
+            call.report(TroubleKind.ARGUMENT, "path='cuda': the group has no NCCL backend, or this rank no GPU")
         call.arguments = f"path={path}, NCCL={nccl}"
-        payload = call.attempt(Kind.ENCODE, lambda: call.coding.encode(data))
+        payload = call.attempt(TroubleKind.ENCODE, lambda: call.coding.encode(data))
         if nccl:
-            call.gpu = call.attempt(Kind.ARGUMENT, lambda: name_gpu(device_of(group))) or b""
+            call.gpu = call.attempt(TroubleKind.ARGUMENT, lambda: name_gpu(device_of(group))) or b""
         slots = call.agree(payload, by_tray=path == AUTO)
         way, why = _choose(channel, slots, path, nccl)
         with _received(call, slots, payload, path, way, group) as loaders:
@@ -124,7 +124,7 @@ def _choose(channel: Channel, slots: Sequence[Slot], path: str, nccl: bool) -> t
 
 @contextmanager
 def _received(
-    call: Call, slots: Sequence[Slot], payload: Payload | None, path: str, way: str, group: Any
+    call: GatherCall, slots: Sequence[Slot], payload: Encoded | None, path: str, way: str, group: Any
 ) -> Iterator[list[Loader]]:
     if way == CUDA:
         require_own_gpus(call, slots)

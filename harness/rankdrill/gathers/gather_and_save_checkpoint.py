@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from rankdrill.gathers.agreement.call import Call
-from rankdrill.gathers.agreement.outcomes import Kind
+from rankdrill.gathers.agreement.call import GatherCall
+from rankdrill.gathers.agreement.outcomes import TroubleKind
 from rankdrill.gathers.agreement.registry import channel_of
 from rankdrill.gathers.encoding.coding import RAW
 from rankdrill.gathers.storage.checkpoint_file import Draft, pack
@@ -46,14 +46,14 @@ def gather_and_save_checkpoint(
         gather_and_save_checkpoint("runs/7/last.pt", {"at": sampler.at}, {"model": model.state_dict()})
     """
     channel = channel_of(group)
-    with Call(channel, "gather_and_save_checkpoint", timeout) as call:
-        target = call.attempt(Kind.ARGUMENT, lambda: absolute(path))
+    with GatherCall(channel, "gather_and_save_checkpoint", timeout) as call:
+        target = call.attempt(TroubleKind.ARGUMENT, lambda: absolute(path))
         call.arguments = f"group_dst={group_dst}, weights_only={weights_only}, path={target}"
         if group_dst not in range(channel.size):
-            call.report(Kind.ARGUMENT, f"group_dst={group_dst}: the group has ranks 0 to {channel.size - 1}")
+            call.report(TroubleKind.ARGUMENT, f"group_dst={group_dst}: the group has ranks 0 to {channel.size - 1}")
         call.coding = RAW  # of archives, which the saver writes as they are and never loads
-        packed = call.attempt(Kind.ENCODE, lambda: pack(local_state, weights_only))
-        payload = call.attempt(Kind.ENCODE, lambda: call.coding.encode(packed))
+        packed = call.attempt(TroubleKind.ENCODE, lambda: pack(local_state, weights_only))
+        payload = call.attempt(TroubleKind.ENCODE, lambda: call.coding.encode(packed))
         slots = call.agree(payload)
         draft = Draft(str(target)) if channel.rank == group_dst else None
         try:
@@ -61,12 +61,12 @@ def gather_and_save_checkpoint(
                 states = load_all(call, slots, loaders)
                 if draft is not None:
                     attempt_file(
-                        call, Kind.ENCODE, str(target), lambda: draft.write(shared_state, states, weights_only)
+                        call, TroubleKind.ENCODE, str(target), lambda: draft.write(shared_state, states, weights_only)
                     )
                 # Nobody finds the new one before all ranks know that it is whole, and none of them has given up.
                 call.confirm(all_read=False)
             if draft is not None:
-                attempt_file(call, Kind.STORAGE, str(target), draft.publish)
+                attempt_file(call, TroubleKind.STORAGE, str(target), draft.publish)
             call.confirm(all_read=False)
         finally:
             if draft is not None:

@@ -7,9 +7,9 @@ from typing import Any
 import torch.distributed as dist
 
 from rankdrill.errors import UsageError
-from rankdrill.gathers.agreement.call import Call
+from rankdrill.gathers.agreement.call import GatherCall
 from rankdrill.gathers.agreement.channel import Channel
-from rankdrill.gathers.agreement.outcomes import Kind
+from rankdrill.gathers.agreement.outcomes import TroubleKind
 from rankdrill.gathers.agreement.receiving_list import fill, wrong_with
 from rankdrill.gathers.agreement.registry import channel_of, is_member
 from rankdrill.gathers.transfer.moves import at_one, load_all
@@ -44,15 +44,15 @@ def gather_object(
     if not is_member(group):
         return
     channel = channel_of(group)
-    with Call(channel, "gather_object", timeout, weights_only=weights_only, owned=True) as call:
-        receiver = call.attempt(Kind.ARGUMENT, lambda: _receiver(channel, dst, group_dst))
+    with GatherCall(channel, "gather_object", timeout, weights_only=weights_only, owned=True) as call:
+        receiver = call.attempt(TroubleKind.ARGUMENT, lambda: _receiver(channel, dst, group_dst))
         call.arguments = f"group_dst={receiver}"
         if isinstance(receiver, str):
-            call.report(Kind.ARGUMENT, receiver)
-        cause = call.attempt(Kind.ARGUMENT, lambda: _wrong_list(channel, receiver, object_gather_list))
+            call.report(TroubleKind.ARGUMENT, receiver)
+        cause = call.attempt(TroubleKind.ARGUMENT, lambda: _wrong_list(channel, receiver, object_gather_list))
         if cause:
-            call.report(Kind.ARGUMENT, cause)
-        payload = call.attempt(Kind.ENCODE, lambda: call.coding.encode(obj))
+            call.report(TroubleKind.ARGUMENT, cause)
+        payload = call.attempt(TroubleKind.ENCODE, lambda: call.coding.encode(obj))
         slots = call.agree(payload, by_tray=True)
         assert isinstance(receiver, int)
         with at_one(call, slots, payload, receiver) as loaders:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from rankdrill.gathers.agreement.call import Call
-from rankdrill.gathers.agreement.outcomes import Kind
+from rankdrill.gathers.agreement.call import GatherCall
+from rankdrill.gathers.agreement.outcomes import TroubleKind
 from rankdrill.gathers.agreement.registry import channel_between
-from rankdrill.gathers.encoding.wire import Payload
+from rankdrill.gathers.encoding.wire import Encoded
 from rankdrill.gathers.storage.stored import FileStorage, gather_stored
 from rankdrill.gathers.transfer.moves import at_one, load_all
 
@@ -58,21 +58,21 @@ def gather_first(
     if channel is None:
         return []
     wanted = list(ranks)
-    with Call(channel, path, timeout, weights_only=weights_only) as call:
+    with GatherCall(channel, path, timeout, weights_only=weights_only) as call:
 
-        def encode() -> Payload:
+        def encode() -> Encoded:
             require(value)
             return call.coding.encode(value)
 
-        base = call.attempt(Kind.ARGUMENT, lambda: os.path.abspath(os.fspath(workspace)) if workspace else None)
+        base = call.attempt(TroubleKind.ARGUMENT, lambda: os.path.abspath(os.fspath(workspace)) if workspace else None)
         call.arguments = f"ranks={wanted}, workspace_path={base}"
         first = channel.members.index(wanted[0])
         values = gather_stored(call, FileStorage(base), encode, first) if base else _through_memory(call, encode, first)
     return [values[channel.members.index(rank)] for rank in wanted] if values else []
 
 
-def _through_memory(call: Call, encode: Callable[[], Payload], first: int) -> list[Any]:
-    payload = call.attempt(Kind.ENCODE, encode)
+def _through_memory(call: GatherCall, encode: Callable[[], Encoded], first: int) -> list[Any]:
+    payload = call.attempt(TroubleKind.ENCODE, encode)
     slots = call.agree(payload, by_tray=True)
     call.require_one_host("give workspace_path, a directory that all ranks can see")
     with at_one(call, slots, payload, first) as loaders:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from rankdrill.gathers.agreement.call import Call
-from rankdrill.gathers.agreement.outcomes import Kind
+from rankdrill.gathers.agreement.call import GatherCall
+from rankdrill.gathers.agreement.outcomes import TroubleKind
 from rankdrill.gathers.agreement.registry import channel_of
 from rankdrill.gathers.storage.checkpoint_file import Saved, read, unpack
 from rankdrill.gathers.storage.named_file import absolute, attempt_file
@@ -51,9 +51,11 @@ def load_checkpoint(
     `reshard`; ranks that see different checkpoints under `path`), Desynchronized, PeerLost.
     """
     channel = channel_of(group)
-    with Call(channel, "load_checkpoint", timeout) as call:
-        target = call.attempt(Kind.ARGUMENT, lambda: absolute(path))
-        saved = attempt_file(call, Kind.DECODE, str(target), lambda: read(str(target), weights_only, map_location))
+    with GatherCall(channel, "load_checkpoint", timeout) as call:
+        target = call.attempt(TroubleKind.ARGUMENT, lambda: absolute(path))
+        saved = attempt_file(
+            call, TroubleKind.DECODE, str(target), lambda: read(str(target), weights_only, map_location)
+        )
         local_state = None
         if saved is not None:
             call.arguments = f"checkpoint {saved.id}, weights_only={weights_only}, path={target}"
@@ -63,15 +65,15 @@ def load_checkpoint(
     return Checkpoint(local_state, saved.shared_state, len(saved.packed))
 
 
-def _local_state(call: Call, saved: Saved, reshard: Reshard | None, load: Callable[[int], Any]) -> Any:
+def _local_state(call: GatherCall, saved: Saved, reshard: Reshard | None, load: Callable[[int], Any]) -> Any:
     rank, size, before = call.channel.rank, call.channel.size, len(saved.packed)
     if size == before:
-        return call.attempt(Kind.DECODE, lambda: load(rank))
+        return call.attempt(TroubleKind.DECODE, lambda: load(rank))
     if reshard is None:
         call.report(
-            Kind.ARGUMENT,
+            TroubleKind.ARGUMENT,
             f"saved by {before} ranks, loaded by {size}: give reshard=, a function of (local_states, rank, world_size)",
         )
         return None
-    states = call.attempt(Kind.DECODE, lambda: [load(one) for one in range(before)])
-    return call.attempt(Kind.DECODE, lambda: reshard(states or [], rank, size))
+    states = call.attempt(TroubleKind.DECODE, lambda: [load(one) for one in range(before)])
+    return call.attempt(TroubleKind.DECODE, lambda: reshard(states or [], rank, size))

@@ -14,13 +14,13 @@ from typing import Any
 import torch.distributed as dist
 
 from rankdrill.errors import RankFailure, StorageError, UsageError, describe, encode_error
-from rankdrill.gathers.agreement.call import Call, Stored
-from rankdrill.gathers.agreement.outcomes import Kind
+from rankdrill.gathers.agreement.call import GatherCall, Stored
+from rankdrill.gathers.agreement.outcomes import TroubleKind
 from rankdrill.gathers.agreement.patience import patience
 from rankdrill.gathers.agreement.registry import channel_of
 from rankdrill.gathers.agreement.slots import NONCE_BYTES
 from rankdrill.gathers.encoding.coding import coding_for
-from rankdrill.gathers.encoding.wire import Payload
+from rankdrill.gathers.encoding.wire import Encoded
 from rankdrill.gathers.host.liveness import identify
 from rankdrill.gathers.network import torch_seam
 from rankdrill.gathers.storage import files
@@ -72,8 +72,8 @@ class NFSWorkspace:
         self._channel = channel_of(group)
         self._nonce = secrets.token_bytes(NONCE_BYTES)
         if meeting:
-            with Call(self._channel, "NFSWorkspace", timeout, weights_only=weights_only) as call:
-                base = call.attempt(Kind.STORAGE, lambda: _prepared(workspace_path)) if workspace_path else None
+            with GatherCall(self._channel, "NFSWorkspace", timeout, weights_only=weights_only) as call:
+                base = call.attempt(TroubleKind.STORAGE, lambda: _prepared(workspace_path)) if workspace_path else None
                 call.arguments = f"workspace_path={base}"
                 call.agree()
                 if base is not None:
@@ -122,20 +122,20 @@ class NFSWorkspace:
     def _write_together(self, announcements: Announcements, pair: tuple[Any, Any]) -> None:
         written: list[Announced] = []
         try:
-            with Call(self._channel, _WRITE, self._timeout, weights_only=self._weights_only) as call:
-                payload = call.attempt(Kind.ENCODE, lambda: call.coding.encode(pair))
+            with GatherCall(self._channel, _WRITE, self._timeout, weights_only=self._weights_only) as call:
+                payload = call.attempt(TroubleKind.ENCODE, lambda: call.coding.encode(pair))
                 if payload is not None:
-                    file = call.attempt(Kind.STORAGE, lambda: self._written(payload, call.nonce))
+                    file = call.attempt(TroubleKind.STORAGE, lambda: self._written(payload, call.nonce))
                     written.extend([file] if file else [])
                 offered = [Stored(file.offer.size, file.offer.digest, file.identity) for file in written]
                 call.agree(stored=offered[0] if offered else None)
-                call.attempt(Kind.STORAGE, lambda: _leave(announcements, self.rank, written.pop()))
+                call.attempt(TroubleKind.STORAGE, lambda: _leave(announcements, self.rank, written.pop()))
                 call.confirm(all_read=False)  # that all have told of theirs
         finally:
             for file in written:
                 remove(file)
 
-    def _written(self, payload: Payload, nonce: bytes) -> Announced:
+    def _written(self, payload: Encoded, nonce: bytes) -> Announced:
         identity = identify()
         return Announced(files.offer(str(self.path), payload, nonce, identity), nonce, identity)
 

@@ -13,7 +13,7 @@ from rankdrill.plugin import pytest_seam
 from rankdrill.plugin.commands import Foundation, SessionSetup
 from rankdrill.plugin.measured import measured
 from rankdrill.plugin.terminal import lent
-from rankdrill.worlds.call import Call
+from rankdrill.worlds.call import NamedCall
 
 __all__ = ["laying", "session_setup"]
 
@@ -117,9 +117,9 @@ def session_setup(config: pytest.Config) -> SessionSetup:
     )
 
 
-def laying(foundation: Foundation) -> Call:
+def laying(foundation: Foundation) -> NamedCall:
     """What the template does once, so that no rank needs to."""
-    return Call("rankdrill.plugin.on_rank.foundation", "lay", (foundation.blocked, foundation.plugins))
+    return NamedCall("rankdrill.plugin.on_rank.foundation", "lay", (foundation.blocked, foundation.plugins))
 
 
 def _foundation(config: pytest.Config, names: Sequence[str]) -> Foundation:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-__all__ = ["Call"]
+__all__ = ["NamedCall"]
 
 
-class Call(NamedTuple):
+class NamedCall(NamedTuple):
     """`function` of `module`, both by name, with positional `arguments` that JSON can carry (it makes tuples lists)."""
 
     module: str

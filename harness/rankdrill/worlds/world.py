@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rankdrill.errors import UsageError
-from rankdrill.worlds.call import Call
+from rankdrill.worlds.call import NamedCall
 from rankdrill.worlds.job import Job
 from rankdrill.worlds.judge import blame, verdict_on
 from rankdrill.worlds.outcome import Outcome, RankOutcome
@@ -82,7 +82,7 @@ class World:
         device: str = "cpu",
         stream: bool = False,
         preload: Sequence[str] = (),
-        prepare: Call | None = None,
+        prepare: NamedCall | None = None,
         init: bool = True,
         tell_log: Callable[[int, str], None] | None = None,
         contracts: bool = True,

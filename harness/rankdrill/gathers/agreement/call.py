@@ -1,6 +1,7 @@
 """One call of a gather on one rank: encode, agree, transfer, decode, confirm; all of it together or not at all.
 
-A `Call` is entered by every path and left in one of two ways: all ranks return, or all ranks raise the same error.
+A `GatherCall` is entered by every path and left in one of two ways: all ranks return, or all ranks raise the same
+error.
 
 - What fails on this rank before `agree` is its contribution there; what fails between `agree` and `confirm` inside
   `attempt` is its contribution to `confirm`. Neither costs another round.
@@ -17,20 +18,19 @@ from types import TracebackType
 from typing import TypeVar
 
 from rankdrill.errors import EncodeError, GatherError, PeerLost, UsageError, describe
-from rankdrill.gathers.agreement.callsite import Place, capture
+from rankdrill.gathers.agreement.callsite import CallPlace, capture
 from rankdrill.gathers.agreement.channel import SLOT_BYTES, Channel
 from rankdrill.gathers.agreement.differences import different_arguments, different_calls
 from rankdrill.gathers.agreement.line import LineDownError
-from rankdrill.gathers.agreement.outcomes import Kind, Trouble
+from rankdrill.gathers.agreement.outcomes import Trouble, TroubleKind
 from rankdrill.gathers.agreement.patience import patience
 from rankdrill.gathers.agreement.settling import GENERATIONS_FOLLOWED, Settling, SupersededError
 from rankdrill.gathers.agreement.slots import HEADER_BYTES, NONCE_BYTES, Reader, Slot, SlotError
 from rankdrill.gathers.encoding.coding import Coding, coding_for
-from rankdrill.gathers.encoding.wire import NONCE_BYTES as FRAME_NONCE_BYTES
-from rankdrill.gathers.encoding.wire import Payload
+from rankdrill.gathers.encoding.wire import FRAME_NONCE_BYTES, Encoded
 from rankdrill.gathers.host.liveness import Identity
 
-__all__ = ["Call", "Stored"]
+__all__ = ["GatherCall", "Stored"]
 
 T = TypeVar("T")
 
@@ -47,7 +47,7 @@ class Stored:
     identity: Identity
 
 
-class Call:
+class GatherCall:
     """A context manager around one call on `channel`; `timeout`, in seconds, bounds each wait for the other ranks.
 
     `arguments` is a text that must be equal on all ranks, and so must `weights_only`, which says how payloads become
@@ -70,7 +70,7 @@ class Call:
         self.path = path
         self.arguments = arguments
         self.coding: Coding = coding_for(weights_only, owned=owned)
-        self.place: Place = capture()
+        self.place: CallPlace = capture()
         self.nonce = secrets.token_bytes(NONCE_BYTES)
         self.trouble: Trouble | None = None
         self.gpu = b""
@@ -82,7 +82,7 @@ class Call:
         # What one phase may take, so that the error still comes within the timeout.
         self.wait_s = timeout_s - grace_s
 
-    def __enter__(self) -> Call:
+    def __enter__(self) -> GatherCall:
         if not self.channel.busy.acquire(blocking=False):
             raise UsageError(f"{self.path}: another gather on this group is under way in this process")
         self._settling.number = self.channel.completed + 1
@@ -105,7 +105,7 @@ class Call:
 
     # ------------------------------------------------------------------------------ this rank's part
 
-    def attempt(self, kind: Kind, action: Callable[[], T]) -> T | None:
+    def attempt(self, kind: TroubleKind, action: Callable[[], T]) -> T | None:
         """Do `action`; what it raises becomes this rank's contribution, and the result is None."""
         if self.trouble is not None:
             return None
@@ -114,17 +114,17 @@ class Call:
         except Exception as error:
             self.report(kind, describe(error))
             # Kept of nothing that has memory of the call.
-            self._cause = error if kind is Kind.ENCODE else None
+            self._cause = error if kind is TroubleKind.ENCODE else None
             return None
 
-    def report(self, kind: Kind, cause: str, culprit: int | None = None) -> None:
+    def report(self, kind: TroubleKind, cause: str, culprit: int | None = None) -> None:
         """Contribute a failure; the first one counts. `culprit` is the channel rank to blame instead of this one."""
         self.trouble = self.trouble or Trouble(kind, cause, culprit)
 
     # ------------------------------------------------------------------------------ with the others
 
     def agree(
-        self, payload: Payload | None = None, *, stored: Stored | None = None, by_tray: bool = False
+        self, payload: Encoded | None = None, *, stored: Stored | None = None, by_tray: bool = False
     ) -> list[Slot]:
         """Tell all ranks what this one brings and return all slots, by channel rank.
 
@@ -149,9 +149,9 @@ class Call:
 
     def require_one_host(self, remedy: str) -> None:
         """After `agree`, raise StorageError on all ranks, naming those that share no machine with the rest, and why."""
-        self.require(Kind.STORAGE, self.channel.apart(remedy))
+        self.require(TroubleKind.STORAGE, self.channel.apart(remedy))
 
-    def require(self, kind: Kind, causes: Mapping[int, str]) -> None:
+    def require(self, kind: TroubleKind, causes: Mapping[int, str]) -> None:
         """After `agree`, raise the same error on all ranks if there are `causes`, by channel rank, which all know."""
         self._raise_if(([(rank, Trouble(kind, causes[rank])) for rank in sorted(causes)], ""))
 
@@ -180,7 +180,7 @@ class Call:
         slot = self._slot()
         mine = slot.tick()
         ticks = self._exchange_raw(mine)
-        if slot.kind is Kind.OK and bytes(ticks) == mine * self.channel.size:
+        if slot.kind is TroubleKind.OK and bytes(ticks) == mine * self.channel.size:
             return
         # Not all is well, and all ranks know it: now they tell one another what it is.
         slots = self._exchange(slot, HEADER_BYTES)
@@ -192,7 +192,7 @@ class Call:
             ]
         self._raise_troubles(slots)
 
-    def _offer(self, payload: Payload | None, stored: Stored | None, by_tray: bool) -> Slot:
+    def _offer(self, payload: Encoded | None, stored: Stored | None, by_tray: bool) -> Slot:
         slot = self._slot()
         if self.trouble is not None:
             return slot
@@ -205,7 +205,7 @@ class Call:
             return slot._replace(size=payload.nbytes, digest=self.gpu, inline=memoryview(inline), in_tray=in_tray)
         return slot
 
-    def _lay_in_tray(self, payload: Payload) -> bool:
+    def _lay_in_tray(self, payload: Encoded) -> bool:
         """Whether `payload` lies in this rank's tray now. What lay there everybody has copied, and confirmed that."""
         page = self.channel.line.page
         # What is not trusted must not change while it is read.
@@ -274,14 +274,16 @@ class Call:
             if slot.rank != rank:
                 raise SlotError(f"the slot of rank {self.channel.labels[slot.rank]}")
         except SlotError as error:
-            self._settling.lost("", [(rank, Trouble(Kind.LOST, f"sent {error}"))])
+            self._settling.lost("", [(rank, Trouble(TroubleKind.LOST, f"sent {error}"))])
         return slot
 
     def _with_tray(self, slot: Slot) -> Slot:
         """`slot` with what lies in its rank's tray."""
         page = self.channel.line.page
         if page is None or not self.coding.trusting or slot.size > page.tray_bytes:
-            self._settling.lost("", [(slot.rank, Trouble(Kind.LOST, "speaks of a tray where there is none for it"))])
+            self._settling.lost(
+                "", [(slot.rank, Trouble(TroubleKind.LOST, "speaks of a tray where there is none for it"))]
+            )
         return slot._replace(inline=page.tray(slot.rank, slot.size))
 
     # ------------------------------------------------------------------------------ raising together

@@ -18,7 +18,7 @@ import zlib
 from dataclasses import dataclass
 from types import CodeType, FrameType
 
-__all__ = ["FRAMES_SENT", "Frame", "Place", "capture"]
+__all__ = ["FRAMES_SENT", "CallPlace", "Frame", "capture"]
 
 # (which function, which instruction in it)
 Frame = tuple[int, int]
@@ -31,7 +31,7 @@ _RANKDRILL = os.path.dirname(os.path.dirname(_GATHERS)) + os.sep
 
 
 @dataclass(frozen=True)
-class Place:
+class CallPlace:
     """A position in the program: `depth` frames deep, of which the innermost are in `frames`, outermost first.
 
     `codes` are the functions of `frames`; empty where the place came from another rank.
@@ -42,7 +42,7 @@ class Place:
     frames: tuple[Frame, ...]
     codes: tuple[CodeType, ...] = ()
 
-    def comes_after_or_before(self, other: Place) -> bool:
+    def comes_after_or_before(self, other: CallPlace) -> bool:
         """Whether one place leads to the other, so that they are two calls. `self` must be this rank's own."""
         first, others_first = self.depth - len(self.frames), other.depth - len(other.frames)
         for level in range(max(first, others_first), min(self.depth, other.depth)):
@@ -56,7 +56,7 @@ class Place:
         return False
 
 
-def capture() -> Place:
+def capture() -> CallPlace:
     """The place outside the gathers that this is called from."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and _is_plumbing(frame):
@@ -71,7 +71,7 @@ def capture() -> Place:
             codes.append(frame.f_code)
         depth += 1
         frame = frame.f_back
-    return Place(site, depth, tuple(reversed(frames)), tuple(reversed(codes)))
+    return CallPlace(site, depth, tuple(reversed(frames)), tuple(reversed(codes)))
 
 
 @functools.lru_cache(maxsize=256)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from rankdrill.gathers.agreement.callsite import Place
-from rankdrill.gathers.agreement.outcomes import Kind, Trouble
+from rankdrill.gathers.agreement.callsite import CallPlace
+from rankdrill.gathers.agreement.outcomes import Trouble, TroubleKind
 from rankdrill.gathers.agreement.slots import Slot
 
 __all__ = ["different_arguments", "different_calls"]
@@ -15,14 +15,14 @@ __all__ = ["different_arguments", "different_calls"]
 _Finding = tuple[list[tuple[int, Trouble]], str]
 
 
-def different_calls(slots: Sequence[Slot], place: Place) -> _Finding:
+def different_calls(slots: Sequence[Slot], place: CallPlace) -> _Finding:
     """The ranks that are in another call than most, `place` being this rank's own; empty if all are in one."""
     calls = [(slot.path, slot.number, slot.round) for slot in slots]
     odd = _minority(calls)
     if not odd and any(place.comes_after_or_before(slot.place) for slot in slots):
         odd = _minority([(slot.place.depth, slot.place.frames) for slot in slots])
     usual = next((slot for slot in slots if slot.rank not in odd), None)
-    troubles = [(rank, Trouble(Kind.DESYNC, f"is in {_where(slots[rank])}")) for rank in odd]
+    troubles = [(rank, Trouble(TroubleKind.DESYNC, f"is in {_where(slots[rank])}")) for rank in odd]
     return troubles, f"The other ranks are in {_where(usual)}" if usual else ""
 
 
@@ -30,7 +30,7 @@ def different_arguments(slots: Sequence[Slot]) -> _Finding:
     """The ranks that called with other arguments than most; empty if all have the same."""
     odd = _minority([slot.text for slot in slots])
     usual = next((slot for slot in slots if slot.rank not in odd), None)
-    troubles = [(rank, Trouble(Kind.ARGUMENT, f"called with {slots[rank].text or 'none'}")) for rank in odd]
+    troubles = [(rank, Trouble(TroubleKind.ARGUMENT, f"called with {slots[rank].text or 'none'}")) for rank in odd]
     return troubles, f"The other ranks called with {usual.text or 'none'}" if usual else ""
 
 

@@ -18,10 +18,10 @@ from rankdrill.errors import (
     encode_error,
 )
 
-__all__ = ["Kind", "Trouble", "together"]
+__all__ = ["Trouble", "TroubleKind", "together"]
 
 
-class Kind(IntEnum):
+class TroubleKind(IntEnum):
     """Why a rank cannot go on; the larger number decides the type of the error when ranks differ."""
 
     OK = 0
@@ -34,13 +34,13 @@ class Kind(IntEnum):
     DESYNC = 7
 
 
-_ERRORS: dict[Kind, type[GatherError]] = {
-    Kind.DECODE: DecodeError,
-    Kind.STORAGE: StorageError,
-    Kind.OVERSIZE: OversizeError,
-    Kind.ARGUMENT: ArgumentMismatch,
-    Kind.LOST: PeerLost,
-    Kind.DESYNC: Desynchronized,
+_ERRORS: dict[TroubleKind, type[GatherError]] = {
+    TroubleKind.DECODE: DecodeError,
+    TroubleKind.STORAGE: StorageError,
+    TroubleKind.OVERSIZE: OversizeError,
+    TroubleKind.ARGUMENT: ArgumentMismatch,
+    TroubleKind.LOST: PeerLost,
+    TroubleKind.DESYNC: Desynchronized,
 }
 
 
@@ -48,20 +48,20 @@ _ERRORS: dict[Kind, type[GatherError]] = {
 class Trouble:
     """One rank's trouble. `culprit` is the group rank to blame, where that is not the rank that reports it."""
 
-    kind: Kind
+    kind: TroubleKind
     cause: str
     culprit: int | None = None
 
 
 def together(path: str, troubles: Sequence[tuple[int, Trouble]], hint: str = "") -> GatherError:
     """The error for `troubles`, (reporting rank, trouble) in rank order; equal on all ranks that see the same."""
-    kind = max((trouble.kind for _, trouble in troubles), default=Kind.LOST)
+    kind = max((trouble.kind for _, trouble in troubles), default=TroubleKind.LOST)
     causes: dict[int, dict[str, list[int]]] = {}
     for reporter, trouble in troubles:
         blamed = reporter if trouble.culprit is None else trouble.culprit
         causes.setdefault(blamed, {}).setdefault(trouble.cause, []).append(reporter)
     failures = tuple(RankFailure(rank, _in_words(rank, causes[rank])) for rank in sorted(causes))
-    if kind is Kind.ENCODE:
+    if kind is TroubleKind.ENCODE:
         first = next(trouble.cause for _, trouble in troubles if trouble.kind is kind)
         return encode_error(first, path, failures, hint)
     return _ERRORS[kind](path, failures, hint)

@@ -13,8 +13,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rankdrill.gathers.agreement.callsite import Place
-from rankdrill.gathers.agreement.outcomes import Kind, Trouble
+from rankdrill.gathers.agreement.callsite import CallPlace
+from rankdrill.gathers.agreement.outcomes import Trouble, TroubleKind
 from rankdrill.gathers.agreement.pinboard import Pinboard
 
 __all__ = ["Mark", "PostMortem", "Settlement"]
@@ -30,7 +30,7 @@ class Mark:
 
     path: str
     number: int
-    place: Place
+    place: CallPlace
     met: bool
 
 
@@ -45,7 +45,7 @@ class Settlement:
     troubles: tuple[_Reported, ...]
     hint: str
     met: bool = False
-    places: tuple[Place, ...] = ()
+    places: tuple[CallPlace, ...] = ()
 
 
 class PostMortem:
@@ -96,9 +96,9 @@ class PostMortem:
         absent = [rank for rank in range(self._board.size) if rank not in posts]
         gone = self._board.gone(absent)
         if gone:
-            causes = [(rank, Trouble(Kind.LOST, cause)) for rank, cause in gone.items()]
+            causes = [(rank, Trouble(TroubleKind.LOST, cause)) for rank, cause in gone.items()]
         else:
-            causes = [(rank, Trouble(Kind.LOST, f"did not come to call {number}")) for rank in absent]
+            causes = [(rank, Trouble(TroubleKind.LOST, f"did not come to call {number}")) for rank in absent]
         waiting = f"The others waited in {mark.path}, call {mark.number}, at {mark.place.site}: {seen}"
         return Settlement(number, tuple(causes), waiting, met, places)
 
@@ -113,8 +113,8 @@ def _load(text: str) -> Settlement:
     number, troubles, hint, met, places = json.loads(text)
     return Settlement(
         number,
-        tuple((rank, Trouble(Kind(kind), cause, culprit)) for rank, kind, cause, culprit in troubles),
+        tuple((rank, Trouble(TroubleKind(kind), cause, culprit)) for rank, kind, cause, culprit in troubles),
         hint,
         met,
-        tuple(Place(site, depth, tuple((a, b) for a, b in frames)) for site, depth, frames in places),
+        tuple(CallPlace(site, depth, tuple((a, b) for a, b in frames)) for site, depth, frames in places),
     )

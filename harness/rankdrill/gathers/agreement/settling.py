@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import NoReturn
 
 from rankdrill.errors import GatherError, describe
-from rankdrill.gathers.agreement.callsite import Place
+from rankdrill.gathers.agreement.callsite import CallPlace
 from rankdrill.gathers.agreement.channel import Channel
 from rankdrill.gathers.agreement.line import LineDownError
-from rankdrill.gathers.agreement.outcomes import Kind, Trouble, together
+from rankdrill.gathers.agreement.outcomes import Trouble, TroubleKind, together
 from rankdrill.gathers.agreement.post_mortem import Mark, PostMortem, Settlement
 
 __all__ = ["GENERATIONS_FOLLOWED", "Settling", "SupersededError"]
@@ -30,7 +30,7 @@ class Settling:
     The others are heard for `grace_s` seconds at most.
     """
 
-    def __init__(self, channel: Channel, path: str, place: Place, grace_s: float) -> None:
+    def __init__(self, channel: Channel, path: str, place: CallPlace, grace_s: float) -> None:
         self._channel = channel
         self._path = path
         self._place = place
@@ -65,10 +65,12 @@ class Settling:
         if not isinstance(error, Exception):
             # An interrupt is not ours to turn into something else, nor to delay.
             if self._channel.size > 1:
-                self._settle("", [(self._channel.rank, Trouble(Kind.LOST, f"left: {describe(error)}"))], 0)
+                self._settle("", [(self._channel.rank, Trouble(TroubleKind.LOST, f"left: {describe(error)}"))], 0)
                 self._channel.next_generation()
             return
-        kind = Kind.STORAGE if isinstance(error, OSError) else Kind.DECODE if agreed else Kind.ENCODE
+        kind = (
+            TroubleKind.STORAGE if isinstance(error, OSError) else TroubleKind.DECODE if agreed else TroubleKind.ENCODE
+        )
         trouble = Trouble(kind, f"while {'receiving' if agreed else 'preparing'}: {describe(error)}")
         for _ in range(GENERATIONS_FOLLOWED):
             try:

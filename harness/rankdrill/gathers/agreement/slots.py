@@ -17,8 +17,8 @@ import zlib
 from itertools import chain, repeat
 from typing import Any, NamedTuple
 
-from rankdrill.gathers.agreement.callsite import FRAMES_SENT, Place
-from rankdrill.gathers.agreement.outcomes import Kind, Trouble
+from rankdrill.gathers.agreement.callsite import FRAMES_SENT, CallPlace
+from rankdrill.gathers.agreement.outcomes import Trouble, TroubleKind
 from rankdrill.gathers.host.liveness import NO_IDENTITY, Identity
 
 __all__ = ["HEADER_BYTES", "PATHS", "TICK_BYTES", "Reader", "Slot", "SlotError"]
@@ -80,11 +80,11 @@ class Slot(NamedTuple):
     rank: int
     number: int
     round: int
-    place: Place
+    place: CallPlace
     nonce: bytes = b""
     size: int = 0
     digest: bytes = b""
-    kind: Kind = Kind.OK
+    kind: TroubleKind = TroubleKind.OK
     culprit: int | None = None
     identity: Identity = NO_IDENTITY
     text: str = ""
@@ -94,7 +94,7 @@ class Slot(NamedTuple):
     @property
     def trouble(self) -> Trouble | None:
         """What this rank reports, or None."""
-        return None if self.kind is Kind.OK else Trouble(self.kind, self.text, self.culprit)
+        return None if self.kind is TroubleKind.OK else Trouble(self.kind, self.text, self.culprit)
 
     def with_trouble(self, trouble: Trouble) -> Slot:
         """The same slot reporting `trouble` and offering nothing."""
@@ -157,8 +157,8 @@ class _Common(NamedTuple):
     path: str
     number: int
     round: int
-    place: Place
-    kind: Kind
+    place: CallPlace
+    kind: TroubleKind
     culprit: int | None
     text: str
 
@@ -174,9 +174,9 @@ def _common_of(block: memoryview) -> _Common:
     parts = _FRAMES.unpack_from(block, _FRAMES_AT)
     frames = tuple(zip(parts[0 : 2 * count : 2], parts[1 : 2 * count : 2], strict=True))
     site_bytes, site, text_bytes, text = _TEXTS.unpack_from(block, _TEXTS_AT)
-    place = Place(_text(site[:site_bytes]), depth, frames)
+    place = CallPlace(_text(site[:site_bytes]), depth, frames)
     blamed = None if culprit == _NOBODY else culprit
-    return _Common(PATHS[path], number, turn, place, Kind(kind), blamed, _text(text[:text_bytes]))
+    return _Common(PATHS[path], number, turn, place, TroubleKind(kind), blamed, _text(text[:text_bytes]))
 
 
 def _with_own(common: _Common, own: tuple[Any, ...], inline: memoryview) -> Slot:

@@ -17,7 +17,7 @@ import torch
 from rankdrill.gathers.encoding import archives, wire
 from rankdrill.gathers.encoding.reading import Readable, Section, fill, in_memory, unpickle
 from rankdrill.gathers.encoding.tensors import is_plain, memory_of
-from rankdrill.gathers.encoding.wire import FrameError, Payload, bytes_of, split
+from rankdrill.gathers.encoding.wire import Encoded, FrameError, bytes_of, split
 
 __all__ = ["PICKLED", "RAW", "Coding", "coding_for"]
 
@@ -34,7 +34,7 @@ class Coding(Protocol):
     argument: str
     trusting: bool
 
-    def encode(self, value: Any) -> Payload:
+    def encode(self, value: Any) -> Encoded:
         """Encode `value`, which must not change before the frame is written. Raises what pickling it raises."""
 
     def decode(self, frame: memoryview, nonce: bytes) -> Any:
@@ -61,7 +61,7 @@ class Pickled:
     argument = ""
     trusting = True
 
-    def encode(self, value: Any) -> Payload:
+    def encode(self, value: Any) -> Encoded:
         """As `Coding`."""
         return wire.encode(value)
 
@@ -103,9 +103,9 @@ class Safe:
     argument = "weights_only=True"
     trusting = False
 
-    def encode(self, value: Any) -> Payload:
+    def encode(self, value: Any) -> Encoded:
         """As `Coding`. Raises LoadError for what no rank would load."""
-        return Payload.of([], [archives.pack(_WHAT, value, True, _PICKLE)])
+        return Encoded.of([], [archives.pack(_WHAT, value, True, _PICKLE)])
 
     def decode(self, frame: memoryview, nonce: bytes) -> Any:
         """As `Coding`. Raises LoadError."""
@@ -124,9 +124,9 @@ class Raw:
     argument = ""
     trusting = False
 
-    def encode(self, value: Any) -> Payload:
+    def encode(self, value: Any) -> Encoded:
         """As `Coding`; `value` is a uint8 tensor that is not empty."""
-        return Payload.of([], [bytes_of(value)])
+        return Encoded.of([], [bytes_of(value)])
 
     def decode(self, frame: memoryview, nonce: bytes) -> Any:
         """As `Coding`."""

@@ -20,11 +20,11 @@ from rankdrill.gathers.encoding.tensors import TensorReductions
 from rankdrill.gathers.host.pages import fresh
 
 __all__ = [
+    "FRAME_NONCE_BYTES",
     "HEAD_BYTES",
-    "NONCE_BYTES",
+    "Encoded",
     "FrameError",
     "Head",
-    "Payload",
     "bytes_of",
     "decode",
     "decode_copied",
@@ -34,7 +34,7 @@ __all__ = [
 
 MAGIC = b"RDgf"
 VERSION = 2
-NONCE_BYTES = 8
+FRAME_NONCE_BYTES = 8
 ALIGNMENT = 64
 # Below this a buffer travels inside the stream: its place in the table and its padding would cost more.
 IN_BAND_BYTES = 1024
@@ -53,7 +53,7 @@ class FrameError(Exception):
 
 
 @dataclass(frozen=True)
-class Payload:
+class Encoded:
     """An encoded object. `content_bytes` counts stream and buffers, `nbytes` the whole frame."""
 
     stream: Sequence[Any]
@@ -62,14 +62,14 @@ class Payload:
     nbytes: int
 
     @staticmethod
-    def of(stream: Sequence[Any], buffers: Sequence[memoryview]) -> Payload:
+    def of(stream: Sequence[Any], buffers: Sequence[memoryview]) -> Encoded:
         """The payload of a stream in pieces and of buffers, none of them empty."""
         stream_bytes = sum(len(piece) for piece in stream)
         position = _stream_start(len(buffers), stream_bytes) + stream_bytes
         for buffer in buffers:
             position = _aligned(position) + buffer.nbytes
         content = stream_bytes + sum(buffer.nbytes for buffer in buffers)
-        return Payload(stream, buffers, content, position + NONCE_BYTES)
+        return Encoded(stream, buffers, content, position + FRAME_NONCE_BYTES)
 
     def pieces(self, nonce: bytes) -> Iterator[Any]:
         """The frame, piece by piece; large ones are the object's own memory."""
@@ -127,7 +127,7 @@ class _Pieces:
         return len(piece)
 
 
-def encode(value: Any) -> Payload:
+def encode(value: Any) -> Encoded:
     """Encode `value`. Raises whatever pickling it raises.
 
     Buffers are referred to, not copied: `value` must not change before the frame is written.
@@ -145,7 +145,7 @@ def encode(value: Any) -> Payload:
     pickler = pickle.Pickler(pieces, protocol=5, buffer_callback=keep_out_of_band)
     pickler.dispatch_table = TensorReductions()  # type: ignore[assignment]
     pickler.dump(value)
-    return Payload.of(pieces.pieces, buffers)
+    return Encoded.of(pieces.pieces, buffers)
 
 
 def decode(frame: memoryview, nonce: bytes) -> Any:
@@ -171,10 +171,10 @@ def _copy(buffer: memoryview) -> memoryview:
 
 def split(frame: memoryview, nonce: bytes) -> tuple[slice, list[slice]]:
     """Where stream and buffers are in `frame`. Raises FrameError as `decode`."""
-    if frame.nbytes < HEAD_BYTES + NONCE_BYTES:
+    if frame.nbytes < HEAD_BYTES + FRAME_NONCE_BYTES:
         raise FrameError(f"{frame.nbytes} bytes, too few for a frame")
     head = Head.parse(frame[:HEAD_BYTES], nonce, frame.nbytes)
-    if frame[frame.nbytes - NONCE_BYTES :] != nonce:
+    if frame[frame.nbytes - FRAME_NONCE_BYTES :] != nonce:
         raise FrameError("not written whole")
     return head.layout(frame[HEAD_BYTES : head.table_end])
 
@@ -208,7 +208,7 @@ class Head(NamedTuple):
     @property
     def end(self) -> int:
         """Where the last buffer must have ended."""
-        return self.nbytes - NONCE_BYTES
+        return self.nbytes - FRAME_NONCE_BYTES
 
     def layout(self, table: bytes | memoryview) -> tuple[slice, list[slice]]:
         """Where stream and buffers are, `table` being the lengths of the buffers. Raises FrameError."""

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 from rankdrill.gathers.encoding.coding import Coding
-from rankdrill.gathers.encoding.wire import FrameError, Payload, bytes_of, split
+from rankdrill.gathers.encoding.wire import Encoded, FrameError, bytes_of, split
 
 __all__ = [
     "create",
@@ -46,7 +46,7 @@ _SEALS = (_FIXED_SIZE | fcntl.F_SEAL_WRITE, _FIXED_SIZE | _F_SEAL_FUTURE_WRITE)
 _DESCRIPTOR = struct.Struct("<I")
 
 
-def create(payload: Payload, nonce: bytes) -> int:
+def create(payload: Encoded, nonce: bytes) -> int:
     """A sealed segment with the frame of `payload`; returns its descriptor. Raises OSError, leaving nothing."""
     return _written(payload.pieces(nonce))
 

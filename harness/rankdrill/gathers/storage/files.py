@@ -24,7 +24,7 @@ import numpy
 from rankdrill.gathers.agreement.slots import DIGEST_BYTES
 from rankdrill.gathers.encoding.coding import Coding
 from rankdrill.gathers.encoding.reading import read_exactly
-from rankdrill.gathers.encoding.wire import HEAD_BYTES, NONCE_BYTES, Head, Payload, bytes_of
+from rankdrill.gathers.encoding.wire import FRAME_NONCE_BYTES, HEAD_BYTES, Encoded, Head, bytes_of
 from rankdrill.gathers.host import leftovers
 from rankdrill.gathers.host.liveness import Identity
 from rankdrill.gathers.host.mounts import is_local
@@ -84,7 +84,7 @@ def path_of(base: str, nonce: bytes, identity: Identity) -> str:
     return os.path.join(base, f"{PREFIX}{identity}-{nonce.hex()}")
 
 
-def offer(base: str, payload: Payload, nonce: bytes, identity: Identity) -> Offer:
+def offer(base: str, payload: Encoded, nonce: bytes, identity: Identity) -> Offer:
     """Write `payload` below `base`, which is made if absent. Raises OSError, MemoryError; leaves nothing then."""
     path = path_of(base, nonce, identity)
     make_private(base)
@@ -143,10 +143,10 @@ def sweep(base: str) -> None:
     leftovers.sweep(base, PREFIX, stat.S_ISREG, os.unlink)
 
 
-def _write(descriptor: int, payload: Payload, nonce: bytes) -> tuple[int, bytes]:
+def _write(descriptor: int, payload: Encoded, nonce: bytes) -> tuple[int, bytes]:
     """Fill a new file and return its owner and digest; it must have the right size before anybody may see it."""
     digest = _Digest(nonce)
-    for block in payload.blocks(nonce[:NONCE_BYTES], _BLOCK_BYTES):
+    for block in payload.blocks(nonce[:FRAME_NONCE_BYTES], _BLOCK_BYTES):
         digest.add(block)
         rest = block
         while rest.nbytes:
@@ -166,7 +166,7 @@ class Opened:
     def __init__(self, file: Any, size: int, nonce: bytes) -> None:
         self._file = file
         self._size = size
-        self._nonce = nonce[:NONCE_BYTES]
+        self._nonce = nonce[:FRAME_NONCE_BYTES]
 
     def load(self, coding: Coding) -> Any:
         """The object in it. Raises FrameError and what loading raises.

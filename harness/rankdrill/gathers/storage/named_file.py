@@ -7,20 +7,20 @@ from collections.abc import Callable
 from typing import Any
 
 from rankdrill.errors import describe
-from rankdrill.gathers.agreement.call import Call
-from rankdrill.gathers.agreement.outcomes import Kind
+from rankdrill.gathers.agreement.call import GatherCall
+from rankdrill.gathers.agreement.outcomes import TroubleKind
 
 __all__ = ["absolute", "attempt_file"]
 
 
-def attempt_file(call: Call, otherwise: Kind, path: str, action: Callable[[], Any]) -> Any:
+def attempt_file(call: GatherCall, otherwise: TroubleKind, path: str, action: Callable[[], Any]) -> Any:
     """`call.attempt`, with errors of the file told from other ones, and the file named."""
     if call.trouble is not None:
         return None
     try:
         return action()
     except Exception as error:
-        kind = Kind.STORAGE if isinstance(error, OSError) else otherwise
+        kind = TroubleKind.STORAGE if isinstance(error, OSError) else otherwise
         call.report(kind, f"{describe(error)} ({path})")
         return None
 

@@ -7,8 +7,8 @@ import os
 import time
 from collections.abc import Sequence
 
-from rankdrill.gathers.agreement.call import Call, Stored
-from rankdrill.gathers.agreement.outcomes import Kind
+from rankdrill.gathers.agreement.call import GatherCall, Stored
+from rankdrill.gathers.agreement.outcomes import TroubleKind
 from rankdrill.gathers.agreement.slots import Slot
 from rankdrill.gathers.encoding.wire import encode
 from rankdrill.gathers.host.liveness import identify
@@ -21,12 +21,12 @@ SIGHT_S = 3.0
 _PAUSE_S = 0.05
 
 
-def require_sight(call: Call, base: str) -> None:
+def require_sight(call: GatherCall, base: str) -> None:
     """After `agree`, raise StorageError on all ranks unless ranks on other machines have the same directory `base`."""
     if len(call.channel.hosts) == 1:
         return
     identity = identify()
-    mark = call.attempt(Kind.STORAGE, lambda: files.offer(base, encode(None), call.nonce, identity))
+    mark = call.attempt(TroubleKind.STORAGE, lambda: files.offer(base, encode(None), call.nonce, identity))
     try:
         slots = call.announce(Stored(mark.size, mark.digest, identity) if mark else None)
         look_across(call, base, slots)
@@ -37,7 +37,7 @@ def require_sight(call: Call, base: str) -> None:
                 files.remove(mark.path)
 
 
-def look_across(call: Call, base: str, slots: Sequence[Slot]) -> None:
+def look_across(call: GatherCall, base: str, slots: Sequence[Slot]) -> None:
     """Report trouble if what ranks on other machines have written below `base` cannot be seen on this one."""
     here = next(host for host in call.channel.hosts if call.channel.rank in host)
     until = time.monotonic() + min(SIGHT_S, call.wait_s / 2)
@@ -46,7 +46,7 @@ def look_across(call: Call, base: str, slots: Sequence[Slot]) -> None:
     if unseen:
         ranks = ("rank " if len(unseen) == 1 else "ranks ") + ", ".join(map(str, unseen))
         call.report(
-            Kind.STORAGE,
+            TroubleKind.STORAGE,
             f"{base} is not the directory of {ranks}, on another machine; give one that all ranks can see",
         )
 

@@ -13,10 +13,10 @@ from functools import partial
 from typing import Any
 
 from rankdrill.errors import describe
-from rankdrill.gathers.agreement.call import Call, Stored
-from rankdrill.gathers.agreement.outcomes import Kind
+from rankdrill.gathers.agreement.call import GatherCall, Stored
+from rankdrill.gathers.agreement.outcomes import TroubleKind
 from rankdrill.gathers.agreement.slots import Slot
-from rankdrill.gathers.encoding.wire import Payload
+from rankdrill.gathers.encoding.wire import Encoded
 from rankdrill.gathers.host.liveness import identify
 from rankdrill.gathers.storage import files
 from rankdrill.gathers.storage.sight import look_across
@@ -36,7 +36,7 @@ class FileStorage:
         self._mine: files.Offer | None = None
         self._removed = False
 
-    def offer(self, payload: Payload, nonce: bytes) -> Stored:
+    def offer(self, payload: Encoded, nonce: bytes) -> Stored:
         """Write this rank's file; first clear away what crashed processes left there."""
         base = self.directory()
         files.sweep(base)
@@ -64,19 +64,19 @@ class FileStorage:
 
 
 def gather_stored(
-    call: Call, storage: FileStorage, encode_it: Callable[[], Payload], reader: int | None = None
+    call: GatherCall, storage: FileStorage, encode_it: Callable[[], Encoded], reader: int | None = None
 ) -> list[Any]:
     """Every rank's object, by channel rank; with `reader` only on that rank, an empty list elsewhere.
 
     `call` has been entered.
     """
     try:
-        payload = call.attempt(Kind.ENCODE, encode_it)
-        stored = call.attempt(Kind.STORAGE, lambda: storage.offer(_given(payload), call.nonce))
+        payload = call.attempt(TroubleKind.ENCODE, encode_it)
+        stored = call.attempt(TroubleKind.STORAGE, lambda: storage.offer(_given(payload), call.nonce))
         slots = call.agree(stored=stored)
         values = _read_all(call, storage, slots) if reader in (None, call.channel.rank) else []
         call.confirm(all_read=reader is None)
-        call.attempt(Kind.STORAGE, storage.remove)
+        call.attempt(TroubleKind.STORAGE, storage.remove)
         call.confirm()
         return values
     finally:
@@ -84,7 +84,7 @@ def gather_stored(
             storage.remove()
 
 
-def _read_all(call: Call, storage: FileStorage, slots: list[Slot]) -> list[Any]:
+def _read_all(call: GatherCall, storage: FileStorage, slots: list[Slot]) -> list[Any]:
     look_across(call, storage.directory(), slots)
     deadline = time.monotonic() + READING_SHARE * call.wait_s
     values: list[Any] = []
@@ -94,7 +94,7 @@ def _read_all(call: Call, storage: FileStorage, slots: list[Slot]) -> list[Any]:
     return values
 
 
-def _read_one(call: Call, storage: FileStorage, slot: Slot, deadline: float) -> Loader | None:
+def _read_one(call: GatherCall, storage: FileStorage, slot: Slot, deadline: float) -> Loader | None:
     if call.trouble is not None:
         return None
     who = call.channel.labels[slot.rank]
@@ -102,14 +102,16 @@ def _read_one(call: Call, storage: FileStorage, slot: Slot, deadline: float) -> 
         return partial(storage.read(slot, deadline).load, call.coding)
     except (FileNotFoundError, files.WrongContentError) as error:
         # Nothing there, or something else: whoever should have written it is to blame.
-        call.report(Kind.STORAGE, f"payload of rank {who} is not there to read: {describe(error)}", culprit=slot.rank)
+        call.report(
+            TroubleKind.STORAGE, f"payload of rank {who} is not there to read: {describe(error)}", culprit=slot.rank
+        )
     except MemoryError as error:
-        call.report(Kind.DECODE, f"no memory for the payload of rank {who}: {error}")
+        call.report(TroubleKind.DECODE, f"no memory for the payload of rank {who}: {error}")
     except Exception as error:
-        call.report(Kind.STORAGE, f"payload of rank {who} cannot be read: {describe(error)}")
+        call.report(TroubleKind.STORAGE, f"payload of rank {who} cannot be read: {describe(error)}")
     return None
 
 
-def _given(payload: Payload | None) -> Payload:
+def _given(payload: Encoded | None) -> Encoded:
     assert payload is not None
     return payload

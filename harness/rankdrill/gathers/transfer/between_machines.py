@@ -14,10 +14,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from rankdrill.gathers.agreement.call import Call, Stored
+from rankdrill.gathers.agreement.call import GatherCall, Stored
 from rankdrill.gathers.agreement.slots import Slot
-from rankdrill.gathers.encoding.wire import NONCE_BYTES as FRAME_NONCE_BYTES
-from rankdrill.gathers.encoding.wire import Payload
+from rankdrill.gathers.encoding.wire import FRAME_NONCE_BYTES, Encoded
 from rankdrill.gathers.host.liveness import identify
 from rankdrill.gathers.local import segment
 
@@ -35,7 +34,7 @@ class Relay:
     equally on all ranks, whether all of them could.
     """
 
-    def __init__(self, call: Call, slots: Sequence[Slot], payload: Payload | None) -> None:
+    def __init__(self, call: GatherCall, slots: Sequence[Slot], payload: Encoded | None) -> None:
         self._call = call
         self._slots = slots
         self._large = [slot.rank for slot in slots if not slot.inline]

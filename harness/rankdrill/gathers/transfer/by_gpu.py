@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 
-from rankdrill.gathers.agreement.call import Call
+from rankdrill.gathers.agreement.call import GatherCall
 from rankdrill.gathers.agreement.line import LineDownError
-from rankdrill.gathers.agreement.outcomes import Kind
+from rankdrill.gathers.agreement.outcomes import TroubleKind
 from rankdrill.gathers.agreement.slots import DIGEST_BYTES, Slot
-from rankdrill.gathers.encoding.wire import Payload
+from rankdrill.gathers.encoding.wire import Encoded
 from rankdrill.gathers.host.pages import fresh
 from rankdrill.gathers.network import torch_seam
 from rankdrill.gathers.transfer.moves import Loader, of_frame, over_the_network
@@ -38,7 +38,7 @@ def name_gpu(device: torch.device) -> bytes:
     return hashlib.blake2b(str(uuid).encode(), digest_size=DIGEST_BYTES).digest()
 
 
-def require_own_gpus(call: Call, slots: Sequence[Slot]) -> None:
+def require_own_gpus(call: GatherCall, slots: Sequence[Slot]) -> None:
     """After `agree`, raise ArgumentMismatch on all ranks if two have announced the same GPU, which NCCL refuses."""
     firsts: dict[bytes, int] = {}
     causes = {}
@@ -49,11 +49,11 @@ def require_own_gpus(call: Call, slots: Sequence[Slot]) -> None:
                 f"is on the same GPU as rank {call.channel.labels[first]}; "
                 "call torch.cuda.set_device(LOCAL_RANK) first, or give init_process_group its device_id"
             )
-    call.require(Kind.ARGUMENT, causes)
+    call.require(TroubleKind.ARGUMENT, causes)
 
 
 def at_all_padded(
-    call: Call, slots: Sequence[Slot], payload: Payload | None, group: Any, device: torch.device
+    call: GatherCall, slots: Sequence[Slot], payload: Encoded | None, group: Any, device: torch.device
 ) -> list[Loader]:
     """Every rank's payload, by rank, on every rank; those that came with their slots are not sent again.
 

@@ -11,11 +11,10 @@ import numpy
 import torch
 
 from rankdrill.errors import describe
-from rankdrill.gathers.agreement.call import Call
-from rankdrill.gathers.agreement.outcomes import Kind
+from rankdrill.gathers.agreement.call import GatherCall
+from rankdrill.gathers.agreement.outcomes import TroubleKind
 from rankdrill.gathers.agreement.slots import Slot
-from rankdrill.gathers.encoding.wire import NONCE_BYTES as FRAME_NONCE_BYTES
-from rankdrill.gathers.encoding.wire import Payload, bytes_of
+from rankdrill.gathers.encoding.wire import FRAME_NONCE_BYTES, Encoded, bytes_of
 from rankdrill.gathers.host.pages import fresh
 from rankdrill.gathers.transfer.between_machines import Relay
 from rankdrill.gathers.transfer.within_machine import Segments
@@ -41,7 +40,7 @@ IN_FLIGHT = 32
 
 
 @contextmanager
-def at_all(call: Call, slots: Sequence[Slot], payload: Payload | None) -> Iterator[list[Loader]]:
+def at_all(call: GatherCall, slots: Sequence[Slot], payload: Encoded | None) -> Iterator[list[Loader]]:
     """Every rank's payload, by rank, on every rank; `confirm` before leaving.
 
     Payloads that came with the slots are not sent again. Those that go to another machine go there once.
@@ -59,14 +58,14 @@ def at_all(call: Call, slots: Sequence[Slot], payload: Payload | None) -> Iterat
 
 
 @contextmanager
-def at_all_over_the_network(call: Call, slots: Sequence[Slot], payload: Payload | None) -> Iterator[list[Loader]]:
+def at_all_over_the_network(call: GatherCall, slots: Sequence[Slot], payload: Encoded | None) -> Iterator[list[Loader]]:
     """As `at_all`, over the network also on one machine."""
     yield over_the_network(call, slots, payload, _large(slots))
     call.channel.line.close_bulk()
 
 
 @contextmanager
-def at_all_by_segments(call: Call, slots: Sequence[Slot], payload: Payload | None) -> Iterator[list[Loader]]:
+def at_all_by_segments(call: GatherCall, slots: Sequence[Slot], payload: Encoded | None) -> Iterator[list[Loader]]:
     """As `at_all`, through shared memory or not at all."""
     if call.channel.size == 1 or not _large(slots):
         yield over_the_network(call, slots, payload, _large(slots))
@@ -76,7 +75,9 @@ def at_all_by_segments(call: Call, slots: Sequence[Slot], payload: Payload | Non
 
 
 @contextmanager
-def at_one(call: Call, slots: Sequence[Slot], payload: Payload | None, destination: int) -> Iterator[list[Loader]]:
+def at_one(
+    call: GatherCall, slots: Sequence[Slot], payload: Encoded | None, destination: int
+) -> Iterator[list[Loader]]:
     """Every rank's payload on channel rank `destination`, nothing elsewhere; `confirm` before leaving.
 
     A sender holds its own payload only.
@@ -106,7 +107,7 @@ def _and_laid(segments: Segments, loaders: list[Loader]) -> list[Loader]:
     return [segments.loader(rank) if rank in segments.laid else loader for rank, loader in enumerate(loaders)]
 
 
-def _relayed(call: Call, slots: Sequence[Slot], payload: Payload | None, relay: Relay) -> list[Loader]:
+def _relayed(call: GatherCall, slots: Sequence[Slot], payload: Encoded | None, relay: Relay) -> list[Loader]:
     if not relay.possible:
         return over_the_network(call, slots, payload, _large(slots))
     call.channel.line.open_bulk(call.wait_s)
@@ -114,7 +115,9 @@ def _relayed(call: Call, slots: Sequence[Slot], payload: Payload | None, relay: 
     return [of_frame(call, slot) if slot.inline else relay.loader(slot.rank) for slot in slots]
 
 
-def over_the_network(call: Call, slots: Sequence[Slot], payload: Payload | None, large: Sequence[int]) -> list[Loader]:
+def over_the_network(
+    call: GatherCall, slots: Sequence[Slot], payload: Encoded | None, large: Sequence[int]
+) -> list[Loader]:
     """Loaders of what came with the slots, and of the payloads of the ranks `large`, which are broadcast now."""
     channel = call.channel
     loaders = [of_frame(call, slot) for slot in slots]
@@ -131,7 +134,7 @@ def over_the_network(call: Call, slots: Sequence[Slot], payload: Payload | None,
 
 
 def _sent_to_one(
-    call: Call, slots: Sequence[Slot], payload: Payload | None, destination: int, large: Sequence[int]
+    call: GatherCall, slots: Sequence[Slot], payload: Encoded | None, destination: int, large: Sequence[int]
 ) -> list[Loader]:
     channel, me = call.channel, call.channel.rank
     if large:
@@ -148,14 +151,14 @@ def _sent_to_one(
     return loaders
 
 
-def of_frame(call: Call, slot: Slot, frame: memoryview | None = None) -> Loader:
+def of_frame(call: GatherCall, slot: Slot, frame: memoryview | None = None) -> Loader:
     """What loads the payload of `slot` from `frame`, which by default came with the slot."""
     nonce = slot.nonce[:FRAME_NONCE_BYTES]
     frame = memoryview(slot.inline) if frame is None else frame
     return partial(call.coding.decode_copied if slot.in_tray else call.coding.decode, frame, nonce)
 
 
-def load_all(call: Call, slots: Sequence[Slot], loaders: list[Loader]) -> list[Any]:
+def load_all(call: GatherCall, slots: Sequence[Slot], loaders: list[Loader]) -> list[Any]:
     """The objects, by rank; one that does not load becomes this rank's trouble. Uses `loaders` up.
 
     What an object was loaded from is freed before the next is loaded, unless the object lies in it.
@@ -165,24 +168,24 @@ def load_all(call: Call, slots: Sequence[Slot], loaders: list[Loader]) -> list[A
         return [_load(call, slot, loaders.pop()) for slot in slots if loaders]
 
 
-def load(call: Call, slot: Slot, loader: Loader) -> Any:
+def load(call: GatherCall, slot: Slot, loader: Loader) -> Any:
     """One object, or None with this rank's trouble reported."""
     with call.channel.at_device():
         return _load(call, slot, loader)
 
 
-def _load(call: Call, slot: Slot, loader: Loader) -> Any:
+def _load(call: GatherCall, slot: Slot, loader: Loader) -> Any:
     try:
         return None if call.trouble else loader()
     except MemoryError as error:
-        call.report(Kind.DECODE, f"no memory for the payload of rank {call.channel.labels[slot.rank]}: {error}")
+        call.report(TroubleKind.DECODE, f"no memory for the payload of rank {call.channel.labels[slot.rank]}: {error}")
     except Exception as error:
         who = call.channel.labels[slot.rank]
-        call.report(Kind.DECODE, f"payload of rank {who} does not load: {describe(error)}", culprit=slot.rank)
+        call.report(TroubleKind.DECODE, f"payload of rank {who} does not load: {describe(error)}", culprit=slot.rank)
     return None
 
 
-def _block(call: Call, slot: Slot, payload: Payload | None) -> torch.Tensor:
+def _block(call: GatherCall, slot: Slot, payload: Encoded | None) -> torch.Tensor:
     """Memory for one rank's frame, filled if the frame is ours."""
     block = torch.from_numpy(numpy.asarray(fresh(slot.size)))
     if slot.rank == call.channel.rank:

@@ -9,11 +9,10 @@ from functools import partial
 from typing import Any
 
 from rankdrill.errors import describe
-from rankdrill.gathers.agreement.call import Call, Stored
-from rankdrill.gathers.agreement.outcomes import Kind
+from rankdrill.gathers.agreement.call import GatherCall, Stored
+from rankdrill.gathers.agreement.outcomes import TroubleKind
 from rankdrill.gathers.agreement.slots import Slot
-from rankdrill.gathers.encoding.wire import NONCE_BYTES as FRAME_NONCE_BYTES
-from rankdrill.gathers.encoding.wire import Payload
+from rankdrill.gathers.encoding.wire import FRAME_NONCE_BYTES, Encoded
 from rankdrill.gathers.host.liveness import identify
 from rankdrill.gathers.local import segment
 
@@ -31,9 +30,9 @@ class Segments:
 
     def __init__(
         self,
-        call: Call,
+        call: GatherCall,
         slots: Sequence[Slot],
-        payload: Payload | None,
+        payload: Encoded | None,
         machine: Sequence[int],
         *,
         required: bool = False,
@@ -77,6 +76,6 @@ class Segments:
             self._mine = segment.create(self._payload, self._call.frame_nonce)
         except (OSError, MemoryError) as error:
             if self._required:
-                self._call.report(Kind.STORAGE, f"no shared memory for its payload: {describe(error)}")
+                self._call.report(TroubleKind.STORAGE, f"no shared memory for its payload: {describe(error)}")
             return None
         return Stored(self._payload.nbytes, _DESCRIPTOR.pack(self._mine), identify())

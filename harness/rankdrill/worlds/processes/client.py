@@ -18,7 +18,7 @@ from functools import cached_property
 from pathlib import Path
 
 from rankdrill.errors import UnsupportedPlatform, WorldError
-from rankdrill.worlds.call import Call
+from rankdrill.worlds.call import NamedCall
 from rankdrill.worlds.outcome import Death
 from rankdrill.worlds.private import PrivateDirectory
 from rankdrill.worlds.processes.cgroups import MemoryCgroup, memory_cgroup_of
@@ -145,7 +145,7 @@ class TemplateClient:
             self._tell(request)
         return self._hears_ready()
 
-    def preload(self, names: Sequence[str], prepare: Call | None = None) -> None:
+    def preload(self, names: Sequence[str], prepare: NamedCall | None = None) -> None:
         """Have the template import modules that every rank will need, then call `prepare`, each of these once.
 
         Ranks forked from now on have them, and what the call has left.

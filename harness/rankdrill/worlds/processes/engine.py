@@ -18,7 +18,7 @@ from typing import TypeAlias
 from rankdrill.errors import UsageError
 from rankdrill.ledger import Record, State
 from rankdrill.step import DEFAULT_GROUP, NO_SEQUENCE, Kind
-from rankdrill.worlds.call import Call
+from rankdrill.worlds.call import NamedCall
 from rankdrill.worlds.job import Job, Place, dump
 from rankdrill.worlds.outcome import RankOutcome, Status
 from rankdrill.worlds.planned import as_planned
@@ -62,7 +62,7 @@ class ProcessEngine:
         backend: str,
         device: str,
         preload: Sequence[str] = (),
-        prepare: Call | None = None,
+        prepare: NamedCall | None = None,
         init: bool = True,
         tell_log: Tell | None = None,
         contracts: bool = True,

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["Place", "peer_uid"]
+__all__ = ["NurseryPlace", "peer_uid"]
 
 LOCK_NAME = "nurseries.lock"
 BACKLOG = 128  # controllers that wait while a nursery imports torch
@@ -20,7 +20,7 @@ RETRY_S = 0.005
 _CREDENTIALS = struct.Struct("<iII")  # of a peer: pid, uid, gid
 
 
-class Place:
+class NurseryPlace:
     """The place of the nursery with `key` in `home`, a user's private directory."""
 
     def __init__(self, home: Path, key: str) -> None:
@@ -28,10 +28,10 @@ class Place:
         self._path = home / f"nursery-{key}.socket"
 
     @staticmethod
-    def all(home: Path) -> list[Place]:
+    def all(home: Path) -> list[NurseryPlace]:
         """The places of those that are, or have been and were killed."""
         names = sorted(path.stem.removeprefix("nursery-") for path in home.glob("nursery-*.socket"))
-        return [Place(home, name) for name in names]
+        return [NurseryPlace(home, name) for name in names]
 
     @contextlib.contextmanager
     def locked(self, bound: float = 0.0) -> Iterator[bool]:

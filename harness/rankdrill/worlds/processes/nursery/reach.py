@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 import rankdrill
 from rankdrill.errors import UsageError
 from rankdrill.worlds.processes.nursery.key import environment_to_start_in
-from rankdrill.worlds.processes.nursery.place import Place
+from rankdrill.worlds.processes.nursery.place import NurseryPlace
 
 __all__ = ["KEEP_VARIABLE", "Nurseries", "keep_seconds"]
 
@@ -63,7 +63,7 @@ class Nurseries:
 
     def reach(self, key: str, keep: float, log: BinaryIO) -> socket.socket:
         """A connection to the nursery with `key`, which may only be starting; what that prints goes to `log`."""
-        place = Place(self._home, key)
+        place = NurseryPlace(self._home, key)
         with place.locked(LOCK_BOUND_S) as mine:
             if not mine:
                 raise TimeoutError("somebody else has been looking for a nursery all the time")
@@ -78,7 +78,7 @@ class Nurseries:
 
     def _sweep(self) -> None:
         """Remove what killed nurseries have left; to be asked under the lock."""
-        for place in Place.all(self._home):
+        for place in NurseryPlace.all(self._home):
             try:
                 place.connect().close()
             except ConnectionRefusedError:
@@ -101,7 +101,7 @@ class Nurseries:
             pass
 
     def _told(self, word: bytes) -> Iterator[socket.socket]:
-        for place in Place.all(self._home):
+        for place in NurseryPlace.all(self._home):
             with contextlib.suppress(OSError), place.connect() as connection:
                 connection.send(word)
                 yield connection

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from rankdrill.worlds.processes.nursery.inheritance import Inheritance
 from rankdrill.worlds.processes.nursery.key import key_of, stamp_of_files, stamp_of_process
-from rankdrill.worlds.processes.nursery.place import Place, peer_uid
+from rankdrill.worlds.processes.nursery.place import NurseryPlace, peer_uid
 from rankdrill.worlds.processes.nursery.reach import LONGEST_S
 from rankdrill.worlds.processes.nursery.same_modules import suppliers, unlike
 
@@ -43,7 +43,7 @@ def main(listener: int, home: str, key: str, keep: float) -> None:
     import rankdrill.worlds.processes.rank  # noqa: F401 (for the forks)
 
     _check(key, process)  # somebody may have saved a file meanwhile
-    nursery = Nursery(socket.socket(fileno=listener), Place(Path(home), key), keep)
+    nursery = Nursery(socket.socket(fileno=listener), NurseryPlace(Path(home), key), keep)
     _settle()
     adopted = nursery.serve()
     if adopted is not None:
@@ -147,7 +147,7 @@ class Adopted:
 class Nursery:
     """Forks and reaps templates on request."""
 
-    def __init__(self, listener: socket.socket, place: Place, keep: float) -> None:
+    def __init__(self, listener: socket.socket, place: NurseryPlace, keep: float) -> None:
         self._listener = listener
         self._place = place
         self._wards: dict[socket.socket, _Ward | None] = {}  # by connection; None has not asked for a template
