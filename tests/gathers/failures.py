@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 
 from rankdrill.gathers import all_gather_list, get_configs_parallel
+from rankdrill.gathers.encoding import coding
 from tests.gathers.all_ways import LARGE, SMALL, WAYS, At, Way, open_fds, tensor, troubled, way
 from tests.gathers.attempts import Raised, Unloadable, Unpicklable, attempt, left_in_shared_memory, raiser, replaced
 
@@ -40,7 +41,9 @@ class Failure:
 @contextmanager
 def no_memory_to_receive(here: bool) -> Iterator[None]:
     refuse = raiser(MemoryError("none left"))
-    with replaced(torch, "from_file", refuse, here), replaced(numpy, "empty", refuse, here):
+    with ExitStack() as stack:
+        for where, name in ((torch, "from_file"), (numpy, "empty"), (coding, "_read_into_torchs")):
+            stack.enter_context(replaced(where, name, refuse, here))
         yield
 
 
