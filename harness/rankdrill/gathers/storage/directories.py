@@ -20,6 +20,10 @@ def make_private(path: str) -> None:
         make_private(above)
     try:
         os.mkdir(path, _MODE)
+    except FileExistsError:
+        # A network file system may not show yet what another rank has just made.
+        if os.path.lexists(path) and not os.path.isdir(path):
+            raise
     except OSError:
         # Also of one that is there on a read-only file system, or in somebody else's directory.
         if not os.path.isdir(path):
