@@ -7,6 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from rankdrill.drawing import tells_size
 from rankdrill_strategies.arguments import check_count, check_flag, check_strategy
 from rankdrill_strategies.big import big_payloads
 from rankdrill_strategies.worlds import worlds
@@ -24,9 +25,10 @@ def per_rank(
 ) -> st.SearchStrategy[list[Any]]:
     """Lists of payloads, one for each rank, drawn from `strategy`.
 
-    `world_size` is a number of ranks, or a strategy for it, or None for `worlds()`. Some lists are unfair as
-    real jobs are: with `absent`, some ranks have None; with `uneven`, one rank's payload comes from `big` (by
-    default `big_payloads()`) while the others stay small. Shrinks towards few ranks that all have a payload.
+    `world_size` is a number of ranks, or a strategy for it, or None for `worlds()`: on ranks, as many as there are.
+    Some lists are unfair as real jobs are: with `absent`, some ranks have None; with `uneven`, one rank's payload comes
+    from `big` (by default `big_payloads()`) while the others stay small. Shrinks towards few ranks that all have a
+    payload.
 
         @given(per_rank(picklables(), worlds(min_ranks=2)))
         def test_rank_order(payloads):
@@ -42,7 +44,8 @@ def per_rank(
         sizes = world_size
     else:
         sizes = st.just(check_count("world_size", world_size, at_least=1))
-    return _lists(strategy, sizes, absent, bulk if uneven else None)
+    lists = _lists(strategy, sizes, absent, bulk if uneven else None)
+    return tells_size(lists, len) if world_size is None else lists
 
 
 @st.composite

@@ -1,0 +1,64 @@
+"""The one engine and the bodies that run elsewhere: what it gives them to draw from, and what they say to it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from hypothesis import event, target
+from hypothesis.strategies import DataObject
+
+from rankdrill.errors import UsageError
+from rankdrill.plugin.ends import PhaseEnd
+from rankdrill.worlds.job import dump
+
+__all__ = ["refuse_what_draws", "refuse_what_stays", "tell_engine"]
+
+_REMEDIES = {
+    "data": "draws inside the test, where each rank would draw its own; draw it in @given",
+    "randoms": "draws inside the test, where each rank would draw its own; draw a seed with st.integers(), and make "
+    "random.Random(seed) of it, or give use_true_random=True",
+}
+
+
+def refuse_what_draws(drawn: Mapping[str, Any]) -> None:
+    """Raise `UsageError` if one of an example's values asks the engine for more while the body runs."""
+    __tracebackhide__ = True
+    for name, value in drawn.items():
+        kind = _draws_later(value)
+        if kind:
+            raise UsageError(f"{name}=st.{kind}() {_REMEDIES[kind]}")
+
+
+def refuse_what_stays(drawn: Mapping[str, Any]) -> None:
+    """Raise `UsageError` if one of an example's values cannot be sent to other processes."""
+    __tracebackhide__ = True
+    for name, value in drawn.items():
+        try:
+            dump(value)
+        except Exception as error:
+            raise UsageError(
+                f"{name}={value!r} cannot be sent to the ranks ({error}); draw what it can be made from there"
+            ) from None
+
+
+def tell_engine(ends: Iterable[PhaseEnd]) -> None:
+    """Record what bodies said to `event()` and `target()`: each event once, of observations of a label the largest."""
+    targets: dict[str, float] = {}
+    for end in ends:
+        for said, payload in end.events:
+            event(said, payload)
+        for label, observed in end.targets:
+            targets[label] = max(observed, targets.get(label, observed))
+    for label, observed in targets.items():
+        target(observed, label=label)
+
+
+def _draws_later(value: Any) -> str:
+    if isinstance(value, DataObject):
+        return "data"
+    home = type(value).__module__
+    if isinstance(value, random.Random) and home.startswith("hypothesis") and type(value).__name__ != "TrueRandom":
+        return "randoms"
+    return ""
