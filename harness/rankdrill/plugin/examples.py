@@ -192,20 +192,26 @@ class GivenItem(RankedItem):
         if found:
             self.merged = found[-1]
         else:
-            found = self._shown(*raised.exceptions) if isinstance(raised, BaseExceptionGroup) else []
-            if found or isinstance(raised, Flaky | DeadlineExceeded):
-                self.merged = _word_of_hypothesis(raised, found, self._where, self.run_again)
+            errors = raised.exceptions if isinstance(raised, BaseExceptionGroup) else ()
+            blocks = [_with_notes(failure, error) for error in errors for failure in self._shown(error)]
+            if blocks or isinstance(raised, Flaky | DeadlineExceeded):
+                self.merged = _word_of_hypothesis(raised, blocks, self._where, self.run_again)
         return super()._repr_failure_py(excinfo, style)
 
-    def _shown(self, *errors: BaseException) -> list[MergedFailure]:
-        return [failure for one in errors for error, failure in self._found if error is one]
+    def _shown(self, raised: BaseException) -> list[MergedFailure]:
+        return [failure for error, failure in self._found if error is raised]
+
+
+def _with_notes(failure: MergedFailure, error: BaseException) -> Block:
+    """One of several failures, with the example that Hypothesis found for it."""
+    text = [failure.blocks[0].text] if failure.blocks else []
+    return Block(failure.headline, "\n\n".join([*text, *getattr(error, "__notes__", ())]))
 
 
 def _word_of_hypothesis(
-    raised: BaseException, found: list[MergedFailure], where: tuple[str, int], run_again: str
+    raised: BaseException, blocks: list[Block], where: tuple[str, int], run_again: str
 ) -> MergedFailure:
     message = " ".join(str(raised.args[0]).split())
-    blocks = [Block(failure.headline, failure.blocks[0].text if failure.blocks else "") for failure in found]
     word = MergedFailure(f"{type(raised).__name__}: {message}", blocks, (), where)
     word.sections.append((RUN_AGAIN, run_again))
     return word

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 from collections.abc import Callable
 from contextlib import suppress
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 
+from rankdrill.worlds.array_layout import reduce_layout
 from rankdrill.worlds.plain import Plain
 
 if TYPE_CHECKING:
@@ -57,6 +59,11 @@ class Job(Plain):
     by_reference: bool = False
 
 
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # (it has no types)
+    def reducer_override(self, obj: Any) -> Any:
+        return reduce_layout(obj) or super().reducer_override(obj)
+
+
 def dump(message: Any, *, by_reference: bool = False) -> bytes:
     """Pickle `message`; functions that cannot be imported elsewhere travel by value.
 
@@ -65,7 +72,9 @@ def dump(message: Any, *, by_reference: bool = False) -> bytes:
     if by_reference:
         with suppress(Exception):
             return pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
-    return bytes(cloudpickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL))
+    written = io.BytesIO()
+    _Pickler(written, protocol=pickle.HIGHEST_PROTOCOL).dump(message)
+    return written.getvalue()
 
 
 def dump_error(error: BaseException) -> bytes:
