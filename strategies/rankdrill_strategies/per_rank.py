@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from rankdrill.drawing import tells_size
+from rankdrill.drawing import drawn_for, tells_size
 from rankdrill_strategies.arguments import check_count, check_flag, check_strategy
 from rankdrill_strategies.big import big_payloads
 from rankdrill_strategies.worlds import worlds
@@ -38,9 +38,7 @@ def per_rank(
     check_flag("absent", absent)
     check_flag("uneven", uneven)
     bulk = check_strategy("big", big_payloads() if big is None else big)
-    if world_size is None:
-        sizes = worlds()
-    elif isinstance(world_size, st.SearchStrategy):
+    if world_size is None or isinstance(world_size, st.SearchStrategy):
         sizes = world_size
     else:
         sizes = st.just(check_count("world_size", world_size, at_least=1))
@@ -52,11 +50,13 @@ def per_rank(
 def _lists(
     draw: Callable[[st.SearchStrategy[Any]], Any],
     strategy: st.SearchStrategy[Any],
-    sizes: st.SearchStrategy[int],
+    sizes: st.SearchStrategy[int] | None,
     absent: bool,
     bulk: st.SearchStrategy[Any] | None,
 ) -> list[Any]:
-    size = check_count("world_size", draw(sizes), at_least=1)
+    running = drawn_for() if sizes is None else None
+    drawn = running.world_size if running is not None else draw(worlds() if sizes is None else sizes)
+    size = check_count("world_size", drawn, at_least=1)
     payloads = [draw(strategy) for _ in range(size)]
     if absent and draw(st.booleans()):
         payloads = [None if draw(st.booleans()) else payload for payload in payloads]

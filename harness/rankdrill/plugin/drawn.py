@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import find, settings
 from hypothesis.control import current_build_context
-from hypothesis.errors import NoSuchExample
+from hypothesis.errors import NoSuchExample, Unsatisfiable
 
 from rankdrill.drawing import DrawnFor, drawing_for, size_told
 from rankdrill.errors import UsageError
@@ -80,7 +80,7 @@ def smallest_of(mark: RanksMark) -> int:
     assert mark.drawn_size is not None
     try:
         return _checked(find(mark.drawn_size, lambda _: True, settings=settings(database=None, derandomize=True)))
-    except NoSuchExample:
+    except (NoSuchExample, Unsatisfiable):
         raise UsageError(f"@pytest.mark.ranks({mark.drawn_size!r}) has no world size to draw") from None
 
 

@@ -15,10 +15,10 @@ from rankdrill.worlds.job import dump
 
 __all__ = ["refuse_what_draws", "refuse_what_stays", "tell_engine"]
 
+_LATER = "draws inside the test, where each rank would draw its own"
 _REMEDIES = {
-    "data": "draws inside the test, where each rank would draw its own; draw it in @given",
-    "randoms": "draws inside the test, where each rank would draw its own; draw a seed with st.integers(), and make "
-    "random.Random(seed) of it, or give use_true_random=True",
+    "data": "draw it in @given",
+    "randoms": "draw a seed with st.integers(), and make random.Random(seed) of it",
 }
 
 
@@ -28,7 +28,7 @@ def refuse_what_draws(drawn: Mapping[str, Any]) -> None:
     for name, value in drawn.items():
         kind = _draws_later(value)
         if kind:
-            raise UsageError(f"{name}=st.{kind}() {_REMEDIES[kind]}")
+            raise UsageError(f"{name}=st.{kind}() {_LATER}; {_REMEDIES[kind]}")
 
 
 def refuse_what_stays(drawn: Mapping[str, Any]) -> None:
@@ -58,7 +58,6 @@ def tell_engine(ends: Iterable[PhaseEnd]) -> None:
 def _draws_later(value: Any) -> str:
     if isinstance(value, DataObject):
         return "data"
-    home = type(value).__module__
-    if isinstance(value, random.Random) and home.startswith("hypothesis") and type(value).__name__ != "TrueRandom":
+    if isinstance(value, random.Random) and type(value).__module__.startswith("hypothesis."):
         return "randoms"
     return ""

@@ -83,6 +83,7 @@ class GivenItem(RankedItem):
             ended = self._let_bodies_end()
         if failure is None:
             for outcome in ended:
+                del self.user_properties[self._kept[1] :]
                 self.take("call", outcome)
 
     def end(self) -> None:

@@ -45,7 +45,7 @@ def refusal(item: pytest.Item) -> str:
     if _is_state_machine(cls):
         return (
             "a rule-based state machine draws its rules while it runs, where each rank would draw its own; "
-            "call run_state_machine_as_test on one rank, or draw the rules as a list with @given"
+            "draw the rules as a list, with @given(st.lists(...))"
         )
     return _of_mark(item)
 

@@ -41,7 +41,8 @@ class Job(Plain):
     others. A body of several jobs pauses between them (`RankContext.pause`), and with `keeps_state` it puts back
     itself what it changes in its process. One that `prepares` leaves what others are to begin with: importing a test
     file may start threads, or make a group. One that `may_raise` has cleaned up after what it raises, as pytest has:
-    its ranks are kept where all are seen to be in step. With `by_reference` both ends can import all that it is made
+    its ranks are kept where all are seen to be in step. One that `counts_anew` numbers collectives from 0 though it
+    does not begin. With `by_reference` both ends can import all that it is made
     of, so that nothing is to be looked for that has to travel by value.
     """
 
@@ -56,6 +57,7 @@ class Job(Plain):
     keeps_state: bool = False
     prepares: bool = False
     may_raise: bool = False
+    counts_anew: bool = False
     by_reference: bool = False
 
 

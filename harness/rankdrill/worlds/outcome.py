@@ -245,11 +245,12 @@ class Outcome:
     @property
     def origin(self) -> Site | None:
         """The line of the user's where it went wrong: the same whichever ranks, and however many, went wrong there."""
-        for finding in self.findings:
-            sites = [site for side in finding.sides for site in side.sites if site is not None]
-            return min(sites, key=lambda site: site.place, default=None)
         first = self.ranks[self.culprits[0]] if self.culprits else None
-        return first.origin if first is not None else None
+        if first is not None and first.status in (Status.RAISED, Status.DIED) and not self.findings:
+            return first.origin
+        sites = [site for finding in self.findings for side in finding.sides for site in side.sites]
+        sites = sites or [rank.origin for rank in self.ranks if rank.status is Status.STUCK]
+        return min((site for site in sites if site is not None), key=lambda site: site.place, default=None)
 
     @property
     def harness(self) -> str:
