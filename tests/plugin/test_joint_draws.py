@@ -345,3 +345,19 @@ def test_it(rank, view):
 """
     )
     ran.result.assert_outcomes(passed=1)
+
+
+def test_what_does_not_matter_is_explained_without_lines_of_this_process(run: Run) -> None:
+    ran = run(
+        HEAD
+        + """
+@pytest.mark.ranks(2)
+@few
+@given(n=st.integers(0, 99), word=st.text())
+def test_it(rank, n, word):
+    assert n < 30
+"""
+    )
+    failure = ran.failure("test_it")
+    assert re.search(r"word='',? +# or any other generated value", failure)
+    assert "always and only run" not in failure

@@ -46,6 +46,9 @@ def test_what_is_set_on_hypothesis_is_still_read() -> None:
     core = importlib.import_module("hypothesis.core")
     assert core.global_force_seed is None or isinstance(core.global_force_seed, int)
     assert "global_force_seed" in inspect.getsource(core.get_random_for_wrapped_test)
+    assert list(inspect.signature(core.StateForActualGivenExecution._should_trace).parameters) == ["self"]
+    shrinker = importlib.import_module("hypothesis.internal.conjecture.shrinker").Shrinker
+    assert list(inspect.signature(shrinker.explain).parameters) == ["self"]
     assert "_given_kwargs" in inspect.signature(core.HypothesisHandle).parameters
     data = importlib.import_module("hypothesis.internal.conjecture.data").ConjectureData.for_choices(())
     assert (data.max_choices, data.events, data.target_observations) == (0, {}, {})

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
-from hypothesis import event, target
+from hypothesis import core, event, target
+from hypothesis.internal.conjecture.shrinker import Shrinker
 from hypothesis.strategies import DataObject
 
 from rankdrill.errors import UsageError
 from rankdrill.plugin.ends import PhaseEnd
 from rankdrill.worlds.job import dump
 
-__all__ = ["refuse_what_draws", "refuse_what_stays", "tell_engine"]
+__all__ = ["engine_for_ranks", "refuse_what_draws", "refuse_what_stays", "tell_engine"]
 
 _LATER = "draws inside the test, where each rank would draw its own"
 _REMEDIES = {
@@ -53,6 +56,26 @@ def tell_engine(ends: Iterable[PhaseEnd]) -> None:
             targets[label] = max(observed, targets.get(label, observed))
     for label, observed in targets.items():
         target(observed, label=label)
+
+
+@contextmanager
+def engine_for_ranks(spoils: Callable[[], bool]) -> Iterator[None]:
+    """Until this ends, the engine knows that bodies run elsewhere.
+
+    It does not trace which lines ran: here they are rankdrill's. It goes on to explain which parts of an example do not
+    matter, by hundreds of others, unless failing `spoils` the ranks: each would wait for new ones, or for a hang.
+    """
+    explain = Shrinker.explain
+
+    def explain_cheaply(shrinker: Any) -> None:
+        if not spoils():
+            explain(shrinker)
+
+    with (
+        mock.patch.object(core.StateForActualGivenExecution, "_should_trace", return_value=False),
+        mock.patch.object(Shrinker, "explain", explain_cheaply),
+    ):
+        yield
 
 
 def _draws_later(value: Any) -> str:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, event, note, reject, settings
+from hypothesis import HealthCheck, event, note, reject, settings
 from hypothesis.control import current_build_context
 from hypothesis.errors import DeadlineExceeded, Flaky
 
@@ -19,7 +19,7 @@ from rankdrill.faults import Plan
 from rankdrill.plugin import pytest_seam
 from rankdrill.plugin.commands import Example, GoOn, NoMoreExamples
 from rankdrill.plugin.drawn import JointDraw
-from rankdrill.plugin.engine import refuse_what_draws, refuse_what_stays, tell_engine
+from rankdrill.plugin.engine import engine_for_ranks, refuse_what_draws, refuse_what_stays, tell_engine
 from rankdrill.plugin.item import RankedItem
 from rankdrill.plugin.merge import RUN_AGAIN, ends_of, merge, phase_of
 from rankdrill.plugin.pytest_seam import TerminalRepr
@@ -41,13 +41,13 @@ class GivenItem(RankedItem):
     plain = False  # its setup is a phase of its own, which starts the ranks outside the time that Hypothesis measures
     _found: list[tuple[BaseException, MergedFailure]]  # what each failing example raised, and how it is shown
     _joint: JointDraw
+    _spoils: bool  # whether an example that failed left its ranks unfit for another
     _waiting: list[int]  # sizes of the worlds whose ranks wait in the body for examples
     _kept: tuple[int, int]  # how many of the report's sections and properties are not of an example
 
     def setup(self) -> None:
         """The setup phase, on all ranks."""
-        self._found = []
-        self._waiting = []
+        self._found, self._waiting, self._spoils = [], [], False
         super().setup()
 
     def runtest(self) -> None:
@@ -62,7 +62,8 @@ class GivenItem(RankedItem):
         fixtures = dict.fromkeys(pytest_seam.fixture_names(self), _OnEachRank())
         self._joint = JointDraw(self.mark, self.size, handle._given_kwargs)
         self._kept = len(self._report_sections), len(self.user_properties)
-        _settle(function, of_several=len(self.mark.sizes) > 1)
+        if len(self.mark.sizes) > 1:
+            _settle(function)
 
         # An ordinary function, also for an async one: whether that can be run is for the ranks to say.
         @functools.wraps(inner)
@@ -75,7 +76,7 @@ class GivenItem(RankedItem):
         handle.inner_test = send
         try:
             self._wait_for_examples()
-            with drawing_for(self._joint.world):
+            with drawing_for(self._joint.world), engine_for_ranks(lambda: self._spoils):
                 test(**fixtures)
         finally:
             handle.inner_test = inner
@@ -129,6 +130,7 @@ class GivenItem(RankedItem):
         try:
             self.take("call", replace(outcome, unfired=()) if missed else outcome)
         except BaseException as error:
+            self._spoils |= not self.shared.pool.warm(self.key)
             if self.mark.draws and self.merged is not None:
                 note(self._joint.as_written(both))
             if self.merged is not None:
@@ -251,12 +253,11 @@ class _Returned(str):
         return str(self)
 
 
-def _settle(function: Any, *, of_several: bool) -> None:
-    """Leave out what Hypothesis would say of this process or, `of_several` sizes, of the instance for each of them."""
+def _settle(function: Any) -> None:
+    """Leave out what Hypothesis would say of the instances that several sizes of one test have each.
+
+    As its plugin does for a test that pytest.mark.parametrize parametrizes.
+    """
     chosen = function._hypothesis_internal_use_settings
-    # That phase traces which lines ran, in this process: they are rankdrill's, the test's ran on the ranks.
-    phases = [phase for phase in chosen.phases if phase is not Phase.explain]
-    suppressed = {*chosen.suppress_health_check}
-    if of_several:  # as its plugin does for a test that pytest.mark.parametrize parametrizes
-        suppressed.add(HealthCheck.differing_executors)
-    function._hypothesis_internal_use_settings = settings(chosen, phases=phases, suppress_health_check=suppressed)
+    suppressed = {*chosen.suppress_health_check, HealthCheck.differing_executors}
+    function._hypothesis_internal_use_settings = settings(chosen, suppress_health_check=suppressed)
