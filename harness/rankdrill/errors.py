@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pickle import PicklingError
+from traceback import walk_tb
 from typing import Any
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "RankVictim",
     "RankdrillError",
     "RanksDisagree",
+    "RanksFailed",
     "RemoteError",
     "StorageError",
     "TemplateDied",
@@ -178,6 +180,37 @@ class ContractBroken(WorldError):
 
 class RankVictim(WorldError):
     """A rank that failed or hung only because another rank did."""
+
+
+class RanksFailed(ExceptionGroup[Exception]):
+    """What the ranks of one run raised, culprits first, and their victims.
+
+    Hypothesis tells failures apart by the types and lines of a group's members, in order, and passes over a member that
+    equals the group. How many ranks came to one line, and how many suffered from it, makes no other failure: so these
+    members do. Nothing else compares exceptions.
+    """
+
+    def __eq__(self, other: object) -> bool:
+        return other is self or any(other is member for member in self._repeated())
+
+    __hash__ = ExceptionGroup.__hash__
+
+    def _repeated(self) -> list[Exception]:
+        seen: set[object] = set()
+        repeated = []
+        for member in self.exceptions:
+            kind = type(member), _last_line(member)
+            if isinstance(member, RankVictim) or kind in seen:
+                repeated.append(member)
+            seen.add(kind)
+        return repeated
+
+
+def _last_line(error: BaseException) -> tuple[str, int] | None:
+    last = None
+    for frame, line in walk_tb(error.__traceback__):
+        last = frame.f_code.co_filename, line
+    return last
 
 
 class TemplateDied(WorldError):

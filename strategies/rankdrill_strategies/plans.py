@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from hypothesis import strategies as st
 
+from rankdrill.drawing import DrawnFor, drawn_for
 from rankdrill.errors import UsageError
 from rankdrill.faults import OPS, STRIKES, Argument, Fault, Plan, Strike, What, When, Where, domain
 from rankdrill.step import Kind
@@ -22,9 +24,10 @@ _MILLISECONDS = 1000  # in a second; durations are drawn in these, so that they 
 
 @dataclass(frozen=True, slots=True)
 class _Bounds:
-    """How far the drawn faults may go; see `plans`."""
+    """How many faults may be drawn, and how far they may go; see `plans`."""
 
-    world_size: int
+    min_faults: int
+    max_faults: int
     max_nth: int
     max_seconds: float
     max_bytes: int
@@ -33,10 +36,11 @@ class _Bounds:
 
 
 _Place = tuple[When, Kind | None, str | None]
+_Places = dict[str, list[_Place]]  # by the name of the strike
 
 
 def plans(
-    world_size: int,
+    world_size: int | st.SearchStrategy[int] | None = None,
     *,
     strikes: Iterable[str] | None = None,
     kinds: Iterable[Kind | str] | None = None,
@@ -51,10 +55,14 @@ def plans(
 ) -> st.SearchStrategy[Plan]:
     """Plans of `min_faults` to `max_faults` faults, valid in a world of `world_size` ranks.
 
+    `world_size` is a number of ranks, or a strategy for it, or None on ranks: as many as there are.
+    ``@pytest.mark.ranks(4, faults=plans())`` draws a plan for each example, and only faults that can strike there: the
+    example runs once without any, and the plan is drawn from the steps that its ranks took. Elsewhere give `steps`.
+
     Each fault is a strike at a step where it makes sense, at one rank's first to `max_nth`-th such step, lasting
     at most `max_seconds` and taking at most `max_bytes`. `strikes` names those to choose from; `kinds` the kinds
-    of steps; `steps` the very steps, as ``collective.all_reduce``: give those that a run without faults took, for
-    a planned fault that finds no step to strike is an error. With `patterns`, some faults are for targets that
+    of steps; `steps` the very steps, as ``collective.all_reduce``: where it is not known what a run without faults
+    took, a planned fault that finds no step to strike is an error. With `patterns`, some faults are for targets that
     match one of these globs. With `wide`, some faults are for all ranks, any op or every occurrence.
 
     Shrinks towards no faults; then rank 0, the first occurrence, the strikes in the order of the registry.
@@ -64,36 +72,81 @@ def plans(
         def test_a_fault_is_survived_or_named(plan): ...
     """
     bounds = _Bounds(
-        check_count("world_size", world_size, at_least=1),
+        check_count("min_faults", min_faults, at_least=0, at_most=_MAX_FAULTS),
+        check_count("max_faults", max_faults, at_least=0, at_most=_MAX_FAULTS),
         check_count("max_nth", max_nth, at_least=1),
         _check_seconds(max_seconds),
         check_count("max_bytes", max_bytes, at_least=1),
         check_flag("wide", wide),
         _check_patterns(patterns),
     )
-    check_count("min_faults", min_faults, at_least=0, at_most=_MAX_FAULTS)
-    check_count("max_faults", max_faults, at_least=0, at_most=_MAX_FAULTS)
     if max_faults < min_faults:
         raise UsageError(f"min_faults={min_faults} is above max_faults={max_faults}; no plan has so many, swap them")
     places = _places(_check_strikes(strikes), _check_kinds(kinds), _check_steps(steps), wide)
-    faults = _faults(places, bounds)
-    # Two equal faults strike as one.
-    return st.lists(faults, min_size=min_faults, max_size=max_faults, unique=True).map(lambda drawn: Plan(tuple(drawn)))
+    if world_size is None or isinstance(world_size, st.SearchStrategy):
+        return _fitting(places, bounds, world_size)
+    return _lists(places, bounds, DrawnFor(check_count("world_size", world_size, at_least=1)))
 
 
 # ---------------------------------------------------------------------------------------------- drawing
 
 
+def _lists(places: _Places, bounds: _Bounds, world: DrawnFor) -> st.SearchStrategy[Plan]:
+    possible = {name: taken for name, of in places.items() if (taken := [at for at in of if _counts(at, world)])}
+    if not possible:
+        return st.nothing() if bounds.min_faults else st.just(Plan(()))
+    # Two equal faults strike as one.
+    faults = st.lists(
+        _faults(possible, bounds, world), min_size=bounds.min_faults, max_size=bounds.max_faults, unique=True
+    )
+    return faults.map(lambda drawn: Plan(tuple(drawn)))
+
+
 @st.composite
-def _faults(draw: Callable[[st.SearchStrategy[Any]], Any], places: dict[str, list[_Place]], bounds: _Bounds) -> Fault:
+def _fitting(
+    draw: Callable[[st.SearchStrategy[Any]], Any],
+    places: _Places,
+    bounds: _Bounds,
+    sizes: st.SearchStrategy[int] | None,
+) -> Plan:
+    world = drawn_for()
+    if sizes is not None:
+        size = check_count("world_size", draw(sizes), at_least=1)
+        world = world if world is not None and world.world_size == size else DrawnFor(size)
+    if world is None:
+        raise UsageError(
+            "plans() without a world_size fits the world of a test marked ranks, and none is running here; "
+            "give plans(4), or a strategy for the size"
+        )
+    plan: Plan = draw(_lists(places, bounds, world))
+    return plan
+
+
+@st.composite
+def _faults(draw: Callable[[st.SearchStrategy[Any]], Any], places: _Places, bounds: _Bounds, world: DrawnFor) -> Fault:
     name = draw(st.sampled_from(list(places)))
-    when, kind, op = draw(st.sampled_from(places[name]))
+    when, kind, op = place = draw(st.sampled_from(places[name]))
+    counts = _counts(place, world)
     any_or_every = (None,) if bounds.wide else ()
-    rank = draw(st.sampled_from((*range(bounds.world_size), *any_or_every)))
-    nth = draw(st.sampled_from((*range(1, bounds.max_nth + 1), *any_or_every)))
+    rank = draw(st.sampled_from((*counts, *any_or_every)))
+    most = min(bounds.max_nth, max(counts.values()) if rank is None else counts[rank])
+    nth = draw(st.sampled_from((*range(1, most + 1), *any_or_every)))
     pattern = draw(st.sampled_from((None, *bounds.patterns)))
     arguments = tuple(draw(_values(argument, bounds)) for argument in STRIKES[name].arguments)
     return Fault(Where(rank, when, kind, op, pattern, nth), What(name, arguments))
+
+
+def _counts(place: _Place, world: DrawnFor) -> dict[int, int]:
+    """How many steps at `place` each rank takes that takes any; without end where that is not known."""
+    _, kind, op = place
+    if world.steps is None:
+        return dict.fromkeys(range(world.world_size), sys.maxsize)
+    wanted = f"{kind}.{op}" if op is not None else f"{kind}."
+    counts = (
+        sum(count for step, count in taken.items() if (step == wanted if op is not None else step.startswith(wanted)))
+        for taken in world.steps
+    )
+    return {rank: count for rank, count in enumerate(counts) if count}
 
 
 def _values(argument: Argument, bounds: _Bounds) -> st.SearchStrategy[Any]:
@@ -105,9 +158,7 @@ def _values(argument: Argument, bounds: _Bounds) -> st.SearchStrategy[Any]:
     return st.integers(smallest, int(most * _MILLISECONDS)).map(lambda count: count / _MILLISECONDS)
 
 
-def _places(
-    strikes: list[type[Strike]], kinds: frozenset[Kind], steps: frozenset[str] | None, wide: bool
-) -> dict[str, list[_Place]]:
+def _places(strikes: list[type[Strike]], kinds: frozenset[Kind], steps: frozenset[str] | None, wide: bool) -> _Places:
     """Where each strike makes sense, in an order that does not depend on hashes."""
     found = {strike.name: _places_of(strike, kinds, steps, wide) for strike in strikes}
     left = {name: places for name, places in found.items() if places}

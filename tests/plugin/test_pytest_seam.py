@@ -42,6 +42,18 @@ def test_what_the_plugin_uses_is_still_there(module: str, name: str, parameters:
         assert parameter in known, f"{module}.{name} takes no {parameter!r} any more; see plugin/pytest_seam.py"
 
 
+def test_what_is_set_on_hypothesis_is_still_read() -> None:
+    core = importlib.import_module("hypothesis.core")
+    assert core.global_force_seed is None or isinstance(core.global_force_seed, int)
+    assert "global_force_seed" in inspect.getsource(core.get_random_for_wrapped_test)
+    assert list(inspect.signature(core.StateForActualGivenExecution._should_trace).parameters) == ["self"]
+    shrinker = importlib.import_module("hypothesis.internal.conjecture.shrinker").Shrinker
+    assert list(inspect.signature(shrinker.explain).parameters) == ["self"]
+    assert "_given_kwargs" in inspect.signature(core.HypothesisHandle).parameters
+    data = importlib.import_module("hypothesis.internal.conjecture.data").ConjectureData.for_choices(())
+    assert (data.max_choices, data.events, data.target_observations) == (0, {}, {})
+
+
 def test_items_still_carry_what_is_set_on_them(request: pytest.FixtureRequest) -> None:
     node = request.node
     for name in ("_fixtureinfo", "_request", "_report_sections", "user_properties", "funcargs", "instance"):

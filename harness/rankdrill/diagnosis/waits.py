@@ -10,7 +10,7 @@ sits in a cycle of waits, will never come either. So most hangs are certain long
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rankdrill.diagnosis.progress import Position, counted_by
 from rankdrill.diagnosis.stores.keys import is_there
@@ -62,10 +62,24 @@ def doomed(positions: Sequence[Position]) -> dict[int, Wait]:
     """The ranks that will wait for ever, each with what it waits for; `positions` is by global rank.
 
     A rank that runs may still come. A waiting rank comes if all whom it waits for come, or any one where that is
-    enough. The least set closed under this is who can go on; everybody else who waits is doomed.
+    enough. The least set closed under this is who can go on; everybody else who waits is doomed. Ranks that are in
+    different collectives of one number have reached it and do not meet: each waits for the others to be in its own.
     """
-    waiting = waits(positions)
+    waiting = {rank: _for_its_own_call(wait, positions) for rank, wait in waits(positions).items()}
     return hopeless(waiting, {rank for rank, at in enumerate(positions) if not at.ended and rank not in waiting})
+
+
+def _for_its_own_call(wait: Wait, positions: Sequence[Position]) -> Wait:
+    step = wait.record.step
+    if wait.missing or step.message is not None or step.sequence == NO_SEQUENCE:
+        return wait
+    there = ((rank, position.at.step) for rank, position in enumerate(positions) if position.at is not None)
+    elsewhere = (
+        rank
+        for rank, other in there
+        if (other.target, other.sequence) == (step.target, step.sequence) and other.op != step.op
+    )
+    return replace(wait, missing=tuple(elsewhere))
 
 
 def hopeless(waiting: Mapping[int, Wait], running: Iterable[int]) -> dict[int, Wait]:

@@ -8,7 +8,7 @@ from itertools import groupby
 
 from rankdrill.faults.fault import Fault
 from rankdrill.faults.plan import Plan
-from rankdrill.ledger import LedgerView
+from rankdrill.ledger import GROUP_OP, LedgerView
 
 __all__ = ["MAX_LISTED", "unfired"]
 
@@ -60,14 +60,15 @@ def _second_name(fingerprint: str) -> str:
 
 
 def _steps(rank: int, view: LedgerView) -> str:
-    if not view.records:
+    names = [record.step.name for record in view if record.step.op != GROUP_OP]  # that is none of the rank's own
+    if not names:
         return f"rank {rank} took no step at all"
-    runs = [(name, len(list(run))) for name, run in groupby(record.step.name for record in view)]
+    runs = [(name, len(list(run))) for name, run in groupby(names)]
     shown = [f"{name} x{count}" if count > 1 else name for name, count in runs]
     if len(shown) > MAX_LISTED:
-        totals = Counter(record.step.name for record in view)
+        totals = Counter(names)
         shown = [f"{name} x{count}" if count > 1 else name for name, count in totals.most_common(MAX_LISTED)]
         more = len(totals) - len(shown)
         others = f" and {more} other op{'s' if more > 1 else ''}" if more > 0 else ""
-        return f"rank {rank} took {len(view)} steps: {', '.join(shown)}{others}"
+        return f"rank {rank} took {len(names)} steps: {', '.join(shown)}{others}"
     return f"the steps rank {rank} did take: {', '.join(shown)}"

@@ -39,6 +39,9 @@ class Plan:
         """
         return cls(tuple(parse_faults(text)))
 
+    def __repr__(self) -> str:
+        return f"Plan.parse({str(self)!r})"
+
     def __str__(self) -> str:
         return "\n".join(map(str, self.faults))
 

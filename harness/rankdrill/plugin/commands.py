@@ -124,9 +124,10 @@ class GoOn(Plain):
 
 @dataclass(frozen=True, slots=True)
 class Example(Plain):
-    """Run the body of the open test with the values that Hypothesis drew."""
+    """Run the body of the open test with the values that Hypothesis drew. A `final` one is to be shown."""
 
     drawn: dict[str, Any]
+    final: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,8 @@ class PhaseEnd(Plain):
     `marked` says of an xfailed phase that a mark of the test expected it; otherwise it called `pytest.xfail()`.
     `strict` says of an xpassed one that this fails the test. `sections` are (title, text) as in reports, `more` the
     serialized reports that were logged meanwhile, of subtests say. `returned` describes what a body returned that
-    should have returned nothing. `site` is the line of the user's that raised.
+    should have returned nothing. `events` and `targets` are what it said to Hypothesis's functions. `site` is the line
+    of the user's that raised.
     """
 
     when: When
@@ -50,6 +51,8 @@ class PhaseEnd(Plain):
     properties: tuple[tuple[str, Any], ...] = ()
     more: tuple[dict[str, Any], ...] = ()
     returned: str = ""
+    events: tuple[tuple[str, Any], ...] = ()
+    targets: tuple[tuple[str, float], ...] = ()
     seconds: float = 0.0
     figures: tuple[dict[str, Any], ...] = ()  # of pytest-benchmark
     site: Site | None = None
@@ -63,6 +66,7 @@ class PhaseEnd(Plain):
     def uneventful(self) -> bool:
         """Whether it passed, and there is nothing to tell of it but how long it took."""
         told = self.text or self.sections or self.properties or self.more or self.returned or self.figures
+        told = told or self.events or self.targets
         return self.ended is Ended.PASSED and not told
 
     def __reduce__(self) -> tuple[Any, ...]:

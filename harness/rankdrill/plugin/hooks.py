@@ -132,7 +132,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             check_worlds(metafunc.definition, mark)
     except UsageError as error:
         raise pytest.Collector.CollectError(f"{metafunc.definition.nodeid}: {error}") from None
-    if mark is None:
+    if mark is None or mark.drawn_size is not None:
         return
     if len(mark.sizes) > 1 or SIZE_PARAMETER in metafunc.fixturenames:
         if SIZE_PARAMETER not in metafunc.fixturenames:

@@ -7,7 +7,7 @@ import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -26,6 +26,9 @@ from rankdrill.plugin.subreports import tell_subreports
 from rankdrill.plugin.terminal import DEBUG_S
 from rankdrill.plugin.unforked import FORKED
 from rankdrill.worlds import Begun, Outcome, Status
+
+if TYPE_CHECKING:
+    from rankdrill.faults import Plan
 
 __all__ = ["RankedItem", "Session"]
 
@@ -163,7 +166,7 @@ class RankedItem(pytest.Function):
             assert self.outcome is not None
             self.take("call", self.outcome)
         else:
-            self.take("call", self.command(GoOn(("call",)), plan=True))
+            self.take("call", self.command(GoOn(("call",)), plan=self.mark.plan()))
 
     def teardown(self) -> None:
         """Nothing: there is no instance here whose teardown could be called."""
@@ -230,10 +233,9 @@ class RankedItem(pytest.Function):
         following = self.following.place if self.following is not None else None
         return Open(self.place, phases, following, self.mark.seed == "same")
 
-    def command(self, command: Command, *, plan: bool = False) -> Outcome:
-        """Have all ranks obey `command`, under the test's fault plan if it is the body's."""
-        faults = self.mark.plan() if plan else None
-        return self.shared.pool.command(self.key, command, plan=faults, deadline=self._deadline)
+    def command(self, command: Command, *, plan: Plan | None = None) -> Outcome:
+        """Have all ranks obey `command`."""
+        return self.shared.pool.command(self.key, command, plan=plan, deadline=self._deadline)
 
     @property
     def _deadline(self) -> float:

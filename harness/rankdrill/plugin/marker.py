@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import pytest
 
 from rankdrill.errors import UsageError
 
 if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
+
     from rankdrill.faults import Plan
 
-__all__ = ["MARKER_HELP", "SIZE_PARAMETER", "RanksMark", "read_mark", "size_label"]
+__all__ = ["MARKER_HELP", "SIZE_PARAMETER", "RanksMark", "is_strategy", "read_mark", "size_label"]
 
 SIZE_PARAMETER = "world_size"
 """The parameter, and the fixture, of tests of several world sizes."""
@@ -24,7 +27,8 @@ MARKER_HELP = (
     'fresh=False, seed="own", contracts=True): run the test on n ranks with an initialised process group; several '
     "sizes parametrize it; faults are lines of a fault plan; init=False leaves making the group to the test; "
     'fresh=True gives it ranks that have run nothing else; seed="same" gives all ranks the same random numbers; '
-    "contracts=False lets ranks do different things in one collective"
+    "contracts=False lets ranks do different things in one collective; with @given, ranks(worlds(), faults=plans()) "
+    "draws both for each example"
 )
 _OPTIONS = ("backend", "device", "deadline", "engine", "faults", "init", "fresh", "seed", "contracts")
 _SEEDS = ("own", "same")
@@ -32,7 +36,7 @@ _SEEDS = ("own", "same")
 
 @dataclass(frozen=True)
 class RanksMark:
-    """What the marker says of one test."""
+    """What the marker says of one test. `drawn_size` and `drawn_faults` are drawn for each example of it."""
 
     sizes: tuple[int, ...]
     backend: str = "gloo"
@@ -44,6 +48,13 @@ class RanksMark:
     fresh: bool = False
     seed: str = "own"
     contracts: bool = True
+    drawn_size: SearchStrategy[int] | None = None
+    drawn_faults: SearchStrategy[Plan] | None = None
+
+    @property
+    def draws(self) -> bool:
+        """Whether there is something of it that only `@given` can draw."""
+        return self.drawn_size is not None or self.drawn_faults is not None
 
     def plan(self) -> Plan | None:
         """The fault plan, or None; raises `PlanError` if a line does not parse."""
@@ -52,6 +63,12 @@ class RanksMark:
         from rankdrill.faults import Plan
 
         return Plan.parse("\n".join(self.faults))
+
+
+def is_strategy(value: object) -> TypeGuard[SearchStrategy[Any]]:
+    """Whether `value` is one of Hypothesis's strategies. Not by importing it: who has one has imported it."""
+    strategies: Any = sys.modules.get("hypothesis.strategies")
+    return strategies is not None and isinstance(value, strategies.SearchStrategy)
 
 
 def size_label(size: int) -> str:
@@ -79,6 +96,13 @@ def _checked(sizes: Iterable[Any], options: dict[str, Any]) -> RanksMark:
     listed = tuple(sizes)
     if not listed:
         raise UsageError("@pytest.mark.ranks() names no world size; write @pytest.mark.ranks(4), or (2, 4) for both")
+    drawn_size = listed[0] if is_strategy(listed[0]) else None
+    if drawn_size is not None and len(listed) > 1:
+        raise UsageError(
+            f"@pytest.mark.ranks{listed!r}: a drawn world size stands alone; put all sizes into the strategy"
+        )
+    if drawn_size is not None:
+        listed = ()
     for size in listed:
         if not isinstance(size, int) or isinstance(size, bool) or size < 1:
             raise UsageError(f"@pytest.mark.ranks({size!r}): a world has 1 rank or more; give a whole number")
@@ -94,9 +118,13 @@ def _checked(sizes: Iterable[Any], options: dict[str, Any]) -> RanksMark:
     if options.get("seed", "own") not in _SEEDS:
         raise UsageError(f"seed={options['seed']!r} is not known; choose from {', '.join(map(repr, _SEEDS))}")
     faults = options.get("faults", ())
-    if isinstance(faults, str):
+    drawn_faults = faults if is_strategy(faults) else None
+    if drawn_faults is not None:
+        faults = ()
+    elif isinstance(faults, str):
         faults = [faults]
-    mark = RanksMark(listed, **{**options, "faults": tuple(map(str, faults))})
+    given = {**options, "faults": tuple(map(str, faults))}
+    mark = RanksMark(listed, **given, drawn_size=drawn_size, drawn_faults=drawn_faults)
     plan = mark.plan()
     if plan is not None:
         for size in listed:

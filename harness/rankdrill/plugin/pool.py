@@ -122,6 +122,7 @@ class WorldPool:
             keeps_state=True,
             prepares=isinstance(command, Collect),
             may_raise=not isinstance(command, Collect),
+            counts_anew=isinstance(command, Example),
             by_reference=not isinstance(command, Example),
         )
         return self._get(key).world.begin_job(job)

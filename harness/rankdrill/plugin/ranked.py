@@ -47,7 +47,11 @@ def _size_of(item: pytest.Function, mark: RanksMark) -> int:
         return int(callspec.params[SIZE_PARAMETER])
     if len(mark.sizes) > 1:
         raise UsageError(f"{item.nodeid}: ranks{mark.sizes} needs a test function to parametrize")
-    return mark.sizes[0]
+    if mark.drawn_size is None:
+        return mark.sizes[0]
+    from rankdrill.plugin.drawn import smallest_of  # imports Hypothesis
+
+    return smallest_of(mark)
 
 
 def _tmp_path(item: pytest.Function) -> str:

@@ -45,7 +45,7 @@ def refusal(item: pytest.Item) -> str:
     if _is_state_machine(cls):
         return (
             "a rule-based state machine draws its rules while it runs, where each rank would draw its own; "
-            "call run_state_machine_as_test on one rank, or draw the rules as a list with @given"
+            "draw the rules as a list, with @given(st.lists(...))"
         )
     return _of_mark(item)
 
@@ -70,6 +70,11 @@ def _of_mark(item: pytest.Function) -> str:
             check_worlds(item, mark)
     except UsageError as error:
         return str(error)
+    if mark is not None and mark.draws and not hasattr(item.obj, "hypothesis"):
+        drawn = "world size" if mark.drawn_size is not None else "faults"
+        return (
+            f"the marker's {drawn} is a Hypothesis strategy, and nothing draws from it; decorate the test with @given"
+        )
     # Not `item.fixturenames`: pytest leaves out of it what is parametrized and not named by the test.
     parametrized = "world_size" in getattr(getattr(item, "callspec", None), "params", ())
     if mark is not None and len(mark.sizes) > 1 and not parametrized:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 from collections.abc import Callable
 from contextlib import suppress
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 
+from rankdrill.worlds.array_layout import reduce_layout
 from rankdrill.worlds.plain import Plain
 
 if TYPE_CHECKING:
@@ -39,7 +41,8 @@ class Job(Plain):
     others. A body of several jobs pauses between them (`RankContext.pause`), and with `keeps_state` it puts back
     itself what it changes in its process. One that `prepares` leaves what others are to begin with: importing a test
     file may start threads, or make a group. One that `may_raise` has cleaned up after what it raises, as pytest has:
-    its ranks are kept where all are seen to be in step. With `by_reference` both ends can import all that it is made
+    its ranks are kept where all are seen to be in step. One that `counts_anew` numbers collectives from 0 though it
+    does not begin. With `by_reference` both ends can import all that it is made
     of, so that nothing is to be looked for that has to travel by value.
     """
 
@@ -54,7 +57,13 @@ class Job(Plain):
     keeps_state: bool = False
     prepares: bool = False
     may_raise: bool = False
+    counts_anew: bool = False
     by_reference: bool = False
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # (it has no types)
+    def reducer_override(self, obj: Any) -> Any:
+        return reduce_layout(obj) or super().reducer_override(obj)
 
 
 def dump(message: Any, *, by_reference: bool = False) -> bytes:
@@ -65,7 +74,9 @@ def dump(message: Any, *, by_reference: bool = False) -> bytes:
     if by_reference:
         with suppress(Exception):
             return pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
-    return bytes(cloudpickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL))
+    written = io.BytesIO()
+    _Pickler(written, protocol=pickle.HIGHEST_PROTOCOL).dump(message)
+    return written.getvalue()
 
 
 def dump_error(error: BaseException) -> bytes:

@@ -28,6 +28,8 @@ from rankdrill.step import SEND, Site
 from rankdrill.worlds.death import Death
 from rankdrill.worlds.dumps import innermost_site, threads_in
 from rankdrill.worlds.found import finding_on
+from rankdrill.worlds.group import group_of
+from rankdrill.worlds.places import traceback_to
 
 if TYPE_CHECKING:
     from rankdrill.faults import Plan
@@ -142,6 +144,15 @@ class RankOutcome:
         """The newest step that says from which line it was taken; that of a file, say, does not."""
         return next((record for record in reversed(self.ledger.records) if record.step.site is not None), None)
 
+    @property
+    def origin(self) -> Site | None:
+        """The line of the user's where it ended, or the last one known before."""
+        site = self.site or (self.death.site if self.death is not None else None)
+        if site is not None:
+            return site
+        at = self.step or self.last_call
+        return at.step.site if at is not None else None
+
     def _where(self) -> str:
         if self.step:
             at = self.death.site if self.death is not None else None
@@ -232,6 +243,16 @@ class Outcome:
         return (found,) if found is not None else ()
 
     @property
+    def origin(self) -> Site | None:
+        """The line of the user's where it went wrong: the same whichever ranks, and however many, went wrong there."""
+        first = self.ranks[self.culprits[0]] if self.culprits else None
+        if first is not None and first.status in (Status.RAISED, Status.DIED) and not self.findings:
+            return first.origin
+        sites = [site for finding in self.findings for side in finding.sides for site in side.sites]
+        sites = sites or [rank.origin for rank in self.ranks if rank.status is Status.STUCK]
+        return min((site for site in sites if site is not None), key=lambda site: site.place, default=None)
+
+    @property
     def harness(self) -> str:
         """What went wrong with the harness itself, and not with any rank; empty where nothing did."""
         return next((rank.orphaned for rank in self.ranks if rank.status is Status.DIED and rank.orphaned), "")
@@ -251,7 +272,7 @@ class Outcome:
             return self.values
         harness = [TemplateDied(self.harness)] if self.harness else []
         errors = [*harness, *self._culprit_errors(), *self._victim_errors(), *map(FaultNotFired, self.unfired)]
-        raise BaseExceptionGroup(self.summary(), errors)
+        raise group_of(self.summary(), errors)
 
     def to_json(self) -> str:
         """For machines: who is at fault, what was found, how each rank ended. `docs/json.md` has the fields."""
@@ -329,6 +350,8 @@ def _error(culprit: RankOutcome, alike: list[int], ranks: tuple[RankOutcome, ...
             assert culprit.exception is not None
             error = culprit.exception
             error.__cause__ = RemoteTraceback(culprit.traceback)
+            if culprit.origin is not None:
+                error = error.with_traceback(traceback_to(culprit.origin))
             note = f"raised on {name_ranks(alike)}"
             if note not in getattr(error, "__notes__", ()):
                 error.add_note(note)

@@ -11,7 +11,7 @@ from rankdrill.worlds.outcome import RankOutcome, Status
 if TYPE_CHECKING:
     from rankdrill.faults import Plan
 
-__all__ = ["STOP", "as_planned", "ending_strikes", "struck_by"]
+__all__ = ["STOP", "all_fired", "as_planned", "ending_strikes", "struck_by"]
 
 STOP = frozenset({"stop"})
 
@@ -28,6 +28,11 @@ def struck_by(plan: Plan | None, fired: Sequence[int], names: Container[str]) ->
     if plan is None:
         return False
     return any(count and fault.what.name in names for fault, count in zip(plan.faults, fired, strict=False))
+
+
+def all_fired(ranks: Sequence[RankOutcome], first: int) -> bool:
+    """Whether each of the plan's `first` faults has struck on some rank."""
+    return all(any(rank.fired[fault : fault + 1] > (0,) for rank in ranks) for fault in range(first))
 
 
 def as_planned(plan: Plan | None, ranks: Sequence[RankOutcome]) -> tuple[RankOutcome, ...]:

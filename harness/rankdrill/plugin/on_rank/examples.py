@@ -80,10 +80,10 @@ class Follower:
                 self.stray = command
                 return
             begun = time.perf_counter()
-            end = self._example(partial(bound, **fixtures, **command.drawn))
+            end = self._example(partial(bound, **fixtures, **command.drawn), final=command.final)
             end = replace(end, seconds=time.perf_counter() - begun)
 
-    def _example(self, body: partial[Any]) -> PhaseEnd:
+    def _example(self, body: partial[Any], *, final: bool) -> PhaseEnd:
         __tracebackhide__ = True  # a failure begins in the body
         index = None if self._opened.same_seed else self._rank
         seed = self._item.config.option.rankdrill_seed
@@ -91,7 +91,8 @@ class Follower:
         named = {"wrapped_test": self._wrapper} if _CONTEXT_NAMES_TEST else {}
         # The engine is elsewhere, but what a body may call inside a test (assume, note, event) wants a context.
         try:
-            with BuildContext(ConjectureData.for_choices(()), is_final=True, **named):
+            said = ConjectureData.for_choices(())
+            with BuildContext(said, is_final=final, **named):
                 returned = body()
         except UnsatisfiedAssumption:
             return PhaseEnd("call", Ended.REJECTED)
@@ -103,7 +104,13 @@ class Follower:
             return self._failed()
         if inspect.iscoroutine(returned):
             returned.close()
-        return PhaseEnd("call", Ended.PASSED, returned="" if returned is None else repr(returned))
+        return PhaseEnd(
+            "call",
+            Ended.PASSED,
+            returned="" if returned is None else repr(returned),
+            events=tuple(said.events.items()),
+            targets=tuple(said.target_observations.items()),
+        )
 
     def _failed(self) -> PhaseEnd:
         excinfo = pytest.ExceptionInfo.from_current()

@@ -117,6 +117,11 @@ def _fixtures(context: RankContext, open_test: Callable[[], OpenTest | None]) ->
         """This rank: index, world_size, group, device, store, barrier()."""
         return Rank(context.index, context.world_size, context.device, context.store)
 
+    @pytest.fixture(scope="session")
+    def world_size() -> int:
+        """The number of ranks of this world: where a parameter says the same, it goes before."""
+        return context.world_size
+
     @pytest.fixture
     def tmp_path() -> Path:
         """A temporary directory of this test, the same one on all its ranks."""
@@ -129,7 +134,7 @@ def _fixtures(context: RankContext, open_test: Callable[[], OpenTest | None]) ->
         """A temporary directory of this test and this rank alone."""
         return _made(context, tmp_path / f"rank-{context.index}")
 
-    return {"rank": rank, "tmp_path": tmp_path, "rank_tmp_path": rank_tmp_path}
+    return {"rank": rank, "world_size": world_size, "tmp_path": tmp_path, "rank_tmp_path": rank_tmp_path}
 
 
 def _made(context: RankContext, path: Path) -> Path:

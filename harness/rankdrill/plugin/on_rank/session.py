@@ -23,6 +23,7 @@ from rankdrill.plugin.on_rank.collecting import Collecting
 from rankdrill.plugin.on_rank.debugging import Debugging
 from rankdrill.plugin.on_rank.fixtures import rank_plugin
 from rankdrill.plugin.on_rank.foundation import laid
+from rankdrill.plugin.on_rank.inner_engines import draw_alike, refuse_state_machines
 from rankdrill.plugin.on_rank.measuring import Measuring
 from rankdrill.plugin.on_rank.protocol import OpenTest
 from rankdrill.plugin.on_rank.region import Region
@@ -49,6 +50,8 @@ class RankSession:
         self._seed: int = wanted.options["rankdrill_seed"]
         self._seeded_by_file: dict[str, Generators] = {}
         reseed(seed_of(self._seed, "", None))  # for what conftest files draw
+        draw_alike(self._seed)
+        refuse_state_machines(context.world_size)
         with context.boundary.closed():
             self._measuring = Measuring(wanted.measured, context) if wanted.measured is not None else None
             self.config = _config(wanted, context)

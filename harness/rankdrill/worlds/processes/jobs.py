@@ -62,6 +62,8 @@ class Jobs:
             job: Job = load(raw)
         context.boundary.strike_with(self._arm(job))
         context.boundary.made.begin_part()
+        if job.counts_anew and isinstance(context.group, DrilledGroup):
+            context.group.count_anew()
         return job
 
     def _receive(self) -> tuple[Place | None, bytes]:
