@@ -6,7 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from rankdrill.conformance.exact import difference, shown
+from rankdrill.conformance.gives import NOT_LOOKED_AT
 from rankdrill.conformance.payloads import PAYLOADS, Payload
+from rankdrill.conformance.promises import ALL_PROMISES, Promise
 from rankdrill.errors import GatherError
 from rankdrill.step import Kind
 
@@ -18,7 +21,8 @@ class Setting:
     """Where one call of a gather happens, equal on all ranks but for `rank`.
 
     `directory` is private to the case and exists; `room` bounds any rank's pickled payload, in bytes,
-    for gathers that need one; `timeout` is in seconds.
+    for gathers that need one; `timeout` is in seconds. `group` is the process group that calls, `rank` and `size` are
+    those in it, `members` its global ranks; `turn` is another number for each call.
     """
 
     rank: int
@@ -26,6 +30,9 @@ class Setting:
     directory: str
     room: int
     timeout: float
+    group: Any = None
+    members: tuple[int, ...] = ()
+    turn: int = 0
 
 
 def everything(rank: int, payloads: Sequence[Any]) -> Any:
@@ -54,7 +61,9 @@ class Adapter:
     - `payloads` are those it is drilled with, by name; one must be called ``small``;
     - `kinds` are the kinds of steps it may take: faults of other kinds do not apply;
     - `blames(error)` is which ranks an error names as the cause, or None if it is of no type that could;
-    - `keeps` are glob patterns of files that it leaves on purpose, below the directory.
+    - `keeps` are glob patterns of files that it leaves on purpose, below the directory;
+    - `promises` are what it is held to by `conformance`, `takes` what payloads are made of there (see `SAMPLES`), and
+      `same(got, wanted)` compares what a rank received, where equality of types and values is too much to ask.
     """
 
     name: str
@@ -65,6 +74,10 @@ class Adapter:
     kinds: frozenset[Kind] = frozenset(Kind)
     keeps: tuple[str, ...] = ()
     blames: Callable[[BaseException], tuple[int, ...] | None] = blamed_by_gather_error
+    promises: frozenset[Promise] = ALL_PROMISES
+    takes: str = "objects"
+    same: Callable[[Any, Any], bool] | None = None
+    room: int = 1 << 22
 
     def payload(self, name: str, rank: int, size: int, turn: int) -> Any:
         """What `rank` contributes to call number `turn` of a case with the payloads `name`."""
@@ -73,3 +86,13 @@ class Adapter:
     def expected(self, name: str, rank: int, size: int, turn: int) -> Any:
         """What `rank` must receive in call number `turn`."""
         return self.receives(rank, [self.payload(name, giver, size, turn) for giver in range(size)])
+
+    def differs(self, got: Any, wanted: Any) -> str | None:
+        """Where what a rank received differs from what it should have, in one line; None if it does not."""
+        if wanted is NOT_LOOKED_AT:
+            return None
+        if self.same is not None:
+            return None if self.same(got, wanted) else f"result is {shown(got)}, not {shown(wanted)}"
+        if type(got) is dict and type(wanted) is dict and got.keys() == wanted.keys():
+            got = {key: got[key] for key in wanted}  # the order of ranks in a dict means nothing
+        return difference(got, wanted)

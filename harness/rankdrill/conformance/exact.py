@@ -8,7 +8,7 @@ from typing import Any
 import numpy
 import torch
 
-__all__ = ["difference"]
+__all__ = ["difference", "shown"]
 
 _SHOWN = 60
 
@@ -16,19 +16,29 @@ _SHOWN = 60
 def difference(got: Any, wanted: Any, where: str = "result") -> str | None:
     """Where `got` first differs from `wanted`, in one line; None if it does not."""
     if type(got) is not type(wanted):
-        return f"{where} is {_show(got)}, not {_show(wanted)}"
+        return f"{where} is {shown(got)}, not {shown(wanted)}"
     match wanted:
         case torch.Tensor():
-            same = got.dtype == wanted.dtype and got.shape == wanted.shape and torch.equal(got, wanted)
+            same = got.dtype == wanted.dtype and got.shape == wanted.shape and _equal_tensors(got, wanted)
         case numpy.ndarray():
-            same = got.dtype == wanted.dtype and got.shape == wanted.shape and numpy.array_equal(got, wanted)
+            same = (
+                got.dtype == wanted.dtype
+                and got.shape == wanted.shape
+                and numpy.array_equal(got, wanted, equal_nan=wanted.dtype.kind in "fc")
+            )
         case Mapping():
             return _difference_of_mappings(got, wanted, where)
         case list() | tuple():
             return _difference_of_sequences(got, wanted, where)
         case _:
-            same = got == wanted
-    return None if same else f"{where} is {_show(got)}, not {_show(wanted)}"
+            same = got == wanted or (got != got and wanted != wanted)  # a NaN is right where one was sent
+    return None if same else f"{where} is {shown(got)}, not {shown(wanted)}"
+
+
+def _equal_tensors(got: torch.Tensor, wanted: torch.Tensor) -> bool:
+    if not wanted.is_floating_point() and not wanted.is_complex():
+        return torch.equal(got, wanted)
+    return torch.allclose(got, wanted, rtol=0, atol=0, equal_nan=True)
 
 
 def _difference_of_mappings(got: Any, wanted: Any, where: str) -> str | None:
@@ -46,7 +56,8 @@ def _difference_of_sequences(got: Any, wanted: Any, where: str) -> str | None:
     return next(filter(None, found), None)
 
 
-def _show(value: Any) -> str:
+def shown(value: Any) -> str:
+    """`value` in a line."""
     if isinstance(value, torch.Tensor | numpy.ndarray):
         return f"{type(value).__name__} {value.dtype} {tuple(value.shape)}"
     text = repr(value)

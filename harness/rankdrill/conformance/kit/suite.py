@@ -1,0 +1,115 @@
+"""`conformance`: a gather's promises as a class of pytest tests."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from rankdrill.conformance.adapter import Adapter, Setting
+from rankdrill.conformance.gives import GIVES
+from rankdrill.conformance.kit.asking import Asking
+from rankdrill.conformance.kit.questions import Question, questions_for
+from rankdrill.conformance.kit.samples import SAMPLES
+from rankdrill.conformance.kit.with_torch import ask_torch
+from rankdrill.conformance.promises import Promise, checked_promises
+from rankdrill.errors import UsageError
+
+__all__ = ["conformance", "described"]
+
+NOT_PROMISED = "not promised"
+
+
+def conformance(
+    gather: Adapter | Callable[..., Any],
+    *,
+    ranks: Sequence[int] = (2, 3),
+    gives: str | Callable[[int, Sequence[Any]], Any] = "list",
+    takes: str = "objects",
+    promises: Collection[str] = tuple(Promise),
+    **more: Any,
+) -> type:
+    """A class of tests that hold `gather` to its promises: assign it to a name that pytest collects.
+
+        TestMyGather = conformance(my_gather, gives="list", promises={"right", "repeatable", "clean"})
+
+    `gather(payload)` or `gather(payload, setting)` is called on every rank of worlds of `ranks` ranks and returns what
+    that rank received: `setting` (a `Setting`) has the rank, the group that calls, a directory, a timeout. `gives` says
+    what is right: ``"list"`` of all ranks' payloads in rank order, the same on rank 0 alone (``"dst"``), ``"dict"`` by
+    rank, all ranks' items in one list (``"concatenated"``), ``"sum"``, or a function of the rank and all payloads.
+    `takes` says what payloads are: ``"objects"``, ``"dicts"``, ``"lists"``, ``"tensors"``, ``"equal tensors"`` or
+    ``"numbers"``. `more` are other fields of `Adapter`.
+
+    There is one test for each promise and question, named so that one can be selected. What `promises` leaves out is
+    asked, too, and its failures are reported as expected: "not promised". Raises `UsageError` for what it does not
+    know.
+    """
+    adapter = described(gather, gives=gives, takes=takes, promises=promises, **more)
+    questions = questions_for(adapter, ranks)
+
+    asking = Asking(adapter)
+
+    def teardown_class(cls: type) -> None:
+        asking.close()
+
+    body: dict[str, Any] = {"teardown_class": classmethod(teardown_class), "__doc__": f"What {adapter.name} promises."}
+    for promise in Promise:
+        of_it = [question for question in questions if question.promise is promise]
+        body[f"test_{promise}"] = _test_of(of_it, asking, promised=promise in adapter.promises)
+    body["__module__"] = sys._getframe(1).f_globals.get("__name__", __name__)
+    return type(f"Conformance of {adapter.name}", (), body)
+
+
+def described(
+    gather: Adapter | Callable[..., Any],
+    *,
+    gives: str | Callable[[int, Sequence[Any]], Any] = "list",
+    takes: str = "objects",
+    promises: Collection[str] = tuple(Promise),
+    **more: Any,
+) -> Adapter:
+    """The adapter that `conformance` makes of what it is told."""
+    if isinstance(gather, Adapter):
+        return gather
+    if isinstance(gives, str) and gives not in GIVES:
+        raise UsageError(f"gives={gives!r} is not known; choose from {', '.join(GIVES)}, or give a function")
+    if takes not in SAMPLES:
+        raise UsageError(f"takes={takes!r} is not known; choose from {', '.join(SAMPLES)}")
+    if not callable(gather):
+        raise UsageError(f"{gather!r} is no gather; give a function of a payload, or an Adapter")
+    name = more.pop("name", getattr(gather, "__name__", type(gather).__name__))
+    receives = GIVES[gives] if isinstance(gives, str) else gives
+    return Adapter(name, _called(gather), receives, takes=takes, promises=checked_promises(promises), **more)
+
+
+def _called(gather: Callable[..., Any]) -> Callable[[Any, Setting], Any]:
+    """`gather` as one of two arguments, whether it wants the second or not."""
+    wanted = [
+        parameter
+        for parameter in inspect.signature(gather).parameters.values()
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+        and parameter.default is parameter.empty
+    ]
+    if len(wanted) > 1:
+        return gather
+
+    def call(payload: Any, setting: Setting) -> Any:
+        return gather(payload)
+
+    return call
+
+
+def _test_of(questions: Sequence[Question], asking: Asking, *, promised: bool) -> Callable[..., None]:
+    import pytest  # who has a class of tests has it; who drills from the command line may not
+
+    marks = () if promised else (pytest.mark.xfail(reason=NOT_PROMISED, strict=False),)
+
+    @pytest.mark.parametrize("question", [pytest.param(each, id=each.id, marks=marks) for each in questions])
+    def test(self: object, question: Question) -> None:
+        complaint = asking.ask(question)
+        if complaint:
+            asked = f"not {question.promise}: {question.name}, {question.size} ranks"
+            pytest.fail(f"{asked}\n{complaint}\n{ask_torch(question)}", pytrace=False)
+
+    return test

@@ -1,0 +1,33 @@
+"""The kit tells sound gathers from such that break a promise, and says which promise it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from rankdrill.conformance.kit.asking import Asking
+from rankdrill.conformance.kit.questions import questions_for
+from rankdrill.conformance.kit.suite import described
+from rankdrill.conformance.promises import Promise
+from tests.conformance.population import MISTAKEN, SOUND, Gather
+
+SIZES = (2, 3)
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_a_sound_gather_keeps_what_it_promises(name: str) -> None:
+    gather, promises = SOUND[name]
+    adapter = described(gather, promises=promises)
+    asked = [question for question in questions_for(adapter, SIZES) if question.promise in adapter.promises]
+    with Asking(adapter) as asking:
+        complaints = {f"{question.promise} {question.id}": asking.ask(question) for question in asked}
+    assert {asked: complaint for asked, complaint in complaints.items() if complaint} == {}
+
+
+@pytest.mark.parametrize("gather", MISTAKEN, ids=lambda gather: gather.__name__)
+def test_a_mistake_breaks_the_promise_that_it_should(gather: Gather) -> None:
+    adapter = described(gather)
+    broken = Promise(MISTAKEN[gather])
+    asked = [question for question in questions_for(adapter, SIZES) if question.promise is broken]
+    with Asking(adapter) as asking:
+        complaints = (asking.ask(question) for question in asked)
+        assert next(filter(None, complaints), None) is not None

@@ -1,0 +1,52 @@
+"""`conformance` in somebody's test file: tests that one can select, and what is not promised does not fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from rankdrill.conformance import conformance
+from rankdrill.errors import UsageError
+from tests.plugin.conftest import Ran
+
+SOURCE = """
+from rankdrill.conformance import conformance
+
+def mine(payload):
+    received = [None] * dist.get_world_size()
+    dist.all_gather_object(received, payload)
+    return [each.encode("ascii", "replace").decode() if isinstance(each, str) else each for each in received]
+
+TestMine = conformance(mine, promises={"right", "clean"}, ranks=(2,))
+"""
+
+
+def test_one_test_for_each_question_named_for_it(run: Callable[..., Ran]) -> None:
+    names = ["a small dict-2ranks", "text beyond ASCII-2ranks", "one half alone", "after calls that worked-2ranks"]
+    ran = run(SOURCE, "-k", " or ".join(f"({' and '.join(name.split('-')[0].split())})" for name in names), "-rxX")
+    ran.result.assert_outcomes(passed=2, failed=1, xfailed=1)
+    failure = ran.failure("test_right[text beyond ASCII-2ranks]")
+    assert "not right: text beyond ASCII, 2 ranks" in failure
+    assert "call 1 of 2: wrong, on rank 0: result[0] is 'na?ve caf?', not 'naïve café'" in failure
+    assert "(torch.distributed.all_gather_object comes through this)" in failure
+    assert "XFAIL" in ran.screen
+    assert "not promised" in ran.screen
+
+
+@pytest.mark.parametrize(
+    ("says", "told"),
+    [
+        ({"gives": "lists"}, "gives='lists' is not known; choose from list, dst, dict, concatenated, sum"),
+        ({"takes": "everything"}, "takes='everything' is not known; choose from objects, dicts"),
+        ({"promises": {"wright"}}, "'wright' is none; there are right, repeatable"),
+    ],
+)
+def test_what_it_does_not_know_it_refuses(says: dict[str, object], told: str) -> None:
+    with pytest.raises(UsageError, match=told.replace("(", r"\(")):
+        conformance(lambda payload: [payload], **says)  # type: ignore[arg-type]
+
+
+def test_what_is_no_gather_is_refused() -> None:
+    with pytest.raises(UsageError, match="3 is no gather; give a function of a payload, or an Adapter"):
+        conformance(3)  # type: ignore[arg-type]
