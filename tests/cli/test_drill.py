@@ -79,11 +79,22 @@ def test_a_gather_of_somebody_elses_is_drilled_by_its_import_path(drill: Drill, 
         "--path", ours, "--path", theirs, "--ranks", "2", "--payload", "small", "--fault", "none", "--junit", str(junit)
     )
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "WRONG  wrong order" in done.stdout
+    assert f"WRONG  {theirs}" in done.stdout
     assert "result[0]['rank'] is 1, not 0" in done.stdout
     right, wrong = ElementTree.parse(junit).getroot()
-    assert (right.get("name"), right.get("failures")) == ("right", "0")
+    assert (right.get("name"), right.get("failures")) == (ours, "0")
     assert wrong.get("failures") == wrong.get("tests")
+    again = next(line for line in done.stdout.splitlines() if "again: " in line).partition("again: ")[2]
+    assert "WRONG" in drill(*shlex.split(again)[2:]).stdout
+
+
+def test_of_somebody_elses_the_directory_stays_and_the_adapter_answers_for_itself(drill: Drill) -> None:
+    removes, cannot = "tests.conformance.broken:REMOVES", "tests.conformance.broken:CANNOT_DRESS"
+    done = drill("--path", removes, "--path", cannot, "--ranks", "2", "--payload", "small", "--fault", "none")
+    told = " ".join(done.stdout.split())
+    assert done.returncode == 1
+    assert "itself is gone" in told
+    assert "the adapter 'cannot dress', and not its gather, failed with the payload 'small': ValueError" in told
 
 
 def test_a_fault_that_finds_no_step_is_a_failure(drill: Drill) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 from typing import Any
 
@@ -102,7 +103,19 @@ def _works_once(payload: Any, setting: Setting) -> Any:
     return received
 
 
+def _removes_the_directory(payload: Any, setting: Setting) -> Any:
+    received = _gather(payload, setting)
+    shutil.rmtree(setting.directory, ignore_errors=True)
+    return received
+
+
+def _cannot_dress(payload: Any) -> Any:
+    raise ValueError("no such thing")
+
+
 RIGHT = Adapter("right", _right)
+REMOVES = Adapter("removes the directory", _removes_the_directory)
+CANNOT_DRESS = Adapter("cannot dress", _right, dress=_cannot_dress)
 RAISES_BEFORE = Adapter("raises before the collective", _raises_before_the_collective)
 RAISES_AFTER = Adapter("raises after the collective", _raises_after_the_collective)
 FORGETS_TO_SEND = Adapter("forgets to send", _forgets_to_send)

@@ -50,8 +50,7 @@ def choose_adapters(names: Sequence[str]) -> dict[str, Adapter]:
         if name in known:
             chosen[name] = known[name]
         elif ":" in name:
-            adapter = _imported(name)
-            chosen[adapter.name] = adapter
+            chosen[name] = _imported(name)  # by what it is called on the command line, which repeats a case
         else:
             remedy = "(rankdrill drill --list shows all; module:attribute is your own Adapter)"
             raise refuse("path", name, known, remedy)

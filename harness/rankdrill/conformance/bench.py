@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from rankdrill.conformance.adapter import Adapter
 from rankdrill.conformance.case import Case, CaseResult, Judgement
+from rankdrill.conformance.kit.on_rank import import_all
 from rankdrill.conformance.leftovers import files_left, is_planted
 from rankdrill.conformance.missteps import MISSTEPS
 from rankdrill.conformance.strikes import Effect, effect_of, is_waited_out, lasts
@@ -31,6 +32,7 @@ Sites: TypeAlias = tuple[tuple[Site, ...], ...]
 """By rank: where strikes fit in the first call."""
 
 _SEGMENTS = Path("/dev/shm")
+_IMPORT_S = 600.0
 # A death costs a world, and a fresh one half as long if its ranks need not import these.
 _EVERY_RANK_NEEDS = ("rankdrill.conformance.witness", "rankdrill.conformance.paths")
 
@@ -105,6 +107,7 @@ class Bench:
             misstep=case.strike if case.strike in MISSTEPS else None,
             strays=case.rank,
         )
+        self._import_on_ranks(case)
         outcome = self._world(case.size).run_job(
             Job(testify, (trial,), plan=_plan(case), with_context=True, in_step=True), deadline=self._limits.deadline
         )
@@ -113,7 +116,7 @@ class Bench:
             self._world(case.size).discard()  # only a second call that worked shows that the ranks are in step
         struck = () if not case.fault else tuple(range(case.size)) if case.rank < 0 else (case.rank,)
         doomed = struck if effect is Effect.ENDS else ()
-        files = () if doomed else files_left(trial.directory, adapter.keeps)
+        files = () if doomed else _left_in(trial.directory, adapter.keeps)
         return outcome, Evidence(outcome, statements, struck, doomed, files + _segments_left(outcome))
 
     def _aftermath(self, case: Case, room: Path) -> tuple[Judgement, str] | None:
@@ -139,10 +142,23 @@ class Bench:
         patience = max(timeout, self._limits.timeout)
         return Trial(self._adapters[case.path], case.payload, str(directory), str(room / notes), timeout, patience)
 
+    def _import_on_ranks(self, case: Case) -> None:
+        """Have fresh ranks import what somebody else's adapter needs, which is no part of the case's time."""
+        adapter, world = self._adapters[case.path], self._world(case.size)
+        if not world.warm and not adapter.call.__module__.startswith("rankdrill."):
+            world.run(import_all, adapter, deadline=_IMPORT_S).unwrap()
+
     def _world(self, size: int) -> World:
         if size not in self._worlds:
             self._worlds[size] = World(size, preload=_EVERY_RANK_NEEDS)
         return self._worlds[size]
+
+
+def _left_in(directory: str, keeps: Sequence[str]) -> tuple[str, ...]:
+    """What is wrong on disk after the calls: the directory was the caller's, who may go on using it."""
+    if not Path(directory).is_dir():
+        return (f"nothing: the directory {directory} itself is gone",)
+    return files_left(directory, keeps)
 
 
 def _plan(case: Case) -> Plan | None:

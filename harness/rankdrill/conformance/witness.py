@@ -10,13 +10,16 @@ import time
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
+
+import torch.distributed as dist
 
 from rankdrill.conformance.adapter import Adapter, Setting
-from rankdrill.conformance.exact import difference
 from rankdrill.conformance.leftovers import Belongings
 from rankdrill.conformance.missteps import REPEATED, SKIPPED
 from rankdrill.conformance.payloads import SMALL
 from rankdrill.conformance.survey import Site, Surveyor
+from rankdrill.errors import UsageError
 from rankdrill.step import Kind
 from rankdrill.worlds.context import RankContext
 
@@ -144,8 +147,8 @@ def _out_of_step(context: RankContext, trial: Trial, setting: Setting) -> Seen:
 def _call(context: RankContext, trial: Trial, setting: Setting, turn: int) -> Seen:
     adapter, rank, size = trial.adapter, setting.rank, setting.size
     with context.boundary.closed():
-        payload = adapter.payload(trial.payload, rank, size, turn)
-        wanted = adapter.expected(trial.payload, rank, size, turn)
+        payload, wanted = _from_adapter(trial, rank, size, turn)
+    setting = replace(setting, group=dist.group.WORLD, members=tuple(range(size)), turn=turn)
     began = time.monotonic_ns()
     try:
         got = adapter.call(payload, setting)
@@ -154,7 +157,20 @@ def _call(context: RankContext, trial: Trial, setting: Setting, turn: int) -> Se
         return Seen(began, ended, type(error).__name__, str(error), adapter.blames(error))
     ended = time.monotonic_ns()
     with context.boundary.closed():
-        return Seen(began, ended, wrong=difference(got, wanted) or "")
+        return Seen(began, ended, wrong=adapter.differs(got, wanted) or "")
+
+
+def _from_adapter(trial: Trial, rank: int, size: int, turn: int) -> tuple[Any, Any]:
+    """What this rank contributes and what it has to receive. Raises `UsageError` where the adapter cannot say."""
+    adapter = trial.adapter
+    try:
+        payload = adapter.payload(trial.payload, rank, size, turn)
+        return payload, adapter.expected(trial.payload, rank, size, turn)
+    except Exception as error:
+        raise UsageError(
+            f"the adapter {adapter.name!r}, and not its gather, failed with the payload {trial.payload!r}: "
+            f"{type(error).__name__}: {error}; see its dress, receives and payloads"
+        ) from error
 
 
 def _thaw(trial: Trial, rank: int, size: int) -> None:

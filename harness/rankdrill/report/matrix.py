@@ -40,7 +40,7 @@ LEGEND = {
     Judgement.DIED: "a rank that was not struck died",
     Judgement.HANG: "ranks waited for ever",
     Judgement.WRONG: "a rank received a wrong result and nothing was raised",
-    Judgement.BROKEN: "the drill itself failed",
+    Judgement.BROKEN: "not a word on the gather: its adapter, or the drill, failed",
 }
 _STYLES = {Judgement.RIGHT: "green", Judgement.TOGETHER: "cyan"}
 _FAILED = "bold red"
