@@ -9,8 +9,11 @@ from typing import Any
 import torch.distributed as dist
 
 from rankdrill.boundary import torch_seam
+from rankdrill.boundary.at_once import at_once
+from rankdrill.boundary.callsites import call_site
 from rankdrill.boundary.contracts import flatten
 from rankdrill.boundary.crossing import Boundary, Call
+from rankdrill.boundary.habits import key_of, well_known
 from rankdrill.boundary.handed import handed_to_user
 from rankdrill.boundary.lasting import Lasting
 from rankdrill.boundary.made_groups import Made
@@ -19,9 +22,9 @@ from rankdrill.boundary.methods import METHODS
 from rankdrill.boundary.numbering import Numbering
 from rankdrill.boundary.reducers import Buckets, WaitsAtTheEnd
 from rankdrill.boundary.regions import buffers_of
-from rankdrill.boundary.repertoire import Repertoire, patience_of, step_of
+from rankdrill.boundary.repertoire import Repertoire, habit_of, patience_of, step_of
 from rankdrill.boundary.work import NeverWaited, TrackedWork
-from rankdrill.ledger import GROUP_OP, State, spell_members
+from rankdrill.ledger import GROUP_OP, State, milliseconds, spell_members
 from rankdrill.step import ANYBODY, DEFAULT_GROUP, MESSAGES, NO_SEQUENCE, RECV, Kind, Step
 
 __all__ = ["DrilledGroup", "install_collectives"]
@@ -48,6 +51,7 @@ class DrilledGroup(dist.ProcessGroup):
         self.label = DEFAULT_GROUP if inner.group_desc == "default_pg" else self._name
         self.sequence = Numbering()
         self.timeout = torch_seam.group_timeout(inner)
+        self.repertoire = Repertoire(self.label)
         self.place, self.members = inner.rank(), inner.size()
         self.key = boundary.name_group(self.label, ranks)
         self._collectives_key = self.key
@@ -60,7 +64,6 @@ class DrilledGroup(dist.ProcessGroup):
         self.last_used = 0
         self.buckets, self.waits_at_the_end = Buckets(), WaitsAtTheEnd()
         self.lasting = Lasting()
-        self.repertoire = Repertoire(self.label)
         self._introduced = False
 
     def count_anew(self) -> None:
@@ -70,6 +73,17 @@ class DrilledGroup(dist.ProcessGroup):
         """
         self.sequence = Numbering()
         self._collectives_key = (self._collectives_key + 1) & _MOST_KEY
+        self.repertoire.forget()  # that number stands in what its habits post
+
+    @property
+    def timeout(self) -> float:
+        """Seconds after which its collectives give up; 0 where that is not known. `patience_ms` is the same."""
+        return self._timeout
+
+    @timeout.setter
+    def timeout(self, seconds: float) -> None:
+        self._timeout = seconds
+        self.patience_ms = milliseconds(seconds) if seconds else 0
 
     def introduce(self) -> None:
         """Write this group's members into the ledger, once, before its first collective."""
@@ -96,6 +110,11 @@ class DrilledGroup(dist.ProcessGroup):
         """Tell the watch, if there is one, that this rank is about to do `step`; may raise."""
         if self.boundary.watch is not None:
             self.boundary.watch.enter(self._key_of(step), self.global_ranks, self.place, step)
+
+    def entrance(self, step: Step) -> Callable[[int], None]:
+        """What tells the watch, which there is, that this rank is about to do `step`, each time with its number."""
+        assert self.boundary.watch is not None
+        return self.boundary.watch.entrance(self._key_of(step), self.global_ranks, self.place, step)
 
     def _key_of(self, step: Step) -> int:
         return self.key if step.message is not None else self._collectives_key
@@ -147,13 +166,34 @@ def install_collectives(boundary: Boundary) -> Callable[[], None]:
 
 
 def _override(method: str, op: str, names: tuple[str, ...]) -> Callable[..., Any]:
+    may_have_a_key = well_known(op, names)
+    given_with_a_key = len(names)
+
     def call(self: DrilledGroup, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
         boundary = self.boundary
         if not boundary.open:
             return getattr(self.inner, method)(*args, **kwargs)
+        self.introduce()
+        self.last_used = boundary.made.use()
+        self.waits_at_the_end.clear()
+        undisturbed = boundary.undisturbed
+        if undisturbed and may_have_a_key and len(args) == given_with_a_key and not kwargs and not self.buckets.in_use:
+            site = call_site(2)
+            key = key_of(op, args, site)
+            if key is not None:
+                habit = self.repertoire.recall(key)
+                if habit is None:
+                    habit = habit_of(self, op, dict(zip(names, args, strict=True)), site)
+                    self.repertoire.learn(key, habit)
+                return at_once(self, habit, self.patience_ms, getattr(self.inner, method), args)
         bound: dict[str, Any] = dict(zip(names, args, strict=False))
         bound.update(kwargs, group=self)
+        if undisturbed and not getattr(bound.get("opts"), "asyncOp", True):
+            habit = habit_of(self, op, bound, call_site(2))
+            patience = patience_of(self, bound)
+            issue = getattr(self.inner, method)
+            return at_once(self, habit, milliseconds(patience) if patience else 0, issue, args, kwargs)
 
         def real(crossing: Call) -> Any:
             __tracebackhide__ = True
@@ -171,12 +211,7 @@ def _override(method: str, op: str, names: tuple[str, ...]) -> Callable[..., Any
             named = {name: value for name, value in given.items() if name != "group"}
             return function(*[named.pop(name) for name in names[: len(args)]], **named)
 
-        self.introduce()
-        self.last_used = boundary.made.use()
-        self.waits_at_the_end.clear()
         step = step_of(self, op, bound)
-        if boundary.undisturbed and not getattr(bound.get("opts"), "asyncOp", True):
-            return _at_once(self, step, bound, getattr(self.inner, method), args, kwargs)
         if step.message is not None and step.message.peer == ANYBODY:
             boundary.orders.before()
         try:
@@ -197,40 +232,6 @@ def _override(method: str, op: str, names: tuple[str, ...]) -> Callable[..., Any
     call.__name__ = method
     call.__doc__ = f"`ProcessGroup.{method}` as the step ``collective.{op}``."
     return call
-
-
-def _at_once(
-    group: DrilledGroup,
-    step: Step,
-    bound: dict[str, Any],
-    issue: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> Any:
-    """A call that torch waits for before it returns, with nothing in its way: as nearly all are.
-
-    It is waited for here. What is returned, the backend's own handle, may be waited for again.
-    """
-    __tracebackhide__ = True
-    boundary = group.boundary
-    with boundary.closed():
-        record = boundary.note(step)
-        try:
-            group.enter(step)
-            work = issue(*args, **kwargs)
-        except BaseException as error:
-            boundary.fail(record, error)
-            group.take_back(step, bound)
-            raise
-        if work is not None:
-            boundary.wait(record, patience_of(group, bound))
-            try:
-                work.wait()
-            except BaseException as error:
-                boundary.fail(record, error)
-                raise
-        boundary.mark(record, State.ENDED)
-        return work
 
 
 for _method, (_op, _names) in METHODS.items():

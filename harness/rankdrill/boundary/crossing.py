@@ -55,6 +55,9 @@ class Watch(Protocol):
     def enter(self, group: int, ranks: Sequence[int], me: int, step: Step) -> None:
         """This rank, `me` of the group with that number and those global ranks, enters `step`; may raise."""
 
+    def entrance(self, group: int, ranks: Sequence[int], me: int, step: Step) -> Callable[[int], None]:
+        """What does as `enter` for `step` each time that it is made again, told which call of the group it is."""
+
     def retract(self, group: int, step: Step) -> None:
         """It did not: the backend, or a fault, refused."""
 
@@ -113,13 +116,13 @@ class Boundary:
         self._groups: Counter[str] = Counter()
         self._interceptors: tuple[Interceptor, ...] = ()
         self._recording = False
-        self._inside = _Inside()
-        self._closing = _Closing(self._inside)
+        self.inside = _Inside()
+        self._closing = _Closing(self.inside)
 
     @property
     def open(self) -> bool:
         """Whether a call made now, on this thread, is a step."""
-        return self._recording and not self._inside.depth
+        return self._recording and not self.inside.depth
 
     @property
     def undisturbed(self) -> bool:
@@ -174,7 +177,7 @@ class Boundary:
     def begin(self, step: Step, args: dict[str, Any], real: Proceed) -> tuple[int, Any]:
         """Cross with a call that may go on after it returns; whoever waits for it marks how far it got."""
         __tracebackhide__ = True
-        inside, index = self._inside, -1
+        inside, index = self.inside, -1
         inside.depth += 1
         try:
             if (handled := sys.exception()) is not None and step.kind is Kind.COLLECTIVE:
