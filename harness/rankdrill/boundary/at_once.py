@@ -10,11 +10,12 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rankdrill.boundary.habits import Habit
+from rankdrill.boundary.repertoire import patience_ms_of
 
 if TYPE_CHECKING:
     from rankdrill.boundary.collectives import DrilledGroup
 
-__all__ = ["at_once"]
+__all__ = ["at_once", "failed"]
 
 _NO_NAMES: Mapping[str, Any] = {}
 
@@ -22,12 +23,12 @@ _NO_NAMES: Mapping[str, Any] = {}
 def at_once(
     group: DrilledGroup,
     habit: Habit,
-    patience_ms: int,
+    opts: Any,
     issue: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any] = _NO_NAMES,
 ) -> Any:
-    """Make the call that is `habit` on `group` as its next one: number it, write it down, post it, issue it, wait."""
+    """Make the call that is `habit` on `group`, with `opts`, as its next: number, write down, post, issue it, wait."""
     __tracebackhide__ = True
     boundary = group.boundary
     if habit.ledger is not boundary.ledger or habit.watch is not boundary.watch:
@@ -43,19 +44,25 @@ def at_once(
                 habit.enter(number)
             work = issue(*args, **kwargs)
         except BaseException as error:
-            boundary.fail(record, error)
-            group.take_back(habit.step.like(sequence=number), {})
+            failed(group, habit, number, record, error, issued=False)
             raise
         if work is not None:
             if stencil is not None:
-                stencil.wait(record, patience_ms)
+                stencil.wait(record, patience_ms_of(group, opts))
             try:
                 work.wait()
             except BaseException as error:
-                boundary.fail(record, error)
+                failed(group, habit, number, record, error, issued=True)
                 raise
         if stencil is not None:
             stencil.end(record)
         return work
     finally:
         inside.depth -= 1
+
+
+def failed(group: DrilledGroup, habit: Habit, number: int, record: int, error: BaseException, issued: bool) -> None:
+    """Such a call raised `error`, after it was issued or before."""
+    group.boundary.fail(record, error)
+    if not issued:
+        group.take_back(habit.step.like(sequence=number), {})

@@ -10,16 +10,16 @@ import torch.distributed as dist
 
 from rankdrill.boundary import torch_seam
 from rankdrill.boundary.at_once import at_once
+from rankdrill.boundary.beaten import method_of, way_of
 from rankdrill.boundary.callsites import call_site
 from rankdrill.boundary.contracts import flatten
 from rankdrill.boundary.crossing import Boundary, Call
-from rankdrill.boundary.habits import key_of, well_known
 from rankdrill.boundary.handed import handed_to_user
 from rankdrill.boundary.lasting import Lasting
 from rankdrill.boundary.made_groups import Made
 from rankdrill.boundary.messages import Messages
 from rankdrill.boundary.methods import METHODS
-from rankdrill.boundary.numbering import Numbering
+from rankdrill.boundary.numbering import numbering
 from rankdrill.boundary.reducers import Buckets, WaitsAtTheEnd
 from rankdrill.boundary.regions import buffers_of
 from rankdrill.boundary.repertoire import Repertoire, habit_of, patience_of, step_of
@@ -49,8 +49,7 @@ class DrilledGroup(dist.ProcessGroup):
         self.boundary = boundary
         self._name = torch_seam.name_of(inner)
         self.label = DEFAULT_GROUP if inner.group_desc == "default_pg" else self._name
-        self.sequence = Numbering()
-        self.timeout = torch_seam.group_timeout(inner)
+        self.sequence = numbering()
         self.repertoire = Repertoire(self.label)
         self.place, self.members = inner.rank(), inner.size()
         self.key = boundary.name_group(self.label, ranks)
@@ -58,22 +57,25 @@ class DrilledGroup(dist.ProcessGroup):
         self.messages = Messages(self.key, ranks, self.place, boundary.messages)
         # Of groups made from this one, if it is the default group.
         self.making = boundary.name_group(f"groups of {self.label}", ranks)
-        self.groups_made = Numbering()
+        self.groups_made = numbering()
         self.groups_made_alone = 0  # with use_local_synchronization
         self.made: Made | None = None  # by the user
         self.last_used = 0
         self.buckets, self.waits_at_the_end = Buckets(), WaitsAtTheEnd()
         self.lasting = Lasting()
-        self._introduced = False
+        self.introduced = False
+        self.way: object | None = None
+        self.timeout = torch_seam.group_timeout(inner)
 
     def count_anew(self) -> None:
         """Number collectives from 0 again: a run begins, in which all members have issued equally many so far.
 
         To the watch they are another group's: what was posted of those that had these numbers is still there.
         """
-        self.sequence = Numbering()
+        self.sequence = numbering()
         self._collectives_key = (self._collectives_key + 1) & _MOST_KEY
         self.repertoire.forget()  # that number stands in what its habits post
+        self.way = way_of(self)
 
     @property
     def timeout(self) -> float:
@@ -84,14 +86,16 @@ class DrilledGroup(dist.ProcessGroup):
     def timeout(self, seconds: float) -> None:
         self._timeout = seconds
         self.patience_ms = milliseconds(seconds) if seconds else 0
+        self.way = way_of(self)
 
     def introduce(self) -> None:
         """Write this group's members into the ledger, once, before its first collective."""
-        if not self._introduced and self.boundary.ledger:
-            self._introduced = True
+        if not self.introduced and self.boundary.ledger:
+            self.introduced = True
             for ranks in spell_members(self.global_ranks):
                 record = self.boundary.ledger.begin(Step(Kind.COLLECTIVE, GROUP_OP, self.label, ranks))
                 self.boundary.mark(record, State.ENDED)
+            self.way = way_of(self)
 
     def give_back(self, step: Step, args: dict[str, Any]) -> None:
         """Have the next call, or message, take the number of `step`, which is not issued."""
@@ -165,35 +169,26 @@ def install_collectives(boundary: Boundary) -> Callable[[], None]:
     return undo
 
 
-def _override(method: str, op: str, names: tuple[str, ...]) -> Callable[..., Any]:
-    may_have_a_key = well_known(op, names)
-    given_with_a_key = len(names)
-
+def _override(
+    method: str, op: str, names: tuple[str, ...], beaten: Callable[[DrilledGroup, tuple[Any, ...]], Any] | None
+) -> Callable[..., Any]:
     def call(self: DrilledGroup, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
+        if beaten is not None and not kwargs:
+            work = beaten(self, args)
+            if work is not NotImplemented:
+                return work
         boundary = self.boundary
         if not boundary.open:
             return getattr(self.inner, method)(*args, **kwargs)
         self.introduce()
         self.last_used = boundary.made.use()
         self.waits_at_the_end.clear()
-        undisturbed = boundary.undisturbed
-        if undisturbed and may_have_a_key and len(args) == given_with_a_key and not kwargs and not self.buckets.in_use:
-            site = call_site(2)
-            key = key_of(op, args, site)
-            if key is not None:
-                habit = self.repertoire.recall(key)
-                if habit is None:
-                    habit = habit_of(self, op, dict(zip(names, args, strict=True)), site)
-                    self.repertoire.learn(key, habit)
-                return at_once(self, habit, self.patience_ms, getattr(self.inner, method), args)
         bound: dict[str, Any] = dict(zip(names, args, strict=False))
         bound.update(kwargs, group=self)
-        if undisturbed and not getattr(bound.get("opts"), "asyncOp", True):
+        if boundary.undisturbed and not getattr(bound.get("opts"), "asyncOp", True):
             habit = habit_of(self, op, bound, call_site(2))
-            patience = patience_of(self, bound)
-            issue = getattr(self.inner, method)
-            return at_once(self, habit, milliseconds(patience) if patience else 0, issue, args, kwargs)
+            return at_once(self, habit, bound.get("opts"), getattr(self.inner, method), args, kwargs)
 
         def real(crossing: Call) -> Any:
             __tracebackhide__ = True
@@ -236,7 +231,7 @@ def _override(method: str, op: str, names: tuple[str, ...]) -> Callable[..., Any
 
 for _method, (_op, _names) in METHODS.items():
     if hasattr(dist.ProcessGroup, _method):
-        setattr(DrilledGroup, _method, _override(_method, _op, _names))
+        setattr(DrilledGroup, _method, method_of(_method, _op, _names, partial(_override, _method, _op, _names)))
 
 
 def _delivered_by_handle(op: str, args: dict[str, Any]) -> bool:

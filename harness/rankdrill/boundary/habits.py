@@ -8,13 +8,12 @@ its record, and what is posted of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch.distributed as dist
 
 from rankdrill.boundary.contracts import REDUCING, ROOTED, Terms, describe
-from rankdrill.boundary.work import NO_TIMEOUT
 from rankdrill.ledger import LedgerWriter, Stencil
 from rankdrill.step import MESSAGES, Site, Step
 
@@ -22,11 +21,12 @@ if TYPE_CHECKING:
     from rankdrill.boundary.collectives import DrilledGroup
     from rankdrill.boundary.crossing import Watch
 
-__all__ = ["WELL_KNOWN", "Habit", "Key", "key_of", "well_known"]
+__all__ = ["WELL_KNOWN", "Habit", "Key", "KeyOf", "plain_keys_of", "well_known"]
 
 WELL_KNOWN = frozenset({("opts",), ("tensors", "opts"), ("outputs", "tensors", "opts")})
 """What the calls are given, by position, that have nothing more to them than their tensors and options."""
-Key = tuple[Any, ...]
+Key: TypeAlias = Hashable
+KeyOf: TypeAlias = Callable[[tuple[Any, ...], Site | None], Key | None]
 
 
 class Habit:
@@ -58,22 +58,30 @@ def well_known(op: str, names: tuple[str, ...]) -> bool:
     return names in WELL_KNOWN and op not in MESSAGES
 
 
-def key_of(op: str, args: tuple[Any, ...], site: Site | None) -> Key | None:
-    """What tells a well known `op`, called with `args` at that line, from other calls of one group.
+def plain_keys_of(op: str) -> KeyOf:
+    """What tells a well known `op`, by its arguments and line, from other calls of one group.
 
-    None for one that has more to it: that torch does not wait for, or that has a timeout of its own. Sites are told
-    apart by identity: who keeps a key keeps the site too.
+    There is no key of one that has more to it: that torch does not wait for. Sites
+    are told apart by identity: who keeps a key keeps the site too.
     """
-    opts = args[-1]
-    try:
-        if opts.asyncOp or opts.timeout > NO_TIMEOUT:
+    reduces, rooted, reduction = op in REDUCING, op in ROOTED, dist.ReduceOp
+
+    def key_of(args: tuple[Any, ...], site: Site | None) -> Key | None:
+        opts, reduced, root = args[-1], None, None
+        try:
+            if opts.asyncOp:
+                return None
+            if reduces:
+                reduced = opts.reduceOp
+                if not isinstance(reduced, reduction):
+                    return None
+                reduced = hash(reduced)  # its number: torch's enum is compared by way of its Python methods
+            if rooted:
+                root = opts.rootRank
+        except (AttributeError, TypeError):  # a torch whose options are others, or somebody's own
             return None
-        reduced = opts.reduceOp if op in REDUCING else None
-        root = opts.rootRank if op in ROOTED else None
-    except (AttributeError, TypeError):  # a torch whose options are others, or somebody's own
-        return None
-    if reduced is not None:
-        if not isinstance(reduced, dist.ReduceOp):
-            return None
-        reduced = hash(reduced)  # its number: as torch's enum it would be compared by way of its Python methods
-    return (op, id(site), reduced, root, *[describe(each) for each in args[:-1]])
+        if len(args) == 2:
+            return op, id(site), reduced, root, describe(args[0])
+        return op, id(site), reduced, root, *[describe(each) for each in args[:-1]]
+
+    return key_of

@@ -9,12 +9,13 @@ from rankdrill.boundary.callsites import call_site
 from rankdrill.boundary.contracts import MOST_KNOWN, Terms, message_terms_of, terms_of
 from rankdrill.boundary.habits import Habit, Key
 from rankdrill.boundary.work import NO_TIMEOUT
+from rankdrill.ledger import milliseconds
 from rankdrill.step import MESSAGES, Kind, Site, Step
 
 if TYPE_CHECKING:
     from rankdrill.boundary.collectives import DrilledGroup
 
-__all__ = ["Repertoire", "habit_of", "patience_of", "step_of"]
+__all__ = ["Repertoire", "habit_of", "patience_ms_of", "patience_of", "step_of"]
 
 
 class Repertoire:
@@ -23,22 +24,18 @@ class Repertoire:
     def __init__(self, label: str) -> None:
         self._label = label
         self._known: dict[tuple[str, int, int], Habit] = {}
-        self._by_key: dict[Key, Habit] = {}
-
-    def recall(self, key: Key) -> Habit | None:
-        """The call that was learned by that key."""
-        return self._by_key.get(key)
+        self.by_key: dict[Key, Habit] = {}
 
     def learn(self, key: Key, habit: Habit) -> None:
         """Know `habit` by that key from now on."""
-        if len(self._by_key) >= MOST_KNOWN:
-            self._by_key.clear()
-        self._by_key[key] = habit
+        if len(self.by_key) >= MOST_KNOWN:
+            self.by_key.clear()
+        self.by_key[key] = habit
 
     def forget(self) -> None:
         """Know no call."""
         self._known.clear()
-        self._by_key.clear()
+        self.by_key.clear()
 
     def habit(self, op: str, terms: Terms, site: Site | None) -> Habit:
         """`op` on these terms at that line."""
@@ -88,3 +85,12 @@ def patience_of(group: DrilledGroup, args: dict[str, Any]) -> float:
     if isinstance(own, int | float):  # C++ takes seconds, too
         own = datetime.timedelta(seconds=own)
     return group.timeout if own is None or own <= NO_TIMEOUT else float(own.total_seconds())
+
+
+def patience_ms_of(group: DrilledGroup, opts: Any) -> int:
+    """The same in whole milliseconds, of a call that has no timeout but in its options."""
+    own = getattr(opts, "timeout", None)
+    if own is None or (isinstance(own, datetime.timedelta) and own <= NO_TIMEOUT):
+        return group.patience_ms
+    seconds = patience_of(group, {"opts": opts})
+    return milliseconds(seconds) if seconds else 0

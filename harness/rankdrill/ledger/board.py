@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from rankdrill.ledger.board_format import BENT_OFFSET, CALL, FIRST, FIRSTS, HEADER_BYTES, LOOK, LOOK_AT, START
 from rankdrill.ledger.mailbox import BOX_BYTES, Mailbox
-from rankdrill.ledger.posting import Grid, PlainPosting, Posting
+from rankdrill.ledger.posting import Grid, Posting, posting
 from rankdrill.ledger.posts import MARKS, MOST_TOLD, ROW, Post, Told, elements, read_post
 from rankdrill.step import Contract, Site
 
@@ -103,7 +103,7 @@ class Board:
         assert not contract.sends
         told, told_sum = self._told.of(contract, site)
         grid = Grid(self._rings, self._slots, self._slot_bytes, group, tuple(ranks), me)
-        return PlainPosting(self._map, grid, self._in_slots, told, told_sum, contract.digest)
+        return posting(self._map, grid, self._in_slots, told, told_sum, contract.digest)
 
     def retract(self, call: BoardCall) -> None:
         """Take back what this rank has posted for `call`, which the backend refused: it never took place."""

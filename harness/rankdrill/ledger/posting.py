@@ -9,13 +9,13 @@ from __future__ import annotations
 import mmap
 import struct
 import zlib
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, cast
 
 from rankdrill.ledger.board_format import BENT_OFFSET, CALL, FIRST, FIRSTS, HEADER_BYTES, LOOK, LOOK_AT, START
+from rankdrill.native import hot
 
-__all__ = ["Grid", "PlainPosting", "Posting"]
+__all__ = ["Grid", "PlainPosting", "Posting", "posting"]
 
 _SUMMED = struct.Struct("<QQI")  # what the checksum of who came first is of
 
@@ -28,7 +28,7 @@ class Grid:
     slots: int
     slot_bytes: int
     group: int
-    ranks: Sequence[int]
+    ranks: tuple[int, ...]
     me: int
 
 
@@ -104,3 +104,13 @@ class PlainPosting:
         raw = _SUMMED.pack(group, number, self._rank)
         memory[place : place + FIRST.size] = raw + zlib.crc32(raw).to_bytes(4, "little")
         return None
+
+
+def posting(
+    memory: mmap.mmap, grid: Grid, in_slots: list[bytes | None], told: bytes, told_sum: int, digest: int
+) -> Posting:
+    """The posting of that call, in C if there is one."""
+    if hot is None:
+        return PlainPosting(memory, grid, in_slots, told, told_sum, digest)
+    where = grid.rings, grid.slots, grid.slot_bytes, grid.group, grid.ranks, grid.me
+    return cast(Posting, hot.Posting(memory, *where, in_slots, told, told_sum, digest))

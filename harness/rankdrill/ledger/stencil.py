@@ -10,12 +10,13 @@ import mmap
 import struct
 from collections.abc import Iterator
 from time import monotonic_ns
-from typing import Protocol
+from typing import Protocol, cast
 
 from rankdrill.ledger import format as f
+from rankdrill.native import hot
 from rankdrill.step import NO_SEQUENCE
 
-__all__ = ["PlainStencil", "Stencil", "Threaded"]
+__all__ = ["PlainStencil", "Stencil", "Threaded", "stencil"]
 
 # As `format.RECORD`, with what does not change in one piece: one call instead of four. The fields are written in
 # order, so the commit mark is the last here, too.
@@ -96,3 +97,12 @@ class PlainStencil:
         if _U64.unpack_from(memory, slot)[0] == index:
             _U64.pack_into(memory, slot + _END, monotonic_ns())
             memory[slot + _STATE] = _ENDED
+
+
+def stencil(
+    memory: mmap.mmap, capacity: int, numbers: Iterator[int], thread: Threaded, kind: bytes, nbytes: int
+) -> Stencil:
+    """The stencil of that call, in C if there is one."""
+    if hot is None:
+        return PlainStencil(memory, capacity, numbers, thread, kind, nbytes)
+    return cast(Stencil, hot.Stencil(memory, capacity, numbers, kind, nbytes))

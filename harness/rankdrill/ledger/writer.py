@@ -13,7 +13,7 @@ from types import TracebackType
 
 from rankdrill.ledger import format as f
 from rankdrill.ledger.sites import SiteTable
-from rankdrill.ledger.stencil import PlainStencil, Stencil
+from rankdrill.ledger.stencil import Stencil, stencil
 from rankdrill.step import NO_SEQUENCE, Message, Step
 
 __all__ = ["LedgerWriter", "milliseconds"]
@@ -103,7 +103,7 @@ class LedgerWriter:
     def stencil(self, step: Step) -> Stencil:
         """What writes down `step`, which has no message, as often as it is made, each time with another number."""
         assert step.message is None
-        return PlainStencil(self._map, self.capacity, self._next, self._thread, self._kind_of(step), step.nbytes)
+        return stencil(self._map, self.capacity, self._next, self._thread, self._kind_of(step), step.nbytes)
 
     def mark(self, index: int, state: f.State) -> None:
         """Record how far step `index` got; ending it stamps the time."""
