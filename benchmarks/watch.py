@@ -10,6 +10,8 @@ of them alike. A way's time is the median over all its calls on rank 0.
 Back to back, a call finds gloo's own threads still awake from the one before; whatever comes between two calls, be it
 the watch or the program's own work, lets them fall asleep, and waking them is a part of what the call then takes.
 `--between` has each rank compute for so many microseconds before each call, as a program does.
+
+``RANKDRILL_NATIVE=0`` measures the watch in Python where it was built in C.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -33,6 +35,7 @@ from rich.table import Table
 from torch.distributed import DebugLevel, get_debug_level, set_debug_level  # type: ignore[attr-defined]
 
 from rankdrill import World
+from rankdrill.native import lane
 from rankdrill.worlds.context import RankContext
 from rankdrill.worlds.job import Job
 
@@ -43,9 +46,16 @@ WAYS = (BARE, LEDGER, CONTRACTS, DETAIL)
 DEADLINE_S = 600.0
 
 
+class Taken(NamedTuple):
+    """What one call took."""
+
+    seconds: float
+    cpu_seconds: float
+
+
 @dataclass(frozen=True)
 class Figure:
-    """The median of one way, in microseconds, and how it compares with bare gloo."""
+    """The medians of one way, in microseconds, and how its time compares with that of bare gloo."""
 
     ranks: int
     tensor: str
@@ -53,20 +63,21 @@ class Figure:
     way: str
     us: float
     over_bare: float
+    cpu_us: float
 
 
-def measured(context: RankContext, elements: int, between: float, rounds: int) -> dict[str, list[float]]:
-    """On a rank: seconds of each call, by way."""
+def measured(context: RankContext, elements: int, between: float, rounds: int) -> dict[str, list[Taken]]:
+    """On a rank: what each call took, by way."""
     tensor = torch.zeros(elements)
     checked = group_with_torchs_checks()
-    seconds: dict[str, list[float]] = {way: [] for way in WAYS}
+    found: dict[str, list[Taken]] = {way: [] for way in WAYS}
     for turn in range(rounds + 1):  # the first warms up
         for way in WAYS:
             with taken(way, context, checked) as group:
-                times = [timed(tensor, group, between) for _ in range(CALLS)]
+                calls = [timed(tensor, group, between) for _ in range(CALLS)]
             if turn:
-                seconds[way] += times
-    return seconds
+                found[way] += calls
+    return found
 
 
 def group_with_torchs_checks() -> Any:
@@ -92,23 +103,27 @@ def taken(way: str, context: RankContext, checked: Any) -> Iterator[Any]:
         context.boundary.watch = watch
 
 
-def timed(tensor: torch.Tensor, group: Any, between: float) -> float:
+def timed(tensor: torch.Tensor, group: Any, between: float) -> Taken:
     compute_until = time.perf_counter() + between
     while time.perf_counter() < compute_until:
         pass
+    worked = time.thread_time()
     began = time.perf_counter()
     dist.all_reduce(tensor, group=group)
-    return time.perf_counter() - began
+    seconds = time.perf_counter() - began
+    return Taken(seconds, time.thread_time() - worked)
 
 
 def figures(ranks: int, betweens: Sequence[int], rounds: int) -> Iterator[Figure]:
     with World(ranks) as world:
         for between, (name, elements) in itertools.product(betweens, ELEMENTS.items()):
             job = Job(measured, (elements, between * 1e-6, rounds), with_context=True)
-            seconds = world.run_job(job, deadline=DEADLINE_S).unwrap()[0]
-            medians = {way: statistics.median(seconds[way]) for way in WAYS}
+            calls = world.run_job(job, deadline=DEADLINE_S).unwrap()[0]
+            medians = {way: statistics.median(call.seconds for call in calls[way]) for way in WAYS}
             for way in WAYS:
-                yield Figure(ranks, name, between, way, medians[way] * 1e6, medians[way] / medians[BARE] - 1)
+                cpu = statistics.median(call.cpu_seconds for call in calls[way])
+                over = medians[way] / medians[BARE] - 1
+                yield Figure(ranks, name, between, way, medians[way] * 1e6, over, cpu * 1e6)
 
 
 def main() -> None:
@@ -121,11 +136,11 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="FILE")
     asked = parser.parse_args()
     found = [figure for ranks in asked.ranks for figure in figures(ranks, asked.between, asked.rounds)]
-    table = Table("ranks", "all_reduce of", "between, µs", "way", "median µs", "over bare")
+    columns = "ranks", "all_reduce of", "between, µs", "way", "median µs", "over bare", "CPU µs"
+    table = Table(*columns, title=f"watched in {lane()}")
     for one in found:
-        table.add_row(
-            str(one.ranks), one.tensor, str(one.between_us), one.way, f"{one.us:.1f}", f"{one.over_bare:+.1%}"
-        )
+        asked_of = str(one.ranks), one.tensor, str(one.between_us), one.way
+        table.add_row(*asked_of, f"{one.us:.1f}", f"{one.over_bare:+.1%}", f"{one.cpu_us:.1f}")
     Console().print(table)
     if asked.json is not None:
         asked.json.write_text(json.dumps([asdict(one) for one in found], indent=1))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 import threading
 
-from rankdrill.boundary.numbering import Numbering
+from rankdrill.boundary.numbering import numbering as new_numbering
 
 
 def test_each_number_is_taken_once_whichever_threads_take_them() -> None:
-    numbering, taken = Numbering(), list[int]()
+    numbering, taken = new_numbering(), list[int]()
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
@@ -27,14 +27,14 @@ def test_each_number_is_taken_once_whichever_threads_take_them() -> None:
 
 
 def test_a_number_can_be_given_back() -> None:
-    numbering = Numbering()
+    numbering = new_numbering()
     numbering.take()
     numbering.give_back(numbering.take())
     assert numbering.take() == 1
 
 
 def test_what_others_have_taken_since_is_not_given_again() -> None:
-    numbering = Numbering()
+    numbering = new_numbering()
     first, second = numbering.take(), numbering.take()
     numbering.give_back(first)
     assert numbering.take() == second + 1

@@ -11,6 +11,7 @@ import pytest
 
 from rankdrill.ledger import Board, BoardCall, make_board
 from rankdrill.ledger import board as b
+from rankdrill.ledger.board_format import HEADER_BYTES
 from rankdrill.step import Contract, Site
 
 SITE = Site("/somewhere/train.py", 41, "step", "all_gather_object")
@@ -104,7 +105,7 @@ def test_a_slot_cut_or_spoilt_anywhere_says_nothing(tmp_path: Path) -> None:
         told = [post.op for post in reader.posted(call, (0,))]
         whole = after[changed[0] : changed[-1] + 1] == path.read_bytes()[changed[0] : changed[-1] + 1]
         assert told == (["all_to_all_single"] if whole else []), cut
-    os.pwrite(fd, b"\xff" * (len(after) - b.HEADER_BYTES), b.HEADER_BYTES)
+    os.pwrite(fd, b"\xff" * (len(after) - HEADER_BYTES), HEADER_BYTES)
     os.close(fd)
     assert reader.posted(call, (0, 1)) == []
     assert not reader.differs(0, call, SUM, 1, 0)

@@ -15,10 +15,11 @@ runs tests: many wrap collectives in helpers of their own, and the line of a hel
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from types import CodeType, FrameType, TracebackType
 
 from rankdrill.boundary.public_names import how_telling, spoken
+from rankdrill.native import hot
 from rankdrill.step import Site
 from rankdrill.whose import Whose, whose_file
 
@@ -35,10 +36,10 @@ _USER, _LIBRARY, _TORCH, _OURS = Whose.USER, Whose.LIBRARY, Whose.TORCH, Whose.O
 # called, and the code, so that no other one is ever found in its place. In one entry, for threads that meet a function
 # first at the same time: another one sees all or nothing.
 _known: dict[int, tuple[Whose, int, CodeType]] = {}
-_sites: dict[tuple[int, ...], tuple[Site, tuple[CodeType | None, ...]]] = {}
+_sites: dict[Hashable, tuple[Site, tuple[CodeType | None, ...]]] = {}
 
 
-def call_site(depth: int = 1) -> Site | None:
+def plain_call_site(depth: int = 1) -> Site | None:
     """The user's line that led to the caller's caller at `depth`; None where only C++ is above it."""
     frame: FrameType | None = sys._getframe(depth)
     outermost: CodeType | None = None  # of torch's
@@ -125,7 +126,7 @@ def _site(frame: FrameType, via: CodeType | None, callers: Sequence[FrameType]) 
     return found[0] if found is not None else _meet(key, frame, via, callers)
 
 
-def _meet(key: tuple[int, ...], frame: FrameType, via: CodeType | None, callers: Sequence[FrameType]) -> Site:
+def _meet(key: Hashable, frame: FrameType, via: CodeType | None, callers: Sequence[FrameType]) -> Site:
     if len(_sites) >= MOST_KNOWN:
         _sites.clear()
     outer: Site | None = None
@@ -145,3 +146,13 @@ def _classify(code: CodeType) -> tuple[Whose, int, CodeType]:
         whose = Whose.LIBRARY
     found = _known[id(code)] = whose, how_telling(code), code
     return found
+
+
+def _told(code: CodeType) -> int:
+    """What is known of `code`, for C."""
+    whose, tells, _code = _classify(code)
+    return whose | tells << 2 | (code.co_name in _RUNNERS) << 4
+
+
+call_site: Callable[..., Site | None] = plain_call_site if hot is None else hot.CallSites(_told, _meet, _sites)
+"""`plain_call_site`, in C if there is one."""

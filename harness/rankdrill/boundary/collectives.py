@@ -9,6 +9,9 @@ from typing import Any
 import torch.distributed as dist
 
 from rankdrill.boundary import torch_seam
+from rankdrill.boundary.at_once import at_once
+from rankdrill.boundary.beaten import method_of, way_of
+from rankdrill.boundary.callsites import call_site
 from rankdrill.boundary.contracts import flatten
 from rankdrill.boundary.crossing import Boundary, Call
 from rankdrill.boundary.handed import handed_to_user
@@ -16,12 +19,12 @@ from rankdrill.boundary.lasting import Lasting
 from rankdrill.boundary.made_groups import Made
 from rankdrill.boundary.messages import Messages
 from rankdrill.boundary.methods import METHODS
-from rankdrill.boundary.numbering import Numbering
+from rankdrill.boundary.numbering import numbering
 from rankdrill.boundary.reducers import Buckets, WaitsAtTheEnd
 from rankdrill.boundary.regions import buffers_of
-from rankdrill.boundary.repertoire import Repertoire, patience_of, step_of
+from rankdrill.boundary.repertoire import Repertoire, habit_of, patience_of, step_of
 from rankdrill.boundary.work import NeverWaited, TrackedWork
-from rankdrill.ledger import GROUP_OP, State, spell_members
+from rankdrill.ledger import GROUP_OP, State, milliseconds, spell_members
 from rankdrill.step import ANYBODY, DEFAULT_GROUP, MESSAGES, NO_SEQUENCE, RECV, Kind, Step
 
 __all__ = ["DrilledGroup", "install_collectives"]
@@ -46,38 +49,53 @@ class DrilledGroup(dist.ProcessGroup):
         self.boundary = boundary
         self._name = torch_seam.name_of(inner)
         self.label = DEFAULT_GROUP if inner.group_desc == "default_pg" else self._name
-        self.sequence = Numbering()
-        self.timeout = torch_seam.group_timeout(inner)
+        self.sequence = numbering()
+        self.repertoire = Repertoire(self.label)
         self.place, self.members = inner.rank(), inner.size()
         self.key = boundary.name_group(self.label, ranks)
         self._collectives_key = self.key
         self.messages = Messages(self.key, ranks, self.place, boundary.messages)
         # Of groups made from this one, if it is the default group.
         self.making = boundary.name_group(f"groups of {self.label}", ranks)
-        self.groups_made = Numbering()
+        self.groups_made = numbering()
         self.groups_made_alone = 0  # with use_local_synchronization
         self.made: Made | None = None  # by the user
         self.last_used = 0
         self.buckets, self.waits_at_the_end = Buckets(), WaitsAtTheEnd()
         self.lasting = Lasting()
-        self.repertoire = Repertoire(self.label)
-        self._introduced = False
+        self.introduced = False
+        self.way: object | None = None
+        self.timeout = torch_seam.group_timeout(inner)
 
     def count_anew(self) -> None:
         """Number collectives from 0 again: a run begins, in which all members have issued equally many so far.
 
         To the watch they are another group's: what was posted of those that had these numbers is still there.
         """
-        self.sequence = Numbering()
+        self.sequence = numbering()
         self._collectives_key = (self._collectives_key + 1) & _MOST_KEY
+        self.repertoire.forget()  # that number stands in what its habits post
+        self.way = way_of(self)
+
+    @property
+    def timeout(self) -> float:
+        """Seconds after which its collectives give up; 0 where that is not known. `patience_ms` is the same."""
+        return self._timeout
+
+    @timeout.setter
+    def timeout(self, seconds: float) -> None:
+        self._timeout = seconds
+        self.patience_ms = milliseconds(seconds) if seconds else 0
+        self.way = way_of(self)
 
     def introduce(self) -> None:
         """Write this group's members into the ledger, once, before its first collective."""
-        if not self._introduced and self.boundary.ledger:
-            self._introduced = True
+        if not self.introduced and self.boundary.ledger:
+            self.introduced = True
             for ranks in spell_members(self.global_ranks):
                 record = self.boundary.ledger.begin(Step(Kind.COLLECTIVE, GROUP_OP, self.label, ranks))
                 self.boundary.mark(record, State.ENDED)
+            self.way = way_of(self)
 
     def give_back(self, step: Step, args: dict[str, Any]) -> None:
         """Have the next call, or message, take the number of `step`, which is not issued."""
@@ -96,6 +114,11 @@ class DrilledGroup(dist.ProcessGroup):
         """Tell the watch, if there is one, that this rank is about to do `step`; may raise."""
         if self.boundary.watch is not None:
             self.boundary.watch.enter(self._key_of(step), self.global_ranks, self.place, step)
+
+    def entrance(self, step: Step) -> Callable[[int], None]:
+        """What tells the watch, which there is, that this rank is about to do `step`, each time with its number."""
+        assert self.boundary.watch is not None
+        return self.boundary.watch.entrance(self._key_of(step), self.global_ranks, self.place, step)
 
     def _key_of(self, step: Step) -> int:
         return self.key if step.message is not None else self._collectives_key
@@ -146,14 +169,26 @@ def install_collectives(boundary: Boundary) -> Callable[[], None]:
     return undo
 
 
-def _override(method: str, op: str, names: tuple[str, ...]) -> Callable[..., Any]:
+def _override(
+    method: str, op: str, names: tuple[str, ...], beaten: Callable[[DrilledGroup, tuple[Any, ...]], Any] | None
+) -> Callable[..., Any]:
     def call(self: DrilledGroup, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
+        if beaten is not None and not kwargs:
+            work = beaten(self, args)
+            if work is not NotImplemented:
+                return work
         boundary = self.boundary
         if not boundary.open:
             return getattr(self.inner, method)(*args, **kwargs)
+        self.introduce()
+        self.last_used = boundary.made.use()
+        self.waits_at_the_end.clear()
         bound: dict[str, Any] = dict(zip(names, args, strict=False))
         bound.update(kwargs, group=self)
+        if boundary.undisturbed and not getattr(bound.get("opts"), "asyncOp", True):
+            habit = habit_of(self, op, bound, call_site(2))
+            return at_once(self, habit, bound.get("opts"), getattr(self.inner, method), args, kwargs)
 
         def real(crossing: Call) -> Any:
             __tracebackhide__ = True
@@ -171,12 +206,7 @@ def _override(method: str, op: str, names: tuple[str, ...]) -> Callable[..., Any
             named = {name: value for name, value in given.items() if name != "group"}
             return function(*[named.pop(name) for name in names[: len(args)]], **named)
 
-        self.introduce()
-        self.last_used = boundary.made.use()
-        self.waits_at_the_end.clear()
         step = step_of(self, op, bound)
-        if boundary.undisturbed and not getattr(bound.get("opts"), "asyncOp", True):
-            return _at_once(self, step, bound, getattr(self.inner, method), args, kwargs)
         if step.message is not None and step.message.peer == ANYBODY:
             boundary.orders.before()
         try:
@@ -199,43 +229,9 @@ def _override(method: str, op: str, names: tuple[str, ...]) -> Callable[..., Any
     return call
 
 
-def _at_once(
-    group: DrilledGroup,
-    step: Step,
-    bound: dict[str, Any],
-    issue: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> Any:
-    """A call that torch waits for before it returns, with nothing in its way: as nearly all are.
-
-    It is waited for here. What is returned, the backend's own handle, may be waited for again.
-    """
-    __tracebackhide__ = True
-    boundary = group.boundary
-    with boundary.closed():
-        record = boundary.note(step)
-        try:
-            group.enter(step)
-            work = issue(*args, **kwargs)
-        except BaseException as error:
-            boundary.fail(record, error)
-            group.take_back(step, bound)
-            raise
-        if work is not None:
-            boundary.wait(record, patience_of(group, bound))
-            try:
-                work.wait()
-            except BaseException as error:
-                boundary.fail(record, error)
-                raise
-        boundary.mark(record, State.ENDED)
-        return work
-
-
 for _method, (_op, _names) in METHODS.items():
     if hasattr(dist.ProcessGroup, _method):
-        setattr(DrilledGroup, _method, _override(_method, _op, _names))
+        setattr(DrilledGroup, _method, method_of(_method, _op, _names, partial(_override, _method, _op, _names)))
 
 
 def _delivered_by_handle(op: str, args: dict[str, Any]) -> bool:

@@ -106,6 +106,8 @@ def describe(tensors: Any) -> Described:
     """What there is to know of tensors, in however many lists they come."""
     if type(tensors) is list and len(tensors) == 1 and isinstance(tensors[0], torch.Tensor):  # nearly always
         return ((tensors[0].dtype, tensors[0].shape),)
+    if isinstance(tensors, torch.Tensor):
+        return ((tensors.dtype, tensors.shape),)
     return tuple([(tensor.dtype, tensor.shape) for tensor in flatten(tensors)])
 
 

@@ -55,6 +55,9 @@ class Watch(Protocol):
     def enter(self, group: int, ranks: Sequence[int], me: int, step: Step) -> None:
         """This rank, `me` of the group with that number and those global ranks, enters `step`; may raise."""
 
+    def entrance(self, group: int, ranks: Sequence[int], me: int, step: Step) -> Callable[[int], None]:
+        """What does as `enter` for `step` each time that it is made again, told which call of the group it is."""
+
     def retract(self, group: int, step: Step) -> None:
         """It did not: the backend, or a fault, refused."""
 
@@ -111,54 +114,55 @@ class Boundary:
         self.orders = Orders(self)
         self.made = MadeGroups()
         self._groups: Counter[str] = Counter()
-        self._interceptors: tuple[Interceptor, ...] = ()
-        self._recording = False
-        self._inside = _Inside()
-        self._closing = _Closing(self._inside)
+        # These three are asked at every call: plain attributes, which others than this class only look at.
+        self.interceptors: tuple[Interceptor, ...] = ()
+        self.recorded = False
+        self.inside = _Inside()
+        self._closing = _Closing(self.inside)
 
     @property
     def open(self) -> bool:
         """Whether a call made now, on this thread, is a step."""
-        return self._recording and not self._inside.depth
+        return self.recorded and not self.inside.depth
 
     @property
     def undisturbed(self) -> bool:
         """Whether a call made now, on this thread, is only written down and watched: nobody else is to be told."""
         under_way = self.handles is not None and self.handles.under_way
-        return not self._interceptors and not under_way and sys.exception() is None
+        return not self.interceptors and not under_way and sys.exception() is None
 
     @contextmanager
     def recording(self, interceptors: Sequence[Interceptor] = ()) -> Iterator[None]:
         """Make calls steps for the duration, past `interceptors`, the first outermost. Nests."""
-        before = self._recording, self._interceptors
-        self._recording, self._interceptors = True, tuple(interceptors)
+        before = self.recorded, self.interceptors
+        self.recorded, self.interceptors = True, tuple(interceptors)
         try:
             yield
         finally:
-            self._recording, self._interceptors = before
+            self.recorded, self.interceptors = before
 
     def strike_with(self, interceptors: Sequence[Interceptor]) -> None:
         """Have other interceptors from here on, in the middle of a recording."""
-        self._interceptors = tuple(interceptors)
+        self.interceptors = tuple(interceptors)
 
     def also(self, interceptor: Interceptor) -> None:
         """Have one more, the innermost, from here on."""
-        self._interceptors = (*self._interceptors, interceptor)
+        self.interceptors = (*self.interceptors, interceptor)
 
     def without(self, interceptor: Interceptor) -> None:
         """Have it no more."""
-        self._interceptors = tuple(each for each in self._interceptors if each is not interceptor)
+        self.interceptors = tuple(each for each in self.interceptors if each is not interceptor)
 
     def stand_in(self, interceptor: Interceptor) -> None:
         """In a copy of the rank: have it take all calls from here on."""
-        self._recording, self._interceptors = True, (interceptor,)
+        self.recorded, self.interceptors = True, (interceptor,)
 
     def abandon(self) -> None:
         """Be no boundary any more: what a child process does, forked by the rank, are not the rank's steps."""
         if self.handles is not None:
             self.handles.rest()
         self.ledger, self.watch, self.handles, self._on_end = None, None, None, None
-        self._interceptors, self._recording = (), False
+        self.interceptors, self.recorded = (), False
 
     def closed(self) -> AbstractContextManager[None]:
         """Calls made by this thread for the duration are no steps: rankdrill's own work."""
@@ -174,7 +178,7 @@ class Boundary:
     def begin(self, step: Step, args: dict[str, Any], real: Proceed) -> tuple[int, Any]:
         """Cross with a call that may go on after it returns; whoever waits for it marks how far it got."""
         __tracebackhide__ = True
-        inside, index = self._inside, -1
+        inside, index = self.inside, -1
         inside.depth += 1
         try:
             if (handled := sys.exception()) is not None and step.kind is Kind.COLLECTIVE:
@@ -182,8 +186,8 @@ class Boundary:
             if self.ledger is not None:
                 index = self.ledger.begin(step)
             chain = real
-            if self._interceptors:
-                for interceptor in reversed(self._interceptors):
+            if self.interceptors:
+                for interceptor in reversed(self.interceptors):
                     chain = partial(interceptor, proceed=chain)
             return index, chain(Call(step, args, index))
         except BaseException as error:

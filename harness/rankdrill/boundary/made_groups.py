@@ -55,7 +55,7 @@ class MadeGroups:
     """Those of one rank, and how far it had come when it made them, counted in calls of any group."""
 
     def __init__(self) -> None:
-        self._calls = 0
+        self.calls = 0
         self._part = 0
         self._made: dict[tuple[object, ...], list[int]] = {}
         self._due: Container[int] | None = None
@@ -64,12 +64,12 @@ class MadeGroups:
 
     def use(self) -> int:
         """A group is used: the moment."""
-        self._calls += 1
-        return self._calls
+        self.calls += 1
+        return self.calls
 
     def make(self, site: Site, members: tuple[int, ...]) -> Made:
         """The user has made a group of `members`."""
-        made = Made(self.upcoming, self._calls, self._part, site, members)
+        made = Made(self.upcoming, self.calls, self._part, site, members)
         self.upcoming += 1
         self._made.setdefault(made.line, []).append(made.at)
         return made

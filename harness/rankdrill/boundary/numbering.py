@@ -6,12 +6,29 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from typing import Protocol
 
-__all__ = ["Numbering", "Tally"]
+from rankdrill.native import hot
+
+__all__ = ["Numbering", "PlainNumbering", "Tally", "numbering"]
 
 
-class Numbering:
+class Numbering(Protocol):
     """From 0 on, each number taken once, whichever threads take them. `upcoming` is the one that comes next."""
+
+    @property
+    def upcoming(self) -> int: ...
+
+    def take(self) -> int:
+        """The next number."""
+
+    def give_back(self, number: int) -> None:
+        """Have the next one who asks take `number` again, unless somebody has taken another since."""
+
+
+class PlainNumbering:
+    """A `Numbering` in Python."""
 
     __slots__ = ("_lock", "upcoming")
 
@@ -20,17 +37,19 @@ class Numbering:
         self._lock = threading.Lock()
 
     def take(self) -> int:
-        """The next number."""
         with self._lock:
             number = self.upcoming
             self.upcoming = number + 1
         return number
 
     def give_back(self, number: int) -> None:
-        """Have the next one who asks take `number` again, unless somebody has taken another since."""
         with self._lock:
             if self.upcoming == number + 1:
                 self.upcoming = number
+
+
+numbering: Callable[[], Numbering] = PlainNumbering if hot is None else hot.Numbering
+"""One that begins, in C if there is one."""
 
 
 class Tally:

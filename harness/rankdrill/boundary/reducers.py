@@ -76,7 +76,7 @@ class WaitsAtTheEnd:
     """Work of one group whose futures were asked for in a backward pass, and are waited for at its end."""
 
     def __init__(self) -> None:
-        self._waited_for: list[_Waiter] = []
+        self.waiting: list[_Waiter] = []
 
     def expect(self, work: _Waiter) -> None:
         """The future of `work` was asked for; nothing is done outside of a backward pass."""
@@ -85,12 +85,12 @@ class WaitsAtTheEnd:
 
         def all_is_issued() -> None:
             work.begin_waiting()
-            self._waited_for.append(work)
+            self.waiting.append(work)
             torch_seam.at_end_of_backward(self.clear)
 
         torch_seam.at_end_of_backward(all_is_issued)
 
     def clear(self) -> None:
         """Nobody waits: the pass is over, or has failed and another call follows."""
-        while self._waited_for:
-            self._waited_for.pop().stop_waiting()
+        while self.waiting:
+            self.waiting.pop().stop_waiting()

@@ -206,6 +206,13 @@ def _nursery() -> _Found:
     return Level.OK, "; ".join(told), f"templates are forked from it ({KEEP_VARIABLE})"
 
 
+def _lane() -> _Found:
+    from rankdrill.native import lane
+
+    level = Level.OK if lane() == "C" else Level.ABSENT
+    return level, lane(), "in C, which takes a compiler to install, watching a collective costs a third"
+
+
 def _early() -> _Found:
     import rankdrill.worlds.processes.preload  # noqa: F401 (what a template imports)
     from rankdrill.boundary import names_before
@@ -261,6 +268,7 @@ _CHECKS: dict[str, Callable[[], _Found]] = {
     "strace": _strace,
     "py-spy": _py_spy,
     "nursery": _nursery,
+    "hot functions": _lane,
     "unseen names": _early,
     "trial run": _try,
 }

@@ -63,6 +63,25 @@ class ContractWatch:
                     raise ContractBroken(str(finding), self._rank)
                 return
 
+    def entrance(self, group: int, ranks: Sequence[int], me: int, step: Step) -> Callable[[int], None]:
+        """What does as `enter` for `step`, which has no message, as often as it is made, each time with a number."""
+
+        def enter(number: int) -> None:
+            __tracebackhide__ = True
+            self.enter(group, ranks, me, step.like(sequence=number))
+
+        contract = step.contract
+        if contract is None or len(ranks) < 2 or ranks[me] != self._rank or _by_twos(contract):
+            return enter
+        passes = self._board.posting(group, ranks, me, contract, step.site)
+
+        def enter_again(number: int) -> None:
+            __tracebackhide__ = True
+            if self._told is not None or not passes(number):  # nearly never; then as if nobody had looked
+                enter(number)
+
+        return enter_again
+
     def _place(self, group: int, ranks: Sequence[int], rank: int | None) -> int | None:
         if rank is None:
             return None
@@ -134,9 +153,14 @@ def _patience(finding: Finding | None, complete: bool) -> float:
     return SETTLE_S if may_change(finding) else COMPLETE_S
 
 
+def _by_twos(contract: Contract) -> bool:
+    """Whether each two ranks exchange something that must fit between them alone."""
+    return contract.each is not None or bool(contract.sends)
+
+
 def _partners(contract: Contract, me: int, size: int, first: int | None) -> Iterable[int]:
     """Whom a rank looks at: who came first and its neighbours, or all with whom it exchanges something of its own."""
-    by_twos = contract.each is not None or bool(contract.sends)
+    by_twos = _by_twos(contract)
     if by_twos and contract.root in (NOBODY, me):
         return [member for member in range(size) if member != me]
     found = {(me - 1) % size, (me + 1) % size, me if first is None else first}

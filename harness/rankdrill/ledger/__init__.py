@@ -6,7 +6,8 @@ from rankdrill.ledger.mailbox import Half, Mailbox, MessageCall
 from rankdrill.ledger.members import GROUP_OP, MOST_RANKS, Members, spell_members
 from rankdrill.ledger.posts import Post
 from rankdrill.ledger.reader import LedgerReader, LedgerView
-from rankdrill.ledger.writer import LedgerWriter
+from rankdrill.ledger.stencil import Stencil
+from rankdrill.ledger.writer import LedgerWriter, milliseconds
 
 __all__ = [
     "CAPACITY",
@@ -26,6 +27,8 @@ __all__ = [
     "Post",
     "Record",
     "State",
+    "Stencil",
     "make_board",
+    "milliseconds",
     "spell_members",
 ]

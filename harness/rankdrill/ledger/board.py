@@ -16,36 +16,30 @@ import os
 import struct
 import time
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from rankdrill.ledger.board_format import BENT_OFFSET, CALL, FIRST, FIRSTS, HEADER_BYTES, LOOK, LOOK_AT, START
 from rankdrill.ledger.mailbox import BOX_BYTES, Mailbox
+from rankdrill.ledger.posting import Grid, Posting, posting
 from rankdrill.ledger.posts import MARKS, MOST_TOLD, ROW, Post, Told, elements, read_post
 from rankdrill.step import Contract, Site
 
 __all__ = ["Board", "BoardBreak", "BoardCall", "make_board"]
 
-HEADER_BYTES = 4096
 SLOT_BYTES = 864  # and 8 for each rank
 RING_BYTES = 1 << 16  # for the slots of one rank, roughly: a rank may be that far ahead and still be compared
 FEWEST_SLOTS, MOST_SLOTS = 8, 64
-FIRSTS = 1024
 MAGIC = b"RDBOARD5"
 LOOKS = 20  # at a slot that is just being written
 
 _HEADER = struct.Struct("<8sIII")  # magic, ranks, slots, bytes of a slot
-_BENT_OFFSET = 64
 _NOTED_OFFSET = 96
 _BREAK_OFFSET = 128
 _BREAK = struct.Struct("<QQII")  # group, call, rank that noticed, checksum
-_FIRST = struct.Struct("<QQII")  # group, call, rank, checksum
-_START = struct.Struct("<IHHQQ")  # checksum of what is told and of the rest of this, bytes in all, 0, group, call
-_CALL = struct.Struct("<HHQQ")  # all of it but the checksum
-_LOOK = struct.Struct("<QQQ")  # group, call and the digest that follows: all that most looks need
-_LOOK_AT = _START.size - 16
-assert _START.size + MOST_TOLD <= SLOT_BYTES
+assert START.size + MOST_TOLD <= SLOT_BYTES
 
 
 class BoardCall(NamedTuple):
@@ -76,7 +70,7 @@ class Board:
         _, self.ranks, self._slots, self._slot_bytes = shape
         self._rank = rank
         self._firsts = HEADER_BYTES
-        self._rings = HEADER_BYTES + FIRSTS * _FIRST.size
+        self._rings = HEADER_BYTES + FIRSTS * FIRST.size
         self._told = Told()
         self._in_slots: list[bytes | None] = [None] * self._slots  # what this rank has told in each of its own
         self.mailbox = Mailbox(self._map, self._rings + self.ranks * self._slots * self._slot_bytes, self.ranks, rank)
@@ -87,43 +81,55 @@ class Board:
         """Post that this rank is about to enter `call`; returns the rank that came first, None if this one did."""
         assert self._rank is not None
         told, told_sum = self._told.of(contract, site)
-        start = _CALL.pack(_START.size + len(told), 0, call.group, call.number)
+        start = CALL.pack(START.size + len(told), 0, call.group, call.number)
         which = (call.group + call.number) % self._slots
         at = self._rings + (self._rank * self._slots + which) * self._slot_bytes
         sum_ = zlib.crc32(start, told_sum).to_bytes(4, "little")
         if self._in_slots[which] is told:  # a loop makes the same calls again: most of it stands there already
-            self._map[at : at + _START.size] = sum_ + start
+            self._map[at : at + START.size] = sum_ + start
         else:
             self._in_slots[which] = None  # whatever becomes of this rank now
-            self._map[at : at + _START.size + len(told)] = sum_ + start + told
+            self._map[at : at + START.size + len(told)] = sum_ + start + told
             self._in_slots[which] = told
         return self._come(call)
+
+    def posting(self, group: int, ranks: Sequence[int], me: int, contract: Contract, site: Site | None) -> Posting:
+        """What posts this call of the group of `ranks`, of which this rank is number `me`, as often as it is made.
+
+        Nothing in the contract may be by twos.
+        """
+        assert self._rank == ranks[me]
+        assert contract.each is None
+        assert not contract.sends
+        told, told_sum = self._told.of(contract, site)
+        grid = Grid(self._rings, self._slots, self._slot_bytes, group, tuple(ranks), me)
+        return posting(self._map, grid, self._in_slots, told, told_sum, contract.digest)
 
     def retract(self, call: BoardCall) -> None:
         """Take back what this rank has posted for `call`, which the backend refused: it never took place."""
         assert self._rank is not None
         at = self._slot(self._rank, call)
         if self._heads(self._rank, call):
-            self._map[at : at + _START.size] = bytes(_START.size)
+            self._map[at : at + START.size] = bytes(START.size)
         place = self._first_place(call)
         if self._first(call) == self._rank:
-            self._map[place : place + _FIRST.size] = bytes(_FIRST.size)
+            self._map[place : place + FIRST.size] = bytes(FIRST.size)
 
     def _come(self, call: BoardCall) -> int | None:
         first = self._first(call)
         if first is None:
             assert self._rank is not None
-            raw = _FIRST.pack(call.group, call.number, self._rank, 0)[:-4]
+            raw = FIRST.pack(call.group, call.number, self._rank, 0)[:-4]
             place = self._first_place(call)
-            self._map[place : place + _FIRST.size] = raw + zlib.crc32(raw).to_bytes(4, "little")
+            self._map[place : place + FIRST.size] = raw + zlib.crc32(raw).to_bytes(4, "little")
         return first
 
     def _first(self, call: BoardCall) -> int | None:
         place = self._first_place(call)
-        group, number, rank, sum_ = _FIRST.unpack_from(self._map, place)
+        group, number, rank, sum_ = FIRST.unpack_from(self._map, place)
         if group != call.group or number != call.number or rank >= self.ranks:
             return None
-        return int(rank) if sum_ == zlib.crc32(self._map[place : place + _FIRST.size - 4]) else None
+        return int(rank) if sum_ == zlib.crc32(self._map[place : place + FIRST.size - 4]) else None
 
     # ------------------------------------------------------------------------------------ looking
 
@@ -133,7 +139,7 @@ class Board:
         For a first look: what it says may be half written.
         """
         at = self._slot(rank, call)
-        group, number, digest = _LOOK.unpack_from(self._map, at + _LOOK_AT)
+        group, number, digest = LOOK.unpack_from(self._map, at + LOOK_AT)
         if number != call.number or group != call.group:
             return False
         if digest != contract.digest:
@@ -141,7 +147,7 @@ class Board:
         mine = elements(contract.each, contract.sends, contract.receives, them)
         if mine is None:
             return False
-        at += _START.size
+        at += START.size
         _, _, _, _, _, _, each, _, members = MARKS.unpack_from(self._map, at)
         theirs: tuple[int, int] | None = (each, each) if each >= 0 else None
         if theirs is None and me < members:
@@ -157,7 +163,7 @@ class Board:
         return [post for post in found if post is not None]
 
     def _heads(self, rank: int, call: BoardCall) -> bool:
-        _, _, _, group, number = _START.unpack_from(self._map, self._slot(rank, call))
+        _, _, _, group, number = START.unpack_from(self._map, self._slot(rank, call))
         return bool(group == call.group and number == call.number)
 
     def _post_of(self, rank: int, call: BoardCall) -> Post | None:
@@ -166,9 +172,9 @@ class Board:
             if not self._heads(rank, call):
                 return None
             raw = self._map[at : at + self._slot_bytes]
-            sum_, size, *_ = _START.unpack_from(raw)
-            told = raw[_START.size : size]
-            if size <= len(raw) and sum_ == zlib.crc32(raw[4 : _START.size], zlib.crc32(told)):
+            sum_, size, *_ = START.unpack_from(raw)
+            told = raw[START.size : size]
+            if size <= len(raw) and sum_ == zlib.crc32(raw[4 : START.size], zlib.crc32(told)):
                 return read_post(rank, told)
             time.sleep(0)  # its writer is at it, or died over it
         return None
@@ -178,11 +184,11 @@ class Board:
     @property
     def bent(self) -> bool:
         """Whether the plan has bent a call of any rank in this run: what follows from it is no finding."""
-        return self._map[_BENT_OFFSET] != 0
+        return self._map[BENT_OFFSET] != 0
 
     def bend(self) -> None:
         """Note that the plan bends a call."""
-        self._map[_BENT_OFFSET] = 1
+        self._map[BENT_OFFSET] = 1
 
     @property
     def noted(self) -> bool:
@@ -209,7 +215,7 @@ class Board:
 
     def begin_run(self) -> None:
         """Forget what the run before came to; ranks are at rest."""
-        self._map[_BENT_OFFSET:HEADER_BYTES] = bytes(HEADER_BYTES - _BENT_OFFSET)
+        self._map[BENT_OFFSET:HEADER_BYTES] = bytes(HEADER_BYTES - BENT_OFFSET)
 
     def close(self) -> None:
         self._map.close()
@@ -218,14 +224,14 @@ class Board:
         return self._rings + (rank * self._slots + (call.group + call.number) % self._slots) * self._slot_bytes
 
     def _first_place(self, call: BoardCall) -> int:
-        return self._firsts + (call.group + call.number) % FIRSTS * _FIRST.size
+        return self._firsts + (call.group + call.number) % FIRSTS * FIRST.size
 
 
 def make_board(path: Path, ranks: int) -> None:
     """Make the board of a world of `ranks`, which must not be there yet. The whole file is there from the start."""
     slot_bytes = SLOT_BYTES + 8 * ranks
     slots = min(max(RING_BYTES // slot_bytes, FEWEST_SLOTS), MOST_SLOTS)
-    size = HEADER_BYTES + FIRSTS * _FIRST.size + ranks * (slots * slot_bytes + BOX_BYTES)
+    size = HEADER_BYTES + FIRSTS * FIRST.size + ranks * (slots * slot_bytes + BOX_BYTES)
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         os.posix_fallocate(fd, 0, size)  # a page that a full disk cannot hold would end a rank with SIGBUS

@@ -13,9 +13,10 @@ from types import TracebackType
 
 from rankdrill.ledger import format as f
 from rankdrill.ledger.sites import SiteTable
+from rankdrill.ledger.stencil import Stencil, stencil
 from rankdrill.step import NO_SEQUENCE, Message, Step
 
-__all__ = ["LedgerWriter"]
+__all__ = ["LedgerWriter", "milliseconds"]
 
 _U64 = struct.Struct("<Q")
 _U32 = struct.Struct("<I")
@@ -99,6 +100,11 @@ class LedgerWriter:
             known = self._kinds[key] = written, step
         return known[0]
 
+    def stencil(self, step: Step) -> Stencil:
+        """What writes down `step`, which has no message, as often as it is made, each time with another number."""
+        assert step.message is None
+        return stencil(self._map, self.capacity, self._next, self._thread, self._kind_of(step), step.nbytes)
+
     def mark(self, index: int, state: f.State) -> None:
         """Record how far step `index` got; ending it stamps the time."""
         self._mark(index, state, 0.0)
@@ -113,7 +119,7 @@ class LedgerWriter:
             if _U64.unpack_from(memory, slot)[0] != index:
                 return
             if patience:
-                _U32.pack_into(memory, slot + f.PATIENCE_OFFSET, _milliseconds(patience))
+                _U32.pack_into(memory, slot + f.PATIENCE_OFFSET, milliseconds(patience))
             if state >= _OVER:
                 _U64.pack_into(memory, slot + f.END_OFFSET, time.monotonic_ns())
             memory[slot + f.STATE_OFFSET] = state
@@ -122,7 +128,7 @@ class LedgerWriter:
         """Record that the rank gives up waiting in step `index` after `seconds`."""
         slot = self._slot(index)
         if self._holds(slot, index):
-            _U32.pack_into(self._map, slot + f.PATIENCE_OFFSET, _milliseconds(seconds))
+            _U32.pack_into(self._map, slot + f.PATIENCE_OFFSET, milliseconds(seconds))
 
     def tell_message(self, index: int, message: Message) -> None:
         """Record of step `index`, a receive from anybody, which message it was."""
@@ -172,7 +178,8 @@ class LedgerWriter:
         self.close()
 
 
-def _milliseconds(seconds: float) -> int:
+def milliseconds(seconds: float) -> int:
+    """As a record holds it; 0 is not known, so less than one is one."""
     return min(int(seconds * 1000) or 1, 0xFFFFFFFF)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import rankdrill
+from rankdrill.native import LANE_VARIABLE
 
 __all__ = [
     "LIMITS",
@@ -70,7 +71,7 @@ def matters(variable: str) -> bool:
     """Whether the value of an environment variable may change what an import gives."""
     if variable in SINGLE_THREADED or variable.startswith(_OF_A_RUN):
         return False
-    return variable.startswith(_PREFIXES) or variable in _OF_CI
+    return variable.startswith(_PREFIXES) or variable in _OF_CI or variable == LANE_VARIABLE
 
 
 def stamp_of_process() -> dict[str, Any]:
@@ -111,6 +112,6 @@ def _origin(name: str) -> str | None:
 
 
 def _times(package: Path) -> Iterator[tuple[str, list[int]]]:
-    for path in package.rglob("*.py"):
+    for path in (*package.rglob("*.py"), *package.rglob("*.so")):
         found = path.stat()
         yield str(path), [found.st_mtime_ns, found.st_size]

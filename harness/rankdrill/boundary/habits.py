@@ -1,0 +1,87 @@
+"""Calls that a program makes again and again from the same line: what never changes about one is worked out once.
+
+A program's loop makes the same few calls, and nearly all of them are of a well known shape: torch waits for them before
+it returns, they have options that ask for nothing special, and all there is to know of their tensors is dtypes and
+shapes. Of such a call line and arguments make one key, and whoever has that has all of it: the step but for its number,
+its record, and what is posted of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import torch.distributed as dist
+
+from rankdrill.boundary.contracts import REDUCING, ROOTED, Terms, describe
+from rankdrill.ledger import LedgerWriter, Stencil
+from rankdrill.step import MESSAGES, Site, Step
+
+if TYPE_CHECKING:
+    from rankdrill.boundary.collectives import DrilledGroup
+    from rankdrill.boundary.crossing import Watch
+
+__all__ = ["WELL_KNOWN", "Habit", "Key", "KeyOf", "plain_keys_of", "well_known"]
+
+WELL_KNOWN = frozenset({("opts",), ("tensors", "opts"), ("outputs", "tensors", "opts")})
+"""What the calls are given, by position, that have nothing more to them than their tensors and options."""
+Key: TypeAlias = Hashable
+KeyOf: TypeAlias = Callable[[tuple[Any, ...], Site | None], Key | None]
+
+
+class Habit:
+    """One such call of one group: its step, without a number, and what writes it down and posts it.
+
+    The latter are made when they are first needed, and anew when the boundary has another ledger or another watch.
+    """
+
+    __slots__ = ("enter", "ledger", "stencil", "step", "terms", "watch")
+
+    def __init__(self, step: Step, terms: Terms) -> None:
+        self.step = step
+        self.terms = terms  # held, since a habit is known by their identity
+        self.ledger: LedgerWriter | None = None
+        self.watch: Watch | None = None
+        self.stencil: Stencil | None = None
+        self.enter: Callable[[int], None] | None = None
+
+    def suit(self, group: DrilledGroup) -> None:
+        """Write to the ledger, and tell the watch, that the boundary of `group` has now."""
+        ledger, watch = group.boundary.ledger, group.boundary.watch
+        self.stencil = None if ledger is None else ledger.stencil(self.step)
+        self.enter = None if watch is None else group.entrance(self.step)
+        self.ledger, self.watch = ledger, watch
+
+
+def well_known(op: str, names: tuple[str, ...]) -> bool:
+    """Whether calls of `op`, which takes arguments of these names, may have a key."""
+    return names in WELL_KNOWN and op not in MESSAGES
+
+
+def plain_keys_of(op: str) -> KeyOf:
+    """What tells a well known `op`, by its arguments and line, from other calls of one group.
+
+    There is no key of one that has more to it: that torch does not wait for. Sites
+    are told apart by identity: who keeps a key keeps the site too.
+    """
+    reduces, rooted, reduction = op in REDUCING, op in ROOTED, dist.ReduceOp
+
+    def key_of(args: tuple[Any, ...], site: Site | None) -> Key | None:
+        opts, reduced, root = args[-1], None, None
+        try:
+            if opts.asyncOp:
+                return None
+            if reduces:
+                reduced = opts.reduceOp
+                if not isinstance(reduced, reduction):
+                    return None
+                reduced = hash(reduced)  # its number: torch's enum is compared by way of its Python methods
+            if rooted:
+                root = opts.rootRank
+        except (AttributeError, TypeError):  # a torch whose options are others, or somebody's own
+            return None
+        if len(args) == 2:
+            return op, id(site), reduced, root, describe(args[0])
+        return op, id(site), reduced, root, *[describe(each) for each in args[:-1]]
+
+    return key_of

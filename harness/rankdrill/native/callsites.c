@@ -1,0 +1,197 @@
+/* As `plain_call_site` of boundary/callsites.py. */
+
+#include "hot.h"
+
+enum { USER, LIBRARY, TORCH, OURS }; /* as whose.Whose */
+enum { MOST_FRAMES = 200, MOST_CALLERS = 3, MOST_BETWEEN = 12 };
+enum { CODES = 4096 };
+
+typedef struct {
+    PyCodeObject *code; /* held, so that no other is ever found in its place */
+    uint8_t whose, tells, runs_tests;
+} Known;
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    PyObject *classify, *meet, *sites;
+    Known known[CODES];
+} CallSites;
+
+static void CallSites_dealloc(CallSites *self) {
+    for (int each = 0; each < CODES; each++) Py_XDECREF(self->known[each].code);
+    Py_XDECREF(self->classify);
+    Py_XDECREF(self->meet);
+    Py_XDECREF(self->sites);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+/* What is known of a function's code; asks `classify` of one that is new, or that another has taken the place of. */
+static int know(CallSites *self, PyCodeObject *code, Known *found) {
+    Known *known = &self->known[((uintptr_t)code >> 5) % CODES];
+    if (known->code != code) {
+        PyObject *told = PyObject_CallOneArg(self->classify, (PyObject *)code);
+        if (!told) return -1;
+        long bits = PyLong_AsLong(told); /* whose it is, how much it tells, whether it runs tests */
+        Py_DECREF(told);
+        if (bits == -1 && PyErr_Occurred()) return -1;
+        PyCodeObject *before = known->code;
+        *known = (Known){(PyCodeObject *)Py_NewRef(code), bits & 3, (bits >> 2) & 3, (bits >> 4) & 1};
+        *found = *known;
+        Py_XDECREF(before);
+        return 0;
+    }
+    *found = *known;
+    return 0;
+}
+
+static int is_the_template(PyFrameObject *frame, PyCodeObject *code) {
+    PyFrameObject *back = PyFrame_GetBack(frame);
+    Py_XDECREF(back);
+    return !back && PyUnicode_CompareWithASCIIString(code->co_filename, "<string>") == 0;
+}
+
+typedef struct {
+    PyFrameObject *user, *callers[MOST_CALLERS];
+    PyCodeObject *via;
+    Py_ssize_t count;
+} Found; /* all of them held */
+
+static void let_go(Found *found) {
+    Py_CLEAR(found->user);
+    Py_CLEAR(found->via);
+    while (found->count) Py_DECREF(found->callers[--found->count]);
+}
+
+/* The user's frames around that of the user's; see `callsites._callers_of`. */
+static int find_callers(CallSites *self, Found *found) {
+    PyFrameObject *frame = PyFrame_GetBack(found->user);
+    for (int between = 0; frame && between < MOST_BETWEEN && found->count < MOST_CALLERS;) {
+        PyCodeObject *code = PyFrame_GetCode(frame);
+        Known known;
+        int failed = know(self, code, &known);
+        int stop = failed || known.whose == OURS || (known.whose == LIBRARY && known.runs_tests) ||
+                   (known.whose == USER && is_the_template(frame, code));
+        Py_DECREF(code);
+        if (stop) {
+            Py_DECREF(frame);
+            return failed;
+        }
+        PyFrameObject *back = PyFrame_GetBack(frame);
+        if (known.whose == USER) {
+            found->callers[found->count++] = frame;
+            between = 0;
+        } else {
+            Py_DECREF(frame);
+            between++;
+        }
+        frame = back;
+    }
+    Py_XDECREF(frame);
+    return 0;
+}
+
+/* The user's frame, or else the first of a library's, and which function of torch's was called there. */
+static int find_frames(CallSites *self, long depth, Found *found) {
+    PyFrameObject *frame = PyThreadState_GetFrame(PyThreadState_Get()), *library = NULL;
+    int telling = 0, failed = 0;
+    for (long looked = 1 - depth; frame && looked < MOST_FRAMES; looked++) {
+        PyFrameObject *back;
+        if (looked >= 0) {
+            PyCodeObject *code = PyFrame_GetCode(frame);
+            Known known;
+            failed = know(self, code, &known);
+            if (failed || known.whose == USER) {
+                if (!failed && !is_the_template(frame, code)) {
+                    found->user = (PyFrameObject *)Py_NewRef(frame);
+                    failed = find_callers(self, found);
+                }
+                Py_DECREF(code);
+                break;
+            }
+            if (known.whose == TORCH && !library && known.tells && known.tells >= telling) {
+                Py_XSETREF(found->via, (PyCodeObject *)Py_NewRef(code));
+                telling = known.tells;
+            } else if (known.whose == LIBRARY && !library) {
+                library = (PyFrameObject *)Py_NewRef(frame);
+            }
+            Py_DECREF(code);
+        }
+        back = PyFrame_GetBack(frame);
+        Py_DECREF(frame);
+        frame = back;
+    }
+    Py_XDECREF(frame);
+    if (!found->user && !failed) {
+        found->user = library;
+        library = NULL;
+    }
+    Py_XDECREF(library);
+    return failed;
+}
+
+static uint64_t *add_frame(uint64_t *key, PyFrameObject *frame) {
+    PyCodeObject *code = PyFrame_GetCode(frame); /* held by its frame, and by the site once it is known */
+    *key++ = (uint64_t)(uintptr_t)code;
+    *key++ = (uint64_t)PyFrame_GetLasti(frame);
+    Py_DECREF(code);
+    return key;
+}
+
+static PyObject *site_of(CallSites *self, Found *found) {
+    uint64_t key[3 + 2 * MOST_CALLERS], *end = add_frame(key, found->user);
+    *end++ = (uint64_t)(uintptr_t)found->via;
+    for (Py_ssize_t each = 0; each < found->count; each++) end = add_frame(end, found->callers[each]);
+    PyObject *bytes = PyBytes_FromStringAndSize((char *)key, (end - key) * sizeof *key);
+    if (!bytes) return NULL;
+    PyObject *known = PyDict_GetItemWithError(self->sites, bytes), *site = NULL;
+    if (known && PyTuple_Check(known) && PyTuple_GET_SIZE(known)) {
+        site = Py_NewRef(PyTuple_GET_ITEM(known, 0));
+    } else if (!PyErr_Occurred()) {
+        PyObject *callers = PyTuple_New(found->count);
+        for (Py_ssize_t each = 0; callers && each < found->count; each++)
+            PyTuple_SET_ITEM(callers, each, Py_NewRef(found->callers[each]));
+        PyObject *via = found->via ? (PyObject *)found->via : Py_None;
+        if (callers) site = PyObject_CallFunctionObjArgs(self->meet, bytes, found->user, via, callers, NULL);
+        Py_XDECREF(callers);
+    }
+    Py_DECREF(bytes);
+    return site;
+}
+
+static PyObject *CallSites_call(PyObject *object, PyObject *const *args, size_t flags, PyObject *names) {
+    Py_ssize_t count = PyVectorcall_NARGS(flags);
+    if (names || count > 1) return PyErr_Format(PyExc_TypeError, "call_site(depth)");
+    long depth = count ? PyLong_AsLong(args[0]) : 1;
+    if (depth == -1 && PyErr_Occurred()) return NULL;
+    CallSites *self = (CallSites *)object;
+    Found found = {0};
+    PyObject *site = NULL;
+    if (!find_frames(self, depth, &found)) site = found.user ? site_of(self, &found) : Py_NewRef(Py_None);
+    let_go(&found);
+    return site;
+}
+
+static PyObject *CallSites_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    PyObject *classify, *meet, *sites;
+    if (kwargs && PyDict_GET_SIZE(kwargs)) return PyErr_Format(PyExc_TypeError, "CallSites takes no names");
+    if (!PyArg_ParseTuple(args, "OOO!", &classify, &meet, &PyDict_Type, &sites)) return NULL;
+    CallSites *self = (CallSites *)type->tp_alloc(type, 0); /* all zero */
+    if (!self) return NULL;
+    self->vectorcall = CallSites_call;
+    self->classify = Py_NewRef(classify);
+    self->meet = Py_NewRef(meet);
+    self->sites = Py_NewRef(sites);
+    return (PyObject *)self;
+}
+
+PyTypeObject CallSitesType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "rankdrill.native.hot.CallSites",
+    .tp_basicsize = sizeof(CallSites),
+    .tp_dealloc = (destructor)CallSites_dealloc,
+    .tp_call = PyVectorcall_Call,
+    .tp_vectorcall_offset = offsetof(CallSites, vectorcall),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_new = CallSites_new,
+};
+

@@ -1,0 +1,96 @@
+/* As `plain_keys_of` of boundary/habits.py. A key is 64-bit words: what is known by identity as its address. */
+
+#include "hot.h"
+
+typedef struct {
+    uint64_t words[MOST_WORDS], *end;
+} Key;
+
+#define NAMES(X) X(asyncOp) X(reduceOp) X(rootRank) X(dtype) X(shape)
+NAMES(DECLARE_NAME)
+
+int make_names_of_arguments(void) {
+    NAMES(MAKE_NAME)
+    return 0;
+}
+
+/* The functions below return 0 where there is no key, 1 where it goes on, and -1 with an exception. */
+
+static int add(Key *key, uint64_t word) {
+    if (key->end == key->words + MOST_WORDS) return 0;
+    *key->end++ = word;
+    return 1;
+}
+
+static int add_number(Key *key, PyObject *number) {
+    long long word = number ? PyLong_AsLongLong(number) : -1;
+    return word == -1 && PyErr_Occurred() ? -1 : add(key, (uint64_t)word);
+}
+
+static int add_tensor(Key *key, PyObject *tensor) {
+    PyObject *dtype = PyObject_GetAttr(tensor, s_dtype);
+    if (!dtype) return -1;
+    int going = add(key, (uint64_t)(uintptr_t)dtype); /* torch keeps each for ever */
+    Py_DECREF(dtype);
+    PyObject *shape = going == 1 ? PyObject_GetAttr(tensor, s_shape) : NULL;
+    if (!shape) return going == 1 ? -1 : going;
+    going = PyTuple_Check(shape) ? add(key, (uint64_t)PyTuple_GET_SIZE(shape)) : 0;
+    for (Py_ssize_t each = 0; going == 1 && each < PyTuple_GET_SIZE(shape); each++)
+        going = PyLong_Check(PyTuple_GET_ITEM(shape, each)) ? add_number(key, PyTuple_GET_ITEM(shape, each)) : 0;
+    Py_DECREF(shape);
+    return going;
+}
+
+static int add_tensors(const Asked *asked, Key *key, PyObject *given, int deep, uint64_t *count) {
+    int is_tensor = Py_IS_TYPE(given, (PyTypeObject *)asked->tensor) ? 1 : PyObject_IsInstance(given, asked->tensor);
+    if (is_tensor) {
+        ++*count;
+        return is_tensor < 0 ? -1 : add_tensor(key, given);
+    }
+    if (!PyList_CheckExact(given) || deep > 2) return 0;
+    int going = 1;
+    for (Py_ssize_t each = 0; going == 1 && each < PyList_GET_SIZE(given); each++) {
+        PyObject *item = Py_NewRef(PyList_GET_ITEM(given, each));
+        going = add_tensors(asked, key, item, deep + 1, count);
+        Py_DECREF(item);
+    }
+    return going;
+}
+
+static int add_options(const Asked *asked, Key *key, PyObject *opts) {
+    PyObject *async_op = PyObject_GetAttr(opts, s_asyncOp);
+    int going = async_op ? !PyObject_IsTrue(async_op) : -1;
+    Py_XDECREF(async_op);
+    if (asked->reduces && going == 1) {
+        PyObject *reduction = PyObject_GetAttr(opts, s_reduceOp);
+        if (!reduction) return -1;
+        int known = Py_IS_TYPE(reduction, (PyTypeObject *)asked->reduction);
+        Py_hash_t number = known ? PyObject_Hash(reduction) : -1; /* its number, in torch's enum */
+        Py_DECREF(reduction);
+        if (number == -1) return PyErr_Occurred() ? -1 : 0;
+        going = add(key, (uint64_t)number);
+    }
+    if (asked->rooted && going == 1) {
+        PyObject *root = PyObject_GetAttr(opts, s_rootRank);
+        going = root ? add_number(key, root) : -1;
+        Py_XDECREF(root);
+    }
+    return going;
+}
+
+PyObject *key_of(const Asked *asked, PyObject *const *args, Py_ssize_t count, PyObject *site) {
+    Key key = {.end = key.words};
+    add(&key, (uint64_t)(uintptr_t)asked->op);
+    add(&key, (uint64_t)(uintptr_t)site);
+    int going = add_options(asked, &key, args[count - 1]);
+    for (Py_ssize_t each = 0; going == 1 && each < count - 1; each++) {
+        uint64_t *tensors = key.end;
+        going = add(&key, 0);
+        if (going == 1) going = add_tensors(asked, &key, args[each], 0, tensors);
+    }
+    if (going == 1) return PyBytes_FromStringAndSize((char *)key.words, (key.end - key.words) * sizeof *key.words);
+    if (going < 0 && !PyErr_ExceptionMatches(PyExc_AttributeError) && !PyErr_ExceptionMatches(PyExc_TypeError))
+        return NULL;
+    PyErr_Clear();
+    Py_RETURN_NONE;
+}

@@ -1,0 +1,22 @@
+/* The module: its types, and what they need before the first of them is made. */
+
+#include "hot.h"
+
+#include <pthread.h>
+
+#define EDITION 1 /* as in lane.py: what was built from another source is not used */
+
+static struct PyModuleDef hot = {PyModuleDef_HEAD_INIT, .m_name = "hot", .m_size = -1};
+
+PyMODINIT_FUNC PyInit_hot(void) {
+    if (make_names_of_arguments() < 0 || make_names_of_state() < 0) return NULL;
+    make_crc_table();
+    pthread_atfork(NULL, NULL, forget_thread); /* the thread that forks has another number in the child */
+    PyObject *module = PyModule_Create(&hot);
+    if (!module) return NULL;
+    PyTypeObject *types[] = {&StencilType, &PostingType, &CallSitesType, &NumberingType, &WayType, &BeatenType};
+    for (size_t each = 0; each < sizeof types / sizeof *types; each++)
+        if (PyModule_AddType(module, types[each]) < 0) return NULL;
+    if (PyModule_AddIntConstant(module, "EDITION", EDITION) < 0) return NULL;
+    return module;
+}
