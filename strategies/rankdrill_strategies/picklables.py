@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from hypothesis import strategies as st
 
+from rankdrill_strategies import everyday
 from rankdrill_strategies.arguments import check_count, check_flag
 from rankdrill_strategies.arrays import arrays as draw_arrays
 from rankdrill_strategies.atoms import atoms, hashables
+from rankdrill_strategies.big import edges
+from rankdrill_strategies.bundles import bundles, ready_made
 from rankdrill_strategies.containers import containers, shared
+from rankdrill_strategies.everyday import from_tables
 from rankdrill_strategies.groups import from_groups
 from rankdrill_strategies.knots import knots
 from rankdrill_strategies.tensors import tensors as draw_tensors
@@ -19,7 +24,7 @@ __all__ = ["picklables"]
 
 def picklables(
     *,
-    max_leaves: int = 8,
+    max_leaves: int = 16,
     tensors: bool = True,
     arrays: bool = True,
     recursive: bool = True,
@@ -42,9 +47,11 @@ def picklables(
     check_count("max_leaves", max_leaves, at_least=1)
     for name, value in (("recursive", recursive), ("sharing", sharing), ("newer_dtypes", newer_dtypes)):
         check_flag(name, value)
-    leaves = [atoms(), atoms()]
-    leaves += [draw_tensors(newer_dtypes=newer_dtypes)] if check_flag("tensors", tensors) else []
-    leaves += [draw_arrays()] if check_flag("arrays", arrays) else []
+    drawn = [atoms(), atoms()]
+    drawn += [draw_tensors(newer_dtypes=newer_dtypes)] if check_flag("tensors", tensors) else []
+    drawn += [draw_arrays()] if check_flag("arrays", arrays) else []
+    ready = ready_made(tensors=tensors, arrays=arrays, sharing=sharing)
+    leaves = from_groups(from_tables(ready), from_groups(*drawn))
     keys = hashables()
 
     def around(parts: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
@@ -54,4 +61,6 @@ def picklables(
         groups += [knots(parts)] if recursive else []
         return from_groups(*groups)
 
-    return st.recursive(from_groups(*leaves), around, max_leaves=max_leaves)
+    parts = st.recursive(leaves, around, max_leaves=max_leaves)
+    others = [*[parts] * 5, *[edges()] * 2, from_tables(everyday.DEEP)]
+    return bundles(ready, max_parts=max_leaves, drawn=from_groups(*drawn), others=others, sharing=sharing)

@@ -101,12 +101,18 @@ def _change(obj: Any) -> bool:
     """Change one object; whether it is of a kind that changes."""
     if is_tensor(obj):
         return _invert_tensor(obj)
-    if is_array(obj):
+    if is_array(obj) or _is_other_array(obj):
         return _invert_array(obj)
     for kind, change in _CHANGES:
         if isinstance(obj, kind):
             return change(obj)
     return _change_attributes(obj)
+
+
+def _is_other_array(obj: Any) -> bool:
+    """Whether `obj` is of a subclass of numpy's arrays, such as one of records."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(obj, numpy.ndarray)
 
 
 def _change_list(obj: list[Any] | deque[Any]) -> bool:
@@ -163,6 +169,8 @@ def _invert_tensor(tensor: Any) -> bool:
         return False
     if plain.is_conj():
         plain = plain.conj()  # the memory itself
+    if plain.is_neg():
+        return _invert_negated(plain)
     for dim, stride in enumerate(plain.stride()):
         if stride == 0:
             plain = plain.narrow(dim, 0, 1)  # torch refuses to write to one place twice
@@ -173,12 +181,20 @@ def _invert_tensor(tensor: Any) -> bool:
     return True
 
 
+def _invert_negated(tensor: Any) -> bool:
+    """Through a view that negates what it reads and writes."""
+    changed = tensor.resolve_neg().clone()
+    tensor_bits(changed).bitwise_not_()
+    tensor.copy_(changed)
+    return True
+
+
 def _invert_array(found: Any) -> bool:
     import numpy
 
-    if type(found) is not numpy.ndarray or not found.flags.writeable or not found.size:
+    if not isinstance(found, numpy.ndarray) or not found.flags.writeable or not found.size:
         return False
-    return _invert_elements(found)
+    return _invert_elements(found.view(numpy.ndarray))  # of a masked array: its data
 
 
 def _invert_elements(found: Any) -> bool:
