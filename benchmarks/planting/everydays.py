@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy
 import torch
-
 from benchmarks.planting.mistake import KEEP, copied, everyday, rebuilt
 
 
 @everyday("text as latin-1")
 def _latin_1(payload: Any) -> Any:
-    return rebuilt(payload, lambda part: part.encode("latin-1", "replace").decode("latin-1") if _is(part, str) else KEEP)
+    return rebuilt(
+        payload, lambda part: part.encode("latin-1", "replace").decode("latin-1") if _is(part, str) else KEEP
+    )
 
 
 @everyday("tuple becomes list")

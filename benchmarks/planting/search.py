@@ -10,10 +10,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from benchmarks.planting.mistake import Mistake
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from benchmarks.planting.mistake import Mistake
 from rankdrill_strategies import per_rank, picklables, same
 
 __all__ = ["DRAWS", "Found", "search"]

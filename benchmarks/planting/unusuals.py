@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy
 import torch
-
 from benchmarks.planting.mistake import KEEP, copied, rebuilt, unusual
 
 _BUFFER = 4096  # bytes
@@ -158,7 +157,7 @@ def _by_size(payloads: list[Any]) -> list[Any]:
 
 @unusual("ranks without a payload left out", ranks=2)
 def _left_out(payloads: list[Any]) -> list[Any]:
-    return copied([payload for payload in payloads if payload is not None])
+    return [copied(payload) for payload in payloads if payload is not None]
 
 
 @unusual("equal payloads received once", ranks=2)

@@ -124,7 +124,7 @@ _MUTABLE: tuple[Callable[[bytes], Any], ...] = (
 
 @st.composite
 def _big_ints(draw: _Draw) -> int:
-    number = (1 << draw(st.sampled_from(_EDGES))) - draw(st.integers(0, 1))
+    number: int = (1 << draw(st.sampled_from(_EDGES))) - draw(st.integers(0, 1))
     return ~number if draw(st.booleans()) else number
 
 

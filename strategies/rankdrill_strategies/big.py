@@ -10,6 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from rankdrill_strategies.arguments import check_count, check_flag
+from rankdrill_strategies.writing import pasteable
 
 __all__ = ["big_payloads", "edges"]
 
@@ -18,6 +19,7 @@ _SMALLEST = 1 << 10  # bytes
 _SMALLEST_EDGE = 32  # bytes that pickle makes of the smallest payload, and some
 _BYTES_PER_INT = 11  # what pickle makes of a random int of 64 bits
 _FACTOR, _MASK = 0x9E3779B97F4A7C15, (1 << 64) - 1  # Fibonacci hashing: no two neighbours alike, no generator
+_COUNT = bytes(range(256))
 _PROTOCOL = 5
 _TRIALS = 4  # a length is corrected by what it missed by, and once more where a frame or an opcode grew with it
 _POWERS = (12, 12, 12, 12, 12, 6, 7, 8, 9, 10, 10, 11, 13, 16, 16)  # of two; 4 096 most often
@@ -44,7 +46,7 @@ def big_payloads(
     makers: list[Callable[[int], Any]] = [_bytes, _ints]
     makers += [_array] if check_flag("arrays", arrays) else []
     makers += [_tensor] if check_flag("tensors", tensors) else []
-    return _big(tuple(makers), max_bytes, tuple(near))
+    return pasteable(_big(tuple(makers), max_bytes, tuple(near)))
 
 
 @st.composite
@@ -85,7 +87,7 @@ def _ints(size: int) -> list[int]:
 
 
 def _bytes(size: int) -> bytes:
-    return bytes((n * 31) & 0xFF for n in range(256)) * (size // 256) + b"\x01" * (size % 256)
+    return (_COUNT * (size // len(_COUNT) + 1))[:size]
 
 
 def _equal_bytes(size: int) -> bytes:

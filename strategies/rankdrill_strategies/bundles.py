@@ -14,12 +14,11 @@ from typing import Any
 from hypothesis import strategies as st
 
 from rankdrill_strategies import everyday
-from rankdrill_strategies.everyday import Table
+from rankdrill_strategies.everyday import Makers, Table
 
 __all__ = ["bundles", "ready_made"]
 
 _Draw = Callable[[st.SearchStrategy[Any]], Any]
-_Makers = Sequence[Callable[[], Any]]
 
 _FIRST = 0x100  # the character of the first: Hypothesis takes none of those from here on for simpler than another
 
@@ -50,7 +49,7 @@ _TENSORS_SHARED: tuple[tuple[Table, int], ...] = ((everyday.TENSORS_TWICE, 2),)
 _ARRAYS_SHARED: tuple[tuple[Table, int], ...] = ((everyday.ARRAYS_TWICE, 1),)
 
 
-def ready_made(*, tensors: bool, arrays: bool, sharing: bool) -> _Makers:
+def ready_made(*, tensors: bool, arrays: bool, sharing: bool) -> Makers:
     """Makers of values of every kind: first those of every day, then the others, of both the simplest first."""
     tables = [*_PLAIN, *_OTHER]
     tables += [*_TENSORS, *(_TENSORS_SHARED if sharing else ())] if tensors else []
@@ -58,13 +57,13 @@ def ready_made(*, tensors: bool, arrays: bool, sharing: bool) -> _Makers:
     return _in_order([*tables, *(_SHARED if sharing else ())])
 
 
-def _in_order(tables: Sequence[tuple[Table, int]]) -> _Makers:
+def _in_order(tables: Sequence[tuple[Table, int]]) -> Makers:
     often = [make for table, count in tables for make in table[:count]]
-    return [*often, *(make for table, count in tables for make in table[count:])]
+    return Makers([*often, *(make for table, count in tables for make in table[count:])])
 
 
 def bundles(
-    makers: _Makers,
+    makers: Makers,
     *,
     max_parts: int,
     drawn: st.SearchStrategy[Any],
@@ -89,7 +88,7 @@ def _names(count: int, max_parts: int) -> tuple[st.SearchStrategy[str], ...]:
 @st.composite
 def _bundles(
     draw: _Draw,
-    makers: _Makers,
+    makers: Makers,
     names: tuple[st.SearchStrategy[str], ...],
     ways: tuple[Callable[[list[Any]], Any], ...],
     drawn: st.SearchStrategy[Any],
@@ -102,7 +101,7 @@ def _bundles(
     # What encodes plain data falls back on pickle where there is anything else, and is right then.
     of_which = makers if way < len(ways) else _PLAIN_MAKERS
     parts = [of_which[(ord(name) - _FIRST) % len(of_which)]() for name in named]
-    if of_which is makers and parts and draw(st.integers(0, 2)):
+    if of_which is makers and parts and draw(st.integers(0, 3)) == 1:
         parts[-1] = draw(drawn)
     return ways[way % len(ways)](parts)
 
@@ -116,7 +115,12 @@ def _bare(parts: list[Any]) -> Any:
 
 
 def _listed(parts: list[Any]) -> Any:
-    return parts if len(parts) > 1 else _bare(parts)
+    """One by itself, several in a list; without None at its end, or no list would shrink to one of fewer."""
+    if len(parts) < 2:
+        return _bare(parts)
+    while parts and parts[-1] is None:
+        parts.pop()
+    return parts
 
 
 def _again(parts: list[Any]) -> Any:

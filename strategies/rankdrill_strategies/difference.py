@@ -41,9 +41,9 @@ def same(a: Any, b: Any, *, sharing: bool = True) -> bool:
       can change; two equal tuples, strings or frozen dataclasses are as good as one. Two views of one memory, of
       tensors as of arrays, are two objects: that they share it does not count, for pickle makes two memories of it.
 
-    Raises `UsageError`, "cannot compare", for tensors whose elements torch does not hand out; it never calls
-    different what it cannot see. Members of a set that have an identity are matched in the order found: sets whose members are alike, and told
-    apart only by who else refers to them, may be found to differ.
+    Raises `UsageError`, "cannot compare", for tensors whose elements torch does not hand out. Members of a set that
+    have an identity are matched in the order found: sets whose members are alike, and told apart only by who else
+    refers to them, may be found to differ.
 
         assert same([float("nan")], [float("nan")])
         x = []

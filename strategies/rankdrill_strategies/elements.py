@@ -113,7 +113,10 @@ def _made_of(path: str, left: Any, right: Any) -> list[Pair]:
     held = []
     for part in _parts_of(left):
         ours, theirs = getattr(left, part), getattr(right, part)
-        held.append(Pair(f"{path}.{part}", *((ours(), theirs()) if callable(ours) else (ours, theirs))))
+        if callable(ours):
+            held.append(Pair(f"{path}.{part}()", ours(), theirs()))
+        else:
+            held.append(Pair(f"{path}.{part}", ours, theirs))
     return held
 
 

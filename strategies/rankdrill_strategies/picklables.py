@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from hypothesis import strategies as st
 
-from rankdrill_strategies import everyday
 from rankdrill_strategies.arguments import check_count, check_flag
 from rankdrill_strategies.arrays import arrays as draw_arrays
 from rankdrill_strategies.atoms import atoms, hashables
@@ -15,9 +13,11 @@ from rankdrill_strategies.big import edges
 from rankdrill_strategies.bundles import bundles, ready_made
 from rankdrill_strategies.containers import containers, shared
 from rankdrill_strategies.everyday import from_tables
+from rankdrill_strategies.everyday.deep import DEEP
 from rankdrill_strategies.groups import from_groups
 from rankdrill_strategies.knots import knots
 from rankdrill_strategies.tensors import tensors as draw_tensors
+from rankdrill_strategies.writing import pasteable
 
 __all__ = ["picklables"]
 
@@ -62,5 +62,6 @@ def picklables(
         return from_groups(*groups)
 
     parts = st.recursive(leaves, around, max_leaves=max_leaves)
-    others = [*[parts] * 5, *[edges()] * 2, from_tables(everyday.DEEP)]
-    return bundles(ready, max_parts=max_leaves, drawn=from_groups(*drawn), others=others, sharing=sharing)
+    others = [*[parts] * 3, *[edges()] * 2, from_tables(DEEP)]
+    every = bundles(ready, max_parts=max_leaves, drawn=from_groups(*drawn), others=others, sharing=sharing)
+    return pasteable(every)

@@ -13,7 +13,7 @@ from typing import Any
 from rankdrill_strategies.elements import tensor_bits
 from rankdrill_strategies.kinds import by_reference, is_array, is_frozen, is_tensor
 
-__all__ = ["scribble"]
+__all__ = ["held_by", "scribble"]
 
 _MARK = "scribbled"
 _LIBRARY = sys.stdlib_module_names - {"types"}  # a SimpleNamespace is anybody's; what else has slots is a value
@@ -44,11 +44,12 @@ def _reachable(obj: Any) -> list[Any]:
         if id(here) in found or by_reference(here) or isinstance(here, FunctionType):
             continue
         found[id(here)] = here
-        pending.extend(_held_by(here))
+        pending.extend(held_by(here))
     return list(found.values())
 
 
-def _held_by(obj: Any) -> Iterable[Any]:
+def held_by(obj: Any) -> Iterable[Any]:
+    """What `obj` holds: items, keys, attributes."""
     if isinstance(obj, dict):
         yield from obj.keys()
         yield from obj.values()

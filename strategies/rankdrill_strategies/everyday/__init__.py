@@ -1,20 +1,18 @@
 """What every job sends sooner or later, ready-made: small tables, each value next to where something ends."""
 
-from rankdrill_strategies.everyday.deep import DEEP
 from rankdrill_strategies.everyday.exceptions import EXCEPTIONS
 from rankdrill_strategies.everyday.grouped import DICTS, EMPTY, KEYS, LISTS, SETS, TUPLES
 from rankdrill_strategies.everyday.library import STATES, TIMES, VALUES
 from rankdrill_strategies.everyday.of_numpy import ARRAYS, SCALARS
 from rankdrill_strategies.everyday.of_torch import MODULES, TENSORS, TORCH
 from rankdrill_strategies.everyday.plain import BYTES, FLOATS, INTS, SINGLES, TEXTS
+from rankdrill_strategies.everyday.table import Makers, Table, from_tables
 from rankdrill_strategies.everyday.twice import ARRAYS_TWICE, TENSORS_TWICE, TWICE
-from rankdrill_strategies.everyday.table import Table, from_tables
 
 __all__ = [
     "ARRAYS",
     "ARRAYS_TWICE",
     "BYTES",
-    "DEEP",
     "DICTS",
     "EMPTY",
     "EXCEPTIONS",
@@ -35,6 +33,7 @@ __all__ = [
     "TUPLES",
     "TWICE",
     "VALUES",
+    "Makers",
     "Table",
     "from_tables",
 ]

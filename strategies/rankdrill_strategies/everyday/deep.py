@@ -10,7 +10,7 @@ from rankdrill_strategies.everyday.table import Table
 __all__ = ["DEEP"]
 
 # Levels. Pickle itself reaches some hundreds: Python allows it a thousand calls, of which a test has used many.
-_DEPTHS = (20, 70, 130, 305, 350)
+_DEPTHS = (70, 305, 350)
 
 
 def _list(inner: Any) -> Any:

@@ -6,7 +6,6 @@ import array
 import random
 from collections import Counter, OrderedDict, defaultdict, deque
 from types import SimpleNamespace
-from typing import Any
 
 from rankdrill_strategies import specimens
 from rankdrill_strategies.everyday.table import Table, fixed
@@ -61,7 +60,7 @@ LISTS: Table = (
     lambda: [0] * 256,
     lambda: list(range(1001)),  # pickle writes lists in batches of 1 000
     lambda: ["a"] * 1000,
-    lambda: deque([1, 2], maxlen=2),
+    lambda: deque([1, 2, 3], maxlen=3),
     lambda: array.array("d", [0.5]),
     lambda: array.array("q", [-1]),
     lambda: bytearray(b"a\0"),
@@ -124,7 +123,7 @@ DICTS: Table = (
     lambda: {"error": None},
     lambda: _many(12),
     lambda: _many(300),
-    lambda: {number: None for number in range(1001)},
+    lambda: dict.fromkeys(range(1001)),
     lambda: OrderedDict(b=1, a=2),
     lambda: defaultdict(list, a=[1]),
     lambda: Counter("aab"),

@@ -35,6 +35,8 @@ VALUES: Table = (
     lambda: SimpleNamespace(a=1),
     lambda: specimens.Record("a", [1]),
     lambda: specimens.Frozen(1, (2,)),
+    lambda: specimens.Outer.make,
+    lambda: specimens.Outer.Inner([1]),
     object,
 )
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from hypothesis import strategies as st
 
-__all__ = ["Table", "fixed", "from_tables"]
+__all__ = ["Makers", "Table", "fixed", "from_tables"]
 
 # Makers, the simplest first: each value is made anew, for a test may change it, and each NaN is an object of its own.
 Table = tuple[Callable[[], Any], ...]
@@ -22,12 +22,19 @@ def _always(value: Any) -> Callable[[], Any]:
     return lambda: value
 
 
-def from_tables(*tables: Iterable[Callable[[], Any]]) -> st.SearchStrategy[Any]:
+def from_tables(*tables: Table) -> st.SearchStrategy[Any]:
     """One value of `tables`; shrinks towards the first of them."""
-    return _made(st.sampled_from([make for table in tables for make in table]))
+    return _made(Makers(make for table in tables for make in table))
+
+
+class Makers(tuple[Callable[[], Any], ...]):
+    """Many makers, with little to say when Hypothesis prints a strategy."""
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} ready-made values>"
 
 
 @st.composite
-def _made(draw: Callable[[st.SearchStrategy[Any]], Any], makers: st.SearchStrategy[Callable[[], Any]]) -> Any:
-    # Not `makers.map(...)`: Hypothesis would print the value as a call of ours.
-    return draw(makers)()
+def _made(draw: Callable[[st.SearchStrategy[Any]], Any], makers: Makers) -> Any:
+    # Not `sampled_from(makers).map(...)`: Hypothesis would print the value as a call of ours.
+    return makers[draw(st.integers(0, len(makers) - 1))]()
