@@ -14,9 +14,12 @@ from benchmarks.planting.mistake import Mistake
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from rankdrill_strategies import per_rank, picklables, same
+from rankdrill_strategies import as_code, per_rank, picklables, same
 
-__all__ = ["DRAWS", "Found", "search"]
+__all__ = ["DRAWS", "OURS", "Found", "search"]
+
+EXAMPLES, EVERYDAY_EXAMPLES = 200, 30  # to the first failure, at most
+SECONDS = 10.0  # to find it and shrink it
 
 
 def _ours(ranks: int) -> st.SearchStrategy[Any]:
@@ -30,7 +33,8 @@ def _basic(ranks: int) -> st.SearchStrategy[Any]:
 
 
 # By name: what draws all ranks' payloads.
-DRAWS: dict[str, Callable[[int], st.SearchStrategy[Any]]] = {"picklables": _ours, "st.recursive": _basic}
+OURS = "picklables"
+DRAWS: dict[str, Callable[[int], st.SearchStrategy[Any]]] = {OURS: _ours, "st.recursive": _basic}
 
 
 @dataclass
@@ -50,6 +54,16 @@ class Found:
         """Examples to the first failure, in the middle of all seeds; None where most did not find it."""
         middle = statistics.median(self.limit * 2 if each is None else each for each in self.examples)
         return None if middle > self.limit else middle
+
+    @property
+    def goal(self) -> int:
+        """Examples that it may take."""
+        return EVERYDAY_EXAMPLES if self.everyday else EXAMPLES
+
+    @property
+    def met(self) -> bool:
+        """Whether it was found, shrunk, and both soon enough."""
+        return self.median is not None and self.median <= self.goal and self.seconds <= SECONDS
 
     @property
     def share(self) -> float:
@@ -126,4 +140,4 @@ def _smallest(mistake: Mistake, strategy: st.SearchStrategy[Any], number: int, l
 
     with suppress(_Stop):
         look()
-    return repr(last[0] if mistake.ranks == 1 else last)
+    return as_code(last[0] if mistake.ranks == 1 else last)

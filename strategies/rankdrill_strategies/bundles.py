@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from hypothesis import strategies as st
@@ -62,6 +63,20 @@ def _in_order(tables: Sequence[tuple[Table, int]]) -> Makers:
     return Makers([*often, *(make for table, count in tables for make in table[count:])])
 
 
+@dataclass(frozen=True, repr=False)
+class _Kit:
+    """What bundles are made of; with little to say when Hypothesis prints a strategy."""
+
+    makers: Makers
+    names: tuple[st.SearchStrategy[str], ...]
+    ways: tuple[Callable[[list[Any]], Any], ...]
+    drawn: st.SearchStrategy[Any]
+    others: Sequence[st.SearchStrategy[Any]]
+
+    def __repr__(self) -> str:
+        return f"{self.makers!r} and {len(self.others)} others"
+
+
 def bundles(
     makers: Makers,
     *,
@@ -75,7 +90,7 @@ def bundles(
     Every so often one of `others` instead. With `sharing`, one of them may be there twice.
     """
     ways = _WAYS + (_WAYS_SHARED if sharing else ())
-    return _bundles(makers, _names(len(makers), max_parts), ways, drawn, others)
+    return _bundles(_Kit(makers, _names(len(makers), max_parts), ways, drawn, others))
 
 
 def _names(count: int, max_parts: int) -> tuple[st.SearchStrategy[str], ...]:
@@ -86,24 +101,18 @@ def _names(count: int, max_parts: int) -> tuple[st.SearchStrategy[str], ...]:
 
 
 @st.composite
-def _bundles(
-    draw: _Draw,
-    makers: Makers,
-    names: tuple[st.SearchStrategy[str], ...],
-    ways: tuple[Callable[[list[Any]], Any], ...],
-    drawn: st.SearchStrategy[Any],
-    others: Sequence[st.SearchStrategy[Any]],
-) -> Any:
-    named = draw(names[draw(st.integers(0, 1))])
-    way = draw(st.integers(0, len(ways) + _PLAIN_WAYS + len(others) - 1))
-    if way >= len(ways) + _PLAIN_WAYS:
-        return draw(others[way - len(ways) - _PLAIN_WAYS])
+def _bundles(draw: _Draw, kit: _Kit) -> Any:
+    named = draw(kit.names[draw(st.integers(0, 1))])
+    count = len(kit.ways) + _PLAIN_WAYS
+    way = draw(st.integers(0, count + len(kit.others) - 1))
+    if way >= count:
+        return draw(kit.others[way - count])
     # What encodes plain data falls back on pickle where there is anything else, and is right then.
-    of_which = makers if way < len(ways) else _PLAIN_MAKERS
-    parts = [of_which[(ord(name) - _FIRST) % len(of_which)]() for name in named]
-    if of_which is makers and parts and draw(st.integers(0, 3)) == 1:
-        parts[-1] = draw(drawn)
-    return ways[way % len(ways)](parts)
+    makers = kit.makers if way < len(kit.ways) else _PLAIN_MAKERS
+    parts = [makers[(ord(name) - _FIRST) % len(makers)]() for name in named]
+    if makers is kit.makers and parts and draw(st.integers(0, 3)) == 1:
+        parts[-1] = draw(kit.drawn)
+    return kit.ways[way % len(kit.ways)](parts)
 
 
 _PLAIN_MAKERS = _in_order(_PLAIN)

@@ -133,7 +133,7 @@ def test_what_cannot_be_written_is_shown_all_the_same() -> None:
 
 
 def _printed(strategy: st.SearchStrategy[Any]) -> str:
-    @settings(database=None, derandomize=True, print_blob=False)
+    @settings(database=None, derandomize=True, print_blob=False, deadline=None, suppress_health_check=[*HealthCheck])
     @given(payload=strategy)
     def fails(payload: Any) -> None:
         raise AssertionError
@@ -143,12 +143,19 @@ def _printed(strategy: st.SearchStrategy[Any]) -> str:
     return "\n".join(caught.value.__notes__)
 
 
+def _is_a_list_in_itself(payload: Any) -> bool:
+    return type(payload) is list and any(part is payload for part in payload)
+
+
 @pytest.mark.parametrize(
     ("strategy", "said"),
     [
         (picklables(), "payload=None"),
-        (picklables().filter(lambda payload: type(payload) is list and payload in payload), "x.extend(["),
-        (picklables().filter(lambda payload: isinstance(payload, specimens.Stateful)), "specimens.Stateful(payload="),
+        (
+            picklables().filter(lambda payload: type(payload) is list and any(part is payload for part in payload)),
+            "x.extend([",
+        ),
+        (picklables().filter(lambda payload: isinstance(payload, specimens.Reduced)), "specimens.Reduced(payload="),
         (tensors(max_dims=0), "torch.tensor(0.0)"),
         (arrays(max_dims=0, dtypes=["f4"]), "numpy.array(0.0, dtype='float32')"),
         (big_payloads(), "(bytes(range(256)) * 4)[:1024]"),

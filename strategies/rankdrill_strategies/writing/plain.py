@@ -87,8 +87,9 @@ def write_long(obj: Any) -> str | None:
 def dotted(named: Any) -> str:
     """A class or function by the name of its module and its own."""
     torch: Any = sys.modules.get("torch")
-    if torch and getattr(torch, named.__name__, None) is named:
-        return f"torch.{named.__name__}"  # which functions of its own do not know of themselves
+    name: str = named.__name__
+    if torch is not None and getattr(torch, name, None) is named:
+        return f"torch.{name}"  # which functions of its own do not know of themselves
     module = str(named.__module__).lstrip("_")
     for package in ("rankdrill_strategies.", "numpy.", "torch."):
         if module.startswith("rankdrill_strategies."):
