@@ -25,11 +25,11 @@ from benchmarks.planting.mistake import MISTAKES, Mistake
 from benchmarks.planting.search import DRAWS, EXAMPLES, OURS, Found, search
 from benchmarks.planting.tables import counts, found_table
 
-assert everydays and unusuals  # plant theirs as they are imported
-assert MISTAKES
+PLANTED = (everydays, unusuals)  # as they are imported
 
-HELP = """How soon draws find the mistakes of hand-written gathers: picklables() of rankdrill_strategies, for mistakes that
-take several ranks per_rank(picklables(), 2), beside st.recursive of None, booleans, numbers, text, bytes, lists, dicts.
+HELP = """How soon draws find the mistakes of hand-written gathers: picklables() of rankdrill_strategies, for mistakes
+that take several ranks per_rank(picklables(), 2), beside st.recursive of None, booleans, numbers, text, bytes, lists,
+dicts.
 
 Each mistake is looked for anew with every seed. Told are the median of the examples to the first failure, of how many
 seeds it was found by, the seconds it takes to find it once and shrink it, and what it shrinks to.

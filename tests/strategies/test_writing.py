@@ -151,10 +151,7 @@ def _is_a_list_in_itself(payload: Any) -> bool:
     ("strategy", "said"),
     [
         (picklables(), "payload=None"),
-        (
-            picklables().filter(lambda payload: type(payload) is list and any(part is payload for part in payload)),
-            "x.extend([",
-        ),
+        (picklables().filter(_is_a_list_in_itself), "x.extend(["),
         (picklables().filter(lambda payload: isinstance(payload, specimens.Reduced)), "specimens.Reduced(payload="),
         (tensors(max_dims=0), "torch.tensor(0.0)"),
         (arrays(max_dims=0, dtypes=["f4"]), "numpy.array(0.0, dtype='float32')"),
