@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
+import ipaddress
+import operator
 import re
 import sys
 import uuid
@@ -22,6 +24,7 @@ _VALUES: tuple[type, ...] = (
     *(tuple, frozenset, int, float, complex, str, bytes, range, slice),
     *(Decimal, Fraction, date, time, timedelta, tzinfo, uuid.UUID, PurePath, re.Pattern, functools.partial),
     *(MethodType, BuiltinMethodType, FunctionType, GenericAlias),
+    *(ipaddress.IPv4Address, ipaddress.IPv6Address, operator.itemgetter, operator.attrgetter, operator.methodcaller),
 )
 
 

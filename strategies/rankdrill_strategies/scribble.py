@@ -59,7 +59,8 @@ def held_by(obj: Any) -> Iterable[Any]:
         yield from _objects_in(obj)
     elif isinstance(obj, (BaseException, functools.partial)):
         yield from obj.args
-    yield from _attributes(obj).values()
+    if not _is_other_array(obj):  # whose attributes are numpy's, defaults of a whole class among them
+        yield from _attributes(obj).values()
     if not _is_of_library(obj):  # whose slots hold caches too: since Python 3.12 a path keeps its parts in lists
         yield from (getattr(obj, name) for name in _set_slots(obj))
 

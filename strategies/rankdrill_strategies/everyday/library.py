@@ -27,7 +27,7 @@ VALUES: Table = (
         *(Decimal("Infinity"), Decimal(10) ** 30, Path("/"), PurePosixPath("a/é"), PureWindowsPath("a\\b"), slice(1)),
         *(slice(None, None, -1), uuid.UUID(int=1), re.compile("a+"), re.compile(b"a", re.DOTALL), list[int]),
         *(ipaddress.ip_address("127.0.0.1"), operator.itemgetter(1), operator.attrgetter("a.b")),
-        *(int, len, math.sin, specimens.twice, specimens.Record, specimens.Outer.Inner, specimens.NOTHING),
+        *(int, len, math.sin, specimens.twice, specimens.Record, specimens.Outer.Inner),
         *(specimens.Colour.RED, specimens.Level.HIGH, specimens.Mode.FAST, specimens.Rights.READ, OSError),
     ),
     lambda: functools.partial(specimens.twice, [1]),
