@@ -44,7 +44,7 @@ _OTHER: tuple[tuple[Table, int], ...] = (
     (everyday.STATES, 0),
 )
 _SHARED: tuple[tuple[Table, int], ...] = ((everyday.TWICE, 6),)
-_TENSORS: tuple[tuple[Table, int], ...] = ((everyday.TENSORS, 28), (everyday.TORCH, 7), (everyday.MODULES, 1))
+_TENSORS: tuple[tuple[Table, int], ...] = ((everyday.TENSORS, 28), (everyday.TORCH, 8), (everyday.MODULES, 1))
 _ARRAYS: tuple[tuple[Table, int], ...] = ((everyday.ARRAYS, 25), (everyday.SCALARS, 4))
 _TENSORS_SHARED: tuple[tuple[Table, int], ...] = ((everyday.TENSORS_TWICE, 2),)
 _ARRAYS_SHARED: tuple[tuple[Table, int], ...] = ((everyday.ARRAYS_TWICE, 1),)

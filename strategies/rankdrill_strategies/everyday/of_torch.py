@@ -70,7 +70,7 @@ TORCH = _table(
     lambda torch: torch.Size([2, 3]),
     lambda torch: torch.float32,
     lambda torch: torch.device("cpu"),
-    lambda torch: _used(torch, torch.Generator().manual_seed(1)),
+    *[lambda torch: _used(torch, torch.Generator().manual_seed(1))] * 2,
     lambda torch: [torch.zeros(1), torch.zeros(2)],
     lambda torch: {"loss": torch.tensor(0.5), "step": 1},
     lambda torch: {"shape": torch.Size([2]), "dtype": torch.float32, "device": torch.device("cpu")},
