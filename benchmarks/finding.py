@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import os
 import platform
-import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from types import FrameType
 
 import click
 import hypothesis
@@ -63,7 +61,6 @@ def _chosen(context: click.Context, option: click.Parameter, given: tuple[str, .
 def main(
     mistakes: list[Mistake], draws: tuple[str, ...], seeds: int, limit: int, json_file: Path | None, check: bool
 ) -> None:
-    signal.signal(signal.SIGTERM, _end)
     found = _search_all(mistakes, draws or tuple(DRAWS), seeds, limit)
     console = Console(width=None if sys.stdout.isatty() else 160)
     console.print(found_table(found))
@@ -73,10 +70,6 @@ def main(
     late = [each.mistake for each in found if each.draw == OURS and not each.met]
     if check and len(late) > 1:
         raise SystemExit(1)
-
-
-def _end(number: int, frame: FrameType | None) -> None:
-    raise SystemExit(128 + number)
 
 
 def _search_all(mistakes: Sequence[Mistake], draws: Sequence[str], seeds: int, limit: int) -> list[Found]:
