@@ -9,9 +9,11 @@ from rankdrill_strategies.plans import plans
 from rankdrill_strategies.scribble import scribble
 from rankdrill_strategies.tensors import tensors
 from rankdrill_strategies.worlds import worlds
+from rankdrill_strategies.writing.code import as_code
 
 __all__ = [
     "arrays",
+    "as_code",
     "big_payloads",
     "explain_difference",
     "per_rank",

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from rankdrill.errors import UsageError
 from rankdrill_strategies.arguments import check_count, check_strategy
 from rankdrill_strategies.atoms import atoms
+from rankdrill_strategies.writing import pasteable
 
 if TYPE_CHECKING:
     import numpy
@@ -50,7 +51,7 @@ def arrays(
     if dtypes is not None and not dtypes:
         raise UsageError(f"dtypes={dtypes!r} leaves nothing to draw; name a dtype, or give None for all")
     elements = check_strategy("objects", atoms() if objects is None else objects)
-    return st.deferred(lambda: _arrays(_chosen(dtypes), max_dims, max_side, elements))
+    return pasteable(st.deferred(lambda: _arrays(_chosen(dtypes), max_dims, max_side, elements)))
 
 
 def _chosen(dtypes: Sequence[Any] | None) -> list[numpy.dtype[Any]]:

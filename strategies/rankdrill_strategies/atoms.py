@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import array
-import functools
 import math
 import os.path
-import re
-from datetime import UTC, timedelta, timezone
+from collections.abc import Callable
+from datetime import timedelta, timezone
 from decimal import Decimal
-from pathlib import PurePosixPath
 from typing import Any
 
 from hypothesis import strategies as st
 
-from rankdrill_strategies import specimens
+from rankdrill_strategies import everyday, specimens
+from rankdrill_strategies.everyday import from_tables
 from rankdrill_strategies.groups import from_groups
 
 __all__ = ["atoms", "hashables", "references"]
@@ -41,6 +40,8 @@ _REFERENCES = [
     list[int],
 ]
 
+_Draw = Callable[[st.SearchStrategy[Any]], Any]
+
 
 def references() -> st.SearchStrategy[Any]:
     """What pickle keeps by name: classes, functions, members of enums, a singleton."""
@@ -49,83 +50,108 @@ def references() -> st.SearchStrategy[Any]:
 
 def atoms() -> st.SearchStrategy[Any]:
     """Values without parts, mutable ones included."""
-    mutable = st.one_of(
-        st.binary(max_size=_MAX_TEXT).map(bytearray),
-        st.binary(max_size=_MAX_TEXT).map(lambda raw: array.array("B", raw)),
-        st.just(object).map(lambda kind: kind()),
-    )
-    signalling = st.sampled_from(["sNaN", "-sNaN1"]).map(Decimal)
-    unhashable = signalling | st.builds(slice, st.none() | st.integers(), st.integers())
-    return from_groups(*_value_groups(), mutable | unhashable)
+    return from_groups(*_value_groups(), _ready_made(), _mutable())
 
 
-def hashables(*, max_leaves: int = 4) -> st.SearchStrategy[Any]:
+def hashables() -> st.SearchStrategy[Any]:
     """Values fit for a set or as a key: NaN, surrogates, nested tuples, frozen dataclasses."""
-    leaves = from_groups(*_value_groups())
-    nested = st.recursive(
-        leaves,
-        lambda parts: st.one_of(
-            st.lists(parts, max_size=3).map(tuple),
-            st.frozensets(parts, max_size=3),
-            st.builds(specimens.Frozen, parts, parts),
-            st.builds(specimens.FrozenSlotted, parts),
-            st.builds(specimens.Couple, parts, parts),
-        ),
-        max_leaves=max_leaves,
-    )
-    return from_groups(leaves, nested)
+    leaves = from_groups(*_value_groups(), from_tables(_HASHABLE))
+    nested = _nested(from_groups(leaves, _nested(leaves)))
+    return from_groups(leaves, leaves, leaves, nested)
 
 
 def _value_groups() -> tuple[st.SearchStrategy[Any], ...]:
-    # Each drawn NaN is another object: as keys they are different ones.
-    special_floats = st.sampled_from(["-0.0", "nan", "inf", "-inf"]).map(float)
-    library = _times() | _library()
-    return _everyday(), _everyday(), special_floats, _odd_numbers(), _odd_texts(), references(), library
-
-
-def _everyday() -> st.SearchStrategy[Any]:
-    return st.one_of(
-        st.none(),
-        st.booleans(),
-        st.integers(),
-        st.floats(),
-        st.text(max_size=_MAX_TEXT),
-        st.binary(max_size=_MAX_TEXT),
+    texts, raw = from_tables(everyday.TEXTS), from_tables(everyday.BYTES)
+    return (
+        from_tables(everyday.SINGLES),
+        from_groups(from_tables(everyday.INTS), st.integers(), _big_ints()),
+        from_groups(texts, texts, st.text(max_size=_MAX_TEXT), _surrogates()),
+        from_groups(from_tables(everyday.FLOATS), st.floats()),
+        from_groups(raw, raw, st.binary(max_size=_MAX_TEXT)),
+        from_groups(from_tables(_HASHABLE), from_tables(everyday.TIMES), _odd_numbers(), _times(), references()),
     )
 
 
-def _odd_numbers() -> st.SearchStrategy[Any]:
-    big = st.builds(lambda bits, less: (1 << bits) - less, st.sampled_from(_EDGES), st.integers(0, 1))
+def _ready_made() -> st.SearchStrategy[Any]:
+    """Mutable, or of several parts, and whole."""
+    empty = from_tables(everyday.EMPTY)
+    grouped = from_groups(*map(from_tables, (everyday.LISTS, everyday.TUPLES, everyday.DICTS, everyday.SETS)))
+    rest = from_groups(from_tables(everyday.EXCEPTIONS), from_tables(everyday.VALUES), from_tables(everyday.STATES))
+    return from_groups(empty, grouped, grouped, rest)
+
+
+def _is_hashable(make: Callable[[], Any]) -> bool:
+    try:
+        hash(make())
+    except TypeError:
+        return False
+    return True
+
+
+# Signalling NaN hashes no more than slices do.
+_HASHABLE = tuple(make for make in everyday.VALUES if make is not object and _is_hashable(make))
+
+
+@st.composite
+def _nested(draw: _Draw, parts: st.SearchStrategy[Any]) -> Any:
+    kind = draw(st.sampled_from(_NESTED))
+    return kind(draw(st.lists(parts, max_size=2)))
+
+
+_NESTED: tuple[Callable[[list[Any]], Any], ...] = (
+    tuple,
+    frozenset,
+    lambda parts: specimens.Frozen(*parts),
+    lambda parts: specimens.FrozenSlotted(*parts),
+    lambda parts: specimens.Couple(*parts, *[None] * (2 - len(parts))),
+)
+
+
+@st.composite
+def _mutable(draw: _Draw) -> Any:
+    return draw(st.sampled_from(_MUTABLE))(draw(st.binary(max_size=_MAX_TEXT)))
+
+
+_MUTABLE: tuple[Callable[[bytes], Any], ...] = (
+    bytearray,
+    lambda raw: array.array("B", raw),
+    lambda raw: object(),
+    lambda raw: Decimal("sNaN"),
+    lambda raw: Decimal("-sNaN1"),
+    lambda raw: slice(None, len(raw)),
+)
+
+
+@st.composite
+def _big_ints(draw: _Draw) -> int:
+    number: int = (1 << draw(st.sampled_from(_EDGES))) - draw(st.integers(0, 1))
+    return ~number if draw(st.booleans()) else number
+
+
+@st.composite
+def _odd_numbers(draw: _Draw) -> Any:
+    kind = draw(st.integers(0, 3))
+    if kind == 0:
+        return draw(st.fractions())
+    if kind == 1:
+        return draw(st.decimals(allow_nan=False))
+    if kind == 2:
+        return complex(draw(st.floats()), draw(st.floats()))
+    return specimens.TaggedInt(draw(st.integers()))
+
+
+def _surrogates() -> st.SearchStrategy[str]:
     return st.one_of(
-        big,
-        big.map(lambda number: ~number),
-        st.builds(complex, st.floats(), st.floats()),
-        st.decimals(allow_nan=False) | st.just("NaN").map(Decimal),
-        st.fractions(),
-        st.integers().map(specimens.TaggedInt),
-    )
-
-
-def _odd_texts() -> st.SearchStrategy[Any]:
-    return st.text(st.characters(exclude_categories=()), max_size=_MAX_TEXT) | st.text(
-        st.characters(min_codepoint=0xD800, max_codepoint=0xDFFF, exclude_categories=()), max_size=_MAX_TEXT
-    )
-
-
-def _library() -> st.SearchStrategy[Any]:
-    """Values of the standard library."""
-    return st.one_of(
-        st.sampled_from([Ellipsis, NotImplemented]),
-        st.builds(range, st.integers(-3, 3), st.integers(-3, 3), st.sampled_from([1, 2, -1])),
-        st.uuids(),
-        st.just("a/b").map(PurePosixPath),
-        st.just("a+").map(re.compile),
-        st.integers().map(lambda n: functools.partial(specimens.twice, n)),
+        st.text(st.characters(exclude_categories=()), max_size=_MAX_TEXT),
+        st.text(st.characters(min_codepoint=0xD800, max_codepoint=0xDFFF, exclude_categories=()), max_size=_MAX_TEXT),
     )
 
 
 def _times() -> st.SearchStrategy[Any]:
     # Fixed offsets rather than named zones: those need a time zone database on every machine.
-    minutes = st.integers(-23 * 60, 23 * 60)
-    zones = st.none() | minutes.map(lambda offset: timezone(timedelta(minutes=offset)))
-    return st.one_of(st.dates(), st.times(), st.timedeltas(), st.datetimes(timezones=zones), st.just(UTC))
+    return st.one_of(st.dates(), st.times(), st.timedeltas(), st.datetimes(timezones=st.none() | _zones()))
+
+
+@st.composite
+def _zones(draw: _Draw) -> timezone:
+    return timezone(timedelta(minutes=draw(st.integers(-23 * 60, 23 * 60))))

@@ -9,52 +9,61 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from rankdrill_strategies import specimens
+from rankdrill_strategies import everyday, specimens
+from rankdrill_strategies.everyday import from_tables
 from rankdrill_strategies.groups import from_groups
 
 __all__ = ["containers", "shared"]
 
 _MAX_SIZE = 3  # items
 _Parts = st.SearchStrategy[Any]
+_Draw = Callable[[_Parts], Any]
 
 
 def containers(parts: _Parts, keys: _Parts) -> _Parts:
     """Every kind of container, of `parts`, with `keys` where members must be hashable."""
-    items = st.dictionaries(keys, parts, max_size=_MAX_SIZE)
     several = st.lists(parts, max_size=_MAX_SIZE)
+    items = st.dictionaries(keys, parts, max_size=_MAX_SIZE)
     members = st.lists(keys, max_size=_MAX_SIZE)
-    sequences = several | several.map(tuple)
-    sets = members.map(set) | members.map(frozenset)
-    library = st.one_of(
-        st.builds(deque, several, maxlen=st.sampled_from([None, _MAX_SIZE, 0])),
-        items.map(OrderedDict),
-        st.builds(defaultdict, st.sampled_from([None, list]), items),
-        members.map(Counter),
-        st.builds(_tagged, st.builds(specimens.TaggedList, several), parts),
-        st.builds(_tagged, st.builds(specimens.TaggedDict, items), parts),
-    )
-    return from_groups(sequences, items, sets, library, _dataclasses(parts), _objects(parts))
-
-
-def _dataclasses(parts: _Parts) -> _Parts:
-    kinds = (specimens.Record, specimens.Slotted, specimens.Frozen, specimens.FrozenSlotted, specimens.Couple)
-    return st.builds(_call, st.sampled_from(kinds), parts, parts)
-
-
-def _objects(parts: _Parts) -> _Parts:
-    of_one = (specimens.Reduced, specimens.Stateful, specimens.Prickly, specimens.RefusalError, specimens.Outer.Inner)
-    return st.one_of(
-        st.builds(_call, st.sampled_from(of_one), parts),
-        st.builds(lambda payload: specimens.NewArguments(payload=payload), parts),
-        st.builds(specimens.HalfSlotted, parts, parts),
-        st.builds(lambda payload: specimens.HalfSlotted(free=payload), parts),
-        st.builds(lambda payload: SimpleNamespace(payload=payload), parts),
-        st.builds(specimens.Node, parts, st.lists(parts, max_size=_MAX_SIZE)),
+    library = _library(several, items, members, parts)
+    return from_groups(
+        _kind_of((list, tuple), several),
+        from_groups(_in_order(parts), items),
+        from_groups(_kind_of((list, tuple), several), _kind_of((set, frozenset), members)),
+        library,
+        _objects(parts),
     )
 
 
-def _call(kind: Callable[..., Any], *parts: Any) -> Any:
-    return kind(*parts)
+@st.composite
+def _kind_of(draw: _Draw, kinds: tuple[Callable[..., Any], ...], items: _Parts) -> Any:
+    return draw(st.sampled_from(kinds))(draw(items))
+
+
+@st.composite
+def _in_order(draw: _Draw, parts: _Parts) -> dict[Any, Any]:
+    """A dict whose keys are in no order."""
+    return {key: draw(parts) for key in draw(_KEYS)}
+
+
+_KEYS = from_tables(everyday.KEYS)
+
+
+@st.composite
+def _library(draw: _Draw, several: _Parts, items: _Parts, members: _Parts, parts: _Parts) -> Any:
+    kind = draw(st.sampled_from(_LIBRARY))
+    if kind is deque:
+        return deque(draw(several), maxlen=draw(st.sampled_from([None, _MAX_SIZE, 0])))
+    if kind is OrderedDict:
+        return OrderedDict(draw(items))
+    if kind is defaultdict:
+        return defaultdict(draw(st.sampled_from([None, list])), draw(items))
+    if kind is Counter:
+        return Counter(draw(members))
+    return _tagged(kind(draw(several if kind is specimens.TaggedList else items)), draw(parts))
+
+
+_LIBRARY: tuple[Any, ...] = (deque, OrderedDict, defaultdict, Counter, specimens.TaggedList, specimens.TaggedDict)
 
 
 def _tagged(container: Any, tag: Any) -> Any:
@@ -62,32 +71,46 @@ def _tagged(container: Any, tag: Any) -> Any:
     return container
 
 
+@st.composite
+def _objects(draw: _Draw, parts: _Parts) -> Any:
+    make, count = draw(st.sampled_from(_OBJECTS))
+    return make(*[draw(parts) for _ in range(count)])
+
+
+# How they are made, and of how many parts.
+_OBJECTS: tuple[tuple[Callable[..., Any], int], ...] = (
+    (specimens.Record, 2),
+    (specimens.Couple, 2),
+    (specimens.Slotted, 2),
+    (specimens.Frozen, 2),
+    (specimens.FrozenSlotted, 2),
+    (specimens.Reduced, 1),
+    (specimens.Stateful, 1),
+    (specimens.Prickly, 1),
+    (specimens.RefusalError, 1),
+    (specimens.Outer.Inner, 1),
+    (lambda payload: specimens.NewArguments(payload=payload), 1),
+    (specimens.HalfSlotted, 2),
+    (lambda payload: specimens.HalfSlotted(free=payload), 1),
+    (lambda payload: SimpleNamespace(payload=payload), 1),
+    (lambda label, *links: specimens.Node(label, [*links]), 3),
+)
+
+
 # ---------------------------------------------------------------------------------------------- sharing
 
 
-def shared(parts: _Parts) -> _Parts:
+@st.composite
+def shared(draw: _Draw, parts: _Parts) -> Any:
     """Structures in which one part, the very same object, occurs at least twice."""
-    return st.builds(_call, st.sampled_from(_SHARERS), parts)
+    return draw(st.sampled_from(_SHARERS))(draw(parts))
 
 
-def _in_list(part: Any) -> Any:
-    return [part, part]
-
-
-def _at_two_depths(part: Any) -> Any:
-    return (part, [part])
-
-
-def _in_dict(part: Any) -> Any:
-    return {"a": part, "b": {"c": part}}
-
-
-def _in_object(part: Any) -> Any:
-    return specimens.Record(part, specimens.Reduced(part))
-
-
-def _in_deque(part: Any) -> Any:
-    return deque([part, None, part])
-
-
-_SHARERS = (_in_list, _at_two_depths, _in_dict, _in_object, _in_deque)
+_SHARERS: tuple[Callable[[Any], Any], ...] = (
+    lambda part: [part, part],
+    lambda part: (part, [part]),
+    lambda part: {"a": part, "b": part},
+    lambda part: {"a": part, "b": {"c": part}},
+    lambda part: specimens.Record(part, specimens.Reduced(part)),
+    lambda part: deque([part, None, part]),
+)

@@ -11,8 +11,8 @@ from typing import Any
 
 from rankdrill_strategies.arguments import check_flag
 from rankdrill_strategies.describe import describe, type_name
-from rankdrill_strategies.elements import Pair, compare_arrays, compare_tensors
-from rankdrill_strategies.kinds import by_reference, is_array, is_tensor
+from rankdrill_strategies.elements import Pair, compare_arrays, compare_masked, compare_tensors
+from rankdrill_strategies.kinds import by_reference, is_array, is_masked, is_tensor
 from rankdrill_strategies.pairing import Pairing
 from rankdrill_strategies.reduction import compare_attributes, compare_items, compare_keyed, compare_reductions
 
@@ -29,17 +29,21 @@ def same(a: Any, b: Any, *, sharing: bool = True) -> bool:
       ``Decimal("1.00")``;
     - dicts must have their keys in the same order, for whoever iterates sees it; sets have no order;
     - tensors: type, dtype, shape, layout, device type, requires_grad, bits, Python attributes. Not strides, not
-      the storage behind a view, not ``.grad``;
+      the storage behind a view, not ``.grad``, not whether a sparse one is known to be coalesced. Those of other
+      layouts, quantized and nested ones by the tensors that they are made of;
     - arrays: type, dtype, shape, bits. Not memory order and not byte order (numpy's own pickle keeps the latter
-      only at times), not whether they may be written;
-    - other objects: by what `__reduce_ex__` says of them; those that do not pickle are the same only as
-      themselves. `__eq__` and `__bool__` of a payload are never called. Classes and members of enums: `is`;
+      only at times), not whether they may be written. Masked ones: data, also under the mask, mask, fill value;
+    - other objects: by what `__reduce_ex__` says of them, their attributes in any order; those that do not pickle
+      are the same only as themselves. So of an exception its cause, context and traceback do not count, which
+      pickle leaves behind. `__eq__` and `__bool__` of a payload are never called. Classes and members of enums: `is`;
     - structures that contain themselves are followed once around;
     - with `sharing`, one object in two places must be one object on the other side too. This counts for what
-      can change; two equal tuples, strings or frozen dataclasses are as good as one.
+      can change; two equal tuples, strings or frozen dataclasses are as good as one. Two views of one memory, of
+      tensors as of arrays, are two objects: that they share it does not count, for pickle makes two memories of it.
 
-    Members of a set that have an identity are matched in the order found: sets whose members are alike, and told
-    apart only by who else refers to them, may be found to differ.
+    Raises `UsageError`, "cannot compare", for tensors whose elements torch does not hand out. Members of a set that
+    have an identity are matched in the order found: sets whose members are alike, and told apart only by who else
+    refers to them, may be found to differ.
 
         assert same([float("nan")], [float("nan")])
         x = []
@@ -135,6 +139,8 @@ def _comparer(obj: Any) -> Callable[[str, Any, Any], str | list[Pair]]:
         return compare_tensors
     if is_array(obj):
         return compare_arrays
+    if is_masked(obj):
+        return compare_masked
     if isinstance(obj, FunctionType):
         return _compare_functions
     if isinstance(obj, partial):

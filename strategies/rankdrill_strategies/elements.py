@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-__all__ = ["Pair", "compare_arrays", "compare_tensors", "tensor_bits"]
+from rankdrill.errors import UsageError
+
+__all__ = ["Pair", "compare_arrays", "compare_masked", "compare_tensors", "tensor_bits"]
 
 
 class Pair(NamedTuple):
@@ -25,6 +27,19 @@ def compare_arrays(path: str, left: Any, right: Any) -> str | list[Pair]:
     import numpy
 
     return _compare_arrays(path, numpy.asarray(left), numpy.asarray(right))
+
+
+def compare_masked(path: str, left: Any, right: Any) -> list[Pair]:
+    """Masked arrays by what is in them, what is masked, and what stands for it; the masked elements count too."""
+    import numpy
+
+    held = [Pair(f"{path}.data", numpy.ma.getdata(left), numpy.ma.getdata(right))]
+    # Not by what they say when pickled: that tells whether anyone has ever asked for the mask or the fill value.
+    held.append(Pair(f"{path}.mask", numpy.ma.getmaskarray(left), numpy.ma.getmaskarray(right)))
+    return [*held, *(Pair(f"{path}.{name}", getattr(left, name), getattr(right, name)) for name in _OF_MASKED)]
+
+
+_OF_MASKED = ("fill_value", "hardmask")
 
 
 def _native(dtype: Any) -> Any:
@@ -68,22 +83,65 @@ def _differing(left: Any, right: Any) -> Any:
 
 
 def compare_tensors(path: str, left: Any, right: Any) -> str | list[Pair]:
-    """What tells two tensors apart; else their Python attributes, still to be compared."""
-    for trait in ("dtype", "shape", "requires_grad", "layout"):
+    """What tells two tensors apart; else what they are made of and their attributes, still to be compared.
+
+    Raises `UsageError` for tensors whose elements torch does not hand out.
+    """
+    for trait in ("is_nested", "dtype", "shape", "requires_grad", "layout"):
+        if trait == "shape" and left.is_nested:
+            continue  # it has none, or one with a symbol, another one in each tensor
         ours, theirs = getattr(left, trait), getattr(right, trait)
         if ours != theirs:
             return f"{path}: tensor {trait} {_plain(ours)} != {_plain(theirs)}"
     if left.device.type != right.device.type:
         return f"{path}: tensor device {left.device.type} != {right.device.type}"
     held = [Pair(f"{path}.__dict__", left.__dict__, right.__dict__)] if left.__dict__ or right.__dict__ else []
+    try:
+        if str(left.layout) == "torch.jagged":
+            return _made_of(path, left, right)  # attributes are its own, caches among them
+        if str(left.layout) != "torch.strided" or left.is_quantized or left.is_nested:
+            return _made_of(path, left, right) + held
+        return _compare_strided(path, left.detach(), right.detach()) or held
+    except RuntimeError as error:  # NotImplementedError is one
+        what = f"{_plain(left.layout)} {_plain(left.dtype)} tensors"
+        raise UsageError(f"{path}: cannot compare {what}; compare what they are made of ({error})") from error
+
+
+def _made_of(path: str, left: Any, right: Any) -> list[Pair]:
+    """The parts, from first to last, of two tensors of one layout; still to be compared."""
+    left, right = left.detach(), right.detach()
+    held = []
+    for part in _parts_of(left):
+        ours, theirs = getattr(left, part), getattr(right, part)
+        if callable(ours):
+            held.append(Pair(f"{path}.{part}()", ours(), theirs()))
+        else:
+            held.append(Pair(f"{path}.{part}", ours, theirs))
+    return held
+
+
+def _parts_of(tensor: Any) -> tuple[str, ...]:
     import torch
 
-    if left.layout is torch.sparse_coo:
-        halves = ("_indices", "_values")
-        return [Pair(f"{path}.{half}()", getattr(left, half)(), getattr(right, half)()) for half in halves] + held
-    if left.layout is not torch.strided or left.is_quantized:
-        return f"{path}: {left.layout} {left.dtype} tensors cannot be compared; compare what they are made of"
-    return _compare_strided(path, left.detach(), right.detach()) or held
+    if tensor.is_quantized:
+        whole = tensor.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric)
+        return ("int_repr", "qscheme", *(_OF_SCALE if whole else _OF_SCALES))
+    layout = str(tensor.layout)
+    if layout not in _OF_LAYOUT:
+        raise RuntimeError(f"nothing is known of {layout}")
+    return _OF_LAYOUT[layout]
+
+
+_OF_SCALE = ("q_scale", "q_zero_point")
+_OF_SCALES = ("q_per_channel_axis", "q_per_channel_scales", "q_per_channel_zero_points")
+_OF_LAYOUT = {
+    "torch.strided": ("unbind",),  # a nested one: no other comes here
+    "torch.jagged": ("values", "offsets", "lengths", "_ragged_idx"),
+    "torch._mkldnn": ("to_dense",),
+    "torch.sparse_coo": ("_indices", "_values"),
+    **dict.fromkeys(("torch.sparse_csr", "torch.sparse_bsr"), ("crow_indices", "col_indices", "values")),
+    **dict.fromkeys(("torch.sparse_csc", "torch.sparse_bsc"), ("ccol_indices", "row_indices", "values")),
+}
 
 
 def _compare_strided(path: str, left: Any, right: Any) -> str | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
+import ipaddress
+import operator
 import re
 import sys
 import uuid
@@ -16,12 +18,13 @@ from pathlib import PurePath
 from types import BuiltinMethodType, FunctionType, GenericAlias, MethodType, ModuleType
 from typing import Any
 
-__all__ = ["by_reference", "is_array", "is_frozen", "is_tensor", "is_value"]
+__all__ = ["by_reference", "is_array", "is_frozen", "is_masked", "is_tensor", "is_value"]
 
 _VALUES: tuple[type, ...] = (
     *(tuple, frozenset, int, float, complex, str, bytes, range, slice),
     *(Decimal, Fraction, date, time, timedelta, tzinfo, uuid.UUID, PurePath, re.Pattern, functools.partial),
     *(MethodType, BuiltinMethodType, FunctionType, GenericAlias),
+    *(ipaddress.IPv4Address, ipaddress.IPv6Address, operator.itemgetter, operator.attrgetter, operator.methodcaller),
 )
 
 
@@ -34,7 +37,7 @@ def is_value(obj: Any) -> bool:
     numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
     return bool(
         (numpy and isinstance(obj, (numpy.generic, numpy.dtype)))
-        or (torch and isinstance(obj, (torch.dtype, torch.device, torch.memory_format)))
+        or (torch and isinstance(obj, (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.qscheme)))
     )
 
 
@@ -45,7 +48,7 @@ def is_frozen(obj: Any) -> bool:
 
 def by_reference(obj: Any) -> bool:
     """Whether `obj` travels by name, so that it arrives as the very same object."""
-    return isinstance(obj, (Enum, ModuleType)) or inspect.isclass(obj)
+    return isinstance(obj, (Enum, ModuleType)) or inspect.isclass(obj) or (is_masked(obj) and _is_masked_constant(obj))
 
 
 def is_tensor(obj: Any) -> bool:
@@ -58,3 +61,13 @@ def is_array(obj: Any) -> bool:
     """Whether `obj` is a numpy array, of that very class, or a numpy scalar."""
     numpy = sys.modules.get("numpy")
     return numpy is not None and (type(obj) is numpy.ndarray or isinstance(obj, numpy.generic))
+
+
+def is_masked(obj: Any) -> bool:
+    """Whether `obj` is a masked array of numpy's own class, or numpy's word for what is masked."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(obj, numpy.ndarray) and type(obj).__module__.startswith("numpy.ma")
+
+
+def _is_masked_constant(obj: Any) -> bool:
+    return obj is sys.modules["numpy"].ma.masked

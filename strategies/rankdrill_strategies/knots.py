@@ -7,6 +7,7 @@ pickle itself cannot bring it back; within these limits every kind of knot is he
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable
 from typing import Any
 
 from hypothesis import strategies as st
@@ -16,9 +17,10 @@ from rankdrill_strategies import specimens
 __all__ = ["knots"]
 
 
-def knots(parts: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+@st.composite
+def knots(draw: Callable[[st.SearchStrategy[Any]], Any], parts: st.SearchStrategy[Any]) -> Any:
     """Structures around one of `parts` from which a way leads back to themselves."""
-    return st.builds(lambda tie, part: tie(part), st.sampled_from(_KNOTS), parts)
+    return draw(st.sampled_from(_KNOTS))(draw(parts))
 
 
 def _list(part: Any) -> Any:

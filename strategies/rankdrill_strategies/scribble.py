@@ -13,7 +13,7 @@ from typing import Any
 from rankdrill_strategies.elements import tensor_bits
 from rankdrill_strategies.kinds import by_reference, is_array, is_frozen, is_tensor
 
-__all__ = ["scribble"]
+__all__ = ["held_by", "scribble"]
 
 _MARK = "scribbled"
 _LIBRARY = sys.stdlib_module_names - {"types"}  # a SimpleNamespace is anybody's; what else has slots is a value
@@ -44,11 +44,12 @@ def _reachable(obj: Any) -> list[Any]:
         if id(here) in found or by_reference(here) or isinstance(here, FunctionType):
             continue
         found[id(here)] = here
-        pending.extend(_held_by(here))
+        pending.extend(held_by(here))
     return list(found.values())
 
 
-def _held_by(obj: Any) -> Iterable[Any]:
+def held_by(obj: Any) -> Iterable[Any]:
+    """What `obj` holds: items, keys, attributes."""
     if isinstance(obj, dict):
         yield from obj.keys()
         yield from obj.values()
@@ -58,7 +59,8 @@ def _held_by(obj: Any) -> Iterable[Any]:
         yield from _objects_in(obj)
     elif isinstance(obj, (BaseException, functools.partial)):
         yield from obj.args
-    yield from _attributes(obj).values()
+    if not _is_other_array(obj):  # whose attributes are numpy's, defaults of a whole class among them
+        yield from _attributes(obj).values()
     if not _is_of_library(obj):  # whose slots hold caches too: since Python 3.12 a path keeps its parts in lists
         yield from (getattr(obj, name) for name in _set_slots(obj))
 
@@ -101,12 +103,18 @@ def _change(obj: Any) -> bool:
     """Change one object; whether it is of a kind that changes."""
     if is_tensor(obj):
         return _invert_tensor(obj)
-    if is_array(obj):
+    if is_array(obj) or _is_other_array(obj):
         return _invert_array(obj)
     for kind, change in _CHANGES:
         if isinstance(obj, kind):
             return change(obj)
     return _change_attributes(obj)
+
+
+def _is_other_array(obj: Any) -> bool:
+    """Whether `obj` is of a subclass of numpy's arrays, such as one of records."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(obj, numpy.ndarray)
 
 
 def _change_list(obj: list[Any] | deque[Any]) -> bool:
@@ -163,6 +171,8 @@ def _invert_tensor(tensor: Any) -> bool:
         return False
     if plain.is_conj():
         plain = plain.conj()  # the memory itself
+    if plain.is_neg():
+        return _invert_negated(plain)
     for dim, stride in enumerate(plain.stride()):
         if stride == 0:
             plain = plain.narrow(dim, 0, 1)  # torch refuses to write to one place twice
@@ -173,12 +183,20 @@ def _invert_tensor(tensor: Any) -> bool:
     return True
 
 
+def _invert_negated(tensor: Any) -> bool:
+    """Through a view that negates what it reads and writes."""
+    changed = tensor.resolve_neg().clone()
+    tensor_bits(changed).bitwise_not_()
+    tensor.copy_(changed)
+    return True
+
+
 def _invert_array(found: Any) -> bool:
     import numpy
 
-    if type(found) is not numpy.ndarray or not found.flags.writeable or not found.size:
+    if not isinstance(found, numpy.ndarray) or not found.flags.writeable or not found.size:
         return False
-    return _invert_elements(found)
+    return _invert_elements(found.view(numpy.ndarray))  # of a masked array: its data
 
 
 def _invert_elements(found: Any) -> bool:

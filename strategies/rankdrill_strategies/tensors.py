@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from rankdrill.errors import UsageError
 from rankdrill_strategies.arguments import check_count, check_flag
+from rankdrill_strategies.writing import pasteable
 
 if TYPE_CHECKING:
     import torch
@@ -49,7 +50,7 @@ def tensors(
     check_count("max_side", max_side, at_least=1)
     if dtypes is not None and not dtypes:
         raise UsageError(f"dtypes={dtypes!r} leaves nothing to draw; name a dtype, or give None for all")
-    return st.deferred(lambda: _tensors(_chosen(dtypes, newer_dtypes), max_dims, max_side, sparse))
+    return pasteable(st.deferred(lambda: _tensors(_chosen(dtypes, newer_dtypes), max_dims, max_side, sparse)))
 
 
 def _chosen(dtypes: Sequence[torch.dtype] | None, newer: bool) -> list[torch.dtype]:

@@ -50,9 +50,10 @@ def drill(name: str, packed: bytes, directory: str) -> list[str]:
     wrong = [f"round trip: {explain_difference(expected, received)}"]
     wrong.append(f"its own, changed by gathering it: {explain_difference(unpack(packed)[rank], mine)}")
     if rank == 0 or alone:
-        # Of the expected ones as many can be changed, unless something came that cannot be written.
+        # Of the expected ones no more can be changed, unless something came that cannot be written. They may be fewer:
+        # pickle keeps an array read-only, most paths hand out one that can be written.
         counts = scribble(received), scribble(way.given_to(rank, unpack(packed)))
-        wrong.append(f"changeable: {None if counts[0] == counts[1] else counts}")
+        wrong.append(f"changeable: {None if counts[0] >= counts[1] else counts}")
     dist.barrier()
     if rank != 0 and not alone:
         wrong.append(f"received, changed from rank 0: {explain_difference(expected, received)}")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from rankdrill.errors import UsageError
 from rankdrill_strategies import big_payloads, per_rank, worlds
+from rankdrill_strategies.big import edges
 
 quickly = settings(max_examples=1000, database=None, deadline=None, derandomize=True)
 some = settings(max_examples=150, database=None, deadline=None, derandomize=True, phases=[Phase.generate])
@@ -71,15 +72,30 @@ def test_it_shrinks_to_one_fair_rank() -> None:
 
 def test_big_payloads_are_spread_over_sizes_and_kinds() -> None:
     drawn = _all(big_payloads(max_bytes=1 << 16))
-    assert {type(payload) for payload in drawn} == {bytes, list, numpy.ndarray, torch.Tensor}
-    sizes = [len(payload) for payload in drawn if type(payload) is bytes]
-    assert {size.bit_length() - 1 for size in sizes} == set(range(10, 17))
-    assert max(sizes) == 1 << 16
-    assert any(size & (size - 1) for size in sizes)
+    assert {type(payload) for payload in drawn} == {bytes, str, list, numpy.ndarray, torch.Tensor}
     pickled = [len(pickle.dumps(payload, 5)) for payload in drawn]
+    assert {size.bit_length() for size in pickled} >= set(range(11, 17))
     assert min(pickled) > 900
     assert max(pickled) < 1.1 * (1 << 16)
-    assert all(type(payload) in (bytes, list) for payload in _all(big_payloads(tensors=False, arrays=False)))
+    assert all(type(payload) in (bytes, str, list) for payload in _all(big_payloads(tensors=False, arrays=False)))
+
+
+def test_big_payloads_end_where_buffers_do() -> None:
+    drawn = _all(big_payloads(max_bytes=100_000, near=[5000]))
+    sizes = {len(pickle.dumps(payload, 5)) for payload in drawn}
+    for end in (4096, 5000, 100_000):
+        assert {end - 1, end, end + 1} & sizes, end
+    assert {5000, 100_000} <= sizes
+
+
+@pytest.mark.parametrize("protocol", [4, 5])
+def test_payloads_at_edges_pickle_to_a_power_of_two_and_a_byte_beside(protocol: int) -> None:
+    missed = {
+        len(pickle.dumps(payload, protocol)) - (1 << power) for payload in _all(edges()) for power in range(6, 17)
+    }
+    assert {-1, 0, 1} <= missed
+    sizes = {len(pickle.dumps(payload, protocol)) for payload in _all(edges())}
+    assert {4095, 4096, 4097} <= sizes
 
 
 def test_a_big_payload_shrinks_to_a_kibibyte_of_bytes() -> None:

@@ -225,7 +225,7 @@ def test_a_list_shrinks_to_an_empty_list() -> None:
     assert _smallest(lambda payload: type(payload) is list) == []
 
 
-def test_a_shared_list_shrinks_to_an_empty_one() -> None:
+def test_a_shared_list_shrinks_to_a_small_one() -> None:
     smallest = _smallest(
         lambda payload: (
             type(payload) is list
@@ -234,8 +234,8 @@ def test_a_shared_list_shrinks_to_an_empty_one() -> None:
             and type(payload[0]) is list
         )
     )
-    empty: list[Any] = []
-    assert same(smallest, [empty, empty])
+    assert len(smallest[0]) <= 1
+    assert same(smallest, [smallest[0], smallest[0]])
 
 
 def test_a_recursive_list_shrinks_to_itself_around_none() -> None:
@@ -288,13 +288,64 @@ def test_a_knob_turned_off_leaves_its_kind_out(knob: str, test: Callable[[Any], 
     assert knob == "sharing" or any(map(test, with_all_on))
 
 
+def test_big_ones_are_drawn_when_asked_for() -> None:
+    sizes: list[int] = []
+    some = settings(max_examples=1000, database=None, deadline=None, derandomize=True, phases=[Phase.generate])
+    some(given(picklables(big=True))(lambda payload: sizes.append(len(pickle.dumps(payload, 5)))))()
+    assert sorted(sizes)[-10] >= 1 << 16
+    assert max(sizes) > 1 << 18
+
+
+def test_everything_of_every_day_is_drawn_within_few_examples() -> None:
+    seen: set[str] = set()
+    some = settings(max_examples=60, database=None, deadline=None, derandomize=True, phases=[Phase.generate])
+
+    @some
+    @given(picklables())
+    def draw(payload: Any) -> None:
+        parts = list(_inside(payload))
+        seen.update(name for name, is_one in SOON.items() if any(map(is_one, parts)))
+
+    draw()
+    assert len(SOON) - len(seen) <= 2, SOON.keys() - seen
+
+
+SOON: dict[str, Callable[[Any], bool]] = {
+    "text beyond latin-1": lambda obj: type(obj) is str and any(char > "\xff" for char in obj),
+    "a tuple": lambda obj: type(obj) is tuple and bool(obj),
+    "an empty list": lambda obj: type(obj) is list and not obj,
+    "empty bytes": lambda obj: type(obj) is bytes and not obj,
+    "bytes over 255": lambda obj: type(obj) is bytes and len(obj) > 255,
+    "text over 255": lambda obj: type(obj) is str and len(obj) > 255,
+    "a float beyond 32 bits": _is_float(lambda number: number == 0.1),
+    "an int beyond 64 bits": lambda obj: type(obj) is int and obj.bit_length() > 63,
+    "keys in no order": lambda obj: type(obj) is dict and list(obj)[:2] == ["b", "a"],
+    "keys that are no text": lambda obj: type(obj) is dict and any(type(key) is int for key in obj),
+    "a view with an offset": lambda obj: (
+        type(obj) is torch.Tensor and obj.layout is torch.strided and obj.storage_offset() > 0
+    ),
+    "a tensor that is not contiguous": lambda obj: (
+        type(obj) is torch.Tensor and obj.layout is torch.strided and not obj.is_contiguous()
+    ),
+    "an exception": lambda obj: isinstance(obj, Exception),
+    "a set": lambda obj: type(obj) is set and bool(obj),
+    "NaN": _is_float(math.isnan),
+    "a bool": lambda obj: obj is True,
+}
+
+
 @pytest.mark.parametrize("examples", [300, pytest.param(2000, marks=pytest.mark.nightly)])
 def test_max_leaves_bounds_the_size(examples: int) -> None:
     sizes: set[int] = set()
+
+    def measure(payload: Any) -> None:
+        # Not of any list: those that are ready-made may be longer, and have three types of items at most.
+        if type(payload) is list and len({*map(type, payload)}) > 3:
+            sizes.add(len(payload))
+
     some = settings(max_examples=examples, database=None, deadline=None, derandomize=True, phases=[Phase.generate])
-    only_leaves = picklables(max_leaves=1, recursive=False, sharing=False)
-    some(given(only_leaves)(lambda payload: sizes.add(len(payload)) if type(payload) is list else None))()
-    assert sizes == {0, 1}
+    some(given(picklables(max_leaves=5, recursive=False, sharing=False))(measure))()
+    assert sizes == {4, 5}
 
 
 @pytest.mark.parametrize(
@@ -307,6 +358,7 @@ def test_max_leaves_bounds_the_size(examples: int) -> None:
         ({"arrays": None}, "arrays=None is no switch"),
         ({"recursive": "no"}, "recursive='no' is no switch"),
         ({"sharing": 0}, "sharing=0 is no switch"),
+        ({"big": 1 << 20}, "big=1048576 is no switch"),
         ({"newer_dtypes": []}, r"newer_dtypes=\[\] is no switch"),
     ],
 )

@@ -21,6 +21,7 @@ import numpy
 import pytest
 import torch
 
+from rankdrill.errors import UsageError
 from rankdrill_strategies import explain_difference, same, specimens
 from rankdrill_strategies.specimens import Record
 
@@ -97,6 +98,28 @@ class ReducedByProtocol(Named):
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         return ReducedByProtocol, (self.seen, None)
+
+
+def _not_coalesced() -> torch.Tensor:
+    whole = torch.eye(2).to_sparse()
+    return torch.sparse_coo_tensor(whole.indices(), whole.values(), (2, 2))
+
+
+def _caused(error: Exception) -> Exception:
+    error.__cause__ = KeyError("why")
+    return error
+
+
+def _asked_for_its_fill_value() -> Any:
+    array = numpy.ma.array([1], mask=[True])
+    assert array.fill_value == 999999
+    return array
+
+
+def _noted(note: str) -> Exception:
+    error = ValueError(1)
+    error.add_note(note)
+    return error
 
 
 def _object_array(*items: Any) -> Any:
@@ -233,6 +256,24 @@ DIFFERENT: list[tuple[Any, Any, str]] = [
     (numpy.float32(1), numpy.float32(2), "$: array differs: 1.0 != 2.0"),
     (numpy.float64(1), 1.0, "$: numpy.float64 != float"),
     (numpy.float64(1), numpy.ones(()), "$: numpy.float64 != numpy.ndarray"),
+    (
+        numpy.ma.array([1, 2], mask=[False, True]),
+        numpy.ma.array([1, 2], mask=[True, False]),
+        "$.mask: array differs at [0]",
+    ),
+    (
+        numpy.ma.array([1, 2], mask=[False, True]),
+        numpy.ma.array([1, 3], mask=[False, True]),
+        "$.data: array differs at [1]",
+    ),
+    (numpy.ma.array([1], fill_value=2), numpy.ma.array([1], fill_value=3), "$.fill_value: array differs: 2 != 3"),
+    (numpy.ma.array([1], mask=[False]), numpy.array([1]), "$: numpy.ma.MaskedArray != numpy.ndarray"),
+    (numpy.ma.masked, None, "$: numpy.ma.core.MaskedConstant != NoneType"),
+    # exceptions
+    (_noted("a"), ValueError(1), "$.__notes__: only on the left"),
+    (_noted("a"), _noted("b"), "$.__notes__[0]: 'a' != 'b'"),
+    (OSError(2, "a", "b"), OSError(2, "a", "c"), "$.__reduce_ex__(4)[1][2]: 'b' != 'c'"),
+    (ExceptionGroup("a", [ValueError(1)]), ExceptionGroup("a", [ValueError(2)]), "$.__reduce_ex__(4)[1][1][0]"),
     # tensors
     (torch.zeros(2), torch.zeros(2, dtype=torch.float64), "$: tensor dtype float32 != float64"),
     (torch.zeros(2), torch.zeros(2, 1), "$: tensor shape (2,) != (2, 1)"),
@@ -282,6 +323,11 @@ SAME: list[tuple[str, Any, Any]] = [
     ("a cache of a named tuple", Reduced(1, 2), Reduced(1, 3)),
     ("a cache of a named tuple that knows the protocol", ReducedByProtocol(1, 2), ReducedByProtocol(1, 3)),
     ("a shape", torch.Size([2, 3]), torch.Size([2, 3])),
+    ("views of one array, and of two", [(v := numpy.arange(3))[:2], v[1:]], [numpy.arange(2), numpy.arange(1, 3)]),
+    ("views of one tensor, and of two", [(w := torch.arange(3))[:2], w[1:]], [torch.arange(2), torch.arange(1, 3)]),
+    ("whether it is known to be coalesced", torch.eye(2).to_sparse(), _not_coalesced()),
+    ("the cause of an exception", _caused(ValueError("a")), ValueError("a")),
+    ("masked arrays, one asked for its fill value", numpy.ma.array([1], mask=[True]), _asked_for_its_fill_value()),
     ("functions by value", _closure([1]), _closure([1])),
     ("two that arrive as one singleton", specimens.NOTHING, specimens.Nothing()),
     ("functions that call themselves", _calls_itself(unset=False), _calls_itself(unset=False)),
@@ -335,10 +381,42 @@ def test_an_object_that_does_not_pickle_is_the_same_only_as_itself() -> None:
     assert not same([lock], [threading.Lock()])
 
 
-@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
-def test_a_tensor_of_another_layout_is_refused_rather_than_misjudged() -> None:
-    compressed = torch.eye(2).to_sparse_csr()
-    assert "cannot be compared" in str(explain_difference(compressed, compressed))
+OTHER_LAYOUTS: dict[str, Callable[[float], torch.Tensor]] = {
+    "compressed rows": lambda number: (torch.eye(2) * number).to_sparse_csr(),
+    "compressed columns": lambda number: (torch.eye(2) * number).to_sparse_csc(),
+    "blocks by rows": lambda number: (torch.eye(2) * number).to_sparse_bsr((1, 1)),
+    "blocks by columns": lambda number: (torch.eye(2) * number).to_sparse_bsc((1, 1)),
+    "coordinates": lambda number: (torch.eye(2) * number).to_sparse(),
+    "hybrid": lambda number: (torch.ones(2, 2) * number).to_sparse(1),
+    "quantized": lambda number: torch.quantize_per_tensor(torch.ones(2) * number, 0.1, 0, torch.qint8),
+    "another scale": lambda number: torch.quantize_per_tensor(torch.zeros(2), 0.1 * number, 0, torch.qint8),
+    "quantized by channel": lambda number: torch.quantize_per_channel(
+        torch.ones(2, 2) * number, torch.tensor([0.1, 0.1]), torch.tensor([0, 0]), 0, torch.qint8
+    ),
+    "mkldnn": lambda number: (torch.ones(2) * number).to_mkldnn(),
+    "nested": lambda number: torch.nested.nested_tensor([torch.ones(2) * number, torch.zeros(3)]),
+    "jagged": lambda number: torch.nested.nested_tensor([torch.ones(2) * number, torch.zeros(3)], layout=torch.jagged),
+    "negated lazily": lambda number: torch.tensor([1j * number]).conj().imag,
+}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # torch calls most of these a prototype
+@pytest.mark.parametrize("layout", OTHER_LAYOUTS)
+def test_tensors_of_other_layouts_are_compared_by_their_parts(layout: str) -> None:
+    make = OTHER_LAYOUTS[layout]
+    one, other = make(1), make(2)
+    assert explain_difference([one, one], [one, one]) is None
+    assert same(one, make(1))
+    assert not same(one, other)
+    assert not same(other, one)
+
+
+def test_what_has_no_elements_to_compare_is_refused_rather_than_called_different() -> None:
+    from torch._subclasses import FakeTensorMode
+
+    fake = FakeTensorMode().from_tensor(torch.ones(2))
+    with pytest.raises(UsageError, match=r"\$\[0\]: cannot compare strided float32 tensors; compare what"):
+        same([fake], [fake])
 
 
 def test_classes_of_one_name_are_told_apart() -> None:
