@@ -10,7 +10,8 @@ import torch.distributed as dist
 
 from rankdrill.boundary import torch_seam
 from rankdrill.boundary.contracts import flatten
-from rankdrill.boundary.crossing import Boundary, Call
+from rankdrill.boundary.crossing import Boundary
+from rankdrill.boundary.gate import Call
 from rankdrill.boundary.handed import handed_to_user
 from rankdrill.boundary.lasting import Lasting
 from rankdrill.boundary.made_groups import Made
@@ -19,10 +20,10 @@ from rankdrill.boundary.methods import METHODS
 from rankdrill.boundary.numbering import Numbering
 from rankdrill.boundary.reducers import Buckets, WaitsAtTheEnd
 from rankdrill.boundary.regions import buffers_of
-from rankdrill.boundary.repertoire import Repertoire, patience_of, step_of
+from rankdrill.boundary.repertoire import Repertoire, patience_of
 from rankdrill.boundary.work import NeverWaited, TrackedWork
 from rankdrill.ledger import GROUP_OP, State, spell_members
-from rankdrill.step import ANYBODY, DEFAULT_GROUP, MESSAGES, NO_SEQUENCE, RECV, Kind, Step
+from rankdrill.step import ANYBODY, DEFAULT_GROUP, MESSAGES, RECV, Kind, Step
 
 __all__ = ["DrilledGroup", "install_collectives"]
 
@@ -46,7 +47,6 @@ class DrilledGroup(dist.ProcessGroup):
         self.boundary = boundary
         self._name = torch_seam.name_of(inner)
         self.label = DEFAULT_GROUP if inner.group_desc == "default_pg" else self._name
-        self.sequence = Numbering()
         self.timeout = torch_seam.group_timeout(inner)
         self.place, self.members = inner.rank(), inner.size()
         self.key = boundary.name_group(self.label, ranks)
@@ -60,7 +60,7 @@ class DrilledGroup(dist.ProcessGroup):
         self.last_used = 0
         self.buckets, self.waits_at_the_end = Buckets(), WaitsAtTheEnd()
         self.lasting = Lasting()
-        self.repertoire = Repertoire(self.label)
+        self.repertoire = Repertoire(self.label, self.place, self.members, self.messages, self.buckets)
         self._introduced = False
 
     def count_anew(self) -> None:
@@ -68,7 +68,7 @@ class DrilledGroup(dist.ProcessGroup):
 
         To the watch they are another group's: what was posted of those that had these numbers is still there.
         """
-        self.sequence = Numbering()
+        self.repertoire.count_anew()
         self._collectives_key = (self._collectives_key + 1) & _MOST_KEY
 
     def introduce(self) -> None:
@@ -79,16 +79,9 @@ class DrilledGroup(dist.ProcessGroup):
                 record = self.boundary.ledger.begin(Step(Kind.COLLECTIVE, GROUP_OP, self.label, ranks))
                 self.boundary.mark(record, State.ENDED)
 
-    def give_back(self, step: Step, args: dict[str, Any]) -> None:
-        """Have the next call, or message, take the number of `step`, which is not issued."""
-        if step.message is not None:
-            self.messages.give_back(step.op, args.get("peer"), step.message)
-        elif step.sequence != NO_SEQUENCE:
-            self.sequence.give_back(step.sequence)
-
     def take_back(self, step: Step, args: dict[str, Any]) -> None:
         """A call that was refused when it was issued never took place: the next one meets the others' there."""
-        self.give_back(step, args)
+        self.repertoire.give_back(step, args)
         if self.boundary.watch is not None:
             self.boundary.watch.retract(self._key_of(step), step)
 
@@ -163,7 +156,7 @@ def _override(method: str, op: str, names: tuple[str, ...]) -> Callable[..., Any
                     boundary.handles.enter(crossing.step, given, group.place)
                 group.enter(crossing.step)
                 if op == _BLOCKS:
-                    boundary.be_patient(crossing.record, patience_of(group, given))
+                    boundary.be_patient(crossing.record, patience_of(given, group.timeout))
                 group = group.inner
             function = getattr(group, method)
             if given is bound:  # as nearly always: nothing was bent
@@ -174,10 +167,10 @@ def _override(method: str, op: str, names: tuple[str, ...]) -> Callable[..., Any
         self.introduce()
         self.last_used = boundary.made.use()
         self.waits_at_the_end.clear()
-        step = step_of(self, op, bound)
+        step = self.repertoire.take(op, bound)
         if boundary.undisturbed and not getattr(bound.get("opts"), "asyncOp", True):
             return _at_once(self, step, bound, getattr(self.inner, method), args, kwargs)
-        if step.message is not None and step.message.peer == ANYBODY:
+        if step.message is not None and step.message.peer == ANYBODY and boundary.undisturbed:
             boundary.orders.before()
         try:
             record, work = boundary.begin(step, bound, real)
@@ -188,7 +181,7 @@ def _override(method: str, op: str, names: tuple[str, ...]) -> Callable[..., Any
             boundary.mark(record, State.ENDED)
             return work
         arrived = _once_there(self, step, record, bound.get("tensors"))
-        tracked = TrackedWork(work, boundary, record, patience_of(self, bound), arrived, self.waits_at_the_end)
+        tracked = TrackedWork(work, boundary, record, patience_of(bound, self.timeout), arrived, self.waits_at_the_end)
         if boundary.handles is not None and getattr(bound.get("opts"), "asyncOp", True) and handed_to_user():
             lose = partial(boundary.fail, record, NeverWaited()) if _delivered_by_handle(op, bound) else None
             tracked.handle = boundary.handles.hold(step, buffers_of(op, bound, self.place), tracked, lose)
@@ -223,7 +216,7 @@ def _at_once(
             group.take_back(step, bound)
             raise
         if work is not None:
-            boundary.wait(record, patience_of(group, bound))
+            boundary.wait(record, patience_of(bound, group.timeout))
             try:
                 work.wait()
             except BaseException as error:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rankdrill.boundary.crossing import Boundary, Call
+from rankdrill.boundary.crossing import Boundary
+from rankdrill.boundary.gate import Call
 from rankdrill.boundary.sizes import nbytes_of, type_name
 from rankdrill.boundary.staging import staged
 from rankdrill.step import Kind, Step

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from rankdrill.boundary.contracts import flatten
-from rankdrill.boundary.repertoire import patience_of, step_of
+from rankdrill.boundary.repertoire import patience_of
 from rankdrill.boundary.work import TrackedWork
 from rankdrill.ledger import State
 
@@ -25,7 +25,7 @@ def issue(call: Call, proceed: Proceed, boundary: Boundary) -> Any:
     __tracebackhide__ = True
     group = call.args["group"]
     group.introduce()
-    step = step_of(group, call.step.op, call.args)
+    step = group.repertoire.take(call.step.op, call.args)
     record = boundary.ledger.begin(step) if boundary.ledger else -1
     try:
         work = proceed(call._replace(step=step, record=record))
@@ -35,12 +35,12 @@ def issue(call: Call, proceed: Proceed, boundary: Boundary) -> Any:
     if work is None or isinstance(work, TrackedWork):
         boundary.mark(record, State.ENDED)
         return work
-    return TrackedWork(work, boundary, record, patience_of(group, call.args))
+    return TrackedWork(work, boundary, record, patience_of(call.args, group.timeout))
 
 
 def give_back_number(call: Call) -> None:
     """Let the group's next collective have the number of `call`, which is not issued."""
-    call.args["group"].give_back(call.step, call.args)
+    call.args["group"].repertoire.give_back(call.step, call.args)
 
 
 def tensors_of(call: Call, names: tuple[str, ...] = DATA) -> Iterator[torch.Tensor]:

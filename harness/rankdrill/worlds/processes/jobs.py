@@ -112,7 +112,7 @@ class Jobs:
             context.group.count_anew()
         given = (context, *job.args) if job.with_context else job.args
         orders = context.boundary.orders
-        orders.begin(context.world_size, str(context.directory))
+        orders.begin(context.world_size, str(context.directory), watched=context.boundary.watch is not None)
         try:
             with context.boundary.recording(self._arm(job)):
                 value = job.body(*given, **job.kwargs)
@@ -203,7 +203,7 @@ class Jobs:
             return -1, -1  # the body destroyed the group, or made one; what is there now is not ours
         if not isinstance(group, DrilledGroup):
             return 0, 0
-        return group.sequence.upcoming, group.groups_made.upcoming
+        return group.repertoire.upcoming, group.groups_made.upcoming
 
 
 def raised(error: BaseException) -> Raised:
