@@ -117,6 +117,28 @@ def test_imports_run_downwards() -> None:
     report(violations)
 
 
+def imported_files() -> dict[str, list[str]]:
+    """By the name of a file those that it imports: for types alone, in a function or for good."""
+    names = {source.name for source in sources()}
+
+    def file_of(name: str) -> str:
+        return next((begin for begin in (name, name.rpartition(".")[0]) if begin in names), "")
+
+    found = {source.name: [file_of(name) for _, name in source.imports()] for source in sources()}
+    return {name: sorted({*others} - {"", name}) for name, others in found.items()}
+
+
+def test_no_files_import_one_another_in_a_circle() -> None:
+    """What two files need of each other is an idea of its own, and lies below both."""
+    left = imported_files()
+    while leaves := {name for name, others in left.items() if not set(others) & set(left)}:
+        left = {name: others for name, others in left.items() if name not in leaves}
+    walked: list[str] = []
+    while left and len(walked) == len(set(walked)):
+        walked.append(next(other for other in left[(walked or sorted(left))[-1]] if other in left))
+    report([" imports ".join(walked[walked.index(walked[-1]) :])] if walked else [])
+
+
 def test_gathers_stand_on_the_ground() -> None:
     violations = []
     for source in harness():

@@ -9,7 +9,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-__all__ = ["Whose", "torch_folder", "whose_file"]
+__all__ = ["OUR_FOLDER", "Whose", "torch_folder", "whose_file"]
 
 
 class Whose(IntEnum):
@@ -25,7 +25,9 @@ def _folder(path: str | os.PathLike[str]) -> str:
     return os.path.join(os.path.realpath(path), "")
 
 
-_OURS = _folder(Path(__file__).parent)
+OUR_FOLDER = Path(__file__).parent
+"""Where rankdrill lies."""
+_OURS = _folder(OUR_FOLDER)
 _INSTALLED = tuple(
     {_folder(path) for name, path in sysconfig.get_paths().items() if name in ("purelib", "platlib", "stdlib")}
 )

@@ -54,7 +54,7 @@ def test_what_the_struck_rank_blames_counts_for_nothing() -> None:
 def test_survivors_may_not_know_whom_they_lost() -> None:
     ranks = [*returned(2), RankOutcome(2, Status.DIED, death=Death(None, 9, 5))]
     seen = [Statement(1, LOST_SOMEBODY, done=True), Statement(1, LOST_2, done=True), Statement(1)]
-    assert judge(Evidence(outcome(*ranks), seen, struck=(2,), doomed=(2,)))[0] is Judgement.TOGETHER
+    assert judge(Evidence(outcome(*ranks), seen, struck=(2,), ended=(2,)))[0] is Judgement.TOGETHER
 
 
 def test_the_death_of_another_than_the_struck_rank_is_died() -> None:
@@ -68,7 +68,7 @@ def test_the_death_of_another_than_the_struck_rank_is_died() -> None:
 def test_a_survivor_that_returns_while_another_raises_is_asymmetric() -> None:
     ranks = [*returned(2), RankOutcome(2, Status.DIED, death=Death(None, 9, 5))]
     seen = [Statement(1, RIGHT, done=True), Statement(1, LOST_2, done=True), Statement(1)]
-    judgement, why = judge(Evidence(outcome(*ranks), seen, struck=(2,), doomed=(2,)))
+    judgement, why = judge(Evidence(outcome(*ranks), seen, struck=(2,), ended=(2,)))
     assert (judgement, why) == (Judgement.ASYMMETRIC, "rank 1 raised PeerLost, rank 0 returned")
 
 
@@ -123,13 +123,13 @@ def test_a_wrong_result_of_the_next_call_is_as_wrong_as_one_of_the_first() -> No
 
 def test_where_every_rank_died_as_planned_nobody_is_left_to_see_anything() -> None:
     ranks = [RankOutcome(rank, Status.DIED, death=Death(None, 9, 5)) for rank in range(2)]
-    judgement, why = judge(Evidence(outcome(*ranks), [Statement(1), None], struck=(0, 1), doomed=(0, 1)))
+    judgement, why = judge(Evidence(outcome(*ranks), [Statement(1), None], struck=(0, 1), ended=(0, 1)))
     assert (judgement, why) == (Judgement.TOGETHER, "every rank died, as planned")
 
 
 def test_all_that_died_without_being_asked_to_are_named() -> None:
     ranks = [RankOutcome(rank, Status.DIED, death=Death(None, 9, 5)) for rank in range(3)]
-    judgement, why = judge(Evidence(outcome(*ranks), [None] * 3, struck=(0,), doomed=(0,)))
+    judgement, why = judge(Evidence(outcome(*ranks), [None] * 3, struck=(0,), ended=(0,)))
     assert judgement is Judgement.DIED
     assert why == "rank 1 killed by SIGKILL before its first step; rank 2 killed by SIGKILL before its first step"
 
@@ -202,7 +202,7 @@ def test_the_next_call_is_not_asked_of_a_group_that_is_a_rank_short() -> None:
     ranks = [*returned(1), RankOutcome(1, Status.DIED, death=Death(None, 9, 5))]
     lost_1 = Seen(0, 10, "PeerLost", "rank 1 did not come", (1,))
     seen = [Statement(1, lost_1, lost_1), Statement(1)]
-    assert judge(Evidence(outcome(*ranks), seen, struck=(1,), doomed=(1,)))[0] is Judgement.TOGETHER
+    assert judge(Evidence(outcome(*ranks), seen, struck=(1,), ended=(1,)))[0] is Judgement.TOGETHER
 
 
 def test_all_that_hang_in_the_next_call_are_told() -> None:
@@ -219,7 +219,7 @@ def test_all_that_is_left_is_told_with_who_holds_it() -> None:
     ranks = [*returned(2), RankOutcome(2, Status.DIED, death=Death(None, 9, 5))]
     lost = Seen(0, 10, "PeerLost", "rank 2 did not come", (2,))
     seen = [Statement(1, lost, done=True), Statement(1, lost, left=("fd 7", "a thread"), done=True), None]
-    judgement, why = judge(Evidence(outcome(*ranks), seen, struck=(2,), doomed=(2,), files=("one", "two")))
+    judgement, why = judge(Evidence(outcome(*ranks), seen, struck=(2,), ended=(2,), files=("one", "two")))
     assert (judgement, why) == (Judgement.LEAKED, "on disk: one; on disk: two; rank 1: fd 7; rank 1: a thread")
 
 

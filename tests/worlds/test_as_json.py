@@ -15,7 +15,7 @@ from rankdrill.errors import RemoteError
 from rankdrill.step import Site
 from rankdrill.worlds import Death, RankOutcome, Status
 from rankdrill.worlds.judge import blame, verdict_on
-from rankdrill.worlds.outcome import RenderedError
+from rankdrill.worlds.rank_outcome import RenderedError
 from tests.worlds import bodies
 from tests.worlds.ended import died, raised, returned, stuck, waits
 

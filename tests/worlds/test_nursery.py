@@ -18,12 +18,11 @@ from typing import Any
 
 import pytest
 
-import rankdrill
 from rankdrill.errors import UsageError
 from rankdrill.worlds.processes import client, starting
 from rankdrill.worlds.processes.client import TemplateClient
 from rankdrill.worlds.processes.messages import RankSpec
-from rankdrill.worlds.processes.nursery import KEEP_VARIABLE, Nurseries, keep_seconds, nursery_key
+from rankdrill.worlds.processes.nursery import KEEP_VARIABLE, Nurseries, keep_seconds, key, nursery_key
 from rankdrill.worlds.processes.nursery.place import LOCK_NAME, NurseryPlace
 from rankdrill.worlds.processes.nursery.same_modules import suppliers, unlike
 from rankdrill.worlds.processes.starting import ForkedTemplate, StartedTemplate
@@ -470,7 +469,7 @@ def test_the_key_has_what_a_fork_cannot_change(monkeypatch: pytest.MonkeyPatch, 
     (tmp_path / "rankdrill").mkdir()
     source = tmp_path / "rankdrill" / "__init__.py"
     source.write_text("")
-    monkeypatch.setattr(rankdrill, "__file__", str(source))
+    monkeypatch.setattr(key, "OUR_FOLDER", source.parent)
     seen = [nursery_key()]
     assert nursery_key() == seen[0]
     monkeypatch.setenv("SOMETHING", "else")

@@ -15,7 +15,8 @@ from rankdrill.ledger import State
 from rankdrill.step import Site
 from rankdrill.worlds import Death, Outcome, RankOutcome, Status, Verdict
 from rankdrill.worlds.judge import blame, verdict_on
-from rankdrill.worlds.outcome import RemoteTraceback, RenderedError
+from rankdrill.worlds.outcome import RemoteTraceback
+from rankdrill.worlds.rank_outcome import RenderedError
 from tests.worlds import bodies
 from tests.worlds.ended import BARRIER, OPEN, barrier, died, ledger, raised, returned, stuck, waits
 

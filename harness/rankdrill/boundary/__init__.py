@@ -1,7 +1,8 @@
 """Where calls become steps: collectives, files, shared memory, objects, memory."""
 
-from rankdrill.boundary.crossing import Boundary, Call, Interceptor, Proceed, Watch
+from rankdrill.boundary.crossing import Boundary, Watch
 from rankdrill.boundary.early import Early
+from rankdrill.boundary.gate import Call, Interceptor, Proceed
 from rankdrill.boundary.handles import Handles
 from rankdrill.boundary.install import install, names_before
 

@@ -7,13 +7,10 @@ What a call costs that is watched is what is done here, so no more is: no step i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from rankdrill.boundary.group_calls import CallingGroup, patience_ms_of
 from rankdrill.boundary.habits import Habit
-from rankdrill.boundary.repertoire import patience_ms_of
-
-if TYPE_CHECKING:
-    from rankdrill.boundary.collectives import DrilledGroup
 
 __all__ = ["at_once", "failed"]
 
@@ -21,7 +18,7 @@ _NO_NAMES: Mapping[str, Any] = {}
 
 
 def at_once(
-    group: DrilledGroup,
+    group: CallingGroup,
     habit: Habit,
     opts: Any,
     issue: Callable[..., Any],
@@ -61,7 +58,7 @@ def at_once(
         inside.depth -= 1
 
 
-def failed(group: DrilledGroup, habit: Habit, number: int, record: int, error: BaseException, issued: bool) -> None:
+def failed(group: CallingGroup, habit: Habit, number: int, record: int, error: BaseException, issued: bool) -> None:
     """Such a call raised `error`, after it was issued or before."""
     group.boundary.fail(record, error)
     if not issued:

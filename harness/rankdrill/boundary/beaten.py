@@ -7,7 +7,7 @@ done in C where it was built.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import torch
 import torch.distributed as dist
@@ -15,21 +15,18 @@ import torch.distributed as dist
 from rankdrill.boundary.at_once import at_once, failed
 from rankdrill.boundary.callsites import call_site
 from rankdrill.boundary.contracts import REDUCING, ROOTED
+from rankdrill.boundary.group_calls import CallingGroup, habit_of, patience_ms_of
 from rankdrill.boundary.habits import Habit, Key, plain_keys_of, well_known
-from rankdrill.boundary.repertoire import habit_of, patience_ms_of
 from rankdrill.boundary.work import NO_TIMEOUT
 from rankdrill.native import hot
 from rankdrill.step import Site
 
-if TYPE_CHECKING:
-    from rankdrill.boundary.collectives import DrilledGroup
-
 __all__ = ["method_of", "plain_path", "way_of"]
 
 Method: TypeAlias = Callable[..., Any]
-Path: TypeAlias = "Callable[[DrilledGroup, tuple[Any, ...]], Any]"
+Path: TypeAlias = "Callable[[CallingGroup, tuple[Any, ...]], Any]"
 """Makes a call of a group with these arguments; `NotImplemented` where it is not one for the beaten path."""
-Learn: TypeAlias = "Callable[[DrilledGroup, tuple[Any, ...], Site | None, Key], Habit]"
+Learn: TypeAlias = "Callable[[CallingGroup, tuple[Any, ...], Site | None, Key], Habit]"
 
 
 def method_of(method: str, op: str, names: tuple[str, ...], make: Callable[[Path | None], Method]) -> Method:
@@ -47,7 +44,7 @@ def method_of(method: str, op: str, names: tuple[str, ...], make: Callable[[Path
     return cast(Method, beaten)
 
 
-def way_of(group: DrilledGroup) -> object | None:
+def way_of(group: CallingGroup) -> object | None:
     """What the path in C looks at each time, gathered in one object; to be made anew when any of it is another one."""
     if hot is None or not group.introduced:
         return None
@@ -60,7 +57,7 @@ def plain_path(method: str, op: str, names: tuple[str, ...], learn: Learn) -> Pa
     """It in Python."""
     given, key_of = len(names), plain_keys_of(op)
 
-    def take(group: DrilledGroup, args: tuple[Any, ...]) -> Any:
+    def take(group: CallingGroup, args: tuple[Any, ...]) -> Any:
         __tracebackhide__ = True
         boundary = group.boundary
         if (
@@ -86,7 +83,7 @@ def plain_path(method: str, op: str, names: tuple[str, ...], learn: Learn) -> Pa
 
 
 def _learning(op: str, names: tuple[str, ...]) -> Learn:
-    def learn(group: DrilledGroup, args: tuple[Any, ...], site: Site | None, key: Key) -> Habit:
+    def learn(group: CallingGroup, args: tuple[Any, ...], site: Site | None, key: Key) -> Habit:
         habit = habit_of(group, op, dict(zip(names, args, strict=True)), site)
         group.repertoire.learn(key, habit)
         return habit

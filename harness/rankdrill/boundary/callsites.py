@@ -1,4 +1,4 @@
-"""Where in the user's own code a call was made, and which of torch's public functions was called there.
+"""Where in the user's own code a call was made, and which public function of torch's, or gather, was called there.
 
 A call site is the first frame outward that is the user's: not of torch, not of rankdrill, not of the standard library,
 and not installed in ``site-packages``. Where there is none, as in a framework's own worker thread, it is the frame of
@@ -42,7 +42,7 @@ _sites: dict[Hashable, tuple[Site, tuple[CodeType | None, ...]]] = {}
 def plain_call_site(depth: int = 1) -> Site | None:
     """The user's line that led to the caller's caller at `depth`; None where only C++ is above it."""
     frame: FrameType | None = sys._getframe(depth)
-    outermost: CodeType | None = None  # of torch's
+    outermost: CodeType | None = None  # of torch's, or a gather
     telling = 0
     library: FrameType | None = None
     known = _known
@@ -55,11 +55,10 @@ def plain_call_site(depth: int = 1) -> Site | None:
             if _is_the_template(frame):
                 break
             return _site(frame, outermost, _callers_of(frame))
-        if whose is _TORCH and library is None:
-            if tells and tells >= telling:
-                outermost, telling = code, tells
-        elif whose is _LIBRARY and library is None:
+        if whose is _LIBRARY and library is None:
             library = frame
+        elif tells and tells >= telling and library is None:
+            outermost, telling = code, tells
         frame = frame.f_back
     return _site(library, outermost, ()) if library is not None else None
 
@@ -144,7 +143,7 @@ def _classify(code: CodeType) -> tuple[Whose, int, CodeType]:
     whose = whose_file(code.co_filename)
     if whose is Whose.USER and code.co_name in _MODES:
         whose = Whose.LIBRARY
-    found = _known[id(code)] = whose, how_telling(code), code
+    found = _known[id(code)] = whose, how_telling(code) if whose in (_TORCH, _OURS) else 0, code
     return found
 
 

@@ -13,7 +13,9 @@ from rankdrill.boundary.at_once import at_once
 from rankdrill.boundary.beaten import method_of, way_of
 from rankdrill.boundary.callsites import call_site
 from rankdrill.boundary.contracts import flatten
-from rankdrill.boundary.crossing import Boundary, Call
+from rankdrill.boundary.crossing import Boundary
+from rankdrill.boundary.gate import Call
+from rankdrill.boundary.group_calls import habit_of, patience_of, step_of
 from rankdrill.boundary.handed import handed_to_user
 from rankdrill.boundary.lasting import Lasting
 from rankdrill.boundary.made_groups import Made
@@ -22,7 +24,7 @@ from rankdrill.boundary.methods import METHODS
 from rankdrill.boundary.numbering import numbering
 from rankdrill.boundary.reducers import Buckets, WaitsAtTheEnd
 from rankdrill.boundary.regions import buffers_of
-from rankdrill.boundary.repertoire import Repertoire, habit_of, patience_of, step_of
+from rankdrill.boundary.repertoire import Repertoire
 from rankdrill.boundary.work import NeverWaited, TrackedWork
 from rankdrill.ledger import GROUP_OP, State, milliseconds, spell_members
 from rankdrill.step import ANYBODY, DEFAULT_GROUP, MESSAGES, NO_SEQUENCE, RECV, Kind, Step

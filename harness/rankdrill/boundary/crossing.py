@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rankdrill.boundary.from_anybody import FromAnybody
+from rankdrill.boundary.gate import Call, Gate, Proceed
 from rankdrill.boundary.made_groups import MadeGroups
 from rankdrill.boundary.numbering import Tally
 from rankdrill.boundary.orders import Orders
@@ -22,31 +22,7 @@ from rankdrill.step import Kind, Step
 if TYPE_CHECKING:
     from rankdrill.boundary.handles import Handles
 
-__all__ = ["Boundary", "Call", "Interceptor", "Proceed", "Watch"]
-
-
-class Call(NamedTuple):
-    """One call as it crosses: the step, the arguments by name, and the record in the ledger.
-
-    A strike changes arguments by passing `call.with_args(...)` on; the call itself is never mutated.
-    """
-
-    step: Step
-    args: dict[str, Any]
-    record: int = -1
-
-    def with_args(self, **changes: Any) -> Call:
-        """The same call with some arguments replaced."""
-        return self._replace(args={**self.args, **changes})
-
-
-Proceed: TypeAlias = Callable[[Call], Any]
-
-
-class Interceptor(Protocol):
-    """Stands between a call and the real thing: a fault, a scheduler, a check."""
-
-    def __call__(self, call: Call, proceed: Proceed) -> Any: ...
+__all__ = ["Boundary", "Watch"]
 
 
 class Watch(Protocol):
@@ -65,26 +41,7 @@ class Watch(Protocol):
         """From here on it is the plan that sets ranks apart."""
 
 
-class _Inside(threading.local):
-    """How deep this thread is in rankdrill's own work, or in the real thing behind a crossing."""
-
-    depth = 0
-
-
-class _Closing:
-    """The context in which a boundary is closed; any threads may be in it, and in it again."""
-
-    def __init__(self, inside: _Inside) -> None:
-        self._inside = inside
-
-    def __enter__(self) -> None:
-        self._inside.depth += 1
-
-    def __exit__(self, *raised: object) -> None:
-        self._inside.depth -= 1
-
-
-class Boundary:
+class Boundary(Gate):
     """One rank's boundary: writes each crossing into the ledger and lets interceptors act on it.
 
     It is open only inside `recording()`; outside, and inside a crossing's own real call, every patched
@@ -101,6 +58,7 @@ class Boundary:
         on_end: Callable[[str], None] | None = None,
         on_handling: Callable[[Step, BaseException], None] | None = None,
     ) -> None:
+        super().__init__()
         self.ledger = ledger
         self.watch = watch
         self.handles = handles
@@ -114,16 +72,6 @@ class Boundary:
         self.orders = Orders(self)
         self.made = MadeGroups()
         self._groups: Counter[str] = Counter()
-        # These three are asked at every call: plain attributes, which others than this class only look at.
-        self.interceptors: tuple[Interceptor, ...] = ()
-        self.recorded = False
-        self.inside = _Inside()
-        self._closing = _Closing(self.inside)
-
-    @property
-    def open(self) -> bool:
-        """Whether a call made now, on this thread, is a step."""
-        return self.recorded and not self.inside.depth
 
     @property
     def undisturbed(self) -> bool:
@@ -131,42 +79,12 @@ class Boundary:
         under_way = self.handles is not None and self.handles.under_way
         return not self.interceptors and not under_way and sys.exception() is None
 
-    @contextmanager
-    def recording(self, interceptors: Sequence[Interceptor] = ()) -> Iterator[None]:
-        """Make calls steps for the duration, past `interceptors`, the first outermost. Nests."""
-        before = self.recorded, self.interceptors
-        self.recorded, self.interceptors = True, tuple(interceptors)
-        try:
-            yield
-        finally:
-            self.recorded, self.interceptors = before
-
-    def strike_with(self, interceptors: Sequence[Interceptor]) -> None:
-        """Have other interceptors from here on, in the middle of a recording."""
-        self.interceptors = tuple(interceptors)
-
-    def also(self, interceptor: Interceptor) -> None:
-        """Have one more, the innermost, from here on."""
-        self.interceptors = (*self.interceptors, interceptor)
-
-    def without(self, interceptor: Interceptor) -> None:
-        """Have it no more."""
-        self.interceptors = tuple(each for each in self.interceptors if each is not interceptor)
-
-    def stand_in(self, interceptor: Interceptor) -> None:
-        """In a copy of the rank: have it take all calls from here on."""
-        self.recorded, self.interceptors = True, (interceptor,)
-
     def abandon(self) -> None:
         """Be no boundary any more: what a child process does, forked by the rank, are not the rank's steps."""
         if self.handles is not None:
             self.handles.rest()
         self.ledger, self.watch, self.handles, self._on_end = None, None, None, None
         self.interceptors, self.recorded = (), False
-
-    def closed(self) -> AbstractContextManager[None]:
-        """Calls made by this thread for the duration are no steps: rankdrill's own work."""
-        return self._closing
 
     def cross(self, step: Step, args: dict[str, Any], real: Proceed) -> Any:
         """Cross with a call that is over when it returns: record, strike, do the real thing, record."""

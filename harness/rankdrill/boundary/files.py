@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from rankdrill.boundary.callsites import call_site
-from rankdrill.boundary.crossing import Boundary, Call
+from rankdrill.boundary.crossing import Boundary
+from rankdrill.boundary.gate import Call
 from rankdrill.boundary.opened import compose, flags_of, is_plain
 from rankdrill.boundary.patch import Patch
 from rankdrill.boundary.territory import Territory

@@ -9,7 +9,7 @@ its record, and what is posted of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import torch.distributed as dist
 
@@ -18,8 +18,7 @@ from rankdrill.ledger import LedgerWriter, Stencil
 from rankdrill.step import MESSAGES, Site, Step
 
 if TYPE_CHECKING:
-    from rankdrill.boundary.collectives import DrilledGroup
-    from rankdrill.boundary.crossing import Watch
+    from rankdrill.boundary.crossing import Boundary, Watch
 
 __all__ = ["WELL_KNOWN", "Habit", "Key", "KeyOf", "plain_keys_of", "well_known"]
 
@@ -27,6 +26,14 @@ WELL_KNOWN = frozenset({("opts",), ("tensors", "opts"), ("outputs", "tensors", "
 """What the calls are given, by position, that have nothing more to them than their tensors and options."""
 Key: TypeAlias = Hashable
 KeyOf: TypeAlias = Callable[[tuple[Any, ...], Site | None], Key | None]
+
+
+class _Entered(Protocol):
+    """A group that tells the watch what is about to be done on it."""
+
+    boundary: Boundary
+
+    def entrance(self, step: Step) -> Callable[[int], None]: ...
 
 
 class Habit:
@@ -45,7 +52,7 @@ class Habit:
         self.stencil: Stencil | None = None
         self.enter: Callable[[int], None] | None = None
 
-    def suit(self, group: DrilledGroup) -> None:
+    def suit(self, group: _Entered) -> None:
         """Write to the ledger, and tell the watch, that the boundary of `group` has now."""
         ledger, watch = group.boundary.ledger, group.boundary.watch
         self.stencil = None if ledger is None else ledger.stencil(self.step)

@@ -12,7 +12,8 @@ import torch.distributed as dist
 from rankdrill.boundary import torch_seam
 from rankdrill.boundary.callsites import call_site
 from rankdrill.boundary.collectives import DrilledGroup
-from rankdrill.boundary.crossing import Boundary, Call
+from rankdrill.boundary.crossing import Boundary
+from rankdrill.boundary.gate import Call
 from rankdrill.boundary.made_groups import made_by_user
 from rankdrill.ledger import spell_members
 from rankdrill.step import NEW_GROUP, Contract, Kind, Step

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rankdrill.boundary.crossing import Boundary, Call
+from rankdrill.boundary.crossing import Boundary
+from rankdrill.boundary.gate import Call
 from rankdrill.boundary.sizes import nbytes_of, type_name
 from rankdrill.boundary.staging import staged
 from rankdrill.step import Kind, Step
@@ -51,7 +52,12 @@ def drilled_pickler(original: Any, boundary: Boundary) -> Any:
                     outlet.file = given
 
             step = Step(Kind.OBJECT, "dump", type_name(obj), nbytes=nbytes_of(obj))
-            return staged(outlet.file, lambda to: boundary.cross(step, {"obj": obj, "file": to}, real))
+
+            def cross(to: Any) -> Any:
+                __tracebackhide__ = True
+                return boundary.cross(step, {"obj": obj, "file": to}, real)
+
+            return staged(outlet.file, cross)
 
     return _dressed(Pickler, original)
 

@@ -15,7 +15,8 @@ from typing import Any
 
 import torch
 
-from rankdrill.boundary.crossing import Boundary, Call
+from rankdrill.boundary.crossing import Boundary
+from rankdrill.boundary.gate import Call
 from rankdrill.boundary.patch import Patch
 from rankdrill.boundary.sizes import nbytes_of, type_name
 from rankdrill.boundary.staging import staged

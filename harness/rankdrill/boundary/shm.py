@@ -9,7 +9,8 @@ from multiprocessing import shared_memory
 from multiprocessing.shared_memory import SharedMemory
 from typing import Any
 
-from rankdrill.boundary.crossing import Boundary, Call
+from rankdrill.boundary.crossing import Boundary
+from rankdrill.boundary.gate import Call
 from rankdrill.boundary.patch import Patch
 from rankdrill.boundary.territory import SHM_ROOT
 from rankdrill.step import Kind, Step

@@ -11,6 +11,7 @@ __all__ = ["staged"]
 
 def staged(file: Any, cross: Callable[[Any], Any]) -> Any:
     """`cross(file)`; where `file` is a file on disk, `cross` writes into memory and the file is written afterwards."""
+    __tracebackhide__ = True
     if not isinstance(file, io.BufferedIOBase | io.RawIOBase) or isinstance(file, io.BytesIO):
         return cross(file)
     stage = io.BytesIO()

@@ -18,7 +18,8 @@ from typing import Any
 import torch.distributed as dist
 
 from rankdrill.boundary.callsites import call_site, owner_of
-from rankdrill.boundary.crossing import Boundary, Call
+from rankdrill.boundary.crossing import Boundary
+from rankdrill.boundary.gate import Call
 from rankdrill.boundary.patch import Patch
 from rankdrill.boundary.store_names import STORES, StoreName, StoreNames
 from rankdrill.boundary.territory import Territory

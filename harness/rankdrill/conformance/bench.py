@@ -63,14 +63,14 @@ class Bench:
         """Run one case; never raises for what a rank did."""
         began = time.monotonic()
         self._count += 1
-        room = self._scratch / f"case-{self._count}"
+        scratch = self._scratch / f"case-{self._count}"
         try:
-            outcome, evidence = self._drill(case, room)
+            outcome, evidence = self._drill(case, scratch)
             judgement, why = judge(evidence)
-            if judgement.passed and evidence.doomed:
-                judgement, why = self._aftermath(case, room) or (judgement, why)
+            if judgement.passed and evidence.ended:
+                judgement, why = self._aftermath(case, scratch) or (judgement, why)
         finally:
-            shutil.rmtree(room, ignore_errors=True)
+            shutil.rmtree(scratch, ignore_errors=True)
         result = CaseResult(
             case,
             judgement,
@@ -95,10 +95,10 @@ class Bench:
     ) -> None:
         self.close()
 
-    def _drill(self, case: Case, room: Path) -> tuple[Outcome, Evidence]:
+    def _drill(self, case: Case, scratch: Path) -> tuple[Outcome, Evidence]:
         effect = effect_of(case.strike)
         adapter = self._adapters[case.path]
-        trial = self._trial(case, room, "notes")
+        trial = self._trial(case, scratch, "notes")
         trial = replace(
             trial,
             thaws=case.rank if effect is Effect.STOPS else None,
@@ -115,13 +115,13 @@ class Bench:
         if not all(statement and statement.second and not statement.second.error for statement in statements):
             self._world(case.size).discard()  # only a second call that worked shows that the ranks are in step
         struck = () if not case.fault else tuple(range(case.size)) if case.rank < 0 else (case.rank,)
-        doomed = struck if effect is Effect.ENDS else ()
-        files = () if doomed else _left_in(trial.directory, adapter.keeps)
-        return outcome, Evidence(outcome, statements, struck, doomed, files + _segments_left(outcome))
+        ended = struck if effect is Effect.ENDS else ()
+        files = () if ended else _left_in(trial.directory, adapter.keeps)
+        return outcome, Evidence(outcome, statements, struck, ended, files + _segments_left(outcome))
 
-    def _aftermath(self, case: Case, room: Path) -> tuple[Judgement, str] | None:
+    def _aftermath(self, case: Case, scratch: Path) -> tuple[Judgement, str] | None:
         """After a rank has died: the next job in the same directory must work, and what the dead rank left must go."""
-        trial = self._trial(case, room, "notes-of-the-next")
+        trial = self._trial(case, scratch, "notes-of-the-next")
         job = Job(testify, (trial,), with_context=True)
         outcome = self._world(case.size).run_job(job, deadline=self._limits.deadline)
         files = files_left(trial.directory, self._adapters[case.path].keeps)
@@ -131,16 +131,16 @@ class Bench:
         kept = judgement if judgement in (Judgement.LEAKED, Judgement.WRONG) else Judgement.SPENT
         return kept, f"after the death, the next job: {why}"
 
-    def _trial(self, case: Case, room: Path, notes: str) -> Trial:
-        directory = room / "files"
-        if not room.exists():
+    def _trial(self, case: Case, scratch: Path, notes: str) -> Trial:
+        directory = scratch / "files"
+        if not scratch.exists():
             # Not with its parents: when an abandoned drill has cleaned up, nothing must come back.
-            room.mkdir()
+            scratch.mkdir()
             directory.mkdir()
-        (room / notes).mkdir()
+        (scratch / notes).mkdir()
         timeout = self._limits.brief if is_waited_out(case.strike) else self._limits.timeout
         patience = max(timeout, self._limits.timeout)
-        return Trial(self._adapters[case.path], case.payload, str(directory), str(room / notes), timeout, patience)
+        return Trial(self._adapters[case.path], case.payload, str(directory), str(scratch / notes), timeout, patience)
 
     def _import_on_ranks(self, case: Case) -> None:
         """Have fresh ranks import what somebody else's adapter needs, which is no part of the case's time."""

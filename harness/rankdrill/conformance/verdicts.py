@@ -20,20 +20,20 @@ _ON_RANKS = re.compile(r"\(on ranks? (\d+(?:, *\d+)*)\)")
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that a judgement rests on. `struck` are the ranks that the plan strikes, `doomed` those of them whose process
+    """All that a judgement rests on. `struck` are the ranks that the plan strikes, `ended` those of them whose process
     it ends; `files` are the files and segments left on disk.
     """
 
     outcome: Outcome
     statements: Sequence[Statement | None]
     struck: tuple[int, ...] = ()
-    doomed: tuple[int, ...] = ()
+    ended: tuple[int, ...] = ()
     files: tuple[str, ...] = ()
 
     @property
     def survivors(self) -> list[int]:
         """The ranks that the plan lets live."""
-        return [rank.rank for rank in self.outcome.ranks if rank.rank not in self.doomed]
+        return [rank.rank for rank in self.outcome.ranks if rank.rank not in self.ended]
 
 
 def judge(evidence: Evidence) -> tuple[Judgement, str]:
@@ -76,7 +76,7 @@ _Verdict = tuple[Judgement, str] | None
 def _deaths(evidence: Evidence) -> _Verdict:
     if evidence.outcome.harness:
         return Judgement.BROKEN, evidence.outcome.harness
-    dead = [rank for rank in evidence.outcome.ranks if rank.status is Status.DIED and rank.rank not in evidence.doomed]
+    dead = [rank for rank in evidence.outcome.ranks if rank.status is Status.DIED and rank.rank not in evidence.ended]
     if dead:
         return Judgement.DIED, "; ".join(map(str, dead))
     broken = [rank for rank in evidence.outcome.ranks if rank.status is Status.RAISED]
@@ -141,7 +141,7 @@ def _unfired(evidence: Evidence) -> _Verdict:
 
 
 def _second_call(evidence: Evidence) -> _Verdict:
-    if evidence.doomed:
+    if evidence.ended:
         return None  # the group is a rank short; the aftermath checks the next call in a new world
     seen = _calls(evidence, second=True)
     failed = [f"rank {rank}: {each.error}: {each.message}" for rank, each in seen.items() if each.error]

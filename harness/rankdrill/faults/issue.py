@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from rankdrill.boundary.contracts import flatten
-from rankdrill.boundary.repertoire import patience_of, step_of
+from rankdrill.boundary.group_calls import patience_of, step_of
 from rankdrill.boundary.work import TrackedWork
 from rankdrill.ledger import State
 

@@ -20,6 +20,8 @@ from rankdrill.gathers.transfer.moves import at_all, load_all
 
 __all__ = ["all_gather"]
 
+__tracebackhide__ = True  # by pytest, whose last line is then the one that called
+
 
 @dataclass(frozen=True)
 class _Route:

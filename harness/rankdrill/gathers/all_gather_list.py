@@ -24,6 +24,8 @@ from rankdrill.gathers.transfer.moves import at_all, load_all
 
 __all__ = ["all_gather_list"]
 
+__tracebackhide__ = True  # by pytest, whose last line is then the one that called
+
 # A larger `max_size` is a limit and no longer a buffer: payloads then go by their own size.
 LARGEST_SLOT_BYTES = 64 * 1024
 

@@ -15,6 +15,8 @@ from rankdrill.gathers.transfer.moves import at_all, load_all
 
 __all__ = ["all_gather_object"]
 
+__tracebackhide__ = True  # by pytest, whose last line is then the one that called
+
 
 def all_gather_object(
     object_list: list[Any],

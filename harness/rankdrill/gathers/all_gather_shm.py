@@ -11,6 +11,8 @@ from rankdrill.gathers.transfer.moves import at_all_by_segments, load_all
 
 __all__ = ["all_gather_shm"]
 
+__tracebackhide__ = True  # by pytest, whose last line is then the one that called
+
 
 def all_gather_shm(
     data: Any, *, group: Any = None, weights_only: bool = False, timeout: float | None = None

@@ -12,6 +12,8 @@ from rankdrill.gathers.storage.stored import FileStorage, gather_stored
 
 __all__ = ["all_gather_via_filesys", "directory_of", "gather_by_files"]
 
+__tracebackhide__ = True  # by pytest, whose last line is then the one that called
+
 # Where ranks meet if no directory is given.
 DIRECTORY_VARIABLE = "EXP_DIR"
 

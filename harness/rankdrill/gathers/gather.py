@@ -29,6 +29,8 @@ from rankdrill.gathers.transfer.moves import (
 
 __all__ = ["gather"]
 
+__tracebackhide__ = True  # by pytest, whose last line is then the one that called
+
 AUTO, SHM, NETWORK, CUDA, FILES = "auto", "shm", "network", "cuda", "files"
 WAYS = (AUTO, SHM, NETWORK, CUDA, FILES)
 

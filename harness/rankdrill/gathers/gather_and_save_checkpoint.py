@@ -15,6 +15,8 @@ from rankdrill.gathers.transfer.moves import at_one, load_all
 
 __all__ = ["gather_and_save_checkpoint"]
 
+__tracebackhide__ = True  # by pytest, whose last line is then the one that called
+
 
 def gather_and_save_checkpoint(
     path: str | os.PathLike[str],

@@ -16,6 +16,8 @@ from rankdrill.gathers.transfer.moves import at_one, load_all
 
 __all__ = ["gather_object"]
 
+__tracebackhide__ = True  # by pytest, whose last line is then the one that called
+
 
 def gather_object(
     obj: Any,

@@ -16,6 +16,8 @@ from rankdrill.gathers.transfer.moves import at_one, load_all
 
 __all__ = ["gather_first", "get_configs_parallel"]
 
+__tracebackhide__ = True  # by pytest, whose last line is then the one that called
+
 
 @contextmanager
 def get_configs_parallel(

@@ -12,6 +12,8 @@ from rankdrill.gathers.get_configs_parallel import gather_first
 
 __all__ = ["get_tensors_parallel"]
 
+__tracebackhide__ = True  # by pytest, whose last line is then the one that called
+
 
 @contextmanager
 def get_tensors_parallel(

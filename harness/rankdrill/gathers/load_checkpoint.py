@@ -15,6 +15,8 @@ from rankdrill.gathers.storage.named_file import absolute, attempt_file
 
 __all__ = ["Checkpoint", "Reshard", "load_checkpoint"]
 
+__tracebackhide__ = True  # by pytest, whose last line is then the one that called
+
 # (the saved local states by rank, this rank, how many ranks there are now) -> this rank's local state
 Reshard = Callable[[list[Any], int, int], Any]
 

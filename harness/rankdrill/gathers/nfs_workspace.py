@@ -30,6 +30,8 @@ from rankdrill.gathers.storage.sight import require_sight
 
 __all__ = ["NFSWorkspace"]
 
+__tracebackhide__ = True  # by pytest, whose last line is then the one that called
+
 _WRITE = "NFSWorkspace.write_configs_and_weights"
 _READ = "NFSWorkspace.read_configs_and_weights_from_rank"
 

@@ -6,14 +6,9 @@ phases with nothing to tell, and where nothing that this session has loaded coul
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from rankdrill.worlds import Begun
-
-if TYPE_CHECKING:
-    from rankdrill.plugin.item import RankedItem
 
 __all__ = ["Ahead"]
 
@@ -48,27 +43,25 @@ class Ahead:
 
     def __init__(self, *, possible: bool) -> None:
         self._possible = possible
-        self._item: RankedItem | None = None
+        self._item: pytest.Item | None = None
         self._begun: Begun | None = None
         self._alone: dict[object, bool] = {}
 
-    def has_begun(self, item: RankedItem) -> bool:
+    def has_begun(self, item: pytest.Item) -> bool:
         """Whether `item` is under way on its ranks."""
         return self._item is item
 
-    def take(self, item: RankedItem) -> Begun | None:
+    def take(self, item: pytest.Item) -> Begun | None:
         """What `item` has begun with, None where its turn finds it not begun."""
         begun = self._begun if self._item is item else None
         self._item = self._begun = None
         return begun
 
-    def may(self, item: RankedItem) -> bool:
-        """Whether `item`, the next of its world and of the session, can begin now."""
-        if not self._possible or not item.plain or item.mark.faults or item.mark.fresh:
-            return False
-        return not any(map(item.get_closest_marker, _MARKS)) and self._none_has_a_say(item)
+    def may(self, item: pytest.Item) -> bool:
+        """Whether nobody has a say before `item`, the next of its world and of the session, begins."""
+        return self._possible and not any(map(item.get_closest_marker, _MARKS)) and self._none_has_a_say(item)
 
-    def begun(self, item: RankedItem, begun: Begun) -> None:
+    def begun(self, item: pytest.Item, begun: Begun) -> None:
         """`item` is under way."""
         self._item, self._begun = item, begun
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from rankdrill.plugin.commands import When
 from rankdrill.step import Site
-from rankdrill.worlds.outcome import RenderedError
 from rankdrill.worlds.plain import Plain
+from rankdrill.worlds.rank_outcome import RenderedError
 
 __all__ = ["COUNTED", "Ended", "Ends", "PhaseEnd", "RankTestError", "passed"]
 

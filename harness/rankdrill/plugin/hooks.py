@@ -107,7 +107,7 @@ def pytest_configure_node(node: Any) -> None:
 # Session-scoped, as on the ranks: Hypothesis refuses fixtures that it would have to reset between examples.
 @pytest.fixture(scope="session")
 def rank() -> Any:
-    """This rank of a test marked `ranks`: index, world_size, group, device, store, barrier()."""
+    """This rank of a test marked `ranks`, an int: index, world_size, group, device, store, barrier()."""
     raise UsageError("the fixture 'rank' is for tests marked @pytest.mark.ranks(n); mark this one")
 
 

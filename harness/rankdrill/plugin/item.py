@@ -150,10 +150,16 @@ class RankedItem(pytest.Function):
         opened = self.opened("setup", "call", *self._torn_down_at_once())
         return self.shared.pool.begin(self.key, opened, plan=self.mark.plan())
 
+    @property
+    def _can_begin(self) -> bool:
+        """Whether it can before its turn."""
+        by_itself = self.plain and not self.mark.faults and not self.mark.fresh
+        return by_itself and self.shared.ahead.may(self)
+
     def _go_ahead(self, outcome: Outcome) -> None:
         """Let the next test begin, if this one has come through all there is and left nothing."""
         following = self.ahead
-        if following is None or not self.shared.ahead.may(following) or not self.shared.pool.warm(self.key):
+        if following is None or not following._can_begin or not self.shared.pool.warm(self.key):
             return
         if all(uneventful(outcome, when) for when in ("setup", "call", "teardown")):
             self.shared.ahead.begun(following, following._begin())

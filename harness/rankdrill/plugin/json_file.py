@@ -62,12 +62,11 @@ def attach(item: RankedItem, report: pytest.TestReport) -> None:
 def _of_ranks(outcome: Outcome | None) -> dict[str, Any]:
     """The fields of a run; those of a test that came to none say that there is nothing to say."""
     from rankdrill.plugin.merge import end_of
-    from rankdrill.worlds.as_json import outcome_as_fields
 
     if outcome is None:
         nothing: dict[str, Any] = dict.fromkeys(("verdict", "summary", "harness"))
         return nothing | {name: [] for name in ("culprits", "victims", "findings", "ranks", "unfired")}
-    fields = outcome_as_fields(outcome)
+    fields = outcome.as_fields()
     del fields["ok"]  # that is for pytest to say: a test may expect what came
     for rank, told in zip(outcome.ranks, fields["ranks"], strict=True):
         end = end_of(rank)

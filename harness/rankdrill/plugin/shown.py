@@ -11,7 +11,7 @@ from rankdrill.errors import WorldError
 from rankdrill.plugin.ends import PhaseEnd
 from rankdrill.plugin.pytest_seam import ReprFileLocation, TerminalRepr, TerminalWriter
 from rankdrill.worlds import Outcome, RankOutcome, Status
-from rankdrill.worlds.outcome import RenderedError
+from rankdrill.worlds.rank_outcome import RenderedError
 
 __all__ = ["Block", "MergedFailure", "blocks_of", "minority_first", "share_alike", "victim_lines"]
 

@@ -8,45 +8,28 @@ from typing import TYPE_CHECKING, Any
 
 from rankdrill.errors import RemoteError
 from rankdrill.worlds.dumps import innermost_site
-from rankdrill.worlds.outcome import RankOutcome, RenderedError
+from rankdrill.worlds.rank_outcome import RankOutcome, RenderedError
 
 if TYPE_CHECKING:
     from rankdrill.diagnosis import Finding
     from rankdrill.ledger import Record
     from rankdrill.step import Site
-    from rankdrill.worlds.outcome import Death, Outcome
+    from rankdrill.worlds.death import Death
 
-__all__ = ["FORMAT", "VERSION", "outcome_as_fields", "outcome_to_json"]
+__all__ = ["FORMAT", "VERSION", "document_of", "finding_as_fields", "rank_as_fields"]
 
 FORMAT = "rankdrill outcome"
 VERSION = 1
 """Rises when a field is taken away or means something else; fields may be added to any version."""
 
 
-def outcome_to_json(outcome: Outcome) -> str:
+def document_of(fields: dict[str, Any]) -> str:
     """See `Outcome.to_json`."""
-    document = {"format": FORMAT, "version": VERSION, **outcome_as_fields(outcome)}
-    return json.dumps(document, indent=1, ensure_ascii=False)
+    return json.dumps({"format": FORMAT, "version": VERSION, **fields}, indent=1, ensure_ascii=False)
 
 
-def outcome_as_fields(outcome: Outcome) -> dict[str, Any]:
-    """All of `outcome` that machines read, as what JSON has."""
-    return {
-        "verdict": str(outcome.verdict),
-        "ok": outcome.ok,
-        "summary": outcome.summary(),
-        "world_size": len(outcome.ranks),
-        "elapsed_s": round(outcome.elapsed, 4),
-        "culprits": list(outcome.culprits),
-        "victims": list(outcome.victims),
-        "harness": outcome.harness or None,
-        "findings": [_finding(finding) for finding in outcome.findings],
-        "ranks": [_rank(rank, _told(rank, outcome)) for rank in outcome.ranks],
-        "unfired": list(outcome.unfired),
-    }
-
-
-def _finding(finding: Finding) -> dict[str, Any]:
+def finding_as_fields(finding: Finding) -> dict[str, Any]:
+    """A finding: what kind, who, and what each side did."""
     return {
         "kind": str(finding.kind),
         "culprits": list(finding.culprits),
@@ -59,13 +42,8 @@ def _finding(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _told(rank: RankOutcome, outcome: Outcome) -> str:
-    """What it did, in one line; what is in a finding has been told there."""
-    found = any(rank.rank in finding.ranks for finding in outcome.findings)
-    return str(rank) if found or rank.rank not in outcome.culprits else outcome.describe(rank.rank)
-
-
-def _rank(rank: RankOutcome, told: str) -> dict[str, Any]:
+def rank_as_fields(rank: RankOutcome, told: str) -> dict[str, Any]:
+    """One rank's part; `told` says in one line what it did."""
     status = str(rank.status)
     return {
         "rank": rank.rank,

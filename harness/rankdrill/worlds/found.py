@@ -12,7 +12,7 @@ from rankdrill.worlds.dumps import threads_in
 from rankdrill.worlds.suffering import lost_another
 
 if TYPE_CHECKING:
-    from rankdrill.worlds.outcome import RankOutcome
+    from rankdrill.worlds.rank_outcome import RankOutcome
 
 __all__ = ["finding_on"]
 

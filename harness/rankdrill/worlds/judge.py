@@ -8,7 +8,8 @@ from rankdrill.diagnosis import odd_ones
 from rankdrill.diagnosis.ddp import is_ddps_own
 from rankdrill.errors import ContractBroken, GatherError
 from rankdrill.worlds.found import finding_on
-from rankdrill.worlds.outcome import RankOutcome, Status, Verdict
+from rankdrill.worlds.outcome import Verdict
+from rankdrill.worlds.rank_outcome import RankOutcome, Status
 from rankdrill.worlds.suffering import lost_another
 
 __all__ = ["blame", "verdict_on"]

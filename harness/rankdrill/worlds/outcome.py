@@ -1,17 +1,14 @@
-"""What a run came to, rank by rank, and the one verdict on it."""
+"""What a run came to: the ranks together, and the one verdict on it."""
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from rankdrill.diagnosis import Finding, Wait, name_ranks, odd_ones
-from rankdrill.diagnosis.groups import by_members
-from rankdrill.diagnosis.held_locks import held_lock
+from rankdrill.diagnosis import Finding, name_ranks, odd_ones
 from rankdrill.diagnosis.stores.keys import awaits_key, awaits_lock
 from rankdrill.errors import (
     ContractBroken,
@@ -23,27 +20,17 @@ from rankdrill.errors import (
     TemplateDied,
     WorldError,
 )
-from rankdrill.ledger import LedgerView, Record
 from rankdrill.step import SEND, Site
-from rankdrill.worlds.death import Death
-from rankdrill.worlds.dumps import innermost_site, threads_in
+from rankdrill.worlds.as_json import document_of, finding_as_fields, rank_as_fields
 from rankdrill.worlds.found import finding_on
 from rankdrill.worlds.group import group_of
 from rankdrill.worlds.places import traceback_to
+from rankdrill.worlds.rank_outcome import RankOutcome, Status
 
 if TYPE_CHECKING:
     from rankdrill.faults import Plan
 
-__all__ = ["Death", "Outcome", "RankOutcome", "RemoteTraceback", "RenderedError", "Status", "Verdict"]
-
-
-class Status(StrEnum):
-    """How one rank's run ended."""
-
-    RETURNED = "returned"
-    RAISED = "raised"
-    DIED = "died"
-    STUCK = "stuck"  # still running when the run was ended: at the deadline, or when it could only wait for ever
+__all__ = ["Outcome", "RemoteTraceback", "Verdict"]
 
 
 class Verdict(StrEnum):
@@ -65,152 +52,6 @@ class RemoteTraceback(Exception):  # noqa: N818 (it is the cause of an error, sh
 
     def __str__(self) -> str:
         return f"\n{self.text}"
-
-
-class RenderedError(Exception):
-    """An exception that its rank has already rendered, as pytest does with rewritten assertions.
-
-    `text` is the rendering, `crash` its last line, `error` the pickled exception itself, empty if it cannot be.
-    """
-
-    def __init__(self, text: str, crash: str, error: bytes, *more: Any) -> None:
-        self.text = text
-        self.crash = crash
-        self.error = error
-        super().__init__(text, crash, error, *more)
-
-    def __str__(self) -> str:
-        return self.crash
-
-    @cached_property
-    def original(self) -> BaseException:
-        """The exception itself, or this stand-in where it cannot be had here."""
-        try:
-            error = pickle.loads(self.error)  # written by this run's own rank, over its private socket
-        except Exception:  # its type may live in a module that only the ranks have imported
-            return self
-        return error if isinstance(error, BaseException) else self
-
-
-@dataclass(frozen=True)
-class RankOutcome:
-    """One rank's part of an `Outcome`.
-
-    `at_ns` is when it ended (monotonic clock), 0 if it was stuck; `wait` what it waited for when it was stuck;
-    `doing` what it was doing if that is no step; `stack` the stacks of all its threads then, or when it died or stopped
-    itself, if it could say so; `site` the line of the user's where that was. `fired` counts strikes by
-    fault, in the plan's order; `by_plan` says that a planned fault ended the process: that it is gone is what was
-    asked for. `cut` says of a stuck rank that it was ended before the deadline: another rank was gone, or waited for
-    ever. `left` says what the body left in its process that can only be noticed, not put back; `notes` is what
-    rankdrill has to say about the run. `finding` is what was found wrong with the whole run while it ran, the same on
-    every rank. Of a rank that raised `site` is the line of the user's that did. `orphaned` says how the process that
-    ranks are forked from ended, where that took this rank along.
-    """
-
-    rank: int
-    status: Status
-    value: Any = None
-    exception: BaseException | None = None
-    traceback: str = ""
-    death: Death | None = None
-    at_ns: int = 0
-    stdout: str = ""
-    stderr: str = ""
-    ledger: LedgerView = field(default_factory=lambda: LedgerView((), 0))
-    fired: tuple[int, ...] = ()
-    wait: Wait | None = None
-    doing: str = ""
-    stack: str = ""
-    by_plan: bool = False
-    cut: bool = False
-    left: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    finding: Finding | None = None
-    site: Site | None = None
-    orphaned: str = ""
-
-    @property
-    def error(self) -> BaseException | None:
-        """What the rank raised, whoever rendered it."""
-        return self.exception.original if isinstance(self.exception, RenderedError) else self.exception
-
-    @property
-    def step(self) -> Record | None:
-        """The step the rank was in when it ended or was ended, or None if it was in none."""
-        return self.ledger.last_open
-
-    @property
-    def last_call(self) -> Record | None:
-        """The newest step that says from which line it was taken; that of a file, say, does not."""
-        return next((record for record in reversed(self.ledger.records) if record.step.site is not None), None)
-
-    @property
-    def origin(self) -> Site | None:
-        """The line of the user's where it ended, or the last one known before."""
-        site = self.site or (self.death.site if self.death is not None else None)
-        if site is not None:
-            return site
-        at = self.step or self.last_call
-        return at.step.site if at is not None else None
-
-    def _where(self) -> str:
-        if self.step:
-            at = self.death.site if self.death is not None else None
-            told = at is not None and self.step.step.site is not None and at.place == self.step.step.site.place
-            return f" in {self.step.step}{'' if told else self.step.step.where}"
-        last, passed = self.ledger.last, self.last_call
-        if last is None:
-            return " before its first step"
-        if passed is None or passed is last:
-            return f" after {last.step}{last.step.where}"
-        return f" after {passed.step}{passed.step.where}, then {last.step}"
-
-    def _died(self) -> str:
-        if self.orphaned:
-            return f"went with the process that ranks are forked from,{self._where()}"
-        assert self.death is not None
-        more = self.death.how or self.death.site is not None
-        return f"{self.death}{',' if more else ''}{self._where()}" + (", as planned" if self.by_plan else "")
-
-    def _raised(self) -> str:
-        error = self.error
-        if self.finding is not None and isinstance(error, ContractBroken):
-            last = self.ledger.last
-            return f"noticed it{f' at {last.step.site}' if last and last.step.site else ''}"
-        # A traceback tells where others were raised; of an exit the code is all there is.
-        at = f" at {self.site}" if isinstance(error, SystemExit) and self.site is not None else ""
-        return f"raised {type(error).__name__}: {error}{at}"
-
-    def __str__(self) -> str:
-        return by_members(self._told(), [self.ledger])
-
-    def _told(self) -> str:
-        where = self._where()
-        match self.status:
-            case Status.RETURNED:
-                return f"rank {self.rank} returned"
-            case Status.RAISED:
-                return f"rank {self.rank} {self._raised()}"
-            case Status.DIED:
-                return f"rank {self.rank} {self._died()}"
-            case Status.STUCK if self.by_plan:
-                return f"rank {self.rank} stopped{where}, as planned"
-            case Status.STUCK if self.finding is not None:
-                return f"rank {self.rank} was{where} when the run was ended"
-            case Status.STUCK if self.wait:
-                return f"rank {self.rank} {self.wait}"
-            case _:
-                when = "when the run was ended" if self.cut else "at the deadline"
-                return f"rank {self.rank} was still running {when}{self._doing()},{where}"
-
-    def _doing(self) -> str:
-        held = held_lock(threads_in(self.stack)) if self.doing else None
-        if held is not None:
-            return f", {held}"
-        at = innermost_site(self.stack, current=False) if self.site is None else self.site
-        if self.cut and not self.doing:
-            return f", at {at}" if at is not None else ""
-        return f", {self.doing}{f' at {at}' if at is not None else ''}" if self.doing else ""
 
 
 @dataclass(frozen=True)
@@ -276,9 +117,28 @@ class Outcome:
 
     def to_json(self) -> str:
         """For machines: who is at fault, what was found, how each rank ended. `docs/json.md` has the fields."""
-        from rankdrill.worlds.as_json import outcome_to_json
+        return document_of(self.as_fields())
 
-        return outcome_to_json(self)
+    def as_fields(self) -> dict[str, Any]:
+        """What `to_json` has, before it is text."""
+        return {
+            "verdict": str(self.verdict),
+            "ok": self.ok,
+            "summary": self.summary(),
+            "world_size": len(self.ranks),
+            "elapsed_s": round(self.elapsed, 4),
+            "culprits": list(self.culprits),
+            "victims": list(self.victims),
+            "harness": self.harness or None,
+            "findings": [finding_as_fields(finding) for finding in self.findings],
+            "ranks": [rank_as_fields(rank, self._told_of(rank)) for rank in self.ranks],
+            "unfired": list(self.unfired),
+        }
+
+    def _told_of(self, rank: RankOutcome) -> str:
+        """What it did, in one line; what is in a finding has been told there."""
+        found = any(rank.rank in finding.ranks for finding in self.findings)
+        return str(rank) if found or rank.rank not in self.culprits else self.describe(rank.rank)
 
     def summary(self) -> str:
         """One line: the verdict, and who is at fault."""

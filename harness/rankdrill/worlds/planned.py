@@ -6,7 +6,7 @@ from collections.abc import Container, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from rankdrill.worlds.outcome import RankOutcome, Status
+from rankdrill.worlds.rank_outcome import RankOutcome, Status
 
 if TYPE_CHECKING:
     from rankdrill.faults import Plan

@@ -12,9 +12,10 @@ from rankdrill.errors import UsageError
 from rankdrill.worlds.call import NamedCall
 from rankdrill.worlds.job import Job
 from rankdrill.worlds.judge import blame, verdict_on
-from rankdrill.worlds.outcome import Outcome, RankOutcome
+from rankdrill.worlds.outcome import Outcome
 from rankdrill.worlds.processes import ProcessEngine
 from rankdrill.worlds.processes.client import TemplateClient
+from rankdrill.worlds.rank_outcome import RankOutcome
 
 if TYPE_CHECKING:
     from rankdrill.faults import Plan

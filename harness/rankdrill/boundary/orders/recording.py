@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from rankdrill.boundary.contracts import flatten
+from rankdrill.boundary.gate import Call, Proceed
 from rankdrill.boundary.orders.script import Came, Made, Script
 from rankdrill.step import ANYBODY, RECV, Kind, Message, Step
-
-if TYPE_CHECKING:
-    from rankdrill.boundary.crossing import Call, Proceed
 
 __all__ = ["LOCAL", "MOST_BYTES", "Recorder", "given_to", "waits_at_once"]
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import pickle
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import torch
 
 from rankdrill.boundary.contracts import flatten
+from rankdrill.boundary.gate import Call, Proceed
 from rankdrill.boundary.orders.alike import alike
 from rankdrill.boundary.orders.copies import Part, leave
 from rankdrill.boundary.orders.recording import LOCAL, given_to, waits_at_once
 from rankdrill.boundary.orders.script import Came
 from rankdrill.step import ANYBODY, RECV, Kind
-
-if TYPE_CHECKING:
-    from rankdrill.boundary.crossing import Call, Proceed
 
 __all__ = ["Replay"]
 

@@ -10,19 +10,17 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import cloudpickle
 import torch
 
+from rankdrill.boundary.gate import Gate
 from rankdrill.boundary.orders.copies import Copy, fork_copy
 from rankdrill.boundary.orders.recording import Recorder
 from rankdrill.boundary.orders.replay import Replay
 from rankdrill.boundary.orders.script import Came, Difference, End, Script
 from rankdrill.step import Message, Site, Step
-
-if TYPE_CHECKING:
-    from rankdrill.boundary.crossing import Boundary
 
 __all__ = ["Orders"]
 
@@ -40,8 +38,8 @@ class _Trial:
 class Orders:
     """The trials of one rank; and, in a copy of it, its part in one."""
 
-    def __init__(self, boundary: Boundary) -> None:
-        self._boundary = boundary
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
         self._left = 0
         self._own = ""
         self._trial: _Trial | None = None
@@ -49,20 +47,20 @@ class Orders:
         self._replay: Replay | None = None
         self._found: dict[tuple[Site | None, str, int], tuple[Difference, ...]] = {}
 
-    def begin(self, ranks: int, own: str) -> None:
-        """A run begins, of so many ranks; what is shared within the directory `own` is rankdrill's."""
+    def begin(self, ranks: int, own: str, *, watched: bool) -> None:
+        """A run of so many ranks begins; what is shared within the directory `own` is rankdrill's."""
         self.drop()
         self._own = own
-        self._left = MOST_TRIALS if ranks >= FEWEST_RANKS and self._boundary.watch is not None else 0
+        self._left = MOST_TRIALS if ranks >= FEWEST_RANKS and watched else 0
 
     def before(self) -> None:
-        """The rank is about to receive from anybody. Returns in copies, too."""
+        """The rank is about to receive from anybody, undisturbed. Returns in copies, too."""
         on_gpu: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]  # a copy could not use it
         alone = threading.current_thread() is threading.main_thread() and not on_gpu
-        if not self._left or self._trial is not None or not self._boundary.undisturbed or not alone:
+        if not self._left or self._trial is not None or not alone:
             return
         self._left -= 1
-        with self._boundary.closed():
+        with self._gate.closed():
             if _shares_memory(self._own):
                 return
             copy = fork_copy()
@@ -70,10 +68,10 @@ class Orders:
             script = Script()
             recorder = Recorder(script, self.stop)
             self._trial = _Trial(copy, script, recorder)
-            self._boundary.also(recorder)
+            self._gate.also(recorder)
         else:
             self._replay = Replay(copy)
-            self._boundary.stand_in(self._replay)
+            self._gate.stand_in(self._replay)
 
     @property
     def under_way(self) -> bool:
@@ -95,10 +93,10 @@ class Orders:
         if self._replay is not None:
             self._replay.over(value, error)
         if self._trial is not None:
-            with self._boundary.closed():
+            with self._gate.closed():
                 self._trial.script.end = _end(value, error)
             self.stop()
-        with self._boundary.closed():
+        with self._gate.closed():
             for first, copy in self._asked:
                 differences = copy.differences()
                 if differences:
@@ -116,9 +114,9 @@ class Orders:
         trial, self._trial = self._trial, None
         if trial is None:
             return
-        self._boundary.without(trial.recorder)
+        self._gate.without(trial.recorder)
         first = trial.script.contested
-        with self._boundary.closed():
+        with self._gate.closed():
             if first is not None:
                 trial.copy.try_(trial.script)
                 self._asked.append((first, trial.copy))
@@ -134,7 +132,7 @@ class Orders:
         """Be rid of all copies."""
         copies = [copy for _, copy in self._asked] + ([self._trial.copy] if self._trial is not None else [])
         if self._trial is not None:
-            self._boundary.without(self._trial.recorder)
+            self._gate.without(self._trial.recorder)
         self._asked, self._trial = [], None
         for copy in copies:
             copy.end()

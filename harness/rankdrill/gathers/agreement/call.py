@@ -32,6 +32,8 @@ from rankdrill.gathers.host.liveness import Identity
 
 __all__ = ["GatherCall", "Stored"]
 
+__tracebackhide__ = True  # by pytest, whose last line is then the one that called
+
 T = TypeVar("T")
 
 # Of the timeout, at most this much is kept back for finding out who was lost.
@@ -92,7 +94,10 @@ class GatherCall:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if error is not None and not isinstance(error, GatherError):
+            if isinstance(error, GatherError):
+                # Where the ranks found out is no news: what happened, and where, the message says.
+                error.__traceback__ = None
+            elif error is not None:
                 self._settling.give_up(error, self._agreed)
         finally:
             self.channel.completed = max(self.channel.completed, self._settling.number)

@@ -31,6 +31,8 @@ from rankdrill.gathers.network.departed import departed
 
 __all__ = ["SLOT_BYTES", "Channel"]
 
+__tracebackhide__ = True  # by pytest, whose last line is then the one that called
+
 # A slot and the small payload that travels with it: at first, and at most where payloads turn out to be so large.
 SLOT_BYTES = HEADER_BYTES + 1024
 LARGEST_SLOT_BYTES = HEADER_BYTES + 16 * 1024

@@ -27,6 +27,8 @@ from rankdrill.gathers.network.polled_store import PolledStore
 
 __all__ = ["Line", "LineDownError", "Parties", "Wreck"]
 
+__tracebackhide__ = True  # by pytest, whose last line is then the one that called
+
 # Of so many tensors and lists of tensors that earlier exchanges took, gloo's threads may not have let go yet.
 _OPERANDS_KEPT = 4
 

@@ -9,6 +9,8 @@ from rankdrill.errors import UsageError
 
 __all__ = ["TIMEOUT_VARIABLE", "patience"]
 
+__tracebackhide__ = True  # by pytest, whose last line is then the one that called
+
 TIMEOUT_VARIABLE = "RANKDRILL_TIMEOUT"
 
 

@@ -13,6 +13,8 @@ from rankdrill.gathers.agreement.channel import Channel
 
 __all__ = ["channel_between", "channel_of", "is_member"]
 
+__tracebackhide__ = True  # by pytest, whose last line is then the one that called
+
 # By group object. Per process, because a connection is; it is only ever found through the group it belongs to.
 _channels: weakref.WeakKeyDictionary[Any, dict[tuple[int, ...], Channel]] = weakref.WeakKeyDictionary()
 

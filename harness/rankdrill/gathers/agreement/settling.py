@@ -16,6 +16,8 @@ from rankdrill.gathers.agreement.post_mortem import Mark, PostMortem, Settlement
 
 __all__ = ["GENERATIONS_FOLLOWED", "Settling", "SupersededError"]
 
+__tracebackhide__ = True  # by pytest, whose last line is then the one that called
+
 # A call follows the others through at most so many broken generations.
 GENERATIONS_FOLLOWED = 64
 

@@ -21,6 +21,8 @@ from rankdrill.gathers.encoding.wire import Encoded, FrameError, bytes_of, split
 
 __all__ = ["PICKLED", "RAW", "Coding", "coding_for"]
 
+__tracebackhide__ = True  # by pytest, whose last line is then the one that called
+
 _WHAT = "the payload"
 _PROTOCOL = 2  # that of `torch.save`
 

@@ -14,6 +14,8 @@ import torch
 
 __all__ = ["TensorReductions", "is_plain", "memory_of"]
 
+__tracebackhide__ = True  # by pytest, whose last line is then the one that called
+
 # Pickle's own reductions: a callable, its arguments, and up to four optional parts.
 _Reduction = tuple[Any, ...]
 

@@ -32,6 +32,8 @@ __all__ = [
     "split",
 ]
 
+__tracebackhide__ = True  # by pytest, whose last line is then the one that called
+
 MAGIC = b"RDgf"
 VERSION = 2
 FRAME_NONCE_BYTES = 8

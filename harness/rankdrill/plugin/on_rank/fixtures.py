@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Self
 
 import pytest
 import torch
@@ -22,18 +22,22 @@ from rankdrill.worlds.context import RankContext
 __all__ = ["Rank", "rank_plugin"]
 
 
-@dataclass(frozen=True)
-class Rank:
-    """This rank, as the fixture `rank` gives it.
+@dataclass(frozen=True, eq=False, repr=False)
+class Rank(int):
+    """This rank, as the fixture `rank` gives it: its global rank, a number as any other, that knows more of itself.
 
-    `index` is its global rank of `world_size`, `group` the default process group, None in a world without one until
-    the test has made it, `device` what its tensors belong on, `store` a key-value store shared by the ranks.
+    `index` is that number again, a plain one, of `world_size`, `group` the default process group, None in a world
+    without one until the test has made it, `device` what its tensors belong on, `store` a key-value store shared by
+    the ranks. Where it is sent or stored, the number goes.
     """
 
     index: int
     world_size: int
     device: torch.device
     store: Store
+
+    def __new__(cls, index: int, world_size: int, device: torch.device, store: Store) -> Self:
+        return super().__new__(cls, index)
 
     @property
     def group(self) -> ProcessGroup | None:
@@ -42,6 +46,11 @@ class Rank:
 
     def __repr__(self) -> str:
         return f"<rank {self.index} of {self.world_size}>"
+
+    __str__ = int.__repr__
+
+    def __reduce__(self) -> tuple[type[int], tuple[int]]:
+        return int, (self.index,)
 
     def barrier(self) -> None:
         """Wait for all ranks of the world."""
@@ -114,7 +123,7 @@ def rank_plugin(
 def _fixtures(context: RankContext, open_test: Callable[[], OpenTest | None]) -> dict[str, Any]:
     @pytest.fixture(scope="session")
     def rank() -> Rank:
-        """This rank: index, world_size, group, device, store, barrier()."""
+        """This rank, an int: index, world_size, group, device, store, barrier()."""
         return Rank(context.index, context.world_size, context.device, context.store)
 
     @pytest.fixture(scope="session")

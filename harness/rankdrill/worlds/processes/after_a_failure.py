@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rankdrill.ledger import Record, State
 from rankdrill.step import DEFAULT_GROUP, Kind
-from rankdrill.worlds.outcome import RankOutcome, RenderedError, Status
+from rankdrill.worlds.rank_outcome import RankOutcome, RenderedError, Status
 
 __all__ = ["raised_in_step"]
 

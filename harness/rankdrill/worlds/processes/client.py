@@ -19,7 +19,7 @@ from pathlib import Path
 
 from rankdrill.errors import UnsupportedPlatform, WorldError
 from rankdrill.worlds.call import NamedCall
-from rankdrill.worlds.outcome import Death
+from rankdrill.worlds.death import Death
 from rankdrill.worlds.private import PrivateDirectory
 from rankdrill.worlds.processes.cgroups import MemoryCgroup, memory_cgroup_of
 from rankdrill.worlds.processes.nursery import keep_seconds

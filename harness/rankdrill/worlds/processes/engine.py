@@ -20,7 +20,6 @@ from rankdrill.ledger import Record, State
 from rankdrill.step import DEFAULT_GROUP, NO_SEQUENCE, Kind
 from rankdrill.worlds.call import NamedCall
 from rankdrill.worlds.job import Job, Place, dump
-from rankdrill.worlds.outcome import RankOutcome, Status
 from rankdrill.worlds.planned import as_planned
 from rankdrill.worlds.private import remove_segments
 from rankdrill.worlds.processes.after_a_failure import raised_in_step
@@ -40,6 +39,7 @@ from rankdrill.worlds.processes.watching import (
     where_ranks_are,
 )
 from rankdrill.worlds.processes.wire import send_frame
+from rankdrill.worlds.rank_outcome import RankOutcome, Status
 
 __all__ = ["ProcessEngine"]
 

@@ -114,7 +114,7 @@ class Jobs:
             context.group.count_anew()
         given = (context, *job.args) if job.with_context else job.args
         orders = context.boundary.orders
-        orders.begin(context.world_size, str(context.directory))
+        orders.begin(context.world_size, str(context.directory), watched=context.boundary.watch is not None)
         try:
             with context.boundary.recording(self._arm(job)):
                 value = job.body(*given, **job.kwargs)

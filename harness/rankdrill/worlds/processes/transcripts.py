@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
-from rankdrill.worlds.outcome import RankOutcome
 from rankdrill.worlds.processes.ledgers import Ledgers
 from rankdrill.worlds.processes.output import OutputFile, Streamer, Tell, log_of, tell_on
+from rankdrill.worlds.rank_outcome import RankOutcome
 
 __all__ = ["Transcripts"]
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import rankdrill
 from rankdrill.native import LANE_VARIABLE
+from rankdrill.whose import OUR_FOLDER
 
 __all__ = [
     "LIMITS",
@@ -100,7 +100,7 @@ def _python_path(variable: str) -> list[str]:
 
 def stamp_of_files() -> dict[str, Any]:
     """What a template imports: rankdrill's own files, and whether the others have been installed anew."""
-    own = Path(rankdrill.__file__).parent
+    own = OUR_FOLDER
     others = [Path(origin) for origin in map(_origin, _PRELOADED) if origin]
     installed = {path for other in others for path in (other, other.parents[1])}  # a directory that pip adds to changes
     return {"rankdrill": dict(_times(own)), "installed": {str(path): path.stat().st_mtime_ns for path in installed}}

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import rankdrill
 from rankdrill.errors import UsageError
+from rankdrill.whose import OUR_FOLDER
 from rankdrill.worlds.processes.nursery.key import environment_to_start_in
 from rankdrill.worlds.processes.nursery.place import NurseryPlace
 
@@ -108,7 +108,7 @@ class Nurseries:
 
 
 def _launch(listener: int, home: Path, key: str, keep: float, log: BinaryIO) -> None:
-    root = str(Path(rankdrill.__file__).parents[1])
+    root = str(OUR_FOLDER.parent)
     subprocess.run(
         [sys.executable, "-c", _BOOT.format(root=root, listener=listener, home=str(home), key=key, keep=keep)],
         pass_fds=[listener],

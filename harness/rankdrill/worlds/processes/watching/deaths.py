@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from signal import SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, Signals
 
+from rankdrill.worlds.death import Death
 from rankdrill.worlds.dumps import innermost_site, sections
-from rankdrill.worlds.outcome import Death, RankOutcome, Status
 from rankdrill.worlds.processes.client import TemplateClient
 from rankdrill.worlds.processes.last_words import BY, NOTED, WITH, last_words_of
 from rankdrill.worlds.processes.watching.activity import STOPPED
 from rankdrill.worlds.processes.watching.stacks import of_the_body
+from rankdrill.worlds.rank_outcome import RankOutcome, Status
 
 __all__ = ["Inquest"]
 

@@ -23,7 +23,6 @@ from rankdrill.diagnosis.races.race import message_race
 from rankdrill.diagnosis.races.taken import Taken
 from rankdrill.errors import RemoteError, UsageError
 from rankdrill.worlds.job import load
-from rankdrill.worlds.outcome import RankOutcome, Status
 from rankdrill.worlds.processes.client import RankHandle, TemplateClient
 from rankdrill.worlds.processes.ledgers import Ledgers
 from rankdrill.worlds.processes.messages import Raised, Report, Returned, Up
@@ -34,6 +33,7 @@ from rankdrill.worlds.processes.watching.certainty import Certainty
 from rankdrill.worlds.processes.watching.native import native_stacks
 from rankdrill.worlds.processes.watching.positions import Positions
 from rankdrill.worlds.processes.watching.stacks import of_the_body, stacks_of
+from rankdrill.worlds.rank_outcome import RankOutcome, Status
 
 if TYPE_CHECKING:
     from rankdrill.faults import Plan
