@@ -102,6 +102,14 @@ def test_a_call_is_compared_where_a_rank_waits_and_nowhere_else() -> None:
     assert blame(ranks) == ((1,), (0, 2))
 
 
+def test_who_returned_is_at_fault_where_a_gather_gave_up_waiting_for_it() -> None:
+    lost = PeerLost("all_gather_object", (RankFailure(2, "did not come within 1 s"),))
+    assert blame([raised(0, lost), raised(1, lost), returned(2)]) == ((2,), (0, 1))
+    assert blame([raised(0, lost), raised(1, lost), returned(2), raised(3, KeyError("own"))]) == ((3,), (0, 1))
+    of_a_group = [raised(0, lost), raised(1, lost), returned(2), returned(3)]
+    assert blame(of_a_group) == ((0, 1), ())  # rank 2 of what group, nobody can say
+
+
 def test_whom_a_gather_names_comes_first_then_who_ended_first() -> None:
     named = EncodeError("gather", (RankFailure(2, "unpicklable"),))
     ranks = [raised(0, named, 10), raised(1, named, 20), raised(2, named, 30), raised(3, named, 10)]

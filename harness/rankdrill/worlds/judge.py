@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rankdrill.diagnosis import odd_ones
 from rankdrill.diagnosis.ddp import is_ddps_own
-from rankdrill.errors import ContractBroken, GatherError
+from rankdrill.errors import ContractBroken, GatherError, PeerLost
 from rankdrill.worlds.found import finding_on
 from rankdrill.worlds.outcome import Verdict
 from rankdrill.worlds.rank_outcome import RankOutcome, Status
@@ -35,7 +35,8 @@ def blame(ranks: Sequence[RankOutcome]) -> tuple[tuple[int, ...], tuple[int, ...
 
     A rank is a victim if all that happened to it is that it lost, or waited for, another rank. Where everybody
     only lost or waited, those whose call is another than the others' are the culprits, failing that those that others
-    wait for and that have left, or given up waiting, and failing that all of them; nobody, if the process that ranks
+    wait for and that have left, or given up waiting, or that others' errors name and that have returned, and failing
+    that all of them; nobody, if the process that ranks
     are forked from took some of them along. What was found wrong with the run as a whole comes first.
     """
     failed = [rank for rank in ranks if rank.status is not Status.RETURNED]
@@ -48,7 +49,9 @@ def blame(ranks: Sequence[RankOutcome]) -> tuple[tuple[int, ...], tuple[int, ...
         return culprits, tuple(rank.rank for rank in failed if rank.rank not in culprits)
     victims = [rank for rank in failed if _only_suffered(rank)]
     causes = [rank for rank in failed if rank not in victims]
-    left = [rank for rank in ranks if rank.status is Status.RETURNED and _awaited(rank, ranks)]
+    returned = [rank for rank in ranks if rank.status is Status.RETURNED]
+    missed = _missed(ranks, failed)
+    left = [rank for rank in returned if _awaited(rank, ranks) or rank.rank in missed]
     if not causes and not any(rank.orphaned for rank in victims):
         odd = odd_ones(
             {rank.rank: rank.wait for rank in ranks if rank.wait is not None}, [rank.ledger for rank in ranks]
@@ -80,6 +83,13 @@ def _erred(rank: RankOutcome) -> bool:
 
 def _awaited(rank: RankOutcome, ranks: Sequence[RankOutcome]) -> bool:
     return any(other.wait and rank.rank in other.wait.missing for other in ranks)
+
+
+def _missed(ranks: Sequence[RankOutcome], failed: Sequence[RankOutcome]) -> set[int]:
+    """Whom gathers of the whole world gave up waiting for. Errors name ranks of their group, which may be another."""
+    errors = [rank.error for rank in failed]
+    named = {rank for error in errors if isinstance(error, PeerLost) for rank in error.ranks}
+    return named if named | {rank.rank for rank in failed} == {rank.rank for rank in ranks} else set()
 
 
 def _named(rank: RankOutcome, failed: Sequence[RankOutcome]) -> bool:

@@ -13,6 +13,7 @@ from rankdrill.diagnosis.stores.keys import awaits_key, awaits_lock
 from rankdrill.errors import (
     ContractBroken,
     FaultNotFired,
+    PeerLost,
     RankDied,
     RankLeft,
     RankStuck,
@@ -240,6 +241,10 @@ def _with_stack(error: WorldError, culprit: RankOutcome) -> WorldError:
 
 def _left(culprit: RankOutcome, ranks: tuple[RankOutcome, ...]) -> str:
     waiting = [rank for rank in ranks if rank.wait and culprit.rank in rank.wait.missing]
+    lost = {rank.rank: rank.error for rank in ranks if isinstance(rank.error, PeerLost)}
+    causes = [failure.cause for error in lost.values() for failure in error.failures if failure.rank == culprit.rank]
+    if causes and not waiting:
+        return f"rank {culprit.rank} returned, and {name_ranks(lost)} waited for it: it {causes[0]}"
     if not waiting:
         return f"rank {culprit.rank} returned while others failed"
     assert waiting[0].wait is not None
