@@ -57,8 +57,10 @@ class Server:
 
         With another `module` it is what ``python -m`` would start by that name.
         """
-        if _read_at_start(environ) != self._read_at_start:
-            raise ValueError("what is imported already has read other values of these variables: say why it is fresh")
+        wanted = _read_at_start(environ)
+        if wanted != self._read_at_start:
+            others = sorted(name for name, _ in wanted.items() ^ self._read_at_start.items())
+            raise ValueError(f"what is imported already has read other values of {others}: say why it is fresh")
         if self._under_way is not None:
             self._under_way.wait()
         request = json.dumps({"module": module, "args": args, "cwd": str(cwd), "environ": dict(environ)}).encode()

@@ -209,7 +209,7 @@ def _override(
             return function(*[named.pop(name) for name in names[: len(args)]], **named)
 
         step = step_of(self, op, bound)
-        if step.message is not None and step.message.peer == ANYBODY:
+        if step.message is not None and step.message.peer == ANYBODY and boundary.undisturbed:
             boundary.orders.before()
         try:
             record, work = boundary.begin(step, bound, real)

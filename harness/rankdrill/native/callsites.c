@@ -91,7 +91,7 @@ static int find_callers(CallSites *self, Found *found) {
     return 0;
 }
 
-/* The user's frame, or else the first of a library's, and which function of torch's was called there. */
+/* The user's frame, or else the first of a library's, and which function of torch's, or gather, was called there. */
 static int find_frames(CallSites *self, long depth, Found *found) {
     PyFrameObject *frame = PyThreadState_GetFrame(PyThreadState_Get()), *library = NULL;
     int telling = 0, failed = 0;
@@ -109,11 +109,11 @@ static int find_frames(CallSites *self, long depth, Found *found) {
                 Py_DECREF(code);
                 break;
             }
-            if (known.whose == TORCH && !library && known.tells && known.tells >= telling) {
+            if (known.whose == LIBRARY && !library) {
+                library = (PyFrameObject *)Py_NewRef(frame);
+            } else if (!library && known.tells && known.tells >= telling) {
                 Py_XSETREF(found->via, (PyCodeObject *)Py_NewRef(code));
                 telling = known.tells;
-            } else if (known.whose == LIBRARY && !library) {
-                library = (PyFrameObject *)Py_NewRef(frame);
             }
             Py_DECREF(code);
         }
