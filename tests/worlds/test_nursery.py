@@ -562,3 +562,10 @@ def test_modules_may_come_from_an_archive_or_the_current_directory(
     assert unlike([""], {"module": path[1]}, {"module"}) == (
         f"module would come from the current directory, not from {path[1]}"
     )
+
+
+def test_what_torch_itself_sets_when_it_imports_its_compiler_is_not_in_the_key() -> None:
+    from rankdrill.worlds.processes.nursery.key import matters
+
+    assert not matters("TORCHINDUCTOR_CACHE_DIR")
+    assert matters("TORCHINDUCTOR_FORCE_DISABLE_CACHES")

@@ -37,6 +37,7 @@ _PREFIXES = (
     *("HYPOTHESIS", "SYMPY", "MPMATH", "GMPY"),
 )
 _OF_A_RUN = "TORCHELASTIC_"  # a launcher's, another for each run; read when a group is made
+_SET_BY_TORCH = frozenset({"TORCHINDUCTOR_CACHE_DIR"})  # by its compiler, which an optimizer imports
 # By these Hypothesis tells, when it is imported, that it runs for a machine.
 _OF_CI = frozenset(
     {
@@ -69,7 +70,7 @@ def key_of(*stamps: dict[str, Any]) -> str:
 
 def matters(variable: str) -> bool:
     """Whether the value of an environment variable may change what an import gives."""
-    if variable in SINGLE_THREADED or variable.startswith(_OF_A_RUN):
+    if variable in SINGLE_THREADED or variable in _SET_BY_TORCH or variable.startswith(_OF_A_RUN):
         return False
     return variable.startswith(_PREFIXES) or variable in _OF_CI or variable == LANE_VARIABLE
 
