@@ -31,3 +31,16 @@ def test_a_mistake_breaks_the_promise_that_it_should(gather: Gather) -> None:
     with Asking(adapter) as asking:
         complaints = (asking.ask(question) for question in asked)
         assert next(filter(None, complaints), None) is not None
+
+
+def test_what_goes_wrong_beside_another_job_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    adapter = described(SOUND["torch's"][0])
+    question = next(question for question in questions_for(adapter, (2,)) if question.beside)
+
+    def broken(*_: object, **__: object) -> str:
+        raise RuntimeError("no ranks to be had")
+
+    with Asking(adapter) as asking:
+        monkeypatch.setattr(asking, "_ask", broken)
+        with pytest.raises(RuntimeError, match="no ranks to be had"):
+            asking.ask(question)

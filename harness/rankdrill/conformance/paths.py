@@ -43,7 +43,7 @@ def _last_receives(rank: int, payloads: Sequence[Any]) -> Any:
 
 def _torch_all_gather_object(payload: Any, setting: Setting) -> Any:
     received: list[Any] = [None] * setting.size
-    dist.all_gather_object(received, payload)
+    dist.all_gather_object(received, payload, group=setting.group)
     return received
 
 

@@ -2,8 +2,8 @@
 
 from rankdrill_strategies.everyday.exceptions import EXCEPTIONS
 from rankdrill_strategies.everyday.grouped import DICTS, EMPTY, KEYS, LISTS, SETS, TUPLES
-from rankdrill_strategies.everyday.library import STATES, TIMES, VALUES
 from rankdrill_strategies.everyday.of_numpy import ARRAYS, SCALARS
+from rankdrill_strategies.everyday.of_stdlib import STATES, TIMES, VALUES
 from rankdrill_strategies.everyday.of_torch import MODULES, TENSORS, TORCH
 from rankdrill_strategies.everyday.plain import BYTES, FLOATS, INTS, SINGLES, TEXTS
 from rankdrill_strategies.everyday.table import Makers, Table, from_tables

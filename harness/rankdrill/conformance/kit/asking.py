@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 
@@ -83,9 +83,8 @@ class Asking:
         if not seen.ok:
             return _complaint(question, seen)
         steps = [record.step for record in seen.ranks[after.rank].ledger.records]
-        calls = len([step for step in steps if step.kind is after.kind and step.op != GROUP_OP])
         ops = [step.op for step in steps if step.kind is after.kind and step.op != GROUP_OP]
-        first_call = ops[: calls // len(question.calls)]
+        first_call = ops[: len(ops) // len(question.calls)]
         if not first_call:
             return ""
         op, nth = (first_call[0], 1) if after.first else (first_call[-1], first_call.count(first_call[-1]))
@@ -96,19 +95,11 @@ class Asking:
 
     def _ask_beside(self, question: Question) -> str:
         """With another job beside it, both so slow between their steps that what they share they meet in."""
-        complaints = ["", ""]
         for second in (False, True):
             self._world(question.size, second=second)
-
-        def job(number: int) -> None:
-            complaints[number] = self._ask(question, _SLOW, second=bool(number))
-
-        jobs = [threading.Thread(target=job, args=(number,)) for number in range(2)]
-        for each in jobs:
-            each.start()
-        for each in jobs:
-            each.join()
-        return next(filter(None, complaints), "")
+        with ThreadPoolExecutor(2) as jobs:  # what goes wrong in one is raised here
+            complaints = jobs.map(lambda second: self._ask(question, _SLOW, second=second), (False, True))
+            return next(filter(None, complaints), "")
 
     # ------------------------------------------------------------------------------------ running them
 
@@ -169,7 +160,7 @@ def _complaint(question: Question, outcome: Outcome) -> str:
     stuck = [rank.rank for rank in outcome.ranks if rank.status is Status.STUCK and not rank.by_plan]
     if stuck:
         return f"{name_ranks(stuck)} never came out of the call: {outcome.summary()}"
-    if any(rank.status is Status.DIED and not rank.by_plan for rank in outcome.ranks):
+    if any(rank.status in (Status.DIED, Status.RAISED) and not rank.by_plan for rank in outcome.ranks):
         return outcome.summary()
     for number, call in enumerate(question.calls):
         heard = {rank: said for rank, (all_said, _) in told.items() for said in all_said if said.call == number}
