@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -58,8 +59,21 @@ def test_a_test_that_ranks_collect_differently_says_so(run: Run) -> None:
 @pytest.mark.parametrize("pid", [os.getpid()])
 def test_it(pid): ...
 """)
-    assert "did not collect" in ran.failure(next(iter(ran.cases)))
-    assert "parameters or collection differ between processes" in ran.screen
+    story = ran.failure(next(iter(ran.cases)))
+    assert "did not collect" in story
+    assert re.search(r"\[\d+\] stand there", story), "what a rank has in its place"
+    assert "draw them with a fixed seed" in story
+
+
+def test_a_test_that_ranks_do_not_collect_at_all_says_so(run: Run) -> None:
+    ran = run("""
+if os.environ.get("RANK") is None:
+    @pytest.mark.ranks(2)
+    def test_it(): ...
+""")
+    story = ran.failure(next(iter(ran.cases)))
+    assert "did not collect" in story
+    assert "whether it is collected differs between processes" in story
 
 
 def test_a_world_that_cannot_be_is_refused_for_methods_of_unittest_too(run: Run) -> None:

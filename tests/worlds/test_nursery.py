@@ -340,7 +340,7 @@ def forks(of: TemplateClient) -> None:
     ranks.mkdir()
     handle = of.fork(spec(ranks))
     try:
-        wait_until(lambda: list(handle.reader.frames()), "no rank comes up")
+        wait_until(lambda: list(handle.reader.messages()), "no rank comes up")
         assert handle.listen() is None
     finally:
         handle.close()

@@ -133,12 +133,17 @@ class LedgerReader:
         """How often each of the plan's first `faults` faults has struck."""
         return struct.unpack_from(f"<{min(faults, f.MAX_FAULTS)}I", self._map, f.FIRED_OFFSET)
 
+    def run(self, start: int, faults: int) -> tuple[LedgerView, tuple[int, ...]]:
+        """The records from index `start` on, and how often each of the plan's first `faults` faults has struck."""
+        return self.view(start), self.fired(faults)
+
     def view(self, start: int = 0) -> LedgerView:
         """A copy of the records from index `start` to the newest."""
         total = self.total
         first = max(start, total - self._ring)
         raw = tuple(self._raw(index) for index in range(first, total))
-        self._read_sites()
+        if raw:
+            self._read_sites()
         return LedgerView(raw, first, dropped=first - start, sites=self._sites)
 
     def close(self) -> None:

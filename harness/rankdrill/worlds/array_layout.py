@@ -6,23 +6,31 @@ A body that is given a reversed, a broadcast or a read-only array is to meet one
 from __future__ import annotations
 
 import ctypes
+import pickle
 import sys
+from collections.abc import Callable
 from typing import Any
 
-__all__ = ["laid_out", "reduce_layout"]
+__all__ = ["dispatch_table", "laid_out"]
 
 _MOST_BYTES = 1 << 22  # from the first to the last element: a thin view of more is left to numpy, which copies it
 
 
-def reduce_layout(value: object) -> tuple[Any, ...] | None:
-    """How to pickle `value` if it is an array that numpy would change; None where it is none.
-
-    Not by importing numpy: who has an array has imported it.
-    """
+def dispatch_table() -> dict[type, Callable[[Any], tuple[Any, ...]]]:
+    """How a pickler is to reduce arrays; nothing where nobody has imported numpy, who has no array either."""
     numpy: Any = sys.modules.get("numpy")
-    if numpy is None or type(value) is not numpy.ndarray:
-        return None
-    array: Any = value
+    return {numpy.ndarray: _reduce} if numpy is not None else {}
+
+
+def _reduce(array: Any) -> tuple[Any, ...]:
+    reduced = _reduce_layout(array)
+    return reduced if reduced is not None else tuple(array.__reduce_ex__(pickle.HIGHEST_PROTOCOL))
+
+
+def _reduce_layout(array: Any) -> tuple[Any, ...] | None:
+    """How to pickle an array that numpy would change; None where it would not."""
+    import numpy
+
     contiguous = array.flags.c_contiguous or array.flags.f_contiguous
     dtype = array.dtype.str if array.dtype.kind in "mM" else array.dtype  # whose pickles are native
     if array.flags.writeable and contiguous and _usual_strides(array) and array.dtype.isnative:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+from collections import ChainMap
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 
-from rankdrill.worlds.array_layout import reduce_layout
+from rankdrill.worlds.array_layout import dispatch_table
 from rankdrill.worlds.plain import Plain
 
 if TYPE_CHECKING:
@@ -62,8 +63,9 @@ class Job(Plain):
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # (it has no types)
-    def reducer_override(self, obj: Any) -> Any:
-        return reduce_layout(obj) or super().reducer_override(obj)
+    @property
+    def dispatch_table(self) -> ChainMap[type, Any]:  # asked for once, when it is made
+        return ChainMap(dispatch_table(), super().dispatch_table)
 
 
 def dump(message: Any, *, by_reference: bool = False) -> bytes:

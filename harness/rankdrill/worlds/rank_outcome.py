@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
@@ -18,6 +18,8 @@ from rankdrill.worlds.death import Death
 from rankdrill.worlds.dumps import innermost_site, threads_in
 
 __all__ = ["RankOutcome", "RenderedError", "Status"]
+
+_NOTHING_WRITTEN = LedgerView((), 0)
 
 
 class Status(StrEnum):
@@ -78,7 +80,7 @@ class RankOutcome:
     at_ns: int = 0
     stdout: str = ""
     stderr: str = ""
-    ledger: LedgerView = field(default_factory=lambda: LedgerView((), 0))
+    ledger: LedgerView = _NOTHING_WRITTEN
     fired: tuple[int, ...] = ()
     wait: Wait | None = None
     doing: str = ""

@@ -134,9 +134,9 @@ class World:
         """Wait for the job that has `begun`, at most `deadline` seconds from now."""
         plan = begun.plan
         ranks = tuple(self._engine.end(deadline=deadline, stream=self.stream))
-        culprits, victims = blame(ranks)
+        verdict, (culprits, victims) = verdict_on(ranks), blame(ranks)
         unfired = _unfired(plan, ranks)
-        return Outcome(ranks, verdict_on(ranks), culprits, victims, plan, unfired, time.monotonic() - begun.at)
+        return Outcome(ranks, verdict, culprits, victims, plan, unfired, time.monotonic() - begun.at)
 
     @property
     def warm(self) -> bool:

@@ -118,14 +118,23 @@ class RankSession:
         self._collect(place.path)
         found = self._found(place.nodeid)
         if found is None:
-            why = "\n".join(self._collecting.failed) or (
-                "parameters or collection differ between processes (a random or time-dependent parametrize?)"
-            )
+            why = "\n".join(self._collecting.failed) or self._in_its_place(place)
             raise WorldError(
                 f"ranks did not collect {place.nodeid}, the controller did: {why}",
                 self.context.index,
             )
         return found
+
+    def _in_its_place(self, place: TestPlace) -> str:
+        """What ranks collected where the controller has the test, and how both can have the same."""
+        function = place.nodeid.partition("[")[0]
+        others = [known.removeprefix(function) for known in self._items if known.startswith(f"{function}[")]
+        if not others:
+            return "whether it is collected differs between processes (a condition on the environment or the time?)"
+        return (
+            f"{', '.join(others[:3])}{' …' if others[3:] else ''} stand there. Its parameters differ between processes:"
+            " draw them with a fixed seed (random.Random(0)), sort what has no order, or give ids= that stay the same"
+        )
 
     def _found(self, nodeid: str) -> pytest.Item | None:
         # What a conftest file has deselected here only is still a test that the controller asks for.

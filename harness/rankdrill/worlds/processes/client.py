@@ -25,7 +25,7 @@ from rankdrill.worlds.processes.cgroups import MemoryCgroup, memory_cgroup_of
 from rankdrill.worlds.processes.nursery import keep_seconds
 from rankdrill.worlds.processes.starting import ForkedTemplate, TemplateProcess, begin_template
 from rankdrill.worlds.processes.template import OBITUARY, PID, READY
-from rankdrill.worlds.processes.wire import FrameReader
+from rankdrill.worlds.processes.wire import MessageReader
 
 __all__ = ["RankHandle", "TemplateClient"]
 
@@ -41,7 +41,7 @@ class RankHandle:
         self.rank = rank
         self.number = number  # of all ranks this template has forked
         self.channel = channel
-        self.reader = FrameReader(channel)
+        self.reader = MessageReader(channel)
         self.obituary = obituary
         self.up = False
         self.pid: int | None = None

@@ -16,15 +16,13 @@ from pathlib import Path
 from typing import TypeAlias
 
 from rankdrill.errors import UsageError
-from rankdrill.ledger import Record, State
-from rankdrill.step import DEFAULT_GROUP, NO_SEQUENCE, Kind
 from rankdrill.worlds.call import NamedCall
 from rankdrill.worlds.job import Job, Place, dump
 from rankdrill.worlds.planned import as_planned
 from rankdrill.worlds.private import remove_segments
-from rankdrill.worlds.processes.after_a_failure import raised_in_step
 from rankdrill.worlds.processes.client import RankHandle, TemplateClient
 from rankdrill.worlds.processes.environment import decoded, read_environment
+from rankdrill.worlds.processes.fitness import fit_for_another
 from rankdrill.worlds.processes.means import require_means
 from rankdrill.worlds.processes.messages import RankSpec
 from rankdrill.worlds.processes.output import Tell
@@ -34,7 +32,6 @@ from rankdrill.worlds.processes.watching import (
     Ending,
     Inquest,
     Supervision,
-    pending_messages,
     stacks_of,
     where_ranks_are,
 )
@@ -128,22 +125,13 @@ class ProcessEngine:
             endings = self._watched(job, transcripts, deadline=deadline, stream=stream)
         self._under_way = None
         faults = len(job.plan.faults) if job.plan is not None else 0
-        completed = [transcripts.complete(endings[rank].outcome, faults) for rank in range(self._n)]
+        completed = transcripts.complete([endings[rank].outcome for rank in range(self._n)], faults)
         outcomes = self._explained(as_planned(job.plan, completed))
-        self._unfit = self._unfit or (not job.prepares and not self._fit(outcomes, endings, job))
+        self._unfit = self._unfit or not fit_for_another(outcomes, endings.values(), job, self._device)
         answered = all(outcome.status in (Status.RETURNED, Status.RAISED) for outcome in outcomes)
         if self._unfit and (job.ends or not answered):
             self.discard()
         return outcomes
-
-    def _fit(self, outcomes: Sequence[RankOutcome], endings: dict[int, Ending], job: Job) -> bool:
-        """Whether the ranks can be given another test."""
-        if not _in_step(outcomes, endings, job):
-            return False
-        if all(one.status is Status.RETURNED for one in outcomes):
-            return True
-        # What has failed on a GPU may have failed for good.
-        return job.may_raise and job.plan is None and self._device == "cpu" and all(map(raised_in_step, outcomes))
 
     def _explained(self, ranks: Sequence[RankOutcome]) -> list[RankOutcome]:
         assert self._inquest is not None
@@ -276,26 +264,3 @@ def _pack(job: Job) -> bytes:
         raise UsageError(
             f"{job.body!r} and its arguments cannot be sent to the ranks ({error}); make what cannot be pickled there"
         ) from error
-
-
-def _in_step(outcomes: Sequence[RankOutcome], endings: dict[int, Ending], job: Job) -> bool:
-    # Ranks whose counts of collectives differ are out of step: the next collective of one would meet an
-    # older one of another. So it is with the groups that they make, and with messages that nobody has received.
-    counts = {ending.collectives for ending in endings.values()}
-    groups = {ending.groups for ending in endings.values()}
-    counted = len(counts) == len(groups) == 1 and -1 not in counts and not pending_messages(endings.values())
-    quiet = not any(one.left or one.finding is not None for one in outcomes)
-    return counted and quiet and not any(_left_open(one, job) for one in outcomes)
-
-
-def _left_open(outcome: RankOutcome, job: Job) -> bool:
-    not_ended = outcome.ledger.where(lambda kind, state: kind is Kind.COLLECTIVE and state is not State.ENDED)
-    return any(_spoils_the_next(record, job) for record in not_ended)
-
-
-def _spoils_the_next(record: Record, job: Job) -> bool:
-    if record.state is State.RAISED:  # a connection that failed once is gone
-        return record.step.target == DEFAULT_GROUP or not job.in_step
-    # A collective that all ranks have issued ends whether or not somebody asks for it, as DDP's reducer does not.
-    # A send that nobody received would meet the next run's receive.
-    return record.state is not State.ISSUED or record.step.sequence == NO_SEQUENCE

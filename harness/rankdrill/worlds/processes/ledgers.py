@@ -17,10 +17,13 @@ class Ledgers:
         self._directory = directory
         self._readers: dict[int, LedgerReader] = {}
         self._starts: dict[int, int] = {}
+        self._parts: dict[int, int] = {}
 
-    def begin(self) -> None:
-        """A run, or the first part of a test, begins: what ranks write from here on belongs to it."""
-        self._starts = {rank: reader.total for rank, reader in self._readers.items()}
+    def begin(self, *, anew: bool) -> None:
+        """A run begins here, and if it is not the next part of a test, so does what its findings are about."""
+        self._parts = {rank: reader.total for rank, reader in self._readers.items()}
+        if anew:
+            self._starts = self._parts
 
     def start(self, rank: int) -> int:
         """The index of the first record of `rank` in this run."""
@@ -39,6 +42,11 @@ class Ledgers:
         """How many steps `rank` has begun."""
         reader = self.of(rank)
         return reader.total if reader else 0
+
+    def of_this_run(self, rank: int, faults: int) -> tuple[LedgerView, tuple[int, ...]]:
+        """What `rank` wrote down in this run, and how often each of the plan's first `faults` faults struck on it."""
+        reader = self.of(rank)
+        return reader.run(self._parts.get(rank, 0), faults) if reader else (LedgerView((), 0), ())
 
     def view(self, rank: int, start: int) -> LedgerView:
         """A copy of the records of `rank` from index `start` on."""

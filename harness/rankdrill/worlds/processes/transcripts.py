@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
@@ -24,13 +24,10 @@ class Transcripts:
         self._out = [OutputFile(stem.with_suffix(".out")) for stem in stems]
         self._err = [OutputFile(stem.with_suffix(".err")) for stem in stems]
         self._logs = [OutputFile(log_of(directory, rank)) for rank in range(n if tell_log is not None else 0)]
-        self._starts: list[int] = []
 
     def begin(self, *, anew: bool) -> None:
         """A run begins here; if not `anew`, as the next part of a test."""
-        self._starts = [self.ledgers.total(rank) for rank in range(len(self._out))]
-        if anew:
-            self.ledgers.begin()
+        self.ledgers.begin(anew=anew)
         for file in (*self._out, *self._err, *self._logs):
             file.mark()
 
@@ -41,16 +38,14 @@ class Transcripts:
         if self._tell_log is not None:
             yield Streamer({rank: [file] for rank, file in enumerate(self._logs)}, self._tell_log)
 
-    def complete(self, outcome: RankOutcome, faults: int) -> RankOutcome:
-        """`outcome` with what its rank printed and wrote down in this run, under a plan of so many faults."""
-        rank = outcome.rank
-        return replace(
-            outcome,
-            stdout=self._out[rank].text(),
-            stderr=self._err[rank].text(),
-            ledger=self.ledgers.view(rank, self._starts[rank]),
-            fired=self.ledgers.fired(rank, faults),
-        )
+    def complete(self, outcomes: Sequence[RankOutcome], faults: int) -> list[RankOutcome]:
+        """`outcomes` with what their ranks printed and wrote down in this run, under a plan of so many faults."""
+        texts = [(self._out[one.rank].text(), self._err[one.rank].text()) for one in outcomes]
+        written = [self.ledgers.of_this_run(one.rank, faults) for one in outcomes]
+        return [
+            replace(one, stdout=out, stderr=err, ledger=ledger, fired=fired)
+            for one, (out, err), (ledger, fired) in zip(outcomes, texts, written, strict=True)
+        ]
 
     def close(self) -> None:
         self.ledgers.close()

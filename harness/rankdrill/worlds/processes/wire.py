@@ -5,11 +5,13 @@ Only the two ends of one private socket pair speak, so what arrives was written 
 
 from __future__ import annotations
 
+import pickle
 import socket
 import struct
 from collections.abc import Iterator
+from typing import Any
 
-__all__ = ["FrameReader", "recv_frame", "send_frame"]
+__all__ = ["MessageReader", "recv_frame", "send_frame"]
 
 _LENGTH = struct.Struct("<Q")
 CHUNK = 1 << 20
@@ -47,16 +49,16 @@ def _exactly(sock: socket.socket, count: int) -> bytes:
     return bytes(buffer)
 
 
-class FrameReader:
-    """Takes frames from a socket without ever waiting: a rank may be stopped in the middle of sending one."""
+class MessageReader:
+    """Takes messages from a socket without ever waiting: a rank may be stopped in the middle of sending one."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._buffer = bytearray()
         self.closed = False
 
-    def frames(self) -> Iterator[bytes]:
-        """Read what is there now and yield the frames that are complete."""
+    def messages(self) -> Iterator[Any]:
+        """Read what is there now and yield the messages whose frames are complete."""
         while not self.closed:
             try:
                 chunk = self._sock.recv(CHUNK, socket.MSG_DONTWAIT)
@@ -76,4 +78,4 @@ class FrameReader:
                 break
             frame = bytes(memoryview(self._buffer)[_LENGTH.size : end])
             del self._buffer[:end]
-            yield frame
+            yield pickle.loads(frame)

@@ -4,23 +4,11 @@ from __future__ import annotations
 
 import select
 import time
-from collections.abc import Collection, Container, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Container, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rankdrill.diagnosis import (
-    Finding,
-    LeftGroups,
-    Unwaited,
-    leak_on,
-    left_groups_on,
-    lost_update,
-    unequal_groups,
-    unreceived_message,
-)
-from rankdrill.diagnosis.races.race import message_race
-from rankdrill.diagnosis.races.taken import Taken
 from rankdrill.errors import RemoteError, UsageError
 from rankdrill.worlds.job import load
 from rankdrill.worlds.processes.client import RankHandle, TemplateClient
@@ -28,8 +16,10 @@ from rankdrill.worlds.processes.ledgers import Ledgers
 from rankdrill.worlds.processes.messages import Raised, Report, Returned, Up
 from rankdrill.worlds.processes.output import Streamer
 from rankdrill.worlds.processes.watching.activity import activities
+from rankdrill.worlds.processes.watching.at_the_end import found_at_the_end
 from rankdrill.worlds.processes.watching.breaks import Breaks
 from rankdrill.worlds.processes.watching.certainty import Certainty
+from rankdrill.worlds.processes.watching.ending import Ending
 from rankdrill.worlds.processes.watching.native import native_stacks
 from rankdrill.worlds.processes.watching.positions import Positions
 from rankdrill.worlds.processes.watching.stacks import of_the_body, stacks_of
@@ -38,7 +28,7 @@ from rankdrill.worlds.rank_outcome import RankOutcome, Status
 if TYPE_CHECKING:
     from rankdrill.faults import Plan
 
-__all__ = ["Ending", "Supervision"]
+__all__ = ["Supervision"]
 
 START_BOUND_S = 60.0  # for all ranks to be initialised
 MOURNING_S = 0.5  # after a death, for the survivors to say what it did to them
@@ -48,31 +38,6 @@ LOOK_SHARE = 0.1  # of the time, at most, that is spent on looks: at many ranks 
 STREAM_S = 0.05
 BREAK_LOOK_S = 0.1  # between two looks whether contracts were found broken by a rank that has not said so
 REPORT_S = 0.3  # for that rank to report: it may be tearing down what the others would have to take part in
-
-
-@dataclass(frozen=True)
-class Ending:
-    """How one rank's run ended: the outcome, as yet without what the rank printed and wrote down.
-
-    `collectives` is how many it has issued on the default group, `groups` how many it has made from that; -1 where it
-    could not say. `unwaited` is what nobody waited for, `left_groups` what it made again and again and left. `messages`
-    is its tally of them, None where the body goes on. `updates` is how often it has set a key of a store that it had
-    got before, `taken` where several have answered to a receive from anybody.
-    """
-
-    outcome: RankOutcome
-    collectives: int = -1
-    groups: int = -1
-    unwaited: tuple[Unwaited, ...] = ()
-    left_groups: tuple[LeftGroups, ...] = ()
-    messages: int | None = None
-    updates: int = 0
-    taken: tuple[Taken, ...] = ()
-
-
-def pending_messages(endings: Iterable[Ending]) -> bool:
-    """Whether messages have been sent that nobody has received, or the other way round."""
-    return sum(ending.messages or 0 for ending in endings) % (1 << 64) != 0
 
 
 class Supervision:
@@ -157,48 +122,17 @@ class Supervision:
         return end if noticed in self._running else now
 
     def _with_finding(self) -> dict[int, Ending]:
-        finding = self._breaks.finding() or self._at_the_end() if self._breaks is not None else None
+        if self._breaks is None:
+            return self._endings
+        finding = self._breaks.finding()
+        if finding is None and self._plan is None:  # what a plan leads to is no finding
+            finding = found_at_the_end(self._endings, self._ledgers)
         if finding is None:
             return self._endings
         return {
             rank: replace(ending, outcome=replace(ending.outcome, finding=finding))
             for rank, ending in self._endings.items()
         }
-
-    def _at_the_end(self) -> Finding | None:
-        """What shows once all ranks have come to their end. What a plan leads to is no finding."""
-        returned = all(ending.outcome.status is Status.RETURNED for ending in self._endings.values())
-        if self._plan is not None or not returned:
-            return None
-        leak = leak_on({rank: ending.unwaited for rank, ending in self._endings.items()})
-        left = left_groups_on({rank: ending.left_groups for rank, ending in self._endings.items()})
-        return self._unequal() or leak or self._unreceived() or self._raced() or self._lost() or left
-
-    def _unequal(self) -> Finding | None:
-        """Whether ranks have made different groups."""
-        counts = {rank: ending.groups for rank, ending in self._endings.items()}
-        if len(set(counts.values())) == 1 or -1 in counts.values():
-            return None
-        return unequal_groups(counts, {rank: self._ledgers.view(rank, 0) for rank in counts})
-
-    def _unreceived(self) -> Finding | None:
-        """Whether ranks have sent what nobody received, or the other way round."""
-        if not pending_messages(self._endings.values()):
-            return None
-        return unreceived_message({rank: self._ledgers.view(rank, 0) for rank in self._endings})
-
-    def _lost(self) -> Finding | None:
-        """Whether ranks have lost what others did to a key of a store."""
-        if not any(ending.updates for ending in self._endings.values()):
-            return None
-        return lost_update({rank: self._ledgers.view(rank, self._ledgers.start(rank)) for rank in self._endings})
-
-    def _raced(self) -> Finding | None:
-        """Whether ranks go by who was the first to send to them, and nothing orders those."""
-        taken = {rank: ending.taken for rank, ending in self._endings.items()}
-        if not any(taken.values()):
-            return None
-        return message_race(taken, {rank: self._ledgers.view(rank, self._ledgers.start(rank)) for rank in taken})
 
     def _patience(self, now: float, end: float, next_look: float) -> float:
         bounds = [end - now, next_look - now]
@@ -227,8 +161,8 @@ class Supervision:
 
     def _hear(self, handle: RankHandle) -> None:
         # What a rank said comes before how it died, whichever of them the poll has seen.
-        for frame in handle.reader.frames():
-            self._take(handle, load(frame))
+        for message in handle.reader.messages():
+            self._take(handle, message)
         death = handle.listen()
         if death is not None and handle.rank in self._running:
             self._gone = self._gone or not self._positions.ended_by_plan(handle.rank)

@@ -1,0 +1,74 @@
+"""What shows once all ranks of a run have come to their end, though none of them has noticed anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rankdrill.diagnosis import Finding, leak_on, left_groups_on, lost_update, unequal_groups, unreceived_message
+from rankdrill.diagnosis.races.race import message_race
+from rankdrill.ledger import LedgerView
+from rankdrill.worlds.processes.ledgers import Ledgers
+from rankdrill.worlds.processes.watching.ending import Ending, pending_messages
+from rankdrill.worlds.rank_outcome import Status
+
+__all__ = ["found_at_the_end"]
+
+
+def found_at_the_end(endings: Mapping[int, Ending], ledgers: Ledgers) -> Finding | None:
+    """What is wrong with a run of no plan whose ranks all returned; None where nothing is, or one did not."""
+    if any(ending.outcome.status is not Status.RETURNED for ending in endings.values()):
+        return None
+    return (
+        _unequal(endings, ledgers)
+        or _leak(endings)
+        or _unreceived(endings, ledgers)
+        or _raced(endings, ledgers)
+        or _lost(endings, ledgers)
+        or _left(endings)
+    )
+
+
+def _unequal(endings: Mapping[int, Ending], ledgers: Ledgers) -> Finding | None:
+    """Whether ranks have made different groups."""
+    counts = {rank: ending.groups for rank, ending in endings.items()}
+    if len(set(counts.values())) == 1 or -1 in counts.values():
+        return None
+    return unequal_groups(counts, _since_the_start(endings, ledgers))
+
+
+def _leak(endings: Mapping[int, Ending]) -> Finding | None:
+    """Whether ranks have issued what they never waited for."""
+    unwaited = {rank: ending.unwaited for rank, ending in endings.items()}
+    return leak_on(unwaited) if any(unwaited.values()) else None
+
+
+def _unreceived(endings: Mapping[int, Ending], ledgers: Ledgers) -> Finding | None:
+    """Whether ranks have sent what nobody received, or the other way round."""
+    return unreceived_message(_since_the_start(endings, ledgers)) if pending_messages(endings.values()) else None
+
+
+def _raced(endings: Mapping[int, Ending], ledgers: Ledgers) -> Finding | None:
+    """Whether ranks go by who was the first to send to them, and nothing orders those."""
+    taken = {rank: ending.taken for rank, ending in endings.items()}
+    return message_race(taken, _of_this_run(endings, ledgers)) if any(taken.values()) else None
+
+
+def _lost(endings: Mapping[int, Ending], ledgers: Ledgers) -> Finding | None:
+    """Whether ranks have lost what others did to a key of a store."""
+    updated = any(ending.updates for ending in endings.values())
+    return lost_update(_of_this_run(endings, ledgers)) if updated else None
+
+
+def _left(endings: Mapping[int, Ending]) -> Finding | None:
+    """Whether ranks have made groups again and again and left them."""
+    left = {rank: ending.left_groups for rank, ending in endings.items()}
+    return left_groups_on(left) if any(left.values()) else None
+
+
+def _since_the_start(endings: Mapping[int, Ending], ledgers: Ledgers) -> dict[int, LedgerView]:
+    """All that the ledgers hold: groups and messages count on from run to run."""
+    return {rank: ledgers.view(rank, 0) for rank in endings}
+
+
+def _of_this_run(endings: Mapping[int, Ending], ledgers: Ledgers) -> dict[int, LedgerView]:
+    return {rank: ledgers.view(rank, ledgers.start(rank)) for rank in endings}
