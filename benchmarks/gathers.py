@@ -24,6 +24,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.gathering import mpi, rounds, tables
+from benchmarks.gathering.document import BEGIN, END, page_with
 from benchmarks.gathering.payloads import PAYLOADS
 from benchmarks.gathering.results import Results
 from benchmarks.gathering.rounds import Effort, Place
@@ -93,6 +94,9 @@ def _sizes(context: click.Context, option: click.Parameter, given: str) -> list[
 @click.option("--budget", type=click.FloatRange(0.1), help="Seconds of repetitions per way and payload.")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write every repetition.")
 @click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw a picture; needs matplotlib.")
+@click.option(
+    "--document", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Write the table into this page."
+)
 @click.option("--check", is_flag=True, help="Exit with 1 if a target is missed.")
 def main(
     payloads: tuple[str, ...],
@@ -103,12 +107,15 @@ def main(
     budget: float | None,
     json_file: Path | None,
     plot: Path | None,
+    document: Path | None,
     check: bool,
 ) -> None:
     if plot and len(sizes) > 1:
         raise click.UsageError("--plot draws one number of ranks: give one to --ranks")
     if plot and importlib.util.find_spec("matplotlib") is None:
         raise click.UsageError("--plot needs matplotlib, which is not installed")
+    if document and BEGIN not in document.read_text():
+        raise click.UsageError(f"{document} has no place for the table: mark it by {BEGIN!r} and {END!r}")
     chosen = QUICK if quick else Effort()
     effort = Effort(chosen.small, chosen.large, budget or chosen.budget_s, slow)
     wanted = [key for key in PAYLOADS if not payloads or key in payloads]
@@ -125,6 +132,8 @@ def main(
         from benchmarks.gathering.plot import draw  # nothing else needs matplotlib
 
         draw(worlds[0][0], plot)
+    if document:
+        document.write_text(page_with(document.read_text(), *worlds[0]))
     missed = sum(target.verdict is Verdict.MISSED for _, found in worlds for target in found)
     if check and missed:
         raise SystemExit(1)
