@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -56,6 +57,28 @@ def test_two_gathers_of_ours_through_a_few_faults(drill: Drill, tmp_path: Path) 
     assert {case["strike"] for case in document["cases"]} == {"none", "unpicklable", "kill", "delay"}
     assert {case["rank"] for case in document["cases"] if case["strike"] == "kill"} == {0, 1}
     assert {suite.get("failures") for suite in ElementTree.parse(junit).getroot()} == {"0"}
+
+
+def test_the_page_says_what_each_rank_sent_received_and_did(drill: Drill, tmp_path: Path) -> None:
+    html = tmp_path / "drill.html"
+    options = ("--ranks", "2", "--payload", "small", "--fault", "none", "--fault", "unpicklable", "--html", str(html))
+    done = drill("--path", "all_gather_object", *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = re.search(r'id="data">(.*?)</script>', html.read_text(), re.DOTALL)
+    assert found is not None
+    data = json.loads(found[1])
+    said = data["strings"]
+    right = next(case for case in data["cases"] if said[case["name"]].startswith("nothing broken"))
+    tales = right["tales"]
+    assert [said[tale["sent"]].startswith(f"{{'rank': {rank}, ") for rank, tale in enumerate(tales)] == [True, True]
+    assert all(said[tale["came"]].startswith("[{'rank': 0, ") for tale in tales)
+    assert all(said[tale["steps"][0]].startswith("object.dump") for tale in tales)
+    struck = [case for case in data["cases"] if case["struck"] >= 0]
+    assert struck
+    for case in struck:
+        assert said[case["tales"][case["struck"]]["came"]].startswith("EncodeError: ")
+        assert any("struck by fault 0" in said[step] for step in case["tales"][case["struck"]]["steps"])
+        assert said[case["repeat"]].startswith("rankdrill drill --path all_gather_object --ranks 2 --fault ")
 
 
 def test_torchs_own_gather_hangs_and_the_printed_command_repeats_it(drill: Drill, tmp_path: Path) -> None:

@@ -43,6 +43,7 @@ BROKEN = {
         (["drill", "--payload", "smal"], "unknown payload 'smal': did you mean small"),
         (["drill", "--json", "/no/such/directory/x.json"], "there is no directory /no/such/directory; make it first"),
         (["drill", "--junit", "/"], "--junit /: is a directory; give a file"),
+        (["drill", "--html", "/"], "--html /: is a directory; give a file"),
         (["drill", "--jobs", "0"], "0 is not in the range"),
         (["drill", "--deadline", "0"], "--deadline 0.0: give seconds above 0"),
         (["drill", "--timeout", "-1"], "--timeout -1.0: give seconds above 0"),
@@ -87,7 +88,7 @@ def test_an_output_that_is_full_is_told_of_in_one_line(arguments: list[str]) -> 
 
 
 @needs_full
-@pytest.mark.parametrize("option", ["--json", "--junit"])
+@pytest.mark.parametrize("option", ["--json", "--junit", "--html"])
 def test_a_document_that_is_full_is_told_of_and_the_drill_shown(option: str) -> None:
     result = CliRunner().invoke(main, [*ONE_CASE, option, str(FULL)])
     assert result.exit_code == 2, result.output

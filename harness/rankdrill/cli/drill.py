@@ -37,6 +37,7 @@ INTERRUPTED = 130
 class _Outputs:
     json: Path | None
     junit: Path | None
+    html: Path | None
 
 
 @click.command()
@@ -68,6 +69,7 @@ class _Outputs:
 @click.option("--jobs", type=click.IntRange(1, 64), default=4, show_default=True, help="Worlds at once.")
 @click.option("--json", "json_file", metavar="FILE", help="Write every case as JSON.")
 @click.option("--junit", "junit_file", metavar="FILE", help="Write every case as JUnit XML.")
+@click.option("--html", "html_file", metavar="FILE", help="Write a page on which each cell opens its cases.")
 @click.option("--list", "list_only", is_flag=True, help="List paths, strikes and payloads, and run nothing.")
 @click.pass_context
 def drill(
@@ -82,6 +84,7 @@ def drill(
     jobs: int,
     json_file: str | None,
     junit_file: str | None,
+    html_file: str | None,
     list_only: bool,
 ) -> None:  # fmt: skip
     """Put gathers through every fault that applies to them.
@@ -95,10 +98,12 @@ def drill(
     Examples:
       rankdrill drill
       rankdrill drill --path gather_object --path all_gather --ranks 2,3,5
-      rankdrill drill --fault kill --fault stop --junit drill.xml
+      rankdrill drill --fault kill --fault stop --junit drill.xml --html drill.html
       rankdrill drill --path mypackage.comm:ADAPTER
     """
-    outputs = _Outputs(choose_output("--json", json_file), choose_output("--junit", junit_file))
+    outputs = _Outputs(
+        choose_output("--json", json_file), choose_output("--junit", junit_file), choose_output("--html", html_file)
+    )
     check_seconds("--timeout", timeout)
     check_seconds("--deadline", deadline)
     adapters = choose_adapters(paths)
@@ -113,7 +118,7 @@ def drill(
 
     limits = Limits(deadline=deadline) if timeout is None else Limits(timeout, timeout, deadline)
     sweep = Sweep.choose(adapters, sizes, faults, payloads=chosen, thorough=thorough)
-    ctx.exit(_run(sweep.drill(limits, jobs), outputs))
+    ctx.exit(_run(sweep.drill(limits, jobs, tells=outputs.html is not None), outputs))
 
 
 def _list() -> None:
@@ -175,12 +180,14 @@ def _show(tally: Tally, out: Console, elapsed: float, total: int, complete: bool
 
 
 def _write(tally: Tally, outputs: _Outputs, elapsed: float, complete: bool) -> None:
-    from rankdrill.report import drill_as_json, drill_as_junit
+    from rankdrill.report import drill_as_html, drill_as_json, drill_as_junit
 
     if outputs.json:
         _write_one("--json", outputs.json, drill_as_json(tally, elapsed=elapsed, complete=complete))
     if outputs.junit:
         _write_one("--junit", outputs.junit, drill_as_junit(tally, elapsed=elapsed))
+    if outputs.html:
+        _write_one("--html", outputs.html, drill_as_html(tally, elapsed=elapsed, complete=complete))
 
 
 def _write_one(option: str, path: Path, text: str) -> None:

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TypeAlias
 
 from rankdrill.conformance.adapter import Adapter
-from rankdrill.conformance.case import Case, CaseResult, Judgement
+from rankdrill.conformance.case import Case, CaseResult, Judgement, RankTale
 from rankdrill.conformance.kit.on_rank import import_all
 from rankdrill.conformance.leftovers import files_left, is_planted
 from rankdrill.conformance.missteps import MISSTEPS
@@ -33,6 +33,7 @@ Sites: TypeAlias = tuple[tuple[Site, ...], ...]
 
 _SEGMENTS = Path("/dev/shm")
 _IMPORT_S = 600.0
+_MOST_STEPS = 100  # of one rank that are told, the newest
 # A death costs a world, and a fresh one half as long if its ranks need not import these.
 _EVERY_RANK_NEEDS = ("rankdrill.conformance.witness", "rankdrill.conformance.paths")
 
@@ -49,10 +50,14 @@ class Limits:
 
 
 class Bench:
-    """Runs cases. For one thread only; `scratch` is a directory of this bench alone, `close` throws the worlds away."""
+    """Runs cases. For one thread only; `scratch` is a directory of this bench alone, `close` throws the worlds away.
 
-    def __init__(self, adapters: Mapping[str, Adapter], limits: Limits, scratch: Path) -> None:
+    If it `tells`, its results have the ranks' tales.
+    """
+
+    def __init__(self, adapters: Mapping[str, Adapter], limits: Limits, scratch: Path, *, tells: bool = False) -> None:
         self._adapters = adapters
+        self._tells = tells
         self._limits = limits
         self._scratch = scratch
         self._worlds: dict[int, World] = {}
@@ -79,6 +84,7 @@ class Bench:
             tuple(f"stack of rank {rank.rank}:\n{rank.stack}" for rank in outcome.ranks if rank.stack),
             time.monotonic() - began,
             max((_seconds(each) for each in evidence.statements), default=0.0),
+            tuple(_tale(rank, evidence) for rank in range(case.size)) if self._tells else (),
         )
         return result, tuple(statement.sites if statement else () for statement in evidence.statements)
 
@@ -106,6 +112,7 @@ class Bench:
             survey=not case.fault,
             misstep=case.strike if case.strike in MISSTEPS else None,
             strays=case.rank,
+            tells=self._tells,
         )
         self._import_on_ranks(case)
         outcome = self._world(case.size).run_job(
@@ -193,6 +200,14 @@ def _segments_left(outcome: Outcome) -> tuple[str, ...]:
 def _seconds(statement: Statement | None) -> float:
     first = statement.first if statement else None
     return (first.ended_ns - first.began_ns) / 1e9 if first else 0.0
+
+
+def _tale(rank: int, evidence: Evidence) -> RankTale:
+    statement = evidence.statements[rank]
+    first = statement.first if statement else None
+    came = "" if first is None else first.came or (f"{first.error}: {first.message}" if first.error else "")
+    records = evidence.outcome.ranks[rank].ledger.records[-_MOST_STEPS:]
+    return RankTale(first.sent if first else "", came, tuple(map(str, records)))
 
 
 def _line(rank: int, evidence: Evidence) -> str:

@@ -6,7 +6,7 @@ import shlex
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["NO_FAULT", "Case", "CaseResult", "Judgement"]
+__all__ = ["NO_FAULT", "Case", "CaseResult", "Judgement", "RankTale"]
 
 NO_FAULT = "none"
 
@@ -63,12 +63,21 @@ class Case:
         return shlex.join(words)
 
 
+@dataclass(frozen=True, slots=True)
+class RankTale:
+    """What one rank sent and received, in a line each, and the steps that it took, oldest first."""
+
+    sent: str
+    came: str
+    steps: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class CaseResult:
     """What a case came to. `why` is the judgement in one line; `ranks` what each rank saw, one line each.
 
     `evidence` is what is worth reading beyond that: stacks of stuck ranks, files left. Times are in seconds; `waited`
-    is how long the slowest rank was in the gather.
+    is how long the slowest rank was in the gather. `tales` is by rank, and empty unless the drill was to tell them.
     """
 
     case: Case
@@ -78,6 +87,7 @@ class CaseResult:
     evidence: tuple[str, ...] = ()
     elapsed: float = 0.0
     waited: float = 0.0
+    tales: tuple[RankTale, ...] = ()
 
     @property
     def passed(self) -> bool:

@@ -25,7 +25,8 @@ _CLOSE_BOUND_S = 10.0
 class Drill:
     """Runs `cases`, and after each of them the cases that `then` derives from what it saw.
 
-    `results()` yields each result as it comes; `total` counts the cases known so far. A drill runs once.
+    `results()` yields each result as it comes; `total` counts the cases known so far. A drill runs once. If it `tells`,
+    results say what each rank sent, received and did.
     """
 
     adapters: Mapping[str, Adapter]
@@ -33,6 +34,7 @@ class Drill:
     then: Callable[[Case, Sites], Sequence[Case]] = lambda case, sites: ()
     limits: Limits = field(default_factory=Limits)
     jobs: int = _DEFAULT_JOBS
+    tells: bool = False
 
     def __post_init__(self) -> None:
         self.total = 0
@@ -81,7 +83,7 @@ class Drill:
 
     def _work(self, scratch: Path) -> None:
         # Once abandoned, this process may be ending, and the worlds' controller with it.
-        with suppress(OSError), Bench(self.adapters, self.limits, scratch) as bench:
+        with suppress(OSError), Bench(self.adapters, self.limits, scratch, tells=self.tells) as bench:
             while (case := self._waiting.get()) is not None and not self._abandoned.is_set():
                 self._done.put(_run(bench, case))
 

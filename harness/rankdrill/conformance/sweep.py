@@ -61,9 +61,10 @@ class Sweep:
                 Plan((parse_fault(line),)).check(max(sizes))
         return cls(adapters, sizes, strikes if faults else (*DEFAULT_STRIKES, *MISSTEPS), lines, payloads, thorough)
 
-    def drill(self, limits: Limits, jobs: int) -> Drill:
-        """The drill of this sweep."""
-        return Drill(self.adapters, [*self._lines(), *self._plain(), *self._missteps()], self._strike, limits, jobs)
+    def drill(self, limits: Limits, jobs: int, *, tells: bool = False) -> Drill:
+        """The drill of this sweep; see `Drill`."""
+        cases = [*self._lines(), *self._plain(), *self._missteps()]
+        return Drill(self.adapters, cases, self._strike, limits, jobs, tells)
 
     def _plain(self) -> Iterator[Case]:
         """Every path with nothing broken: a test by itself, and the survey that the faults are derived from."""

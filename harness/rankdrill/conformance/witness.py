@@ -15,6 +15,7 @@ from typing import Any
 import torch.distributed as dist
 
 from rankdrill.conformance.adapter import Adapter, Setting
+from rankdrill.conformance.brief import brief
 from rankdrill.conformance.leftovers import Belongings
 from rankdrill.conformance.missteps import REPEATED, SKIPPED
 from rankdrill.conformance.payloads import SMALL
@@ -36,7 +37,7 @@ class Trial:
     `timeout` is for the first call, `patience` for the others. `notes` is a directory of the drill's own. `thaws` is
     the rank that the plan stops, to be continued when the others are done; `strays` is the rank that
     makes the `misstep`; `again` asks for the second call, `survey`
-    for the sites of the first.
+    for the sites of the first, `tells` for what was sent and what came.
     """
 
     adapter: Adapter
@@ -50,12 +51,14 @@ class Trial:
     strays: int = -1
     again: bool = True
     survey: bool = False
+    tells: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
     """What one rank saw of one call. `error` is a type's name, empty if the call returned; `blamed` the ranks that
     the error names, None if it is of no type that could; `wrong` says where a returned value is not the right one.
+    `sent` and `came` tell of payload and result in a line each, where that was asked for.
     """
 
     began_ns: int
@@ -64,6 +67,8 @@ class Seen:
     message: str = ""
     blamed: tuple[int, ...] | None = None
     wrong: str = ""
+    sent: str = ""
+    came: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,16 +153,18 @@ def _call(context: RankContext, trial: Trial, setting: Setting, turn: int) -> Se
     adapter, rank, size = trial.adapter, setting.rank, setting.size
     with context.boundary.closed():
         payload, wanted = _from_adapter(trial, rank, size, turn)
+        sent = brief(payload) if trial.tells else ""
     setting = replace(setting, group=dist.group.WORLD, members=tuple(range(size)), turn=turn)
     began = time.monotonic_ns()
     try:
         got = adapter.call(payload, setting)
     except BaseException as error:  # whatever it is, it is what the drill is about
         ended = time.monotonic_ns()
-        return Seen(began, ended, type(error).__name__, str(error), adapter.blames(error))
+        return Seen(began, ended, type(error).__name__, str(error), adapter.blames(error), sent=sent)
     ended = time.monotonic_ns()
     with context.boundary.closed():
-        return Seen(began, ended, wrong=adapter.differs(got, wanted) or "")
+        came = brief(got) if trial.tells else ""
+        return Seen(began, ended, wrong=adapter.differs(got, wanted) or "", sent=sent, came=came)
 
 
 def _from_adapter(trial: Trial, rank: int, size: int, turn: int) -> tuple[Any, Any]:

@@ -1,4 +1,4 @@
-"""The ledger's binary format, version 4 (little-endian; also in docs/ledger.md).
+"""The ledger's binary format, version 5 (little-endian; also in docs/ledger.md).
 
 One file per rank: a header of `HEADER_BYTES`, a ring of `capacity` records of `RECORD_BYTES`, then the table of call
 sites. Record *i*
