@@ -12,9 +12,10 @@ from rankdrill.errors import FaultNotFired, RankDied, RanksDisagree, RankStuck, 
 from rankdrill.plugin.commands import When
 from rankdrill.plugin.ends import Ended, Ends, PhaseEnd, RankTestError
 from rankdrill.plugin.merge import Merged, end_of, ends_of, merge, phase_of, uneventful
-from rankdrill.plugin.shown import Block, MergedFailure
+from rankdrill.plugin.shown import MergedFailure
 from rankdrill.worlds import Outcome, RankOutcome, Status, Verdict
 from rankdrill.worlds.judge import blame, verdict_on
+from rankdrill.worlds.told import Block
 from tests.worlds.ended import died, raised, returned, stuck, waits
 
 WHERE = ("test_x.py", 7)

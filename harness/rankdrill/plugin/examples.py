@@ -23,10 +23,11 @@ from rankdrill.plugin.engine import engine_for_ranks, refuse_what_draws, refuse_
 from rankdrill.plugin.item import RankedItem
 from rankdrill.plugin.merge import RUN_AGAIN, ends_of, merge, phase_of
 from rankdrill.plugin.pytest_seam import TerminalRepr
-from rankdrill.plugin.shown import Block, MergedFailure
+from rankdrill.plugin.shown import MergedFailure
 from rankdrill.worlds import Outcome
 from rankdrill.worlds.places import traceback_to
 from rankdrill.worlds.planned import all_fired
+from rankdrill.worlds.told import Block
 
 __all__ = ["GivenItem"]
 

@@ -21,11 +21,12 @@ from rankdrill.plugin.marker import SIZE_PARAMETER, RanksMark
 from rankdrill.plugin.merge import Merged, end_of, ends_of, merge, phase_of, uneventful
 from rankdrill.plugin.pool import WorldKey, WorldPool
 from rankdrill.plugin.pytest_seam import TerminalRepr
-from rankdrill.plugin.shown import Block, MergedFailure
+from rankdrill.plugin.shown import MergedFailure
 from rankdrill.plugin.subreports import tell_subreports
 from rankdrill.plugin.terminal import DEBUG_S
 from rankdrill.plugin.unforked import FORKED
 from rankdrill.worlds import Begun, Outcome, Status
+from rankdrill.worlds.told import Block
 
 if TYPE_CHECKING:
     from rankdrill.faults import Plan

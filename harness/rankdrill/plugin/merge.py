@@ -17,21 +17,14 @@ from rankdrill.errors import (
 )
 from rankdrill.plugin.commands import When
 from rankdrill.plugin.ends import Ended, Ends, PhaseEnd, RankTestError
-from rankdrill.plugin.shown import Block, MergedFailure, blocks_of, minority_first, victim_lines
+from rankdrill.plugin.shown import MergedFailure
 from rankdrill.worlds import Outcome, RankOutcome, Status, Verdict
 from rankdrill.worlds.judge import blame, verdict_on
+from rankdrill.worlds.told import how_meant, minority_first, told_of
 
 __all__ = ["RUN_AGAIN", "Merged", "end_of", "ends_of", "merge", "phase_of", "uneventful"]
 
 RUN_AGAIN = "to run it again"
-MEANT = "if ranks are to differ here, leave it to the backend"
-_MEANT_OF = {
-    FindingKind.REQUEST_LEAK: "if nobody needs to wait here",
-    FindingKind.INPUT_HAZARD: "if nobody minds what is sent or received here",
-    FindingKind.LEAKED_GROUP: "if these groups are to stay",
-    FindingKind.RACE: "if any of them may come first",
-    FindingKind.LOST_UPDATE: "if one update may undo another",
-}
 HOW_TO_MEAN_IT = "contracts=False on the ranks marker, or --no-contracts for all tests"
 
 
@@ -144,30 +137,22 @@ def _disagreement(ends: dict[int, PhaseEnd], where: tuple[str, int], run_again: 
 def _who_did_what(ends: dict[int, PhaseEnd]) -> str:
     groups: dict[str, list[int]] = {}
     for rank, end in sorted(ends.items()):
-        groups.setdefault(f"{end.ended}{f' ({end.reason})' if end.reason else ''}", []).append(rank)
+        groups.setdefault(_verb(end), []).append(rank)
     return minority_first(groups)
 
 
 def _failure(outcome: Outcome, ends: dict[int, PhaseEnd], where: tuple[str, int], run_again: str) -> Merged:
-    culprits = [rank for rank in outcome.culprits if not outcome.ranks[rank].by_plan]
-    # A rank at fault by plan explains its victims; then they are all there is to show.
-    shown = culprits or ([] if outcome.harness else list(outcome.victims))
-    found = {rank for finding in outcome.findings for rank in finding.ranks}
-    blocks = [Block(outcome.harness)] if outcome.harness else []
-    blocks.extend(Block(finding.lines[0], "\n".join(finding.lines[1:])) for finding in outcome.findings)
-    blocks.extend(blocks_of(outcome, [rank for rank in shown if rank not in found], ends))
-    headline = blocks[0].heading if blocks else next(iter(outcome.unfired), "failed")
-    blocks.extend(Block(line) for line in outcome.unfired if line != headline)
-    told = {rank for finding in outcome.findings for side in finding.sides for rank in side.ranks}
-    victims = victim_lines(outcome.ranks[rank] for rank in outcome.victims if rank not in {*shown, *told})
-    if blocks and blocks[0] == Block(headline):  # the headline says it all
-        blocks = blocks[1:]
-    failure = MergedFailure(headline, blocks, victims, where)
+    told = told_of(outcome, {rank: _verb(end) for rank, end in ends.items()})
+    failure = MergedFailure(told.headline, told.blocks, told.victims, where)
     if outcome.verdict is Verdict.BROKEN:
-        kind = next((finding.kind for finding in outcome.findings), None)
-        failure.sections.append((_MEANT_OF.get(kind, MEANT) if kind else MEANT, HOW_TO_MEAN_IT))
+        failure.sections.append((how_meant(outcome), HOW_TO_MEAN_IT))
     failure.sections.append((RUN_AGAIN, run_again))
-    return Merged(Ended.FAILED, "", _error(outcome, shown, headline), failure, _expected(shown, ends))
+    error = _error(outcome, told.shown, told.headline)
+    return Merged(Ended.FAILED, "", error, failure, _expected(told.shown, ends))
+
+
+def _verb(end: PhaseEnd) -> str:
+    return f"{end.ended}{f' ({end.reason})' if end.reason else ''}"
 
 
 def _expected(shown: Sequence[int], ends: dict[int, PhaseEnd]) -> str | None:

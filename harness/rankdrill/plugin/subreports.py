@@ -9,7 +9,8 @@ import pytest
 
 from rankdrill.plugin.ends import COUNTED
 from rankdrill.plugin.pytest_seam import count_failed_subtest
-from rankdrill.plugin.shown import MergedFailure, minority_first, share_alike
+from rankdrill.plugin.shown import MergedFailure
+from rankdrill.worlds.told import minority_first, share_alike
 
 __all__ = ["tell_subreports"]
 

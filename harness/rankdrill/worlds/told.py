@@ -1,0 +1,167 @@
+"""What came of a run, told: the headline, culprits in full, victims that suffer alike in a line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from rankdrill.diagnosis import FindingKind, name_ranks
+from rankdrill.errors import WorldError
+from rankdrill.worlds.outcome import Outcome
+from rankdrill.worlds.rank_outcome import RankOutcome, RenderedError, Status
+
+__all__ = ["Block", "Told", "blocks_of", "how_meant", "minority_first", "share_alike", "told_of", "victim_lines"]
+
+MEANT = "if ranks are to differ here, leave it to the backend"
+_MEANT_OF = {
+    FindingKind.REQUEST_LEAK: "if nobody needs to wait here",
+    FindingKind.INPUT_HAZARD: "if nobody minds what is sent or received here",
+    FindingKind.LEAKED_GROUP: "if these groups are to stay",
+    FindingKind.RACE: "if any of them may come first",
+    FindingKind.LOST_UPDATE: "if one update may undo another",
+}
+VICTIM_WIDTH = 120
+MOST_IN_FULL = 4  # ways to fail, with their tracebacks
+MOST_WAYS = 8  # that are named
+MOST_VICTIMS = 8  # lines of them
+MOST_OTHERS = 4  # lines of ranks that failed at the same place, with other values
+_PLURAL = {"was": "were", "waits": "wait", "is": "are"}
+_PLACE = re.compile(r"^\S+:\d+: ")  # how pytest ends a traceback entry: file:line: what
+_SOURCE = re.compile(r"\[/\S+:\d+\] ")  # gloo's messages begin with a path on the machine that built torch
+_CALLED = re.compile(r", called at .+?:\d+ in \S+")  # of a victim the line is enough
+
+
+@dataclass(frozen=True)
+class Block:
+    """What one or several ranks have to show, alike: a heading and the text below it."""
+
+    heading: str
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What came of a run that failed: the headline, what the culprits have to show, and the victims in a line each.
+
+    `shown` are the ranks at fault, or where those failed by plan those that suffered.
+    """
+
+    headline: str
+    blocks: list[Block]
+    victims: list[str]
+    shown: list[int]
+
+
+def told_of(outcome: Outcome, verbs: Mapping[int, str]) -> Told:
+    """What is to be said of `outcome`; see `blocks_of` for `verbs`."""
+    culprits = [rank for rank in outcome.culprits if not outcome.ranks[rank].by_plan]
+    # A rank at fault by plan explains its victims; then they are all there is to show.
+    shown = culprits or ([] if outcome.harness else list(outcome.victims))
+    found = {rank for finding in outcome.findings for rank in finding.ranks}
+    blocks = [Block(outcome.harness)] if outcome.harness else []
+    blocks.extend(Block(finding.lines[0], "\n".join(finding.lines[1:])) for finding in outcome.findings)
+    blocks.extend(blocks_of(outcome, [rank for rank in shown if rank not in found], verbs))
+    headline = blocks[0].heading if blocks else next(iter(outcome.unfired), "failed")
+    blocks.extend(Block(line) for line in outcome.unfired if line != headline)
+    told = {rank for finding in outcome.findings for side in finding.sides for rank in side.ranks}
+    victims = victim_lines(outcome.ranks[rank] for rank in outcome.victims if rank not in {*shown, *told})
+    if blocks and blocks[0] == Block(headline):  # the headline says it all
+        blocks = blocks[1:]
+    return Told(headline, blocks, victims, shown)
+
+
+def how_meant(outcome: Outcome) -> str:
+    """When what was found is no mistake, as the head of the line that says how to say so."""
+    kind = next((finding.kind for finding in outcome.findings), None)
+    return _MEANT_OF.get(kind, MEANT) if kind else MEANT
+
+
+def minority_first(ranks_by_what: Mapping[str, list[int]]) -> str:
+    """``rank 2 skipped; ranks 0, 1 passed``: those that differ from most are the likelier culprits."""
+    ordered = sorted(ranks_by_what.items(), key=lambda group: len(group[1]))
+    return "; ".join(f"{name_ranks(ranks)} {what}" for what, ranks in ordered)
+
+
+def victim_lines(ranks: Iterable[RankOutcome]) -> list[str]:
+    """One line for each way to suffer, that of most ranks first where there are many ways, and the rest counted."""
+    alike: dict[str, list[int]] = {}
+    for rank in ranks:
+        alike.setdefault(_suffered(rank).removeprefix(f"rank {rank.rank} "), []).append(rank.rank)
+    ways = list(alike.items())
+    if len(ways) > MOST_VICTIMS:
+        ways.sort(key=lambda way: -len(way[1]))
+    lines = [f"{name_ranks(those)} {_of(those, does)}" for does, those in ways[:MOST_VICTIMS]]
+    left = sorted(rank for _, those in ways[MOST_VICTIMS:] for rank in those)
+    return [*lines, f"… and {name_ranks(left)}, in other ways"] if left else lines
+
+
+def _suffered(rank: RankOutcome) -> str:
+    """One line, cut where a transport's message begins to chat."""
+    line = _CALLED.sub("", _SOURCE.sub("", str(rank).splitlines()[0]))
+    raised = rank.status is Status.RAISED  # an error before that was dealt with
+    where = next((record.step for record in reversed(rank.ledger.records) if raised and record.error), None)
+    chat = raised and len(line) > VICTIM_WIDTH
+    cut = line if not chat else line[: VICTIM_WIDTH - 1] + "…"
+    return f"{cut} [in {where}]" if where else cut
+
+
+def blocks_of(outcome: Outcome, ranks: Iterable[int], verbs: Mapping[int, str]) -> Iterable[Block]:
+    """One block for each way to fail; ranks whose tracebacks run through the same lines share one.
+
+    `verbs` says by rank what else to say than that it returned.
+    """
+    return share_alike((rank, *_told(outcome, outcome.ranks[rank], verbs)) for rank in ranks)
+
+
+def share_alike(told: Iterable[tuple[int, str, str]]) -> Iterable[Block]:
+    """Blocks from (rank, what it did, text to show)."""
+    alike: dict[tuple[str, ...], list[tuple[int, str, str]]] = {}
+    for rank, what, text in told:
+        # Values differ between ranks (addresses, the rank's own number); what failed where does not.
+        places = tuple(line for line in text.splitlines() if _PLACE.match(line))
+        alike.setdefault(places or (what,), []).append((rank, what, text))
+    ways = list(alike.values())
+    for place, members in enumerate(ways[:MOST_WAYS]):
+        _, what, text = members[0]
+        others = _others(what, members)
+        shown = "\n".join([text, *others]) if others else text
+        listed = sorted(rank for rank, _, _ in members)
+        yield Block(f"{name_ranks(listed)} {_of(listed, what)}", shown if place < MOST_IN_FULL else "")
+    left = sorted(rank for members in ways[MOST_WAYS:] for rank, _, _ in members)
+    if left:
+        yield Block(f"… and {name_ranks(left)}, in other ways")
+
+
+def _others(what: str, members: Iterable[tuple[int, str, str]]) -> list[str]:
+    """What is not `what`, by rank, in as many lines as are read."""
+    others: dict[str, list[int]] = {}
+    for rank, other, _ in sorted(members):
+        if other != what:
+            others.setdefault(other, []).append(rank)
+    lines = [f"{name_ranks(ranks)} {_of(ranks, other)}" for other, ranks in list(others.items())[:MOST_OTHERS]]
+    left = sorted(rank for ranks in list(others.values())[MOST_OTHERS:] for rank in ranks)
+    each = "each " if len(left) > 1 else ""
+    return [*lines, f"… and {name_ranks(left)} likewise, {each}with values of its own"] if left else lines
+
+
+def _of(ranks: Sequence[int], what: str) -> str:
+    """What is said of one rank, as it is said of `ranks`."""
+    return what if len(ranks) == 1 else _of_several(what)
+
+
+def _of_several(what: str) -> str:
+    verb, _, rest = what.partition(" ")
+    return f"{_PLURAL.get(verb, verb)} {rest}"
+
+
+def _told(outcome: Outcome, rank: RankOutcome, verbs: Mapping[int, str]) -> tuple[str, str]:
+    """What a rank did, without its number so that equal ones can be shown once, and the text to show for it."""
+    error = rank.exception
+    if isinstance(error, RenderedError):
+        exits = isinstance(rank.error, SystemExit) and rank.site is not None
+        return f"failed: {error.crash.splitlines()[0]}{f' at {rank.site}' if exits else ''}", error.text
+    if isinstance(error, WorldError):  # says it all: below are only rankdrill's own frames
+        return f"failed: {error}", ""
+    what = outcome.describe(rank.rank).removeprefix(f"rank {rank.rank} ")
+    return what.replace("returned", verbs.get(rank.rank, "returned"), 1), rank.traceback or rank.stack
