@@ -12,17 +12,19 @@ import click
 from rankdrill import __version__
 from rankdrill.cli.doctor import doctor
 from rankdrill.cli.drill import INTERRUPTED, drill
+from rankdrill.cli.run import run
 from rankdrill.errors import UsageError
 
 __all__ = ["main"]
 
 _HELP = """Fire drills for ranks: break what can break between the ranks of a job, and see which rank did it.
 
-A test runs on ranks when it is marked @pytest.mark.ranks(4) and pytest is called as ever; the commands here are for the
-machine, and for ways to gather Python objects across ranks.
+A test runs on ranks when it is marked @pytest.mark.ranks(4) and pytest is called as ever; the commands here are for
+scripts, for the machine, and for ways to gather Python objects across ranks.
 
 \b
 Examples:
+  rankdrill run -n 4 train.py            a script as torchrun runs it, and which rank is at fault
   rankdrill doctor                       what this machine can do
   rankdrill drill                        every gather, every fault, every rank: about 3 minutes
   rankdrill drill --path all_gather      one gather
@@ -36,7 +38,8 @@ Environment:
                                          so that ranks start several times sooner
 
 \b
-Exit codes: 0 all is well, 1 something failed, 2 a mistake in the command, 130 interrupted.
+Exit codes: 0 all is well, 1 something failed, 2 a mistake in the command, 130 interrupted;
+of run also the script's own.
 """
 
 
@@ -89,5 +92,6 @@ def main() -> None:
     """The entry point of ``rankdrill``."""
 
 
+main.add_command(run)
 main.add_command(drill)
 main.add_command(doctor)

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rankdrill.errors import UsageError
+from rankdrill.ledger import LedgerView
 from rankdrill.worlds.call import NamedCall
 from rankdrill.worlds.job import Job
 from rankdrill.worlds.judge import blame, verdict_on
@@ -65,7 +66,8 @@ class World:
     With `stream`, what ranks print is shown as it comes, each line after its rank. `preload` names modules to
     import once, before ranks are forked, instead of in each; `prepare` is then called there. With `init=False` ranks
     have no process group until the body makes one. `tell_log(rank, line)` is called, as they come, for lines that ranks
-    write to their log files (`RankContext.log`). Ranks compare what they are about to do in each collective, and
+    write to their log files (`RankContext.log`); `look`, a few times a second, with the newest records of each rank's
+    ledger. Ranks compare what they are about to do in each collective, and
     whoever comes to one that another has entered in a way that cannot fit raises `ContractBroken`; so does whoever
     touches memory before the call that works on it has been waited for. With `contracts=False` nobody looks. Raises
     `UsageError` for a world that cannot be.
@@ -87,6 +89,7 @@ class World:
         init: bool = True,
         tell_log: Callable[[int, str], None] | None = None,
         contracts: bool = True,
+        look: Callable[[Sequence[LedgerView]], None] | None = None,
     ) -> None:
         check_world(n, engine=engine, backend=backend, device=device)
         self.n = n
@@ -102,6 +105,7 @@ class World:
             init=init,
             tell_log=tell_log,
             contracts=contracts,
+            look=look,
         )
 
     def run(

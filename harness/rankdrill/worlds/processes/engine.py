@@ -23,9 +23,10 @@ from rankdrill.worlds.private import remove_segments
 from rankdrill.worlds.processes.client import RankHandle, TemplateClient
 from rankdrill.worlds.processes.environment import decoded, read_environment
 from rankdrill.worlds.processes.fitness import fit_for_another
+from rankdrill.worlds.processes.looks import Look, Looks
 from rankdrill.worlds.processes.means import require_means
 from rankdrill.worlds.processes.messages import RankSpec
-from rankdrill.worlds.processes.output import Tell
+from rankdrill.worlds.processes.output import Pumped, Tell
 from rankdrill.worlds.processes.transcripts import Transcripts
 from rankdrill.worlds.processes.watching import (
     Breaks,
@@ -63,8 +64,10 @@ class ProcessEngine:
         init: bool = True,
         tell_log: Tell | None = None,
         contracts: bool = True,
+        look: Look | None = None,
     ) -> None:
         self._n = n
+        self._look = look
         self._contracts = contracts
         self._breaks: Breaks | None = None
         self._inquest: Inquest | None = None
@@ -141,7 +144,9 @@ class ProcessEngine:
         assert self._client is not None
         assert self._directory is not None
         # pytest's capture may have replaced stdout since; it is looked up anew for each run.
-        streamers = list(transcripts.streamers(sys.stdout if stream else None))
+        streamers: list[Pumped] = list(transcripts.streamers(sys.stdout if stream else None))
+        if self._look is not None:
+            streamers.append(Looks(transcripts.ledgers, self._n, self._look))
         supervision = Supervision(
             self._client, self._ranks, self._directory, transcripts.ledgers, job.plan, streamers, self._breaks
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import runpy
 import socket
 import sys
 import time
@@ -21,6 +22,7 @@ from rankdrill.boundary.torch_seam import groups as groups_now
 from rankdrill.diagnosis import LeftGroups, Unwaited, unwaited
 from rankdrill.diagnosis.races.taken import Taken
 from rankdrill.errors import UsageError
+from rankdrill.whose import OUR_FOLDER
 from rankdrill.worlds.context import RankContext
 from rankdrill.worlds.job import Job, Place, dump, dump_error, load
 from rankdrill.worlds.plain import Plain
@@ -31,6 +33,9 @@ from rankdrill.worlds.processes.streams import reopen_streams
 from rankdrill.worlds.processes.wire import recv_frame, send_frame
 
 __all__ = ["Jobs", "raised"]
+
+# What runs a body, or a script (`launch/script.py`).
+_BELOW_THE_BODY = (__file__, str(OUR_FOLDER / "launch" / "script.py"), runpy.__spec__.origin, "<frozen runpy>")
 
 
 class Jobs:
@@ -220,6 +225,6 @@ def raised(error: BaseException) -> Raised:
 
 def _without_own_frames(error: BaseException) -> BaseException:
     frames = error.__traceback__
-    while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
+    while frames is not None and frames.tb_frame.f_code.co_filename in _BELOW_THE_BODY:
         frames = frames.tb_next
     return error.with_traceback(frames)

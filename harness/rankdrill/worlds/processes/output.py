@@ -6,12 +6,19 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO, TypeAlias
+from typing import Protocol, TextIO, TypeAlias
 
-__all__ = ["OutputFile", "Streamer", "Tell", "log_of", "tell_on"]
+__all__ = ["OutputFile", "Pumped", "Streamer", "Tell", "log_of", "tell_on"]
 
 Tell: TypeAlias = Callable[[int, str], None]
 """Shows one line of one rank."""
+
+
+class Pumped(Protocol):
+    """What is to be done again and again while ranks run, and a last time, `final`, when they have ended."""
+
+    def pump(self, *, final: bool = False) -> None: ...
+
 
 KEPT_BYTES = 1 << 20  # of one rank's output in one run; the tail says most
 

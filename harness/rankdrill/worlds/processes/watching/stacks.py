@@ -16,12 +16,13 @@ STACKS_S = 0.5  # for a stuck rank to print its stacks
 MORE_S = 0.01  # for each rank: they share the processors
 POLL_S = 0.005
 THREAD_LINE = "hread 0x"  # begins each thread's part of faulthandler's dump
-# Frames below the body: rankdrill's own and pytest's, the same for every rank.
+# Frames below the body: rankdrill's own, pytest's and what runs a script, the same for every rank.
 _NOT_THE_BODY = (
     str(Path(__file__).parents[3]),
     "/_pytest/",
     "/pluggy/",
     '"<string>", line 1',
+    '"<frozen runpy>"',
 )
 
 

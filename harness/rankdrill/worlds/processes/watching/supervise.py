@@ -6,6 +6,7 @@ import select
 import time
 from collections.abc import Collection, Container, Sequence
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from rankdrill.worlds.job import load
 from rankdrill.worlds.processes.client import RankHandle, TemplateClient
 from rankdrill.worlds.processes.ledgers import Ledgers
 from rankdrill.worlds.processes.messages import Raised, Report, Returned, Up
-from rankdrill.worlds.processes.output import Streamer
+from rankdrill.worlds.processes.output import Pumped
 from rankdrill.worlds.processes.watching.activity import activities
 from rankdrill.worlds.processes.watching.at_the_end import found_at_the_end
 from rankdrill.worlds.processes.watching.breaks import Breaks
@@ -32,6 +33,7 @@ __all__ = ["Supervision"]
 
 START_BOUND_S = 60.0  # for all ranks to be initialised
 MOURNING_S = 0.5  # after a death, for the survivors to say what it did to them
+PATIENCE_S = 60.0  # without a deadline: who gives up waiting by itself in that time is left to do so
 LOOK_S = 0.07  # between two looks at the ledgers; a hang is certain when looks in a row agree
 IDLE_LOOK_S = 0.1  # the same while nobody has ended yet
 LOOK_SHARE = 0.1  # of the time, at most, that is spent on looks: at many ranks they take long
@@ -50,7 +52,7 @@ class Supervision:
         directory: Path,
         ledgers: Ledgers,
         plan: Plan | None,
-        streamers: Sequence[Streamer],
+        streamers: Sequence[Pumped],
         breaks: Breaks | None = None,
     ) -> None:
         self._client = client
@@ -74,7 +76,7 @@ class Supervision:
     def watch(self, deadline: float) -> dict[int, Ending]:
         """Watch until every rank has ended, or must be ended; returns an ending for each.
 
-        `deadline` is in seconds from when all ranks are initialised.
+        `deadline` is in seconds from when all ranks are initialised; it may be infinite.
         """
         for handle in self._running.values():
             self._listen_on(handle.obituary, handle)
@@ -92,7 +94,7 @@ class Supervision:
             if now >= end:
                 break
             if now >= next_look:
-                certain = self._certainty.hangs(self._running, latest)
+                certain = self._certainty.hangs(self._running, now + PATIENCE_S if latest == inf else latest)
                 if certain:
                     break
                 pause = LOOK_S if self._endings or self._certainty.suspects else IDLE_LOOK_S

@@ -1,0 +1,180 @@
+"""``rankdrill run``: a script as torchrun runs it, watched as a test is."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from rankdrill.cli.choose import check_seconds, choose_output
+from rankdrill.cli.terminal import terminal
+from rankdrill.errors import UsageError
+from rankdrill.outputs import write_whole
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from rankdrill.faults import Plan
+    from rankdrill.launch import Launched
+
+__all__ = ["run"]
+
+_PARSING = {"allow_interspersed_args": False}  # what follows the script is the script's
+
+
+@click.command(context_settings=_PARSING)
+@click.option("-n", "--ranks", "n", type=click.IntRange(1), default=2, show_default=True, help="How many ranks.")
+@click.option("-m", "--module", is_flag=True, help="SCRIPT is a module's name, as for python -m.")
+@click.option(
+    "--fault", "faults", multiple=True, metavar="FAULT", help="What breaks where, a line of a plan. Repeatable."
+)
+@click.option("--plan", "plan_file", metavar="FILE", help="A plan: lines, or the JSON of Plan.to_json().")
+@click.option("--deadline", type=float, metavar="S", help="End the run after so many seconds. [when it can only hang]")
+@click.option("--backend", metavar="NAME", help="Make every default group of this, whatever the script asks for.")
+@click.option(
+    "--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True, help="Ranks' current device."
+)
+@click.option("--no-contracts", is_flag=True, help="Do not compare what ranks do in each collective.")
+@click.option("--json", "json_file", metavar="FILE", help="Write what came of it as JSON.")
+@click.argument("script", nargs=1)
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def run(
+    ctx: click.Context,
+    n: int,
+    module: bool,
+    faults: tuple[str, ...],
+    plan_file: str | None,
+    deadline: float | None,
+    backend: str | None,
+    device: str,
+    no_contracts: bool,
+    json_file: str | None,
+    script: str,
+    args: tuple[str, ...],
+) -> None:  # fmt: skip
+    """Run SCRIPT with ARGS on N ranks of this machine, and say which of them is at fault if they come apart.
+
+    The script needs no change: it finds the environment that torchrun gives, and makes its process group as ever. What
+    ranks print is shown as it comes, each line after its rank. A rank that is killed, skips a collective, enters
+    another one, or waits for one that will never come ends the run at once, with the culprit first.
+
+    \b
+    Examples:
+      rankdrill run -n 4 train.py --lr 0.1
+      rankdrill run -n 4 -m mypackage.train
+      rankdrill run -n 4 --fault "rank 2: kill before collective.all_reduce #3" train.py
+      rankdrill run -n 4 --backend gloo train.py      what was written for NCCL, on a laptop
+
+    \b
+    Exit codes: 0 all ranks came to their end, 1 something failed, 2 a mistake in the command, 130 interrupted; and the
+    script's own, where ranks left with one.
+    """
+    json_path = choose_output("--json", json_file)
+    check_seconds("--deadline", deadline)
+    _check_script(script, module)
+    plan = _plan(faults, plan_file)
+    if plan is not None:
+        plan.check(n)
+    from rankdrill.worlds import check_world, start_template
+
+    check_world(n, device=device)
+    start_template()  # which imports torch, while this process imports what it needs
+    from rankdrill.launch import Script, launch
+    from rankdrill.launch.progress import Progress
+
+    err = terminal(stderr=True)
+    with Progress(err) as progress:
+        try:
+            launched = launch(
+                Script(script, args, module, backend),
+                n,
+                plan=plan,
+                deadline=deadline,
+                device=device,
+                contracts=not no_contracts,
+                look=progress.look,
+            )
+        except KeyboardInterrupt as interrupted:
+            for note in getattr(interrupted, "__notes__", ()):
+                err.print(note, markup=False)
+            raise
+    _show(launched, err)
+    if json_path is not None:
+        _write(json_path, launched)
+    ctx.exit(launched.exit_code)
+
+
+def _check_script(script: str, module: bool) -> None:
+    if not module and not Path(script).is_file():
+        hint = f"; for a module: -m {script}" if "/" not in script and not script.endswith(".py") else ""
+        raise UsageError(f"{script}: there is no such file{hint}")
+    if module:
+        sys.path.insert(0, "")
+        top = script.partition(".")[0]
+        if not top.isidentifier() or find_spec(top) is None:
+            raise UsageError(
+                f"-m {script}: there is no module {top!r} in the current directory or among those installed"
+            )
+
+
+def _plan(faults: tuple[str, ...], plan_file: str | None) -> Plan | None:
+    from rankdrill.faults import Plan
+
+    if plan_file is None:
+        return Plan.parse("\n".join(faults)) if faults else None
+    try:
+        text = Path(plan_file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"--plan {plan_file}: {getattr(error, 'strerror', None) or error}; give a file of faults"
+        ) from error
+    planned = Plan.from_json(text) if text.lstrip().startswith(("{", "[")) else Plan.parse(text)
+    return Plan((*planned.faults, *Plan.parse("\n".join(faults)).faults))
+
+
+def _show(launched: Launched, err: Console) -> None:
+    from rankdrill.worlds.told import how_meant, told_of
+
+    outcome = launched.outcome
+    if outcome.ok:
+        return
+    told = told_of(outcome, {})
+    err.print(f"\n{told.headline}", style="bold red", markup=False)
+    for block in told.blocks:
+        if block.heading != told.headline:
+            err.print(f"\n{block.heading}", style="bold", markup=False)
+        if block.text:
+            err.print(f"\n{block.text}", markup=False)
+    if told.victims:
+        err.print("\nvictims:", style="bold")
+        for line in told.victims:
+            err.print(f"  {line}", markup=False)
+    if outcome.findings:
+        err.print(f"\n{how_meant(outcome)}:", style="bold", markup=False)
+        err.print("  rankdrill run --no-contracts …", markup=False)
+    err.print("\nto run it again:", style="bold")
+    err.print(f"  {shlex.join(['rankdrill', *sys.argv[1:]])}", markup=False, soft_wrap=True)
+
+
+def _write(path: Path, launched: Launched) -> None:
+    import json
+
+    import rankdrill
+
+    document = {
+        "format": "rankdrill run",
+        "version": 1,
+        "rankdrill": rankdrill.__version__,
+        "command": sys.argv[1:],
+        "exit_code": launched.exit_code,
+        **launched.outcome.as_fields(),
+    }
+    try:
+        write_whole(path, json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+    except OSError as error:
+        raise UsageError(f"--json {path}: {error.strerror}; give another file") from error

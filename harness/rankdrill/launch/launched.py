@@ -1,0 +1,74 @@
+"""A script launched on N ranks: run under a plan, watched, and what came of it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING
+
+from rankdrill.launch.script import Script, run_script
+from rankdrill.ledger import LedgerView
+from rankdrill.worlds import Outcome, Status, World
+from rankdrill.worlds.job import Job
+
+if TYPE_CHECKING:
+    from rankdrill.faults import Plan
+
+__all__ = ["Launched", "launch"]
+
+FAILED = 1
+
+
+@dataclass(frozen=True)
+class Launched:
+    """What came of a script, and the code to exit with for it.
+
+    0 if all ranks came to their end and every planned fault struck; the script's own where it left with one and that is
+    all that went wrong; else 1.
+    """
+
+    outcome: Outcome
+
+    @property
+    def exit_code(self) -> int:
+        if self.outcome.ok:
+            return 0
+        codes = {_code_of(self.outcome, rank) for rank in self.outcome.culprits}
+        own = codes.pop() if len(codes) == 1 and not self.outcome.unfired else None
+        return FAILED if own is None else own
+
+
+def launch(
+    script: Script,
+    n: int,
+    *,
+    plan: Plan | None = None,
+    deadline: float | None = None,
+    device: str = "cpu",
+    contracts: bool = True,
+    look: Callable[[Sequence[LedgerView]], None] | None = None,
+) -> Launched:
+    """Run `script` on `n` ranks of this machine, each of which makes its process group itself (``env://``).
+
+    What ranks print is shown as it comes, each line after its rank. `deadline` is in seconds; without one only what is
+    certain to hang is ended. `look` is called a few times a second with the newest of what each rank wrote down.
+    Raises `UsageError` for a world that cannot be.
+    """
+    with World(n, device=device, init=False, stream=True, contracts=contracts, look=look) as world:
+        job = Job(run_script, (script,), plan=plan, by_reference=True)
+        outcome = world.run_job(job, deadline=inf if deadline is None else deadline)
+    sys.stdout.flush()
+    return Launched(outcome)
+
+
+def _code_of(outcome: Outcome, rank: int) -> int | None:
+    """What a rank's process would have left by itself, None where that is not how it ended."""
+    ended = outcome.ranks[rank]
+    if ended.status is not Status.RAISED or ended.finding is not None:
+        return None
+    if not isinstance(ended.error, SystemExit):
+        return None
+    code = ended.error.code
+    return code & 0xFF if isinstance(code, int) else FAILED
