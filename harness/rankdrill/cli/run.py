@@ -144,16 +144,16 @@ def _show(launched: Launched, err: Console) -> None:
     if outcome.ok:
         return
     told = told_of(outcome, {})
-    err.print(f"\n{told.headline}", style="bold red", markup=False)
+    err.print(f"\n{told.headline}", style="bold red", markup=False, soft_wrap=True)
     for block in told.blocks:
         if block.heading != told.headline:
-            err.print(f"\n{block.heading}", style="bold", markup=False)
+            err.print(f"\n{block.heading}", style="bold", markup=False, soft_wrap=True)
         if block.text:
-            err.print(f"\n{block.text}", markup=False)
+            err.print(f"\n{block.text}", markup=False, soft_wrap=True)
     if told.victims:
         err.print("\nvictims:", style="bold")
         for line in told.victims:
-            err.print(f"  {line}", markup=False)
+            err.print(f"  {line}", markup=False, soft_wrap=True)
     if outcome.findings:
         err.print(f"\n{how_meant(outcome)}:", style="bold", markup=False)
         err.print("  rankdrill run --no-contracts …", markup=False)
