@@ -20,6 +20,7 @@ from __future__ import annotations
 import gc
 import logging
 import pickle
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -70,7 +71,9 @@ def trace() -> bytes:
 
 def mismatches(directory: Path) -> tuple[list[Mismatch], str]:
     """What the analyzer finds in the dumps in `directory`, in its order, and what it prints."""
-    with _printed() as lines, _collected():
+    with _printed() as lines, _collected(), warnings.catch_warnings():
+        # What it asks of `typing` when it is imported is deprecated from Python 3.13 on.
+        warnings.filterwarnings("ignore", r".*'type_params' parameter of 'typing._eval_type'", DeprecationWarning)
         from torch.distributed.flight_recorder.components.builder import build_db
         from torch.distributed.flight_recorder.components.config_manager import JobConfig
         from torch.distributed.flight_recorder.components.loader import read_dir
