@@ -69,6 +69,7 @@ def test_a_dump_of_gloo_does_not_name_its_groups(dumped: list[tuple[bytes, bytes
     assert set(pickle.loads(dumped[0][0])["pg_config"]) == {""}, "torch names gloo's groups by now: trace() need not"
 
 
+@pytest.mark.filterwarnings("ignore:.*'typing._eval_type'.*:DeprecationWarning")  # from Python 3.13 on, when imported
 def test_without_them_the_analyzer_fails(dumped: list[tuple[bytes, bytes]], tmp_path: Path) -> None:
     from torch.distributed.flight_recorder.fr_trace import main
 
