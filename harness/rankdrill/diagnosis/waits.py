@@ -58,18 +58,20 @@ def _runs(ranks: Sequence[int]) -> Iterable[str]:
             first = place + 1
 
 
-def doomed(positions: Sequence[Position]) -> dict[int, Wait]:
+def doomed(positions: Sequence[Position], *, bent: Set[int] = frozenset()) -> dict[int, Wait]:
     """The ranks that will wait for ever, each with what it waits for; `positions` is by global rank.
 
     A rank that runs may still come. A waiting rank comes if all whom it waits for come, or any one where that is
     enough. The least set closed under this is who can go on; everybody else who waits is doomed. Ranks that are in
     different collectives of one number have reached it and do not meet: each waits for the others to be in its own.
+    So do those, if a plan has `bent` a call of one of these ranks, that are in one with other sizes or another root;
+    and if all others have come to their end, the one whose call was bent waits for more than they had to give.
     """
-    waiting = {rank: _for_its_own_call(wait, positions) for rank, wait in waits(positions).items()}
+    waiting = {rank: _for_its_own_call(wait, positions, bent) for rank, wait in waits(positions).items()}
     return hopeless(waiting, {rank for rank, at in enumerate(positions) if not at.ended and rank not in waiting})
 
 
-def _for_its_own_call(wait: Wait, positions: Sequence[Position]) -> Wait:
+def _for_its_own_call(wait: Wait, positions: Sequence[Position], bent: Set[int]) -> Wait:
     step = wait.record.step
     if wait.missing or step.message is not None or step.sequence == NO_SEQUENCE:
         return wait
@@ -77,9 +79,14 @@ def _for_its_own_call(wait: Wait, positions: Sequence[Position]) -> Wait:
     elsewhere = (
         rank
         for rank, other in there
-        if (other.target, other.sequence) == (step.target, step.sequence) and other.op != step.op
+        if (other.target, other.sequence) == (step.target, step.sequence)
+        and (other.op != step.op or (bent and other.fingerprint != step.fingerprint))
     )
-    return replace(wait, missing=tuple(elsewhere))
+    missing = tuple(elsewhere)
+    others = [rank for rank in range(len(positions)) if rank != wait.rank]
+    if wait.rank in bent and not missing and all(positions[rank].ended for rank in others):
+        missing = tuple(others)
+    return replace(wait, missing=missing)
 
 
 def hopeless(waiting: Mapping[int, Wait], running: Iterable[int]) -> dict[int, Wait]:
