@@ -12,8 +12,9 @@ from rankdrill.boundary import torch_seam
 from rankdrill.boundary.at_once import at_once
 from rankdrill.boundary.beaten import method_of, way_of
 from rankdrill.boundary.callsites import call_site
-from rankdrill.boundary.contracts import flatten
+from rankdrill.boundary.contracts import describe, flatten, shown
 from rankdrill.boundary.crossing import Boundary
+from rankdrill.boundary.gaps import MINDING_GAPS, first_with_gaps
 from rankdrill.boundary.gate import Call
 from rankdrill.boundary.group_calls import habit_of, patience_of, step_of
 from rankdrill.boundary.handed import handed_to_user
@@ -188,6 +189,8 @@ def _override(
         self.waits_at_the_end.clear()
         bound: dict[str, Any] = dict(zip(names, args, strict=False))
         bound.update(kwargs, group=self)
+        if op in MINDING_GAPS and boundary.watch is not None:
+            _refuse_gaps(self, op, bound)
         if boundary.undisturbed and not getattr(bound.get("opts"), "asyncOp", True):
             habit = habit_of(self, op, bound, call_site(2))
             return at_once(self, habit, bound.get("opts"), getattr(self.inner, method), args, kwargs)
@@ -234,6 +237,18 @@ def _override(
 for _method, (_op, _names) in METHODS.items():
     if hasattr(dist.ProcessGroup, _method):
         setattr(DrilledGroup, _method, method_of(_method, _op, _names, partial(_override, _method, _op, _names)))
+
+
+def _refuse_gaps(group: DrilledGroup, op: str, args: dict[str, Any]) -> None:
+    """Tell the watch of a tensor that gloo would misread, before it does; may raise."""
+    __tracebackhide__ = True
+    tensor = first_with_gaps(op, args)
+    if tensor is None or group.members < 2 or torch_seam.backend_on_cpu(group.inner) != "gloo":
+        return
+    assert group.boundary.watch is not None
+    step = Step(Kind.COLLECTIVE, op, group.label, sequence=group.sequence.upcoming, site=call_site(2))
+    with group.boundary.closed():
+        group.boundary.watch.misread(step, shown(describe(tensor)), tuple(tensor.stride()))
 
 
 def _delivered_by_handle(op: str, args: dict[str, Any]) -> bool:

@@ -64,6 +64,7 @@ __all__ = [
     "adopt_backends",
     "arguments_of",
     "at_end_of_backward",
+    "backend_on_cpu",
     "backward_pass",
     "c10d",
     "group_names",
@@ -202,6 +203,13 @@ def replace_group(old: Any, new: Any) -> None:
     name = new.group_name
     c._unregister_process_group(name)
     c._register_process_group(name, new)
+
+
+def backend_on_cpu(group: Any) -> str:
+    """The name of what moves the tensors of `group` that lie in main memory, ``gloo``; nothing if none can."""
+    if not any(device.type == "cpu" for device in group._device_types):
+        return ""
+    return str(group._get_backend(torch.device("cpu")).name())
 
 
 def group_timeout(group: Any) -> float:

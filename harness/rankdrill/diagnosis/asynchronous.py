@@ -31,7 +31,9 @@ __all__ = [
 
 MOST_TOLD = 4  # sides of one finding
 _MESSAGES = frozenset({"isend", "irecv"})
-EACH_FOR_ITSELF = frozenset({FindingKind.REQUEST_LEAK, FindingKind.INPUT_HAZARD, FindingKind.LEAKED_GROUP})
+EACH_FOR_ITSELF = frozenset(
+    {FindingKind.REQUEST_LEAK, FindingKind.INPUT_HAZARD, FindingKind.LAYOUT, FindingKind.LEAKED_GROUP}
+)
 """What one rank can do wrong by itself."""
 
 
