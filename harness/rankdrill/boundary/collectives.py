@@ -17,14 +17,14 @@ from rankdrill.boundary.crossing import Boundary
 from rankdrill.boundary.gaps import MINDING_GAPS, first_with_gaps
 from rankdrill.boundary.gate import Call
 from rankdrill.boundary.group_calls import habit_of, patience_of, step_of
-from rankdrill.boundary.handed import handed_to_user
+from rankdrill.boundary.handed import handed_to_user, returned_to_user
 from rankdrill.boundary.lasting import Lasting
 from rankdrill.boundary.made_groups import Made
 from rankdrill.boundary.messages import Messages
 from rankdrill.boundary.methods import METHODS
 from rankdrill.boundary.numbering import numbering
 from rankdrill.boundary.reducers import Buckets, WaitsAtTheEnd
-from rankdrill.boundary.regions import buffers_of
+from rankdrill.boundary.regions import Buffers, buffers_of
 from rankdrill.boundary.repertoire import Repertoire
 from rankdrill.boundary.work import NeverWaited, TrackedWork
 from rankdrill.ledger import GROUP_OP, State, milliseconds, spell_members
@@ -227,6 +227,8 @@ def _override(
         if boundary.handles is not None and getattr(bound.get("opts"), "asyncOp", True) and handed_to_user():
             lose = partial(boundary.fail, record, NeverWaited()) if _delivered_by_handle(op, bound) else None
             tracked.handle = boundary.handles.hold(step, buffers_of(op, bound, self.place), tracked, lose)
+        elif boundary.handles is not None and step.message is None and returned_to_user():
+            tracked.handle = boundary.handles.hold(step, Buffers(), tracked, of_all=self.global_ranks)
         return self.lasting.for_caller(tracked, method)
 
     call.__name__ = method

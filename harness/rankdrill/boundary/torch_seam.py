@@ -41,6 +41,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import importlib.util
 import inspect
 import weakref
 from collections.abc import Callable, Sequence
@@ -67,6 +68,7 @@ __all__ = [
     "backend_on_cpu",
     "backward_pass",
     "c10d",
+    "functional_collectives_file",
     "group_names",
     "group_timeout",
     "groups",
@@ -203,6 +205,12 @@ def replace_group(old: Any, new: Any) -> None:
     name = new.group_name
     c._unregister_process_group(name)
     c._register_process_group(name, new)
+
+
+def functional_collectives_file() -> str:
+    """Where functional collectives are written; nothing under a torch without them."""
+    spec = importlib.util.find_spec("torch.distributed._functional_collectives")
+    return spec.origin or "" if spec is not None else ""
 
 
 def backend_on_cpu(group: Any) -> str:
