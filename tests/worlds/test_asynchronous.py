@@ -205,7 +205,7 @@ def test_a_functional_result_that_is_returned_is_none_yet(two: World) -> None:
         return funcol.all_reduce(torch.ones(3), "sum", [0, 1])
 
     def body_that_waits() -> Any:
-        return funcol.wait_tensor(body())
+        return funcol.wait_tensor(body())  # type: ignore[no-untyped-call]
 
     assert [finding.kind for finding in two.run(body).findings] == [FindingKind.REQUEST_LEAK]
     outcome = two.run(body_that_waits)
