@@ -356,6 +356,10 @@ def _all_reduce() -> None:
     dist.all_reduce(torch.ones(3))
 
 
+def _gather_objects() -> None:
+    dist.all_gather_object([None, None], "a")
+
+
 def _broadcast() -> None:
     dist.broadcast(torch.ones(3), 1)
 
@@ -366,6 +370,8 @@ def _broadcast() -> None:
         (_reduce, "rank 0: wrong_shape(1) at collective.reduce"),
         (_all_reduce, "rank 0: wrong_shape(1) at collective.all_reduce"),
         (_broadcast, "rank 0: wrong_root at collective.broadcast"),
+        (_gather_objects, "rank 0: swap at collective.all_gather"),
+        (_gather_objects, "rank 0: skip at collective.all_gather"),
     ],
 )
 def test_what_a_plan_bent_so_that_it_cannot_end_is_not_waited_for(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["BENDING", "STOP", "all_fired", "as_planned", "bends_calls", "ending_strikes", "struck_by"]
 
 STOP = frozenset({"stop"})
-BENDING = frozenset({"wrong_shape", "wrong_dtype", "wrong_op", "wrong_root"})
+BENDING = frozenset({"skip", "extra", "swap", "wrong_shape", "wrong_dtype", "wrong_op", "wrong_root"})
 _SLEEPS = frozenset({"delay", "hold_gil", "late"})
 
 

@@ -75,7 +75,9 @@ class Certainty:
         if stuck != self._suspected:
             self._since = time.monotonic()
         spins = bool(bent) and time.monotonic() - self._since > SPIN_S and _differ(positions, waiting)
-        still = spins or (not moved and not _any_wants_processor(idle.values()))
+        # What was bent may be answered by one that has ended, whose backend goes on.
+        may_move = [handle for handle in self._ranks if handle.death is None] if bent else idle.values()
+        still = spins or (not moved and not _any_wants_processor(may_move))
         certain = stuck == self._suspected and still
         self._suspected = stuck
         if certain and self._another_may_act({rank: running[rank] for rank in stuck}, waiting.values()):
