@@ -111,20 +111,21 @@ def _settings(limit: int, *phases: Phase) -> settings:
 
 def _first(mistake: Mistake, strategy: st.SearchStrategy[Any], number: int, limit: int) -> int | None:
     drawn = 0
+    first: int | None = None
 
     @seed(number)
     @_settings(limit, Phase.generate)
     @given(strategy)
     def look(payloads: list[Any]) -> None:
-        nonlocal drawn
+        nonlocal drawn, first
         drawn += 1
         if shows(mistake, payloads):
+            first = first or drawn  # Hypothesis goes through it once more to tell of it
             raise _Stop
 
     with suppress(_Stop):
         look()
-        return None
-    return drawn
+    return first
 
 
 def _smallest(mistake: Mistake, strategy: st.SearchStrategy[Any], number: int, limit: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from benchmarks.planting.on_ranks import ON_RANKS
 from benchmarks.planting.search import OURS, Found
 from rich.markup import escape
 from rich.table import Table
@@ -33,7 +34,7 @@ def found_table(found: Sequence[Found]) -> Table:
 
 def counts(found: Sequence[Found]) -> str:
     """How many of ours were found soon enough."""
-    ours = [each for each in found if each.draw == OURS]
+    ours = [each for each in found if each.draw in (OURS, ON_RANKS)]
     said = []
     for everyday, kind in ((True, "everyday mistakes (*)"), (False, "other mistakes")):
         of_kind = [each for each in ours if each.everyday is everyday]

@@ -17,8 +17,10 @@ __all__ = ["big_payloads", "edges"]
 _Draw = Callable[[st.SearchStrategy[Any]], Any]
 _SMALLEST = 1 << 10  # bytes
 _SMALLEST_EDGE = 32  # bytes that pickle makes of the smallest payload, and some
-_BYTES_PER_INT = 11  # what pickle makes of a random int of 64 bits
-_FACTOR, _MASK = 0x9E3779B97F4A7C15, (1 << 64) - 1  # Fibonacci hashing: no two neighbours alike, no generator
+_BYTES_PER_INT = 11  # what pickle makes of a random int of 63 bits, at most
+# Fibonacci hashing: no two neighbours alike, no generator. Of 63 bits: what is big is lost for its size alone, or a
+# mistake that loses numbers would shrink to a thousand of them.
+_FACTOR, _MASK = 0x9E3779B97F4A7C15, (1 << 63) - 1
 _COUNT = bytes(range(256))
 _PROTOCOL = 5
 _TRIALS = 4  # a length is corrected by what it missed by, and once more where a frame or an opcode grew with it

@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from rankdrill.drawing import drawn_for, tells_size
+from rankdrill_strategies.apart import apart
 from rankdrill_strategies.arguments import check_count, check_flag, check_strategy
 from rankdrill_strategies.big import big_payloads
 from rankdrill_strategies.worlds import worlds
@@ -57,7 +58,8 @@ def _lists(
     running = drawn_for() if sizes is None else None
     drawn = running.world_size if running is not None else draw(worlds() if sizes is None else sizes)
     size = check_count("world_size", drawn, at_least=1)
-    payloads = [draw(strategy) for _ in range(size)]
+    with apart():
+        payloads = [draw(strategy) for _ in range(size)]
     if absent and draw(st.booleans()):
         payloads = [None if draw(st.booleans()) else payload for payload in payloads]
     if bulk is not None and draw(st.booleans()):

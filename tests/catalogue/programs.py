@@ -54,6 +54,7 @@ KINDS = (
     "request leak",
     "leaked group",
     "input hazard",
+    "memory layout",
     "lost rank",
     "missing key",
     "lost update",

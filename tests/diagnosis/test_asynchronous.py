@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from rankdrill.boundary.accesses import Use
@@ -28,17 +29,26 @@ def message(op: str, line: int, via: str) -> Step:
 READ = Access(Use.READ, "output", at(9))
 
 
+def _unwaited(steps: Iterable[Step]) -> tuple[Unwaited, ...]:
+    return unwaited((step, ()) for step in steps)
+
+
 def test_calls_of_one_line_are_one() -> None:
     steps = [reduction(0, 7), reduction(1, 8), reduction(2, 7), reduction(3, 7)]
-    assert unwaited(steps) == (
+    assert _unwaited(steps) == (
         Unwaited("all_reduce #0 on 'default'", at(7), 2),
         Unwaited("all_reduce #1 on 'default'", at(8), 0),
     )
-    assert len(unwaited(reduction(number, number) for number in range(100))) == MOST_TOLD
+    assert len(_unwaited(reduction(number, number) for number in range(100))) == MOST_TOLD
 
 
 def test_a_message_is_called_as_the_user_called_it() -> None:
-    calls = [one.call for one in unwaited([message("send", 1, "isend"), message("recv", 2, "batch_isend_irecv")])]
+    calls = [
+        one.call
+        for one in unwaited(
+            (each, ()) for each in [message("send", 1, "isend"), message("recv", 2, "batch_isend_irecv")]
+        )
+    ]
     assert calls == ["isend on 'default'", "recv on 'default'"]
 
 
@@ -48,7 +58,7 @@ def test_nobody_left_anything() -> None:
 
 
 def test_ranks_that_left_the_same_are_one_side() -> None:
-    left = unwaited([reduction(3, 12)])
+    left = _unwaited([reduction(3, 12)])
     finding = leak_on({0: left, 1: (), 2: left})
     assert finding is not None
     assert (finding.kind, finding.culprits) == (FindingKind.REQUEST_LEAK, (0, 2))
@@ -58,7 +68,12 @@ def test_ranks_that_left_the_same_are_one_side() -> None:
 
 
 def test_ranks_that_left_different_things_are_one_finding() -> None:
-    finding = leak_on({0: unwaited([reduction(3, 12)]), 1: unwaited([reduction(4, 13), reduction(5, 13)])})
+    finding = leak_on(
+        {
+            0: _unwaited([reduction(3, 12)]),
+            1: _unwaited([reduction(4, 13), reduction(5, 13)]),
+        }
+    )
     assert finding is not None
     assert finding.culprits == (0, 1)
     assert finding.lines == (
@@ -68,7 +83,7 @@ def test_ranks_that_left_different_things_are_one_finding() -> None:
 
 
 def test_what_a_rank_left_at_two_lines_is_told_twice() -> None:
-    sent = unwaited([message("send", 4, "isend"), message("send", 7, "isend")])
+    sent = _unwaited([message("send", 4, "isend"), message("send", 7, "isend")])
     finding = leak_on({0: sent, 1: sent[:1]})
     assert finding is not None
     assert finding.lines == (
@@ -137,3 +152,12 @@ def test_where_nobody_can_wait_any_more_the_leak_is_the_cause() -> None:
 
 def test_what_all_ranks_are_needed_for_is_left_to_others() -> None:
     assert each_for_itself([Finding(FindingKind.ROOT, "broadcast #0 on 'default'", "root", ())]) is None
+
+
+def test_what_one_of_several_is_to_wait_for() -> None:
+    mine = unwaited([(reduction(3, 12), (0, 2))])
+    assert leak_on({0: mine, 1: (), 2: ()}) is None
+    finding = leak_on({0: mine, 1: (), 2: mine})
+    assert finding is not None
+    assert finding.culprits == (0, 2)
+    assert leak_on({0: mine, 1: ()}) is None  # the other has come to no end, and says nothing

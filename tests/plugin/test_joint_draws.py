@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from rankdrill.plugin.engine import count_only, engine_for_ranks
 from tests.plugin.conftest import Ran
 
 Run = Callable[..., Ran]
@@ -361,3 +365,17 @@ def test_it(rank, n, word):
     failure = ran.failure("test_it")
     assert re.search(r"word='',? +# or any other generated value", failure)
     assert "always and only run" not in failure
+
+
+def test_bringing_up_worlds_is_no_slow_drawing() -> None:
+    drawn = []
+
+    @settings(database=None, max_examples=20)
+    @given(st.integers())
+    def look(n: int) -> None:
+        count_only(0.0, since=time.perf_counter() - 0.5)  # half a second for the example's world
+        drawn.append(n)
+
+    with engine_for_ranks(lambda: False):
+        look()
+    assert len(drawn) >= 20

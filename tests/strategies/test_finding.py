@@ -54,6 +54,24 @@ def test_it_says_what_it_found(tmp_path: Path) -> None:
     assert len(ours["examples"]) == 2
 
 
+def test_on_ranks_it_says_what_a_user_would_be_shown(tmp_path: Path) -> None:
+    file = tmp_path / "found.json"
+    arguments = ["--on-ranks", "--only", "set becomes list", "--seeds", "1", "--limit", "100", "--json", str(file)]
+    outcome = CliRunner().invoke(finding.main, arguments)
+    assert outcome.exit_code == 0, outcome.output
+    (found,) = json.loads(file.read_text())["found"]
+    assert found["draw"] == "on 2 ranks"
+    assert found["examples"][0] in range(1, 101)
+    assert found["smallest"] == "[None, {0}]"
+    assert found["seconds"] > 0
+
+
+def test_on_ranks_there_is_one_draw() -> None:
+    outcome = CliRunner().invoke(finding.main, ["--on-ranks", "--draw", "picklables"])
+    assert outcome.exit_code == 2
+    assert "leave --draw out" in outcome.output
+
+
 def test_a_name_of_no_mistake_is_refused() -> None:
     outcome = CliRunner().invoke(finding.main, ["--only", "nonesuch"])
     assert outcome.exit_code == 2

@@ -8,7 +8,7 @@ from typing import Any
 import numpy
 import pytest
 import torch
-from hypothesis import Phase, find, given, settings
+from hypothesis import Phase, find, given, seed, settings
 from hypothesis import strategies as st
 
 from rankdrill.errors import UsageError
@@ -151,3 +151,17 @@ def test_bad_arguments_are_refused_at_once(make: Any, said: str) -> None:
 def test_a_drawn_world_size_is_checked_too() -> None:
     with pytest.raises(UsageError, match="world_size=0 is out of range"):
         find(per_rank(st.none(), st.just(0)), lambda payloads: True, settings=quickly)
+
+
+def test_what_one_rank_has_is_not_copied_from_another() -> None:
+    alike = []
+
+    @seed(0)
+    @settings(max_examples=200, database=None, deadline=None)
+    @given(per_rank(st.integers(0, 1 << 62), 2, absent=False, uneven=False))
+    def look(payloads: list[int]) -> None:
+        alike.append(payloads[0] == payloads[1])
+
+    look()
+    assert len(alike) >= 200
+    assert sum(alike) < 20  # of so many numbers; 115 where Hypothesis copies

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+import torch.distributed._functional_collectives as funcol
 
 from rankdrill import Plan, World
 from rankdrill.diagnosis import Finding, FindingKind, Side
@@ -195,3 +196,32 @@ def test_what_a_plan_leads_to_is_no_finding(two: World) -> None:
     outcome = two.run(body, plan=Plan.parse("rank *: oom at collective.all_reduce #2"))
     assert outcome.findings == (), outcome.summary()
     assert outcome.ok, outcome.summary()
+
+
+def test_a_functional_result_that_is_returned_is_none_yet(two: World) -> None:
+    """To pickle it does not wait for it: what comes out is what was there by then (torch 2.13)."""
+
+    def body() -> Any:
+        return funcol.all_reduce(torch.ones(3), "sum", [0, 1])
+
+    def body_that_waits() -> Any:
+        return funcol.wait_tensor(body())  # type: ignore[no-untyped-call]
+
+    assert [finding.kind for finding in two.run(body).findings] == [FindingKind.REQUEST_LEAK]
+    outcome = two.run(body_that_waits)
+    assert not outcome.findings
+    assert [value.tolist() for value in outcome.unwrap()] == [[2.0] * 3] * 2
+
+
+def test_a_functional_result_is_leaked_if_no_rank_uses_it(two: World) -> None:
+    def body(users: int) -> None:
+        for _ in range(3):
+            total = funcol.all_reduce(torch.ones(3), "sum", [0, 1])
+            if dist.get_rank() < users:
+                assert total.sum() == 6
+
+    assert two.run(body, 2).findings == two.run(body, 1).findings == ()
+    (finding,) = two.run(body, 0).findings
+    assert finding.kind is FindingKind.REQUEST_LEAK
+    assert "never waited for all_reduce #0 on 'default', nor for 2 more issued there" in str(finding)
+    assert finding.culprits == (0, 1)

@@ -8,6 +8,7 @@ import re
 import signal
 import threading
 import time
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -345,3 +346,49 @@ def test_a_rank_that_a_plan_ends_before_a_collective_has_not_reached_it(four: Wo
     outcome = four.run(body, plan=Plan.parse(f"rank 1: {strike} before collective.all_reduce #2"), deadline=LONG)
     assert outcome.ranks[1].status is Status.DIED
     assert time.monotonic() - began < EARLY
+
+
+def _reduce() -> None:
+    dist.reduce(torch.ones(3), 0)
+
+
+def _all_reduce() -> None:
+    dist.all_reduce(torch.ones(3))
+
+
+def _gather_objects() -> None:
+    dist.all_gather_object([None, None], "a")
+
+
+def _broadcast() -> None:
+    dist.broadcast(torch.ones(3), 1)
+
+
+@pytest.mark.parametrize(
+    ("body", "bent"),
+    [
+        (_reduce, "rank 0: wrong_shape(1) at collective.reduce"),
+        (_all_reduce, "rank 0: wrong_shape(1) at collective.all_reduce"),
+        (_broadcast, "rank 0: wrong_root at collective.broadcast"),
+        (_gather_objects, "rank 0: swap at collective.all_gather"),
+        (_gather_objects, "rank 0: skip at collective.all_gather"),
+    ],
+)
+def test_what_a_plan_bent_so_that_it_cannot_end_is_not_waited_for(
+    two: World, body: Callable[[], None], bent: str
+) -> None:
+    """Of plans that are drawn many do this, and each would cost the deadline, for each example on the way to the least.
+
+    The rank that has less to give may be through, and have ended.
+    """
+    began = time.monotonic()
+    outcome = two.run(body, plan=Plan.parse(bent), deadline=LONG)
+    assert any(rank.status is Status.STUCK for rank in outcome.ranks)
+    assert time.monotonic() - began < LONG / 2
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_rank_that_a_plan_keeps_in_its_call_goes_on(two: World, when: str) -> None:
+    """The root has ended meanwhile."""
+    plan = Plan.parse(f"rank 0: delay(1) {when} collective.broadcast")
+    assert two.run(_broadcast, plan=plan, deadline=LONG).unwrap() == [None, None]

@@ -15,6 +15,7 @@ import torch.distributed as dist
 from rankdrill.boundary.at_once import at_once, failed
 from rankdrill.boundary.callsites import call_site
 from rankdrill.boundary.contracts import REDUCING, ROOTED
+from rankdrill.boundary.gaps import MINDING_GAPS
 from rankdrill.boundary.group_calls import CallingGroup, habit_of, patience_ms_of
 from rankdrill.boundary.habits import Habit, Key, plain_keys_of, well_known
 from rankdrill.boundary.work import NO_TIMEOUT
@@ -39,7 +40,7 @@ def method_of(method: str, op: str, names: tuple[str, ...], make: Callable[[Path
     learn = _learning(op, names)
     if hot is None:
         return make(plain_path(method, op, names, learn))
-    kinds = torch.Tensor, dist.ReduceOp, NO_TIMEOUT, op in REDUCING, op in ROOTED
+    kinds = torch.Tensor, dist.ReduceOp, NO_TIMEOUT, op in REDUCING, op in ROOTED, op in MINDING_GAPS
     beaten = hot.Beaten(method, make(None), len(names), op, *kinds, call_site, learn, failed, patience_ms_of)
     return cast(Method, beaten)
 

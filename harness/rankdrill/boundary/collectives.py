@@ -12,18 +12,19 @@ from rankdrill.boundary import torch_seam
 from rankdrill.boundary.at_once import at_once
 from rankdrill.boundary.beaten import method_of, way_of
 from rankdrill.boundary.callsites import call_site
-from rankdrill.boundary.contracts import flatten
+from rankdrill.boundary.contracts import describe, flatten, shown
 from rankdrill.boundary.crossing import Boundary
+from rankdrill.boundary.gaps import MINDING_GAPS, first_with_gaps
 from rankdrill.boundary.gate import Call
 from rankdrill.boundary.group_calls import habit_of, patience_of, step_of
-from rankdrill.boundary.handed import handed_to_user
+from rankdrill.boundary.handed import handed_to_user, returned_to_user
 from rankdrill.boundary.lasting import Lasting
 from rankdrill.boundary.made_groups import Made
 from rankdrill.boundary.messages import Messages
 from rankdrill.boundary.methods import METHODS
 from rankdrill.boundary.numbering import numbering
 from rankdrill.boundary.reducers import Buckets, WaitsAtTheEnd
-from rankdrill.boundary.regions import buffers_of
+from rankdrill.boundary.regions import Buffers, buffers_of
 from rankdrill.boundary.repertoire import Repertoire
 from rankdrill.boundary.work import NeverWaited, TrackedWork
 from rankdrill.ledger import GROUP_OP, State, milliseconds, spell_members
@@ -188,6 +189,8 @@ def _override(
         self.waits_at_the_end.clear()
         bound: dict[str, Any] = dict(zip(names, args, strict=False))
         bound.update(kwargs, group=self)
+        if op in MINDING_GAPS and boundary.watch is not None:
+            _refuse_gaps(self, op, bound)
         if boundary.undisturbed and not getattr(bound.get("opts"), "asyncOp", True):
             habit = habit_of(self, op, bound, call_site(2))
             return at_once(self, habit, bound.get("opts"), getattr(self.inner, method), args, kwargs)
@@ -224,6 +227,8 @@ def _override(
         if boundary.handles is not None and getattr(bound.get("opts"), "asyncOp", True) and handed_to_user():
             lose = partial(boundary.fail, record, NeverWaited()) if _delivered_by_handle(op, bound) else None
             tracked.handle = boundary.handles.hold(step, buffers_of(op, bound, self.place), tracked, lose)
+        elif boundary.handles is not None and step.message is None and returned_to_user():
+            tracked.handle = boundary.handles.hold(step, Buffers(), tracked, of_all=self.global_ranks)
         return self.lasting.for_caller(tracked, method)
 
     call.__name__ = method
@@ -234,6 +239,18 @@ def _override(
 for _method, (_op, _names) in METHODS.items():
     if hasattr(dist.ProcessGroup, _method):
         setattr(DrilledGroup, _method, method_of(_method, _op, _names, partial(_override, _method, _op, _names)))
+
+
+def _refuse_gaps(group: DrilledGroup, op: str, args: dict[str, Any]) -> None:
+    """Tell the watch of a tensor that gloo would misread, before it does; may raise."""
+    __tracebackhide__ = True
+    tensor = first_with_gaps(op, args)
+    if tensor is None or group.members < 2 or torch_seam.backend_on_cpu(group.inner) != "gloo":
+        return
+    assert group.boundary.watch is not None
+    step = Step(Kind.COLLECTIVE, op, group.label, sequence=group.sequence.upcoming, site=call_site(2))
+    with group.boundary.closed():
+        group.boundary.watch.misread(step, shown(describe(tensor)), tuple(tensor.stride()))
 
 
 def _delivered_by_handle(op: str, args: dict[str, Any]) -> bool:

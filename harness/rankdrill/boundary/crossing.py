@@ -37,6 +37,9 @@ class Watch(Protocol):
     def retract(self, group: int, step: Step) -> None:
         """It did not: the backend, or a fault, refused."""
 
+    def misread(self, step: Step, shown: str, strides: tuple[int, ...]) -> None:
+        """The backend would misread a tensor of `step`, `shown` in short, for its `strides`; may raise."""
+
     def bend(self) -> None:
         """From here on it is the plan that sets ranks apart."""
 

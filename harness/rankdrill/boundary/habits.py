@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import torch.distributed as dist
 
-from rankdrill.boundary.contracts import REDUCING, ROOTED, Terms, describe
+from rankdrill.boundary.contracts import REDUCING, ROOTED, Terms, describe, flatten
+from rankdrill.boundary.gaps import MINDING_GAPS
 from rankdrill.ledger import LedgerWriter, Stencil
 from rankdrill.step import MESSAGES, Site, Step
 
@@ -68,10 +69,11 @@ def well_known(op: str, names: tuple[str, ...]) -> bool:
 def plain_keys_of(op: str) -> KeyOf:
     """What tells a well known `op`, by its arguments and line, from other calls of one group.
 
-    There is no key of one that has more to it: that torch does not wait for. Sites
+    There is no key of one that has more to it: that torch does not wait for, or that has gaps in its tensors. Sites
     are told apart by identity: who keeps a key keeps the site too.
     """
     reduces, rooted, reduction = op in REDUCING, op in ROOTED, dist.ReduceOp
+    minds_gaps = op in MINDING_GAPS
 
     def key_of(args: tuple[Any, ...], site: Site | None) -> Key | None:
         opts, reduced, root = args[-1], None, None
@@ -85,7 +87,9 @@ def plain_keys_of(op: str) -> KeyOf:
                 reduced = hash(reduced)  # its number: torch's enum is compared by way of its Python methods
             if rooted:
                 root = opts.rootRank
-        except (AttributeError, TypeError):  # a torch whose options are others, or somebody's own
+            if minds_gaps and not all(tensor.is_contiguous() for tensor in flatten(list(args[:-1]))):
+                return None
+        except (AttributeError, TypeError, RuntimeError):  # a torch whose options are others, or somebody's own
             return None
         if len(args) == 2:
             return op, id(site), reduced, root, describe(args[0])

@@ -1,7 +1,7 @@
 """Whether a call hands its handle to the user, who then has to wait for it.
 
-What DDP's reducer, FSDP, functional collectives, checkpoints and pipelines of torch issue, and what an installed
-library does, is for them to wait for.
+What DDP's reducer, FSDP, checkpoints and pipelines of torch issue, and what an installed library does, is for them to
+wait for. What the user's own functional collective returns waits for itself as soon as it is used.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from rankdrill.boundary import torch_seam
 from rankdrill.boundary.callsites import MOST_FRAMES, owner_of
 from rankdrill.whose import Whose
 
-__all__ = ["handed_to_user"]
+__all__ = ["handed_to_user", "returned_to_user"]
 
 _C10D = torch_seam.c10d.__file__
+_FUNCTIONAL = torch_seam.functional_collectives_file()
+_MOST_TO_FUNCTIONAL = 6  # frames from the collective, which C++ calls, to the function that asked for it
 _ALWAYS = frozenset({"isend", "irecv", "batch_isend_irecv"})
 # Frames that are in between and issue nothing: decorators, and modes that see the call on its way.
 _BETWEEN = frozenset({"wrapper", "_fn", "handle_torch_function", "__torch_function__"})
@@ -45,3 +47,21 @@ def handed_to_user(depth: int = 1) -> bool:
 
 def _gives_a_handle(public: FrameType) -> bool:
     return public.f_code.co_name in _ALWAYS or bool(public.f_locals.get("async_op"))
+
+
+def returned_to_user(depth: int = 1) -> bool:
+    """Whether the collective being issued is a functional one, called by the user directly: its result is awaited."""
+    frame: FrameType | None = sys._getframe(depth)
+    inside = False
+    for number in range(MOST_FRAMES):
+        if frame is None:
+            break
+        code = frame.f_code
+        if code.co_filename == _FUNCTIONAL:
+            inside = True
+        elif inside and code.co_name not in _BETWEEN:
+            return owner_of(code) is Whose.USER
+        elif not inside and number >= _MOST_TO_FUNCTIONAL:
+            break
+        frame = frame.f_back
+    return False

@@ -31,14 +31,22 @@ class Access:
 class Handle:
     """One of them. It is `lost` once its object is gone, without that anybody has waited: now nobody can."""
 
-    __slots__ = ("_handles", "_work", "buffers", "number", "step")
+    __slots__ = ("_handles", "_work", "buffers", "number", "of_all", "step")
 
     def __init__(
-        self, number: int, step: Step, buffers: Buffers, work: Any, handles: Handles, lose: Callable[[], None] | None
+        self,
+        number: int,
+        step: Step,
+        buffers: Buffers,
+        work: Any,
+        handles: Handles,
+        lose: Callable[[], None] | None,
+        of_all: tuple[int, ...] = (),
     ) -> None:
         self.number = number
         self.step = step
         self.buffers = buffers
+        self.of_all = of_all
         self._work = weakref.ref(work, None if lose is None else lambda _: lose())
         self._handles = handles
 
@@ -71,10 +79,20 @@ class Handles:
         self.upcoming = 0
         """The number of the next one."""
 
-    def hold(self, step: Step, buffers: Buffers, work: Any, lose: Callable[[], None] | None = None) -> Handle:
-        """The user is given `work`, the handle of `step`; `lose` is called if that is lost."""
+    def hold(
+        self,
+        step: Step,
+        buffers: Buffers,
+        work: Any,
+        lose: Callable[[], None] | None = None,
+        of_all: tuple[int, ...] = (),
+    ) -> Handle:
+        """The user is given `work`, the handle of `step`; `lose` is called if that is lost.
+
+        With `of_all` it is for any of these global ranks to wait: a result that some of them have no use for.
+        """
         with self._changing:
-            handle = Handle(self.upcoming, step, buffers, work, self, lose)
+            handle = Handle(self.upcoming, step, buffers, work, self, lose, of_all)
             self.upcoming += 1
             self._unsettled[handle.number] = handle
             if buffers.inputs or buffers.outputs:
@@ -102,13 +120,13 @@ class Handles:
             if handle.number in numbers:
                 self.settle(handle)
 
-    def take_unwaited(self) -> list[Step]:
-        """What nobody has waited for, and cannot any more or should have. Each is told once."""
+    def take_unwaited(self) -> list[tuple[Step, tuple[int, ...]]]:
+        """What nobody has waited for, and cannot any more or should have; and `of_all` of each. Each is told once."""
         found = [each for each in list(self._unsettled.values()) if each.number in self._due or each.lost]
         for handle in found:
             self.settle(handle)
         self._due.clear()
-        return [handle.step for handle in found]
+        return [(handle.step, handle.of_all) for handle in found]
 
     def rest(self) -> None:
         """Watch nothing until the next handle: the body is over."""

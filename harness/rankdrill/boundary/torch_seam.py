@@ -41,6 +41,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import importlib.util
 import inspect
 import weakref
 from collections.abc import Callable, Sequence
@@ -64,8 +65,10 @@ __all__ = [
     "adopt_backends",
     "arguments_of",
     "at_end_of_backward",
+    "backend_on_cpu",
     "backward_pass",
     "c10d",
+    "functional_collectives_file",
     "group_names",
     "group_timeout",
     "groups",
@@ -202,6 +205,19 @@ def replace_group(old: Any, new: Any) -> None:
     name = new.group_name
     c._unregister_process_group(name)
     c._register_process_group(name, new)
+
+
+def functional_collectives_file() -> str:
+    """Where functional collectives are written; nothing under a torch without them."""
+    spec = importlib.util.find_spec("torch.distributed._functional_collectives")
+    return spec.origin or "" if spec is not None else ""
+
+
+def backend_on_cpu(group: Any) -> str:
+    """The name of what moves the tensors of `group` that lie in main memory, ``gloo``; nothing if none can."""
+    if not any(device.type == "cpu" for device in group._device_types):
+        return ""
+    return str(group._get_backend(torch.device("cpu")).name())
 
 
 def group_timeout(group: Any) -> float:

@@ -31,26 +31,32 @@ __all__ = [
 
 MOST_TOLD = 4  # sides of one finding
 _MESSAGES = frozenset({"isend", "irecv"})
-EACH_FOR_ITSELF = frozenset({FindingKind.REQUEST_LEAK, FindingKind.INPUT_HAZARD, FindingKind.LEAKED_GROUP})
+EACH_FOR_ITSELF = frozenset(
+    {FindingKind.REQUEST_LEAK, FindingKind.INPUT_HAZARD, FindingKind.LAYOUT, FindingKind.LEAKED_GROUP}
+)
 """What one rank can do wrong by itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unwaited:
-    """Calls from one line that nobody waited for: the first of them, and how many more there are."""
+    """Calls from one line that nobody waited for: the first of them, and how many more there are.
+
+    `of_all` are the ranks of which one would be enough to wait; by default each has to for itself.
+    """
 
     call: str
     site: Site | None
     more: int = 0
+    of_all: tuple[int, ...] = ()
 
 
-def unwaited(steps: Iterable[Step]) -> tuple[Unwaited, ...]:
-    """The calls `steps` of one rank, line by line."""
-    by_line: dict[Site | None, list[Step]] = {}
-    for step in steps:
-        by_line.setdefault(step.site, []).append(step)
+def unwaited(steps: Iterable[tuple[Step, tuple[int, ...]]]) -> tuple[Unwaited, ...]:
+    """The calls of one rank, each with the ranks of which one is to wait, line by line."""
+    by_line: dict[tuple[Site | None, tuple[int, ...]], list[Step]] = {}
+    for step, of_all in steps:
+        by_line.setdefault((step.site, of_all), []).append(step)
     lines = islice(by_line.items(), MOST_TOLD)
-    return tuple(Unwaited(_name(of_line[0]), site, len(of_line) - 1) for site, of_line in lines)
+    return tuple(Unwaited(_name(of_line[0]), site, len(of_line) - 1, of_all) for (site, of_all), of_line in lines)
 
 
 def leak_on(ranks: Mapping[int, Sequence[Unwaited]]) -> Finding | None:
@@ -59,6 +65,7 @@ def leak_on(ranks: Mapping[int, Sequence[Unwaited]]) -> Finding | None:
         Finding(FindingKind.REQUEST_LEAK, one.call, "request", (_leak(rank, one),), (rank,))
         for rank, left in sorted(ranks.items())
         for one in left
+        if all(any(other.call == one.call for other in ranks.get(member, ())) for member in one.of_all)
     )
 
 
@@ -71,7 +78,7 @@ def lost_message(waits: Mapping[int, Wait], ledgers: Sequence[LedgerView]) -> Fi
         Finding(FindingKind.REQUEST_LEAK, one.call, "request", (_leak(peer, one), _waits(rank, wait)), (peer,))
         for rank, wait in waits.items()
         for peer in wait.missing
-        for one in unwaited(_given_up(ledgers[peer], wait.record.step))
+        for one in unwaited((step, ()) for step in _given_up(ledgers[peer], wait.record.step))
     )
 
 
@@ -85,7 +92,7 @@ def stalled_by_loss(waits: Mapping[int, Wait], ledgers: Sequence[LedgerView]) ->
     return each_for_itself(
         Finding(FindingKind.REQUEST_LEAK, one.call, "request", (_leak(rank, one), *_in_it(waits)), (rank,))
         for rank, ledger in enumerate(ledgers)
-        for one in unwaited([step for step in _lost(ledger) if step.op in (SEND, RECV)])
+        for one in unwaited((step, ()) for step in _lost(ledger) if step.op in (SEND, RECV))
     )
 
 

@@ -27,6 +27,7 @@ class FindingKind(StrEnum):
     EXTRA = "extra call"
     REQUEST_LEAK = "request leak"  # asynchronous work that nobody waited for
     INPUT_HAZARD = "input hazard"  # its memory was accessed before somebody had
+    LAYOUT = "memory layout"  # a view with gaps, which the backend takes for contiguous
     LEAKED_GROUP = "leaked group"  # made again and again, and never destroyed
     UNMATCHED = "unmatched message"  # a send without its receive, or a receive without its send
     RACE = "message race"  # a receive from anybody, and what follows depends on who came first

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from rankdrill.diagnosis.progress import Position, counted_by
 from rankdrill.diagnosis.stores.keys import is_there
 from rankdrill.ledger import Members, Record
-from rankdrill.step import ANYBODY, NEW_GROUP, NO_SEQUENCE, RECV, SEND, Kind, Message
+from rankdrill.step import ANYBODY, NEW_GROUP, NO_SEQUENCE, RECV, SEND, Kind, Message, Step
 
 __all__ = ["Wait", "doomed", "hopeless", "name_ranks", "waits"]
 
@@ -58,28 +58,38 @@ def _runs(ranks: Sequence[int]) -> Iterable[str]:
             first = place + 1
 
 
-def doomed(positions: Sequence[Position]) -> dict[int, Wait]:
+def doomed(positions: Sequence[Position], *, bent: Set[int] = frozenset()) -> dict[int, Wait]:
     """The ranks that will wait for ever, each with what it waits for; `positions` is by global rank.
 
     A rank that runs may still come. A waiting rank comes if all whom it waits for come, or any one where that is
     enough. The least set closed under this is who can go on; everybody else who waits is doomed. Ranks that are in
     different collectives of one number have reached it and do not meet: each waits for the others to be in its own.
+    So do those, if a plan has `bent` a call of one of these ranks, that are in one of another number, with other sizes
+    or another root; and if all others have come to their end, who is left waits for more than they had to give.
     """
-    waiting = {rank: _for_its_own_call(wait, positions) for rank, wait in waits(positions).items()}
+    waiting = {rank: _for_its_own_call(wait, positions, bent) for rank, wait in waits(positions).items()}
     return hopeless(waiting, {rank for rank, at in enumerate(positions) if not at.ended and rank not in waiting})
 
 
-def _for_its_own_call(wait: Wait, positions: Sequence[Position]) -> Wait:
+def _for_its_own_call(wait: Wait, positions: Sequence[Position], bent: Set[int]) -> Wait:
     step = wait.record.step
     if wait.missing or step.message is not None or step.sequence == NO_SEQUENCE:
         return wait
     there = ((rank, position.at.step) for rank, position in enumerate(positions) if position.at is not None)
     elsewhere = (
-        rank
-        for rank, other in there
-        if (other.target, other.sequence) == (step.target, step.sequence) and other.op != step.op
+        rank for rank, other in there if other.target == step.target and _is_another(other, step, bent=bool(bent))
     )
-    return replace(wait, missing=tuple(elsewhere))
+    missing = tuple(elsewhere)
+    others = [rank for rank in range(len(positions)) if rank != wait.rank]
+    if bent and not missing and all(positions[rank].ended for rank in others):
+        missing = tuple(others)
+    return replace(wait, missing=missing)
+
+
+def _is_another(call: Step, than: Step, *, bent: bool) -> bool:
+    if bent and call.sequence != NO_SEQUENCE:
+        return (call.sequence, call.op, call.fingerprint) != (than.sequence, than.op, than.fingerprint)
+    return call.sequence == than.sequence and call.op != than.op
 
 
 def hopeless(waiting: Mapping[int, Wait], running: Iterable[int]) -> dict[int, Wait]:

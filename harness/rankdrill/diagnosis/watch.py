@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rankdrill.diagnosis.asynchronous import hazard_on
 from rankdrill.diagnosis.calls.contracts import break_in, may_change
 from rankdrill.diagnosis.finding import Finding
+from rankdrill.diagnosis.layouts import gaps_on
 from rankdrill.diagnosis.messages.watch import MessageWatch
 from rankdrill.errors import ContractBroken
 from rankdrill.ledger import Board, BoardCall
@@ -119,6 +120,14 @@ class ContractWatch:
         __tracebackhide__ = True
         if not self._board.bent:
             finding = hazard_on(self._rank, handle.step, access, lost=handle.lost)
+            self._note(finding)
+            raise ContractBroken(str(finding), self._rank)
+
+    def misread(self, step: Step, shown: str, strides: tuple[int, ...]) -> None:
+        """Raise `ContractBroken`: the backend would misread a tensor; see `Watch`. The run goes on for the others."""
+        __tracebackhide__ = True
+        if not self._board.bent:
+            finding = gaps_on(self._rank, step, shown, strides)
             self._note(finding)
             raise ContractBroken(str(finding), self._rank)
 

@@ -198,11 +198,11 @@ static void Beaten_dealloc(Beaten *self) {
 
 static PyObject *Beaten_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     PyObject *method, *general, *op, *tensor, *reduction, *no_timeout, *call_site, *learn, *failed, *own_patience;
-    int reduces, rooted;
+    int reduces, rooted, minds_gaps;
     Py_ssize_t given;
     if (kwargs && PyDict_GET_SIZE(kwargs)) return PyErr_Format(PyExc_TypeError, "Beaten takes no names");
-    if (!PyArg_ParseTuple(args, "UOnOO!O!OppOOOO", &method, &general, &given, &op, &PyType_Type, &tensor, &PyType_Type,
-                          &reduction, &no_timeout, &reduces, &rooted, &call_site, &learn, &failed, &own_patience))
+    if (!PyArg_ParseTuple(args, "UOnOO!O!OpppOOOO", &method, &general, &given, &op, &PyType_Type, &tensor, &PyType_Type,
+                          &reduction, &no_timeout, &reduces, &rooted, &minds_gaps, &call_site, &learn, &failed, &own_patience))
         return NULL;
     if (given < 1 || given > 7) return PyErr_Format(PyExc_ValueError, "1 to 7 arguments, not %zd", given);
     Beaten *self = (Beaten *)type->tp_alloc(type, 0);
@@ -215,7 +215,7 @@ static PyObject *Beaten_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     self->learn = Py_NewRef(learn);
     self->failed = Py_NewRef(failed);
     self->own_patience = Py_NewRef(own_patience);
-    self->asked = (Asked){Py_NewRef(op), Py_NewRef(tensor), Py_NewRef(reduction), Py_NewRef(no_timeout), reduces, rooted};
+    self->asked = (Asked){Py_NewRef(op), Py_NewRef(tensor), Py_NewRef(reduction), Py_NewRef(no_timeout), reduces, rooted, minds_gaps};
     return (PyObject *)self;
 }
 

@@ -45,7 +45,7 @@ HERE void make_crc_table(void);
 enum { MOST_WORDS = 96 }; /* of calls with more tensors than make so many there is no key */
 typedef struct {
     PyObject *op, *tensor, *reduction, *no_timeout; /* torch's types, and its word for a group's own timeout */
-    int reduces, rooted;               /* whether the op has a reduce op, and a root */
+    int reduces, rooted, minds_gaps;   /* whether the op has a reduce op, a root, and no patience with strides */
 } Asked;
 HERE int make_names_of_arguments(void);
 /* None where there is no key; the last argument is the options. */

@@ -6,7 +6,7 @@ typedef struct {
     uint64_t words[MOST_WORDS], *end;
 } Key;
 
-#define NAMES(X) X(asyncOp) X(reduceOp) X(rootRank) X(dtype) X(shape)
+#define NAMES(X) X(asyncOp) X(reduceOp) X(rootRank) X(dtype) X(shape) X(is_contiguous)
 NAMES(DECLARE_NAME)
 
 int make_names_of_arguments(void) {
@@ -41,11 +41,20 @@ static int add_tensor(Key *key, PyObject *tensor) {
     return going;
 }
 
+static int lies_in_order(PyObject *tensor) {
+    PyObject *in_order = PyObject_CallMethodNoArgs(tensor, s_is_contiguous);
+    if (!in_order) PyErr_Clear(); /* one that is sparse, say */
+    int going = in_order == Py_True;
+    Py_XDECREF(in_order);
+    return going;
+}
+
 static int add_tensors(const Asked *asked, Key *key, PyObject *given, int deep, uint64_t *count) {
     int is_tensor = Py_IS_TYPE(given, (PyTypeObject *)asked->tensor) ? 1 : PyObject_IsInstance(given, asked->tensor);
     if (is_tensor) {
         ++*count;
-        return is_tensor < 0 ? -1 : add_tensor(key, given);
+        int going = is_tensor < 0 ? -1 : asked->minds_gaps ? lies_in_order(given) : 1;
+        return going == 1 ? add_tensor(key, given) : going;
     }
     if (!PyList_CheckExact(given) || deep > 2) return 0;
     int going = 1;

@@ -4,7 +4,7 @@
 
 #include <pthread.h>
 
-#define EDITION 2 /* as in lane.py: what was built from another source is not used */
+#define EDITION 3 /* as in lane.py: what was built from another source is not used */
 
 static struct PyModuleDef hot = {PyModuleDef_HEAD_INIT, .m_name = "hot", .m_size = -1};
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
 from hypothesis import core, event, target
+from hypothesis.control import current_build_context
+from hypothesis.internal.conjecture.engine import ConjectureRunner
 from hypothesis.internal.conjecture.shrinker import Shrinker
 from hypothesis.strategies import DataObject
 
@@ -16,8 +19,9 @@ from rankdrill.errors import UsageError
 from rankdrill.plugin.ends import PhaseEnd
 from rankdrill.worlds.job import dump
 
-__all__ = ["engine_for_ranks", "refuse_what_draws", "refuse_what_stays", "tell_engine"]
+__all__ = ["count_only", "engine_for_ranks", "refuse_what_draws", "refuse_what_stays", "tell_engine"]
 
+_OURS = "rankdrill"  # among what took time to draw
 _LATER = "draws inside the test, where each rank would draw its own"
 _REMEDIES = {
     "data": "draw it in @given",
@@ -64,18 +68,33 @@ def engine_for_ranks(spoils: Callable[[], bool]) -> Iterator[None]:
 
     It does not trace which lines ran: here they are rankdrill's. It goes on to explain which parts of an example do not
     matter, by hundreds of others, unless failing `spoils` the ranks: each would wait for new ones, or for a hang.
+    Nor does it take for slow drawing what `count_only` has taken off: new ranks may take as long as it allows for all.
     """
-    explain = Shrinker.explain
+    explain, check_health = Shrinker.explain, ConjectureRunner.record_for_health_check
 
     def explain_cheaply(shrinker: Any) -> None:
         if not spoils():
             explain(shrinker)
 
+    def check_health_of_draws(runner: Any, data: Any) -> None:
+        data.draw_times.pop(_OURS, None)
+        check_health(runner, data)
+
     with (
+        mock.patch.object(ConjectureRunner, "record_for_health_check", check_health_of_draws),
         mock.patch.object(core.StateForActualGivenExecution, "_should_trace", return_value=False),
         mock.patch.object(Shrinker, "explain", explain_cheaply),
     ):
         yield
+
+
+def count_only(seconds: float, *, since: float) -> None:
+    """Of the time that this example has taken `since` then, hold only `seconds` against it.
+
+    Hypothesis takes off what it spent drawing; to bring up fresh ranks and to exchange messages is no more the test's.
+    """
+    times = current_build_context().data.draw_times
+    times[_OURS] = times.get(_OURS, 0.0) + time.perf_counter() - since - seconds
 
 
 def _draws_later(value: Any) -> str:

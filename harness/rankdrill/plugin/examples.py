@@ -19,7 +19,7 @@ from rankdrill.faults import Plan
 from rankdrill.plugin import pytest_seam
 from rankdrill.plugin.commands import Example, GoOn, NoMoreExamples
 from rankdrill.plugin.drawn import JointDraw
-from rankdrill.plugin.engine import engine_for_ranks, refuse_what_draws, refuse_what_stays, tell_engine
+from rankdrill.plugin.engine import count_only, engine_for_ranks, refuse_what_draws, refuse_what_stays, tell_engine
 from rankdrill.plugin.item import RankedItem
 from rankdrill.plugin.merge import RUN_AGAIN, ends_of, merge, phase_of
 from rankdrill.plugin.pytest_seam import TerminalRepr
@@ -125,7 +125,7 @@ class GivenItem(RankedItem):
         both.check(self.size)
         begun = time.perf_counter()
         outcome = self._on_ranks(drawn, both if both.faults else None)
-        _count_only(_slowest(outcome), since=begun)
+        count_only(_slowest(outcome), since=begun)
         missed = bool(outcome.unfired and plan.faults) and all_fired(outcome.ranks, len(fixed.faults))
         self._forget_examples()
         try:
@@ -219,15 +219,6 @@ def _word_of_hypothesis(
     word = MergedFailure(f"{type(raised).__name__}: {message}", blocks, (), where)
     word.sections.append((RUN_AGAIN, run_again))
     return word
-
-
-def _count_only(seconds: float, *, since: float) -> None:
-    """Of the time that this example has taken `since` then, hold only `seconds` against it.
-
-    Hypothesis takes off what it spent drawing; to bring up fresh ranks and to exchange messages is no more the test's.
-    """
-    times = current_build_context().data.draw_times
-    times["rankdrill"] = times.get("rankdrill", 0.0) + time.perf_counter() - since - seconds
 
 
 def _slowest(outcome: Outcome) -> float:

@@ -11,9 +11,17 @@ from rankdrill.worlds.rank_outcome import RankOutcome, Status
 if TYPE_CHECKING:
     from rankdrill.faults import Plan
 
-__all__ = ["STOP", "all_fired", "as_planned", "ending_strikes", "struck_by"]
+__all__ = ["BENDING", "STOP", "all_fired", "as_planned", "bends_calls", "ending_strikes", "struck_by"]
 
 STOP = frozenset({"stop"})
+BENDING = frozenset({"skip", "extra", "swap", "wrong_shape", "wrong_dtype", "wrong_op", "wrong_root"})
+_SLEEPS = frozenset({"delay", "hold_gil", "late"})
+
+
+def bends_calls(plan: Plan | None) -> bool:
+    """Whether `plan` has ranks give a collective what does not go together, and lets none of them sleep in one."""
+    names = {fault.what.name for fault in plan.faults} if plan is not None else set()
+    return bool(names & BENDING) and not names & _SLEEPS
 
 
 def ending_strikes() -> frozenset[str]:

@@ -78,9 +78,9 @@ def write_long(obj: Any) -> str | None:
         return f"{kind.__name__}(range({size}))"
     if kind in (list, tuple) and all(item == first for item in items):
         return f"[{PLAIN[type(first)](first)}] * {size}" if kind is list else f"({PLAIN[type(first)](first)},) * {size}"
-    if kind is list and type(first) is int and first == 0 and (step := items[1]) > 1 << 63:
-        regular = all(item == number * step % (1 << 64) for number, item in enumerate(items))
-        return f"[n * {step} % 2**64 for n in range({size})]" if regular else None
+    if kind is list and type(first) is int and first == 0 and (step := items[1]) > 1 << 32:
+        regular = all(item == number * step % (1 << 63) for number, item in enumerate(items))
+        return f"[n * {step} % 2**63 for n in range({size})]" if regular else None
     return None
 
 

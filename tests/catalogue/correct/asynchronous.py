@@ -174,3 +174,19 @@ def waited_for_twice(rank: Rank) -> None:
     work.wait()
     work.wait()
     assert value.sum().item() == 6
+
+
+@correct(ranks=3)
+def a_functional_result_that_one_rank_uses(rank: Rank) -> None:
+    for step in range(5):
+        ready = funcol.all_reduce(torch.ones(1), "sum", rank.group)
+        total = funcol.all_reduce(torch.full((1,), float(step)), "sum", rank.group)
+        if rank.index == 0:
+            assert total.item() == 3 * step
+        assert ready.item() == 3
+
+
+@correct(ranks=2)
+def a_view_of_a_functional_result(rank: Rank) -> None:
+    total = funcol.all_reduce(torch.ones(2, 3), "sum", rank.group).view(-1)
+    assert total.tolist() == [2.0] * 6

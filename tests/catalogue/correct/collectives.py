@@ -176,3 +176,36 @@ def uneven_chunks(rank: Rank) -> None:
     mine = torch.zeros(rank.index + 1)
     dist.reduce_scatter(mine, [torch.ones(other + 1) for other in range(3)])
     assert mine.tolist() == [3.0] * (rank.index + 1)
+
+
+@correct(ranks=3)
+def a_transposed_matrix_is_dense(rank: Rank) -> None:
+    weights = torch.arange(12.0).reshape(3, 4).t()
+    dist.all_reduce(weights)
+    assert torch.equal(weights, torch.arange(12.0).reshape(3, 4).t() * 3)
+
+
+@correct(ranks=2)
+def rows_of_a_table_are_contiguous(rank: Rank) -> None:
+    table = torch.arange(60.0).reshape(6, 10)
+    for first in range(0, 6, 2):
+        dist.broadcast(table[first : first + 2], src=0)
+    assert torch.equal(table, torch.arange(60.0).reshape(6, 10))
+
+
+@correct(ranks=2)
+def columns_are_gathered_as_they_are(rank: Rank) -> None:
+    """Here torch copies what has gaps."""
+    table = torch.arange(60.0).reshape(6, 10)
+    parts = [torch.zeros(6, 4) for _ in range(2)]
+    dist.all_gather(parts, table[:, ::3])
+    assert all(torch.equal(part, table[:, ::3]) for part in parts)
+
+
+@correct(ranks=3)
+def a_column_reduced_by_way_of_a_copy(rank: Rank) -> None:
+    table = torch.ones(6, 10)
+    column = table[:, 2].contiguous()
+    dist.all_reduce(column)
+    table[:, 2] = column
+    assert table.sum().item() == 60 + 6 * 2

@@ -98,3 +98,14 @@ def an_error_between_issue_and_wait(rank: Rank) -> None:
         except OverflowError:
             gradient = torch.zeros(4)
     dist.barrier()
+
+
+@mistake("request leak", culprits=(0, 2), ranks=3)
+def the_functional_result_instead_of_what_it_was_given(rank: Rank) -> None:
+    """It is no `all_reduce` in place: its result is dropped, and the rank goes on with its own number."""
+    pair = dist.new_group([0, 2])
+    value = torch.full((4,), float(rank.index))
+    if rank.index != 1:
+        funcol.all_reduce(value, "sum", pair)  # culprit
+    dist.barrier()
+    assert value.sum().item() == 4 * rank.index

@@ -18,6 +18,8 @@ from rankdrill.worlds.processes.watching.stacks import count_threads
 
 __all__ = ["Certainty"]
 
+SPIN_S = 3.0
+"""After which ranks that are in one call, and under a plan differ in what it moves, move nothing but gloo's thread."""
 IDLE_SHARE = 0.1  # of the time between two looks; a rank that ran for less than this did nothing but wait
 
 
@@ -39,6 +41,7 @@ class Certainty:
         self._stacks = stacks
         self._suspected: dict[int, int] = {}
         self._acquitted: dict[int, int] = {}
+        self._since = 0.0  # on the monotonic clock: who is suspected has been since then
         self._ran: dict[int, float] = {}
         self._looked = 0.0
 
@@ -54,7 +57,8 @@ class Certainty:
         `deadline` is on the monotonic clock: who gives up by itself before it is left to do so.
         """
         positions = self._positions.now(running)
-        waiting = doomed(positions)
+        bent = self._positions.bent()
+        waiting = doomed(positions, bent=bent)
         # A rank that the plan stopped will do nothing more, and need not.
         pending = {rank: handle for rank, handle in running.items() if not self._positions.stopped(rank)}
         stuck = {rank: wait.record.index for rank, wait in waiting.items() if not _gives_up(wait.record, deadline)}
@@ -68,7 +72,13 @@ class Certainty:
         # has set it, or has come to make the group, has written that down.
         idle = {rank: running[rank] for rank in stuck if not self._may_move(positions[rank])}
         moved = self._moved(idle)
-        certain = stuck == self._suspected and not moved and not _any_wants_processor(idle.values())
+        if stuck != self._suspected:
+            self._since = time.monotonic()
+        spins = bool(bent) and time.monotonic() - self._since > SPIN_S and _differ(positions, waiting)
+        # What was bent may be answered by one that has ended, whose backend goes on.
+        may_move = [handle for handle in self._ranks if handle.death is None] if bent else idle.values()
+        still = spins or (not moved and not _any_wants_processor(may_move))
+        certain = stuck == self._suspected and still
         self._suspected = stuck
         if certain and self._another_may_act({rank: running[rank] for rank in stuck}, waiting.values()):
             self._acquitted = stuck
@@ -111,6 +121,12 @@ class Certainty:
 
 def _any_wants_processor(handles: Iterable[RankHandle]) -> bool:
     return any(wants_processor(handle.pid) for handle in handles if handle.pid is not None)
+
+
+def _differ(positions: Sequence[Position], waits: Mapping[int, Wait]) -> bool:
+    """Whether all of them wait for ranks that are in the same call with other sizes, or another root."""
+    there = [(wait.record.step, positions[other].at) for wait in waits.values() for other in wait.missing]
+    return all(at is not None and (at.step.op, at.step.sequence) == (step.op, step.sequence) for step, at in there)
 
 
 def _decided(waits: Collection[Wait]) -> bool:

@@ -1,10 +1,16 @@
-"""Whether a process moves: the time that its threads ran or wanted to, and whether they want to now."""
+"""Whether a process moves: the time that its threads ran or wanted to, and whether they want to now.
+
+Asked of every rank at each look, of hundreds of threads: pathlib would take most of the time that a look takes.
+"""
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
+from collections.abc import Iterator
 
 __all__ = ["seconds_wanted", "wants_processor"]
+
+_MOST_BYTES = 1024  # of what the kernel says of one thread
 
 
 def seconds_wanted(pid: int) -> float:
@@ -13,22 +19,33 @@ def seconds_wanted(pid: int) -> float:
     Time spent waiting for a processor counts: on a busy machine a rank that could go on may not get to.
     """
     total = 0
-    for path in Path(f"/proc/{pid}/task").glob("*/schedstat"):
-        try:
-            ran, waited, _ = path.read_text().split()
-        except (OSError, ValueError):  # the thread has ended meanwhile
-            continue
+    for told in _of_threads(pid, "schedstat"):
+        ran, waited, *_ = told.split()
         total += int(ran) + int(waited)
     return total / 1e9
 
 
 def wants_processor(pid: int) -> bool:
     """Whether a thread of `pid` runs, or waits for a processor: how long it has waited is told once it has had one."""
-    for path in Path(f"/proc/{pid}/task").glob("*/stat"):
+    return any(told.rpartition(b")")[2].split()[:1] == [b"R"] for told in _of_threads(pid, "stat"))
+
+
+def _of_threads(pid: int, name: str) -> Iterator[bytes]:
+    """What the kernel says, under `name`, of each thread of `pid`, but for those that end meanwhile."""
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return
+    for thread in threads:
         try:
-            state = path.read_text().rpartition(")")[2].split()[0]
-        except (OSError, IndexError):  # the thread has ended meanwhile
+            file = os.open(f"/proc/{pid}/task/{thread}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
             continue
-        if state == "R":
-            return True
-    return False
+        try:
+            told = os.read(file, _MOST_BYTES)
+        except OSError:
+            continue
+        finally:
+            os.close(file)
+        if told:
+            yield told

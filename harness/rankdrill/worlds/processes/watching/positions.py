@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rankdrill.diagnosis import Position, Progress
 from rankdrill.ledger import Record
-from rankdrill.worlds.planned import STOP, ending_strikes, struck_by
+from rankdrill.worlds.planned import BENDING, STOP, bends_calls, ending_strikes, struck_by
 from rankdrill.worlds.processes.ledgers import Ledgers
 from rankdrill.worlds.processes.watching.locks import holders
 
@@ -28,6 +28,7 @@ class Positions:
         self._plan = plan
         self._size = size
         self._progress: dict[int, Progress] = {}
+        self._bends = bends_calls(plan)
         self._deadly = ending_strikes() if plan is not None else frozenset()
 
     def now(self, running: Container[int], *, stuck: bool = False) -> list[Position]:
@@ -54,6 +55,11 @@ class Positions:
     def planned(self) -> bool:
         """Whether the run has a plan."""
         return self._plan is not None
+
+    def bent(self) -> frozenset[int]:
+        """The ranks that gave a collective what does not go with the others', where nobody is to sleep in one."""
+        ranks = range(self._size) if self._bends else ()
+        return frozenset(rank for rank in ranks if self._struck(rank, BENDING))
 
     def stopped(self, rank: int) -> bool:
         """Whether the plan stopped `rank`: it will do nothing more, and need not."""

@@ -29,7 +29,7 @@ from rankdrill.worlds.rank_outcome import RankOutcome, Status
 if TYPE_CHECKING:
     from rankdrill.faults import Plan
 
-__all__ = ["Supervision"]
+__all__ = ["Supervision", "pause_between"]
 
 START_BOUND_S = 60.0  # for all ranks to be initialised
 MOURNING_S = 0.5  # after a death, for the survivors to say what it did to them
@@ -37,6 +37,7 @@ PATIENCE_S = 60.0  # without a deadline: who gives up waiting by itself in that 
 LOOK_S = 0.07  # between two looks at the ledgers; a hang is certain when looks in a row agree
 IDLE_LOOK_S = 0.1  # the same while nobody has ended yet
 LOOK_SHARE = 0.1  # of the time, at most, that is spent on looks: at many ranks they take long
+SUSPICIOUS_SHARE = 0.5  # the same while the last look found ranks that wait for ever, and the next may end the run
 STREAM_S = 0.05
 BREAK_LOOK_S = 0.1  # between two looks whether contracts were found broken by a rank that has not said so
 REPORT_S = 0.3  # for that rank to report: it may be tearing down what the others would have to take part in
@@ -97,8 +98,8 @@ class Supervision:
                 certain = self._certainty.hangs(self._running, now + PATIENCE_S if latest == inf else latest)
                 if certain:
                     break
-                pause = LOOK_S if self._endings or self._certainty.suspects else IDLE_LOOK_S
-                next_look = now + max(pause, (time.monotonic() - now) / LOOK_SHARE)
+                spent = time.monotonic() - now
+                next_look = now + pause_between(spent, ended=bool(self._endings), suspects=self._certainty.suspects)
             before = len(self._endings)
             self._hear_all(self._patience(now, end, next_look))
             if len(self._endings) > before:
@@ -234,6 +235,12 @@ class Supervision:
             for rank, handle in self._running.items()
             if rank not in waiting and handle.pid is not None and not self._positions.stopped(rank)
         }
+
+
+def pause_between(spent: float, *, ended: bool, suspects: bool) -> float:
+    """Seconds from one look, which took `spent`, to the next: where a rank has `ended`, or the look `suspects` some."""
+    pause = LOOK_S if ended or suspects else IDLE_LOOK_S
+    return max(pause, spent / (SUSPICIOUS_SHARE if suspects else LOOK_SHARE))
 
 
 def _of_result(rank: int, result: Returned | Raised, **more: Any) -> RankOutcome:
