@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from rankdrill.conformance.kit.asking import Asking
-from rankdrill.conformance.kit.questions import questions_for
+from rankdrill.conformance.kit.catalogue import questions_for
 from rankdrill.conformance.kit.suite import described
 from rankdrill.conformance.promises import Promise
+from tests.conformance.mistakes import MISTAKES, Mistake
 from tests.conformance.population import MISTAKEN, SOUND, Gather
 
 SIZES = (2, 3)
@@ -31,6 +32,15 @@ def test_a_mistake_breaks_the_promise_that_it_should(gather: Gather) -> None:
     with Asking(adapter) as asking:
         complaints = (asking.ask(question) for question in asked)
         assert next(filter(None, complaints), None) is not None
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: f"{mistake.gather.__name__}-{mistake.asked}")
+def test_the_question_that_is_meant_for_a_mistake_finds_it(mistake: Mistake) -> None:
+    adapter = described(mistake.gather, **mistake.more)
+    of_it = (question for question in questions_for(adapter, SIZES) if question.promise == mistake.promise)
+    asked = [question for question in of_it if mistake.asked in question.name]
+    with Asking(adapter) as asking:
+        assert any(map(asking.ask, asked)), asked
 
 
 def test_what_goes_wrong_beside_another_job_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,19 @@ def difference(got: Any, wanted: Any, where: str = "result") -> str | None:
             return _difference_of_sequences(got, wanted, where)
         case _:
             same = got == wanted or (got != got and wanted != wanted)  # a NaN is right where one was sent
-    return None if same else f"{where} is {shown(got)}, not {shown(wanted)}"
+    if same:
+        return None
+    return _first_element(got, wanted, where) or f"{where} is {shown(got)}, not {shown(wanted)}"
+
+
+def _first_element(got: Any, wanted: Any, where: str) -> str | None:
+    """Where arrays that are alike but for their elements first differ."""
+    if not isinstance(wanted, torch.Tensor | numpy.ndarray) or (got.dtype, got.shape) != (wanted.dtype, wanted.shape):
+        return None
+    pairs = zip(got.flatten().tolist(), wanted.flatten().tolist(), strict=True)
+    found = ((at, left, right) for at, (left, right) in enumerate(pairs) if left != right and left == left)
+    at, left, right = next(found, (0, None, None))
+    return f"{where} has the element {shown(left)}, not {shown(right)}, at {at}" if left != right else None
 
 
 def _equal_tensors(got: torch.Tensor, wanted: torch.Tensor) -> bool:
