@@ -29,7 +29,9 @@ def _ours(way: Way, **more: Any) -> Adapter:
     """The adapter of a way of rankdrill's own."""
 
     def call(payload: Any, setting: Setting) -> Any:
-        return way.call(payload, At(dist.group.WORLD, setting.directory, setting.timeout, room=setting.room))
+        return way.call(
+            payload, At(setting.group or dist.group.WORLD, setting.directory, setting.timeout, room=setting.room)
+        )
 
     def receives(rank: int, payloads: Sequence[Any]) -> Any:
         return way.given_to(rank, payloads)

@@ -8,6 +8,7 @@ from typing import Any
 
 from rankdrill.conformance.adapter import Adapter, Setting, takes_all
 from rankdrill.conformance.gives import GIVES
+from rankdrill.conformance.kit.answers import CONFORMED
 from rankdrill.conformance.kit.asking import Asking
 from rankdrill.conformance.kit.catalogue import questions_for
 from rankdrill.conformance.kit.questions import Question
@@ -56,7 +57,11 @@ def conformance(
         asking.close()
         torch.close()
 
-    body: dict[str, Any] = {"teardown_class": classmethod(teardown_class), "__doc__": f"What {adapter.name} promises."}
+    body: dict[str, Any] = {
+        CONFORMED: (adapter, tuple(ranks)),
+        "teardown_class": classmethod(teardown_class),
+        "__doc__": f"What {adapter.name} promises.",
+    }
     for promise in Promise:
         of_it = [question for question in questions if question.promise is promise]
         body[f"test_{promise}"] = _test_of(of_it, asking, torch, promised=promise in adapter.promises)

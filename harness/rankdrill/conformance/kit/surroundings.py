@@ -23,7 +23,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.distributed_c10d import Store
 
-from rankdrill.boundary.torch_seam import c10d, group_timeout
+from rankdrill.boundary.torch_seam import group_timeout, groups
 from rankdrill.conformance.leftovers import Belongings
 
 __all__ = ["Surroundings"]
@@ -50,7 +50,7 @@ class Surroundings:
     def settle(self) -> None:
         """Look at what is held."""
         self.belongings = Belongings.now(shared_memory=True)
-        self.threads, self.groups = threading.active_count(), len(c10d._world.pg_map)
+        self.threads, self.groups = threading.active_count(), len(groups())
 
     def changes(self) -> tuple[str, ...]:
         """What is here now and was not then, one line each."""
@@ -61,8 +61,8 @@ class Surroundings:
         left = Belongings.now(shared_memory=True).left_since(self.belongings) if self.belongings is not None else ()
         threads = threading.active_count() - self.threads
         started = (f"{threads} threads that were not there",) if threads > 0 else ()
-        groups = len(c10d._world.pg_map) - self.groups
-        made = (f"{groups} process groups that were not there",) if groups > 0 else ()
+        more = len(groups()) - self.groups
+        made = (f"{more} process groups that were not there",) if more > 0 else ()
         return (*left, *started, *made, *changed)
 
 
