@@ -138,6 +138,45 @@ def by_a_pattern(payload: Any, at: Setting) -> Any:
     return [pickle.loads(Path(name).read_bytes()) for name in sorted(glob.glob(f"{at.directory}/{at.turn}-*"))]
 
 
+def in_the_order_of_a_listing(payload: Any, at: Setting) -> Any:
+    name = f"{'-'.join(map(str, at.members))} {at.turn} "
+    Path(at.directory, f"{name}{at.rank}").write_bytes(pickle.dumps(payload))
+    dist.barrier(at.group)
+    found = sorted(each for each in os.listdir(at.directory) if each.startswith(name))
+    received = [pickle.loads(Path(at.directory, each).read_bytes()) for each in found]
+    dist.barrier(at.group)
+    os.unlink(Path(at.directory, f"{name}{at.rank}"))
+    return received
+
+
+def whatever_is_there(payload: Any, at: Setting) -> Any:
+    name = Path(at.directory, f"part-{at.turn}-{at.rank}")
+    name.write_bytes(pickle.dumps(payload))
+    dist.barrier(at.group)
+    found = sorted(Path(at.directory).glob(f"part-{at.turn}-*"))
+    received = [pickle.loads(each.read_bytes()) for each in found]
+    dist.barrier(at.group)
+    name.unlink()
+    return received
+
+
+def in_segments_of_one_name(payload: Any, at: Setting) -> Any:
+    raw = pickle.dumps(payload)
+    own = shared_memory.SharedMemory(f"rankdrill-population-{dist.get_rank()}", create=True, size=len(raw))
+    assert own.buf is not None
+    own.buf[: len(raw)] = raw
+    dist.barrier(at.group)
+    received = []
+    for rank in at.members:
+        its = shared_memory.SharedMemory(f"rankdrill-population-{rank}")
+        received.append(pickle.loads(bytes(its.buf or b"")))
+        its.close()
+    dist.barrier(at.group)
+    own.close()
+    own.unlink()
+    return received
+
+
 def by_names_in_latin_1(payload: Any, at: Setting) -> Any:
     at.directory.encode("latin-1")
     return _exchanged(payload, at, at.directory, f"{at.turn}-")
@@ -308,6 +347,11 @@ MISTAKES = (
     Mistake(of_a_path_in_a_buffer, "right", "ends in blanks"),
     Mistake(by_a_pattern, "right", "looks like a pattern"),
     Mistake(by_names_in_latin_1, "right", "not ASCII"),
+    Mistake(in_the_order_of_a_listing, "right", "more ranks"),
+    Mistake(whatever_is_there, "survives", "killed at its last file"),
+    Mistake(in_segments_of_one_name, "repeatable", "another job"),
+    Mistake(in_segments_of_one_name, "survives", "has left segments"),
+    Mistake(told_before_it_is_written, "survives", "has left files"),
     Mistake(with_temporary_files, "clean", "calls that worked"),
     Mistake(told_before_it_is_written, "repeatable", "slow after its first file"),
     Mistake(none_for_what_it_cannot_read, "survives", "loses what it writes"),

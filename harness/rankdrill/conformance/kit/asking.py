@@ -12,9 +12,10 @@ from types import TracebackType
 from rankdrill.conformance.adapter import Adapter
 from rankdrill.conformance.kit.complaints import complaint_on
 from rankdrill.conformance.kit.on_rank import follow, import_all
-from rankdrill.conformance.kit.questions import After, Question
+from rankdrill.conformance.kit.questions import After, Broken, Question
 from rankdrill.conformance.kit.rooms import Room
 from rankdrill.conformance.kit.script import Call, Script
+from rankdrill.conformance.segments import plant_segments, remove_segments, segments_left
 from rankdrill.faults import Plan
 from rankdrill.ledger import GROUP_OP
 from rankdrill.step import Kind
@@ -29,6 +30,7 @@ SPOILED_S = 2.0  # the same where it may have to be waited out, and what the gro
 DEADLINE_S = 20.0
 HURRIED_S = 5.0  # where a question to this gather has already run into that
 OTHERS_S = 4.0  # for those that a rank has left
+_STAYING = (Kind.FILE, Kind.SHM)  # what outlives a process
 _SLOW = Plan.parse("rank *: delay(0.02) before collective.* every")
 
 
@@ -41,7 +43,7 @@ class Asking:
     def __init__(self, adapter: Adapter) -> None:
         self._adapter = adapter
         self._worlds: dict[tuple[int, bool], World] = {}
-        self._undisturbed: dict[tuple[int, tuple[Call, ...]], Outcome] = {}
+        self._undisturbed: dict[tuple[int, tuple[Call, ...]], tuple[Outcome, Room]] = {}
         self._scratch: Path | None = None
         self._asked = 0
         self._hurried = False
@@ -71,7 +73,9 @@ class Asking:
         if question.beside:
             return self._ask_beside(question)
         if question.broken is not None:
-            return self._ask_broken(question, question.broken.line)
+            return self._ask_broken(question, question.broken)
+        if question.crashed is not None:
+            return self._ask_crashed(question, question.crashed)
         if question.where and not self._writes(question):
             return ""
         return self._ask(question)
@@ -82,11 +86,16 @@ class Asking:
         self, question: Question, plan: Plan | None = None, *, room: Room | None = None, second: bool = False
     ) -> str:
         room = room or self._room(question.where)
-        complaint = complaint_on(question, self._follow(question, room, plan, second=second))
+        outcome = self._follow(question, room, plan, second=second)
+        complaint = complaint_on(question, outcome)
+        segments = segments_left(outcome)
+        if question.after is None or not question.after.kills:
+            remove_segments(outcome)
         if complaint or not question.watched:
             return complaint
         # After an error its own files are another matter than those of others.
-        return room.theirs_gone() or ("" if question.spoiled else room.left(self._adapter.keeps))
+        left = [room.left(self._adapter.keeps), *(f"left in shared memory: {name}" for name in segments)]
+        return room.theirs_gone() or ("" if question.spoiled else "\n".join(filter(None, left)))
 
     def _ask_after(self, question: Question, after: After) -> str:
         """With a rank late, or gone, at a step that is seen where nothing disturbs it."""
@@ -100,15 +109,36 @@ class Asking:
             return ""
         op, nth = (first_call[0], 1) if after.first else (first_call[-1], first_call.count(first_call[-1]))
         plan = Plan.parse(f"rank {after.rank}: {after.strike} {after.when} {after.kind}.{op} #{nth}")
-        return _under(plan, self._ask(question, plan))
+        room = self._room()
+        complaint = self._ask(question, plan, room=room)
+        if not complaint and after.kills and after.kind in _STAYING:
+            complaint = self._ask_next(question, room)
+        return _under(plan, complaint)
 
-    def _ask_broken(self, question: Question, line: str) -> str:
+    def _ask_next(self, question: Question, room: Room) -> str:
+        """Have another job, of a rank less if there can be one, find what the one that died has left."""
+        complaint = self._ask(replace(question, size=max(2, question.size - 1), after=None), room=room)
+        return f"the next job in the same place: {complaint}" if complaint else ""
+
+    def _ask_broken(self, question: Question, broken: Broken) -> str:
         """With something wrong on the disk, if this gather comes to see it."""
         if not self._writes(question):
             return ""
-        plan = Plan.parse(line)
+        plan = Plan.parse(broken.line)
         outcome = self._follow(question, self._room(), plan)
+        remove_segments(outcome)
         return "" if outcome.unfired else _under(plan, complaint_on(question, outcome))
+
+    def _ask_crashed(self, question: Question, kind: Kind) -> str:
+        """With what the calls make already there, and not what it should be."""
+        seen, its = self._seen_in(question)
+        room = self._room()
+        planted = plant_segments(seen) if kind is Kind.SHM else room.planted(its, seen)
+        try:
+            complaint = self._ask(question, room=room) if planted else ""
+        finally:
+            remove_segments(seen)
+        return f"{complaint}\nwith what a run that crashed has left: {', '.join(planted)}" if complaint else ""
 
     def _ask_beside(self, question: Question) -> str:
         """With another job beside it, both so slow between their steps that what they share they meet in. Each has a
@@ -127,9 +157,13 @@ class Asking:
 
     def _seen(self, question: Question) -> Outcome:
         """What comes of the calls with nothing broken."""
+        return self._seen_in(question)[0]
+
+    def _seen_in(self, question: Question) -> tuple[Outcome, Room]:
         key = question.size, question.calls
         if key not in self._undisturbed:
-            self._undisturbed[key] = self._follow(replace(question, after=None, broken=None), self._room())
+            room = self._room()
+            self._undisturbed[key] = self._follow(replace(question, after=None, broken=None), room), room
         return self._undisturbed[key]
 
     def _writes(self, question: Question) -> bool:

@@ -18,6 +18,7 @@ __all__ = ["WRITTEN", "ask_apart", "ask_clean", "ask_groups", "ask_repeatable", 
 
 ROUNDS = 12  # in a row, with nothing between them
 LATE_S = 0.2
+MANY = 11  # ranks, the last of which is before the third where names are sorted as text
 HALVES = 4  # ranks, for two groups of two
 WRITTEN = (Kind.COLLECTIVE, Kind.FILE, Kind.STORE, Kind.SHM)
 _GROWING = (10, 100_000, 10, 5_000, 0, 70_000, 1)  # bytes
@@ -34,10 +35,11 @@ def ask_right(adapter: Adapter, sizes: Sequence[int]) -> Iterator[Question]:
     samples = samples_of(adapter)
     for size, sample in product(sizes, samples):
         yield Question(Promise.RIGHT, sample.name, size, tuple(Call(sample, turn) for turn in range(size)))
-    yield Question(Promise.RIGHT, "alone in the world", 1, (Call(samples[0], 0), Call(samples[0], 1)))
+    twice = (Call(samples[0], 0), Call(samples[0], 1))
+    yield Question(Promise.RIGHT, "alone in the world", 1, twice)
+    yield Question(Promise.RIGHT, "more ranks than one digit counts", MANY, twice)
     for what, where in _PLACES.items():
-        calls = (Call(samples[0], 0), Call(samples[0], 1))
-        yield Question(Promise.RIGHT, f"in a directory of {what}", min(sizes), calls, where=where)
+        yield Question(Promise.RIGHT, f"in a directory of {what}", min(sizes), twice, where=where)
 
 
 def ask_repeatable(adapter: Adapter, sizes: Sequence[int]) -> Iterator[Question]:

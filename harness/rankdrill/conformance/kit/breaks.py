@@ -24,6 +24,7 @@ _DISK = {
     "writes half of a file": "torn after file.write",
     "sees files late": "late(0.5) at file.*",
 }
+_LEFT = {Kind.FILE: "files", Kind.SHM: "segments"}
 
 
 def ask_contained(adapter: Adapter, sizes: Sequence[int]) -> Iterator[Question]:
@@ -38,7 +39,7 @@ def ask_survives(adapter: Adapter, sizes: Sequence[int]) -> Iterator[Question]:
     """A rank dies, freezes or is late, or its disk fails."""
     calls = (Call(samples_of(adapter)[0], 0),)
     for (turn, size), kind, first in product(enumerate(sizes), WRITTEN, (True, False)):
-        for rank in sorted({0, size - 1}) if len(sizes) == 1 else [0 if (turn + first) % 2 else size - 1]:
+        for rank in sorted({0, size - 1}) if len(sizes) == 1 else [size - 1 if (turn + first) % 2 else 0]:
             name = f"rank {rank} killed at its {'first' if first else 'last'} {kind}"
             yield _struck(name, size, calls, After(rank, kind, "kill", first, "before"))
     size = max(sizes)
@@ -48,8 +49,10 @@ def ask_survives(adapter: Adapter, sizes: Sequence[int]) -> Iterator[Question]:
         late = After(rank, Kind.COLLECTIVE, f"delay({VERY_LATE_S})", first=True, when="before")
         yield _struck(f"rank {rank} {VERY_LATE_S} s late at its first collective", size, calls, late)
         for what, line in _DISK.items():
-            broken = Broken(rank, f"rank {rank}: {line}")
+            broken = Broken(f"rank {rank}: {line}")
             yield Question(Promise.SURVIVES, f"rank {rank} {what}", size, calls, broken=broken)
+    for kind, what in _LEFT.items():
+        yield Question(Promise.SURVIVES, f"a run that crashed has left {what}", size, calls, crashed=kind)
 
 
 def _struck(name: str, size: int, calls: tuple[Call, ...], after: After) -> Question:

@@ -25,6 +25,11 @@ class After:
     when: str = "after"
 
     @property
+    def kills(self) -> bool:
+        """Whether the rank dies."""
+        return self.strike == "kill"
+
+    @property
     def ends(self) -> bool:
         """Whether the rank is no more, or does not answer any more."""
         return self.strike in ("kill", "stop")
@@ -32,9 +37,8 @@ class After:
 
 @dataclass(frozen=True)
 class Broken:
-    """A line of a plan that breaks what `rank` finds on disk; where it finds no such thing, nothing is asked."""
+    """A line of a plan that breaks what a rank finds on disk; asked of those who write there."""
 
-    rank: int
     line: str
 
 
@@ -42,8 +46,9 @@ class Broken:
 class Question:
     """Calls to make in a world of `size` ranks, and what has to come of it: the right results; of calls that somebody
     spoils, an error on all ranks. With `after` the calls are made once undisturbed, to see where that is; `broken` is
-    what is wrong with the disk; `beside` is another job that does the same at the same time. `watched` asks what was
-    left and changed, too; `where` is the name of a directory for all that is written, asked of those who write.
+    what is wrong with the disk; `crashed` is of what kind a run that crashed has left what calls make. `beside` is
+    another job that does the same at the same time. `watched` asks what was left and changed, too; `where` is the name
+    of a directory for all that is written, asked of those who write.
     """
 
     promise: Promise
@@ -52,6 +57,7 @@ class Question:
     calls: tuple[Call, ...]
     after: After | None = None
     broken: Broken | None = None
+    crashed: Kind | None = None
     beside: bool = False
     watched: bool = False
     where: str = ""

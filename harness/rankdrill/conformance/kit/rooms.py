@@ -6,9 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rankdrill.conformance.leftovers import files_left
+from rankdrill.faults.content import LEFT_OVER
+from rankdrill.step import Kind
+from rankdrill.worlds import Outcome
 
 __all__ = ["Room"]
 
+_WRITTEN = ("write", "rename", "replace", "link")
 _NAME, _THEIRS = "theirs.txt", "somebody else's file"
 
 
@@ -35,6 +39,23 @@ class Room:
         directory.mkdir()
         (directory / _NAME).write_text(_THEIRS)
         return Room(directory, self.work, self.scratch)
+
+    def planted(self, its: Room, outcome: Outcome) -> list[str]:
+        """Put here what ranks have written in another room, `its`, as if they had crashed: the names."""
+        written = {
+            record.step.target
+            for rank in outcome.ranks
+            for record in rank.ledger
+            if record.step.kind is Kind.FILE and record.step.op in _WRITTEN
+        }
+        below = its.directory.parent
+        names = sorted(name[len(f"{below}/") :] for name in written if name.startswith(f"{below}/"))
+        for name in names:
+            path = self.directory.parent / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if not path.is_dir():
+                path.write_bytes(LEFT_OVER)
+        return names
 
     def theirs_gone(self) -> str:
         """What has become of others' files, if not what they were."""

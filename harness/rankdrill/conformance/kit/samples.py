@@ -185,6 +185,27 @@ def _mixed_items(rank: int, size: int, turn: int) -> Any:
     return [(rank, turn), "naïve 日本", {turn: rank}, 0.5, {rank}, b"ends in zeros\x00\x00"]
 
 
+def _state(rank: int, size: int, turn: int) -> Any:
+    return {"weight": _tensor(rank, size, turn), "count": torch.tensor(rank + turn)}
+
+
+def _state_of_own_keys(rank: int, size: int, turn: int) -> Any:
+    return {**_state(rank, size, turn), f"of rank {rank}": torch.ones(2) * turn}
+
+
+def _state_in_another_order(rank: int, size: int, turn: int) -> Any:
+    state = {"b": torch.tensor([1.0 + rank]), "a": torch.tensor([100.0 + turn]), "c": torch.tensor([-1.0])}
+    return dict(sorted(state.items(), reverse=bool(rank % 2)))
+
+
+def _no_state_on_one(rank: int, size: int, turn: int) -> Any:
+    return {} if rank == turn % size else _state(rank, size, turn)
+
+
+def _state_of_own_lengths(rank: int, size: int, turn: int) -> Any:
+    return {"seen": torch.arange((rank + turn) % size * 2, dtype=torch.float32), "at": torch.tensor([turn])}
+
+
 def _own_numbers(rank: int, size: int, turn: int) -> Any:
     return 2 * rank if (rank + turn) % 2 else rank + 0.5
 
@@ -223,13 +244,16 @@ _ITEMS = Sample("three items on each rank", _items)
 _TENSOR = Sample("a tensor of six numbers", _tensor)
 _VIEW = Sample("a view of a tensor", _tensor_view)
 _WHOLE = Sample("a tensor of whole numbers", _whole_numbers)
-_RAGGED = (
+_ROWS = (
     _TENSOR,
     _VIEW,
     _WHOLE,
     Sample("tensors of another length on each rank", _own_length),
-    Sample("tensors of another shape on each rank", _own_shape),
     Sample("no rows on one rank", _no_rows_on_one),
+)
+_RAGGED = (
+    *_ROWS,
+    Sample("tensors of another shape on each rank", _own_shape),
     Sample("tensors without dimensions", _scalar),
 )
 
@@ -247,7 +271,15 @@ SAMPLES: dict[str, tuple[Sample, ...]] = {
     ),
     "tensors": (*_RAGGED, Sample("tensors of another dtype on each rank", _dtypes)),
     "ragged tensors": _RAGGED,
+    "tensors of rows": _ROWS,
     "equal tensors": (_TENSOR, _VIEW, _WHOLE),
+    "dicts of tensors": (
+        Sample("two tensors by name", _state),
+        Sample("names of its own on each rank", _state_of_own_keys),
+        Sample("names in another order on each rank", _state_in_another_order),
+        Sample("no tensors on one rank", _no_state_on_one),
+        Sample("tensors of another length on each rank", _state_of_own_lengths),
+    ),
     "numbers": (Sample("a number on each rank", _number), Sample("whole numbers and others", _own_numbers)),
 }
 """By what a gather takes."""

@@ -41,8 +41,9 @@ def conformance(
     what is right: ``"list"`` of all ranks' payloads in rank order, the same on rank 0 alone (``"dst"``), ``"dict"`` by
     rank, all ranks' items in one list (``"concatenated"``), ``"sum"``, or a function of the rank and all payloads.
     `takes` says what payloads are: ``"objects"``, ``"functions"`` that return them, ``"dicts"``, ``"lists"``,
-    ``"tensors"``, those of one dtype (``"ragged tensors"``) and shape (``"equal tensors"``), ``"numbers"``, or
-    payloads of your own by name. `more` are other fields of `Adapter`: `room`, say, where payloads are bounded.
+    ``"tensors"``, those of one dtype (``"ragged tensors"``) that differ in nothing but their length (``"tensors of
+    rows"``) or in nothing (``"equal tensors"``), ``"dicts of tensors"``, ``"numbers"``, or payloads of your own by
+    name. `more` are other fields of `Adapter`: `room`, say, where payloads are bounded.
 
     There is one test for each promise and question, named so that one can be selected. What `promises` leaves out is
     asked, too, and its failures are reported as expected: "not promised". Raises `UsageError` for what it does not
