@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from rankdrill.conformance.exact import difference
-from rankdrill.conformance.payloads import PAYLOADS, TENSORS
+from rankdrill.conformance.payloads import PAYLOADS, TENSOR_PAYLOADS
 
 
 @pytest.mark.parametrize(
@@ -29,11 +29,11 @@ def test_it_says_where_payloads_first_differ(got: Any, wanted: Any, said: str) -
     assert difference(got, wanted) == said
 
 
-@pytest.mark.parametrize(("name", "payload"), [*PAYLOADS.items(), *TENSORS.items()])
+@pytest.mark.parametrize(("name", "payload"), [*PAYLOADS.items(), *TENSOR_PAYLOADS.items()])
 def test_payloads_can_be_derived_anywhere_and_tell_ranks_and_calls_apart(name: str, payload: Any) -> None:
     made = [payload.make(rank, 4, 1) for rank in range(4)]
     assert difference(made, [payload.make(rank, 4, 1) for rank in range(4)]) is None
-    if payload is not TENSORS["empty"]:
+    if payload is not TENSOR_PAYLOADS["empty"]:
         assert difference(payload.make(0, 4, 1), payload.make(1, 4, 1)) is not None
         assert difference(payload.make(3, 4, 1), payload.make(3, 4, 2)) is not None
 

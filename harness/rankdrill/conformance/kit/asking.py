@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -27,9 +28,9 @@ __all__ = ["Asking"]
 IMPORT_S = 600.0  # of the gather's modules, which is no part of a question
 TIMEOUT_S = 5.0  # what gathers that take one are given
 SPOILED_S = 2.0  # the same where it may have to be waited out, and what the groups then have
-DEADLINE_S = 20.0
-HURRIED_S = 5.0  # where a question to this gather has already run into that
-OTHERS_S = 4.0  # for those that a rank has left
+DEADLINES_S = 20.0, 5.0, 2.5  # of the first question to this gather that runs into it, of the next, and of all others
+SPOILED_DEADLINES_S = 8.0, 4.0, 2.5  # the same where somebody cannot contribute
+LEFT_S = 4.0, 2.5  # and for those that a rank has left
 _STAYING = (Kind.FILE, Kind.SHM)  # what outlives a process
 _SLOW = Plan.parse("rank *: delay(0.02) before collective.* every")
 
@@ -46,7 +47,7 @@ class Asking:
         self._undisturbed: dict[tuple[int, tuple[Call, ...]], tuple[Outcome, Room]] = {}
         self._scratch: Path | None = None
         self._asked = 0
-        self._hurried = False
+        self._run_out = Counter[bool]()
 
     def __enter__(self) -> Asking:
         return self
@@ -181,16 +182,20 @@ class Asking:
             question.watched,
             SPOILED_S if question.spared else None,
         )
-        deadline = HURRIED_S if self._hurried else DEADLINE_S
+        deadline = self._deadline(question)
         job = Job(follow, (script,), plan=plan, with_context=True)
-        world = self._world(question.size, second=second)
-        outcome = world.run_job(job, deadline=OTHERS_S if question.spared else deadline)
-        self._hurried |= not question.spared and _took_all(outcome, deadline)
+        outcome = self._world(question.size, second=second).run_job(job, deadline=deadline)
+        self._run_out[question.spared] += _took_all(outcome, deadline)
         if not outcome.ok or any(
             said.error for rank in outcome.ranks if rank.value is not None for said in rank.value.heard
         ):
-            world.discard()  # the ranks may be out of step
+            self._world(question.size, second=second).discard()  # the ranks may be out of step
         return outcome
+
+    def _deadline(self, question: Question) -> float:
+        """The shorter, the more questions have been waited for in vain."""
+        bounds = LEFT_S if question.spared else SPOILED_DEADLINES_S if question.spoiled else DEADLINES_S
+        return bounds[min(self._run_out[question.spared], len(bounds) - 1)]
 
     def _world(self, size: int, *, second: bool) -> World:
         world = self._worlds.get((size, second))
@@ -212,4 +217,5 @@ def _under(plan: Plan, complaint: str) -> str:
 
 
 def _took_all(outcome: Outcome, deadline: float) -> bool:
-    return outcome.elapsed >= deadline and any(rank.status is Status.STUCK for rank in outcome.ranks)
+    stuck = any(rank.status is Status.STUCK and not rank.by_plan for rank in outcome.ranks)
+    return stuck and outcome.elapsed >= deadline

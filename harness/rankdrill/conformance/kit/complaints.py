@@ -9,11 +9,13 @@ from rankdrill.conformance.kit.questions import Question
 from rankdrill.conformance.kit.script import Heard, Told
 from rankdrill.conformance.promises import Promise
 from rankdrill.diagnosis import name_ranks
+from rankdrill.errors import ContractBroken
 from rankdrill.step import Kind
 from rankdrill.worlds import Outcome, Status
 
 __all__ = ["complaint_on"]
 
+_NOTICED = ContractBroken.__name__
 _LONG = 300  # characters of an error's message
 _DEFAULT = "default"  # what the group of all ranks is called in ledgers
 
@@ -70,12 +72,14 @@ def _first_heard(question: Question, told: dict[int, Told]) -> Iterator[str]:
 
 
 def _apart(question: Question, told: dict[int, Told]) -> str:
-    """Which ranks raised where others did not, in the first call in which some did."""
+    """Which ranks raised where others did not, in the first call in which some did, of themselves."""
     for number, call in enumerate(question.calls):
         members = call.members or range(question.size)
         heard = {rank: said for rank, all_told in told.items() for said in all_told.heard if said.call == number}
         raised = [rank for rank in members if rank in heard and heard[rank].error]
         others = [rank for rank in members if rank not in raised]
+        if any(heard[rank].error.startswith(_NOTICED) for rank in raised):
+            return ""  # what ranks did not agree on is told by the outcome
         if raised and others:
             return (
                 f"in call {number + 1} of {len(question.calls)} {name_ranks(raised)} raised alone, and "

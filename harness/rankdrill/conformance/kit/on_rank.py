@@ -185,7 +185,7 @@ class _Calling:
         met, store = f"{what} met", self._store(None)
         if store.add(f"{what} here", 1) == size:
             store.set(met, "")
-        with suppress(dist.DistError):
+        with suppress(RuntimeError):  # of a store that has waited long enough
             store.wait([met], timedelta(seconds=_MEETING_S))
 
 
