@@ -24,7 +24,7 @@ from rankdrill.conformance import Setting
 from rankdrill.errors import EncodeError, RankFailure
 from tests.conformance.population import Gather, by_torch
 
-__all__ = ["MISTAKES", "Mistake"]
+__all__ = ["MISTAKES", "Mistake", "each_in_a_directory_of_its_own"]
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import torch.distributed as dist
 from rankdrill import gathers
 from rankdrill.conformance import Setting
 
-__all__ = ["MISTAKEN", "SOUND"]
+__all__ = ["MISTAKEN", "SOUND", "Gather", "by_torch", "files_of_one_name", "in_latin_1", "of_all_ranks", "raises_alone"]
 
 Gather = Callable[[Any, Setting], Any]
 

@@ -181,6 +181,7 @@ class Asking:
             SPOILED_S if question.spoiled or question.spared else TIMEOUT_S,
             question.watched,
             SPOILED_S if question.spared else None,
+            question.meet,
         )
         deadline = self._deadline(question)
         job = Job(follow, (script,), plan=plan, with_context=True)

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from rankdrill.conformance.kit.hints import hint_on
 from rankdrill.conformance.kit.hostile import TOO_LARGE
 from rankdrill.conformance.kit.questions import Question
 from rankdrill.conformance.kit.script import Heard, Told
 from rankdrill.conformance.promises import Promise
 from rankdrill.diagnosis import name_ranks
 from rankdrill.errors import ContractBroken
-from rankdrill.step import Kind
 from rankdrill.worlds import Outcome, Status
 
 __all__ = ["complaint_on"]
 
 _NOTICED = ContractBroken.__name__
 _LONG = 300  # characters of an error's message
-_DEFAULT = "default"  # what the group of all ranks is called in ledgers
 
 
 def complaint_on(question: Question, outcome: Outcome) -> str:
@@ -28,7 +27,7 @@ def complaint_on(question: Question, outcome: Outcome) -> str:
         return left  # whether all of them raised, and can go on, is another promise
     if not question.spared and not _all_came_out(outcome):
         said = _first_heard(question, told)
-        return _lines(_apart(question, told), *said, outcome.summary(), _hint(question, outcome))
+        return _lines(_apart(question, told), *said, outcome.summary(), hint_on(question, outcome))
     stuck = [rank.rank for rank in outcome.ranks if rank.status is Status.STUCK and not rank.by_plan]
     if stuck:
         return _lines(
@@ -46,7 +45,7 @@ def _of_calls(question: Question, told: dict[int, Told], outcome: Outcome) -> st
         judge = _all_or_nothing if either else _all_right if call.spoils is None else _all_raise
         complaint = judge(heard) or (_blames(heard, call.spoils) if call.spoils is not None else "")
         if complaint:
-            return _lines(f"call {number + 1} of {len(question.calls)}: {complaint}", _hint(question, outcome))
+            return _lines(f"call {number + 1} of {len(question.calls)}: {complaint}", hint_on(question, outcome))
     changed = (f"rank {rank}: {what}" for rank, all_told in told.items() for what in all_told.changed)
     return next(changed, "")
 
@@ -86,15 +85,6 @@ def _apart(question: Question, told: dict[int, Told]) -> str:
                 f"{name_ranks(others)} waited for it in that call, or took its next for this one"
             )
     return ""
-
-
-def _hint(question: Question, outcome: Outcome) -> str:
-    """That a gather of a group asks everybody."""
-    if any(call.members is None for call in question.calls):
-        return ""
-    steps = (record.step for rank in outcome.ranks for record in rank.ledger.records)
-    asks = next((step for step in steps if step.kind is Kind.COLLECTIVE and step.target == _DEFAULT), None)
-    return f"a group was to gather, and it asks all ranks: {asks.op}{asks.where}" if asks is not None else ""
 
 
 _Judge = Callable[[dict[int, Heard]], str]

@@ -99,6 +99,8 @@ class _Calling:
     def make(self, number: int, call: Call) -> Heard:
         closed = self.context.boundary.closed
         with closed():
+            if self.script.meet and call.members is None:
+                self._meet(f"before {number}", self.context.world_size)
             time.sleep(dict(call.late).get(self.context.index, 0.0))
             setting, sent = self._prepared(call)
             spoils = call.spoils == setting.rank

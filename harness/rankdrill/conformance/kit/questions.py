@@ -68,6 +68,11 @@ class Question:
         return any(call.spoils is not None for call in self.calls)
 
     @property
+    def meet(self) -> bool:
+        """Whether there is a pause between calls: that they may follow at once is another promise."""
+        return self.promise in (Promise.RIGHT, Promise.APART, Promise.CLEAN) and not self.spoiled
+
+    @property
     def spared(self) -> bool:
         """Whether all ranks may raise as well: something was broken."""
         return self.broken is not None or (self.after is not None and self.after.ends)

@@ -34,7 +34,8 @@ class Script:
     """The calls of one run, in order. With `watched` it is told what they changed in the process.
 
     `directory` is the caller's; `work` is the working directory, and `scratch` the one for temporary files. With
-    `patience`, in seconds, the groups give up after that long.
+    `patience`, in seconds, the groups give up after that long. Where ranks `meet`, none makes a call before all have
+    made the one before.
     """
 
     adapter: Adapter
@@ -45,6 +46,7 @@ class Script:
     timeout: float
     watched: bool = False
     patience: float | None = None
+    meet: bool = False
 
 
 @dataclass(frozen=True)
