@@ -74,6 +74,10 @@ def as_plain_tuples(payload: Any, at: Setting) -> Any:
     return [_rebuilt(each) for each in by_torch(payload, at)]
 
 
+def in_sorted_order(payload: Any, at: Setting) -> Any:
+    return [dict(sorted(each.items())) for each in by_torch(payload, at)]
+
+
 def as_long_as_its_letters(payload: Any, at: Setting) -> Any:
     if not isinstance(payload, str):
         return by_torch(payload, at)
@@ -335,6 +339,7 @@ MISTAKES = (
     Mistake(by_weights_only, "right", "sets"),
     Mistake(as_plain_tuples, "right", "tuples"),
     Mistake(as_plain_tuples, "right", "the order of keys"),
+    Mistake(in_sorted_order, "right", "the order of keys", {"takes": "dicts"}),
     Mistake(as_long_as_its_letters, "right", "text beyond ASCII"),
     Mistake(with_its_own_keys, "right", "other keys", {"takes": "dicts"}),
     Mistake(bare_if_alone, "right", "alone in the world"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Any
 
 import numpy
@@ -27,6 +28,13 @@ from rankdrill.conformance.payloads import PAYLOADS, TENSOR_PAYLOADS
 )
 def test_it_says_where_payloads_first_differ(got: Any, wanted: Any, said: str) -> None:
     assert difference(got, wanted) == said
+
+
+def test_the_order_of_keys_is_looked_at_where_it_is_asked_for() -> None:
+    got, wanted = [{"a": 1, "b": 2}], [{"b": 2, "a": 1}]
+    assert difference(got, wanted, ordered=False) is None
+    assert difference([OrderedDict(got[0])], [OrderedDict(wanted[0])], ordered=False) is not None
+    assert difference([{"a": 1, "c": 2}], wanted, ordered=False) is not None
 
 
 @pytest.mark.parametrize(("name", "payload"), [*PAYLOADS.items(), *TENSOR_PAYLOADS.items()])

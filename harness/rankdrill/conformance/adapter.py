@@ -114,12 +114,15 @@ class Adapter:
         """What `rank` must receive in call number `turn`."""
         return self.receives(rank, [self.payload(name, giver, size, turn) for giver in range(size)])
 
-    def differs(self, got: Any, wanted: Any) -> str | None:
-        """Where what a rank received differs from what it should have, in one line; None if it does not."""
+    def differs(self, got: Any, wanted: Any, *, ordered: bool = False) -> str | None:
+        """Where what a rank received differs from what it should have, in one line; None if it does not.
+
+        In which order the keys of dicts come is looked at if `ordered`; of a dict by rank, never.
+        """
         if wanted is NOT_LOOKED_AT:
             return None
         if self.same is not None:
             return None if self.same(got, wanted) else f"result is {shown(got)}, not {shown(wanted)}"
         if type(got) is dict and type(wanted) is dict and got.keys() == wanted.keys():
             got = {key: got[key] for key in wanted}  # the order of ranks in a dict means nothing
-        return difference(got, wanted)
+        return difference(got, wanted, ordered=ordered)

@@ -13,8 +13,11 @@ __all__ = ["difference", "shown"]
 _SHOWN = 60
 
 
-def difference(got: Any, wanted: Any, where: str = "result") -> str | None:
-    """Where `got` first differs from `wanted`, in one line; None if it does not."""
+def difference(got: Any, wanted: Any, where: str = "result", *, ordered: bool = True) -> str | None:
+    """Where `got` first differs from `wanted`, in one line; None if it does not.
+
+    Whether the keys of a dict come in the same order is looked at if `ordered`; of an `OrderedDict`, always.
+    """
     if type(got) is not type(wanted):
         return f"{where} is {shown(got)}, not {shown(wanted)}"
     match wanted:
@@ -27,9 +30,9 @@ def difference(got: Any, wanted: Any, where: str = "result") -> str | None:
                 and numpy.array_equal(got, wanted, equal_nan=wanted.dtype.kind in "fc")
             )
         case Mapping():
-            return _difference_of_mappings(got, wanted, where)
+            return _difference_of_mappings(got, wanted, where, ordered=ordered)
         case list() | tuple():
-            return _difference_of_sequences(got, wanted, where)
+            return _difference_of_sequences(got, wanted, where, ordered=ordered)
         case _:
             same = got == wanted or (got != got and wanted != wanted)  # a NaN is right where one was sent
     if same:
@@ -53,18 +56,19 @@ def _equal_tensors(got: torch.Tensor, wanted: torch.Tensor) -> bool:
     return torch.allclose(got, wanted, rtol=0, atol=0, equal_nan=True)
 
 
-def _difference_of_mappings(got: Any, wanted: Any, where: str) -> str | None:
-    if list(got) != list(wanted):
+def _difference_of_mappings(got: Any, wanted: Any, where: str, *, ordered: bool) -> str | None:
+    as_they_come: type = list if ordered or type(wanted) is not dict else set
+    if as_they_come(got) != as_they_come(wanted):
         return f"{where} has the keys {list(got)!r}, not {list(wanted)!r}"
-    found = (difference(got[key], wanted[key], f"{where}[{key!r}]") for key in wanted)
+    found = (difference(got[key], wanted[key], f"{where}[{key!r}]", ordered=ordered) for key in wanted)
     return next(filter(None, found), None)
 
 
-def _difference_of_sequences(got: Any, wanted: Any, where: str) -> str | None:
+def _difference_of_sequences(got: Any, wanted: Any, where: str, *, ordered: bool) -> str | None:
     if len(got) != len(wanted):
         return f"{where} has {len(got)} items, not {len(wanted)}"
     pairs = zip(got, wanted, strict=True)
-    found = (difference(left, right, f"{where}[{at}]") for at, (left, right) in enumerate(pairs))
+    found = (difference(left, right, f"{where}[{at}]", ordered=ordered) for at, (left, right) in enumerate(pairs))
     return next(filter(None, found), None)
 
 

@@ -7,7 +7,7 @@ import os
 import pickle
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
@@ -19,11 +19,12 @@ from rankdrill.boundary.collectives import DrilledGroup
 from rankdrill.boundary.torch_seam import group_timeout, set_timeout
 from rankdrill.conformance.adapter import UNBOUNDED, Adapter, Setting
 from rankdrill.conformance.exact import difference
-from rankdrill.conformance.kit.hostile import contributed, spoiled_payload
+from rankdrill.conformance.kit.hostile import TOO_LARGE, contributed, spoiled_payload
 from rankdrill.conformance.kit.placed import placed
 from rankdrill.conformance.kit.scramble import scramble
 from rankdrill.conformance.kit.script import Call, Heard, Script, Told
 from rankdrill.conformance.kit.surroundings import Surroundings
+from rankdrill.errors import UsageError
 from rankdrill.worlds.context import RankContext
 
 __all__ = ["follow", "import_all"]
@@ -82,6 +83,7 @@ class _Calling:
     groups: dict[tuple[int, ...] | None, Any]
     held: list[tuple[int, Call, Any]] = field(default_factory=list)
     sent_changed: list[str] = field(default_factory=list)
+    alone: bool = False
 
     def takes_part_in(self, call: Call) -> bool:
         return call.members is None or self.context.index in call.members
@@ -140,9 +142,6 @@ class _Calling:
             return room
         return max(len(pickle.dumps(payload)) for payload in self._payloads(call)) + _SPARE
 
-    def _spoiled(self, call: Call) -> Any:
-        return spoiled_payload(self.script.adapter, call.spoiled, self._room(call))
-
     def _members(self, call: Call) -> tuple[int, ...]:
         return call.members or tuple(range(self.context.world_size))
 
@@ -151,16 +150,40 @@ class _Calling:
 
     def _payloads(self, call: Call) -> list[Any]:
         size = len(self._members(call))
-        return [
-            self.script.adapter.dressed(call.sample.make(giver, size, call.turn), giver, size, call.turn)
-            for giver in range(size)
-        ]
+        return [self._dressed(call.sample.make(giver, size, call.turn), giver, call) for giver in range(size)]
+
+    def _dressed(self, payload: Any, giver: int, call: Call) -> Any:
+        with self._of_adapter(call):
+            return self.script.adapter.dressed(payload, giver, len(self._members(call)), call.turn)
+
+    @contextmanager
+    def _of_adapter(self, call: Call) -> Iterator[None]:
+        """Whatever the adapter raises here is no answer of its gather."""
+        try:
+            yield
+        except Exception as error:
+            name = self.script.adapter.name
+            raise UsageError(
+                f"the adapter {name!r}, and not its gather, failed with {call.sample.name}: {_told(error)}; "
+                "see its dress, gives and same"
+            ) from error
+
+    def _spoiled(self, call: Call) -> Any:
+        payload = spoiled_payload(self.script.adapter, call.spoiled, self._room(call))
+        try:
+            return self._dressed(payload, call.spoils or 0, call)
+        except UsageError:  # it looks into payloads, and this one cannot be looked into
+            return payload
 
     def _differs(self, call: Call, got: Any) -> str:
         own, payloads = self._members(call).index(self.context.index), self._payloads(call)
         if call.spoils is not None:
+            if call.spoiled != TOO_LARGE:
+                return ""  # there is nothing that would be right
             payloads[call.spoils] = self._spoiled(call)
-        return self.script.adapter.differs(got, self.script.adapter.receives(own, payloads)) or ""
+        adapter = self.script.adapter
+        with self._of_adapter(call):
+            return adapter.differs(got, adapter.receives(own, payloads), ordered=call.sample.ordered) or ""
 
     def _look_at_sent(self, number: int, call: Call, sent: Any) -> None:
         own = self._members(call).index(self.context.index)
@@ -171,9 +194,8 @@ class _Calling:
         """Have every rank in turn change all it has, and see what changes with it."""
         own, size = self._members(call).index(self.context.index), len(self._members(call))
         scramble(sent)
-        if wrong := self._differs(call, got):
-            return f"what was received changes with what was sent: {wrong}"
-        told = ""
+        wrong = self._differs(call, got)
+        told = f"what was received changes with what was sent: {wrong}" if wrong else ""
         for turn in range(size):
             if turn == own:
                 scramble(got)
@@ -183,12 +205,16 @@ class _Calling:
         return told
 
     def _meet(self, what: str, size: int) -> None:
-        """Wait for the others, but for no others than those who are in this, too."""
+        """Wait for the others; once somebody has not come, for nobody any more."""
+        if self.alone:
+            return
         met, store = f"{what} met", self._store(None)
         if store.add(f"{what} here", 1) == size:
             store.set(met, "")
-        with suppress(RuntimeError):  # of a store that has waited long enough
+        try:
             store.wait([met], timedelta(seconds=_MEETING_S))
+        except RuntimeError:  # of a store that has waited long enough
+            self.alone = True
 
 
 def _told(error: Exception) -> str:

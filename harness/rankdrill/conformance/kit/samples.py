@@ -23,11 +23,14 @@ Pair = namedtuple("Pair", "first second")
 
 @dataclass(frozen=True)
 class Sample:
-    """`make(rank, size, turn)` builds what a rank contributes: on one of them of `least` bytes or more."""
+    """`make(rank, size, turn)` builds what a rank contributes: on one of them of `least` bytes or more.
+    With `ordered` the order of keys has to arrive.
+    """
 
     name: str
     make: Callable[[int, int, int], Any]
     least: int = 0
+    ordered: bool = False
 
 
 def _plain(rank: int, size: int, turn: int) -> Any:
@@ -78,7 +81,7 @@ def _tuples(rank: int, size: int, turn: int) -> Any:
 
 
 def _key_order(rank: int, size: int, turn: int) -> Any:
-    return list({"z": 0, "a": turn, "m": rank}), OrderedDict([("y", rank), ("b", turn)])
+    return {"z": 0, "a": turn, "m": {"y": rank, "b": turn}, "ordered": OrderedDict([("y", rank), ("b", turn)])}
 
 
 def _numbers(rank: int, size: int, turn: int) -> Any:
@@ -186,7 +189,7 @@ def _mixed_items(rank: int, size: int, turn: int) -> Any:
 
 
 def _state(rank: int, size: int, turn: int) -> Any:
-    return {"weight": _tensor(rank, size, turn), "count": torch.tensor(rank + turn)}
+    return {"count": torch.tensor(rank + turn), "weight": _tensor(rank, size, turn)}
 
 
 def _state_of_own_keys(rank: int, size: int, turn: int) -> Any:
@@ -226,7 +229,7 @@ _OBJECTS = (
     Sample("text beyond ASCII", _text),
     Sample("whole numbers as keys", _int_keys),
     Sample("tuples", _tuples),
-    Sample("the order of keys", _key_order),
+    Sample("the order of keys", _key_order, ordered=True),
     Sample("numbers at their edges", _numbers),
     Sample("what is no number", _not_a_number),
     Sample("bytes", _bytes),
@@ -239,7 +242,7 @@ _OBJECTS = (
     Sample("a megabyte on the last rank", _one_big, 1 << 20),
 )
 
-_DICTS = ("other keys on each rank", "nested deeper on each rank", "whole numbers as keys")
+_DICTS = ("other keys on each rank", "nested deeper on each rank", "whole numbers as keys", "the order of keys")
 _ITEMS = Sample("three items on each rank", _items)
 _TENSOR = Sample("a tensor of six numbers", _tensor)
 _VIEW = Sample("a view of a tensor", _tensor_view)
@@ -277,6 +280,7 @@ SAMPLES: dict[str, tuple[Sample, ...]] = {
         Sample("two tensors by name", _state),
         Sample("names of its own on each rank", _state_of_own_keys),
         Sample("names in another order on each rank", _state_in_another_order),
+        Sample("the order of names", _state_in_another_order, ordered=True),
         Sample("no tensors on one rank", _no_state_on_one),
         Sample("tensors of another length on each rank", _state_of_own_lengths),
     ),
