@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import tempfile
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -31,6 +32,7 @@ SPOILED_S = 2.0  # the same where it may have to be waited out, and what the gro
 DEADLINES_S = 20.0, 5.0, 2.5  # of the first question to this gather that runs into it, of the next, and of all others
 SPOILED_DEADLINES_S = 8.0, 4.0, 2.5  # the same where somebody cannot contribute
 LEFT_S = 4.0, 2.5  # and for those that a rank has left
+_ON_RANKS = "rankdrill.conformance.kit.on_rank"
 _STAYING = (Kind.FILE, Kind.SHM)  # what outlives a process
 _SLOW = Plan.parse("rank *: delay(0.02) before collective.* every")
 
@@ -201,7 +203,7 @@ class Asking:
     def _world(self, size: int, *, second: bool) -> World:
         world = self._worlds.get((size, second))
         if world is None:
-            world = self._worlds[size, second] = World(size, preload=("rankdrill.conformance.kit.on_rank",))
+            world = self._worlds[size, second] = World(size, preload=(_ON_RANKS, *_of_torch()))
         if not world.warm:
             world.run(import_all, self._adapter, deadline=IMPORT_S).unwrap()
         return world
@@ -211,6 +213,11 @@ class Asking:
             self._scratch = Path(tempfile.mkdtemp(prefix="rankdrill-asks-"))
         self._asked += 1
         return Room.made(self._scratch / f"question {self._asked}" / where)
+
+
+def _of_torch() -> list[str]:
+    """What the gather's modules have imported of torch: once for all ranks, and not by each of fresh ones anew."""
+    return sorted(name for name in sys.modules if name.startswith("torch.distributed."))
 
 
 def _under(plan: Plan, complaint: str) -> str:

@@ -110,7 +110,7 @@ class _Calling:
             payload = contributed(self.script.adapter, payload, call.spoiled if spoils else "")
         try:
             got = self.script.adapter.call(payload, setting)
-        except Exception as error:  # whatever it is, it is what is asked about
+        except BaseException as error:  # whatever it is, it is what is asked about
             return Heard(number, error=_told(error), blames=self.script.adapter.blames(error))
         with closed():
             wrong = self._differs(call, got)
@@ -217,5 +217,5 @@ class _Calling:
             self.alone = True
 
 
-def _told(error: Exception) -> str:
+def _told(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"

@@ -28,6 +28,7 @@ from rankdrill.conformance.leftovers import Belongings
 
 __all__ = ["Surroundings"]
 
+_IMPORTED = ("the filters of warnings", "the level of the root logger", "the handlers of the root logger")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
 
 
@@ -41,14 +42,19 @@ class Surroundings:
     belongings: Belongings | None = None
     threads: int = 0
     groups: int = 0
+    modules: int = 0
 
     @classmethod
     def now(cls, store: Store, group: Any) -> Surroundings:
         """Look at what is set, also on the `store` and the `group` that calls are given."""
-        return cls(dict(_settings(store, group)), store, group)
+        return cls(dict(_settings(store, group)), store, group, modules=len(sys.modules))
 
     def settle(self) -> None:
-        """Look at what is held."""
+        """Look at what is held, and at what modules set that have been imported since."""
+        if len(sys.modules) > self.modules:
+            self.settings.update(
+                (name, value) for name, value in _settings(self.store, self.group) if name in _IMPORTED
+            )
         self.belongings = Belongings.now(shared_memory=True)
         self.threads, self.groups = threading.active_count(), len(groups())
 
