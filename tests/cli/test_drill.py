@@ -157,3 +157,41 @@ def test_the_list_explains_paths_strikes_and_payloads(drill: Drill) -> None:
     assert done.returncode == 0
     for word in ("get_tensors_parallel", "torch.all_gather_object", "unpicklable", "8mib"):
         assert word in done.stdout
+
+
+def test_a_class_of_conformance_is_asked_what_it_promises(drill: Drill, tmp_path: Path) -> None:
+    report, junit = tmp_path / "drill.json", tmp_path / "drill.xml"
+    path = "tests.conformance.suites:TestInLatin1"
+    asked = ["--ask", "right", "--ask", "contained", "--ask", "groups: one half alone-4ranks"]
+    done = drill("--path", path, *asked, "--json", str(report), "--junit", str(junit))
+    assert done.returncode == 1, done.stdout + done.stderr
+    rows = {words[0]: words[1:] for line in done.stdout.splitlines() if (words := line.split())}
+    assert rows["right"][0] == "BROKEN"
+    assert rows["groups"][0] == "kept"
+    assert rows["contained"][:2] == ["not", "promised;"]
+    document = json.loads(report.read_text())
+    assert not document["ok"]
+    failed = [answer for answer in document["answers"] if answer["promised"] and answer["complaint"]]
+    assert {answer["question"] for answer in failed} == {"text beyond ASCII-2ranks"}
+    (suite,) = ElementTree.parse(junit).getroot()
+    assert suite.get("failures") == "1"
+    assert failed[0]["repeat"] in done.stdout
+    again = drill(*shlex.split(failed[0]["repeat"])[2:])
+    assert again.returncode == 1
+    assert "BROKEN   1 of 1 question" in again.stdout
+
+
+def test_an_adapter_of_ones_own_is_asked_and_struck(drill: Drill) -> None:
+    path = "tests.conformance.suites:RIGHT"
+    asked = drill("--path", path, "--ranks", "2", "--ask", "right: tuples-2ranks")
+    assert asked.returncode == 0, asked.stdout + asked.stderr
+    assert "kept     1 question" in asked.stdout
+    struck = drill("--path", path, "--ranks", "2", "--payload", "small", "--fault", "none")
+    assert struck.returncode == 0
+    assert "kept" not in struck.stdout
+
+
+def test_what_is_never_asked_is_refused(drill: Drill) -> None:
+    done = drill("--path", "tests.conformance.suites:RIGHT", "--ask", "tuples")
+    assert done.returncode == 2
+    assert "is asked nothing of that name; try right: tuples-2ranks, right: tuples-3ranks" in done.stderr

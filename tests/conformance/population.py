@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import pickle
 import shutil
 import tempfile
 import time
+import warnings
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,7 @@ import torch.distributed as dist
 from rankdrill import gathers
 from rankdrill.conformance import Setting
 
-__all__ = ["MISTAKEN", "SOUND"]
+__all__ = ["MISTAKEN", "SOUND", "Gather", "by_torch", "files_of_one_name", "in_latin_1", "of_all_ranks", "raises_alone"]
 
 Gather = Callable[[Any, Setting], Any]
 
@@ -56,11 +59,32 @@ def by_rankdrill(payload: Any, at: Setting) -> Any:
     return gathers.all_gather(payload, group=at.group, timeout=at.timeout)
 
 
-WITHOUT_FAULTS = ("right", "repeatable", "groups", "clean")
+def in_a_store(payload: Any, at: Setting) -> Any:
+    before = at.store.timeout
+    at.store.set_timeout(timedelta(seconds=at.timeout))
+    try:
+        at.store.set(f"{at.turn} {at.rank}", pickle.dumps(payload))
+        return [pickle.loads(at.store.get(f"{at.turn} {rank}")) for rank in range(at.size)]
+    finally:
+        at.store.set_timeout(before)
+
+
+def imports_as_it_is_called(payload: Any, at: Setting) -> Any:
+    if at.turn not in imported:
+        warnings.simplefilter("default", ImportWarning)  # as some modules do when they are imported
+        importlib.import_module("wave")
+        imported.update(range(100))
+    return by_torch(payload, at)
+
+
+imported: set[int] = set()
+WITHOUT_FAULTS = ("right", "repeatable", "groups", "clean", "apart")
 SOUND: dict[str, tuple[Gather, tuple[str, ...]]] = {
     "torch's": (by_torch, WITHOUT_FAULTS),
     "padded": (by_padding, WITHOUT_FAULTS),
     "over files": (by_files, WITHOUT_FAULTS),
+    "in a store": (in_a_store, WITHOUT_FAULTS),
+    "importing as it is called": (imports_as_it_is_called, WITHOUT_FAULTS),
     "rankdrill's": (by_rankdrill, (*WITHOUT_FAULTS, "contained", "survives")),
 }
 """By name: a gather, and what it promises."""

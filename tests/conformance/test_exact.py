@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Any
 
 import numpy
@@ -9,7 +10,7 @@ import pytest
 import torch
 
 from rankdrill.conformance.exact import difference
-from rankdrill.conformance.payloads import PAYLOADS, TENSORS
+from rankdrill.conformance.payloads import PAYLOADS, TENSOR_PAYLOADS
 
 
 @pytest.mark.parametrize(
@@ -29,11 +30,18 @@ def test_it_says_where_payloads_first_differ(got: Any, wanted: Any, said: str) -
     assert difference(got, wanted) == said
 
 
-@pytest.mark.parametrize(("name", "payload"), [*PAYLOADS.items(), *TENSORS.items()])
+def test_the_order_of_keys_is_looked_at_where_it_is_asked_for() -> None:
+    got, wanted = [{"a": 1, "b": 2}], [{"b": 2, "a": 1}]
+    assert difference(got, wanted, ordered=False) is None
+    assert difference([OrderedDict(got[0])], [OrderedDict(wanted[0])], ordered=False) is not None
+    assert difference([{"a": 1, "c": 2}], wanted, ordered=False) is not None
+
+
+@pytest.mark.parametrize(("name", "payload"), [*PAYLOADS.items(), *TENSOR_PAYLOADS.items()])
 def test_payloads_can_be_derived_anywhere_and_tell_ranks_and_calls_apart(name: str, payload: Any) -> None:
     made = [payload.make(rank, 4, 1) for rank in range(4)]
     assert difference(made, [payload.make(rank, 4, 1) for rank in range(4)]) is None
-    if payload is not TENSORS["empty"]:
+    if payload is not TENSOR_PAYLOADS["empty"]:
         assert difference(payload.make(0, 4, 1), payload.make(1, 4, 1)) is not None
         assert difference(payload.make(3, 4, 1), payload.make(3, 4, 2)) is not None
 

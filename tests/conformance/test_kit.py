@@ -5,10 +5,19 @@ from __future__ import annotations
 import pytest
 
 from rankdrill.conformance.kit.asking import Asking
-from rankdrill.conformance.kit.questions import questions_for
+from rankdrill.conformance.kit.catalogue import questions_for
 from rankdrill.conformance.kit.suite import described
 from rankdrill.conformance.promises import Promise
-from tests.conformance.population import MISTAKEN, SOUND, Gather
+from tests.conformance.mistakes import MISTAKES, Mistake, each_in_a_directory_of_its_own
+from tests.conformance.population import (
+    MISTAKEN,
+    SOUND,
+    Gather,
+    by_torch,
+    files_of_one_name,
+    of_all_ranks,
+    raises_alone,
+)
 
 SIZES = (2, 3)
 
@@ -33,6 +42,15 @@ def test_a_mistake_breaks_the_promise_that_it_should(gather: Gather) -> None:
         assert next(filter(None, complaints), None) is not None
 
 
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: f"{mistake.gather.__name__}-{mistake.asked}")
+def test_the_question_that_is_meant_for_a_mistake_finds_it(mistake: Mistake) -> None:
+    adapter = described(mistake.gather, **mistake.more)
+    of_it = (question for question in questions_for(adapter, SIZES) if question.promise == mistake.promise)
+    asked = [question for question in of_it if mistake.asked in question.name]
+    with Asking(adapter) as asking:
+        assert any(map(asking.ask, asked)), asked
+
+
 def test_what_goes_wrong_beside_another_job_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     adapter = described(SOUND["torch's"][0])
     question = next(question for question in questions_for(adapter, (2,)) if question.beside)
@@ -44,3 +62,34 @@ def test_what_goes_wrong_beside_another_job_is_no_answer(monkeypatch: pytest.Mon
         monkeypatch.setattr(asking, "_ask", broken)
         with pytest.raises(RuntimeError, match="no ranks to be had"):
             asking.ask(question)
+
+
+def _complaint_on(gather: Gather, promise: str, asked: str, **more: object) -> str:
+    adapter = described(gather, **more)  # type: ignore[arg-type]
+    of_it = (question for question in questions_for(adapter, (2,)) if question.promise == promise)
+    with Asking(adapter) as asking:
+        return asking.ask(next(question for question in of_it if asked in question.name))
+
+
+def test_who_asks_all_ranks_for_a_group_is_told_so() -> None:
+    assert "a group was to gather, and it asks all ranks: all_gather" in _complaint_on(of_all_ranks, "groups", "half")
+
+
+def test_who_writes_where_nobody_reads_is_told_so() -> None:
+    said = _complaint_on(each_in_a_directory_of_its_own, "right", "small")
+    assert "each rank writes into another directory: rank 0 into" in said
+
+
+def test_who_raises_alone_is_named() -> None:
+    said = _complaint_on(raises_alone, "contained", "does not pickle")
+    assert said.startswith("in call 1 of 3 rank 1 raised alone, and rank 0 waited for it in that call")
+
+
+def test_calls_that_meet_only_where_they_follow_at_once_are_right() -> None:
+    assert _complaint_on(files_of_one_name, "right", "small") == ""
+    assert "is 1, not 0" in _complaint_on(files_of_one_name, "repeatable", "rank 0 slow after its last collective")
+
+
+def test_of_a_bound_that_is_told_no_payload_is_beyond_it() -> None:
+    bounded = described(by_torch, room=10_000)
+    assert not {"65536 bytes", "65535 bytes"} & {question.name for question in questions_for(bounded, SIZES)}

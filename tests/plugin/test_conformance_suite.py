@@ -38,7 +38,7 @@ def test_one_test_for_each_question_named_for_it(run: Callable[..., Ran]) -> Non
     ("says", "told"),
     [
         ({"gives": "lists"}, "gives='lists' is not known; choose from list, dst, dict, concatenated, sum"),
-        ({"takes": "everything"}, "takes='everything' is not known; choose from objects, dicts"),
+        ({"takes": "everything"}, "takes='everything' is not known; choose from objects, functions, dicts"),
         ({"promises": {"wright"}}, "'wright' is none; there are right, repeatable"),
     ],
 )

@@ -15,6 +15,7 @@ from rankdrill.outputs import check_output
 
 if TYPE_CHECKING:
     from rankdrill.conformance import Adapter
+    from rankdrill.conformance.kit.answers import Wanted
 
 __all__ = [
     "check_faults",
@@ -23,9 +24,13 @@ __all__ = [
     "choose_output",
     "choose_payloads",
     "choose_sizes",
+    "choose_wanted",
+    "is_suite",
     "refuse",
 ]
 
+_ASKED = (2, 3)  # ranks, where nobody says how many
+_REMEDY = "give module:attribute of a rankdrill.conformance.Adapter, or of a class that conformance(...) made"
 _MAX_SIZE = 64  # of a drilled world: every rank position is struck, so cases grow with its square
 
 
@@ -40,7 +45,7 @@ def refuse(what: str, value: str, known: Iterable[str], remedy: str = "") -> Usa
 def choose_adapters(names: Sequence[str]) -> dict[str, Adapter]:
     """The adapters called `names`, by name; all of rankdrill's own if there are none.
 
-    ``module:attribute`` is anybody's `Adapter`.
+    ``module:attribute`` is anybody's `Adapter`, or the class that `conformance` made of one.
     """
     from rankdrill.conformance.paths import FOREIGN, OURS
 
@@ -50,30 +55,62 @@ def choose_adapters(names: Sequence[str]) -> dict[str, Adapter]:
         if name in known:
             chosen[name] = known[name]
         elif ":" in name:
-            chosen[name] = _imported(name)  # by what it is called on the command line, which repeats a case
+            chosen[name] = _adapter_of(name)  # by what it is called on the command line, which repeats a case
         else:
             remedy = "(rankdrill drill --list shows all; module:attribute is your own Adapter)"
             raise refuse("path", name, known, remedy)
     return chosen
 
 
-def _imported(name: str) -> Adapter:
-    from rankdrill.conformance import Adapter
+def choose_wanted(
+    adapters: dict[str, Adapter], ranks: str | None, asked: Sequence[str], *, faults: bool
+) -> list[Wanted]:
+    """What is to be asked: what `asked` names; else, where no `faults` are chosen, all that others' gathers promise.
 
+    Classes that `conformance` made have sizes of their own, for which `ranks` may be given.
+    """
+    from rankdrill.conformance.kit.answers import Wanted, conformed
+
+    names = [name for name in adapters if asked or (":" in name and not faults)]
+    wanted = []
+    for name in names:
+        its = conformed(_imported(name)) if ":" in name else None
+        sizes = choose_sizes(ranks) if ranks is not None else its[1] if its is not None else _ASKED
+        wanted.append(Wanted(name, adapters[name], sizes, asked))
+    return wanted
+
+
+def is_suite(name: str) -> bool:
+    """Whether `name` is that of a class that `conformance` made: it is asked, and not struck unless one says how."""
+    from rankdrill.conformance.kit.answers import conformed
+
+    return ":" in name and conformed(_imported(name)) is not None
+
+
+def _adapter_of(name: str) -> Adapter:
+    from rankdrill.conformance import Adapter
+    from rankdrill.conformance.kit.answers import conformed
+
+    found = _imported(name)
+    its = conformed(found)
+    if its is not None:
+        return its[0]
+    if not isinstance(found, Adapter):
+        kind = type(found).__name__
+        raise UsageError(f"--path {name!r} is a {kind}; {_REMEDY}")
+    return found
+
+
+def _imported(name: str) -> object:
     module_name, _, attribute = name.partition(":")
-    remedy = "give module:attribute of a rankdrill.conformance.Adapter"
     if not module_name or not attribute or module_name.startswith("."):
-        raise UsageError(f"--path {name!r}: {remedy}")
+        raise UsageError(f"--path {name!r}: {_REMEDY}")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())  # as `python -m` has it; the ranks take it over
     try:
-        found = getattr(importlib.import_module(module_name), attribute)
+        return getattr(importlib.import_module(module_name), attribute)
     except (Exception, SystemExit) as error:  # a module may do anything when it is imported
-        raise UsageError(f"--path {name!r}: {describe(error)}; {remedy}") from error
-    if not isinstance(found, Adapter):
-        kind = type(found).__name__
-        raise UsageError(f"--path {name!r} is a {kind}; {remedy}")
-    return found
+        raise UsageError(f"--path {name!r}: {describe(error)}; {_REMEDY}") from error
 
 
 def choose_sizes(text: str) -> tuple[int, ...]:

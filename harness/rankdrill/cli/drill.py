@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +17,10 @@ from rankdrill.cli.choose import (
     choose_output,
     choose_payloads,
     choose_sizes,
+    choose_wanted,
+    is_suite,
 )
+from rankdrill.cli.profiles import ask_all
 from rankdrill.cli.terminal import terminal
 from rankdrill.errors import UsageError
 from rankdrill.outputs import write_whole
@@ -26,11 +30,13 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from rankdrill.conformance import Adapter, CaseResult, Drill
+    from rankdrill.conformance.kit.answers import Answer
     from rankdrill.report import Tally
 
 __all__ = ["drill"]
 
 INTERRUPTED = 130
+_SIZES = "2,4"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +52,17 @@ class _Outputs:
     "paths",
     multiple=True,
     metavar="NAME",
-    help="A gather (see --list), or module:attribute of an Adapter of your own. May be repeated. [all of rankdrill's]",
+    help="A gather (see --list), or module:attribute of your own: an Adapter, or a class that conformance made. "
+    "May be repeated. [all of rankdrill's]",
 )
-@click.option("--ranks", default="2,4", show_default=True, metavar="N,…", help="World sizes.")
+@click.option("--ranks", default=None, metavar="N,…", help="World sizes. [2,4; where something is asked, 2,3]")
+@click.option(
+    "--ask",
+    "asked",
+    multiple=True,
+    metavar="NAME",
+    help="A promise, or a question of one, as it is printed. May be repeated. [of your own gather, all there are]",
+)
 @click.option(
     "--fault",
     "faults",
@@ -75,7 +89,8 @@ class _Outputs:
 def drill(
     ctx: click.Context,
     paths: tuple[str, ...],
-    ranks: str,
+    ranks: str | None,
+    asked: tuple[str, ...],
     faults: tuple[str, ...],
     payloads: tuple[str, ...],
     thorough: bool,
@@ -94,12 +109,16 @@ def drill(
     every case all ranks receive the right result, or all raise the same error naming the rank that was struck; the
     next call works; and nothing is left behind.
 
+    A gather of your own is first asked whether it keeps what it promises, with a verdict on each promise; a class that
+    conformance made is asked that alone, unless faults or payloads are given.
+
     \b
     Examples:
       rankdrill drill
       rankdrill drill --path gather_object --path all_gather --ranks 2,3,5
       rankdrill drill --fault kill --fault stop --junit drill.xml --html drill.html
       rankdrill drill --path mypackage.comm:ADAPTER
+      rankdrill drill --path tests.test_comm:TestGather --ask right --ask groups
     """
     outputs = _Outputs(
         choose_output("--json", json_file), choose_output("--junit", junit_file), choose_output("--html", html_file)
@@ -107,7 +126,7 @@ def drill(
     check_seconds("--timeout", timeout)
     check_seconds("--deadline", deadline)
     adapters = choose_adapters(paths)
-    sizes = choose_sizes(ranks)
+    sizes = choose_sizes(ranks or _SIZES)
     chosen = choose_payloads(payloads, adapters)
     check_faults(faults)
     if list_only:
@@ -115,10 +134,18 @@ def drill(
         return
     from rankdrill.conformance import Limits
     from rankdrill.conformance.sweep import Sweep
+    from rankdrill.report import Tally
 
+    struck = bool(faults or payloads)
+    began = time.monotonic()
+    given = ask_all(wanted) if (wanted := choose_wanted(adapters, ranks, asked, faults=struck)) else []
+    left = {name: its for name, its in adapters.items() if not asked and (struck or not is_suite(name))}
+    if not left:
+        _write(Tally(()), outputs, time.monotonic() - began, complete=True, answers=given)
+        ctx.exit(1 if any(answer.failed for answer in given) else 0)
     limits = Limits(deadline=deadline) if timeout is None else Limits(timeout, timeout, deadline)
-    sweep = Sweep.choose(adapters, sizes, faults, payloads=chosen, thorough=thorough)
-    ctx.exit(_run(sweep.drill(limits, jobs, tells=outputs.html is not None), outputs))
+    sweep = Sweep.choose(left, sizes, faults, payloads=chosen, thorough=thorough)
+    ctx.exit(_run(sweep.drill(limits, jobs, tells=outputs.html is not None), outputs, given))
 
 
 def _list() -> None:
@@ -140,7 +167,7 @@ def _about(adapter: Adapter) -> str:
     return "steps: " + ", ".join(kind for kind in Kind if kind in adapter.kinds)
 
 
-def _run(drill: Drill, outputs: _Outputs) -> int:
+def _run(drill: Drill, outputs: _Outputs, answers: Sequence[Answer]) -> int:
     from rankdrill.report import Tally, watched
 
     out, err = terminal(), terminal(stderr=True)
@@ -157,10 +184,10 @@ def _run(drill: Drill, outputs: _Outputs) -> int:
     try:
         _show(tally, out, elapsed, drill.total, complete)
     finally:  # what took minutes is written down though nobody can be shown it
-        _write(tally, outputs, elapsed, complete)
+        _write(tally, outputs, elapsed, complete, answers)
     if not complete:
         return INTERRUPTED
-    return 0 if tally.ok else 1
+    return 0 if tally.ok and not any(answer.failed for answer in answers) else 1
 
 
 def _show(tally: Tally, out: Console, elapsed: float, total: int, complete: bool) -> None:
@@ -179,15 +206,16 @@ def _show(tally: Tally, out: Console, elapsed: float, total: int, complete: bool
         out.print(f"[bold green]{cases} passed[/] in {elapsed:.1f} s")
 
 
-def _write(tally: Tally, outputs: _Outputs, elapsed: float, complete: bool) -> None:
+def _write(tally: Tally, outputs: _Outputs, elapsed: float, complete: bool, answers: Sequence[Answer]) -> None:
     from rankdrill.report import drill_as_html, drill_as_json, drill_as_junit
 
     if outputs.json:
-        _write_one("--json", outputs.json, drill_as_json(tally, elapsed=elapsed, complete=complete))
+        _write_one("--json", outputs.json, drill_as_json(tally, elapsed=elapsed, complete=complete, answers=answers))
     if outputs.junit:
-        _write_one("--junit", outputs.junit, drill_as_junit(tally, elapsed=elapsed))
+        _write_one("--junit", outputs.junit, drill_as_junit(tally, elapsed=elapsed, answers=answers))
     if outputs.html:
-        _write_one("--html", outputs.html, drill_as_html(tally, elapsed=elapsed, complete=complete))
+        document = drill_as_html(tally, elapsed=elapsed, complete=complete, answers=answers)
+        _write_one("--html", outputs.html, document)
 
 
 def _write_one(option: str, path: Path, text: str) -> None:

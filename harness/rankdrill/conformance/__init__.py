@@ -5,15 +5,19 @@ from rankdrill.conformance.bench import Limits
 from rankdrill.conformance.case import Case, CaseResult, Judgement
 from rankdrill.conformance.drill import Drill
 from rankdrill.conformance.kit.suite import conformance
+from rankdrill.conformance.payloads import PAYLOADS, TENSOR_PAYLOADS, Payload
 from rankdrill.conformance.promises import Promise
 
 __all__ = [
+    "PAYLOADS",
+    "TENSOR_PAYLOADS",
     "Adapter",
     "Case",
     "CaseResult",
     "Drill",
     "Judgement",
     "Limits",
+    "Payload",
     "Promise",
     "Setting",
     "conformance",

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, TypeAlias
 from rankdrill.conformance.adapter import Adapter
 from rankdrill.conformance.case import Case, CaseResult, Judgement, RankTale
 from rankdrill.conformance.kit.on_rank import import_all
-from rankdrill.conformance.leftovers import files_left, is_planted
+from rankdrill.conformance.leftovers import files_left
 from rankdrill.conformance.missteps import MISSTEPS
+from rankdrill.conformance.segments import segments_left
 from rankdrill.conformance.strikes import Effect, effect_of, is_waited_out, lasts
 from rankdrill.conformance.survey import Site
 from rankdrill.conformance.verdicts import Evidence, judge
 from rankdrill.conformance.witness import Statement, Trial, read_statement, testify
-from rankdrill.step import Kind
 from rankdrill.worlds import Outcome, Status, World
 from rankdrill.worlds.job import Job
 
@@ -31,7 +31,6 @@ __all__ = ["Bench", "Limits", "Sites"]
 Sites: TypeAlias = tuple[tuple[Site, ...], ...]
 """By rank: where strikes fit in the first call."""
 
-_SEGMENTS = Path("/dev/shm")
 _IMPORT_S = 600.0
 _MOST_STEPS = 100  # of one rank that are told, the newest
 # A death costs a world, and a fresh one half as long if its ranks need not import these.
@@ -124,7 +123,7 @@ class Bench:
         struck = () if not case.fault else tuple(range(case.size)) if case.rank < 0 else (case.rank,)
         ended = struck if effect is Effect.ENDS else ()
         files = () if ended else _left_in(trial.directory, adapter.keeps)
-        return outcome, Evidence(outcome, statements, struck, ended, files + _segments_left(outcome))
+        return outcome, Evidence(outcome, statements, struck, ended, files + segments_left(outcome))
 
     def _aftermath(self, case: Case, scratch: Path) -> tuple[Judgement, str] | None:
         """After a rank has died: the next job in the same directory must work, and what the dead rank left must go."""
@@ -178,23 +177,6 @@ def _plan(case: Case) -> Plan | None:
 
 def _statements(trial: Trial, size: int) -> list[Statement | None]:
     return [read_statement(trial.notes, rank) for rank in range(size)]
-
-
-def _segments_left(outcome: Outcome) -> tuple[str, ...]:
-    """Shared-memory segments that the ranks' ledgers say were created and that are still there."""
-    names = {
-        Path(record.step.target).name
-        for rank in outcome.ranks
-        for record in rank.ledger
-        if record.step.kind is Kind.SHM and record.step.op == "create"
-    }
-    left = []
-    for path in (_SEGMENTS / name for name in sorted(names)):
-        if is_planted(path):
-            path.unlink()
-        elif path.exists():
-            left.append(str(path))
-    return tuple(left)
 
 
 def _seconds(statement: Statement | None) -> float:

@@ -13,8 +13,11 @@ __all__ = ["difference", "shown"]
 _SHOWN = 60
 
 
-def difference(got: Any, wanted: Any, where: str = "result") -> str | None:
-    """Where `got` first differs from `wanted`, in one line; None if it does not."""
+def difference(got: Any, wanted: Any, where: str = "result", *, ordered: bool = True) -> str | None:
+    """Where `got` first differs from `wanted`, in one line; None if it does not.
+
+    Whether the keys of a dict come in the same order is looked at if `ordered`; of an `OrderedDict`, always.
+    """
     if type(got) is not type(wanted):
         return f"{where} is {shown(got)}, not {shown(wanted)}"
     match wanted:
@@ -27,12 +30,24 @@ def difference(got: Any, wanted: Any, where: str = "result") -> str | None:
                 and numpy.array_equal(got, wanted, equal_nan=wanted.dtype.kind in "fc")
             )
         case Mapping():
-            return _difference_of_mappings(got, wanted, where)
+            return _difference_of_mappings(got, wanted, where, ordered=ordered)
         case list() | tuple():
-            return _difference_of_sequences(got, wanted, where)
+            return _difference_of_sequences(got, wanted, where, ordered=ordered)
         case _:
             same = got == wanted or (got != got and wanted != wanted)  # a NaN is right where one was sent
-    return None if same else f"{where} is {shown(got)}, not {shown(wanted)}"
+    if same:
+        return None
+    return _first_element(got, wanted, where) or f"{where} is {shown(got)}, not {shown(wanted)}"
+
+
+def _first_element(got: Any, wanted: Any, where: str) -> str | None:
+    """Where arrays that are alike but for their elements first differ."""
+    if not isinstance(wanted, torch.Tensor | numpy.ndarray) or (got.dtype, got.shape) != (wanted.dtype, wanted.shape):
+        return None
+    pairs = zip(got.flatten().tolist(), wanted.flatten().tolist(), strict=True)
+    found = ((at, left, right) for at, (left, right) in enumerate(pairs) if left != right and left == left)
+    at, left, right = next(found, (0, None, None))
+    return f"{where} has the element {shown(left)}, not {shown(right)}, at {at}" if left != right else None
 
 
 def _equal_tensors(got: torch.Tensor, wanted: torch.Tensor) -> bool:
@@ -41,18 +56,19 @@ def _equal_tensors(got: torch.Tensor, wanted: torch.Tensor) -> bool:
     return torch.allclose(got, wanted, rtol=0, atol=0, equal_nan=True)
 
 
-def _difference_of_mappings(got: Any, wanted: Any, where: str) -> str | None:
-    if list(got) != list(wanted):
+def _difference_of_mappings(got: Any, wanted: Any, where: str, *, ordered: bool) -> str | None:
+    as_they_come: type = list if ordered or type(wanted) is not dict else set
+    if as_they_come(got) != as_they_come(wanted):
         return f"{where} has the keys {list(got)!r}, not {list(wanted)!r}"
-    found = (difference(got[key], wanted[key], f"{where}[{key!r}]") for key in wanted)
+    found = (difference(got[key], wanted[key], f"{where}[{key!r}]", ordered=ordered) for key in wanted)
     return next(filter(None, found), None)
 
 
-def _difference_of_sequences(got: Any, wanted: Any, where: str) -> str | None:
+def _difference_of_sequences(got: Any, wanted: Any, where: str, *, ordered: bool) -> str | None:
     if len(got) != len(wanted):
         return f"{where} has {len(got)} items, not {len(wanted)}"
     pairs = zip(got, wanted, strict=True)
-    found = (difference(left, right, f"{where}[{at}]") for at, (left, right) in enumerate(pairs))
+    found = (difference(left, right, f"{where}[{at}]", ordered=ordered) for at, (left, right) in enumerate(pairs))
     return next(filter(None, found), None)
 
 

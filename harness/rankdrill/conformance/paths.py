@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 from rankdrill.conformance.adapter import Adapter, Setting
-from rankdrill.conformance.payloads import TENSORS
+from rankdrill.conformance.payloads import TENSOR_PAYLOADS
 from rankdrill.conformance.ways import WAYS, At, Way
 from rankdrill.conformance.workspace import NFS_WORKSPACE
 from rankdrill.step import Kind
@@ -29,7 +29,9 @@ def _ours(way: Way, **more: Any) -> Adapter:
     """The adapter of a way of rankdrill's own."""
 
     def call(payload: Any, setting: Setting) -> Any:
-        return way.call(payload, At(dist.group.WORLD, setting.directory, setting.timeout, room=setting.room))
+        return way.call(
+            payload, At(setting.group or dist.group.WORLD, setting.directory, setting.timeout, room=setting.room)
+        )
 
     def receives(rank: int, payloads: Sequence[Any]) -> Any:
         return way.given_to(rank, payloads)
@@ -69,7 +71,7 @@ OURS: dict[str, Adapter] = {
         _ours(WAYS["gather_and_save_checkpoint"], kinds=_FILES, keeps=("*.pt",)),
         _ours(WAYS["get_configs_parallel"], dress=_as_config, kinds=_SHM),
         _ours(WAYS["get_configs_parallel/files"], dress=_as_config, kinds=_FILES),
-        _ours(WAYS["get_tensors_parallel"], payloads=TENSORS, kinds=_SHM),
+        _ours(WAYS["get_tensors_parallel"], payloads=TENSOR_PAYLOADS, kinds=_SHM),
     )
 }
 """The paths drilled by default, by name."""

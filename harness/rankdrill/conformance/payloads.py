@@ -9,7 +9,7 @@ from typing import Any
 import numpy
 import torch
 
-__all__ = ["PAYLOADS", "SMALL", "TENSORS", "Payload"]
+__all__ = ["PAYLOADS", "SMALL", "TENSOR_PAYLOADS", "Payload"]
 
 SMALL = "small"
 _BIG_BYTES = 8 << 20
@@ -75,7 +75,7 @@ PAYLOADS: dict[str, Payload] = {
 }
 """Payloads for gathers of any object."""
 
-TENSORS: dict[str, Payload] = {
+TENSOR_PAYLOADS: dict[str, Payload] = {
     SMALL: Payload(_tensor, "a tensor of 12 numbers"),
     "views": Payload(_tensor_view, "a strided view of a larger tensor"),
     "empty": Payload(_tensor_empty, "a tensor of no elements"),

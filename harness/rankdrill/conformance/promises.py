@@ -17,8 +17,9 @@ class Promise(StrEnum):
     REPEATABLE = "repeatable"  # so does the next call, at once after this one, and beside another job
     GROUPS = "groups"  # so does a group that is not the whole world
     CLEAN = "clean"  # nothing is left, nothing of others' is gone, nothing is set otherwise
+    APART = "apart"  # what a rank received is its own: nothing else changes with it
     CONTAINED = "contained"  # what fails on one rank is raised on all, and the next call works
-    SURVIVES = "survives"  # when a rank dies the others raise, in time
+    SURVIVES = "survives"  # when a rank dies or freezes, or a disk fails, the others raise, in time
 
 
 ALL_PROMISES = frozenset(Promise)

@@ -5,7 +5,17 @@ from rankdrill.report.drill_json import drill_as_json
 from rankdrill.report.failures import print_failures
 from rankdrill.report.junit import drill_as_junit
 from rankdrill.report.matrix import print_matrix
+from rankdrill.report.profiles import print_profiles
 from rankdrill.report.progress import watched
 from rankdrill.report.tally import Tally
 
-__all__ = ["Tally", "drill_as_html", "drill_as_json", "drill_as_junit", "print_failures", "print_matrix", "watched"]
+__all__ = [
+    "Tally",
+    "drill_as_html",
+    "drill_as_json",
+    "drill_as_junit",
+    "print_failures",
+    "print_matrix",
+    "print_profiles",
+    "watched",
+]

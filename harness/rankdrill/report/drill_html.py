@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from rankdrill.conformance.case import CaseResult, Judgement
+from rankdrill.conformance.kit.answers import Answer
 from rankdrill.report.page import Strings, page
 from rankdrill.report.tally import Tally
 
 __all__ = ["drill_as_html"]
 
 
-def drill_as_html(tally: Tally, *, elapsed: float, complete: bool) -> str:
+def drill_as_html(tally: Tally, *, elapsed: float, complete: bool, answers: Sequence[Answer] = ()) -> str:
     """Everything the drill found, to look at in a browser; `complete` is false where it was interrupted."""
     strings = Strings()
     cases = [_case(result, tally, strings) for result in tally.results]
+    broken = [answer for answer in answers if answer.failed]
     data = {
         "elapsed": round(elapsed, 1),
         "complete": complete,
-        "ok": tally.ok and complete,
-        "failed": len(tally.failures),
+        "ok": (tally.ok if tally.results else bool(answers)) and not broken and complete,
+        "failed": len(tally.failures) + len(broken),
         "paths": tally.paths,
         "strikes": tally.strikes,
         "judgements": [
@@ -27,9 +30,21 @@ def drill_as_html(tally: Tally, *, elapsed: float, complete: bool) -> str:
             for each in Judgement
         ],
         "cases": cases,
+        "answers": [_answer(answer, strings) for answer in answers],
         "strings": strings.table,
     }
     return page("rankdrill drill", "drill.js", data)
+
+
+def _answer(answer: Answer, strings: Strings) -> dict[str, Any]:
+    return {
+        "path": answer.path,
+        "promise": str(answer.question.promise),
+        "promised": answer.promised,
+        "name": strings.number(answer.question.id),
+        "complaint": strings.number(answer.complaint),
+        "repeat": strings.number(answer.repeat),
+    }
 
 
 def _case(result: CaseResult, tally: Tally, strings: Strings) -> dict[str, Any]:

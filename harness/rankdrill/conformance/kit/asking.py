@@ -1,31 +1,39 @@
-"""Asks a gather its questions, on worlds of its own, and says in words what was wrong with the answer."""
+"""Asks a gather its questions, on worlds of its own."""
 
 from __future__ import annotations
 
 import shutil
+import sys
 import tempfile
-from collections.abc import Callable
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
 from rankdrill.conformance.adapter import Adapter
-from rankdrill.conformance.kit.on_rank import Heard, Script, follow, import_all
-from rankdrill.conformance.kit.questions import After, Question
-from rankdrill.conformance.leftovers import files_left
-from rankdrill.conformance.promises import Promise
-from rankdrill.diagnosis import name_ranks
+from rankdrill.conformance.kit.complaints import complaint_on
+from rankdrill.conformance.kit.on_rank import follow, import_all
+from rankdrill.conformance.kit.questions import After, Broken, Question
+from rankdrill.conformance.kit.rooms import Room
+from rankdrill.conformance.kit.script import Call, Script
+from rankdrill.conformance.segments import plant_segments, remove_segments, segments_left
 from rankdrill.faults import Plan
 from rankdrill.ledger import GROUP_OP
+from rankdrill.step import Kind
 from rankdrill.worlds import Outcome, Status, World
+from rankdrill.worlds.job import Job
 
 __all__ = ["Asking"]
 
 IMPORT_S = 600.0  # of the gather's modules, which is no part of a question
 TIMEOUT_S = 5.0  # what gathers that take one are given
-DEADLINE_S = 20.0
-OTHERS_S = 8.0  # for the survivors of a death
-_THEIRS = "somebody else's file"
+SPOILED_S = 2.0  # the same where it may have to be waited out, and what the groups then have
+DEADLINES_S = 20.0, 5.0, 2.5  # of the first question to this gather that runs into it, of the next, and of all others
+SPOILED_DEADLINES_S = 8.0, 4.0, 2.5  # the same where somebody cannot contribute
+LEFT_S = 4.0, 2.5  # and for those that a rank has left
+_ON_RANKS = "rankdrill.conformance.kit.on_rank"
+_STAYING = (Kind.FILE, Kind.SHM)  # what outlives a process
 _SLOW = Plan.parse("rank *: delay(0.02) before collective.* every")
 
 
@@ -38,8 +46,10 @@ class Asking:
     def __init__(self, adapter: Adapter) -> None:
         self._adapter = adapter
         self._worlds: dict[tuple[int, bool], World] = {}
+        self._undisturbed: dict[tuple[int, tuple[Call, ...]], tuple[Outcome, Room]] = {}
         self._scratch: Path | None = None
         self._asked = 0
+        self._run_out = Counter[bool]()
 
     def __enter__(self) -> Asking:
         return self
@@ -54,6 +64,7 @@ class Asking:
         for world in self._worlds.values():
             world.discard()
         self._worlds.clear()
+        self._undisturbed.clear()
         if self._scratch is not None:
             shutil.rmtree(self._scratch, ignore_errors=True)
         self._scratch = None
@@ -64,145 +75,155 @@ class Asking:
             return self._ask_after(question, question.after)
         if question.beside:
             return self._ask_beside(question)
+        if question.broken is not None:
+            return self._ask_broken(question, question.broken)
+        if question.crashed is not None:
+            return self._ask_crashed(question, question.crashed)
+        if question.where and not self._writes(question):
+            return ""
         return self._ask(question)
 
     # ------------------------------------------------------------------------------------ kinds of questions
 
-    def _ask(self, question: Question, plan: Plan | None = None, *, second: bool = False) -> str:
-        directory = self._room()
-        outcome = self._follow(question, directory, plan, second=second)
-        complaint = _complaint(question, outcome)
+    def _ask(
+        self, question: Question, plan: Plan | None = None, *, room: Room | None = None, second: bool = False
+    ) -> str:
+        room = room or self._room(question.where)
+        outcome = self._follow(question, room, plan, second=second)
+        complaint = complaint_on(question, outcome)
+        segments = segments_left(outcome)
+        if question.after is None or not question.after.kills:
+            remove_segments(outcome)
         if complaint or not question.watched:
             return complaint
         # After an error its own files are another matter than those of others.
-        return self._theirs_gone(directory) or ("" if question.spoiled else self._left(directory))
+        left = [room.left(self._adapter.keeps), *(f"left in shared memory: {name}" for name in segments)]
+        return room.theirs_gone() or ("" if question.spoiled else "\n".join(filter(None, left)))
 
     def _ask_after(self, question: Question, after: After) -> str:
-        """Once undisturbed, to see where the steps of that kind are; then with that rank late, or dead, at one."""
-        seen = self._follow(question, self._room())
+        """With a rank late, or gone, at a step that is seen where nothing disturbs it."""
+        seen = self._seen(question)
         if not seen.ok:
-            return _complaint(question, seen)
+            return complaint_on(replace(question, after=None), seen)
         steps = [record.step for record in seen.ranks[after.rank].ledger.records]
         ops = [step.op for step in steps if step.kind is after.kind and step.op != GROUP_OP]
         first_call = ops[: len(ops) // len(question.calls)]
         if not first_call:
             return ""
         op, nth = (first_call[0], 1) if after.first else (first_call[-1], first_call.count(first_call[-1]))
-        when = "before" if after.strike == "kill" else "after"
-        plan = Plan.parse(f"rank {after.rank}: {after.strike} {when} {after.kind}.{op} #{nth}")
-        complaint = self._ask(question, plan)
-        return f"{complaint}\nunder the fault {plan}" if complaint else ""
+        plan = Plan.parse(f"rank {after.rank}: {after.strike} {after.when} {after.kind}.{op} #{nth}")
+        room = self._room()
+        complaint = self._ask(question, plan, room=room)
+        if not complaint and after.kills and after.kind in _STAYING:
+            complaint = self._ask_next(question, room)
+        return _under(plan, complaint)
+
+    def _ask_next(self, question: Question, room: Room) -> str:
+        """Have another job, of a rank less if there can be one, find what the one that died has left."""
+        complaint = self._ask(replace(question, size=max(2, question.size - 1), after=None), room=room)
+        return f"the next job in the same place: {complaint}" if complaint else ""
+
+    def _ask_broken(self, question: Question, broken: Broken) -> str:
+        """With something wrong on the disk, if this gather comes to see it."""
+        if not self._writes(question):
+            return ""
+        plan = Plan.parse(broken.line)
+        outcome = self._follow(question, self._room(), plan)
+        remove_segments(outcome)
+        return "" if outcome.unfired else _under(plan, complaint_on(question, outcome))
+
+    def _ask_crashed(self, question: Question, kind: Kind) -> str:
+        """With what the calls make already there, and not what it should be."""
+        seen, its = self._seen_in(question)
+        room = self._room()
+        planted = plant_segments(seen) if kind is Kind.SHM else room.planted(its, seen)
+        try:
+            complaint = self._ask(question, room=room) if planted else ""
+        finally:
+            remove_segments(seen)
+        return f"{complaint}\nwith what a run that crashed has left: {', '.join(planted)}" if complaint else ""
 
     def _ask_beside(self, question: Question) -> str:
-        """With another job beside it, both so slow between their steps that what they share they meet in."""
+        """With another job beside it, both so slow between their steps that what they share they meet in. Each has a
+        directory of its own, and both work in one place."""
         for second in (False, True):
             self._world(question.size, second=second)
+        room = self._room()
         with ThreadPoolExecutor(2) as jobs:  # what goes wrong in one is raised here
-            complaints = jobs.map(lambda second: self._ask(question, _SLOW, second=second), (False, True))
-            return next(filter(None, complaints), "")
+            asked = [
+                jobs.submit(self._ask, question, _SLOW, room=its, second=second)
+                for second, its in ((False, room), (True, room.beside()))
+            ]
+            return next(filter(None, [each.result() for each in asked]), "")
 
     # ------------------------------------------------------------------------------------ running them
 
-    def _follow(
-        self, question: Question, directory: Path, plan: Plan | None = None, *, second: bool = False
-    ) -> Outcome:
-        script = Script(self._adapter, question.calls, str(directory), TIMEOUT_S, question.watched)
-        deadline = OTHERS_S if question.after is not None and question.after.strike == "kill" else DEADLINE_S
-        world = self._world(question.size, second=second)
-        outcome = world.run(follow, script, plan=plan, deadline=deadline)
-        said = [heard for rank in outcome.ranks if rank.value is not None for heard in rank.value[0]]
-        if not outcome.ok or any(heard.error for heard in said):
-            world.discard()  # the ranks may be out of step
+    def _seen(self, question: Question) -> Outcome:
+        """What comes of the calls with nothing broken."""
+        return self._seen_in(question)[0]
+
+    def _seen_in(self, question: Question) -> tuple[Outcome, Room]:
+        key = question.size, question.calls
+        if key not in self._undisturbed:
+            room = self._room()
+            self._undisturbed[key] = self._follow(replace(question, after=None, broken=None), room), room
+        return self._undisturbed[key]
+
+    def _writes(self, question: Question) -> bool:
+        seen = self._seen(replace(question, where=""))
+        return any(record.step.kind is Kind.FILE for rank in seen.ranks for record in rank.ledger.records)
+
+    def _follow(self, question: Question, room: Room, plan: Plan | None = None, *, second: bool = False) -> Outcome:
+        script = Script(
+            self._adapter,
+            question.calls,
+            str(room.directory),
+            str(room.work),
+            str(room.scratch),
+            SPOILED_S if question.spoiled or question.spared else TIMEOUT_S,
+            question.watched,
+            SPOILED_S if question.spared else None,
+            question.meet,
+        )
+        deadline = self._deadline(question)
+        job = Job(follow, (script,), plan=plan, with_context=True)
+        outcome = self._world(question.size, second=second).run_job(job, deadline=deadline)
+        self._run_out[question.spared] += _took_all(outcome, deadline)
+        if not outcome.ok or any(
+            said.error for rank in outcome.ranks if rank.value is not None for said in rank.value.heard
+        ):
+            self._world(question.size, second=second).discard()  # the ranks may be out of step
         return outcome
+
+    def _deadline(self, question: Question) -> float:
+        """The shorter, the more questions have been waited for in vain."""
+        bounds = LEFT_S if question.spared else SPOILED_DEADLINES_S if question.spoiled else DEADLINES_S
+        return bounds[min(self._run_out[question.spared], len(bounds) - 1)]
 
     def _world(self, size: int, *, second: bool) -> World:
         world = self._worlds.get((size, second))
         if world is None:
-            world = self._worlds[size, second] = World(size, preload=("rankdrill.conformance.kit.on_rank",))
+            world = self._worlds[size, second] = World(size, preload=(_ON_RANKS, *_of_torch()))
         if not world.warm:
             world.run(import_all, self._adapter, deadline=IMPORT_S).unwrap()
         return world
 
-    def _room(self) -> Path:
+    def _room(self, where: str = "") -> Room:
         if self._scratch is None:
             self._scratch = Path(tempfile.mkdtemp(prefix="rankdrill-asks-"))
         self._asked += 1
-        room = self._scratch / f"question {self._asked}" / "the caller's"
-        room.mkdir(parents=True)
-        (room / "theirs.txt").write_text(_THEIRS)
-        return room
-
-    @staticmethod
-    def _theirs_gone(directory: Path) -> str:
-        theirs = directory / "theirs.txt"
-        if not directory.is_dir():
-            return "the caller's directory is gone"
-        if not theirs.is_file() or theirs.read_text() != _THEIRS:
-            return "a file of the caller's, which was in the directory, is gone or has changed"
-        return ""
-
-    def _left(self, directory: Path) -> str:
-        left = files_left(str(directory), ("theirs.txt", *self._adapter.keeps))
-        return f"left in the directory: {', '.join(left)}" if left else ""
+        return Room.made(self._scratch / f"question {self._asked}" / where)
 
 
-# ---------------------------------------------------------------------------------------- what came of it
+def _of_torch() -> list[str]:
+    """What the gather's modules have imported of torch: once for all ranks, and not by each of fresh ones anew."""
+    return sorted(name for name in sys.modules if name.startswith("torch.distributed."))
 
 
-def _complaint(question: Question, outcome: Outcome) -> str:
-    killed = question.after is not None and question.after.strike == "kill"
-    told = {rank.rank: rank.value for rank in outcome.ranks if rank.status is Status.RETURNED}
-    changed = [f"rank {rank}: {what}" for rank, (_, all_changed) in told.items() for what in all_changed]
-    if question.promise is Promise.CLEAN and question.spoiled:
-        return "\n".join(changed)  # whether all of them raised, and can go on, is another promise
-    if not killed and not _all_came_out(outcome):
-        return _first_heard(question, outcome) + outcome.summary()
-    stuck = [rank.rank for rank in outcome.ranks if rank.status is Status.STUCK and not rank.by_plan]
-    if stuck:
-        return f"{name_ranks(stuck)} never came out of the call: {outcome.summary()}"
-    if any(rank.status in (Status.DIED, Status.RAISED) and not rank.by_plan for rank in outcome.ranks):
-        return outcome.summary()
-    for number, call in enumerate(question.calls):
-        heard = {rank: said for rank, (all_said, _) in told.items() for said in all_said if said.call == number}
-        judge = _all_or_nothing if killed else _all_raise if call.spoils is not None else _all_right
-        if complaint := judge(heard):
-            return f"call {number + 1} of {len(question.calls)}: {complaint}"
-    return "\n".join(changed)
+def _under(plan: Plan, complaint: str) -> str:
+    return f"{complaint}\nunder the fault {plan}" if complaint else ""
 
 
-def _all_came_out(outcome: Outcome) -> bool:
-    return all(rank.status is Status.RETURNED and rank.finding is None for rank in outcome.ranks)
-
-
-def _first_heard(question: Question, outcome: Outcome) -> str:
-    """Of a run that did not end: what ranks that came out of it have to say."""
-    said = [
-        f"rank {rank.rank}, call {heard.call + 1}: {heard.error or heard.wrong}\n"
-        for rank in outcome.ranks
-        if rank.status is Status.RETURNED
-        for heard in rank.value[0]
-        if heard.error or heard.wrong
-    ]
-    return "".join(said[:2])
-
-
-_Judge = Callable[[dict[int, Heard]], str]
-
-
-def _all_right(heard: dict[int, Heard]) -> str:
-    wrong = [f"rank {rank}: {said.wrong or said.error}" for rank, said in heard.items() if said.wrong or said.error]
-    kind = "wrong" if any(said.wrong for said in heard.values()) else "raised though nothing was broken"
-    return f"{kind}, on {wrong[0]}" if wrong else ""
-
-
-def _all_raise(heard: dict[int, Heard]) -> str:
-    returned = [rank for rank, said in heard.items() if not said.error]
-    if not returned:
-        return ""
-    if len(returned) == len(heard):
-        return "every rank returned, though one could not contribute"
-    return f"{name_ranks(returned)} returned, {name_ranks(set(heard) - set(returned))} raised"
-
-
-def _all_or_nothing(heard: dict[int, Heard]) -> str:
-    return _all_right(heard) if any(not said.error for said in heard.values()) else ""
+def _took_all(outcome: Outcome, deadline: float) -> bool:
+    stuck = any(rank.status is Status.STUCK and not rank.by_plan for rank in outcome.ranks)
+    return stuck and outcome.elapsed >= deadline

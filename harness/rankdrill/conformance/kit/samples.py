@@ -13,17 +13,24 @@ from typing import Any
 import numpy
 import torch
 
-__all__ = ["PLAIN", "SAMPLES", "Sample", "sized"]
+from rankdrill.conformance.adapter import Adapter
 
+__all__ = ["PLAIN", "SAMPLES", "Sample", "fitting", "mutable_of", "samples_of", "sized"]
+
+_PICKLED = 64  # bytes, at most, that a pickle has besides
 Pair = namedtuple("Pair", "first second")
 
 
 @dataclass(frozen=True)
 class Sample:
-    """`make(rank, size, turn)` builds what a rank contributes."""
+    """`make(rank, size, turn)` builds what a rank contributes: on one of them of `least` bytes or more.
+    With `ordered` the order of keys has to arrive.
+    """
 
     name: str
     make: Callable[[int, int, int], Any]
+    least: int = 0
+    ordered: bool = False
 
 
 def _plain(rank: int, size: int, turn: int) -> Any:
@@ -74,7 +81,7 @@ def _tuples(rank: int, size: int, turn: int) -> Any:
 
 
 def _key_order(rank: int, size: int, turn: int) -> Any:
-    return list({"z": 0, "a": turn, "m": rank}), OrderedDict([("y", rank), ("b", turn)])
+    return {"z": 0, "a": turn, "m": {"y": rank, "b": turn}, "ordered": OrderedDict([("y", rank), ("b", turn)])}
 
 
 def _numbers(rank: int, size: int, turn: int) -> Any:
@@ -125,7 +132,7 @@ def sized(count: int) -> Sample:
     def make(rank: int, size: int, turn: int) -> Any:
         return bytes([1 + turn % 255]) * (count if rank == size - 1 else count // 3)
 
-    return Sample(f"{count} bytes", make)
+    return Sample(f"{count} bytes", make, count)
 
 
 def _tensor(rank: int, size: int, turn: int) -> Any:
@@ -138,6 +145,72 @@ def _tensor_view(rank: int, size: int, turn: int) -> Any:
 
 def _items(rank: int, size: int, turn: int) -> Any:
     return [(rank, turn, item) for item in range(3)]
+
+
+def _own_length(rank: int, size: int, turn: int) -> Any:
+    return torch.arange(3 * ((rank + turn) % size + 1), dtype=torch.float32).reshape(-1, 3) + 10 * rank + 100 * turn
+
+
+def _own_shape(rank: int, size: int, turn: int) -> Any:
+    return torch.full((rank + 1, 2 + (turn + size - rank) % 3), float(10 * rank + turn))
+
+
+def _no_rows_on_one(rank: int, size: int, turn: int) -> Any:
+    return torch.full((0 if rank == turn % size else 2, 3), float(10 * rank + turn))
+
+
+def _scalar(rank: int, size: int, turn: int) -> Any:
+    return torch.tensor(10.0 * rank + turn)
+
+
+def _whole_numbers(rank: int, size: int, turn: int) -> Any:
+    return torch.tensor([2**62 + rank, -turn, rank])
+
+
+def _mutable(rank: int, size: int, turn: int) -> Any:
+    kept = {"list": [rank, turn, 7], "tensor": torch.arange(4) + 10 * rank + turn, "dict": {"deep": [rank]}}
+    return {**kept, "array": numpy.arange(3) + rank, "bytes": bytearray([turn, rank])}
+
+
+def _mutable_items(rank: int, size: int, turn: int) -> Any:
+    return [[rank, turn], {"rank": rank}, list(range(3))]
+
+
+def _none_among_items(rank: int, size: int, turn: int) -> Any:
+    return [None, [rank, turn], None] if rank == turn % size else [[rank, turn], None]
+
+
+def _falsy_items(rank: int, size: int, turn: int) -> Any:
+    return [0, "", [], (rank,), {}, False]
+
+
+def _mixed_items(rank: int, size: int, turn: int) -> Any:
+    return [(rank, turn), "naïve 日本", {turn: rank}, 0.5, {rank}, b"ends in zeros\x00\x00"]
+
+
+def _state(rank: int, size: int, turn: int) -> Any:
+    return {"count": torch.tensor(rank + turn), "weight": _tensor(rank, size, turn)}
+
+
+def _state_of_own_keys(rank: int, size: int, turn: int) -> Any:
+    return {**_state(rank, size, turn), f"of rank {rank}": torch.ones(2) * turn}
+
+
+def _state_in_another_order(rank: int, size: int, turn: int) -> Any:
+    state = {"b": torch.tensor([1.0 + rank]), "a": torch.tensor([100.0 + turn]), "c": torch.tensor([-1.0])}
+    return dict(sorted(state.items(), reverse=bool(rank % 2)))
+
+
+def _no_state_on_one(rank: int, size: int, turn: int) -> Any:
+    return {} if rank == turn % size else _state(rank, size, turn)
+
+
+def _state_of_own_lengths(rank: int, size: int, turn: int) -> Any:
+    return {"seen": torch.arange((rank + turn) % size * 2, dtype=torch.float32), "at": torch.tensor([turn])}
+
+
+def _own_numbers(rank: int, size: int, turn: int) -> Any:
+    return 2 * rank if (rank + turn) % 2 else rank + 0.5
 
 
 def _number(rank: int, size: int, turn: int) -> Any:
@@ -156,7 +229,7 @@ _OBJECTS = (
     Sample("text beyond ASCII", _text),
     Sample("whole numbers as keys", _int_keys),
     Sample("tuples", _tuples),
-    Sample("the order of keys", _key_order),
+    Sample("the order of keys", _key_order, ordered=True),
     Sample("numbers at their edges", _numbers),
     Sample("what is no number", _not_a_number),
     Sample("bytes", _bytes),
@@ -166,28 +239,75 @@ _OBJECTS = (
     Sample("views of tensors", _views),
     Sample("arrays", _arrays),
     *(sized(count) for count in (255, 256, 4096, 65_535, 65_536)),
-    Sample("a megabyte on the last rank", _one_big),
+    Sample("a megabyte on the last rank", _one_big, 1 << 20),
+)
+
+_DICTS = ("other keys on each rank", "nested deeper on each rank", "whole numbers as keys", "the order of keys")
+_ITEMS = Sample("three items on each rank", _items)
+_TENSOR = Sample("a tensor of six numbers", _tensor)
+_VIEW = Sample("a view of a tensor", _tensor_view)
+_WHOLE = Sample("a tensor of whole numbers", _whole_numbers)
+_ROWS = (
+    _TENSOR,
+    _VIEW,
+    _WHOLE,
+    Sample("tensors of another length on each rank", _own_length),
+    Sample("no rows on one rank", _no_rows_on_one),
+)
+_RAGGED = (
+    *_ROWS,
+    Sample("tensors of another shape on each rank", _own_shape),
+    Sample("tensors without dimensions", _scalar),
 )
 
 SAMPLES: dict[str, tuple[Sample, ...]] = {
     "objects": _OBJECTS,
-    "dicts": tuple(
-        sample
-        for sample in _OBJECTS
-        if sample.name in {PLAIN.name, "other keys on each rank", "nested deeper on each rank", "whole numbers as keys"}
-    ),
+    "functions": _OBJECTS,
+    "dicts": (PLAIN, *(sample for sample in _OBJECTS if sample.name in _DICTS)),
     "lists": (
-        Sample("three items on each rank", _items),
+        _ITEMS,
         Sample("no items on one rank", _nothing_on_one),
         Sample("as many items as the rank says", _items_by_rank),
+        Sample("items that are None", _none_among_items),
+        Sample("falsy items", _falsy_items),
+        Sample("items of many types", _mixed_items),
     ),
-    "tensors": (
-        Sample("a tensor of six numbers", _tensor),
-        Sample("a view of a tensor", _tensor_view),
-        Sample("tensors of another dtype on each rank", _dtypes),
-        Sample("tensors of another shape on each rank", _shapes),
+    "tensors": (*_RAGGED, Sample("tensors of another dtype on each rank", _dtypes)),
+    "ragged tensors": _RAGGED,
+    "tensors of rows": _ROWS,
+    "equal tensors": (_TENSOR, _VIEW, _WHOLE),
+    "dicts of tensors": (
+        Sample("two tensors by name", _state),
+        Sample("names of its own on each rank", _state_of_own_keys),
+        Sample("names in another order on each rank", _state_in_another_order),
+        Sample("the order of names", _state_in_another_order, ordered=True),
+        Sample("no tensors on one rank", _no_state_on_one),
+        Sample("tensors of another length on each rank", _state_of_own_lengths),
     ),
-    "equal tensors": (Sample("a tensor of six numbers", _tensor), Sample("a view of a tensor", _tensor_view)),
-    "numbers": (Sample("a number on each rank", _number),),
+    "numbers": (Sample("a number on each rank", _number), Sample("whole numbers and others", _own_numbers)),
 }
 """By what a gather takes."""
+
+_MUTABLE = {
+    "objects": Sample("what can be changed", _mutable),
+    "functions": Sample("what can be changed", _mutable),
+    "dicts": Sample("what can be changed", _mutable),
+    "lists": Sample("what can be changed", _mutable_items),
+}
+
+
+def samples_of(adapter: Adapter) -> tuple[Sample, ...]:
+    """What `adapter` is asked to carry; the first is the plain one."""
+    if not isinstance(adapter.takes, str):
+        return tuple(Sample(name, payload.make) for name, payload in adapter.takes.items())
+    return tuple(sample for sample in SAMPLES[adapter.takes] if fitting(sample.least, adapter))
+
+
+def mutable_of(adapter: Adapter) -> Sample:
+    """What has parts that can be changed in place."""
+    return _MUTABLE.get(str(adapter.takes)) or samples_of(adapter)[0]
+
+
+def fitting(count: int, adapter: Adapter) -> bool:
+    """Whether `count` bytes, pickled, are within the bound that the gather has."""
+    return count + _PICKLED <= adapter.room

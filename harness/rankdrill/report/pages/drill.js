@@ -20,7 +20,8 @@ function head() {
   const verdict = data.ok ? "passed" : `${data.failed} failed`;
   return element("header", {},
     element("h1", {}, "rankdrill drill: ", element("span", { class: data.ok ? "good" : "bad" }, verdict)),
-    element("p", { class: "soft" }, `${data.cases.length} cases in ${data.elapsed} s`,
+    element("p", { class: "soft" }, data.answers.length ? `${data.answers.length} questions, ` : "",
+      `${data.cases.length} cases in ${data.elapsed} s`,
       data.complete ? "" : ", interrupted"));
 }
 
@@ -32,6 +33,24 @@ function counts() {
       element("th", { class: judgement.passed ? "good" : "bad" }, judgement.name),
       element("td", { class: "count" }, count), element("td", { class: "soft" }, judgement.means)));
   return element("table", { class: "counts" }, element("tbody", {}, ...rows));
+}
+
+// What each gather promises: a row for each promise that was asked about, what is wrong below it.
+function promises() {
+  const rows = new Map();
+  for (const one of data.answers) {
+    const key = `${one.path} ${one.promise}`;
+    rows.set(key, [...(rows.get(key) ?? []), one]);
+  }
+  return [...rows.values()].map((asked) => {
+    const wrong = asked.filter((one) => said(one.complaint));
+    const verdict = !wrong.length ? "kept" : asked[0].promised ? "BROKEN" : "not promised";
+    const line = element("summary", {}, element("strong",
+      { class: verdict === "kept" ? "good" : verdict === "BROKEN" ? "bad" : "soft" }, verdict),
+      ` ${asked[0].path}: ${asked[0].promise}, `, wrong.length ? `${wrong.length} of ` : "", `${asked.length} questions`);
+    return element("details", { class: "case" }, line, ...wrong.flatMap((one) => [
+      element("p", {}, said(one.name)), element("pre", {}, said(one.complaint)), element("pre", {}, said(one.repeat))]));
+  });
 }
 
 function matrix(show) {
@@ -132,9 +151,12 @@ function main() {
     fill();
   };
   search.addEventListener("input", fill);
-  document.getElementById("page").replaceChildren(head(), counts(), element("h2", {}, "Gathers and what befell them"),
-    matrix(show), title, search, list);
-  show(data.failed ? "What failed" : "All cases", data.failed ? failed(data.cases) : data.cases);
+  const page = document.getElementById("page");
+  page.replaceChildren(head());
+  if (data.answers.length) page.append(element("h2", {}, "What gathers promise"), ...promises());
+  if (!data.cases.length) return;
+  page.append(element("h2", {}, "Gathers and what befell them"), counts(), matrix(show), title, search, list);
+  show(failed(data.cases).length ? "What failed" : "All cases", failed(data.cases).length ? failed(data.cases) : data.cases);
   openAddressed(show);
 }
 

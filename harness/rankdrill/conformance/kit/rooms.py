@@ -1,0 +1,80 @@
+"""Where a question is asked: a directory of the caller's, and where a gather writes that is not told where."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rankdrill.conformance.leftovers import files_left
+from rankdrill.faults.content import LEFT_OVER
+from rankdrill.step import Kind
+from rankdrill.worlds import Outcome
+
+__all__ = ["Room"]
+
+_WRITTEN = ("write", "rename", "replace", "link")
+_NAME, _THEIRS = "theirs.txt", "somebody else's file"
+
+
+@dataclass(frozen=True)
+class Room:
+    """Three directories: the caller's, the one to work in, and the one for temporary files."""
+
+    directory: Path
+    work: Path
+    scratch: Path
+
+    @classmethod
+    def made(cls, below: Path) -> Room:
+        """New ones, with a file of somebody else's in each."""
+        room = cls(below / "the caller's", below / "work", below / "scratch")
+        for directory in (room.directory, room.work, room.scratch):
+            directory.mkdir(parents=True)
+            (directory / _NAME).write_text(_THEIRS)
+        return room
+
+    def beside(self) -> Room:
+        """The same place with another directory of the caller's."""
+        directory = self.directory.with_name("the other caller's")
+        directory.mkdir()
+        (directory / _NAME).write_text(_THEIRS)
+        return Room(directory, self.work, self.scratch)
+
+    def planted(self, its: Room, outcome: Outcome) -> list[str]:
+        """Put here what ranks have written in another room, `its`, as if they had crashed: the names."""
+        written = {
+            record.step.target
+            for rank in outcome.ranks
+            for record in rank.ledger
+            if record.step.kind is Kind.FILE and record.step.op in _WRITTEN
+        }
+        below = its.directory.parent
+        names = sorted(name[len(f"{below}/") :] for name in written if name.startswith(f"{below}/"))
+        for name in names:
+            path = self.directory.parent / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if not path.is_dir():
+                path.write_bytes(LEFT_OVER)
+        return names
+
+    def theirs_gone(self) -> str:
+        """What has become of others' files, if not what they were."""
+        if not self.directory.is_dir():
+            return "the caller's directory is gone"
+        for where, directory in self._named():
+            theirs = directory / _NAME
+            if not theirs.is_file() or theirs.read_text() != _THEIRS:
+                return f"a file of somebody else's, which was in {where}, is gone or has changed"
+        return ""
+
+    def left(self, keeps: tuple[str, ...]) -> str:
+        """What is there and was not."""
+        found = ((where, files_left(str(directory), (_NAME, *keeps))) for where, directory in self._named())
+        return "\n".join(f"left in {where}: {', '.join(names)}" for where, names in found if names)
+
+    def _named(self) -> tuple[tuple[str, Path], ...]:
+        return (
+            ("the directory", self.directory),
+            ("the working directory", self.work),
+            ("the directory for temporary files", self.scratch),
+        )

@@ -1,0 +1,73 @@
+"""What the ranks are told of a question, and what each has to say of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rankdrill.conformance.adapter import Adapter
+from rankdrill.conformance.kit.samples import Sample
+
+__all__ = ["Call", "Heard", "Script", "Told"]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of the gather, by the ranks `members`, all if None; `late` ranks come to it so many seconds later.
+
+    Rank `spoils` of the group contributes what `HOSTILE` has under `spoiled`, instead of what the sample says. With
+    `fits` the bound on payloads is just above the largest of this call. With `scrambles` what was sent and what was
+    received is changed in place once it has been looked at.
+    """
+
+    sample: Sample
+    turn: int
+    members: tuple[int, ...] | None = None
+    late: tuple[tuple[int, float], ...] = ()
+    spoils: int | None = None
+    spoiled: str = ""
+    fits: bool = False
+    scrambles: bool = False
+
+
+@dataclass(frozen=True)
+class Script:
+    """The calls of one run, in order. With `watched` it is told what they changed in the process.
+
+    `directory` is the caller's; `work` is the working directory, and `scratch` the one for temporary files. With
+    `patience`, in seconds, the groups give up after that long. Where ranks `meet`, none makes a call before all have
+    made the one before.
+    """
+
+    adapter: Adapter
+    calls: tuple[Call, ...]
+    directory: str
+    work: str
+    scratch: str
+    timeout: float
+    watched: bool = False
+    patience: float | None = None
+    meet: bool = False
+
+
+@dataclass(frozen=True)
+class Heard:
+    """What a rank has to say of one call: where the result is `wrong`, or which `error` it raised, as text, and which
+    ranks that error `blames`, None if it is of no type that could. `shared` says what changed with something else.
+    """
+
+    call: int
+    wrong: str = ""
+    error: str = ""
+    blames: tuple[int, ...] | None = None
+    shared: str = ""
+
+
+@dataclass(frozen=True)
+class Told:
+    """All that a rank has to say: of each call, of results that `changed` after they had been right, and of what is
+    `left` or set otherwise in its process.
+    """
+
+    heard: tuple[Heard, ...]
+    changed: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
