@@ -6,6 +6,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from functools import partial
+from pathlib import PosixPath, PurePosixPath, PureWindowsPath, WindowsPath
 from types import CellType, EllipsisType, FunctionType, NoneType, NotImplementedType
 from typing import Any
 
@@ -133,6 +134,8 @@ class _Walk:
 
 # ---------------------------------------------------------------------------------------------- surfaces
 
+_PATHS = (PurePosixPath, PureWindowsPath, PosixPath, WindowsPath)
+
 
 def _comparer(obj: Any) -> Callable[[str, Any, Any], str | list[Pair]]:
     if is_tensor(obj):
@@ -149,6 +152,8 @@ def _comparer(obj: Any) -> Callable[[str, Any, Any], str | list[Pair]]:
         return compare_items
     if type(obj) is bytearray:
         return lambda path, left, right: [] if left == right else f"{path}: {describe(left)} != {describe(right)}"
+    if type(obj) in _PATHS:  # of which Python 3.12 and later keep, and pickle, how they were written
+        return lambda path, left, right: [] if str(left) == str(right) else f"{path}: {left!r} != {right!r}"
     if isinstance(obj, tuple) and hasattr(obj, "_fields") and _reduces_as_any(type(obj)):
         return lambda path, left, right: compare_attributes(path, _named(left), _named(right))
     if type(obj) is dict:

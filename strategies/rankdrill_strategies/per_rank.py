@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from rankdrill.drawing import drawn_for, tells_size
+from rankdrill_strategies.anything import draws_anything
 from rankdrill_strategies.apart import apart
 from rankdrill_strategies.arguments import check_count, check_flag, check_strategy
 from rankdrill_strategies.big import big_payloads
@@ -20,24 +21,26 @@ def per_rank(
     strategy: st.SearchStrategy[Any],
     world_size: int | st.SearchStrategy[int] | None = None,
     *,
-    absent: bool = True,
+    absent: bool | None = None,
     big: st.SearchStrategy[Any] | None = None,
-    uneven: bool = True,
+    uneven: bool | None = None,
 ) -> st.SearchStrategy[list[Any]]:
     """Lists of payloads, one for each rank, drawn from `strategy`.
 
     `world_size` is a number of ranks, or a strategy for it, or None for `worlds()`: on ranks, as many as there are.
     Some lists are unfair as real jobs are: with `absent`, some ranks have None; with `uneven`, one rank's payload comes
-    from `big` (by default `big_payloads()`) while the others stay small. Shrinks towards few ranks that all have a
-    payload.
+    from `big` (by default `big_payloads()`) while the others stay small. Unless you say so they are unfair where
+    `strategy` draws whatever pickles, as `picklables()` does: of any other nothing is drawn but its own values. Shrinks
+    towards few ranks that all have a payload.
 
         @given(per_rank(picklables(), worlds(min_ranks=2)))
         def test_rank_order(payloads):
             world_size = len(payloads)
     """
     check_strategy("strategy", strategy)
-    check_flag("absent", absent)
-    check_flag("uneven", uneven)
+    anything = draws_anything(strategy)
+    absent = anything if absent is None else check_flag("absent", absent)
+    uneven = anything or big is not None if uneven is None else check_flag("uneven", uneven)
     bulk = check_strategy("big", big_payloads() if big is None else big)
     if world_size is None or isinstance(world_size, st.SearchStrategy):
         sizes = world_size

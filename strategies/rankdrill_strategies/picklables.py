@@ -6,6 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from rankdrill_strategies.anything import of_anything
 from rankdrill_strategies.arguments import check_count, check_flag
 from rankdrill_strategies.arrays import arrays as draw_arrays
 from rankdrill_strategies.atoms import atoms, hashables
@@ -70,4 +71,4 @@ def picklables(
     others = [*[parts] * 3, *[edges()] * 2, from_tables(DEEP)]
     others += [big_payloads(tensors=tensors, arrays=arrays)] * 2 if big else []
     every = bundles(ready, max_parts=max_leaves, drawn=from_groups(*drawn), others=others, sharing=sharing)
-    return pasteable(every)
+    return of_anything(pasteable(every))

@@ -12,7 +12,7 @@ from hypothesis import Phase, find, given, seed, settings
 from hypothesis import strategies as st
 
 from rankdrill.errors import UsageError
-from rankdrill_strategies import big_payloads, per_rank, worlds
+from rankdrill_strategies import big_payloads, per_rank, picklables, worlds
 from rankdrill_strategies.big import edges
 
 quickly = settings(max_examples=1000, database=None, deadline=None, derandomize=True)
@@ -36,13 +36,15 @@ def test_the_world_size_may_be_drawn() -> None:
 
 def test_some_ranks_have_nothing() -> None:
     # By identity: a big payload may be an array, which compares element by element.
-    nothing = {sum(payload is None for payload in payloads) for payloads in _all(per_rank(st.integers(), 3))}
+    nothing = {
+        sum(payload is None for payload in payloads) for payloads in _all(per_rank(st.integers(), 3, absent=True))
+    }
     assert nothing == {0, 1, 2, 3}
 
 
 def test_one_rank_has_a_big_payload_while_the_others_stay_small() -> None:
     ranks = set()
-    for payloads in _all(per_rank(st.integers(), 3)):
+    for payloads in _all(per_rank(st.integers(), 3, uneven=True)):
         sizes = [len(pickle.dumps(payload, 5)) for payload in payloads]
         large = [rank for rank, size in enumerate(sizes) if size > 1000]
         assert len(large) <= 1
@@ -50,9 +52,18 @@ def test_one_rank_has_a_big_payload_while_the_others_stay_small() -> None:
     assert ranks == {0, 1, 2}
 
 
-def test_switched_off_they_are_all_drawn_from_the_strategy() -> None:
-    drawn = _all(per_rank(st.integers(), 3, absent=False, uneven=False))
+@pytest.mark.parametrize("switches", [{}, {"absent": False, "uneven": False}], ids=["unasked", "switched off"])
+def test_of_somebodys_strategy_nothing_is_drawn_but_its_values(switches: dict[str, Any]) -> None:
+    drawn = _all(per_rank(st.integers(), 3, **switches))
     assert all(type(payload) is int for payloads in drawn for payload in payloads)
+
+
+def test_of_what_draws_anything_some_have_nothing_and_one_has_much() -> None:
+    drawn = _all(per_rank(picklables(), 3))
+    assert any(sum(payload is None for payload in payloads) >= 2 for payloads in drawn)
+    assert any(len(pickle.dumps(payload, 5)) > 1 << 16 for payloads in drawn for payload in payloads)
+    fair = _all(per_rank(picklables(big=False).map(lambda payload: [payload]), 3))
+    assert all(type(payload) is list for payloads in fair for payload in payloads)
 
 
 def test_what_is_big_may_be_given() -> None:
@@ -65,7 +76,9 @@ def test_it_shrinks_to_one_fair_rank() -> None:
     assert find(per_rank(st.integers()), lambda payloads: True, settings=quickly) == [0]
     assert find(per_rank(st.integers()), lambda payloads: len(payloads) > 1, settings=quickly) == [0, 0]
     one_absent = find(
-        per_rank(st.integers(), 3), lambda payloads: any(each is None for each in payloads), settings=quickly
+        per_rank(st.integers(), 3, absent=True),
+        lambda payloads: any(each is None for each in payloads),
+        settings=quickly,
     )
     assert sorted(map(str, one_absent)) == ["0", "0", "None"]
 

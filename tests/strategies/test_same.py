@@ -13,6 +13,7 @@ from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import PurePosixPath, PureWindowsPath
 from types import FunctionType, SimpleNamespace
 from typing import Any
 
@@ -483,3 +484,10 @@ def test_a_function_carried_by_value_is_the_same() -> None:
 )
 def test_sets_are_the_same_whose_members_are(one: Any, other: Any, alike: bool) -> None:
     assert same(one, other) is alike
+
+
+def test_paths_are_told_apart_by_where_they_lead() -> None:
+    """Python 3.12 and later keep how they were written: of a Windows path by which slashes."""
+    assert same(PureWindowsPath("a\\b"), PureWindowsPath("a/b"))
+    assert not same(PureWindowsPath("a"), PurePosixPath("a"))
+    assert not same(PurePosixPath("a/b"), PurePosixPath("a/c"))

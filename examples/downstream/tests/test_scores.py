@@ -19,7 +19,7 @@ def test_recorded_scores_reach_every_rank(rank: int) -> None:
 
 
 @pytest.mark.ranks(worlds(min_ranks=2))
-@given(by_rank=per_rank(scores(), absent=False, uneven=False))
+@given(by_rank=per_rank(scores()))
 def test_drawn_scores_reach_every_rank(rank: int, by_rank: list[dict[str, float]]) -> None:
     assert gather_scores(by_rank[rank]) == by_rank
 

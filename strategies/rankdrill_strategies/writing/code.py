@@ -11,6 +11,7 @@ import ipaddress
 import itertools
 import operator
 import pickle
+import sys
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, fields, is_dataclass
@@ -313,12 +314,19 @@ def _own_words(obj: Any) -> str | None:
     """`repr`, below its module, where that is an expression."""
     said, kind = repr(obj), type(obj)
     if said.startswith(kind.__name__ + "("):
-        said = f"{kind.__module__.lstrip('_')}.{said}"
+        said = f"{_public_module(kind)}.{said}"
     try:
         ast.parse(said, mode="eval")
     except SyntaxError:
         return None
     return said
+
+
+def _public_module(kind: type) -> str:
+    """Where to import `kind` from: Python 3.13 says ``pathlib._local`` of what one knows from ``pathlib``."""
+    module = kind.__module__.lstrip("_")
+    above = module.partition("._")[0]
+    return above if getattr(sys.modules.get(above), kind.__name__, None) is kind else module
 
 
 def _pickled(obj: Any) -> str:
