@@ -34,6 +34,23 @@ def test_one_test_for_each_question_named_for_it(run: Callable[..., Ran]) -> Non
     assert "not promised" in ran.screen
 
 
+def test_of_a_promise_that_is_broken_again_and_again_no_more_is_asked(run: Callable[..., Ran]) -> None:
+    ran = run(
+        """
+from rankdrill.conformance import conformance
+
+TestWrong = conformance(lambda payload: [payload], promises={"right"}, ranks=(2,))
+""",
+        "-k",
+        "right",
+        "-rs",
+    )
+    outcomes = ran.result.parseoutcomes()
+    assert outcomes["failed"] == 8
+    assert outcomes["skipped"] > 8
+    assert "8 answers were wrong before; to be asked all the same, select it with -k" in ran.screen
+
+
 @pytest.mark.parametrize(
     ("says", "told"),
     [

@@ -17,6 +17,7 @@ from rankdrill.conformance.kit.on_rank import follow, import_all
 from rankdrill.conformance.kit.questions import After, Broken, Question
 from rankdrill.conformance.kit.rooms import Room
 from rankdrill.conformance.kit.script import Call, Script
+from rankdrill.conformance.promises import Promise
 from rankdrill.conformance.segments import plant_segments, remove_segments, segments_left
 from rankdrill.faults import Plan
 from rankdrill.ledger import GROUP_OP
@@ -24,8 +25,9 @@ from rankdrill.step import Kind
 from rankdrill.worlds import Outcome, Status, World
 from rankdrill.worlds.job import Job
 
-__all__ = ["Asking"]
+__all__ = ["ENOUGH", "Asking"]
 
+ENOUGH = 8  # wrong answers about one promise: each further one may wait for a deadline
 IMPORT_S = 600.0  # of the gather's modules, which is no part of a question
 TIMEOUT_S = 5.0  # what gathers that take one are given
 SPOILED_S = 2.0  # the same where it may have to be waited out, and what the groups then have
@@ -50,6 +52,7 @@ class Asking:
         self._scratch: Path | None = None
         self._asked = 0
         self._run_out = Counter[bool]()
+        self._complaints = Counter[Promise]()
 
     def __enter__(self) -> Asking:
         return self
@@ -71,6 +74,15 @@ class Asking:
 
     def ask(self, question: Question) -> str:
         """What is wrong with the answer, in a few lines; empty if nothing is."""
+        complaint = self._answer(question)
+        self._complaints[question.promise] += bool(complaint)
+        return complaint
+
+    def has_enough(self, promise: Promise) -> bool:
+        """Whether so many answers about `promise` were wrong that more of them say nothing new."""
+        return self._complaints[promise] >= ENOUGH
+
+    def _answer(self, question: Question) -> str:
         if question.after is not None:
             return self._ask_after(question, question.after)
         if question.beside:

@@ -9,7 +9,7 @@ from typing import Any
 from rankdrill.conformance.adapter import Adapter, Setting, takes_all
 from rankdrill.conformance.gives import GIVES
 from rankdrill.conformance.kit.answers import CONFORMED
-from rankdrill.conformance.kit.asking import Asking
+from rankdrill.conformance.kit.asking import ENOUGH, Asking
 from rankdrill.conformance.kit.catalogue import questions_for
 from rankdrill.conformance.kit.questions import Question
 from rankdrill.conformance.kit.samples import SAMPLES
@@ -108,6 +108,8 @@ def _test_of(questions: Sequence[Question], asking: Asking, torch: Torch, *, pro
 
     @pytest.mark.parametrize("question", [pytest.param(each, id=each.id) for each in questions])
     def test(self: object, question: Question) -> None:
+        if asking.has_enough(question.promise):
+            pytest.skip(f"{ENOUGH} answers were wrong before; to be asked all the same, select it with -k")
         complaint = asking.ask(question)
         if complaint and not promised:
             pytest.xfail(f"{NOT_PROMISED}: {complaint.splitlines()[0]}")
