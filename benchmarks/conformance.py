@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
-import platform
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import click
-import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -21,9 +15,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.holding.adapters import ADAPTERS
-from benchmarks.holding.asking import Correct, Tried, ask_correct, try_mutant
+from benchmarks.holding.asking import ask_correct, try_mutant
 from benchmarks.holding.copies import Copies
 from benchmarks.holding.population import LEAST, Mutant, population, what_is_wrong_with
+from benchmarks.holding.record import Record
 from benchmarks.holding.tables import BEGIN, END, list_of, page_with, score_table, summary, survivors, untrue
 
 HELP = """How many mistakes in gathers the conformance kit finds, and how much it says against correct ones.
@@ -44,6 +39,7 @@ Examples:
   python benchmarks/conformance.py --only "umask left" --rounds 0
   python benchmarks/conformance.py --no-mutants --rounds 20  correct gathers alone, 20 times in a row
   python benchmarks/conformance.py --check --document docs/conformance.md --json score.json
+  python benchmarks/conformance.py --json score.json --again goes on where that run was interrupted
 """
 
 
@@ -66,7 +62,8 @@ def _is_meant(part: str, mutant: Mutant) -> bool:
 @click.option("--list", "listing", is_flag=True, help="Print the population and run nothing.")
 @click.option("--mutants/--no-mutants", "tries", default=True, help="Whether mutants are tried at all.")
 @click.option("--rounds", type=click.IntRange(0, 1000), default=1, show_default=True, help="Of the correct gathers.")
-@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write every answer.")
+@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Keep every answer there.")
+@click.option("--again", is_flag=True, help="Do not ask again what --json has an answer to.")
 @click.option("--document", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Write the score there.")
 @click.option("--check", is_flag=True, help="Exit with 1 for a survivor, a false finding or too small a population.")
 def main(
@@ -75,6 +72,7 @@ def main(
     tries: bool,
     rounds: int,
     json_file: Path | None,
+    again: bool,
     document: Path | None,
     check: bool,
 ) -> None:
@@ -88,53 +86,48 @@ def main(
         raise click.UsageError(f"{document} has no place for the score: mark it by {BEGIN!r} and {END!r}")
     behind = {name for each in mutants for name in each.through}
     names = list(ADAPTERS) if len(mutants) == len(population()) else [name for name in ADAPTERS if name in behind]
-    tried, correct = _run(mutants if tries else [], names, rounds)
+    record = Record(json_file, mutants, again=again)
+    _run(mutants if tries else [], names, rounds, record)
+    tried, correct = record.tried, record.correct
     if tried:
         console.print(score_table(tried))
     for line in (*survivors(tried), *untrue(correct)):
         console.print(line, markup=False, highlight=False)
     console.print(summary(tried, correct), highlight=False)
-    if json_file:
-        json_file.write_text(json.dumps(_as_json(tried, correct, rounds), indent=1) + "\n")
     if document:
-        document.write_text(page_with(document.read_text(), tried, correct, rounds))
+        document.write_text(page_with(document.read_text(), tried, correct))
     if check and (survivors(tried) or untrue(correct) or len(population()) < LEAST):
         raise SystemExit(1)
 
 
-def _run(mutants: Sequence[Mutant], names: Sequence[str], rounds: int) -> tuple[list[Tried], list[Correct]]:
+def _run(mutants: Sequence[Mutant], names: Sequence[str], rounds: int, record: Record) -> None:
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("[dim]{task.description}[/]"))
-    tried, correct = [], []
+    left = [mutant for mutant in mutants if not record.has(mutant)]
+    asked = [name for round_ in range(rounds) for name in names if record.rounds_of(name) <= round_]
     with (
         tempfile.TemporaryDirectory(prefix="rankdrill-mutants-") as scratch,
         Progress(*columns, console=Console(stderr=True), transient=True) as progress,
     ):
         copies = Copies(Path(scratch))
-        task = progress.add_task("", total=len(mutants) + rounds * len(names))
-        for mutant in mutants:
+        task = progress.add_task("", total=len(left) + len(asked))
+        for mutant in left:
             progress.update(task, description=f"{mutant.name}, through {mutant.through[0]}")
-            tried.append(try_mutant(copies, mutant))
+            tried = try_mutant(copies, mutant)
+            record.add(tried)
+            _tell(progress, f"{'killed' if tried.killed else 'SURVIVED'} {mutant.name}", tried.seconds)
             progress.advance(task)
-        for round_ in range(rounds):
-            for name in names:
-                progress.update(task, description=f"the correct {name}, round {round_ + 1} of {rounds}")
-                correct.append(ask_correct(copies, name))
-                progress.advance(task)
-    return tried, correct
+        for name in asked:
+            progress.update(task, description=f"the correct {name}")
+            correct = ask_correct(copies, name)
+            record.add(correct)
+            _tell(progress, f"{len(correct.findings)} findings in the correct {name}", correct.answer.seconds)
+            progress.advance(task)
 
 
-def _as_json(tried: Sequence[Tried], correct: Sequence[Correct], rounds: int) -> dict[str, Any]:
-    return {
-        "machine": {
-            "cores": os.cpu_count(),
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "load": os.getloadavg(),  # who else was there
-        },
-        "rounds": rounds,
-        "mutants": [{**asdict(each), "killed": each.killed, "said": each.said} for each in tried],
-        "correct": [{**asdict(each), "findings": each.findings} for each in correct],
-    }
+def _tell(progress: Progress, what: str, seconds: float) -> None:
+    """Say it in a line where there is no terminal for a bar."""
+    if not progress.console.is_terminal:
+        progress.console.print(f"{what}, {seconds:.1f} s", highlight=False, markup=False)
 
 
 if __name__ == "__main__":

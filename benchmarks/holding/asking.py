@@ -140,10 +140,12 @@ def _read(room: Path, screen: str, seconds: float) -> Answer:
     for case in cases:
         promise = case.get("name", "").partition("[")[0].removeprefix("test_")
         for wrong in (*case.iter("failure"), *case.iter("error")):
-            text = (wrong.get("message") or "").removeprefix("Failed: ")
+            said = (wrong.text or "").strip()  # the message beside it is cut by pytest
             # The kit's own word begins so; anything else is a test that could not be asked.
-            mine = wrong.tag == "failure" and text.startswith(f"not {promise}: ")
-            (complaints if mine else broke).append(text if mine else f"{case.get('name')}: {text[:_LAST_CHARACTERS]}")
+            if wrong.tag == "failure" and said.startswith(f"not {promise}: "):
+                complaints.append(said)
+            else:
+                broke.append(f"{case.get('name')}: {said[-_LAST_CHARACTERS:]}")
     if not cases:
         broke.append(f"nothing was asked: {screen[-_LAST_CHARACTERS:]}")
     return Answer(len(cases), tuple(complaints), "; ".join(broke), seconds)

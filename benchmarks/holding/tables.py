@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -82,16 +83,18 @@ def list_of(mutants: Sequence[Mutant]) -> Table:
     return table
 
 
-def page_with(page: str, tried: Sequence[Tried], correct: Sequence[Correct], rounds: int) -> str:
+def page_with(page: str, tried: Sequence[Tried], correct: Sequence[Correct]) -> str:
     """`page` with what is between its marks replaced by the score."""
     before, _, rest = page.partition(BEGIN)
     after = rest.partition(END)[2]
     lines = ["| promise | mutants | killed | seconds |", "|---|---|---|---|"]
     lines += [f"| {each.promise} | {each.mutants} | {each.killed} | {each.seconds:.0f} |" for each in scores(tried)]
     false, asked = sum(len(each.findings) for each in correct), sum(each.answer.asked for each in correct)
-    gathers = len({each.adapter for each in correct})
-    times = "once" if rounds == 1 else f"{rounds} times in a row"
-    said = f"The {gathers} correct ones, asked everything {times} ({asked} questions): {false} findings."
+    rounds = Counter(each.adapter for each in correct)
+    least = min(rounds.values(), default=0)
+    times = "once" if least == 1 else f"{least} times in a row"
+    said = f"The correct ones, through {len(rounds)} adapters, asked everything {times} ({asked} questions): "
+    said += "no finding." if not false else f"{false} findings, all of them false."
     missed = [
         f"- {each.mutant.name} ({each.mutant.file}, `{each.mutant.breaks}`): {each.mutant.mistake}"
         for each in tried
