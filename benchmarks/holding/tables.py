@@ -93,8 +93,10 @@ def page_with(page: str, tried: Sequence[Tried], correct: Sequence[Correct]) -> 
     rounds = Counter(each.adapter for each in correct)
     least = min(rounds.values(), default=0)
     times = "once" if least == 1 else f"{least} times in a row"
-    said = f"The correct ones, through {len(rounds)} adapters, asked everything {times} ({asked} questions): "
-    said += "no finding." if not false else f"{false} findings, all of them false."
+    findings = "1 finding, which is false" if false == 1 else f"{false or 'no'} findings"
+    said = (
+        f"The correct ones, through {len(rounds)} adapters, asked everything {times} ({asked} questions): {findings}."
+    )
     missed = [
         f"- {each.mutant.name} ({each.mutant.file}, `{each.mutant.breaks}`): {each.mutant.mistake}"
         for each in tried

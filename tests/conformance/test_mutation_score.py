@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 from benchmarks.holding.adapters import ADAPTERS
-from benchmarks.holding.asking import try_mutant
+from benchmarks.holding.asking import Answer, Correct, Tried, try_mutant
 from benchmarks.holding.copies import Copies
 from benchmarks.holding.population import LEAST, SOURCES, Mutant, population, what_is_wrong_with
+from benchmarks.holding.record import Record
+from benchmarks.holding.tables import BEGIN, END, page_with, summary, survivors
 
 from rankdrill.conformance import Promise
 from rankdrill.conformance.ways import WAYS
@@ -69,3 +71,38 @@ def test_what_cannot_be_imported_is_not_killed(tmp_path: Path) -> None:
     found = try_mutant(Copies(tmp_path), broken)
     assert not found.killed
     assert "ZeroDivisionError" in found.said
+
+
+def _answered(mutant: Mutant, *complaints: str) -> Tried:
+    return Tried(mutant, (Answer(3, complaints, "", 2.0),))
+
+
+def test_what_was_answered_is_not_asked_again(tmp_path: Path) -> None:
+    file, other = tmp_path / "score.json", MUTANTS["umask left"]
+    first = Record(file, [QUICK, other], again=False)
+    first.add(_answered(QUICK, "not clean: so"))
+    first.add(_answered(other))
+    first.add(Correct("gather", Answer(134, (), "", 30.0)))
+    later = Record(file, [QUICK, replace(other, becomes="anything else")], again=True)
+    assert (later.tried, later.correct) == (first.tried[:1], first.correct)
+    assert later.has(QUICK)
+    assert not later.has(other)
+    assert (later.rounds_of("gather"), later.rounds_of("gather/shm")) == (1, 0)
+    assert Record(file, [QUICK], again=False).tried == []
+
+
+def test_the_score_says_what_was_missed_and_what_was_false() -> None:
+    tried = [_answered(QUICK, "not clean: so"), _answered(MUTANTS["umask left"])]
+    correct = [Correct("gather", Answer(134, ("not right: so",), "", 30.0))]
+    assert summary(tried, correct).startswith(
+        "population 2, found 1, false 1 (of 134 questions to 1 correct gathers), 34"
+    )
+    (missed,) = survivors(tried)
+    assert "umask left, through all_gather_via_filesys: not found by clean" in missed
+    page = page_with(f"before\n{BEGIN}\nwhat was there\n{END}\nafter\n", tried, correct)
+    assert page.startswith("before\n")
+    assert page.endswith("\nafter\n")
+    assert "what was there" not in page
+    assert "| clean | 2 | 1 | 4 |" in page
+    assert "asked everything once (134 questions): 1 finding, which is false." in page
+    assert "- umask left (storage/directories.py, `clean`)" in page
