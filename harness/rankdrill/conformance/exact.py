@@ -35,6 +35,8 @@ def difference(got: Any, wanted: Any, where: str = "result", *, ordered: bool = 
             return _difference_of_sequences(got, wanted, where, ordered=ordered)
         case _:
             same = got == wanted or (got != got and wanted != wanted)  # a NaN is right where one was sent
+    if same and isinstance(wanted, torch.Tensor) and got.requires_grad is not wanted.requires_grad:
+        return f"{where}.requires_grad is {got.requires_grad}, not {wanted.requires_grad}"
     if same:
         return None
     return _first_element(got, wanted, where) or f"{where} is {shown(got)}, not {shown(wanted)}"

@@ -19,6 +19,7 @@ __all__ = ["WRITTEN", "ask_apart", "ask_clean", "ask_groups", "ask_repeatable", 
 ROUNDS = 12  # in a row, with nothing between them
 LATE_S = 0.2
 MANY = 11  # ranks, the last of which is before the third where names are sorted as text
+MUCH = 1 << 20  # bytes: beyond what goes in slots and small frames
 HALVES = 4  # ranks, for two groups of two
 WRITTEN = (Kind.COLLECTIVE, Kind.FILE, Kind.STORE, Kind.SHM)
 _GROWING = (10, 100_000, 10, 5_000, 0, 70_000, 1)  # bytes
@@ -90,6 +91,9 @@ def ask_clean(adapter: Adapter, sizes: Sequence[int]) -> Iterator[Question]:
     calls = tuple(Call(samples_of(adapter)[0], turn) for turn in range(3))
     for turn, size in enumerate(sizes):
         yield Question(Promise.CLEAN, "after calls that worked", size, calls, watched=True)
+        if adapter.takes == "objects" and fitting(MUCH, adapter):
+            much = tuple(Call(sized(MUCH), turn) for turn in range(3))
+            yield Question(Promise.CLEAN, "after calls with much to say", size, much, watched=True)
         for spoiled in hostile_to(adapter)[turn % len(sizes) :: len(sizes)]:  # each of them in some world
             yield Question(Promise.CLEAN, f"after {spoiled}", size, spoil(calls, 0, spoiled), watched=True)
 

@@ -115,6 +115,16 @@ def _arrays(rank: int, size: int, turn: int) -> Any:
     return [grid[::-1], numpy.asfortranarray(grid), numpy.array(["a", None, rank], dtype=object), numpy.float32(rank)]
 
 
+def _large_parts(rank: int, size: int, turn: int) -> Any:
+    # Large enough to go beside the pickle, where a gather or pickle protocol 5 does that, and of odd lengths.
+    weights = torch.arange(301, dtype=torch.float32) + 10 * rank + turn
+    return {"weights": weights, "mask": torch.arange(1501) % 3 == rank % 3, "rows": numpy.arange(777) * (rank + turn)}
+
+
+def _gradients(rank: int, size: int, turn: int) -> Any:
+    return [torch.full((3,), float(rank + turn), requires_grad=True), torch.ones(2)]
+
+
 def _shapes(rank: int, size: int, turn: int) -> Any:
     return torch.full((rank + 1, 2 + turn % 3), float(rank))
 
@@ -168,7 +178,7 @@ def _whole_numbers(rank: int, size: int, turn: int) -> Any:
 
 
 def _mutable(rank: int, size: int, turn: int) -> Any:
-    kept = {"list": [rank, turn, 7], "tensor": torch.arange(4) + 10 * rank + turn, "dict": {"deep": [rank]}}
+    kept = {"list": [rank, turn, 7], "tensor": torch.arange(540) + 10 * rank + turn, "dict": {"deep": [rank]}}
     return {**kept, "array": numpy.arange(3) + rank, "bytes": bytearray([turn, rank])}
 
 
@@ -238,6 +248,8 @@ _OBJECTS = (
     Sample("tensors of another shape on each rank", _shapes),
     Sample("views of tensors", _views),
     Sample("arrays", _arrays),
+    Sample("several tensors and arrays of some kilobytes", _large_parts, 1 << 14),
+    Sample("a tensor that asks for gradients", _gradients),
     *(sized(count) for count in (255, 256, 4096, 65_535, 65_536)),
     Sample("a megabyte on the last rank", _one_big, 1 << 20),
 )

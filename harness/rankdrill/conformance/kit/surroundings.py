@@ -72,11 +72,18 @@ class Surroundings:
         return (*left, *started, *made, *changed)
 
 
+def _umask() -> int:
+    umask = os.umask(0o077)  # to ask is to set it
+    os.umask(umask)
+    return umask
+
+
 def _settings(store: Store, group: Any) -> Iterator[tuple[str, Any]]:
     default = dist.group.WORLD
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     yield "the environment", sorted(environment.items())
     yield "the working directory", os.getcwd()
+    yield "the umask", oct(_umask())
     yield "the default process group", id(default)
     yield "the timeout of the default group", group_timeout(default)
     yield "the timeout of the group that calls", group_timeout(group)
