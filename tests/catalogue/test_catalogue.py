@@ -49,6 +49,7 @@ CHOSEN = (
     "group_leaks.a_group_for_each_step",
     "hazards.zeroed_before_it_is_reduced",
     "hazards.read_before_it_is_received",
+    "layouts.one_rank_reads_into_a_column",
     "lost.a_key_that_its_batch_has_not",
     "lost.killed_in_the_fiftieth_step",
     "stores.the_neighbour_of_the_last",

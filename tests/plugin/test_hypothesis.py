@@ -173,16 +173,31 @@ import time
 from hypothesis import given, settings, strategies as st
 
 @pytest.mark.ranks(2)
-@settings(database=None, derandomize=True, max_examples=5, deadline=200)
+@settings(database=None, derandomize=True, max_examples=5, deadline=300)
 @given(n=st.booleans())
 def test_it(rank, n):
     if rank.index == 1 and n:
         time.sleep(1)
 """)
     failure = ran.failure("test_it")
-    told = re.match(r"DeadlineExceeded: Test took (9\d{2}|1\d{3})\.\d+ms, which exceeds the deadline of 200", failure)
+    told = re.match(r"DeadlineExceeded: Test took (9\d{2}|1\d{3})\.\d+ms, which exceeds the deadline of 300", failure)
     assert told, failure
     assert "n=True" in failure
+
+
+def test_ranks_are_not_held_to_the_deadline_that_nobody_has_named(run: Run) -> None:
+    ran = run("""
+import time
+from hypothesis import given, settings, strategies as st
+
+@pytest.mark.ranks(2)
+@settings(settings.get_profile("default"), database=None, derandomize=True, max_examples=5)
+@given(n=st.booleans())
+def test_it(rank, n):
+    if rank.index == 1 and n:
+        time.sleep(0.5)
+""")
+    ran.result.assert_outcomes(passed=1)
 
 
 def test_what_cannot_be_repeated_is_called_unreliable(run: Run) -> None:

@@ -6,6 +6,7 @@ import functools
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -30,6 +31,9 @@ from rankdrill.worlds.planned import all_fired
 from rankdrill.worlds.told import Block
 
 __all__ = ["GivenItem"]
+
+
+_UNTOLD = timedelta(milliseconds=200)  # Hypothesis's default; who writes just this is taken to have said nothing
 
 
 class GivenItem(RankedItem):
@@ -63,8 +67,7 @@ class GivenItem(RankedItem):
         fixtures = dict.fromkeys(pytest_seam.fixture_names(self), _OnEachRank())
         self._joint = JointDraw(self.mark, self.size, handle._given_kwargs)
         self._kept = len(self._report_sections), len(self.user_properties)
-        if len(self.mark.sizes) > 1:
-            _settle(function)
+        _settle(function, several=len(self.mark.sizes) > 1)
 
         # An ordinary function, also for an async one: whether that can be run is for the ranks to say.
         @functools.wraps(inner)
@@ -245,11 +248,13 @@ class _Returned(str):
         return str(self)
 
 
-def _settle(function: Any) -> None:
-    """Leave out what Hypothesis would say of the instances that several sizes of one test have each.
+def _settle(function: Any, *, several: bool) -> None:
+    """Adapt the settings of a test to ranks, which wait for each other, and may each be late on a busy machine.
 
-    As its plugin does for a test that pytest.mark.parametrize parametrizes.
+    The deadline that Hypothesis has for tests that say nothing is left out; one may be told. So is, of a test in
+    `several` sizes, what it would say of their instances, as its plugin does where pytest.mark.parametrize makes them.
     """
     chosen = function._hypothesis_internal_use_settings
-    suppressed = {*chosen.suppress_health_check, HealthCheck.differing_executors}
-    function._hypothesis_internal_use_settings = settings(chosen, suppress_health_check=suppressed)
+    suppressed = {*chosen.suppress_health_check, *([HealthCheck.differing_executors] if several else [])}
+    deadline = None if chosen.deadline == _UNTOLD else chosen.deadline
+    function._hypothesis_internal_use_settings = settings(chosen, suppress_health_check=suppressed, deadline=deadline)
