@@ -129,6 +129,7 @@ def _object_array(*items: Any) -> Any:
     return array
 
 
+MASKED = f"{numpy.ma.MaskedArray.__module__}.MaskedArray"  # numpy 1 says numpy.ma.core
 DIFFERENT: list[tuple[Any, Any, str]] = [
     # atoms
     (1, 2, "$: 1 != 2"),
@@ -268,7 +269,11 @@ DIFFERENT: list[tuple[Any, Any, str]] = [
         "$.data: array differs at [1]",
     ),
     (numpy.ma.array([1], fill_value=2), numpy.ma.array([1], fill_value=3), "$.fill_value: array differs: 2 != 3"),
-    (numpy.ma.array([1], mask=[False]), numpy.array([1]), "$: numpy.ma.MaskedArray != numpy.ndarray"),
+    (
+        numpy.ma.array([1], mask=[False]),
+        numpy.array([1]),
+        f"$: {numpy.ma.MaskedArray.__module__}.MaskedArray != numpy.ndarray",
+    ),
     (numpy.ma.masked, None, "$: numpy.ma.core.MaskedConstant != NoneType"),
     # exceptions
     (_noted("a"), ValueError(1), "$.__notes__: only on the left"),

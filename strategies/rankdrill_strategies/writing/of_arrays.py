@@ -39,7 +39,8 @@ def write_array(obj: Any, write: _Write) -> str | None:
     if isinstance(obj, numpy.ndarray):
         return _laid_out(obj, write)
     if obj.dtype.kind in "fiub":
-        return f"numpy.{obj.dtype.name}({write(obj.item())})"
+        name = "bool_" if obj.dtype == numpy.bool_ else obj.dtype.name  # which numpy 1 has as well
+        return f"numpy.{name}({write(obj.item())})"
     if obj.dtype.kind in "Mm" and obj.dtype.isnative:
         return repr(obj).replace("np.", "numpy.", 1)
     return f"{_direct(numpy.asarray(obj), write)}[()]"
