@@ -11,8 +11,8 @@ from hypothesis.internal.conjecture import data as of_hypothesis
 
 __all__ = ["apart"]
 
-# What Hypothesis (6.170.8, not 6.170.0) calls a list whose elements have to be unlike each other. Private, and told by no
-# public strategy alone: a list that is unique for nothing shrinks to other elements than the simplest.
+# What Hypothesis calls a list whose elements have to be unlike each other; 6.170.0 has none, 6.170.8 has. Private, and
+# told by no public strategy alone: a list that is unique for nothing shrinks to other elements than the simplest.
 _UNIQUE: int | None = getattr(of_hypothesis, "UNIQUE_COLLECTION_LABEL", None)
 
 
