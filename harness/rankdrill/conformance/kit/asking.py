@@ -36,6 +36,7 @@ SPOILED_DEADLINES_S = 8.0, 4.0, 2.5  # the same where somebody cannot contribute
 LEFT_S = 4.0, 2.5  # and for those that a rank has left
 _ON_RANKS = "rankdrill.conformance.kit.on_rank"
 _STAYING = (Kind.FILE, Kind.SHM)  # what outlives a process
+LATE_S = 0.05  # at each step
 _SLOW = Plan.parse("rank *: delay(0.02) before collective.* every")
 
 
@@ -145,12 +146,14 @@ class Asking:
         return "" if outcome.unfired else _under(plan, complaint_on(question, outcome))
 
     def _ask_crashed(self, question: Question, kind: Kind) -> str:
-        """With what the calls make already there, and not what it should be."""
+        """With what the calls make already there, and not what it should be; one rank is slow to make its own, so that
+        the others come to what was left."""
         seen, its = self._seen_in(question)
         room = self._room()
         planted = plant_segments(seen) if kind is Kind.SHM else room.planted(its, seen)
         try:
-            complaint = self._ask(question, room=room) if planted else ""
+            late = Plan.parse(f"rank {question.size - 1}: delay({LATE_S}) before {kind}.* every")
+            complaint = self._ask(question, late, room=room) if planted else ""
         finally:
             remove_segments(seen)
         return f"{complaint}\nwith what a run that crashed has left: {', '.join(planted)}" if complaint else ""
