@@ -11,7 +11,7 @@ from rankdrill.plugin import commands
 from rankdrill.plugin.ends import Ended, Ends, PhaseEnd, passed
 from rankdrill.worlds.job import Job, Place, dump, load
 from rankdrill.worlds.plain import Plain
-from rankdrill.worlds.processes.messages import Raised, Report, Returned
+from rankdrill.worlds.processes.messages import Account, Raised, Report, Returned
 
 PLACE = commands.TestPlace("test_a.py::test_it", "/x/test_a.py", "/tmp/x", ("test_a.py", 3, "test_it"))
 RECORDS = [
@@ -28,7 +28,7 @@ RECORDS = [
         ),
         (("w", "UserWarning", "f", 1),),
     ),
-    Report(Returned(b"v"), 3, 17, ("left a thread",), ("note",)),
+    Report(Returned(b"v"), 17, ("left a thread",), ("note",), Account(3)),
     Raised(b"", "trace", "ValueError", "no"),
     Job(print, (1,), {"end": ""}, None, with_context=True, keeps_state=True, by_reference=True),
 ]

@@ -31,8 +31,8 @@ def fit_for_another(outcomes: Sequence[RankOutcome], endings: Collection[Ending]
 def _in_step(outcomes: Sequence[RankOutcome], endings: Collection[Ending], job: Job) -> bool:
     # Ranks whose counts of collectives differ are out of step: the next collective of one would meet an
     # older one of another. So it is with the groups that they make, and with messages that nobody has received.
-    counts = {ending.collectives for ending in endings}
-    groups = {ending.groups for ending in endings}
+    counts = {ending.account.collectives for ending in endings}
+    groups = {ending.account.groups for ending in endings}
     counted = len(counts) == len(groups) == 1 and -1 not in counts and not pending_messages(endings)
     quiet = not any(one.left or one.finding is not None for one in outcomes)
     return counted and quiet and not any(_left_open(one, job) for one in outcomes)

@@ -26,7 +26,7 @@ from rankdrill.whose import OUR_FOLDER
 from rankdrill.worlds.context import RankContext
 from rankdrill.worlds.job import Job, Place, dump, dump_error, load
 from rankdrill.worlds.plain import Plain
-from rankdrill.worlds.processes.messages import Raised, Report, Returned
+from rankdrill.worlds.processes.messages import Account, Raised, Report, Returned
 from rankdrill.worlds.processes.rendezvous import Rendezvous
 from rankdrill.worlds.processes.state import Condition
 from rankdrill.worlds.processes.streams import reopen_streams
@@ -81,12 +81,8 @@ class Jobs:
         context.notes.extend(self._rendezvous.notes)
         self._rendezvous.notes.clear()
         collectives, groups = self._issued()
-        report = Report(
-            result,
+        account = Account(
             collectives,
-            time.monotonic_ns(),
-            tuple(context.left),
-            tuple(dict.fromkeys(context.notes)),
             groups,
             self._unwaited(),
             self._left_groups(),
@@ -94,6 +90,8 @@ class Jobs:
             context.boundary.updates.take() if over else 0,
             self._taken() if over or context.boundary.orders.found else (),
         )
+        notes = tuple(dict.fromkeys(context.notes))
+        report = Report(result, time.monotonic_ns(), tuple(context.left), notes, account)
         context.notes.clear()
         send_frame(self._sock, pickle.dumps(report, pickle.HIGHEST_PROTOCOL))
 

@@ -9,7 +9,7 @@ from rankdrill.diagnosis.races.taken import Taken
 from rankdrill.step import Site
 from rankdrill.worlds.plain import Plain
 
-__all__ = ["Raised", "RankSpec", "Report", "Returned", "Up"]
+__all__ = ["NO_ACCOUNT", "Account", "Raised", "RankSpec", "Report", "Returned", "Up"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,26 +54,36 @@ class Raised(Plain):
 
 
 @dataclass(frozen=True, slots=True)
-class Report(Plain):
-    """How one job ended on one rank.
+class Account(Plain):
+    """What one rank knows of a job by itself, and what shows only beside the accounts of the others.
 
     `collectives` counts what the rank issued on the default group so far: ranks that differ are out of step.
     `groups` counts those it has made from that one, as a member or not; both are -1 where it cannot say.
     `messages` is what the rank's tally of them came to; None in the middle of a body, where some may be under way.
-    `left` says what a fresh rank would not have, in words; `notes` are for the user. `unwaited` are asynchronous
-    calls that nobody waited for and, as far as this job can tell, nobody will; `left_groups` such that it made again
-    and again and destroyed none of. `updates` counts how often a key of a store was set that the rank had got before.
-    `taken` says where several have answered to a receive from anybody.
+    `unwaited` are asynchronous calls that nobody waited for and, as far as this job can tell, nobody will;
+    `left_groups` such that it made again and again and destroyed none of. `updates` counts how often a key of a store
+    was set that the rank had got before. `taken` says where several have answered to a receive from anybody.
     """
 
-    result: Returned | Raised
-    collectives: int
-    at_ns: int
-    left: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    collectives: int = -1
     groups: int = -1
     unwaited: tuple[Unwaited, ...] = ()
     left_groups: tuple[LeftGroups, ...] = ()
     messages: int | None = None
     updates: int = 0
     taken: tuple[Taken, ...] = ()
+
+
+NO_ACCOUNT = Account()
+"""Of a rank that could give none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report(Plain):
+    """How one job ended on one rank. `left` says what a fresh rank would not have; `notes` are for the user."""
+
+    result: Returned | Raised
+    at_ns: int
+    left: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    account: Account = NO_ACCOUNT

@@ -30,7 +30,7 @@ def found_at_the_end(endings: Mapping[int, Ending], ledgers: Ledgers) -> Finding
 
 def _unequal(endings: Mapping[int, Ending], ledgers: Ledgers) -> Finding | None:
     """Whether ranks have made different groups."""
-    counts = {rank: ending.groups for rank, ending in endings.items()}
+    counts = {rank: ending.account.groups for rank, ending in endings.items()}
     if len(set(counts.values())) == 1 or -1 in counts.values():
         return None
     return unequal_groups(counts, _since_the_start(endings, ledgers))
@@ -38,7 +38,7 @@ def _unequal(endings: Mapping[int, Ending], ledgers: Ledgers) -> Finding | None:
 
 def _leak(endings: Mapping[int, Ending]) -> Finding | None:
     """Whether ranks have issued what they never waited for."""
-    unwaited = {rank: ending.unwaited for rank, ending in endings.items()}
+    unwaited = {rank: ending.account.unwaited for rank, ending in endings.items()}
     return leak_on(unwaited) if any(unwaited.values()) else None
 
 
@@ -49,19 +49,19 @@ def _unreceived(endings: Mapping[int, Ending], ledgers: Ledgers) -> Finding | No
 
 def _raced(endings: Mapping[int, Ending], ledgers: Ledgers) -> Finding | None:
     """Whether ranks go by who was the first to send to them, and nothing orders those."""
-    taken = {rank: ending.taken for rank, ending in endings.items()}
+    taken = {rank: ending.account.taken for rank, ending in endings.items()}
     return message_race(taken, _of_this_run(endings, ledgers)) if any(taken.values()) else None
 
 
 def _lost(endings: Mapping[int, Ending], ledgers: Ledgers) -> Finding | None:
     """Whether ranks have lost what others did to a key of a store."""
-    updated = any(ending.updates for ending in endings.values())
+    updated = any(ending.account.updates for ending in endings.values())
     return lost_update(_of_this_run(endings, ledgers)) if updated else None
 
 
 def _left(endings: Mapping[int, Ending]) -> Finding | None:
     """Whether ranks have made groups again and again and left them."""
-    left = {rank: ending.left_groups for rank, ending in endings.items()}
+    left = {rank: ending.account.left_groups for rank, ending in endings.items()}
     return left_groups_on(left) if any(left.values()) else None
 
 

@@ -185,16 +185,7 @@ class Supervision:
                 outcome = _of_result(
                     handle.rank, message.result, at_ns=message.at_ns, left=message.left, notes=message.notes
                 )
-                told = (
-                    message.collectives,
-                    message.groups,
-                    message.unwaited,
-                    message.left_groups,
-                    message.messages,
-                    message.updates,
-                    message.taken,
-                )
-                self._end(Ending(outcome, *told))
+                self._end(Ending(outcome, message.account))
             case Raised():
                 self._end(Ending(_of_result(handle.rank, message, at_ns=time.monotonic_ns())))
 
