@@ -1,14 +1,14 @@
-"""Which cases a drill runs: derived from where strikes fit, dealt out so that every site and every rank is met."""
+"""Which cases a drill runs: derived from where strikes fit, dealt out so that every point and every rank is met."""
 
 from __future__ import annotations
 
 import pytest
 
 from rankdrill.conformance import Case, Drill, Limits
-from rankdrill.conformance.bench import Sites
-from rankdrill.conformance.missteps import MISSTEPS
+from rankdrill.conformance.caller_faults import CALLER_FAULTS
+from rankdrill.conformance.runner import StrikePoints
 from rankdrill.conformance.strikes import DEFAULT_STRIKES
-from rankdrill.conformance.survey import Site
+from rankdrill.conformance.survey import StrikePoint
 from rankdrill.conformance.sweep import Sweep
 from rankdrill.errors import PlanError
 from rankdrill.faults import STRIKES, Fault, When, parse_fault
@@ -19,16 +19,19 @@ ADAPTERS = {"right": broken.RIGHT}
 OPS = ("open", "write", "replace", "unlink", "rmdir")
 
 
-def sites(size: int) -> Sites:
+def points(size: int) -> StrikePoints:
     its = tuple(
-        Site("kill", when, Kind.FILE, op, nth) for op in OPS for nth in (1, 2) for when in (When.BEFORE, When.AFTER)
+        StrikePoint("kill", when, Kind.FILE, op, nth)
+        for op in OPS
+        for nth in (1, 2)
+        for when in (When.BEFORE, When.AFTER)
     )
     return (its,) * size
 
 
 def derived(sweep: Sweep, size: int, payload: str = "small") -> list[Case]:
     drill = sweep.drill(Limits(), 1)
-    return list(drill.then(Case("right", size, payload), sites(size)))
+    return list(drill.then(Case("right", size, payload), points(size)))
 
 
 def test_every_site_is_struck_in_some_world_and_every_rank_in_each() -> None:
@@ -45,7 +48,7 @@ def test_every_site_is_struck_in_some_world_and_every_rank_in_each() -> None:
 def test_every_strike_meets_every_rank_of_every_world(strike: str, size: int) -> None:
     drill = Sweep.choose(ADAPTERS, (2, 4), [strike]).drill(Limits(), 1)
     its = tuple(
-        Site(strike, when, kind, min(ops), 1)
+        StrikePoint(strike, when, kind, min(ops), 1)
         for when, steps in STRIKES[strike].on.items()
         for kind, ops in steps.items()
         if ops
@@ -56,7 +59,7 @@ def test_every_strike_meets_every_rank_of_every_world(strike: str, size: int) ->
 
 def test_a_thorough_sweep_strikes_every_step_of_every_rank() -> None:
     cases = derived(Sweep.choose(ADAPTERS, (4,), ["kill"], thorough=True), 4)
-    assert len(cases) == len(set(cases)) == 4 * len(sites(1)[0])
+    assert len(cases) == len(set(cases)) == 4 * len(points(1)[0])
 
 
 def test_a_strike_that_fits_nowhere_does_not_apply() -> None:
@@ -74,12 +77,12 @@ def test_every_line_of_a_derived_case_parses_to_itself() -> None:
 
 
 def test_missteps_need_somebody_to_notice() -> None:
-    def missteps(size: int) -> set[tuple[str, int]]:
-        cases = Sweep.choose(ADAPTERS, (size,), list(MISSTEPS)).drill(Limits(), 1).cases
-        return {(case.strike, case.rank) for case in cases if case.strike in MISSTEPS}
+    def caller_faults(size: int) -> set[tuple[str, int]]:
+        cases = Sweep.choose(ADAPTERS, (size,), list(CALLER_FAULTS)).drill(Limits(), 1).cases
+        return {(case.strike, case.rank) for case in cases if case.strike in CALLER_FAULTS}
 
-    assert missteps(1) == set()
-    assert missteps(3) == {(name, rank) for name in MISSTEPS for rank in range(3)}
+    assert caller_faults(1) == set()
+    assert caller_faults(3) == {(name, rank) for name in CALLER_FAULTS for rank in range(3)}
 
 
 def test_a_line_is_run_as_it_is_and_only_where_it_has_a_rank() -> None:
@@ -91,15 +94,15 @@ def test_a_line_is_run_as_it_is_and_only_where_it_has_a_rank() -> None:
 
 
 def test_a_survey_asks_every_strike_at_every_step() -> None:
-    found: list[Sites] = []
+    found: list[StrikePoints] = []
 
-    def keep(case: Case, its: Sites) -> list[Case]:
+    def keep(case: Case, its: StrikePoints) -> list[Case]:
         found.append(its)
         return []
 
     (result,) = Drill(ADAPTERS, [Case("right", 2, "small")], keep, jobs=1).results()
     assert result.passed
-    by_strike = {site.strike for site in found[0][1]}
+    by_strike = {point.strike for point in found[0][1]}
     assert {"kill", "oom", "unpicklable", "fails_to_load", "skip"} <= by_strike <= set(STRIKES)
     assert "missing" not in by_strike  # it touches no file
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rankdrill.conformance.adapter import Adapter
-from rankdrill.conformance.bench import Bench, Limits, Sites
 from rankdrill.conformance.case import Case, CaseResult, Judgement
+from rankdrill.conformance.runner import Limits, Runner, StrikePoints
 from rankdrill.worlds.private import PrivateDirectory
 
 __all__ = ["Drill"]
@@ -31,7 +31,7 @@ class Drill:
 
     adapters: Mapping[str, Adapter]
     cases: Sequence[Case]
-    then: Callable[[Case, Sites], Sequence[Case]] = lambda case, sites: ()
+    then: Callable[[Case, StrikePoints], Sequence[Case]] = lambda case, points: ()
     limits: Limits = field(default_factory=Limits)
     jobs: int = _DEFAULT_JOBS
     tells: bool = False
@@ -40,7 +40,7 @@ class Drill:
         self.total = 0
         self._abandoned = threading.Event()
         self._waiting: queue.SimpleQueue[Case | None] = queue.SimpleQueue()
-        self._done: queue.SimpleQueue[tuple[CaseResult, Sites]] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[tuple[CaseResult, StrikePoints]] = queue.SimpleQueue()
 
     def results(self) -> Iterator[CaseResult]:
         """Run everything; yields in the order in which cases end. Closing the iterator abandons the rest."""
@@ -48,7 +48,7 @@ class Drill:
         self._add(self.cases)
         # Daemons: a drill that is abandoned must not wait for cases under way. Their ranks end with this process.
         threads = [
-            threading.Thread(target=self._work, args=(private.path / f"bench-{job}",), daemon=True)
+            threading.Thread(target=self._work, args=(private.path / f"runner-{job}",), daemon=True)
             for job in range(self.jobs)
         ]
         for thread in threads:
@@ -56,9 +56,9 @@ class Drill:
         finished = False
         try:
             for _ in _counting(lambda: self.total):
-                result, sites = self._next()
+                result, points = self._next()
                 if result.judgement is Judgement.RIGHT:
-                    self._add(self.then(result.case, sites))
+                    self._add(self.then(result.case, points))
                 yield result
             finished = True
         finally:
@@ -74,7 +74,7 @@ class Drill:
         for case in cases:
             self._waiting.put(case)
 
-    def _next(self) -> tuple[CaseResult, Sites]:
+    def _next(self) -> tuple[CaseResult, StrikePoints]:
         while True:  # bounded by the deadline of the cases under way; in turns, so that Ctrl-C is heard
             try:
                 return self._done.get(timeout=_POLL_S)
@@ -83,14 +83,14 @@ class Drill:
 
     def _work(self, scratch: Path) -> None:
         # Once abandoned, this process may be ending, and the worlds' controller with it.
-        with suppress(OSError), Bench(self.adapters, self.limits, scratch, tells=self.tells) as bench:
+        with suppress(OSError), Runner(self.adapters, self.limits, scratch, tells=self.tells) as runner:
             while (case := self._waiting.get()) is not None and not self._abandoned.is_set():
-                self._done.put(_run(bench, case))
+                self._done.put(_run(runner, case))
 
 
-def _run(bench: Bench, case: Case) -> tuple[CaseResult, Sites]:
+def _run(runner: Runner, case: Case) -> tuple[CaseResult, StrikePoints]:
     try:
-        return bench.run(case)
+        return runner.run(case)
     except Exception as error:  # a case that breaks the drill is a result too, and must not stop the others
         return CaseResult(case, Judgement.BROKEN, f"{type(error).__name__}: {error}"), ()
 

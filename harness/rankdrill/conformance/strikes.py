@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from rankdrill.conformance.missteps import MISSTEPS
-from rankdrill.conformance.survey import Site
+from rankdrill.conformance.caller_faults import CALLER_FAULTS
+from rankdrill.conformance.survey import StrikePoint
 from rankdrill.faults import FAMILIES, OPS, STRIKES, Fault, Strike, What, When, Where
 
 __all__ = [
@@ -55,9 +55,9 @@ class Use:
     spread: Spread = Spread.EACH_OP
     payload: str | None = None
 
-    def fault(self, rank: int, site: Site) -> Fault:
+    def fault(self, rank: int, point: StrikePoint) -> Fault:
         """The fault that strikes `rank` there."""
-        return Fault(Where(rank, site.when, site.kind, site.op, nth=site.nth), What(self.strike.name, self.args))
+        return Fault(Where(rank, point.when, point.kind, point.op, nth=point.nth), What(self.strike.name, self.args))
 
 
 # Where no arguments are given here, a strike's defaults are used.
@@ -72,7 +72,7 @@ _ARGUMENTS: Mapping[str, tuple[float, ...]] = {
 _WAITED_OUT = frozenset({"missing", "stale", "torn"})
 _LINGERING = frozenset({"delay", "hold_gil", "late"})
 # What these break is the gather's own code, and gloo ends the process for some of them, whatever the gather does. A
-# caller that skips or repeats a whole call is drilled by `MISSTEPS`.
+# caller that skips or repeats a whole call is drilled by `CALLER_FAULTS`.
 DEFAULT_STRIKES = tuple(strike.name for family, strikes in FAMILIES.items() if family != "desync" for strike in strikes)
 # `stop` makes its peers wait each time.
 _ONCE = frozenset({"abort", "exit", "limit", "stop"})
@@ -118,5 +118,5 @@ def lasts(name: str) -> bool:
 
 
 def known_strikes() -> dict[str, str]:
-    """All strikes and missteps by name, each with what it does."""
-    return {name: strike.does for name, strike in STRIKES.items()} | MISSTEPS
+    """All strikes and caller faults by name, each with what it does."""
+    return {name: strike.does for name, strike in STRIKES.items()} | CALLER_FAULTS

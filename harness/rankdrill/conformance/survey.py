@@ -12,11 +12,11 @@ from rankdrill.step import Kind
 if TYPE_CHECKING:
     from rankdrill.boundary import Boundary, Call, Proceed
 
-__all__ = ["Site", "Surveyor"]
+__all__ = ["StrikePoint", "Surveyor"]
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class StrikePoint:
     """Where a strike fits: relative to a step of that kind and op, the `nth` of those that it fits, from 1."""
 
     strike: str
@@ -28,10 +28,10 @@ class Site:
 
 @dataclass
 class Surveyor:
-    """An interceptor that lets every call pass and writes down in `sites`, in order, what could have struck it."""
+    """An interceptor that lets every call pass and writes down in `points`, in order, what could have struck it."""
 
     boundary: Boundary
-    sites: list[Site] = field(default_factory=list)
+    points: list[StrikePoint] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._counts: Counter[tuple[str, When, Kind, str]] = Counter()
@@ -47,5 +47,5 @@ class Surveyor:
             if strike.meant_for(step.kind, step.op, strike.at) and strike.fits(call):
                 key = (strike.name, strike.at, step.kind, step.op)
                 self._counts[key] += 1
-                self.sites.append(Site(*key, self._counts[key]))
+                self.points.append(StrikePoint(*key, self._counts[key]))
         return proceed(call)

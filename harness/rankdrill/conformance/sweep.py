@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from itertools import product
 
 from rankdrill.conformance.adapter import Adapter
-from rankdrill.conformance.bench import Limits, Sites
+from rankdrill.conformance.caller_faults import CALLER_FAULTS, caller_fault_case
 from rankdrill.conformance.case import NO_FAULT, Case
 from rankdrill.conformance.drill import Drill
-from rankdrill.conformance.missteps import MISSTEPS, misstep_case
 from rankdrill.conformance.payloads import SMALL
+from rankdrill.conformance.runner import Limits, StrikePoints
 from rankdrill.conformance.strikes import DEFAULT_STRIKES, Effect, Spread, Use, effect_of, uses_of
-from rankdrill.conformance.survey import Site
+from rankdrill.conformance.survey import StrikePoint
 from rankdrill.faults import STRIKES, Fault, Plan, When, parse_fault
 
 __all__ = ["BIG", "Sweep"]
@@ -25,9 +25,9 @@ BIG_TOO = ("kill", "full", "torn", "truncate")
 
 @dataclass(frozen=True)
 class Sweep:
-    """What to drill. `strikes` are names of strikes and missteps, `lines` faults of the plan language; with neither,
-    everything that applies. With `payloads` empty, faults meet a small payload and some a big one; with nothing
-    broken, gathers meet all.
+    """What to drill. `strikes` are names of strikes and caller faults, `lines` faults of the plan language; with
+    neither, everything that applies. With `payloads` empty, faults meet a small payload and some a big one; with
+    nothing broken, gathers meet all.
 
     By default a strike meets the first step of each op, and every rank of every world, but not each op on each rank:
     the ops are dealt out among worlds and ranks. With `thorough` it meets every step of every rank.
@@ -35,7 +35,7 @@ class Sweep:
 
     adapters: Mapping[str, Adapter]
     sizes: Sequence[int]
-    strikes: Sequence[str] = (*DEFAULT_STRIKES, *MISSTEPS)
+    strikes: Sequence[str] = (*DEFAULT_STRIKES, *CALLER_FAULTS)
     lines: Sequence[str] = ()
     payloads: Sequence[str] = ()
     thorough: bool = False
@@ -53,13 +53,15 @@ class Sweep:
         """Sort the words of a command into strikes and lines. Raises `PlanError` for a line that does not parse,
         or names a rank that none of the worlds has.
         """
-        named = (*STRIKES, *MISSTEPS)
+        named = (*STRIKES, *CALLER_FAULTS)
         strikes = tuple(word for word in faults if word in named)
         lines = tuple(word for word in faults if word not in named and word != NO_FAULT)
         for line in lines:
-            if misstep_case("", max(sizes), SMALL, line) is None:
+            if caller_fault_case("", max(sizes), SMALL, line) is None:
                 Plan((parse_fault(line),)).check(max(sizes))
-        return cls(adapters, sizes, strikes if faults else (*DEFAULT_STRIKES, *MISSTEPS), lines, payloads, thorough)
+        return cls(
+            adapters, sizes, strikes if faults else (*DEFAULT_STRIKES, *CALLER_FAULTS), lines, payloads, thorough
+        )
 
     def drill(self, limits: Limits, jobs: int, *, tells: bool = False) -> Drill:
         """The drill of this sweep; see `Drill`."""
@@ -80,77 +82,79 @@ class Sweep:
     def _lines(self) -> Iterator[Case]:
         payloads = self.payloads or (SMALL,)
         for name, line, size, payload in product(self.adapters, self.lines, self.sizes, payloads):
-            case = misstep_case(name, size, payload, line) or _case(name, size, payload, parse_fault(line))
+            case = caller_fault_case(name, size, payload, line) or _case(name, size, payload, parse_fault(line))
             if case.rank < size:
                 yield case
 
     def _missteps(self) -> Iterator[Case]:
         """Every rank goes wrong in every way, where there is another to notice."""
-        chosen = [name for name in MISSTEPS if name in self.strikes]
-        for name, misstep, size in product(self.adapters, chosen, (size for size in self.sizes if size > 1)):
+        chosen = [name for name in CALLER_FAULTS if name in self.strikes]
+        for name, caller_fault, size in product(self.adapters, chosen, (size for size in self.sizes if size > 1)):
             for rank in range(size):
-                yield Case(name, size, SMALL, misstep, f"rank {rank}: {misstep}", rank)
+                yield Case(name, size, SMALL, caller_fault, f"rank {rank}: {caller_fault}", rank)
 
-    def _strike(self, case: Case, found: Sites) -> Sequence[Case]:
+    def _strike(self, case: Case, found: StrikePoints) -> Sequence[Case]:
         """The cases that one survey gives rise to."""
         if case.fault:
             return ()
         faults: list[Fault] = []
         for use in (use for strike in self.strikes if strike in STRIKES for use in uses_of(STRIKES[strike])):
-            sites = [self._chosen(use, case.path, its) for its in found]
+            points = [self._chosen(use, case.path, its) for its in found]
             if case.size == 1 and effect_of(use.strike.name) is Effect.STOPS:
                 dealt = []  # nobody is left to continue it
             elif case.payload in (self.payloads or (use.payload or SMALL,)):
                 turn = self.sizes.index(case.size)
-                dealt = _all(sites) if self.thorough else _dealt(sites, turn, len(self.sizes))
+                dealt = _all(points) if self.thorough else _dealt(points, turn, len(self.sizes))
             elif self._big(case, use):
                 # At one rank, neither the first nor the last: what a big payload adds does not depend on where.
-                dealt = [(case.size // 2, site) for site in sites[case.size // 2][:1]]
+                dealt = [(case.size // 2, point) for point in points[case.size // 2][:1]]
             else:
                 dealt = []
-            faults.extend(use.fault(rank, site) for rank, site in dealt)
+            faults.extend(use.fault(rank, point) for rank, point in dealt)
         return [_case(case.path, case.size, case.payload, fault) for fault in faults]
 
     def _big(self, case: Case, use: Use) -> bool:
         chosen = case.payload == BIG and not self.payloads and case.size == max(self.sizes)
         return chosen and (use.strike.name in BIG_TOO or self.thorough)
 
-    def _chosen(self, use: Use, path: str, sites: Sequence[Site]) -> list[Site]:
-        """Those of a rank's `sites` at which `use` is to strike."""
-        chosen: dict[object, Site] = {}
-        for site in sites:
+    def _chosen(self, use: Use, path: str, points: Sequence[StrikePoint]) -> list[StrikePoint]:
+        """Those of a rank's `points` at which `use` is to strike."""
+        chosen: dict[object, StrikePoint] = {}
+        for point in points:
             if (
-                site.strike != use.strike.name
-                or site.when not in use.whens
-                or site.kind not in self.adapters[path].kinds
+                point.strike != use.strike.name
+                or point.when not in use.whens
+                or point.kind not in self.adapters[path].kinds
             ):
                 continue
             alike = {
-                Spread.EACH_OP: (site.when, site.kind, site.op),
-                Spread.EACH_KIND: (site.when, site.kind),
-                Spread.ONCE: site.when,
+                Spread.EACH_OP: (point.when, point.kind, point.op),
+                Spread.EACH_KIND: (point.when, point.kind),
+                Spread.ONCE: point.when,
             }
-            chosen.setdefault(site if self.thorough else alike[use.spread], site)
+            chosen.setdefault(point if self.thorough else alike[use.spread], point)
         # All that strike before a step, then all after: dealt out in turns, both then reach worlds of every size.
-        return sorted(chosen.values(), key=lambda site: list(When).index(site.when))
+        return sorted(chosen.values(), key=lambda point: list(When).index(point.when))
 
 
-def _all(sites: Sequence[Sequence[Site]]) -> list[tuple[int, Site]]:
-    return [(rank, site) for rank, its in enumerate(sites) for site in its]
+def _all(points: Sequence[Sequence[StrikePoint]]) -> list[tuple[int, StrikePoint]]:
+    return [(rank, point) for rank, its in enumerate(points) for point in its]
 
 
-def _dealt(sites: Sequence[Sequence[Site]], turn: int, turns: int) -> list[tuple[int, Site]]:
-    """Not the product of sites, ranks and world sizes, but each of them: in the worlds together (this is the one of
-    `turn`, of `turns`) every site on some rank, and in each world every rank at some site.
+def _dealt(points: Sequence[Sequence[StrikePoint]], turn: int, turns: int) -> list[tuple[int, StrikePoint]]:
+    """Not the product of points, ranks and world sizes, but each of them: in the worlds together (this is the one of
+    `turn`, of `turns`) every point on some rank, and in each world every rank at some point.
     """
-    owners: dict[Site, list[int]] = {}
-    for rank, site in _all(sites):
-        owners.setdefault(site, []).append(rank)
+    owners: dict[StrikePoint, list[int]] = {}
+    for rank, point in _all(points):
+        owners.setdefault(point, []).append(rank)
     dealt = [
-        (ranks[at // turns % len(ranks)], site) for at, (site, ranks) in enumerate(owners.items()) if at % turns == turn
+        (ranks[at // turns % len(ranks)], point)
+        for at, (point, ranks) in enumerate(owners.items())
+        if at % turns == turn
     ]
     met = {rank for rank, _ in dealt}
-    dealt += [(rank, its[rank % len(its)]) for rank, its in enumerate(sites) if its and rank not in met]
+    dealt += [(rank, its[rank % len(its)]) for rank, its in enumerate(points) if its and rank not in met]
     return dealt
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rankdrill.conformance.case import Judgement
-from rankdrill.conformance.witness import Seen, Statement
+from rankdrill.conformance.on_rank import RankReport, Seen
 from rankdrill.diagnosis import name_ranks
 from rankdrill.errors import PeerLost
 from rankdrill.worlds import Outcome, Status
@@ -25,7 +25,7 @@ class Evidence:
     """
 
     outcome: Outcome
-    statements: Sequence[Statement | None]
+    reports: Sequence[RankReport | None]
     struck: tuple[int, ...] = ()
     ended: tuple[int, ...] = ()
     files: tuple[str, ...] = ()
@@ -63,8 +63,8 @@ def _calls(evidence: Evidence, *, second: bool) -> Mapping[int, Seen]:
     """What the surviving ranks saw of one call, where they came out of it."""
     found: dict[int, Seen] = {}
     for rank in evidence.survivors:
-        statement = evidence.statements[rank]
-        seen = None if statement is None else statement.second if second else statement.first
+        report = evidence.reports[rank]
+        seen = None if report is None else report.second if second else report.first
         if seen is not None:
             found[rank] = seen
     return found
@@ -150,7 +150,7 @@ def _second_call(evidence: Evidence) -> _Verdict:
     wrong = _wrong(seen)
     if wrong:
         return wrong[0], f"in the next call: {wrong[1]}"
-    stuck = [rank for rank, statement in enumerate(evidence.statements) if statement and not statement.done]
+    stuck = [rank for rank, report in enumerate(evidence.reports) if report and not report.done]
     if stuck:
         return Judgement.HANG, "in the next call: " + "; ".join(str(evidence.outcome.ranks[rank]) for rank in stuck)
     return None
@@ -158,8 +158,8 @@ def _second_call(evidence: Evidence) -> _Verdict:
 
 def _left(evidence: Evidence) -> _Verdict:
     left = [f"on disk: {name}" for name in evidence.files]
-    for rank, statement in enumerate(evidence.statements):
-        left += [f"rank {rank}: {what}" for what in (statement.left if statement else ())]
+    for rank, report in enumerate(evidence.reports):
+        left += [f"rank {rank}: {what}" for what in (report.left if report else ())]
     return (Judgement.LEAKED, "; ".join(left)) if left else None
 
 

@@ -13,9 +13,9 @@ from types import TracebackType
 
 from rankdrill.conformance.adapter import Adapter
 from rankdrill.conformance.kit.complaints import complaint_on
+from rankdrill.conformance.kit.directories import Directories
 from rankdrill.conformance.kit.on_rank import follow, import_all
 from rankdrill.conformance.kit.questions import After, Broken, Question
-from rankdrill.conformance.kit.rooms import Room
 from rankdrill.conformance.kit.script import Call, Script
 from rankdrill.conformance.promises import Promise
 from rankdrill.conformance.segments import plant_segments, remove_segments, segments_left
@@ -49,7 +49,7 @@ class Asking:
     def __init__(self, adapter: Adapter) -> None:
         self._adapter = adapter
         self._worlds: dict[tuple[int, bool], World] = {}
-        self._undisturbed: dict[tuple[int, tuple[Call, ...]], tuple[Outcome, Room]] = {}
+        self._undisturbed: dict[tuple[int, tuple[Call, ...]], tuple[Outcome, Directories]] = {}
         self._scratch: Path | None = None
         self._asked = 0
         self._run_out = Counter[bool]()
@@ -99,10 +99,15 @@ class Asking:
     # ------------------------------------------------------------------------------------ kinds of questions
 
     def _ask(
-        self, question: Question, plan: Plan | None = None, *, room: Room | None = None, second: bool = False
+        self,
+        question: Question,
+        plan: Plan | None = None,
+        *,
+        directories: Directories | None = None,
+        second: bool = False,
     ) -> str:
-        room = room or self._room(question.where)
-        outcome = self._follow(question, room, plan, second=second)
+        directories = directories or self._directories(question.where)
+        outcome = self._follow(question, directories, plan, second=second)
         complaint = complaint_on(question, outcome)
         segments = segments_left(outcome)
         if question.after is None or not question.after.kills:
@@ -110,8 +115,8 @@ class Asking:
         if complaint or not question.watched:
             return complaint
         # After an error its own files are another matter than those of others.
-        left = [room.left(self._adapter.keeps), *(f"left in shared memory: {name}" for name in segments)]
-        return room.theirs_gone() or ("" if question.spoiled else "\n".join(filter(None, left)))
+        left = [directories.left(self._adapter.keeps), *(f"left in shared memory: {name}" for name in segments)]
+        return directories.theirs_gone() or ("" if question.spoiled else "\n".join(filter(None, left)))
 
     def _ask_after(self, question: Question, after: After) -> str:
         """With a rank late, or gone, at a step that is seen where nothing disturbs it."""
@@ -125,15 +130,15 @@ class Asking:
             return ""
         op, nth = (first_call[0], 1) if after.first else (first_call[-1], first_call.count(first_call[-1]))
         plan = Plan.parse(f"rank {after.rank}: {after.strike} {after.when} {after.kind}.{op} #{nth}")
-        room = self._room()
-        complaint = self._ask(question, plan, room=room)
+        directories = self._directories()
+        complaint = self._ask(question, plan, directories=directories)
         if not complaint and after.kills and after.kind in _STAYING:
-            complaint = self._ask_next(question, room)
+            complaint = self._ask_next(question, directories)
         return _under(plan, complaint)
 
-    def _ask_next(self, question: Question, room: Room) -> str:
+    def _ask_next(self, question: Question, directories: Directories) -> str:
         """Have another job, of a rank less if there can be one, find what the one that died has left."""
-        complaint = self._ask(replace(question, size=max(2, question.size - 1), after=None), room=room)
+        complaint = self._ask(replace(question, size=max(2, question.size - 1), after=None), directories=directories)
         return f"the next job in the same place: {complaint}" if complaint else ""
 
     def _ask_broken(self, question: Question, broken: Broken) -> str:
@@ -141,7 +146,7 @@ class Asking:
         if not self._writes(question):
             return ""
         plan = Plan.parse(broken.line)
-        outcome = self._follow(question, self._room(), plan)
+        outcome = self._follow(question, self._directories(), plan)
         remove_segments(outcome)
         return "" if outcome.unfired else _under(plan, complaint_on(question, outcome))
 
@@ -149,11 +154,11 @@ class Asking:
         """With what the calls make already there, and not what it should be; one rank is slow to make its own, so that
         the others come to what was left."""
         seen, its = self._seen_in(question)
-        room = self._room()
-        planted = plant_segments(seen) if kind is Kind.SHM else room.planted(its, seen)
+        directories = self._directories()
+        planted = plant_segments(seen) if kind is Kind.SHM else directories.planted(its, seen)
         try:
             late = Plan.parse(f"rank {question.size - 1}: delay({LATE_S}) before {kind}.* every")
-            complaint = self._ask(question, late, room=room) if planted else ""
+            complaint = self._ask(question, late, directories=directories) if planted else ""
         finally:
             remove_segments(seen)
         return f"{complaint}\nwith what a run that crashed has left: {', '.join(planted)}" if complaint else ""
@@ -163,11 +168,11 @@ class Asking:
         directory of its own, and both work in one place."""
         for second in (False, True):
             self._world(question.size, second=second)
-        room = self._room()
+        directories = self._directories()
         with ThreadPoolExecutor(2) as jobs:  # what goes wrong in one is raised here
             asked = [
-                jobs.submit(self._ask, question, _SLOW, room=its, second=second)
-                for second, its in ((False, room), (True, room.beside()))
+                jobs.submit(self._ask, question, _SLOW, directories=its, second=second)
+                for second, its in ((False, directories), (True, directories.beside()))
             ]
             return next(filter(None, [each.result() for each in asked]), "")
 
@@ -177,24 +182,26 @@ class Asking:
         """What comes of the calls with nothing broken."""
         return self._seen_in(question)[0]
 
-    def _seen_in(self, question: Question) -> tuple[Outcome, Room]:
+    def _seen_in(self, question: Question) -> tuple[Outcome, Directories]:
         key = question.size, question.calls
         if key not in self._undisturbed:
-            room = self._room()
-            self._undisturbed[key] = self._follow(replace(question, after=None, broken=None), room), room
+            directories = self._directories()
+            self._undisturbed[key] = self._follow(replace(question, after=None, broken=None), directories), directories
         return self._undisturbed[key]
 
     def _writes(self, question: Question) -> bool:
         seen = self._seen(replace(question, where=""))
         return any(record.step.kind is Kind.FILE for rank in seen.ranks for record in rank.ledger.records)
 
-    def _follow(self, question: Question, room: Room, plan: Plan | None = None, *, second: bool = False) -> Outcome:
+    def _follow(
+        self, question: Question, directories: Directories, plan: Plan | None = None, *, second: bool = False
+    ) -> Outcome:
         script = Script(
             self._adapter,
             question.calls,
-            str(room.directory),
-            str(room.work),
-            str(room.scratch),
+            str(directories.callers),
+            str(directories.work),
+            str(directories.scratch),
             SPOILED_S if question.spoiled or question.spared else TIMEOUT_S,
             question.watched,
             SPOILED_S if question.spared else None,
@@ -223,11 +230,11 @@ class Asking:
             world.run(import_all, self._adapter, deadline=IMPORT_S).unwrap()
         return world
 
-    def _room(self, where: str = "") -> Room:
+    def _directories(self, where: str = "") -> Directories:
         if self._scratch is None:
             self._scratch = Path(tempfile.mkdtemp(prefix="rankdrill-asks-"))
         self._asked += 1
-        return Room.made(self._scratch / f"question {self._asked}" / where)
+        return Directories.made(self._scratch / f"question {self._asked}" / where)
 
 
 def _of_torch() -> list[str]:

@@ -1,4 +1,4 @@
-"""The bench: runs cases one after another on this thread's worlds, which stay warm while their ranks behave."""
+"""Runs cases one after another on this thread's worlds, which stay warm while their ranks behave."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TypeAlias
 
 from rankdrill.conformance.adapter import Adapter
+from rankdrill.conformance.caller_faults import CALLER_FAULTS
 from rankdrill.conformance.case import Case, CaseResult, Judgement, RankTale
 from rankdrill.conformance.kit.on_rank import import_all
 from rankdrill.conformance.leftovers import files_left
-from rankdrill.conformance.missteps import MISSTEPS
+from rankdrill.conformance.on_rank import RankReport, Trial, read_report, run_trial
 from rankdrill.conformance.segments import segments_left
 from rankdrill.conformance.strikes import Effect, effect_of, is_waited_out, lasts
-from rankdrill.conformance.survey import Site
+from rankdrill.conformance.survey import StrikePoint
 from rankdrill.conformance.verdicts import Evidence, judge
-from rankdrill.conformance.witness import Statement, Trial, read_statement, testify
 from rankdrill.worlds import Outcome, Status, World
 from rankdrill.worlds.job import Job
 
 if TYPE_CHECKING:
     from rankdrill.faults import Plan
 
-__all__ = ["Bench", "Limits", "Sites"]
+__all__ = ["Limits", "Runner", "StrikePoints"]
 
-Sites: TypeAlias = tuple[tuple[Site, ...], ...]
+StrikePoints: TypeAlias = tuple[tuple[StrikePoint, ...], ...]
 """By rank: where strikes fit in the first call."""
 
 _IMPORT_S = 600.0
 _MOST_STEPS = 100  # of one rank that are told, the newest
 # A death costs a world, and a fresh one half as long if its ranks need not import these.
-_EVERY_RANK_NEEDS = ("rankdrill.conformance.witness", "rankdrill.conformance.paths")
+_EVERY_RANK_NEEDS = ("rankdrill.conformance.on_rank", "rankdrill.conformance.paths")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +48,8 @@ class Limits:
     deadline: float = 25.0
 
 
-class Bench:
-    """Runs cases. For one thread only; `scratch` is a directory of this bench alone, `close` throws the worlds away.
+class Runner:
+    """Runs cases. For one thread only; `scratch` is a directory of this runner alone, `close` throws the worlds away.
 
     If it `tells`, its results have the ranks' tales.
     """
@@ -63,7 +63,7 @@ class Bench:
         self._count = 0
         scratch.mkdir()
 
-    def run(self, case: Case) -> tuple[CaseResult, Sites]:
+    def run(self, case: Case) -> tuple[CaseResult, StrikePoints]:
         """Run one case; never raises for what a rank did."""
         began = time.monotonic()
         self._count += 1
@@ -82,17 +82,17 @@ class Bench:
             tuple(_line(rank, evidence) for rank in range(case.size)),
             tuple(f"stack of rank {rank.rank}:\n{rank.stack}" for rank in outcome.ranks if rank.stack),
             time.monotonic() - began,
-            max((_seconds(each) for each in evidence.statements), default=0.0),
+            max((_seconds(each) for each in evidence.reports), default=0.0),
             tuple(_tale(rank, evidence) for rank in range(case.size)) if self._tells else (),
         )
-        return result, tuple(statement.sites if statement else () for statement in evidence.statements)
+        return result, tuple(report.points if report else () for report in evidence.reports)
 
     def close(self) -> None:
         """Throw the worlds away."""
         for world in self._worlds.values():
             world.discard()
 
-    def __enter__(self) -> Bench:
+    def __enter__(self) -> Runner:
         return self
 
     def __exit__(
@@ -107,31 +107,31 @@ class Bench:
         trial = replace(
             trial,
             thaws=case.rank if effect is Effect.STOPS else None,
-            again=not lasts(case.strike) and case.strike not in MISSTEPS,
+            again=not lasts(case.strike) and case.strike not in CALLER_FAULTS,
             survey=not case.fault,
-            misstep=case.strike if case.strike in MISSTEPS else None,
+            caller_fault=case.strike if case.strike in CALLER_FAULTS else None,
             strays=case.rank,
             tells=self._tells,
         )
         self._import_on_ranks(case)
         outcome = self._world(case.size).run_job(
-            Job(testify, (trial,), plan=_plan(case), with_context=True, in_step=True), deadline=self._limits.deadline
+            Job(run_trial, (trial,), plan=_plan(case), with_context=True, in_step=True), deadline=self._limits.deadline
         )
-        statements = _statements(trial, case.size)
-        if not all(statement and statement.second and not statement.second.error for statement in statements):
+        reports = _reports(trial, case.size)
+        if not all(report and report.second and not report.second.error for report in reports):
             self._world(case.size).discard()  # only a second call that worked shows that the ranks are in step
         struck = () if not case.fault else tuple(range(case.size)) if case.rank < 0 else (case.rank,)
         ended = struck if effect is Effect.ENDS else ()
         files = () if ended else _left_in(trial.directory, adapter.keeps)
-        return outcome, Evidence(outcome, statements, struck, ended, files + segments_left(outcome))
+        return outcome, Evidence(outcome, reports, struck, ended, files + segments_left(outcome))
 
     def _aftermath(self, case: Case, scratch: Path) -> tuple[Judgement, str] | None:
         """After a rank has died: the next job in the same directory must work, and what the dead rank left must go."""
         trial = self._trial(case, scratch, "notes-of-the-next")
-        job = Job(testify, (trial,), with_context=True)
+        job = Job(run_trial, (trial,), with_context=True)
         outcome = self._world(case.size).run_job(job, deadline=self._limits.deadline)
         files = files_left(trial.directory, self._adapters[case.path].keeps)
-        judgement, why = judge(Evidence(outcome, _statements(trial, case.size), files=files))
+        judgement, why = judge(Evidence(outcome, _reports(trial, case.size), files=files))
         if judgement is Judgement.RIGHT:
             return None
         kept = judgement if judgement in (Judgement.LEAKED, Judgement.WRONG) else Judgement.SPENT
@@ -168,25 +168,25 @@ def _left_in(directory: str, keeps: Sequence[str]) -> tuple[str, ...]:
 
 
 def _plan(case: Case) -> Plan | None:
-    if not case.fault or case.strike in MISSTEPS:
+    if not case.fault or case.strike in CALLER_FAULTS:
         return None
     from rankdrill.faults import Plan
 
     return Plan.parse(case.fault)
 
 
-def _statements(trial: Trial, size: int) -> list[Statement | None]:
-    return [read_statement(trial.notes, rank) for rank in range(size)]
+def _reports(trial: Trial, size: int) -> list[RankReport | None]:
+    return [read_report(trial.notes, rank) for rank in range(size)]
 
 
-def _seconds(statement: Statement | None) -> float:
-    first = statement.first if statement else None
+def _seconds(report: RankReport | None) -> float:
+    first = report.first if report else None
     return (first.ended_ns - first.began_ns) / 1e9 if first else 0.0
 
 
 def _tale(rank: int, evidence: Evidence) -> RankTale:
-    statement = evidence.statements[rank]
-    first = statement.first if statement else None
+    report = evidence.reports[rank]
+    first = report.first if report else None
     came = "" if first is None else first.came or (f"{first.error}: {first.message}" if first.error else "")
     records = evidence.outcome.ranks[rank].ledger.records[-_MOST_STEPS:]
     return RankTale(first.sent if first else "", came, tuple(map(str, records)))
@@ -194,12 +194,12 @@ def _tale(rank: int, evidence: Evidence) -> RankTale:
 
 def _line(rank: int, evidence: Evidence) -> str:
     """What one rank saw, for people."""
-    outcome, statement = evidence.outcome.ranks[rank], evidence.statements[rank]
-    first = statement.first if statement else None
+    outcome, report = evidence.outcome.ranks[rank], evidence.reports[rank]
+    first = report.first if report else None
     struck = " (struck)" if rank in evidence.struck else ""
     if first is None or outcome.status is Status.DIED:
         return f"{outcome}{struck}"
-    took = f"after {_seconds(statement):.2f} s"
+    took = f"after {_seconds(report):.2f} s"
     if first.error:
         return f"rank {rank}{struck} raised {first.error} {took}: {first.message}"
     return f"rank {rank}{struck} returned {took}" + (f", wrong: {first.wrong}" if first.wrong else "")

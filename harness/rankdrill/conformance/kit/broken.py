@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 
 from rankdrill.conformance.adapter import Adapter
-from rankdrill.conformance.kit.asks import WRITTEN
 from rankdrill.conformance.kit.hostile import hostile_to
 from rankdrill.conformance.kit.questions import After, Broken, Question
 from rankdrill.conformance.kit.samples import samples_of
 from rankdrill.conformance.kit.script import Call
 from rankdrill.conformance.kit.spoiling import spoil
+from rankdrill.conformance.kit.unbroken import WRITTEN
 from rankdrill.conformance.promises import Promise
 from rankdrill.step import Kind
 

@@ -10,48 +10,48 @@ from rankdrill.faults.content import LEFT_OVER
 from rankdrill.step import Kind
 from rankdrill.worlds import Outcome
 
-__all__ = ["Room"]
+__all__ = ["Directories"]
 
 _WRITTEN = ("write", "rename", "replace", "link")
 _NAME, _THEIRS = "theirs.txt", "somebody else's file"
 
 
 @dataclass(frozen=True)
-class Room:
+class Directories:
     """Three directories: the caller's, the one to work in, and the one for temporary files."""
 
-    directory: Path
+    callers: Path
     work: Path
     scratch: Path
 
     @classmethod
-    def made(cls, below: Path) -> Room:
+    def made(cls, below: Path) -> Directories:
         """New ones, with a file of somebody else's in each."""
-        room = cls(below / "the caller's", below / "work", below / "scratch")
-        for directory in (room.directory, room.work, room.scratch):
+        directories = cls(below / "the caller's", below / "work", below / "scratch")
+        for directory in (directories.callers, directories.work, directories.scratch):
             directory.mkdir(parents=True)
             (directory / _NAME).write_text(_THEIRS)
-        return room
+        return directories
 
-    def beside(self) -> Room:
+    def beside(self) -> Directories:
         """The same place with another directory of the caller's."""
-        directory = self.directory.with_name("the other caller's")
+        directory = self.callers.with_name("the other caller's")
         directory.mkdir()
         (directory / _NAME).write_text(_THEIRS)
-        return Room(directory, self.work, self.scratch)
+        return Directories(directory, self.work, self.scratch)
 
-    def planted(self, its: Room, outcome: Outcome) -> list[str]:
-        """Put here what ranks have written in another room, `its`, as if they had crashed: the names."""
+    def planted(self, its: Directories, outcome: Outcome) -> list[str]:
+        """Put here what ranks have written in others, `its`, as if they had crashed: the names."""
         written = {
             record.step.target
             for rank in outcome.ranks
             for record in rank.ledger
             if record.step.kind is Kind.FILE and record.step.op in _WRITTEN
         }
-        below = its.directory.parent
+        below = its.callers.parent
         names = sorted(name[len(f"{below}/") :] for name in written if name.startswith(f"{below}/"))
         for name in names:
-            path = self.directory.parent / name
+            path = self.callers.parent / name
             path.parent.mkdir(parents=True, exist_ok=True)
             if not path.is_dir():
                 path.write_bytes(LEFT_OVER)
@@ -59,7 +59,7 @@ class Room:
 
     def theirs_gone(self) -> str:
         """What has become of others' files, if not what they were."""
-        if not self.directory.is_dir():
+        if not self.callers.is_dir():
             return "the caller's directory is gone"
         for where, directory in self._named():
             theirs = directory / _NAME
@@ -74,7 +74,7 @@ class Room:
 
     def _named(self) -> tuple[tuple[str, Path], ...]:
         return (
-            ("the directory", self.directory),
+            ("the directory", self.callers),
             ("the working directory", self.work),
             ("the directory for temporary files", self.scratch),
         )

@@ -16,15 +16,15 @@ import torch.distributed as dist
 
 from rankdrill.conformance.adapter import Adapter, Setting
 from rankdrill.conformance.brief import brief
+from rankdrill.conformance.caller_faults import REPEATED, SKIPPED
 from rankdrill.conformance.leftovers import Belongings
-from rankdrill.conformance.missteps import REPEATED, SKIPPED
 from rankdrill.conformance.payloads import SMALL
-from rankdrill.conformance.survey import Site, Surveyor
+from rankdrill.conformance.survey import StrikePoint, Surveyor
 from rankdrill.errors import UsageError
 from rankdrill.step import Kind
 from rankdrill.worlds.context import RankContext
 
-__all__ = ["Seen", "Statement", "Trial", "read_statement", "testify"]
+__all__ = ["RankReport", "Seen", "Trial", "read_report", "run_trial"]
 
 _POLL_S = 0.01
 _WARM = "conformance.warm"  # what this rank has already called once, in RankContext.kept
@@ -36,8 +36,8 @@ class Trial:
 
     `timeout` is for the first call, `patience` for the others. `notes` is a directory of the drill's own. `thaws` is
     the rank that the plan stops, to be continued when the others are done; `strays` is the rank that
-    makes the `misstep`; `again` asks for the second call, `survey`
-    for the sites of the first, `tells` for what was sent and what came.
+    makes the `caller_fault`; `again` asks for the second call, `survey`
+    for the points of the first, `tells` for what was sent and what came.
     """
 
     adapter: Adapter
@@ -47,7 +47,7 @@ class Trial:
     timeout: float
     patience: float
     thaws: int | None = None
-    misstep: str | None = None
+    caller_fault: str | None = None
     strays: int = -1
     again: bool = True
     survey: bool = False
@@ -72,18 +72,18 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class RankReport:
     """What one rank saw of a case; `left` is what its process holds afterwards that it did not hold before."""
 
     pid: int
     first: Seen | None = None
     second: Seen | None = None
     left: tuple[str, ...] = ()
-    sites: tuple[Site, ...] = ()
+    points: tuple[StrikePoint, ...] = ()
     done: bool = False
 
 
-def testify(context: RankContext, trial: Trial) -> None:
+def run_trial(context: RankContext, trial: Trial) -> None:
     """Run `trial` on this rank. What it saw is on disk at every moment, for a rank that may not live to return it."""
     rank, size, closed = context.index, context.world_size, context.boundary.closed
     room = trial.adapter.payloads[trial.payload].room
@@ -92,29 +92,29 @@ def testify(context: RankContext, trial: Trial) -> None:
     shared_memory = Kind.SHM in trial.adapter.kinds
     _warm_up(context, trial, setting)
     with closed():
-        statement = Statement(os.getpid())
-        _write(trial.notes, rank, statement)
+        report = RankReport(os.getpid())
+        _write(trial.notes, rank, report)
         before = Belongings.now(shared_memory=shared_memory)
     surveyor = Surveyor(context.boundary)
     with context.boundary.recording([surveyor]) if trial.survey else nullcontext():
-        meet = _call_once if trial.misstep is None else _out_of_step
+        meet = _call_once if trial.caller_fault is None else _out_of_step
         first = meet(context, trial, first_setting)
     with closed():
-        statement = replace(statement, first=first, sites=tuple(surveyor.sites))
-        _write(trial.notes, rank, statement)
+        report = replace(report, first=first, points=tuple(surveyor.points))
+        _write(trial.notes, rank, report)
         if trial.thaws is not None and trial.thaws != rank:
             _thaw(trial, rank, size)
     # After an error of no known type nothing is promised; the first call decides the case.
     if trial.again and (not first.error or first.blamed is not None):
         second = _call(context, trial, setting, 2)
-        statement = replace(statement, second=second)
+        report = replace(report, second=second)
     with closed():
         gc.collect()
         left = Belongings.now(shared_memory=shared_memory).left_since(before)
-        _write(trial.notes, rank, replace(statement, left=left, done=True))
+        _write(trial.notes, rank, replace(report, left=left, done=True))
 
 
-def read_statement(notes: str, rank: int) -> Statement | None:
+def read_report(notes: str, rank: int) -> RankReport | None:
     """What `rank` has written down so far; None if it never began."""
     try:
         return _load((Path(notes) / f"rank-{rank}").read_bytes())
@@ -138,11 +138,11 @@ def _call_once(context: RankContext, trial: Trial, setting: Setting) -> Seen:
 def _out_of_step(context: RankContext, trial: Trial, setting: Setting) -> Seen:
     """What came of the call in which the ranks are out of step. Two calls in the program, as the gather sees it."""
     strays = setting.rank == trial.strays
-    if not strays or trial.misstep == REPEATED:
+    if not strays or trial.caller_fault == REPEATED:
         seen = _call(context, trial, setting, 1)
-        if seen.error or trial.misstep == SKIPPED:
+        if seen.error or trial.caller_fault == SKIPPED:
             return seen
-    if strays and trial.misstep == REPEATED:
+    if strays and trial.caller_fault == REPEATED:
         seen = _call(context, trial, setting, 1)
         if seen.error or seen.wrong:
             return seen
@@ -186,24 +186,24 @@ def _thaw(trial: Trial, rank: int, size: int) -> None:
     bound = time.monotonic() + 2 * trial.timeout
     while rank == others[0] and time.monotonic() < bound and not all(_is_done(trial, other) for other in others):
         time.sleep(_POLL_S)
-    stopped = read_statement(trial.notes, trial.thaws) if trial.thaws is not None else None
+    stopped = read_report(trial.notes, trial.thaws) if trial.thaws is not None else None
     if rank == others[0] and stopped is not None:
         os.kill(stopped.pid, signal.SIGCONT)
 
 
 def _is_done(trial: Trial, rank: int) -> bool:
-    statement = read_statement(trial.notes, rank)
-    return statement is not None and statement.first is not None
+    report = read_report(trial.notes, rank)
+    return report is not None and report.first is not None
 
 
-def _write(notes: str, rank: int, statement: Statement) -> None:
+def _write(notes: str, rank: int, report: RankReport) -> None:
     path = Path(notes) / f"rank-{rank}"
     aside = path.with_suffix(".part")
-    aside.write_bytes(pickle.dumps(statement))
+    aside.write_bytes(pickle.dumps(report))
     os.replace(aside, path)
 
 
-def _load(raw: bytes) -> Statement:
-    statement = pickle.loads(raw)  # written by a rank of this drill into the drill's own directory
-    assert isinstance(statement, Statement)
-    return statement
+def _load(raw: bytes) -> RankReport:
+    report = pickle.loads(raw)  # written by a rank of this drill into the drill's own directory
+    assert isinstance(report, RankReport)
+    return report
