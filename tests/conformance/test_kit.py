@@ -22,7 +22,12 @@ from tests.conformance.population import (
 SIZES = (2, 3)
 
 
-@pytest.mark.parametrize("name", SOUND)
+ALWAYS = ("torch's", "over files", "rankdrill's")  # the others nightly: each is asked a hundred questions and more
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in ALWAYS else pytest.param(name, marks=pytest.mark.nightly) for name in SOUND]
+)
 def test_a_sound_gather_keeps_what_it_promises(name: str) -> None:
     gather, promises = SOUND[name]
     adapter = described(gather, promises=promises)

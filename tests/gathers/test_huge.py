@@ -18,7 +18,7 @@ NEEDED_BYTES = 5 * HUGE
 @pytest.mark.skipif(
     psutil.virtual_memory().available < NEEDED_BYTES, reason=f"needs {NEEDED_BYTES >> 30} GiB of memory"
 )
-@pytest.mark.parametrize("line", ["local", "gloo"])
+@pytest.mark.parametrize("line", ["local", pytest.param("gloo", marks=pytest.mark.nightly)])
 def test_more_than_two_gibibytes(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
     monkeypatch.setenv(LINE_VARIABLE, line)
 

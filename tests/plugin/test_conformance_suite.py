@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from rankdrill.conformance import conformance
+from rankdrill.conformance import Adapter, Promise, conformance
+from rankdrill.conformance.kit.suite import described
 from rankdrill.errors import UsageError
 from tests.plugin.conftest import Ran
 
@@ -34,21 +35,36 @@ def test_one_test_for_each_question_named_for_it(run: Callable[..., Ran]) -> Non
     assert "not promised" in ran.screen
 
 
-def test_of_a_promise_that_is_broken_again_and_again_no_more_is_asked(run: Callable[..., Ran]) -> None:
+@pytest.mark.parametrize(("promised", "outcome", "times"), [("right", "failed", 8), ("clean", "xfailed", 3)])
+def test_of_a_promise_that_is_broken_again_and_again_no_more_is_asked(
+    run: Callable[..., Ran], promised: str, outcome: str, times: int
+) -> None:
     ran = run(
-        """
+        f"""
 from rankdrill.conformance import conformance
 
-TestWrong = conformance(lambda payload: [payload], promises={"right"}, ranks=(2,))
+TestWrong = conformance(lambda payload: [payload], promises={{"{promised}"}}, ranks=(2,))
 """,
         "-k",
         "right",
         "-rs",
     )
     outcomes = ran.result.parseoutcomes()
-    assert outcomes["failed"] == 8
+    assert outcomes[outcome] == times
     assert outcomes["skipped"] > 8
-    assert "8 answers were wrong before; to be asked all the same, select it with -k" in ran.screen
+    assert f"{times} answers were wrong before; to be asked all the same, select it with -k" in ran.screen
+
+
+def test_an_adapter_promises_what_it_says_or_what_is_said_beside_it() -> None:
+    adapter = described(lambda payload: [payload], promises={"right"})
+    assert described(adapter).promises == {Promise.RIGHT}
+    assert described(adapter, promises={"groups"}).promises == {Promise.GROUPS}
+
+
+@pytest.mark.parametrize("says", [{"gives": "dst"}, {"takes": "lists"}, {"room": 100}])
+def test_beside_an_adapter_nothing_is_said_that_it_says_itself(says: dict[str, object]) -> None:
+    with pytest.raises(UsageError, match=f"{next(iter(says))}= is said beside an Adapter"):
+        described(Adapter("mine", lambda payload, setting: [payload]), **says)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

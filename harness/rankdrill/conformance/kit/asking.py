@@ -25,9 +25,10 @@ from rankdrill.step import Kind
 from rankdrill.worlds import Outcome, Status, World
 from rankdrill.worlds.job import Job
 
-__all__ = ["ENOUGH", "Asking"]
+__all__ = ["Asking"]
 
 ENOUGH = 8  # wrong answers about one promise: each further one may wait for a deadline
+ENOUGH_UNPROMISED = 3  # about one that was not made
 IMPORT_S = 600.0  # of the gather's modules, which is no part of a question
 TIMEOUT_S = 5.0  # what gathers that take one are given
 SPOILED_S = 2.0  # the same where it may have to be waited out, and what the groups then have
@@ -81,7 +82,11 @@ class Asking:
 
     def has_enough(self, promise: Promise) -> bool:
         """Whether so many answers about `promise` were wrong that more of them say nothing new."""
-        return self._complaints[promise] >= ENOUGH
+        return self._complaints[promise] >= self.enough(promise)
+
+    def enough(self, promise: Promise) -> int:
+        """How many wrong answers about `promise` that is: of one that the gather does not make, few."""
+        return ENOUGH if promise in self._adapter.promises else ENOUGH_UNPROMISED
 
     def _answer(self, question: Question) -> str:
         if question.after is not None:

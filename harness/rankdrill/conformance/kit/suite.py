@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from rankdrill.conformance.adapter import Adapter, Setting, takes_all
 from rankdrill.conformance.gives import GIVES
 from rankdrill.conformance.kit.answers import CONFORMED
-from rankdrill.conformance.kit.asking import ENOUGH, Asking
+from rankdrill.conformance.kit.asking import Asking
 from rankdrill.conformance.kit.catalogue import questions_for
 from rankdrill.conformance.kit.questions import Question
 from rankdrill.conformance.kit.samples import SAMPLES
@@ -29,7 +30,7 @@ def conformance(
     ranks: Sequence[int] = (2, 3),
     gives: str | Callable[[int, Sequence[Any]], Any] = "list",
     takes: str | Mapping[str, Payload] = "objects",
-    promises: Collection[str] = tuple(Promise),
+    promises: Collection[str] | None = None,
     **more: Any,
 ) -> type:
     """A class of tests that hold `gather` to its promises: assign it to a name that pytest collects.
@@ -43,7 +44,9 @@ def conformance(
     `takes` says what payloads are: ``"objects"``, ``"functions"`` that return them, ``"dicts"``, ``"lists"``,
     ``"tensors"``, those of one dtype (``"ragged tensors"``) that differ in nothing but their length (``"tensors of
     rows"``) or in nothing (``"equal tensors"``), ``"dicts of tensors"``, ``"numbers"``, or payloads of your own by
-    name. `more` are other fields of `Adapter`: `room`, say, where payloads are bounded.
+    name. `more` are other fields of `Adapter`: `room`, say, where payloads are bounded. Where `gather` is an `Adapter`,
+    nothing but `ranks` and `promises` is said beside it. Without `promises` everything is promised, or what the
+    `Adapter` says.
 
     There is one test for each promise and question, named so that one can be selected. What `promises` leaves out is
     asked, too, and its failures are reported as expected: "not promised". Raises `UsageError` for what it does not
@@ -75,12 +78,15 @@ def described(
     *,
     gives: str | Callable[[int, Sequence[Any]], Any] = "list",
     takes: str | Mapping[str, Payload] = "objects",
-    promises: Collection[str] = tuple(Promise),
+    promises: Collection[str] | None = None,
     **more: Any,
 ) -> Adapter:
     """The adapter that `conformance` makes of what it is told."""
     if isinstance(gather, Adapter):
-        return gather
+        said = [*more, *(["gives"] if gives != "list" else []), *(["takes"] if takes != "objects" else [])]
+        if said:
+            raise UsageError(f"{said[0]}= is said beside an Adapter, which says that itself; use dataclasses.replace")
+        return gather if promises is None else replace(gather, promises=checked_promises(promises))
     if isinstance(gives, str) and gives not in GIVES:
         raise UsageError(f"gives={gives!r} is not known; choose from {', '.join(GIVES)}, or give a function")
     if isinstance(takes, str) and takes not in SAMPLES:
@@ -89,7 +95,8 @@ def described(
         raise UsageError(f"{gather!r} is no gather; give a function of a payload, or an Adapter")
     name = more.pop("name", getattr(gather, "__name__", type(gather).__name__))
     receives = GIVES[gives] if isinstance(gives, str) else gives
-    return Adapter(name, _called(gather), receives, takes=takes, promises=checked_promises(promises), **more)
+    promised = checked_promises(tuple(Promise) if promises is None else promises)
+    return Adapter(name, _called(gather), receives, takes=takes, promises=promised, **more)
 
 
 def _called(gather: Callable[..., Any]) -> Callable[[Any, Setting], Any]:
@@ -109,7 +116,8 @@ def _test_of(questions: Sequence[Question], asking: Asking, torch: Torch, *, pro
     @pytest.mark.parametrize("question", [pytest.param(each, id=each.id) for each in questions])
     def test(self: object, question: Question) -> None:
         if asking.has_enough(question.promise):
-            pytest.skip(f"{ENOUGH} answers were wrong before; to be asked all the same, select it with -k")
+            wrong = asking.enough(question.promise)
+            pytest.skip(f"{wrong} answers were wrong before; to be asked all the same, select it with -k")
         complaint = asking.ask(question)
         if complaint and not promised:
             pytest.xfail(f"{NOT_PROMISED}: {complaint.splitlines()[0]}")
