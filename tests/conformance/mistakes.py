@@ -290,6 +290,15 @@ def salted(payload: Any, at: Setting) -> Any:
     return by_torch(payload, at)
 
 
+_SALTS: list[int] = []
+
+
+def salted_once(payload: Any, at: Setting) -> Any:
+    if not _SALTS:
+        _SALTS.append(random.randint(0, 2**31))
+    return by_torch(payload, at)
+
+
 def of_a_new_group(payload: Any, at: Setting) -> Any:
     dist.new_group(list(at.members), use_local_synchronization=True)
     return by_torch(payload, at)
@@ -369,6 +378,7 @@ MISTAKES = (
     Mistake(adds_up_in_place, "clean", "calls that worked", {"takes": "equal tensors", "gives": "sum"}),
     Mistake(in_a_buffer_for_all_groups, "groups", "a smaller group"),
     Mistake(salted, "clean", "calls that worked"),
+    Mistake(salted_once, "clean", "calls that worked"),
     Mistake(of_a_new_group, "clean", "calls that worked"),
     Mistake(too_large_for_its_slot, "contained", "beyond the bound", {"room": 16_000}),
     Mistake(blames_the_next, "contained", "does not pickle"),

@@ -16,7 +16,7 @@ import torch
 
 from rankdrill.faults.content import LEFT_OVER
 
-__all__ = ["Belongings", "files_left", "is_planted"]
+__all__ = ["Belongings", "files_left", "is_planted", "randomness"]
 
 _SEGMENTS = "/dev/shm/"
 
@@ -32,7 +32,7 @@ class Belongings:
     @classmethod
     def now(cls, *, shared_memory: bool) -> Belongings:
         """Look at this process. Mapped segments are looked for only with `shared_memory`: it takes milliseconds."""
-        return cls(Counter(_open_files()), frozenset(_segments() if shared_memory else ()), _randomness())
+        return cls(Counter(_open_files()), frozenset(_segments() if shared_memory else ()), randomness())
 
     def left_since(self, before: Belongings) -> tuple[str, ...]:
         """What is here now and was not before, one line each."""
@@ -63,7 +63,8 @@ def _segments() -> Iterable[str]:
                 yield line[line.index(_SEGMENTS) :].strip().removesuffix(" (deleted)")
 
 
-def _randomness() -> tuple[int, int, int]:
+def randomness() -> tuple[int, int, int]:
+    """What tells whether a global generator has advanced: Python's, numpy's, torch's."""
     of_numpy: Any = numpy.random.get_state(legacy=True)
     # The generators' positions and words; a hash, as states are long.
     return (

@@ -16,7 +16,7 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -24,7 +24,7 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import Store
 
 from rankdrill.boundary.torch_seam import group_timeout, groups
-from rankdrill.conformance.leftovers import Belongings
+from rankdrill.conformance.leftovers import Belongings, randomness
 
 __all__ = ["Surroundings"]
 
@@ -39,6 +39,7 @@ class Surroundings:
     settings: dict[str, Any]
     store: Store
     group: Any
+    randomness: tuple[int, int, int]
     belongings: Belongings | None = None
     threads: int = 0
     groups: int = 0
@@ -47,7 +48,7 @@ class Surroundings:
     @classmethod
     def now(cls, store: Store, group: Any) -> Surroundings:
         """Look at what is set, also on the `store` and the `group` that calls are given."""
-        return cls(dict(_settings(store, group)), store, group, modules=len(sys.modules))
+        return cls(dict(_settings(store, group)), store, group, randomness(), modules=len(sys.modules))
 
     def settle(self) -> None:
         """Look at what is held, and at what modules set that have been imported since."""
@@ -55,7 +56,8 @@ class Surroundings:
             self.settings.update(
                 (name, value) for name, value in _settings(self.store, self.group) if name in _IMPORTED
             )
-        self.belongings = Belongings.now(shared_memory=True)
+        # To draw from a global generator is no call's business, the first's no more than another's.
+        self.belongings = replace(Belongings.now(shared_memory=True), randomness=self.randomness)
         self.threads, self.groups = threading.active_count(), len(groups())
 
     def changes(self) -> tuple[str, ...]:
