@@ -54,6 +54,7 @@ def test_what_cannot_be_made_or_asked_is_told(wrong: Mutant, told: str) -> None:
     assert told in what_is_wrong_with(wrong)
 
 
+@pytest.mark.nightly
 def test_one_is_killed_and_the_copy_without_the_mistake_is_not(tmp_path: Path) -> None:
     copies = Copies(tmp_path)
     found = try_mutant(copies, QUICK)

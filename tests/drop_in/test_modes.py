@@ -82,7 +82,7 @@ def test_every_path(state: str, on: str, tmp_path: Path) -> None:
     def body() -> list[str]:
         rank = dist.get_rank()
         wrong = []
-        for size in SIZES:
+        for size in SIZES if on == "one rank" else SIZES[:1]:
             tensor = torch.arange(size, dtype=torch.float32) + rank
             payload = {"tensor": tensor, "parameter": torch.nn.Parameter(torch.ones(size)), "number": rank}
             for way, weights_only in product(WAYS.values(), (False, True)):

@@ -15,10 +15,11 @@ HUGE = (1 << 31) + 12_345
 NEEDED_BYTES = 5 * HUGE
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(
     psutil.virtual_memory().available < NEEDED_BYTES, reason=f"needs {NEEDED_BYTES >> 30} GiB of memory"
 )
-@pytest.mark.parametrize("line", ["local", pytest.param("gloo", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("line", ["local", "gloo"])
 def test_more_than_two_gibibytes(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
     monkeypatch.setenv(LINE_VARIABLE, line)
 

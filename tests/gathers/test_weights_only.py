@@ -156,7 +156,7 @@ def sends(payload: Callable[[], Encoded]) -> Any:
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.__name__)
 @every_path
-@every_size
+@pytest.mark.parametrize("length", [SMALL, pytest.param(LARGE, marks=pytest.mark.nightly)])
 def test_nothing_of_another_rank_is_unpickled(
     world: rankdrill.World, tmp_path: pathlib.Path, gather: Gather, attack: Any, length: int
 ) -> None:

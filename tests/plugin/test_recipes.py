@@ -16,7 +16,7 @@ import rankdrill.errors
 import rankdrill.gathers
 from hypothesis import given, settings, strategies as st
 
-settings.register_profile("few", deadline=None, max_examples=10, database=None, derandomize=True)
+settings.register_profile("few", deadline=None, max_examples=5, database=None, derandomize=True)
 settings.load_profile("few")
 
 def body():

@@ -27,7 +27,13 @@ BODIES = {
 }
 
 
-@pytest.mark.parametrize("body", BODIES.values(), ids=list(BODIES))
+NIGHTLY = ("each waits for the next", "three sizes")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [pytest.param(body, id=name, marks=[pytest.mark.nightly] * (name in NIGHTLY)) for name, body in BODIES.items()],
+)
 def test_it_is_a_screen_and_not_a_wall(run: Run, body: str) -> None:
     ran = run(f"import os\n@pytest.mark.ranks({RANKS}, deadline=60)\ndef test_it(rank):\n    {body.strip()}\n")
     lines = ran.failure("test_it").splitlines()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from rankdrill.faults import Plan
     from rankdrill.launch import Launched
+    from rankdrill.report import Picture
 
 __all__ = ["run"]
 
@@ -40,6 +42,8 @@ _PARSING = {"allow_interspersed_args": False}  # what follows the script is the 
 )
 @click.option("--no-contracts", is_flag=True, help="Do not compare what ranks do in each collective.")
 @click.option("--json", "json_file", metavar="FILE", help="Write what came of it as JSON.")
+@click.option("--html", "html_file", metavar="FILE", help="Write a page: verdict, steps in time, waits, stacks.")
+@click.option("--perfetto", "trace_file", metavar="FILE", help="Write the steps as a trace for ui.perfetto.dev.")
 @click.argument("script", nargs=1)
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
@@ -54,6 +58,8 @@ def run(
     device: str,
     no_contracts: bool,
     json_file: str | None,
+    html_file: str | None,
+    trace_file: str | None,
     script: str,
     args: tuple[str, ...],
 ) -> None:  # fmt: skip
@@ -74,7 +80,8 @@ def run(
     Exit codes: 0 all ranks came to their end, 1 something failed, 2 a mistake in the command, 130 interrupted; and the
     script's own, where ranks left with one.
     """
-    json_path = choose_output("--json", json_file)
+    asked = {"--json": json_file, "--html": html_file, "--perfetto": trace_file}
+    files = {option: path for option, name in asked.items() if (path := choose_output(option, name)) is not None}
     check_seconds("--deadline", deadline)
     _check_script(script, module)
     plan = _plan(faults, plan_file)
@@ -103,9 +110,9 @@ def run(
             for note in getattr(interrupted, "__notes__", ()):
                 err.print(note, markup=False)
             raise
+    for option, path in files.items():  # first: nobody need be reading what is shown
+        _write(option, path, launched)
     _show(launched, err)
-    if json_path is not None:
-        _write(json_path, launched)
     ctx.exit(launched.exit_code)
 
 
@@ -161,7 +168,14 @@ def _show(launched: Launched, err: Console) -> None:
     err.print(f"  {shlex.join(['rankdrill', *sys.argv[1:]])}", markup=False, soft_wrap=True)
 
 
-def _write(path: Path, launched: Launched) -> None:
+def _write(option: str, path: Path, launched: Launched) -> None:
+    try:
+        write_whole(path, _WRITTEN[option](launched))
+    except OSError as error:
+        raise UsageError(f"{option} {path}: {error.strerror}; give another file") from error
+
+
+def _as_json(launched: Launched) -> str:
     import json
 
     import rankdrill
@@ -174,7 +188,26 @@ def _write(path: Path, launched: Launched) -> None:
         "exit_code": launched.exit_code,
         **launched.outcome.as_fields(),
     }
-    try:
-        write_whole(path, json.dumps(document, indent=1, ensure_ascii=False) + "\n")
-    except OSError as error:
-        raise UsageError(f"--json {path}: {error.strerror}; give another file") from error
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+
+
+def _as_html(launched: Launched) -> str:
+    from rankdrill.report import run_as_html
+
+    return run_as_html(_picture(launched))
+
+
+def _as_trace(launched: Launched) -> str:
+    from rankdrill.report import run_as_trace
+
+    return run_as_trace(_picture(launched))
+
+
+def _picture(launched: Launched) -> Picture:
+    from rankdrill.report import picture_of
+
+    command = shlex.join(["rankdrill", *sys.argv[1:]])
+    return picture_of(launched.outcome, command, command)
+
+
+_WRITTEN: dict[str, Callable[[Launched], str]] = {"--json": _as_json, "--html": _as_html, "--perfetto": _as_trace}

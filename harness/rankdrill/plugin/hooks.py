@@ -70,6 +70,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "rank ended and on which line, what was found (docs/json.md has the fields)",
     )
     group.addoption(
+        "--rankdrill-html",
+        metavar="DIR",
+        help="write to DIR a page for each test on ranks that failed: the verdict, steps in time, who waits for whom",
+    )
+    group.addoption(
         "--pdb-rank",
         type=int,
         metavar="N",
@@ -96,6 +101,10 @@ def pytest_configure(config: pytest.Config) -> None:
             from rankdrill.plugin.json_file import write_json
 
             write_json(config, seed)
+        if config.option.rankdrill_html is not None:
+            from rankdrill.plugin.html_pages import write_pages
+
+            write_pages(config)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -264,6 +273,10 @@ def pytest_runtest_makereport(item: pytest.Item, call: Any) -> Generator[None, p
             from rankdrill.plugin.json_file import attach
 
             attach(ranked, report)
+        if item.config.option.rankdrill_html is not None:
+            from rankdrill.plugin.html_pages import add_page
+
+            add_page(ranked, report)
     return report
 
 
@@ -349,7 +362,7 @@ def _shared(config: pytest.Config) -> Session:
             ahead,
             _seed(config),
             fresh=bool(config.option.rankdrill_fresh),
-            json=config.option.rankdrill_json is not None,
+            tells=config.option.rankdrill_json is not None or config.option.rankdrill_html is not None,
             pdb_rank=config.option.pdb_rank,
         )
         if config.option.pdb_rank is not None:

@@ -38,8 +38,8 @@ _OURS = frozenset({"rank", SIZE_PARAMETER})
 
 @dataclass(frozen=True)
 class Session:
-    """What all tests on ranks of one pytest session share. `fresh` gives every one of them fresh ranks; `json` keeps
-    what there is to tell machines of them; with `pdb_rank` no deadline runs, for that rank may sit at a prompt.
+    """What all tests on ranks of one pytest session share. `fresh` gives every one of them fresh ranks; `tells` keeps
+    what there is to tell of them in files; with `pdb_rank` no deadline runs, for that rank may sit at a prompt.
     """
 
     pool: WorldPool
@@ -47,7 +47,7 @@ class Session:
     ahead: Ahead
     seed: int
     fresh: bool = False
-    json: bool = False
+    tells: bool = False
     pdb_rank: int | None = None
 
 
@@ -66,7 +66,7 @@ class RankedItem(pytest.Function):
     merged: MergedFailure | None
     durations: dict[str, float]
     outcome: Outcome | None
-    told: dict[str, Outcome]  # by phase, what is told of it to machines, if they are told anything
+    told: dict[str, Outcome]  # by phase, what is told of it in files, if there are any
     left: list[tuple[int, str]]
     _uncollected: Outcome | Exception | None
     _alarm: BaseException | None
@@ -257,7 +257,7 @@ class RankedItem(pytest.Function):
         self.outcome = outcome
         quiet = uneventful(outcome, when)
         last = when == "teardown" and not among_others and self.merged is None
-        if self.shared.json:
+        if self.shared.tells:
             self.told[when] = phase_of(outcome, when, among_others=among_others, last=last)
         if quiet is not None:
             self.durations[when] = max(end.seconds for end in quiet)

@@ -37,6 +37,7 @@ _NOT_IN_A_RANK: dict[str, Any] = {
     "setupshow": False,
     "xmlpath": None,
     "rankdrill_json": None,
+    "rankdrill_html": None,
     "pastebin": None,
     "log_file": None,
     "dist": "no",

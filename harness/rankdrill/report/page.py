@@ -52,7 +52,9 @@ class Strings:
 
 def page(title: str, script: str, data: dict[str, Any]) -> str:
     """A page whose `script`, a file of report/pages, shows `data`."""
-    return _FRAME.format(title=escape(title), style=_part("style.css"), script=_part(script), data=_inert(data))
+    return _FRAME.format(
+        title=escape(title), style=_part("style.css"), script=_part("element.js") + _part(script), data=_inert(data)
+    )
 
 
 def _inert(data: dict[str, Any]) -> str:

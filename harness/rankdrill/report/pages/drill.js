@@ -1,16 +1,6 @@
-"use strict";
-// The page of a drill. Everything recorded is written as text, by `element`; nothing is ever parsed as HTML.
+// The page of a drill.
 
-const data = JSON.parse(document.getElementById("data").textContent);
-const said = (number) => data.strings[number];
 const MOST_CASES = 200; // shown at once
-
-function element(name, attributes = {}, ...children) {
-  const made = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  made.append(...children.filter((child) => child !== null).map((child) => child instanceof Node ? child : String(child)));
-  return made;
-}
 
 const judgementOf = (one) => data.judgements[one.judgement];
 const failed = (cases) => cases.filter((one) => !judgementOf(one).passed);
