@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.inner.client import Server
+from tests.report.browser import data_of
 
 BOUND_S = 120.0
 HEAD = "import os, sys, time\nimport torch\nimport torch.distributed as dist\n"
@@ -150,6 +151,19 @@ def test_a_script_for_nccl_runs_on_gloo_if_asked(run: Run) -> None:
     assert sorted(done.stdout.splitlines()) == ["[rank 0] gloo", "[rank 1] gloo"]
 
 
+def test_what_came_of_it_as_a_page_and_as_a_trace(run: Run, tmp_path: Path) -> None:
+    options = ("-n", "3", "--html", "run.html", "--perfetto", "run.trace")
+    done = run("if rank != 1: dist.all_reduce(torch.ones(1))", options=options)
+    assert done.returncode == 1
+    said = "missing call: rank 1 leaves out all_reduce #0 on 'default'"
+    page = data_of((tmp_path / "run.html").read_text())
+    assert page["headline"].startswith(said)
+    assert page["repeat"].startswith("rankdrill run -n 3 --html run.html")
+    trace = json.loads((tmp_path / "run.trace").read_text())
+    assert trace["otherData"]["verdict"] == page["headline"]
+    assert any(event["name"] == "all_reduce #0" and event["pid"] == 0 for event in trace["traceEvents"])
+
+
 def test_the_document_says_who_and_what(run: Run, tmp_path: Path) -> None:
     done = run("if rank == 1: raise KeyError('loss')\ndist.barrier()", options=("-n", "2", "--json", "run.json"))
     document = json.loads((tmp_path / "run.json").read_text())
@@ -209,6 +223,8 @@ def test_ctrl_c_says_what_ranks_were_doing(tmp_path: Path) -> None:
         (["--plan", "nowhere", __file__], "--plan nowhere: No such file or directory; give a file of faults"),
         (["--deadline", "0", __file__], "--deadline 0.0: give seconds above 0"),
         (["--json", "/", __file__], "--json /: is a directory; give a file"),
+        (["--html", "/", __file__], "--html /: is a directory; give a file"),
+        (["--perfetto", "/nowhere/trace", __file__], "there is no directory /nowhere; make it first"),
         ([], "Missing argument 'SCRIPT'"),
     ],
 )
