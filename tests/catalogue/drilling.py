@@ -18,7 +18,7 @@ from rankdrill.worlds.job import Job
 from tests.catalogue.programs import Program, Rank, modules, program_named
 from tests.catalogue.scoring import Verdict, lines_in
 
-__all__ = ["DEADLINE_S", "Drill", "drills", "read"]
+__all__ = ["DEADLINE_S", "Drill", "drills", "play_program", "read"]
 
 DEADLINE_S = 10.0
 
@@ -36,7 +36,7 @@ class Drill:
             world = self._worlds[program.ranks] = World(program.ranks, preload=modules())
         world.run(_nothing).unwrap()
         with tempfile.TemporaryDirectory() as directory:
-            job = Job(_play, (program.place, directory), with_context=True)
+            job = Job(play_program, (program.place, directory), with_context=True)
             try:
                 outcome = world.run_job(job, deadline=deadline)
             except BaseException:
@@ -63,7 +63,8 @@ def _nothing() -> None:
     """For ranks that are to be up."""
 
 
-def _play(context: RankContext, place: tuple[str, str], directory: str) -> Any:
+def play_program(context: RankContext, place: tuple[str, str], directory: str) -> Any:
+    """On a rank: run the program of that place."""
     # Ranks that are kept keep their store, and what earlier programs have set in it.
     store = PrefixStore(Path(directory).name, context.store)
     rank = Rank(context.index, context.world_size, context.group, store, Path(directory))

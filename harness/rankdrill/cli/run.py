@@ -179,6 +179,7 @@ def _as_json(launched: Launched) -> str:
     import json
 
     import rankdrill
+    from rankdrill.replay import score_of_outcome
 
     document = {
         "format": "rankdrill run",
@@ -187,6 +188,7 @@ def _as_json(launched: Launched) -> str:
         "command": sys.argv[1:],
         "exit_code": launched.exit_code,
         **launched.outcome.as_fields(),
+        "score": score_of_outcome(launched.outcome).as_fields(),
     }
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 

@@ -1,0 +1,87 @@
+"""``rankdrill replay``: what ranks did elsewhere, done again here, on gloo."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rankdrill.cli.choose import check_seconds, choose_output
+from rankdrill.cli.terminal import terminal
+from rankdrill.errors import UsageError
+from rankdrill.outputs import write_whole
+
+if TYPE_CHECKING:
+    from rankdrill.replay import Score
+
+__all__ = ["replay"]
+
+MOST_BYTES = 256 << 20  # of a file that is read whole
+_SCORE = "score"
+ANOTHER = 1
+
+
+@click.command()
+@click.option("--as-test", "test_file", metavar="FILE", help="Write it as a pytest file, to keep and to change.")
+@click.option("--deadline", type=float, default=60.0, show_default=True, metavar="S", help="End it after that.")
+@click.argument("file")
+@click.pass_context
+def replay(ctx: click.Context, test_file: str | None, deadline: float, file: str) -> None:
+    """Do again here what the ranks of FILE did, and see whether the same comes of it.
+
+    FILE is what `rankdrill run --json` wrote. Each rank makes the calls that it made there, on gloo and with tensors of
+    the same types and sizes, as far as they are known, and ends as it ended there. Memory that is touched between
+    calls, locks and the values of messages are not part of it.
+
+    \b
+    Examples:
+      rankdrill run -n 4 --json run.json train.py
+      rankdrill replay run.json
+      rankdrill replay --as-test test_hang.py run.json
+
+    \b
+    Exit codes: 0 the same came of it, 1 something else did, 2 a mistake in the command, 130 interrupted.
+    """
+    path = choose_output("--as-test", test_file)
+    check_seconds("--deadline", deadline)
+    score = _score(file)
+    from rankdrill.replay import play, pytest_file
+    from rankdrill.worlds import check_world
+
+    check_world(score.world_size)
+    screen = terminal()
+    if path is not None:
+        try:
+            write_whole(path, pytest_file(score))
+        except OSError as error:
+            raise UsageError(f"--as-test {path}: {error.strerror}; give another file") from error
+        screen.print(f"written: {test_file}", markup=False, soft_wrap=True)
+    for line in score.cut:
+        screen.print(f"left out: {line}", markup=False, soft_wrap=True, style="dim")
+    played = play(score, deadline=deadline)
+    same = played.verdict == score.verdict
+    screen.print(f"\n{played.outcome.summary()}", markup=False, soft_wrap=True)
+    screen.print(f"\nthere: {score.verdict}", markup=False, soft_wrap=True)
+    screen.print(f"here:  {played.verdict}", markup=False, soft_wrap=True, style="bold green" if same else "bold red")
+    ctx.exit(0 if same else ANOTHER)
+
+
+def _score(file: str) -> Score:
+    from rankdrill.replay import score_from_json
+
+    try:
+        if Path(file).stat().st_size > MOST_BYTES:
+            raise UsageError(f"{file} has more than {MOST_BYTES >> 20} MiB: it is not what rankdrill run --json wrote")
+        said: Any = json.loads(Path(file).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{file}: {error.strerror}; give a file that rankdrill run --json wrote") from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{file}: {error}; give a file that rankdrill run --json wrote") from error
+    if isinstance(said, dict) and _SCORE in said:
+        said = said[_SCORE]
+    try:
+        return score_from_json(json.dumps(said))
+    except UsageError as error:
+        raise UsageError(f"{file}: {error}; give a file that rankdrill run --json wrote") from error

@@ -1,0 +1,18 @@
+"""Runs played again: from what ranks wrote down to a local world, or to a pytest file."""
+
+from rankdrill.replay.from_ledgers import score_of
+from rankdrill.replay.from_outcome import score_of_outcome
+from rankdrill.replay.playing import Played, play, verdict_of
+from rankdrill.replay.score import Score, score_from_json
+from rankdrill.replay.writing import pytest_file
+
+__all__ = [
+    "Played",
+    "Score",
+    "play",
+    "pytest_file",
+    "score_from_json",
+    "score_of",
+    "score_of_outcome",
+    "verdict_of",
+]

@@ -1,0 +1,253 @@
+"""One call as the line of Python that makes it."""
+
+from __future__ import annotations
+
+import re
+from ast import literal_eval
+from collections.abc import Sequence
+from math import prod
+
+from rankdrill.diagnosis import FindingKind
+from rankdrill.replay.music import NOT_WAITING, Line
+from rankdrill.replay.score import Call, Score, Tensor
+from rankdrill.step import ANYBODY, DEFAULT_GROUP, NEW_GROUP, NOBODY
+
+__all__ = ["Groups", "among", "phrase"]
+
+MOST_ELEMENTS = 1 << 20  # of one tensor: larger ones are played smaller, equal ones equal
+_SPREAD = 9973  # how many sizes stay apart there
+_REDUCING = frozenset({"all_reduce", "reduce", "reduce_scatter", "reduce_scatter_tensor"})
+_REDUCE_OPS = frozenset({"avg", "product", "min", "max", "band", "bor", "bxor"})  # and "sum", which is the default
+_TO_ROOT = frozenset({"reduce", "gather", "gather_object"})
+_AT_ONCE = frozenset({"all_gather_object", "gather_object", "broadcast_object_list", "scatter_object_list"})
+_MESSAGES = frozenset({"send", "recv", "isend", "irecv"})
+_DEFAULTS = frozenset({"op=dist.ReduceOp.SUM", "tag=0", "group=None", "src=None", "async_op=False"})
+_NAMED = re.compile(r"[a-z_]+=")
+_PLAIN = {  # which gloo makes one after another
+    "all_gather_into_tensor_coalesced": "all_gather_into_tensor",
+    "reduce_scatter_tensor_coalesced": "reduce_scatter_tensor",
+}
+_ISSUED = {"send": "isend", "recv": "irecv"}
+
+
+class Groups:
+    """The groups of a score: how each is called in the file, who is in it, and what its members bring to a call."""
+
+    def __init__(self, score: Score) -> None:
+        self._size, self._kind = score.world_size, score.kind
+        self.members = dict(score.groups)
+        made = [
+            tuple((call.group, call.members) for call in part.calls if call.op == NEW_GROUP) for part in score.parts
+        ]
+        self.at_once = len(set(made)) == 1
+        """Whether all ranks make the same groups: then they are made first."""
+        self._names = {name: f"group_{number}" for number, name in enumerate(self.members, start=1)}
+        self._brought = {
+            (call.group, call.op, call.number): call.tensors
+            for part in score.parts
+            for call in part.calls
+            if call.tensors and call.number != NOBODY
+        }
+
+    def keeps(self, line: Line) -> bool:
+        """Whether the handle of an issued message is kept: it is where nobody is told to have dropped it."""
+        return self._kind != FindingKind.REQUEST_LEAK or line.waited
+
+    def size(self, group: str) -> int:
+        return self._size if group == DEFAULT_GROUP else len(self.members.get(group, ())) or self._size
+
+    def variable(self, group: str) -> str | None:
+        """What the file calls `group`; None for the default one."""
+        return None if group == DEFAULT_GROUP else self._names.setdefault(group, f"group_{len(self._names) + 1}")
+
+    def variable_of(self, members: tuple[int, ...]) -> str | None:
+        """What the file calls the group of `members`, if anything was called on one."""
+        return next((self._names[name] for name, its in self.members.items() if its == members), None)
+
+    def brought(self, call: Call) -> tuple[Tensor, ...]:
+        """The tensors of `call`, or those that another rank brought to the same."""
+        return call.tensors or self._brought.get((call.group, call.op, call.number), ())
+
+    def made(self) -> list[str]:
+        """The lines that make all groups."""
+        return [f"{self._names[name]} = dist.new_group({list(members)})" for name, members in self.members.items()]
+
+
+def phrase(line: Line, groups: Groups) -> str:
+    """The statement that makes the calls of `line`; empty where the file does that elsewhere.
+
+    Where ranks give other arguments, each is chosen by the rank.
+    """
+    told = {rank: _said(call, groups, is_root=rank == call.root) for rank, call in line.calls}
+    known = {rank: (name, given) for rank, (name, given) in told.items() if name and not name.startswith("#")}
+    if not known:
+        return next(iter(told.values()))[0]
+    if len({(name, len(given)) for name, given in known.values()}) > 1:
+        return _by_rank({rank: f"{name}({', '.join(given)})" for rank, (name, given) in known.items()})
+    name, first = next(iter(known.values()))
+    places = ({rank: given[at] for rank, (_, given) in known.items()} for at in range(len(first)))
+    said = f"{name}({', '.join(each for each in map(_chosen, places) if each not in _DEFAULTS)})"
+    return f"works.append({said})" if line.issued and groups.keeps(line) else said
+
+
+def _chosen(by_rank: dict[int, str]) -> str:
+    """An argument of a call; where ranks give others, with its name in front once."""
+    values = set(by_rank.values())
+    if len(values) == 1:
+        return values.pop()
+    heads = {value.partition("=")[0] if _NAMED.match(value) else "" for value in values}
+    if len(heads) == 1 and (head := heads.pop()):
+        return f"{head}={_by_rank({rank: value.partition('=')[2] for rank, value in by_rank.items()})}"
+    return _by_rank(by_rank)
+
+
+def _by_rank(by_rank: dict[int, str]) -> str:
+    """An expression that is another one on other ranks: that of most of them last."""
+    ranks: dict[str, list[int]] = {}
+    for rank, value in by_rank.items():
+        ranks.setdefault(value, []).append(rank)
+    ordered = sorted(ranks.items(), key=lambda each: len(each[1]))
+    *others, (usual, _) = ordered
+    return "".join(f"{value} if {among(those)} else " for value, those in others) + usual
+
+
+def among(ranks: Sequence[int]) -> str:
+    """The condition that a rank is one of `ranks`."""
+    return f"rank.index == {ranks[0]}" if len(ranks) == 1 else f"rank.index in ({', '.join(map(str, ranks))})"
+
+
+def _said(call: Call, groups: Groups, *, is_root: bool) -> tuple[str, list[str]]:
+    """The function that `call` calls, and its arguments; the name is a comment where nobody knows how to call it."""
+    if call.op == NEW_GROUP:
+        if groups.at_once:
+            return "", []
+        name = groups.variable_of(call.members)
+        return (f"{name} = dist.new_group" if name else "dist.new_group"), [str(list(call.members))]
+    if call.key:
+        return _of_store(call)
+    arguments = _arguments(call, groups, is_root=is_root)
+    if arguments is None:
+        return f"# {call.op} is not played", []
+    return _call(call, groups, *arguments)
+
+
+def _arguments(call: Call, groups: Groups, *, is_root: bool) -> list[str] | None:
+    """What `call` is given, in order; None for a call that nobody here knows how to make."""
+    size = groups.size(call.group)
+    brought = groups.brought(call) or (Tensor("float32", (1,)),)
+    tensors = [_made(each, size) for each in brought]
+    first, shape = tensors[0], brought[0]
+    each = f"[{', '.join(tensors)}]" if len(tensors) == size else f"[{first} for _ in range({size})]"
+    match call.op:
+        case "barrier" | "monitored_barrier":
+            return []
+        case "all_reduce" | "reduce" | "broadcast" | "send" | "isend" | "recv" | "irecv":
+            return [first]
+        case "all_reduce_coalesced":
+            return [f"[{', '.join(tensors)}]"]
+        case "all_gather":
+            return [f"[{first} for _ in range({size})]", first]
+        case "all_gather_into_tensor" | "all_gather_into_tensor_coalesced":
+            return [_made(_times(shape, size), 1), first]
+        case "gather" | "scatter":
+            return [first, each if is_root else "None"]
+        case "reduce_scatter":
+            return [first, each]
+        case "reduce_scatter_tensor" | "reduce_scatter_tensor_coalesced":
+            return [_made(_part_of(shape, size), 1), first]
+        case "all_to_all":
+            return [each, each]
+        case "all_to_all_single":
+            return _of_all_to_all(call, shape, size)
+        case "all_gather_object":
+            return [f"[None] * {size}", "None"]
+        case "gather_object":
+            return ["None", f"[None] * {size}" if is_root else "None"]
+        case "broadcast_object_list":
+            return ["[None]"]
+        case "scatter_object_list":
+            return ["[None]", f"[None] * {size}" if is_root else "None"]
+    return None
+
+
+def _call(call: Call, groups: Groups, *arguments: str) -> tuple[str, list[str]]:
+    named = list(arguments)
+    if call.op in _REDUCING and call.reduce_op in {*_REDUCE_OPS, "sum"}:
+        named.append(f"op=dist.ReduceOp.{call.reduce_op.upper()}")
+    if call.root != NOBODY:
+        named.append(f"{'dst' if call.op in _TO_ROOT else 'src'}={call.root}")
+    if call.op in ("send", "isend"):
+        named.append(f"dst={call.peer}")
+    if call.op in ("recv", "irecv"):
+        named.append(f"src={call.peer if call.peer != ANYBODY else None}")
+    if call.tag or call.op in _MESSAGES:
+        named.append(f"tag={call.tag}")
+    named.append(f"group={groups.variable(call.group)}")
+    if call.op in _AT_ONCE or call.op == "monitored_barrier":
+        return f"dist.{call.op}", named
+    if call.op in _MESSAGES:
+        return f"dist.{_issued(call)}", named
+    named.append(f"async_op={not call.waits}")
+    return f"dist.{_PLAIN.get(call.op, call.op)}", named
+
+
+def _issued(call: Call) -> str:
+    """A message's call by the name that does not wait, where it was issued so."""
+    at_once = call.waits and call.via not in NOT_WAITING
+    return call.op if at_once else _ISSUED.get(call.op, call.op)
+
+
+def _of_all_to_all(call: Call, shape: Tensor, size: int) -> list[str]:
+    if not call.receives and not call.sends:
+        return [_made(shape, size)] * 2
+    received = Tensor(shape.dtype, (sum(call.receives), *shape.shape[1:])) if call.receives else shape
+    return [_made(received, size), _made(shape, size), str(list(call.receives) or None), str(list(call.sends) or None)]
+
+
+def _of_store(call: Call) -> tuple[str, list[str]]:
+    key = repr(call.key)
+    match call.op:
+        case "set":
+            return "rank.store.set", [key, repr(_literal(call.value))]
+        case "add":
+            amount = call.value.removeprefix("+")
+            return "rank.store.add", [key, amount if amount.lstrip("-").isdecimal() else "1"]
+        case "get":
+            return "rank.store.get", [key]
+        case "wait":
+            return "rank.store.wait", [f"[{key}]"]
+        case "delete_key":
+            return "rank.store.delete_key", [key]
+    return f"# {call.op} of the store is not played", []
+
+
+def _literal(shown: str) -> str:
+    """The text that is `shown` as Python does; empty where it is none, of a long value say."""
+    try:
+        value = literal_eval(shown)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return ""
+    return value if isinstance(value, str) else ""
+
+
+def _made(tensor: Tensor, size: int) -> str:
+    shape = _small(tensor.shape, size)
+    dtype = "" if tensor.dtype == "float32" else f", dtype=torch.{tensor.dtype}"
+    lengths = ", ".join(map(str, shape)) if shape else "()"
+    return f"torch.ones({lengths}{dtype})"
+
+
+def _small(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
+    many = prod(shape)
+    if many <= MOST_ELEMENTS:
+        return shape
+    short = MOST_ELEMENTS // size + many % _SPREAD
+    return (short * size if many % size == 0 else short * size + 1,)
+
+
+def _times(tensor: Tensor, size: int) -> Tensor:
+    return Tensor(tensor.dtype, (tensor.shape[0] * size, *tensor.shape[1:]) if tensor.shape else (size,))
+
+
+def _part_of(tensor: Tensor, size: int) -> Tensor:
+    return Tensor(tensor.dtype, (tensor.shape[0] // size, *tensor.shape[1:]) if tensor.shape else ())

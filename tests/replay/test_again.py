@@ -1,0 +1,113 @@
+"""The same comes of it again: programs with one mistake each, run, written down, and played from that alone."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from rankdrill import Outcome, World
+from rankdrill.cli import main
+from rankdrill.replay import play, score_from_json, score_of_outcome
+from rankdrill.worlds.job import Job
+from tests.catalogue.drilling import play_program
+from tests.catalogue.programs import Program, catalogue, modules
+
+NOT_IN_CALLS = {"input hazard", "message race", "lost update", "leaked group", "memory layout"}
+"""Kinds of mistakes that lie in memory, values and handles, which nobody writes down."""
+CHOSEN = (
+    "datatypes.half_for_single",
+    "extra.one_more_batch",
+    "extra.once_more_in_the_fiftieth_step",
+    "lost.killed_in_the_fiftieth_step",
+    "missing.cached_on_one_rank",
+    "missing.validation_on_some",
+    "operators.norms_of_another_order",
+    "ordering.objects_against_tensors",
+    "requests.sent_and_forgotten",
+    "roots.scattered_by_another",
+    "sharded.redistributed_by_one",
+    "stores.the_neighbour_of_the_last",
+    "training.batches_that_do_not_divide",
+)
+PROGRAMS = {program.name: program for program in catalogue("mistakes")}
+
+
+@pytest.fixture(scope="module")
+def worlds() -> Iterator[dict[int, World]]:
+    made: dict[int, World] = {}
+    yield made
+    for world in made.values():
+        world.discard()
+
+
+def kinds_of(program: Program) -> tuple[str, ...]:
+    assert program.truth is not None
+    return program.truth.kinds
+
+
+def outcome_of(program: Program, worlds: dict[int, World]) -> Outcome:
+    world = worlds.get(program.ranks) or worlds.setdefault(program.ranks, World(program.ranks, preload=modules()))
+    with tempfile.TemporaryDirectory() as directory:
+        return world.run_job(Job(play_program, (program.place, directory), with_context=True), deadline=20)
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_the_same_comes_of_it(name: str, worlds: dict[int, World]) -> None:
+    score = score_from_json(score_of_outcome(outcome_of(PROGRAMS[name], worlds)).to_json())
+    played = play(score, deadline=20)
+    assert played.verdict == score.verdict, played.source
+    assert score.kind in (*kinds_of(PROGRAMS[name]), "died")
+
+
+@pytest.mark.nightly
+def test_the_same_comes_of_nearly_all(worlds: dict[int, World]) -> None:
+    others = {}
+    tried = [
+        name for name, program in PROGRAMS.items() if program.runs_here and not NOT_IN_CALLS & {*kinds_of(program)}
+    ]
+    for name in tried:
+        score = score_of_outcome(outcome_of(PROGRAMS[name], worlds))
+        if score.verdict != "all returned" and (found := play(score, deadline=10).verdict) != score.verdict:
+            others[name] = f"{score.verdict}, here {found}"
+    assert len(others) <= 0.15 * len(tried), others
+
+
+def test_from_the_command_line_and_as_a_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def body() -> None:
+        import torch
+        import torch.distributed as dist
+
+        for step in range(5):
+            if step != 3 or dist.get_rank() != 1:
+                dist.all_reduce(torch.ones(2))
+
+    with World(3) as world:
+        score = score_of_outcome(world.run(body, deadline=20))
+    Path("run.json").write_text(json.dumps({"format": "rankdrill run", "score": score.as_fields()}))
+    done = CliRunner().invoke(main, ["replay", "--as-test", "test_it.py", "run.json"])
+    assert done.exit_code == 0, done.output
+    assert "there: missing call: 1\nhere:  missing call: 1" in done.output
+    assert "if rank.index != 1:" in Path("test_it.py").read_text()
+    Path("run.json").write_text(json.dumps(score.as_fields() | {"verdict": "missing call: 2"}))
+    assert CliRunner().invoke(main, ["replay", "run.json"]).exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [(None, "No such file or directory"), ("{", "Expecting property name"), ("{}", "this is no score")],
+)
+def test_what_is_no_file_of_that_kind_is_refused(tmp_path: Path, text: str | None, said: str) -> None:
+    file = tmp_path / "run.json"
+    if text is not None:
+        file.write_text(text)
+    done = CliRunner().invoke(main, ["replay", str(file)])
+    assert done.exit_code == 2
+    assert said in done.output
+    assert "give a file that rankdrill run --json wrote" in done.output
