@@ -86,6 +86,15 @@ def test_groups_are_made_first_where_all_make_them() -> None:
     assert lines[-1] == "    dist.all_reduce(torch.ones(4), group=group_1)"
 
 
+def test_groups_that_only_some_make_are_made_where_they_were() -> None:
+    first, second = Call(NEW_GROUP, members=(0, 1), site="a.py:3"), Call(NEW_GROUP, members=(1, 0), site="a.py:3")
+    inside = replace(REDUCE, group="1")
+    assert body_of(score_of((first, inside), (second, inside), groups={"1": (0, 1)})) == [
+        "group_1 = dist.new_group([0, 1] if rank.index == 0 else [1, 0])",
+        "dist.all_reduce(torch.ones(4), group=group_1)",
+    ]
+
+
 @pytest.mark.parametrize(
     ("end", "line"),
     [

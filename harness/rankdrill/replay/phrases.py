@@ -60,9 +60,10 @@ class Groups:
         """What the file calls `group`; None for the default one."""
         return None if group == DEFAULT_GROUP else self._names.setdefault(group, f"group_{len(self._names) + 1}")
 
-    def variable_of(self, members: tuple[int, ...]) -> str | None:
-        """What the file calls the group of `members`, if anything was called on one."""
-        return next((self._names[name] for name, its in self.members.items() if its == members), None)
+    def variables_of(self, line: Line) -> list[str]:
+        """What the file calls the groups that `line` makes, if anything was called on them."""
+        made = {call.members for _, call in line.calls}
+        return [self._names[name] for name, members in self.members.items() if members in made]
 
     def brought(self, call: Call) -> tuple[Tensor, ...]:
         """The tensors of `call`, or those that another rank brought to the same."""
@@ -87,6 +88,8 @@ def phrase(line: Line, groups: Groups) -> str:
     name, first = next(iter(known.values()))
     places = ({rank: given[at] for rank, (_, given) in known.items()} for at in range(len(first)))
     said = f"{name}({', '.join(each for each in map(_chosen, places) if each not in _DEFAULTS)})"
+    if name == "dist.new_group":
+        return " = ".join([*groups.variables_of(line), said])
     return f"works.append({said})" if line.issued and groups.keeps(line) else said
 
 
@@ -121,8 +124,7 @@ def _said(call: Call, groups: Groups, *, is_root: bool) -> tuple[str, list[str]]
     if call.op == NEW_GROUP:
         if groups.at_once:
             return "", []
-        name = groups.variable_of(call.members)
-        return (f"{name} = dist.new_group" if name else "dist.new_group"), [str(list(call.members))]
+        return "dist.new_group", [str(list(call.members))]
     if call.key:
         return _of_store(call)
     arguments = _arguments(call, groups, is_root=is_root)
