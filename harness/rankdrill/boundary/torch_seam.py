@@ -41,7 +41,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import importlib.util
 import inspect
 import weakref
 from collections.abc import Callable, Sequence
@@ -68,7 +67,6 @@ __all__ = [
     "backend_on_cpu",
     "backward_pass",
     "c10d",
-    "functional_collectives_file",
     "group_names",
     "group_timeout",
     "groups",
@@ -207,12 +205,6 @@ def replace_group(old: Any, new: Any) -> None:
     c._register_process_group(name, new)
 
 
-def functional_collectives_file() -> str:
-    """Where functional collectives are written; nothing under a torch without them."""
-    spec = importlib.util.find_spec("torch.distributed._functional_collectives")
-    return spec.origin or "" if spec is not None else ""
-
-
 def backend_on_cpu(group: Any) -> str:
     """The name of what moves the tensors of `group` that lie in main memory, ``gloo``; nothing if none can."""
     if not any(device.type == "cpu" for device in group._device_types):
@@ -331,6 +323,9 @@ def lay_function_mode(mode: TorchFunctionMode) -> None:
 
     Torch keeps that of `set_default_device` at the very bottom, and relies on finding it there.
     """
+    if not torch._C._len_torch_function_stack():  # nearly always
+        torch._C._push_on_torch_function_stack(mode)
+        return
     modes = _take_function_modes()
     if all(each is not mode for each in modes):
         default = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
@@ -340,7 +335,12 @@ def lay_function_mode(mode: TorchFunctionMode) -> None:
 
 def lift_function_mode(mode: TorchFunctionMode) -> None:
     """Take `mode` from among the function modes of this thread, if it is there."""
-    if torch._C._len_torch_function_stack():
+    depth = torch._C._len_torch_function_stack()
+    if depth == 1:  # nearly always
+        only = torch._C._pop_torch_function_stack()
+        if only is not mode:
+            torch._C._push_on_torch_function_stack(only)
+    elif depth:
         _put_function_modes([each for each in _take_function_modes() if each is not mode])
 
 

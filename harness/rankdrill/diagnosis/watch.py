@@ -16,7 +16,7 @@ from rankdrill.ledger import Board, BoardCall
 from rankdrill.step import NOBODY, Contract, Step
 
 if TYPE_CHECKING:  # it imports torch, which a controller does without
-    from rankdrill.boundary.handles import Access, Handle
+    from rankdrill.boundary.handles import Access, AnyHandle
 
 __all__ = ["ContractWatch"]
 
@@ -112,7 +112,7 @@ class ContractWatch:
         """Say nothing more in this run, on any rank."""
         self._board.bend()
 
-    def touched(self, handle: Handle, access: Access) -> None:
+    def touched(self, handle: AnyHandle, access: Access) -> None:
         """Raise `ContractBroken`: memory was accessed that the call of `handle` works on; see `Handles`.
 
         The run goes on for the others: they do the same, it may be, or wait for this rank before long.
