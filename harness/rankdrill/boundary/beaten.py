@@ -23,6 +23,7 @@ from rankdrill.boundary.handed import handed_to_user, returned_to_user
 from rankdrill.boundary.issued import BeatenHandle, BeatenWork
 from rankdrill.boundary.reducers import BUCKETED, named
 from rankdrill.boundary.regions import IN_PLACE
+from rankdrill.boundary.strides import MINDING_ORDER
 from rankdrill.boundary.work import NO_TIMEOUT
 from rankdrill.native import hot
 from rankdrill.step import Site
@@ -46,8 +47,9 @@ def method_of(method: str, op: str, names: tuple[str, ...], make: Callable[[Path
     learn = _learning(op, names)
     if hot is None:
         return make(plain_path(method, op, names, learn))
-    kinds = op in REDUCING, op in ROOTED, op in MINDING_GAPS, op in IN_PLACE, op == "broadcast", op in BUCKETED
-    asked = op, torch.Tensor, dist.ReduceOp, NO_TIMEOUT, *kinds
+    minds_strides = op in MINDING_GAPS or op in MINDING_ORDER
+    of_memory = minds_strides, op in IN_PLACE, op == "broadcast"
+    asked = op, torch.Tensor, dist.ReduceOp, NO_TIMEOUT, op in REDUCING, op in ROOTED, *of_memory, op in BUCKETED
     asks = call_site, learn, failed, patience_ms_of, _meeting(names)
     later = BeatenWork, BeatenHandle, torch_seam.plainly, torch_seam.torch_waits_by_tensor, torch_seam.ENGINE
     return cast(Method, hot.Beaten(method, make(None), len(names), asked, asks, later))

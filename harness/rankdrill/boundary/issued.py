@@ -1,9 +1,10 @@
-"""Handles of calls that went the beaten path, in C: what is asked of them seldom is in Python, as that of all others."""
+"""Handles of calls that went the beaten path, in C: what is seldom asked of them is in Python, as all is of others."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+import torch
 import torch.distributed as dist
 from torch.multiprocessing.reductions import StorageWeakRef
 
@@ -17,6 +18,7 @@ from rankdrill.step import Step
 
 if TYPE_CHECKING:
     from rankdrill.boundary.group_calls import CallingGroup
+    from rankdrill.boundary.habits import Habit
 
 __all__ = ["BeatenHandle", "BeatenWork"]
 
@@ -34,29 +36,40 @@ class _Issued(Protocol):
     def settle(self) -> None: ...
 
 
-_Held: Any = object if hot is None else hot.Held
+if TYPE_CHECKING:
+
+    class _Held:
+        habit: Habit
+        sequence: int
+        found: Buffers | None
+
+        def spans(self) -> list[tuple[int, int, torch.Tensor, bool]]: ...
+
+else:
+    _Held = object if hot is None else hot.Held
 
 
-class BeatenHandle(_Held):  # type: ignore[misc]  # whose base is any
+class BeatenHandle(_Held):
     """As `rankdrill.boundary.handles.Handle`. Keeps the tensors alive that its work does, and no longer than that."""
 
     __slots__ = ()
 
     @property
     def step(self) -> Step:
-        return self.habit.step.like(sequence=self.sequence)  # type: ignore[no-any-return]
+        return self.habit.step.like(sequence=self.sequence)
 
     @property
     def buffers(self) -> Buffers:
-        if self.found is None:
+        found = self.found
+        if found is None:
             with plainly():
                 regions = [
                     (written, Region(start, end, StorageWeakRef(tensor.untyped_storage())))  # type: ignore[no-untyped-call]
                     for start, end, tensor, written in self.spans()
                 ]
             inputs = tuple(region for written, region in regions if not written)
-            self.found = Buffers(inputs, tuple(region for written, region in regions if written))
-        return self.found  # type: ignore[no-any-return]
+            found = self.found = Buffers(inputs, tuple(region for written, region in regions if written))
+        return found
 
     def loosen(self) -> None:
         """Its work is lost: say where the tensors lie, whether or not that is theirs for long."""
@@ -68,13 +81,13 @@ class BeatenWork(TrackedWork):
 
     issued: _Issued
     _arrived = None
-    __init__ = dist.Work.__init__  # type: ignore[assignment]  # nothing else: it is made at each call
+    __init__ = dist.Work.__init__  # nothing else: it is made at each call
 
     if hot is not None:
         wait = hot.Waiting(TrackedWork.wait, NO_TIMEOUT)
 
     @property
-    def inner(self) -> Any:  # type: ignore[override]
+    def inner(self) -> Any:
         return self.issued.inner
 
     @property
@@ -94,7 +107,7 @@ class BeatenWork(TrackedWork):
         return self.issued.group.waits_at_the_end
 
     @property
-    def _over(self) -> bool:  # type: ignore[override]
+    def _over(self) -> bool:
         return self.issued.over
 
     @_over.setter

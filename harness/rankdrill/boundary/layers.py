@@ -1,4 +1,4 @@
-"""Which of torch's layers a frame between the user's line and a collective belongs to, as whoever waits is told by it."""
+"""Which of torch's layers a frame between the user's line and a collective belongs to: it tells who is to wait."""
 
 from __future__ import annotations
 
