@@ -148,13 +148,14 @@ def group_with_torchs_checks() -> Any:
 @contextmanager
 def taken(way: str, context: RankContext, checked: Any) -> Iterator[Any]:
     """The group to call so, and the rank's boundary as it is to be for it."""
-    drilled = context.group
-    watch = context.boundary.watch
-    context.boundary.watch = watch if way == CONTRACTS else None
+    drilled, boundary = context.group, context.boundary
+    watch, handles = boundary.watch, boundary.handles
+    if way != CONTRACTS:  # as with `contracts=False`
+        boundary.watch = boundary.handles = None
     try:
         yield {BARE: drilled.inner, DETAIL: checked}.get(way, drilled)
     finally:
-        context.boundary.watch = watch
+        boundary.watch, boundary.handles = watch, handles
 
 
 def timed(call: Call, group: Any, between: float) -> Taken:
