@@ -70,11 +70,11 @@ class AccessWatch(TorchFunctionMode):
     def __init__(self, watched: Watched) -> None:
         super().__init__()
         self._watched = watched
-        self._inside = _Inside()
+        self.inside = _Inside()
 
     def begin(self) -> None:
         """Watch this thread."""
-        if not self._inside.depth:  # else it is off for the duration of a call, and will be on again
+        if not self.inside.depth:  # else it is off for the duration of a call, and will be on again
             torch_seam.lay_function_mode(self)
 
     def end(self) -> None:
@@ -87,7 +87,7 @@ class AccessWatch(TorchFunctionMode):
         __tracebackhide__ = True
         kwargs = kwargs or {}
         if getattr(func, "__module__", "") == _C10D:  # what is issued is looked at where it is issued
-            inside = self._inside
+            inside = self.inside
             inside.depth += 1
             try:
                 return func(*args, **kwargs)

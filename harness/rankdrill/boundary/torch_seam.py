@@ -59,6 +59,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 __all__ = [
     "ENGINE",
+    "FUNCTION_MODES",
     "PICKLER_NAMES",
     "DispatchMode",
     "adopt_backends",
@@ -91,6 +92,13 @@ __all__ = [
 
 ENGINE: CodeType = autograd_graph._engine_run_backward.__code__
 PICKLER_NAMES = ("_pickler", "_unpickler")
+
+# How many are on this thread; put one on top; take that off.
+FUNCTION_MODES = (
+    torch._C._len_torch_function_stack,
+    torch._C._push_on_torch_function_stack,
+    torch._C._pop_torch_function_stack,
+)
 
 _BACKEND_TYPES = {
     "gloo": dist.ProcessGroup.BackendType.GLOO,

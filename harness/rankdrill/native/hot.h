@@ -20,7 +20,7 @@
 #define HERE __attribute__((visibility("hidden")))
 
 HERE extern PyTypeObject StencilType, PostingType, CallSitesType, NumberingType, WayType, BeatenType, IssuedType, HeldType,
-    WaitingType;
+    WaitingType, EntranceType;
 
 /* Names of attributes, each made once. */
 #define DECLARE_NAME(name) static PyObject *s_##name;

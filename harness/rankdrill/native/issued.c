@@ -21,7 +21,7 @@ typedef struct {
 
 #define NAMES(X)                                                                                                       \
     X(issued) X(wait) X(is_completed) X(fail) X(ledger) X(numbers) X(unsettled) X(under_way) X(watch) X(begin) X(end)  \
-    X(loosen) X(trim)
+    X(loosen) X(trim) X(modes) X(depth)
 NAMES(DECLARE_NAME)
 
 int make_names_of_issued(void) {
@@ -48,17 +48,65 @@ static int drop(Held *self, PyObject *name) {
     return left;
 }
 
+/* As `AccessWatch.begin` and `end`, where the mode is the only one of its thread or there is none: torch's functions for
+   its stack, and how deep the thread is in calls for which it takes that off, are `modes`. */
+static int depth_of(PyObject *modes) {
+    PyObject *depth = PyTuple_Check(modes) && PyTuple_GET_SIZE(modes) == 4
+                          ? PyObject_CallNoArgs(PyTuple_GET_ITEM(modes, 0))
+                          : PyErr_Format(PyExc_TypeError, "no such modes");
+    int found = depth ? (int)PyLong_AsLong(depth) : -1;
+    Py_XDECREF(depth);
+    return found;
+}
+
+static int call_watch(PyObject *handles, PyObject *name) {
+    PyObject *watch = PyObject_GetAttr(handles, s_watch);
+    PyObject *done = watch ? PyObject_CallMethodNoArgs(watch, name) : NULL;
+    Py_XDECREF(watch);
+    Py_XDECREF(done);
+    return done ? 0 : -1;
+}
+
+static int watch_from_here(PyObject *handles) {
+    PyObject *modes = PyObject_GetAttr(handles, s_modes), *inside = NULL, *watch = NULL, *done = NULL;
+    int modes_on = modes ? depth_of(modes) : -1;
+    if (!modes_on) inside = PyObject_GetAttr(PyTuple_GET_ITEM(modes, 3), s_depth);
+    int off = inside ? PyObject_IsTrue(inside) : -1;
+    if (!off && (watch = PyObject_GetAttr(handles, s_watch))) done = PyObject_CallOneArg(PyTuple_GET_ITEM(modes, 1), watch);
+    int failed = modes_on < 0 || (!modes_on && (off < 0 || (!off && !done)));
+    Py_XDECREF(modes);
+    Py_XDECREF(inside);
+    Py_XDECREF(watch);
+    Py_XDECREF(done);
+    return failed ? -1 : modes_on ? call_watch(handles, s_begin) : 0;
+}
+
+static int watch_no_more(PyObject *handles) {
+    PyObject *modes = PyObject_GetAttr(handles, s_modes), *watch = NULL, *only = NULL;
+    int modes_on = modes ? depth_of(modes) : -1, failed = modes_on < 0;
+    if (modes_on == 1) {
+        watch = PyObject_GetAttr(handles, s_watch);
+        only = watch ? PyObject_CallNoArgs(PyTuple_GET_ITEM(modes, 2)) : NULL;
+        failed = !only;
+        if (only && only != watch) { /* the user's own */
+            PyObject *done = PyObject_CallOneArg(PyTuple_GET_ITEM(modes, 1), only);
+            failed = !done;
+            Py_XDECREF(done);
+        }
+    }
+    Py_XDECREF(modes);
+    Py_XDECREF(watch);
+    Py_XDECREF(only);
+    return failed ? -1 : modes_on > 1 ? call_watch(handles, s_end) : 0;
+}
+
 static int settle(Held *self) {
     if (!self || self->settled) return 0;
     self->settled = 1;
     int last = drop(self, s_unsettled) < 0 ? -1 : Py_SIZE(self) ? drop(self, s_under_way) : 0;
     let_go_of_tensors(self);
     if (last <= 0) return last;
-    PyObject *watch = PyObject_GetAttr(self->handles, s_watch);
-    PyObject *done = watch ? PyObject_CallMethodNoArgs(watch, s_end) : NULL;
-    Py_XDECREF(watch);
-    Py_XDECREF(done);
-    return done ? 0 : -1;
+    return watch_no_more(self->handles);
 }
 
 /* Nobody has waited, and nobody can any more: only their memory is of interest, for as long as it is theirs. */
@@ -123,11 +171,7 @@ static int note_held(Held *held, PyObject *name, int watched) {
         if (!done) return -1;
         Py_DECREF(done);
     }
-    PyObject *watch = PyObject_GetAttr(held->handles, s_watch);
-    done = watch ? PyObject_CallMethodNoArgs(watch, s_begin) : NULL;
-    Py_XDECREF(watch);
-    Py_XDECREF(done);
-    return done ? 0 : -1;
+    return watch_from_here(held->handles);
 }
 
 int Issued_hold(Issued *issued, PyObject *type, PyObject *handles, PyObject *habit, PyObject *sequence,

@@ -15,7 +15,7 @@ PyMODINIT_FUNC PyInit_hot(void) {
     PyObject *module = PyModule_Create(&hot);
     if (!module) return NULL;
     PyTypeObject *types[] = {&StencilType, &PostingType, &CallSitesType, &NumberingType, &WayType, &BeatenType, &IssuedType,
-                             &HeldType, &WaitingType};
+                             &HeldType, &WaitingType, &EntranceType};
     for (size_t each = 0; each < sizeof types / sizeof *types; each++)
         if (PyModule_AddType(module, types[each]) < 0) return NULL;
     if (PyModule_AddIntConstant(module, "EDITION", EDITION) < 0) return NULL;
