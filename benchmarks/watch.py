@@ -2,10 +2,15 @@
 
 Beside them stands what torch's own checks cost, ``TORCH_DISTRIBUTED_DEBUG=DETAIL``.
 
-    python benchmarks/watch.py [--ranks 2] [--rounds 40] [--between 0 200] [--json FILE]
+    python benchmarks/watch.py [--ranks 2] [--rounds 40] [--between 0 200] [--calls all_reduce async ddp] [--json FILE]
 
-Every round measures all ways one after the other, `CALLS` calls each, so that what else the machine does falls on all
-of them alike. A way's time is the median over all its calls on rank 0.
+Every round measures all ways one after the other, each round beginning with another one, so that what else the machine
+does falls on all of them alike. A way's time is the median over all its calls on rank 0; what it adds to bare gloo's is
+compared round by round, median with median, of which the median is told: so a round in which the machine was busy
+counts as one, and no more.
+
+``async`` is ``dist.all_reduce(…, async_op=True)`` and ``wait()`` right after it; ``ddp`` is one forward and backward
+pass of `LAYERS` small layers with a bucket for each parameter, which is all communication and hardly any computing.
 
 Back to back, a call finds gloo's own threads still awake from the one before; whatever comes between two calls, be it
 the watch or the program's own work, lets them fall asleep, and waking them is a part of what the call then takes.
@@ -22,28 +27,34 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 import torch.distributed as dist
 from rich.console import Console
 from rich.table import Table
 from torch.distributed import DebugLevel, get_debug_level, set_debug_level  # type: ignore[attr-defined]
+from torch.nn.parallel import DistributedDataParallel
 
 from rankdrill import World
 from rankdrill.native import lane
 from rankdrill.worlds.context import RankContext
 from rankdrill.worlds.job import Job
 
-CALLS = 50
+CALLS = {"all_reduce": 50, "async": 50, "ddp": 5}
+"""What is measured, and how often in each round."""
 ELEMENTS = {"1 element": 1, "1 MiB": 1 << 18}
+LAYERS, WIDTH = 8, 16
+BUCKET_MB = 1e-6  # less than any parameter takes
 BARE, LEDGER, CONTRACTS, DETAIL = "bare gloo", "ledger", "ledger and contracts", "DETAIL"
 WAYS = (BARE, LEDGER, CONTRACTS, DETAIL)
 DEADLINE_S = 600.0
+Call: TypeAlias = Callable[[Any], object]
+"""Makes the call on a group."""
 
 
 class Taken(NamedTuple):
@@ -53,11 +64,16 @@ class Taken(NamedTuple):
     cpu_seconds: float
 
 
+Rounds: TypeAlias = dict[str, list[list[Taken]]]
+"""By way, round by round."""
+
+
 @dataclass(frozen=True)
 class Figure:
     """The medians of one way, in microseconds, and how its time compares with that of bare gloo."""
 
     ranks: int
+    call: str
     tensor: str
     between_us: int
     way: str
@@ -66,18 +82,56 @@ class Figure:
     cpu_us: float
 
 
-def measured(context: RankContext, elements: int, between: float, rounds: int) -> dict[str, list[Taken]]:
-    """On a rank: what each call took, by way."""
-    tensor = torch.zeros(elements)
+def measured(context: RankContext, what: str, elements: int, between: float, rounds: int) -> Rounds:
+    """On a rank: what each call took."""
     checked = group_with_torchs_checks()
-    found: dict[str, list[Taken]] = {way: [] for way in WAYS}
+    calls = {way: call_of(what, elements) for way in WAYS}
+    found: Rounds = {way: [] for way in WAYS}
     for turn in range(rounds + 1):  # the first warms up
-        for way in WAYS:
+        first = turn % len(WAYS)
+        for way in (*WAYS[first:], *WAYS[:first]):
             with taken(way, context, checked) as group:
-                calls = [timed(tensor, group, between) for _ in range(CALLS)]
+                times = [timed(calls[way], group, between) for _ in range(CALLS[what])]
             if turn:
-                found[way] += calls
+                found[way].append(times)
     return found
+
+
+def call_of(what: str, elements: int) -> Call:
+    tensor = torch.zeros(elements)
+    if what == "all_reduce":
+        return lambda group: dist.all_reduce(tensor, group=group)
+    if what == "async":
+        return lambda group: dist.all_reduce(tensor, group=group, async_op=True).wait()
+    return Training()
+
+
+class Training:
+    """Calls are steps of one model, which is wrapped at the first of them."""
+
+    def __init__(self) -> None:
+        self._model: Any = None
+        self._given = torch.ones(2, WIDTH)
+
+    def __call__(self, group: Any) -> None:
+        if self._model is None:
+            layers = [torch.nn.Linear(WIDTH, WIDTH) for _ in range(LAYERS)]
+            model = torch.nn.Sequential(*layers)
+            with without_logged_surroundings():
+                self._model = DistributedDataParallel(model, process_group=group, bucket_cap_mb=BUCKET_MB)
+        self._model(self._given).sum().backward()
+
+
+@contextmanager
+def without_logged_surroundings() -> Iterator[None]:
+    """Have DDP's logger not ask for the environment: on gloo under DETAIL that ends the process (torch 2.13)."""
+    logger: Any = dist.Logger  # type: ignore[attr-defined]
+    original = logger.set_construction_data_and_log
+    logger.set_construction_data_and_log = lambda *_: None
+    try:
+        yield
+    finally:
+        logger.set_construction_data_and_log = original
 
 
 def group_with_torchs_checks() -> Any:
@@ -94,36 +148,48 @@ def group_with_torchs_checks() -> Any:
 @contextmanager
 def taken(way: str, context: RankContext, checked: Any) -> Iterator[Any]:
     """The group to call so, and the rank's boundary as it is to be for it."""
-    drilled = context.group
-    watch = context.boundary.watch
-    context.boundary.watch = watch if way == CONTRACTS else None
+    drilled, boundary = context.group, context.boundary
+    watch, handles = boundary.watch, boundary.handles
+    if way != CONTRACTS:  # as with `contracts=False`
+        boundary.watch = boundary.handles = None
     try:
         yield {BARE: drilled.inner, DETAIL: checked}.get(way, drilled)
     finally:
-        context.boundary.watch = watch
+        boundary.watch, boundary.handles = watch, handles
 
 
-def timed(tensor: torch.Tensor, group: Any, between: float) -> Taken:
+def timed(call: Call, group: Any, between: float) -> Taken:
     compute_until = time.perf_counter() + between
     while time.perf_counter() < compute_until:
         pass
     worked = time.thread_time()
     began = time.perf_counter()
-    dist.all_reduce(tensor, group=group)
+    call(group)
     seconds = time.perf_counter() - began
     return Taken(seconds, time.thread_time() - worked)
 
 
-def figures(ranks: int, betweens: Sequence[int], rounds: int) -> Iterator[Figure]:
+def figures(ranks: int, calls: Sequence[str], betweens: Sequence[int], rounds: int) -> Iterator[Figure]:
     with World(ranks) as world:
-        for between, (name, elements) in itertools.product(betweens, ELEMENTS.items()):
-            job = Job(measured, (elements, between * 1e-6, rounds), with_context=True)
-            calls = world.run_job(job, deadline=DEADLINE_S).unwrap()[0]
-            medians = {way: statistics.median(call.seconds for call in calls[way]) for way in WAYS}
+        for what, between, (name, elements) in itertools.product(calls, betweens, ELEMENTS.items()):
+            if what == "ddp" and elements > 1:
+                continue
+            job = Job(measured, (what, elements, between * 1e-6, rounds), with_context=True)
+            found = world.run_job(job, deadline=DEADLINE_S).unwrap()[0]
             for way in WAYS:
-                cpu = statistics.median(call.cpu_seconds for call in calls[way])
-                over = medians[way] / medians[BARE] - 1
-                yield Figure(ranks, name, between, way, medians[way] * 1e6, over, cpu * 1e6)
+                taken = [call for times in found[way] for call in times]
+                us, cpu_us = (statistics.median(column) * 1e6 for column in zip(*taken, strict=True))
+                tensor = f"{2 * LAYERS} buckets" if what == "ddp" else name
+                yield Figure(ranks, what, tensor, between, way, us, over_bare(found, way), cpu_us)
+
+
+def over_bare(found: Rounds, way: str) -> float:
+    pairs = zip(found[way], found[BARE], strict=True)
+    return statistics.median(median_of(times) / median_of(bare) for times, bare in pairs) - 1
+
+
+def median_of(times: Sequence[Taken]) -> float:
+    return statistics.median(call.seconds for call in times)
 
 
 def main() -> None:
@@ -133,13 +199,14 @@ def main() -> None:
     parser.add_argument(
         "--between", type=int, nargs="+", default=[0, 200], metavar="US", help="of computing, each call"
     )
+    parser.add_argument("--calls", nargs="+", default=list(CALLS), choices=list(CALLS))
     parser.add_argument("--json", type=Path, metavar="FILE")
     asked = parser.parse_args()
-    found = [figure for ranks in asked.ranks for figure in figures(ranks, asked.between, asked.rounds)]
-    columns = "ranks", "all_reduce of", "between, µs", "way", "median µs", "over bare", "CPU µs"
+    found = [each for ranks in asked.ranks for each in figures(ranks, asked.calls, asked.between, asked.rounds)]
+    columns = "ranks", "call", "of", "between, µs", "way", "median µs", "over bare", "CPU µs"
     table = Table(*columns, title=f"watched in {lane()}")
     for one in found:
-        asked_of = str(one.ranks), one.tensor, str(one.between_us), one.way
+        asked_of = str(one.ranks), one.call, one.tensor, str(one.between_us), one.way
         table.add_row(*asked_of, f"{one.us:.1f}", f"{one.over_bare:+.1%}", f"{one.cpu_us:.1f}")
     Console().print(table)
     if asked.json is not None:

@@ -17,7 +17,7 @@ PACKAGE = "rankdrill"
 # From the top down; a floor imports from its own and from those below it.
 FLOORS: tuple[frozenset[str], ...] = (
     frozenset({"cli", "plugin", "__main__"}),
-    frozenset({"report", "conformance", "launch", "replay"}),
+    frozenset({"report", "conformance", "launch", "explain", "recording", "replay"}),
     frozenset({"worlds"}),
     frozenset({"diagnosis", "faults"}),
     frozenset({"boundary"}),

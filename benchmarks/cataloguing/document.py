@@ -28,7 +28,8 @@ MEANINGS = {
     "request leak": "Asynchronous work that nobody waits for.",
     "leaked group": "Groups that are made again and again and never destroyed.",
     "input hazard": "A tensor is read or written while an asynchronous call works on it.",
-    "memory layout": "A view with gaps, which gloo takes for contiguous: it sends and overwrites what lies in them.",
+    "memory layout": "A view with gaps, which gloo takes for contiguous, and sends and overwrites what lies in them; "
+    "or tensors that lie in memory in different orders, which it mixes up.",
     "lost rank": "A rank raises, is killed or leaves, and the others wait.",
     "missing key": "A rank waits for a key of the store that nobody sets.",
     "lost update": "Two ranks read a key, and the second to write undoes what the first wrote.",

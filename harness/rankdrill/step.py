@@ -25,6 +25,7 @@ __all__ = [
     "RECV",
     "SEND",
     "STORE_WAITS",
+    "STRIDES",
     "Contract",
     "Kind",
     "Message",
@@ -38,6 +39,8 @@ NOBODY = -1
 """The root of a collective that has none."""
 DEFAULT_GROUP = "default"
 """What steps call the default process group; torch's own name for it is a number."""
+STRIDES = " strides "
+"""What stands, in what a reader is told of tensors that lie in another order than their indices', before how."""
 NEW_GROUP = "new_group"
 """The op of a step that makes a group."""
 DDP_BUCKET = "DDP bucket "
@@ -136,8 +139,9 @@ class Contract:
     `dtypes` and `sizes` are those of all tensors in order; sizes are counts of elements, since that is all backends
     look at: a broadcast of ``[6]`` into ``[2, 3]`` is right. `sizes` is empty for a collective whose ranks may bring
     different ones. There, what rank *i* sends to *j* must be what *j* receives from *i*: `each` to and from
-    everybody, else `sends` and `receives` by rank in the group. `shown` is what a reader is told of the tensors; it
-    is not compared.
+    everybody, else `sends` and `receives` by rank in the group. `orders` say in which order of their dimensions tensors
+    lie in memory, where that matters and one lies in another order than its indices'; of tensors that have different
+    shapes they cannot be compared. `shown` is what a reader is told of the tensors; it is not compared.
     """
 
     op: str
@@ -148,12 +152,15 @@ class Contract:
     each: int | None = None
     sends: tuple[int, ...] = ()
     receives: tuple[int, ...] = ()
+    orders: tuple[tuple[int, ...], ...] = ()
     shown: str = field(default="", compare=False)
 
     @cached_property
     def digest(self) -> int:
         """64 bits over everything that must be equal on all ranks."""
-        alike = (self.op, self.reduce_op, self.root, self.dtypes, self.sizes)
+        alike: tuple[object, ...] = (self.op, self.reduce_op, self.root, self.dtypes, self.sizes)
+        if self.orders:
+            alike = (*alike, self.orders)
         return int.from_bytes(blake2b(repr(alike).encode(), digest_size=8).digest(), "little")
 
 

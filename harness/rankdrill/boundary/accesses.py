@@ -10,6 +10,7 @@ done to memory that numpy or another library shares with a tensor.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Protocol
@@ -24,6 +25,7 @@ from rankdrill.boundary.regions import Extent, extent_of
 __all__ = ["AccessWatch", "Use", "Watched"]
 
 _jit: Any = torch.jit  # whose stubs leave `is_tracing` out
+_C10D = torch_seam.c10d.__name__
 _COMMUNICATION = frozenset({"c10d", "c10d_functional", "_c10d_functional", "_c10d_functional_autograd"})
 _WITHOUT_OPERATORS = frozenset({"tolist", "__repr__", "__format__"})
 """Functions that read without an operator."""
@@ -52,6 +54,12 @@ class Watched(Protocol):
         """It is accessed; may raise."""
 
 
+class _Inside(threading.local):
+    """How deep this thread is in calls of torch's communication that the mode has let pass."""
+
+    depth = 0
+
+
 class AccessWatch(TorchFunctionMode):
     """Tells `watched` of accesses by the threads that it has begun on and not ended on.
 
@@ -62,10 +70,12 @@ class AccessWatch(TorchFunctionMode):
     def __init__(self, watched: Watched) -> None:
         super().__init__()
         self._watched = watched
+        self.inside = _Inside()
 
     def begin(self) -> None:
         """Watch this thread."""
-        torch_seam.lay_function_mode(self)
+        if not self.inside.depth:  # else it is off for the duration of a call, and will be on again
+            torch_seam.lay_function_mode(self)
 
     def end(self) -> None:
         """Watch this thread no more."""
@@ -76,10 +86,15 @@ class AccessWatch(TorchFunctionMode):
     ) -> Any:
         __tracebackhide__ = True
         kwargs = kwargs or {}
-        # Compilers follow calls into here, and run nothing; what is issued is looked at where it is issued.
-        compiling = torch.compiler.is_compiling() or _jit.is_tracing()
-        communicates = getattr(func, "__module__", "") == torch_seam.c10d.__name__
-        if compiling or communicates or not self._watched:
+        if getattr(func, "__module__", "") == _C10D:  # what is issued is looked at where it is issued
+            inside = self.inside
+            inside.depth += 1
+            try:
+                return func(*args, **kwargs)
+            finally:
+                inside.depth -= 1
+        # Compilers follow calls into here, and run nothing.
+        if torch.compiler.is_compiling() or _jit.is_tracing() or not self._watched:
             return func(*args, **kwargs)
         name = getattr(func, "__name__", "")
         concerned = [extent for extent in _extents((args, kwargs)) if self._watched.concerns(extent)]

@@ -18,6 +18,7 @@ import sys
 from collections.abc import Callable, Hashable, Sequence
 from types import CodeType, FrameType, TracebackType
 
+from rankdrill.boundary.layers import layer_of
 from rankdrill.boundary.public_names import how_telling, spoken
 from rankdrill.native import hot
 from rankdrill.step import Site
@@ -150,7 +151,7 @@ def _classify(code: CodeType) -> tuple[Whose, int, CodeType]:
 def _told(code: CodeType) -> int:
     """What is known of `code`, for C."""
     whose, tells, _code = _classify(code)
-    return whose | tells << 2 | (code.co_name in _RUNNERS) << 4
+    return whose | tells << 2 | (code.co_name in _RUNNERS) << 4 | layer_of(code) << 5
 
 
 call_site: Callable[..., Site | None] = plain_call_site if hot is None else hot.CallSites(_told, _meet, _sites)

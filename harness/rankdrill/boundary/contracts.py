@@ -9,13 +9,14 @@ a backend wants it even, as gloo does in most of them, it says so itself on the 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import torch
 import torch.distributed as dist
 
-from rankdrill.step import NOBODY, Contract
+from rankdrill.boundary.strides import MINDING_ORDER, orders_of
+from rankdrill.step import NOBODY, STRIDES, Contract
 
 __all__ = ["BY_TWOS", "MESSAGE", "Terms", "flatten", "message_terms_of", "terms_of"]
 
@@ -69,13 +70,17 @@ def terms_of(op: str, args: dict[str, Any], rank: int, size: int) -> Terms:
         if op == "all_to_all_single"
         else _EVEN
     )
-    key = (op, reduced, root, inputs, outputs, splits, rank, size)
+    orders = orders_of(flatten(args.get("tensors")), args.get("group")) if op in MINDING_ORDER else ()
+    strides = tuple([tensor.stride() for tensor in flatten(args.get("tensors"))]) if orders else ()
+    key = (op, reduced, root, inputs, outputs, splits, rank, size, orders, strides)
     found = _known.get(key)
     if found is None:
         if len(_known) >= MOST_KNOWN:
             _known.clear()
         reduce_op = _name(reduction)
         contract = _made(op, reduce_op, root, inputs, outputs, splits, rank, size)
+        if orders:
+            contract = replace(contract, orders=orders, shown=f"{contract.shown}{STRIDES}{_shown_strides(strides)}")
         rooted = f"root={'?' if root == NOBODY else root}" if op in ROOTED else ""
         parts = (shown(inputs), _shown_splits(splits), reduce_op, rooted)
         found = _known[key] = Terms(contract, " ".join(filter(None, parts)), _nbytes(inputs))
@@ -203,6 +208,10 @@ def _shown_splits(splits: Splits) -> str:
         return ""
     received, sent = (",".join(map(str, each)) or "even" for each in splits)
     return f"sent as {sent} received as {received}"
+
+
+def _shown_strides(strides: Sequence[Sequence[int]]) -> str:
+    return "+".join(f"({','.join(map(str, each))})" for each in strides[:MOST_SHOWN])
 
 
 def _reduction(opts: Any) -> Any:

@@ -15,6 +15,7 @@ import torch.distributed as dist
 
 from rankdrill.boundary.contracts import REDUCING, ROOTED, Terms, describe, flatten
 from rankdrill.boundary.gaps import MINDING_GAPS
+from rankdrill.boundary.strides import MINDING_ORDER
 from rankdrill.ledger import LedgerWriter, Stencil
 from rankdrill.step import MESSAGES, Site, Step
 
@@ -73,7 +74,7 @@ def plain_keys_of(op: str) -> KeyOf:
     are told apart by identity: who keeps a key keeps the site too.
     """
     reduces, rooted, reduction = op in REDUCING, op in ROOTED, dist.ReduceOp
-    minds_gaps = op in MINDING_GAPS
+    minds_gaps = op in MINDING_GAPS or op in MINDING_ORDER
 
     def key_of(args: tuple[Any, ...], site: Site | None) -> Key | None:
         opts, reduced, root = args[-1], None, None

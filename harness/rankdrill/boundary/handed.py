@@ -11,16 +11,12 @@ from types import FrameType
 
 from rankdrill.boundary import torch_seam
 from rankdrill.boundary.callsites import MOST_FRAMES, owner_of
+from rankdrill.boundary.layers import BETWEEN, C10D, FUNCTIONAL, MOST_TO_FUNCTIONAL
 from rankdrill.whose import Whose
 
 __all__ = ["handed_to_user", "returned_to_user"]
 
-_C10D = torch_seam.c10d.__file__
-_FUNCTIONAL = torch_seam.functional_collectives_file()
-_MOST_TO_FUNCTIONAL = 6  # frames from the collective, which C++ calls, to the function that asked for it
 _ALWAYS = frozenset({"isend", "irecv", "batch_isend_irecv"})
-# Frames that are in between and issue nothing: decorators, and modes that see the call on its way.
-_BETWEEN = frozenset({"wrapper", "_fn", "handle_torch_function", "__torch_function__"})
 
 
 def handed_to_user(depth: int = 1) -> bool:
@@ -33,9 +29,9 @@ def handed_to_user(depth: int = 1) -> bool:
         if frame is None:
             break
         code = frame.f_code
-        if code.co_filename == _C10D:
+        if code.co_filename == C10D:
             public = frame
-        elif code.co_name not in _BETWEEN:
+        elif code.co_name not in BETWEEN:
             owner = owner_of(code)
             if public is not None:
                 return owner is Whose.USER and _gives_a_handle(public)
@@ -57,11 +53,11 @@ def returned_to_user(depth: int = 1) -> bool:
         if frame is None:
             break
         code = frame.f_code
-        if code.co_filename == _FUNCTIONAL:
+        if code.co_filename == FUNCTIONAL:
             inside = True
-        elif inside and code.co_name not in _BETWEEN:
+        elif inside and code.co_name not in BETWEEN:
             return owner_of(code) is Whose.USER
-        elif not inside and number >= _MOST_TO_FUNCTIONAL:
+        elif not inside and number >= MOST_TO_FUNCTIONAL:
             break
         frame = frame.f_back
     return False

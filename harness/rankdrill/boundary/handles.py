@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable, Container
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
+from rankdrill.boundary import torch_seam
 from rankdrill.boundary.accesses import AccessWatch, Use
 from rankdrill.boundary.callsites import call_site
 from rankdrill.boundary.contracts import flatten
+from rankdrill.boundary.numbering import numbering
 from rankdrill.boundary.regions import Buffers, Extent, Region, buffers_of
 from rankdrill.step import Site, Step
 
-__all__ = ["Access", "Handle", "Handles", "Tell"]
+__all__ = ["Access", "AnyHandle", "Handle", "Handles", "Tell"]
 
 MOST_WATCHED = 256  # calls under way, the newest: each access is compared with all of them
 
@@ -59,25 +60,51 @@ class Handle:
         self._handles.settle(self)
 
 
-Tell = Callable[[Handle, Access], None]
+class AnyHandle(Protocol):
+    """A `Handle`, or what stands for one in C."""
+
+    @property
+    def number(self) -> int: ...
+
+    @property
+    def step(self) -> Step: ...
+
+    @property
+    def buffers(self) -> Buffers: ...
+
+    @property
+    def of_all(self) -> tuple[int, ...]: ...
+
+    @property
+    def lost(self) -> bool: ...
+
+    def settle(self) -> None: ...
+
+
+Tell = Callable[[AnyHandle, Access], None]
 """Told of an access to memory that a call under way reads or writes; may raise."""
 
 
 class Handles:
     """Those of one rank. While one of them is under way its thread's accesses to tensors are watched.
 
-    Safe to use from several threads: work may be waited for in another than the one that issued it.
+    Safe to use from several threads: work may be waited for in another than the one that issued it. C adds to them,
+    too, and takes from them; see native/issued.c.
     """
 
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
-        self._changing = threading.Lock()
-        self._unsettled: dict[int, Handle] = {}
+        self.numbers = numbering()
+        self.unsettled: dict[int, AnyHandle] = {}
+        self.under_way: dict[int, AnyHandle] = {}
         self._due: set[int] = set()
-        self._watch = AccessWatch(self)
-        self.under_way: tuple[Handle, ...] = ()
-        self.upcoming = 0
+        self.watch = AccessWatch(self)
+        self.modes = (*torch_seam.FUNCTION_MODES, self.watch.inside)  # for C
+
+    @property
+    def upcoming(self) -> int:
         """The number of the next one."""
+        return self.numbers.upcoming
 
     def hold(
         self,
@@ -91,47 +118,53 @@ class Handles:
 
         With `of_all` it is for any of these global ranks to wait: a result that some of them have no use for.
         """
-        with self._changing:
-            handle = Handle(self.upcoming, step, buffers, work, self, lose, of_all)
-            self.upcoming += 1
-            self._unsettled[handle.number] = handle
-            if buffers.inputs or buffers.outputs:
-                self.under_way = (*self.under_way, handle)[-MOST_WATCHED:]
+        handle = Handle(self.numbers.take(), step, buffers, work, self, lose, of_all)
+        self.unsettled[handle.number] = handle
+        if buffers.inputs or buffers.outputs:
+            self.under_way[handle.number] = handle
+            if len(self.under_way) > MOST_WATCHED:
+                self.trim()
         if self.under_way:
-            self._watch.begin()
+            self.watch.begin()
         return handle
 
-    def settle(self, handle: Handle) -> None:
+    def trim(self) -> None:
+        """Watch the newest only."""
+        for number in sorted(self.under_way.copy())[:-MOST_WATCHED]:
+            self.under_way.pop(number, None)
+
+    def settle(self, handle: AnyHandle) -> None:
         """Of `handle` nothing more is asked."""
-        with self._changing:
-            self._unsettled.pop(handle.number, None)
-            self.under_way = tuple(each for each in self.under_way if each is not handle)
+        self.unsettled.pop(handle.number, None)
+        self.under_way.pop(handle.number, None)
         if not self.under_way:
-            self._watch.end()
+            self.watch.end()
 
     def expect(self, numbers: Container[int] | None = None) -> None:
         """Those with these `numbers`, or all, had to be settled by now, though somebody may still have them."""
-        with self._changing:
-            self._due |= {number for number in self._unsettled if numbers is None or number in numbers}
+        self._due |= {number for number in self.unsettled.copy() if numbers is None or number in numbers}
 
     def forget(self, numbers: Container[int]) -> None:
         """Of those with these `numbers` nothing is asked: whoever was to wait was kept from it."""
-        for handle in list(self._unsettled.values()):
+        for handle in self._all():
             if handle.number in numbers:
-                self.settle(handle)
+                handle.settle()
 
     def take_unwaited(self) -> list[tuple[Step, tuple[int, ...]]]:
         """What nobody has waited for, and cannot any more or should have; and `of_all` of each. Each is told once."""
-        found = [each for each in list(self._unsettled.values()) if each.number in self._due or each.lost]
+        found = [each for each in self._all() if each.number in self._due or each.lost]
         for handle in found:
-            self.settle(handle)
+            handle.settle()
         self._due.clear()
         return [(handle.step, handle.of_all) for handle in found]
 
     def rest(self) -> None:
         """Watch nothing until the next handle: the body is over."""
-        self.under_way = ()
-        self._watch.end()
+        self.under_way.clear()
+        self.watch.end()
+
+    def _all(self) -> list[AnyHandle]:
+        return list(self.unsettled.copy().values())
 
     # ------------------------------------------------------------------------------------ memory
 
@@ -150,12 +183,12 @@ class Handles:
 
     def concerns(self, extent: Extent) -> bool:
         """Whether a call under way reads or writes there."""
-        return any(_role(handle.buffers, extent, Use.WRITE) for handle in self.under_way)
+        return any(_role(handle.buffers, extent, Use.WRITE) for handle in self.under_way.copy().values())
 
     def touched(self, extent: Extent, use: Use) -> None:
         """A tensor is accessed; may raise where a call under way works on its memory."""
         __tracebackhide__ = True
-        for handle in self.under_way:
+        for handle in self.under_way.copy().values():
             role = _role(handle.buffers, extent, use)
             if role:
                 self.rest()  # what follows may follow from this

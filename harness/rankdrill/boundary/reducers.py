@@ -8,18 +8,22 @@ reducer's own callback, and once more right after that.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from types import FrameType
 from typing import Protocol
 
+import torch
+
 from rankdrill.boundary import torch_seam
 from rankdrill.boundary.callsites import MOST_FRAMES
 from rankdrill.step import DDP_BUCKET, Contract, Site
 
-__all__ = ["Buckets", "WaitsAtTheEnd"]
+__all__ = ["BUCKETED", "Buckets", "WaitsAtTheEnd", "named"]
 
-_REDUCED = "all_reduce"
+BUCKETED = frozenset({"all_reduce"})
+"""What a reducer calls in a backward pass."""
 _USAGE = ("int32",)  # of the map of used parameters, which follows the buckets where some may be unused
 
 
@@ -33,15 +37,32 @@ class Buckets:
 
     def site_of(self, contract: Contract, site: Site | None, depth: int) -> Site | None:
         """`site`, with the bucket named if the call of `contract` was made, at `depth`, by a reducer."""
-        if not self.in_use or contract.op != _REDUCED or site is None or not _from_the_engine(depth + 1):
+        if not self.in_use or contract.op not in BUCKETED or site is None or not _from_the_engine(depth + 1):
             return site
         if contract.dtypes == _USAGE:
             return _called_by(site, "DDP usage of parameters")
+        bucket = self._upcoming_bucket()
+        self.take_next()
+        return named(site, bucket)
+
+    def next_of(self, tensors: Sequence[torch.Tensor]) -> int:
+        """Which bucket a reducer's call with these is for, if it is the next one; -1 if it is for none."""
+        return -1 if len(tensors) == 1 and tensors[0].dtype is torch.int32 else self._upcoming_bucket()
+
+    def take_next(self) -> None:
+        """The call is made."""
+        self._upcoming += 1
+
+    def _upcoming_bucket(self) -> int:
         backward = torch_seam.backward_pass()
         if backward != self._pass:
             self._pass, self._upcoming = backward, 0
-        bucket, self._upcoming = self._upcoming, self._upcoming + 1
-        return _called_by(site, f"{DDP_BUCKET}{bucket}")
+        return self._upcoming
+
+
+def named(site: Site, bucket: int) -> Site:
+    """`site`, where a reducer has called for `bucket`."""
+    return _called_by(site, f"{DDP_BUCKET}{bucket}")
 
 
 @lru_cache(maxsize=1024)
@@ -77,6 +98,8 @@ class WaitsAtTheEnd:
 
     def __init__(self) -> None:
         self.waiting: list[_Waiter] = []
+        self._pass = -1
+        self._issued: list[_Waiter] = []
 
     def expect(self, work: _Waiter) -> None:
         """The future of `work` was asked for; nothing is done outside of a backward pass."""
@@ -89,6 +112,21 @@ class WaitsAtTheEnd:
             torch_seam.at_end_of_backward(self.clear)
 
         torch_seam.at_end_of_backward(all_is_issued)
+
+    def expect_pass(self, work: _Waiter) -> None:
+        """The future of `work`, which a reducer has just issued, is waited for at the end of the pass."""
+        backward = torch_seam.backward_pass()
+        if backward != self._pass:
+            self._pass, self._issued = backward, []
+            torch_seam.at_end_of_backward(self._all_is_issued)
+        self._issued.append(work)
+
+    def _all_is_issued(self) -> None:
+        self._pass, issued, self._issued = -1, self._issued, []
+        for work in issued:
+            work.begin_waiting()
+        self.waiting.extend(issued)
+        torch_seam.at_end_of_backward(self.clear)
 
     def clear(self) -> None:
         """Nobody waits: the pass is over, or has failed and another call follows."""

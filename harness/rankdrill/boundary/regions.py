@@ -13,9 +13,9 @@ from rankdrill.boundary.contracts import flatten
 from rankdrill.boundary.torch_seam import plainly
 from rankdrill.step import NOBODY
 
-__all__ = ["Buffers", "Extent", "Region", "buffers_of", "extent_of", "region_of"]
+__all__ = ["IN_PLACE", "Buffers", "Extent", "Region", "buffers_of", "extent_of", "region_of"]
 
-_IN_PLACE = frozenset({"all_reduce", "all_reduce_coalesced", "reduce", "recv"})
+IN_PLACE = frozenset({"all_reduce", "all_reduce_coalesced", "reduce", "recv"})
 """Here a tensor is overwritten on every rank; in a reduce, other ranks than the root get what is left of the work."""
 
 
@@ -65,7 +65,7 @@ def buffers_of(op: str, args: dict[str, Any], place: int) -> Buffers:
     """The buffers of the collective `op` on the rank that is `place` of the group."""
     given = tuple(filter(None, map(region_of, flatten(args.get("tensors")))))
     root = getattr(args.get("opts"), "rootRank", NOBODY)
-    if op in _IN_PLACE or (op == "broadcast" and root != place):
+    if op in IN_PLACE or (op == "broadcast" and root != place):
         return Buffers(outputs=given)
     return Buffers(given, tuple(filter(None, map(region_of, flatten(args.get("outputs"))))))
 

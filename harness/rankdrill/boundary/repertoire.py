@@ -15,9 +15,10 @@ class Repertoire:
     def __init__(self, label: str) -> None:
         self._label = label
         self._known: dict[tuple[str, int, int], Habit] = {}
-        self.by_key: dict[Key, Habit] = {}
+        self.by_key: dict[Key, Habit | None] = {}
+        """Those by their keys; None where calls of a key are not for the beaten path."""
 
-    def learn(self, key: Key, habit: Habit) -> None:
+    def learn(self, key: Key, habit: Habit | None) -> None:
         """Know `habit` by that key from now on."""
         if len(self.by_key) >= MOST_KNOWN:
             self.by_key.clear()

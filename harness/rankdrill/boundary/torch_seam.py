@@ -41,7 +41,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import importlib.util
 import inspect
 import weakref
 from collections.abc import Callable, Sequence
@@ -60,6 +59,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 __all__ = [
     "ENGINE",
+    "FUNCTION_MODES",
     "PICKLER_NAMES",
     "DispatchMode",
     "adopt_backends",
@@ -68,7 +68,6 @@ __all__ = [
     "backend_on_cpu",
     "backward_pass",
     "c10d",
-    "functional_collectives_file",
     "group_names",
     "group_timeout",
     "groups",
@@ -93,6 +92,13 @@ __all__ = [
 
 ENGINE: CodeType = autograd_graph._engine_run_backward.__code__
 PICKLER_NAMES = ("_pickler", "_unpickler")
+
+# How many are on this thread; put one on top; take that off.
+FUNCTION_MODES = (
+    torch._C._len_torch_function_stack,
+    torch._C._push_on_torch_function_stack,
+    torch._C._pop_torch_function_stack,
+)
 
 _BACKEND_TYPES = {
     "gloo": dist.ProcessGroup.BackendType.GLOO,
@@ -205,12 +211,6 @@ def replace_group(old: Any, new: Any) -> None:
     name = new.group_name
     c._unregister_process_group(name)
     c._register_process_group(name, new)
-
-
-def functional_collectives_file() -> str:
-    """Where functional collectives are written; nothing under a torch without them."""
-    spec = importlib.util.find_spec("torch.distributed._functional_collectives")
-    return spec.origin or "" if spec is not None else ""
 
 
 def backend_on_cpu(group: Any) -> str:
@@ -331,6 +331,9 @@ def lay_function_mode(mode: TorchFunctionMode) -> None:
 
     Torch keeps that of `set_default_device` at the very bottom, and relies on finding it there.
     """
+    if not torch._C._len_torch_function_stack():  # nearly always
+        torch._C._push_on_torch_function_stack(mode)
+        return
     modes = _take_function_modes()
     if all(each is not mode for each in modes):
         default = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
@@ -340,7 +343,12 @@ def lay_function_mode(mode: TorchFunctionMode) -> None:
 
 def lift_function_mode(mode: TorchFunctionMode) -> None:
     """Take `mode` from among the function modes of this thread, if it is there."""
-    if torch._C._len_torch_function_stack():
+    depth = torch._C._len_torch_function_stack()
+    if depth == 1:  # nearly always
+        only = torch._C._pop_torch_function_stack()
+        if only is not mode:
+            torch._C._push_on_torch_function_stack(only)
+    elif depth:
         _put_function_modes([each for each in _take_function_modes() if each is not mode])
 
 

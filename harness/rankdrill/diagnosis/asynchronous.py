@@ -34,7 +34,7 @@ _MESSAGES = frozenset({"isend", "irecv"})
 EACH_FOR_ITSELF = frozenset(
     {FindingKind.REQUEST_LEAK, FindingKind.INPUT_HAZARD, FindingKind.LAYOUT, FindingKind.LEAKED_GROUP}
 )
-"""What one rank can do wrong by itself."""
+"""What one rank can do wrong by itself; where it is a call that they differ in, the finding has its number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ def each_for_itself(findings: Iterable[Finding]) -> Finding | None:
 
     Of one kind only: a rank that stops over one mistake says nothing of what else is wrong in it.
     """
-    own = [finding for finding in findings if finding.kind in EACH_FOR_ITSELF]
+    own = [finding for finding in findings if finding.kind in EACH_FOR_ITSELF and finding.number == NO_SEQUENCE]
     if not own:
         return None
     first = own[0]

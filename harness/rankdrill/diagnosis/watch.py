@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from rankdrill.diagnosis.asynchronous import hazard_on
 from rankdrill.diagnosis.calls.contracts import break_in, may_change
@@ -13,10 +13,11 @@ from rankdrill.diagnosis.layouts import gaps_on
 from rankdrill.diagnosis.messages.watch import MessageWatch
 from rankdrill.errors import ContractBroken
 from rankdrill.ledger import Board, BoardCall
+from rankdrill.native import hot
 from rankdrill.step import NOBODY, Contract, Step
 
 if TYPE_CHECKING:  # it imports torch, which a controller does without
-    from rankdrill.boundary.handles import Access, Handle
+    from rankdrill.boundary.handles import Access, AnyHandle
 
 __all__ = ["ContractWatch"]
 
@@ -38,14 +39,14 @@ class ContractWatch:
         self._tell = tell
         self._messages = MessageWatch(board, rank, self._report_message)
         self._places: dict[int, dict[int, int]] = {}  # by group: which rank is which member
-        self._told: Finding | None = None  # that this rank was told of: what it calls on its way out means nothing
+        self._told: list[Finding] = []  # that this rank was told of: what it calls on its way out means nothing
 
     def enter(self, group: int, ranks: Sequence[int], me: int, step: Step) -> None:
         """Post what is to be done, and look at what the others posted; raises `ContractBroken` if that cannot be."""
         __tracebackhide__ = True
         contract = step.contract
-        if self._told is not None and not self._board.bent:
-            raise ContractBroken(str(self._told), self._rank)
+        if self._told and not self._board.bent:
+            raise ContractBroken(str(self._told[-1]), self._rank)
         # A body that numbers its ranks in its own way is left alone: nobody knows whose slots to look at.
         if contract is None or len(ranks) < 2 or ranks[me] != self._rank or self._board.bent:
             return
@@ -60,7 +61,7 @@ class ContractWatch:
                 if finding is not None:
                     self._note(finding)
                     self._board.break_(call)
-                    self._told = finding
+                    self._told.append(finding)
                     raise ContractBroken(str(finding), self._rank)
                 return
 
@@ -75,10 +76,12 @@ class ContractWatch:
         if contract is None or len(ranks) < 2 or ranks[me] != self._rank or _by_twos(contract):
             return enter
         passes = self._board.posting(group, ranks, me, contract, step.site)
+        if hot is not None:
+            return cast("Callable[[int], None]", hot.Entrance(passes, self._told, enter))
 
         def enter_again(number: int) -> None:
             __tracebackhide__ = True
-            if self._told is not None or not passes(number):  # nearly never; then as if nobody had looked
+            if self._told or not passes(number):  # nearly never; then as if nobody had looked
                 enter(number)
 
         return enter_again
@@ -105,14 +108,14 @@ class ContractWatch:
         __tracebackhide__ = True
         self._note(finding)
         self._board.break_(BoardCall(0, 0))  # no call of a group that all its members come to
-        self._told = finding
+        self._told.append(finding)
         raise ContractBroken(str(finding), self._rank)
 
     def bend(self) -> None:
         """Say nothing more in this run, on any rank."""
         self._board.bend()
 
-    def touched(self, handle: Handle, access: Access) -> None:
+    def touched(self, handle: AnyHandle, access: Access) -> None:
         """Raise `ContractBroken`: memory was accessed that the call of `handle` works on; see `Handles`.
 
         The run goes on for the others: they do the same, it may be, or wait for this rank before long.

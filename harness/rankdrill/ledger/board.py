@@ -32,7 +32,7 @@ __all__ = ["Board", "BoardBreak", "BoardCall", "make_board"]
 SLOT_BYTES = 864  # and 8 for each rank
 RING_BYTES = 1 << 16  # for the slots of one rank, roughly: a rank may be that far ahead and still be compared
 FEWEST_SLOTS, MOST_SLOTS = 8, 64
-MAGIC = b"RDBOARD5"
+MAGIC = b"RDBOARD6"
 LOOKS = 20  # at a slot that is just being written
 
 _HEADER = struct.Struct("<8sIII")  # magic, ranks, slots, bytes of a slot
@@ -148,7 +148,7 @@ class Board:
         if mine is None:
             return False
         at += START.size
-        _, _, _, _, _, _, each, _, members = MARKS.unpack_from(self._map, at)
+        _, _, _, _, _, _, _, each, _, members = MARKS.unpack_from(self._map, at)
         theirs: tuple[int, int] | None = (each, each) if each >= 0 else None
         if theirs is None and me < members:
             rows = at + MARKS.size

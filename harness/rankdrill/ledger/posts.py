@@ -12,7 +12,9 @@ from rankdrill.step import Contract, Site
 __all__ = ["MARKS", "MOST_TOLD", "ROW", "Post", "Told", "elements", "read_post"]
 
 MOST_KNOWN = 1024  # texts remembered: loops post the same again and again
-MARKS = struct.Struct("<QIIiIIqHH")  # digest; op, reduce op, root, dtypes, sizes; each or -1; bytes of text; members
+MARKS = struct.Struct(
+    "<QIIiIIIqHH"
+)  # digest; op, reduce op, root, dtypes, sizes, orders; each or -1; bytes of text; members
 ROW = struct.Struct("<I")  # elements sent to, then received from, each member
 # Bytes at most: op, reduce op, dtypes, shown; file, function, via, line of the call site; its callers.
 _FIELDS = (40, 24, 48, 112, 112, 48, 40, 8, 336)
@@ -27,12 +29,12 @@ MOST_TOLD = MARKS.size + sum(_FIELDS) + len(_FIELDS)  # bytes, and `ROW` twice f
 class Post:
     """What one rank has posted for a call.
 
-    `marks` stand for what must be equal, in this order: op, reduce op, root, dtypes, sizes. The texts may be cut, the
-    marks never are. `each`, `sends` and `receives` are those of the contract, counted modulo 2³².
+    `marks` stand for what must be equal, in this order: op, reduce op, root, dtypes, sizes, orders in memory. The texts
+    may be cut, the marks never are. `each`, `sends` and `receives` are those of the contract, counted modulo 2³².
     """
 
     rank: int
-    marks: tuple[int, int, int, int, int]
+    marks: tuple[int, int, int, int, int, int]
     each: int | None
     sends: tuple[int, ...]
     receives: tuple[int, ...]
@@ -100,6 +102,7 @@ def _write(contract: Contract, site: Site | None) -> bytes:
         contract.root,
         _mark(contract.dtypes),
         _mark(contract.sizes),
+        _mark(contract.orders),
         _each(contract),
         len(text),
         len(contract.sends),
@@ -116,13 +119,13 @@ def _cut(text: str, room: int, *, tail: bool) -> bytes:
 
 
 def read_post(rank: int, raw: bytes) -> Post:
-    _, op, reduced, root, dtypes, sizes, each, length, members = MARKS.unpack_from(raw)
+    _, op, reduced, root, dtypes, sizes, orders, each, length, members = MARKS.unpack_from(raw)
     rows = tuple(count for (count,) in ROW.iter_unpack(raw[MARKS.size : MARKS.size + 8 * members]))
     fields = raw[MARKS.size + 8 * members :][:length].decode("utf-8", "replace").split(_SEPARATOR.decode())
     op_name, reduce_op, dtypes_text, shown, file, function, via, line, callers = fields
     return Post(
         rank,
-        (op, reduced, root, dtypes, sizes),
+        (op, reduced, root, dtypes, sizes, orders),
         None if each < 0 else each,
         rows[:members],
         rows[members:],

@@ -8,6 +8,7 @@
 typedef struct {
     PyObject_HEAD
     PyObject *boundary, *inside, *made, *buckets, *waiting, *by_key, *inner, *sequence, *patience_ms;
+    long long place; /* of this rank in the group */
 } Way;
 
 /* A method of groups: in the place of `general`, which makes all calls that are not for this path. */
@@ -15,23 +16,37 @@ typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     PyObject *method, *general, *call_site, *learn, *failed, *own_patience;
+    PyObject *work, *handle, *plainly, *by_tensor, *meet, *engine; /* of calls that torch does not wait for: see beaten.py */
     Asked asked;
     Py_ssize_t given; /* how many arguments such a call has */
 } Beaten;
 
+/* One call. */
+typedef struct {
+    PyObject *group, *const *args;
+    Way *way;
+    PyObject *handles, *under_way; /* None where there are none; a dictionary */
+    int asynchronous, in_bucket;
+    enum hand hand;
+    Spans spans;
+    PyObject *habit, *stencil;
+} Making;
+
 #define NAMES(X)                                                                                                       \
     X(way) X(in_use) X(calls) X(last_used) X(recorded) X(depth) X(interceptors) X(handles) X(under_way) X(ledger)      \
-    X(watch) X(suit) X(stencil) X(enter) X(timeout) X(wait)
+    X(watch) X(suit) X(stencil) X(enter) X(timeout) X(wait) X(issued) X(next_of) X(take_next) X(waits_at_the_end)      \
+    X(expect_pass) X(global_ranks) X(__enter__) X(__exit__)
 NAMES(DECLARE_NAME)
 
 static PyObject *one; /* as the depth of a boundary that is closed once */
+static PyObject *nobody; /* no ranks */
 
 int make_names_of_state(void) {
     NAMES(MAKE_NAME)
-    return (one = PyLong_FromLong(1)) ? 0 : -1;
+    return (one = PyLong_FromLong(1)) && (nobody = PyTuple_New(0)) ? 0 : -1;
 }
 
-enum { MOST_HELD = 24 }; /* one for each `hold` and `get` below, and some */
+enum { MOST_HELD = 40 }; /* one for each `hold` and `get` below, and some */
 
 /* What is looked at is held until the call is over: others may be put in its place meanwhile. */
 typedef struct {
@@ -63,22 +78,83 @@ static int is_calm(Held *held, Way *way) {
     if (unrecorded) return unrecorded < 0 ? -1 : 0;
     int calm = is_empty(way->boundary, s_interceptors);
     if (calm == 1) calm = is_empty(way->inside, s_depth);
-    if (calm == 1) calm = is_empty(way->buckets, s_in_use); /* they are numbered as they come */
-    if (calm != 1) return calm;
-    PyObject *handles = get(held, way->boundary, s_handles);
-    return !handles ? -1 : handles == Py_None ? 1 : is_empty(handles, s_under_way);
+    return calm;
 }
 
-static PyObject *habit_of(Beaten *self, Held *held, PyObject *group, Way *way, PyObject *const *args) {
-    PyObject *site = hold(held, PyObject_CallNoArgs(self->call_site));
-    PyObject *key = site ? hold(held, key_of(&self->asked, args, self->given, site)) : NULL;
+/* What is under way that somebody has a handle of; 0, or -1 with an exception. */
+static int see_handles(Held *held, Making *making) {
+    making->handles = get(held, making->way->boundary, s_handles);
+    if (!making->handles || making->handles == Py_None) return making->handles ? 0 : -1;
+    making->under_way = get(held, making->handles, s_under_way);
+    if (!making->under_way) return -1;
+    int empty = PyObject_Not(making->under_way);
+    if (empty) making->under_way = NULL;
+    return empty < 0 ? -1 : 0;
+}
+
+/* Which bucket it is for, from 1 on, if a reducer calls; 0, or -1 with an exception, or -2 where it is the user's turn
+   to be asked: see boundary/reducers.py. */
+static long bucket_of(Beaten *self, Held *held, Making *making) {
+    int unused = is_empty(making->way->buckets, s_in_use);
+    if (unused || !self->asked.bucketed) return unused < 0 ? -1 : 0;
+    if (passes_above(self->engine) != 1) return 0;
+    PyObject *next = hold(held, PyObject_CallMethodOneArg(making->way->buckets, s_next_of, making->args[0]));
+    long bucket = next ? PyLong_AsLong(next) : -1;
+    if (bucket == -1 && PyErr_Occurred()) return -1;
+    return bucket < 0 || !making->asynchronous ? -2 : bucket + 1;
+}
+
+/* Which way the call goes on after it is issued, as a word of its key; None, or NULL, where it is not for this path. */
+static PyObject *key_here(Beaten *self, Held *held, Making *making, PyObject **site) {
+    making->asynchronous = is_asynchronous(making->args[self->given - 1]);
+    if (making->asynchronous < 0) {
+        if (!PyErr_ExceptionMatches(PyExc_AttributeError) && !PyErr_ExceptionMatches(PyExc_TypeError)) return NULL;
+        PyErr_Clear(); /* a torch whose options are others, or somebody's own */
+        return Py_None;
+    }
+    long bucket = bucket_of(self, held, making);
+    if (bucket < 0) return bucket == -1 ? NULL : Py_None;
+    *site = hold(held, site_and_hand(self->call_site, &making->hand));
+    if (!*site) return NULL;
+    if (bucket || !making->asynchronous) making->hand = KEPT;
+    if (making->hand == UNCLEAR) return Py_None;
+    if (making->hand == HANDED) { /* where torch waits by tensor, no handle gets to know */
+        PyObject *by_tensor = hold(held, PyObject_CallNoArgs(self->by_tensor));
+        if (by_tensor != Py_False) return by_tensor ? Py_None : NULL;
+    }
+    making->in_bucket = bucket > 0;
+    making->spans.wanted = making->under_way || (making->hand == HANDED && making->handles != Py_None);
+    uint64_t word = (uint64_t)making->asynchronous | (uint64_t)making->hand << 1 | (uint64_t)bucket << 8;
+    Asking asking = {making->args, self->given, *site, making->way->place, word, &making->spans};
+    return hold(held, key_of(&self->asked, &asking));
+}
+
+/* The same, whatever modes of torch would make of looking at tensors, if anything under way has one laid. */
+static PyObject *key_plainly(Beaten *self, Held *held, Making *making, PyObject **site) {
+    if (!making->under_way) return key_here(self, held, making, site);
+    PyObject *plainly = hold(held, PyObject_CallNoArgs(self->plainly));
+    if (!plainly || !hold(held, PyObject_CallMethodNoArgs(plainly, s___enter__))) return NULL;
+    PyObject *key = key_here(self, held, making, site), *type, *error, *traceback;
+    PyErr_Fetch(&type, &error, &traceback);
+    PyObject *left = PyObject_CallMethodObjArgs(plainly, s___exit__, Py_None, Py_None, Py_None, NULL);
+    if (!left) PyErr_WriteUnraisable(plainly);
+    Py_XDECREF(left);
+    PyErr_Restore(type, error, traceback);
+    return key;
+}
+
+/* None where it is not for this path. */
+static PyObject *habit_of(Beaten *self, Held *held, Making *making) {
+    PyObject *site = NULL, *key = key_plainly(self, held, making, &site);
     if (!key || key == Py_None) return key;
-    PyObject *habit = PyDict_GetItemWithError(way->by_key, key);
+    PyObject *habit = PyDict_GetItemWithError(making->way->by_key, key);
     if (habit || PyErr_Occurred()) return hold(held, Py_XNewRef(habit));
     PyObject *given = hold(held, PyTuple_New(self->given));
-    if (!given) return NULL;
-    for (Py_ssize_t each = 0; each < self->given; each++) PyTuple_SET_ITEM(given, each, Py_NewRef(args[each]));
-    return hold(held, PyObject_CallFunctionObjArgs(self->learn, group, given, site, key, NULL));
+    PyObject *hand = hold(held, PyLong_FromLong(making->asynchronous ? (long)making->hand : -1));
+    if (!given || !hand) return NULL;
+    for (Py_ssize_t each = 0; each < self->given; each++) PyTuple_SET_ITEM(given, each, Py_NewRef(making->args[each]));
+    return hold(held, PyObject_CallFunctionObjArgs(self->learn, making->group, given, site, key, hand,
+                                                   making->in_bucket ? Py_True : Py_False, NULL));
 }
 
 /* Where the call is written down, once it is sure that it is; None where that is not done in C. */
@@ -119,19 +195,62 @@ static int wait_for(Beaten *self, Held *held, PyObject *group, Way *way, PyObjec
     return hold(held, PyObject_CallMethodNoArgs(work, s_wait)) ? 0 : -1;
 }
 
-/* From the record's beginning to its end; what is returned is the backend's handle. */
-static PyObject *make(Beaten *self, Held *held, PyObject *group, Way *way, PyObject *habit, PyObject *stencil,
-                      PyObject *const *args) {
-    PyObject *enter = get(held, habit, s_enter), *number = enter ? hold(held, Numbering_take(way->sequence, NULL)) : NULL;
+/* May raise where it uses memory that a call under way does. */
+static int keep_apart(Beaten *self, Held *held, Making *making) {
+    int met = making->under_way ? may_meet(making->under_way, &making->spans) : 0;
+    if (met <= 0) return met;
+    PyObject *given = hold(held, PyTuple_New(self->given));
+    if (!given) return -1;
+    for (Py_ssize_t each = 0; each < self->given; each++) PyTuple_SET_ITEM(given, each, Py_NewRef(making->args[each]));
+    PyObject *asked = PyObject_CallFunctionObjArgs(self->meet, making->group, making->habit, given, NULL);
+    return hold(held, asked) ? 0 : -1;
+}
+
+/* What becomes of a call that is issued, and that torch does not wait for: what is returned is its handle. */
+static PyObject *follow(Beaten *self, Held *held, Making *making, PyObject *number, PyObject *record, PyObject *inner) {
+    PyObject *patience = patience_of(self, held, making->group, making->way, making->args[self->given - 1]);
+    PyObject *ledger = patience ? get(held, making->habit, s_ledger) : NULL;
+    if (!ledger || Stencil_note_issued(making->stencil, record) < 0) return NULL;
+    Issued *issued = Issued_make(making->group, making->way->boundary, ledger, making->stencil, record, inner, patience);
+    if (!hold(held, (PyObject *)issued)) return NULL;
+    if (making->in_bucket) { /* the reducer asks for its future, and waits for that in C++ */
+        PyObject *waits = get(held, making->group, s_waits_at_the_end);
+        PyObject *expected = waits ? PyObject_CallMethodOneArg(waits, s_expect_pass, (PyObject *)issued) : NULL;
+        return hold(held, expected) ? Py_NewRef(inner) : NULL;
+    }
+    PyObject *work = PyObject_CallNoArgs(self->work);
+    int failed = !work || PyObject_SetAttr(work, s_issued, (PyObject *)issued) < 0;
+    if (!failed && making->hand != KEPT && making->handles != Py_None) {
+        PyObject *of_all = making->hand == RETURNED ? get(held, making->group, s_global_ranks) : nobody;
+        if (making->hand == RETURNED) clear_spans(&making->spans); /* who uses what comes of it waits for it */
+        failed = !of_all || Issued_hold(issued, self->handle, making->handles, making->habit, number, of_all,
+                                        &making->spans) < 0;
+    }
+    if (failed) Py_CLEAR(work);
+    return work;
+}
+
+/* From the record's beginning to its end, or to when it is issued; what is returned is the handle. */
+static PyObject *make(Beaten *self, Held *held, Making *making) {
+    Way *way = making->way;
+    PyObject *const *args = making->args, *stencil = making->stencil, *work = NULL;
+    PyObject *enter = get(held, making->habit, s_enter);
+    PyObject *number = enter ? hold(held, Numbering_take(way->sequence, NULL)) : NULL;
     PyObject *record = number ? hold(held, Stencil_begin(stencil, number)) : NULL;
     if (!record) return NULL;
-    PyObject *given[8] = {way->inner}, *work = NULL;
+    PyObject *given[8] = {way->inner};
     memcpy(given + 1, args, self->given * sizeof *args);
-    if (enter == Py_None || hold(held, PyObject_CallOneArg(enter, number)))
+    if (!keep_apart(self, held, making) && (enter == Py_None || hold(held, PyObject_CallOneArg(enter, number))))
         work = PyObject_VectorcallMethod(self->method, given, (size_t)(self->given + 1), NULL);
     int issued = work != NULL, done = issued ? 0 : -1;
-    if (issued && work != Py_None) done = wait_for(self, held, group, way, args[self->given - 1], stencil, record, work);
-    if (done < 0) tell_failed(self, group, habit, number, record, issued);
+    if (issued && work != Py_None && making->asynchronous) {
+        Py_SETREF(work, follow(self, held, making, number, record, work));
+        if (!work) tell_failed(self, making->group, making->habit, number, record, issued);
+        return work;
+    }
+    if (issued && work != Py_None)
+        done = wait_for(self, held, making->group, way, args[self->given - 1], stencil, record, work);
+    if (done < 0) tell_failed(self, making->group, making->habit, number, record, issued);
     else done = Stencil_note_ended(stencil, record);
     if (done < 0) Py_CLEAR(work);
     return work;
@@ -149,11 +268,11 @@ static int note_use(PyObject *group, Way *way) {
 }
 
 /* `make`, with the boundary closed, which was open. */
-static PyObject *make_closed(Beaten *self, Held *held, PyObject *group, Way *way, PyObject *habit, PyObject *stencil,
-                             PyObject *const *args) {
+static PyObject *make_closed(Beaten *self, Held *held, Making *making) {
+    Way *way = making->way;
     PyObject *zero = get(held, way->inside, s_depth), *type, *error, *traceback;
-    if (!zero || note_use(group, way) < 0 || PyObject_SetAttr(way->inside, s_depth, one) < 0) return NULL;
-    PyObject *work = make(self, held, group, way, habit, stencil, args);
+    if (!zero || note_use(making->group, way) < 0 || PyObject_SetAttr(way->inside, s_depth, one) < 0) return NULL;
+    PyObject *work = make(self, held, making);
     PyErr_Fetch(&type, &error, &traceback);
     if (PyObject_SetAttr(way->inside, s_depth, zero) < 0) PyErr_WriteUnraisable(way->inside);
     PyErr_Restore(type, error, traceback);
@@ -161,24 +280,31 @@ static PyObject *make_closed(Beaten *self, Held *held, PyObject *group, Way *way
 }
 
 /* The call; `Py_NotImplemented`, borrowed, where it is not for this path. */
-static PyObject *attempt(Beaten *self, Held *held, PyObject *group, PyObject *const *args) {
-    Way *way = (Way *)get(held, group, s_way);
+static PyObject *attempt(Beaten *self, Held *held, Making *making) {
+    Way *way = making->way = (Way *)get(held, making->group, s_way);
     if (!way || !Py_IS_TYPE(way, &WayType)) return way ? Py_NotImplemented : NULL;
     int calm = is_calm(held, way);
     if (calm != 1) return calm < 0 ? NULL : Py_NotImplemented;
-    PyObject *habit = habit_of(self, held, group, way, args);
-    if (!habit || habit == Py_None) return habit ? Py_NotImplemented : NULL;
-    PyObject *stencil = stencil_of(held, group, way, habit);
-    if (!stencil || stencil == Py_None) return stencil ? Py_NotImplemented : NULL;
-    return make_closed(self, held, group, way, habit, stencil, args);
+    if (see_handles(held, making) < 0) return NULL;
+    making->habit = habit_of(self, held, making);
+    if (!making->habit || making->habit == Py_None) return making->habit ? Py_NotImplemented : NULL;
+    making->stencil = stencil_of(held, making->group, way, making->habit);
+    if (!making->stencil || making->stencil == Py_None) return making->stencil ? Py_NotImplemented : NULL;
+    if (making->in_bucket && !hold(held, PyObject_CallMethodNoArgs(way->buckets, s_take_next))) return NULL;
+    return make_closed(self, held, making);
 }
 
 static PyObject *Beaten_call(PyObject *object, PyObject *const *args, size_t flags, PyObject *names) {
     Beaten *self = (Beaten *)object;
     if (PyVectorcall_NARGS(flags) == self->given + 1 && !names) {
         Held held;
+        Making making;
         held.count = 0;
-        PyObject *work = attempt(self, &held, args[0], args + 1);
+        memset(&making, 0, offsetof(Making, spans));
+        making.spans.count = 0;
+        making.group = args[0], making.args = args + 1;
+        PyObject *work = attempt(self, &held, &making);
+        clear_spans(&making.spans);
         while (held.count) Py_DECREF(held.held[--held.count]);
         if (work != Py_NotImplemented) return work;
     }
@@ -190,32 +316,39 @@ static PyObject *Beaten_get(PyObject *self, PyObject *group, PyObject *Py_UNUSED
 }
 
 static void Beaten_dealloc(Beaten *self) {
-    PyObject *held[] = {self->method,   self->general,      self->call_site,    self->learn,           self->failed,
-                        self->asked.op, self->asked.tensor, self->own_patience, self->asked.reduction, self->asked.no_timeout};
+    const Asked *asked = &self->asked;
+    PyObject *held[] = {self->method, self->general, self->call_site, self->learn,   self->failed, self->own_patience,
+                        self->work,   self->handle,  self->plainly,   self->by_tensor, self->meet, self->engine,
+                        asked->op,    asked->tensor, asked->reduction, asked->no_timeout};
     for (size_t each = 0; each < sizeof held / sizeof *held; each++) Py_XDECREF(held[each]);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
 static PyObject *Beaten_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    PyObject *method, *general, *op, *tensor, *reduction, *no_timeout, *call_site, *learn, *failed, *own_patience;
-    int reduces, rooted, minds_gaps;
+    PyObject *method, *general, *call_site, *learn, *failed, *own_patience;
+    PyObject *work, *handle, *plainly, *by_tensor, *meet, *engine;
+    Asked asked;
     Py_ssize_t given;
     if (kwargs && PyDict_GET_SIZE(kwargs)) return PyErr_Format(PyExc_TypeError, "Beaten takes no names");
-    if (!PyArg_ParseTuple(args, "UOnOO!O!OpppOOOO", &method, &general, &given, &op, &PyType_Type, &tensor, &PyType_Type,
-                          &reduction, &no_timeout, &reduces, &rooted, &minds_gaps, &call_site, &learn, &failed, &own_patience))
+    if (!PyArg_ParseTuple(args, "UOn(OO!O!Opppppp)(O!OOOO)(O!O!OOO)", &method, &general, &given, &asked.op, &PyType_Type,
+                          &asked.tensor, &PyType_Type, &asked.reduction, &asked.no_timeout, &asked.reduces, &asked.rooted,
+                          &asked.minds_gaps, &asked.in_place, &asked.from_root, &asked.bucketed, &CallSitesType,
+                          &call_site, &learn, &failed, &own_patience, &meet, &PyType_Type, &work, &PyType_Type, &handle,
+                          &plainly, &by_tensor, &engine))
         return NULL;
     if (given < 1 || given > 7) return PyErr_Format(PyExc_ValueError, "1 to 7 arguments, not %zd", given);
+    if (!PyType_IsSubtype((PyTypeObject *)handle, &HeldType)) return PyErr_Format(PyExc_TypeError, "no such handle");
     Beaten *self = (Beaten *)type->tp_alloc(type, 0);
     if (!self) return NULL;
     self->vectorcall = Beaten_call;
     self->given = given;
-    self->method = Py_NewRef(method);
-    self->general = Py_NewRef(general);
-    self->call_site = Py_NewRef(call_site);
-    self->learn = Py_NewRef(learn);
-    self->failed = Py_NewRef(failed);
-    self->own_patience = Py_NewRef(own_patience);
-    self->asked = (Asked){Py_NewRef(op), Py_NewRef(tensor), Py_NewRef(reduction), Py_NewRef(no_timeout), reduces, rooted, minds_gaps};
+    self->asked = asked;
+    PyObject *taken[] = {method, general, call_site, learn,  failed,       own_patience,    work,            handle,
+                         plainly, by_tensor, meet,  engine, asked.op, asked.tensor, asked.reduction, asked.no_timeout};
+    for (size_t each = 0; each < sizeof taken / sizeof *taken; each++) Py_INCREF(taken[each]);
+    self->method = method, self->general = general, self->call_site = call_site, self->learn = learn;
+    self->failed = failed, self->own_patience = own_patience, self->work = work, self->handle = handle;
+    self->plainly = plainly, self->by_tensor = by_tensor, self->meet = meet, self->engine = engine;
     return (PyObject *)self;
 }
 
@@ -269,9 +402,10 @@ static void Way_dealloc(Way *self) {
 
 static PyObject *Way_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     PyObject *boundary, *inside, *made, *buckets, *waiting, *by_key, *inner, *sequence, *patience_ms;
+    long long place;
     if (kwargs && PyDict_GET_SIZE(kwargs)) return PyErr_Format(PyExc_TypeError, "Way takes no names");
-    if (!PyArg_ParseTuple(args, "OOOOO!O!OO!O!", &boundary, &inside, &made, &buckets, &PyList_Type, &waiting,
-                          &PyDict_Type, &by_key, &inner, &NumberingType, &sequence, &PyLong_Type, &patience_ms))
+    if (!PyArg_ParseTuple(args, "OOOOO!O!OO!O!L", &boundary, &inside, &made, &buckets, &PyList_Type, &waiting,
+                          &PyDict_Type, &by_key, &inner, &NumberingType, &sequence, &PyLong_Type, &patience_ms, &place))
         return NULL;
     Way *self = (Way *)type->tp_alloc(type, 0);
     if (!self) return NULL;
@@ -284,6 +418,7 @@ static PyObject *Way_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     self->inner = Py_NewRef(inner);
     self->sequence = Py_NewRef(sequence);
     self->patience_ms = Py_NewRef(patience_ms);
+    self->place = place;
     return (PyObject *)self;
 }
 

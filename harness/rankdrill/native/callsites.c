@@ -4,11 +4,12 @@
 
 enum { USER, LIBRARY, TORCH, OURS }; /* as whose.Whose */
 enum { MOST_FRAMES = 200, MOST_CALLERS = 3, MOST_BETWEEN = 12 };
+enum { C10D = 1, FUNCTIONAL = 2, BETWEEN = 4, MOST_TO_FUNCTIONAL = 6 }; /* as boundary/layers.py */
 enum { CODES = 4096 };
 
 typedef struct {
     PyCodeObject *code; /* held, so that no other is ever found in its place */
-    uint8_t whose, tells, runs_tests;
+    uint8_t whose, tells, runs_tests, layer;
 } Known;
 
 typedef struct {
@@ -36,7 +37,7 @@ static int know(CallSites *self, PyCodeObject *code, Known *found) {
         Py_DECREF(told);
         if (bits == -1 && PyErr_Occurred()) return -1;
         PyCodeObject *before = known->code;
-        *known = (Known){(PyCodeObject *)Py_NewRef(code), bits & 3, (bits >> 2) & 3, (bits >> 4) & 1};
+        *known = (Known){(PyCodeObject *)Py_NewRef(code), bits & 3, (bits >> 2) & 3, (bits >> 4) & 1, (bits >> 5) & 7};
         *found = *known;
         Py_XDECREF(before);
         return 0;
@@ -51,11 +52,38 @@ static int is_the_template(PyFrameObject *frame, PyCodeObject *code) {
     return !back && PyUnicode_CompareWithASCIIString(code->co_filename, "<string>") == 0;
 }
 
+/* As `handed_to_user` and `returned_to_user` of boundary/handed.py, which look at the same frames. */
+typedef struct {
+    int public, handed, knows_handed, inside, returned, knows_returned;
+} Look;
+
+static void look_at(Look *look, const Known *known, long number) {
+    int between = known->layer & BETWEEN;
+    if (known->layer & C10D) look->public = 1;
+    else if (!look->knows_handed && !between && (look->public || known->whose != OURS)) {
+        look->handed = look->public && known->whose == USER;
+        look->knows_handed = 1;
+    }
+    if (known->layer & FUNCTIONAL) look->inside = 1;
+    else if (!look->knows_returned && (look->inside ? !between : number >= MOST_TO_FUNCTIONAL)) {
+        look->returned = look->inside && known->whose == USER;
+        look->knows_returned = 1;
+    }
+}
+
 typedef struct {
     PyFrameObject *user, *callers[MOST_CALLERS];
     PyCodeObject *via;
     Py_ssize_t count;
+    Look look;
 } Found; /* all of them held */
+
+static enum hand hand_of(const Found *found) {
+    const Look *look = &found->look;
+    if (look->handed || look->returned) return look->handed ? HANDED : RETURNED;
+    int unclear = !look->knows_handed || (look->inside && !look->knows_returned);
+    return found->user && unclear ? UNCLEAR : KEPT; /* a function of the user's may be called as those in between are */
+}
 
 static void let_go(Found *found) {
     Py_CLEAR(found->user);
@@ -101,6 +129,7 @@ static int find_frames(CallSites *self, long depth, Found *found) {
             PyCodeObject *code = PyFrame_GetCode(frame);
             Known known;
             failed = know(self, code, &known);
+            if (!failed) look_at(&found->look, &known, looked + depth);
             if (failed || known.whose == USER) {
                 if (!failed && !is_the_template(frame, code)) {
                     found->user = (PyFrameObject *)Py_NewRef(frame);
@@ -157,6 +186,35 @@ static PyObject *site_of(CallSites *self, Found *found) {
     }
     Py_DECREF(bytes);
     return site;
+}
+
+PyObject *site_and_hand(PyObject *call_sites, enum hand *hand) {
+    CallSites *self = (CallSites *)call_sites;
+    Found found = {0};
+    PyObject *site = NULL;
+    if (!find_frames(self, 1, &found)) {
+        *hand = hand_of(&found);
+        site = found.user ? site_of(self, &found) : Py_NewRef(Py_None);
+    }
+    let_go(&found);
+    return site;
+}
+
+/* How many backward passes the call was made in, one within the other, if it was C++ that made it there; else 0. */
+int passes_above(PyObject *engine) {
+    PyFrameObject *frame = PyThreadState_GetFrame(PyThreadState_Get());
+    int passes = 0;
+    for (int looked = 0; frame && looked < MOST_FRAMES; looked++) {
+        PyCodeObject *code = PyFrame_GetCode(frame);
+        int runs_backward = (PyObject *)code == engine;
+        Py_DECREF(code);
+        passes += runs_backward;
+        PyFrameObject *back = looked || runs_backward ? PyFrame_GetBack(frame) : NULL;
+        Py_DECREF(frame);
+        frame = back;
+    }
+    Py_XDECREF(frame);
+    return passes;
 }
 
 static PyObject *CallSites_call(PyObject *object, PyObject *const *args, size_t flags, PyObject *names) {

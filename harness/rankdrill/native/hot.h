@@ -19,7 +19,8 @@
 
 #define HERE __attribute__((visibility("hidden")))
 
-HERE extern PyTypeObject StencilType, PostingType, CallSitesType, NumberingType, WayType, BeatenType;
+HERE extern PyTypeObject StencilType, PostingType, CallSitesType, NumberingType, WayType, BeatenType, IssuedType, HeldType,
+    WaitingType, EntranceType;
 
 /* Names of attributes, each made once. */
 #define DECLARE_NAME(name) static PyObject *s_##name;
@@ -37,6 +38,12 @@ HERE void forget_thread(void);
 HERE PyObject *Stencil_begin(PyObject *stencil, PyObject *sequence);
 HERE int Stencil_note_waiting(PyObject *stencil, PyObject *index, PyObject *milliseconds);
 HERE int Stencil_note_ended(PyObject *stencil, PyObject *index);
+HERE int Stencil_note_issued(PyObject *stencil, PyObject *index);
+
+/* callsites.c: as `plain_call_site` of boundary/callsites.py, and as boundary/handed.py */
+enum hand { KEPT, HANDED, RETURNED, UNCLEAR }; /* who is to wait: whoever asked torch, the user, the user by its result */
+HERE PyObject *site_and_hand(PyObject *call_sites, enum hand *hand);
+HERE int passes_above(PyObject *engine);
 
 /* posting.c: as `PlainPosting` of ledger/posting.py */
 HERE void make_crc_table(void);
@@ -46,10 +53,53 @@ enum { MOST_WORDS = 96 }; /* of calls with more tensors than make so many there 
 typedef struct {
     PyObject *op, *tensor, *reduction, *no_timeout; /* torch's types, and its word for a group's own timeout */
     int reduces, rooted, minds_gaps;   /* whether the op has a reduce op, a root, and no patience with strides */
+    int in_place, from_root, bucketed; /* whether it writes where it reads: everywhere, but at the root; DDP calls it */
 } Asked;
+
+/* The memory of one tensor, which is held. */
+typedef struct {
+    uint64_t start, end;
+    PyObject *tensor;
+    int written;
+} Span;
+enum { MOST_SPANS = 32 }; /* of calls with more of them there is no key */
+typedef struct {
+    Span span[MOST_SPANS];
+    int count, wanted;
+} Spans;
+HERE void clear_spans(Spans *spans);
+
+/* Of one call, what its key is of; the last argument is the options. */
+typedef struct {
+    PyObject *const *args;
+    Py_ssize_t count;
+    PyObject *site;
+    long long place; /* of this rank in the group */
+    uint64_t way;    /* how it goes on after it is issued: 0 it is waited for at once */
+    Spans *spans;    /* of its tensors, filled in if they are wanted */
+} Asking;
 HERE int make_names_of_arguments(void);
-/* None where there is no key; the last argument is the options. */
-HERE PyObject *key_of(const Asked *asked, PyObject *const *args, Py_ssize_t count, PyObject *site);
+/* Whether torch does not wait for it: 1 or 0, -1 with an exception. */
+HERE int is_asynchronous(PyObject *opts);
+/* None where there is no key. */
+HERE PyObject *key_of(const Asked *asked, const Asking *asking);
+
+/* issued.c: calls that are not over when they are issued, as boundary/work.py and boundary/handles.py */
+struct Held;
+typedef struct {
+    PyObject_HEAD
+    PyObject *inner, *stencil, *record, *patience, *boundary, *ledger, *group;
+    struct Held *handle; /* NULL where nobody is to wait */
+    char over;
+} Issued;
+HERE int make_names_of_issued(void);
+HERE Issued *Issued_make(PyObject *group, PyObject *boundary, PyObject *ledger, PyObject *stencil, PyObject *record,
+                         PyObject *inner, PyObject *patience);
+/* Has `handles` know that somebody is to wait for `issued`, and watch the memory of its tensors, which it takes. */
+HERE int Issued_hold(Issued *issued, PyObject *type, PyObject *handles, PyObject *habit, PyObject *sequence,
+                     PyObject *of_all, Spans *spans);
+/* Whether a call that works on these may get in the way of one under way: 1 or 0, -1 with an exception. */
+HERE int may_meet(PyObject *under_way, const Spans *spans);
 
 /* memory.c */
 HERE char *map_of(PyObject *memory, Py_buffer *view, Py_ssize_t least);

@@ -6,7 +6,7 @@ typedef struct {
     uint64_t words[MOST_WORDS], *end;
 } Key;
 
-#define NAMES(X) X(asyncOp) X(reduceOp) X(rootRank) X(dtype) X(shape) X(is_contiguous)
+#define NAMES(X) X(asyncOp) X(reduceOp) X(rootRank) X(dtype) X(shape) X(is_contiguous) X(data_ptr) X(nbytes)
 NAMES(DECLARE_NAME)
 
 int make_names_of_arguments(void) {
@@ -49,28 +49,59 @@ static int lies_in_order(PyObject *tensor) {
     return going;
 }
 
-static int add_tensors(const Asked *asked, Key *key, PyObject *given, int deep, uint64_t *count) {
-    int is_tensor = Py_IS_TYPE(given, (PyTypeObject *)asked->tensor) ? 1 : PyObject_IsInstance(given, asked->tensor);
+void clear_spans(Spans *spans) {
+    while (spans->count) Py_DECREF(spans->span[--spans->count].tensor);
+}
+
+static uint64_t number_of(PyObject *number) { /* 0 where there is none */
+    uint64_t found = number ? PyLong_AsUnsignedLongLong(number) : 0;
+    Py_XDECREF(number);
+    if (PyErr_Occurred()) {
+        PyErr_Clear(); /* of a tensor without memory of its own */
+        return 0;
+    }
+    return found;
+}
+
+/* Of a tensor that lies in order. */
+static int add_span(Spans *spans, PyObject *tensor, int written) {
+    uint64_t start = number_of(PyObject_CallMethodNoArgs(tensor, s_data_ptr));
+    uint64_t bytes = number_of(PyObject_GetAttr(tensor, s_nbytes));
+    if (!start || !bytes) return 1;
+    if (spans->count == MOST_SPANS) return 0;
+    spans->span[spans->count++] = (Span){start, start + bytes, Py_NewRef(tensor), written};
+    return 1;
+}
+
+static int add_tensors(const Asked *asked, Key *key, PyObject *given, int deep, uint64_t *count, Spans *spans, int written) {
+    int is_plain = Py_IS_TYPE(given, (PyTypeObject *)asked->tensor);
+    int is_tensor = is_plain ? 1 : PyObject_IsInstance(given, asked->tensor);
     if (is_tensor) {
         ++*count;
-        int going = is_tensor < 0 ? -1 : asked->minds_gaps ? lies_in_order(given) : 1;
+        int going = is_tensor < 0 ? -1 : asked->minds_gaps || spans->wanted ? lies_in_order(given) : 1;
+        if (going == 1 && spans->wanted) going = is_plain ? add_span(spans, given, written) : 0;
         return going == 1 ? add_tensor(key, given) : going;
     }
     if (!PyList_CheckExact(given) || deep > 2) return 0;
     int going = 1;
     for (Py_ssize_t each = 0; going == 1 && each < PyList_GET_SIZE(given); each++) {
         PyObject *item = Py_NewRef(PyList_GET_ITEM(given, each));
-        going = add_tensors(asked, key, item, deep + 1, count);
+        going = add_tensors(asked, key, item, deep + 1, count, spans, written);
         Py_DECREF(item);
     }
     return going;
 }
 
-static int add_options(const Asked *asked, Key *key, PyObject *opts) {
+int is_asynchronous(PyObject *opts) {
     PyObject *async_op = PyObject_GetAttr(opts, s_asyncOp);
-    int going = async_op ? !PyObject_IsTrue(async_op) : -1;
+    int answer = async_op ? PyObject_IsTrue(async_op) : -1;
     Py_XDECREF(async_op);
-    if (asked->reduces && going == 1) {
+    return answer;
+}
+
+static int add_options(const Asked *asked, Key *key, PyObject *opts, long long *root_rank) {
+    int going = 1;
+    if (asked->reduces) {
         PyObject *reduction = PyObject_GetAttr(opts, s_reduceOp);
         if (!reduction) return -1;
         int known = Py_IS_TYPE(reduction, (PyTypeObject *)asked->reduction);
@@ -82,20 +113,26 @@ static int add_options(const Asked *asked, Key *key, PyObject *opts) {
     if (asked->rooted && going == 1) {
         PyObject *root = PyObject_GetAttr(opts, s_rootRank);
         going = root ? add_number(key, root) : -1;
+        if (going == 1) *root_rank = (long long)key->end[-1];
         Py_XDECREF(root);
     }
     return going;
 }
 
-PyObject *key_of(const Asked *asked, PyObject *const *args, Py_ssize_t count, PyObject *site) {
+PyObject *key_of(const Asked *asked, const Asking *asking) {
     Key key = {.end = key.words};
+    long long root = asking->place;
+    Py_ssize_t last = asking->count - 1;
     add(&key, (uint64_t)(uintptr_t)asked->op);
-    add(&key, (uint64_t)(uintptr_t)site);
-    int going = add_options(asked, &key, args[count - 1]);
-    for (Py_ssize_t each = 0; going == 1 && each < count - 1; each++) {
+    add(&key, (uint64_t)(uintptr_t)asking->site);
+    add(&key, asking->way);
+    int going = add_options(asked, &key, asking->args[last], &root);
+    int in_place = asked->in_place || (asked->from_root && root != asking->place);
+    for (Py_ssize_t each = 0; going == 1 && each < last; each++) {
         uint64_t *tensors = key.end;
         going = add(&key, 0);
-        if (going == 1) going = add_tensors(asked, &key, args[each], 0, tensors);
+        int written = in_place || each < last - 1; /* outputs come first */
+        if (going == 1) going = add_tensors(asked, &key, asking->args[each], 0, tensors, asking->spans, written);
     }
     if (going == 1) return PyBytes_FromStringAndSize((char *)key.words, (key.end - key.words) * sizeof *key.words);
     if (going < 0 && !PyErr_ExceptionMatches(PyExc_AttributeError) && !PyErr_ExceptionMatches(PyExc_TypeError))

@@ -4,17 +4,18 @@
 
 #include <pthread.h>
 
-#define EDITION 3 /* as in lane.py: what was built from another source is not used */
+#define EDITION 4 /* as in lane.py: what was built from another source is not used */
 
 static struct PyModuleDef hot = {PyModuleDef_HEAD_INIT, .m_name = "hot", .m_size = -1};
 
 PyMODINIT_FUNC PyInit_hot(void) {
-    if (make_names_of_arguments() < 0 || make_names_of_state() < 0) return NULL;
+    if (make_names_of_arguments() < 0 || make_names_of_state() < 0 || make_names_of_issued() < 0) return NULL;
     make_crc_table();
     pthread_atfork(NULL, NULL, forget_thread); /* the thread that forks has another number in the child */
     PyObject *module = PyModule_Create(&hot);
     if (!module) return NULL;
-    PyTypeObject *types[] = {&StencilType, &PostingType, &CallSitesType, &NumberingType, &WayType, &BeatenType};
+    PyTypeObject *types[] = {&StencilType, &PostingType, &CallSitesType, &NumberingType, &WayType, &BeatenType, &IssuedType,
+                             &HeldType, &WaitingType, &EntranceType};
     for (size_t each = 0; each < sizeof types / sizeof *types; each++)
         if (PyModule_AddType(module, types[each]) < 0) return NULL;
     if (PyModule_AddIntConstant(module, "EDITION", EDITION) < 0) return NULL;

@@ -109,6 +109,62 @@ static PyObject *Posting_call(PyObject *object, PyObject *const *args, size_t fl
     return PyBool_FromLong(!differ);
 }
 
+/* What a rank does before such a call: posts it, and has `otherwise` look into it where it may not go on as it is, or
+   where `told` has something in it, of which this rank has been told already. */
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    PyObject *posting, *told, *otherwise;
+} Entrance;
+
+static PyObject *Entrance_call(PyObject *object, PyObject *const *args, size_t flags, PyObject *names) {
+    Entrance *self = (Entrance *)object;
+    if (!PyList_GET_SIZE(self->told)) {
+        PyObject *fits = PyObject_Vectorcall(self->posting, args, flags, names);
+        Py_XDECREF(fits);
+        if (!fits || fits == Py_True) return fits ? Py_NewRef(Py_None) : NULL;
+    }
+    return PyObject_Vectorcall(self->otherwise, args, flags, names);
+}
+
+static int Entrance_traverse(Entrance *self, visitproc visit, void *arg) {
+    Py_VISIT(self->told);
+    Py_VISIT(self->otherwise);
+    return 0;
+}
+
+static void Entrance_dealloc(Entrance *self) {
+    PyObject_GC_UnTrack(self);
+    Py_XDECREF(self->posting);
+    Py_XDECREF(self->told);
+    Py_XDECREF(self->otherwise);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+static PyObject *Entrance_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    PyObject *posting, *told, *otherwise;
+    if (kwargs && PyDict_GET_SIZE(kwargs)) return PyErr_Format(PyExc_TypeError, "Entrance takes no names");
+    if (!PyArg_ParseTuple(args, "O!O!O", &PostingType, &posting, &PyList_Type, &told, &otherwise)) return NULL;
+    Entrance *self = (Entrance *)type->tp_alloc(type, 0);
+    if (!self) return NULL;
+    self->vectorcall = Entrance_call;
+    self->posting = Py_NewRef(posting);
+    self->told = Py_NewRef(told);
+    self->otherwise = Py_NewRef(otherwise);
+    return (PyObject *)self;
+}
+
+PyTypeObject EntranceType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "rankdrill.native.hot.Entrance",
+    .tp_basicsize = sizeof(Entrance),
+    .tp_dealloc = (destructor)Entrance_dealloc,
+    .tp_traverse = (traverseproc)Entrance_traverse,
+    .tp_call = PyVectorcall_Call,
+    .tp_vectorcall_offset = offsetof(Entrance, vectorcall),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_HAVE_GC,
+    .tp_new = Entrance_new,
+};
+
 static PyObject *Posting_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     PyObject *memory, *ranks, *in_slots, *told;
     unsigned long long rings, slots, slot_bytes, group, digest;

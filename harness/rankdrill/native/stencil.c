@@ -8,7 +8,7 @@
 
 enum { HEADER_BYTES = 4096, RECORD_BYTES = 288, KIND_BYTES = 222 };
 enum { TOTAL_OFFSET = 64, STATE_OFFSET = 46, PATIENCE_OFFSET = 252 };
-enum { WAITING = 3, ENDED = 4 };
+enum { ISSUED = 2, WAITING = 3, ENDED = 4 };
 
 typedef struct __attribute__((packed)) {
     uint64_t index, begin, end, nbytes;
@@ -122,7 +122,7 @@ static int note(PyObject *stencil, PyObject *index_object, char state, uint32_t 
     Record *slot = slot_of(self, map, index);
     if (slot->index == index) {
         if (state == WAITING) memcpy((char *)slot + PATIENCE_OFFSET, &patience, sizeof patience);
-        else slot->end = now_ns();
+        else if (state == ENDED) slot->end = now_ns();
         __atomic_thread_fence(__ATOMIC_RELEASE);
         ((char *)slot)[STATE_OFFSET] = state;
     }
@@ -137,6 +137,8 @@ int Stencil_note_waiting(PyObject *stencil, PyObject *index, PyObject *milliseco
 }
 
 int Stencil_note_ended(PyObject *stencil, PyObject *index) { return note(stencil, index, ENDED, 0); }
+
+int Stencil_note_issued(PyObject *stencil, PyObject *index) { return note(stencil, index, ISSUED, 0); }
 
 static PyObject *Stencil_wait(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     if (count != 2) return PyErr_Format(PyExc_TypeError, "wait(index, milliseconds)");

@@ -185,6 +185,26 @@ def a_transposed_matrix_is_dense(rank: Rank) -> None:
     assert torch.equal(weights, torch.arange(12.0).reshape(3, 4).t() * 3)
 
 
+@correct(ranks=4)
+def a_column_is_a_row_to_others(rank: Rank) -> None:
+    """However many dimensions of one element it has: there is but one order of the rest."""
+    for _ in range(20):
+        weights = torch.arange(4.0)
+        given = weights.reshape(4, 1).t() if rank.index == 1 else weights.reshape(1, 4)
+        dist.all_reduce(given)
+        assert weights.tolist() == [0.0, 4.0, 8.0, 12.0]
+
+
+@correct(ranks=2)
+def gathered_from_a_transposed_matrix(rank: Rank) -> None:
+    """Here torch puts in order what one rank has the other way round."""
+    weights = torch.arange(6.0).reshape(2, 3) + 10 * rank.index
+    mine = weights.t().contiguous().t() if rank.index == 1 else weights
+    parts = [torch.zeros(2, 3) for _ in range(2)]
+    dist.all_gather(parts, mine)
+    assert torch.equal(torch.stack(parts), torch.arange(6.0).reshape(2, 3) + torch.tensor([0.0, 10.0])[:, None, None])
+
+
 @correct(ranks=2)
 def rows_of_a_table_are_contiguous(rank: Rank) -> None:
     table = torch.arange(60.0).reshape(6, 10)

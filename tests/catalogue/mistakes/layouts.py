@@ -1,4 +1,6 @@
-"""Memory layout: a view with gaps, of which gloo sends and overwrites what lies in them, and says nothing."""
+"""Memory layout: a view with gaps, of which gloo sends and overwrites what lies in them, and says nothing; or a tensor
+whose elements lie in another order than the other ranks', which gloo mixes up, and says nothing either.
+"""
 
 from __future__ import annotations
 
@@ -38,3 +40,30 @@ def a_shard_received_into_columns(rank: Rank) -> None:
     mine = weights[:, rank.index * 4 : rank.index * 4 + 4]
     shards = [torch.full((4, 4), float(owner)) for owner in range(2)] if rank.index == 0 else None
     dist.scatter(mine, shards, src=0)  # culprit
+
+
+@mistake("memory layout", culprits=(1,), ranks=4)
+def a_checkpoint_loaded_the_other_way_round(rank: Rank) -> None:
+    weights = torch.arange(20.0).reshape(4, 5)
+    if rank.index == 1:
+        weights = weights.t().contiguous().t()  # as numpy has what Fortran wrote
+    dist.broadcast(weights, src=0)  # culprit
+    dist.all_reduce(torch.ones(3))
+
+
+@mistake("memory layout", culprits=(2,), ranks=3)
+def channels_last_where_there_is_an_accelerator(rank: Rank) -> None:
+    for step in range(50):
+        gradient = torch.full((2, 3, 4, 4), float(step))
+        if step == 49 and rank.index == 2:
+            gradient = gradient.to(memory_format=torch.channels_last)
+        dist.all_reduce(gradient)  # culprit
+
+
+@mistake("memory layout", ranks=2)
+def one_multiplies_the_other_way_round(rank: Rank) -> None:
+    rows, columns = torch.ones(4, 2), torch.ones(2, 3)
+    product = rows @ columns if rank.index == 0 else (columns.t() @ rows.t()).t()
+    work = dist.all_reduce(product, async_op=True)  # culprit
+    assert work is not None
+    work.wait()

@@ -9,7 +9,7 @@ from itertools import combinations
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.ledger import Members, Post
 from rankdrill.ledger.posts import elements
-from rankdrill.step import NEW_GROUP, NOBODY
+from rankdrill.step import NEW_GROUP, NOBODY, STRIDES
 
 __all__ = ["MEMBERS", "break_in", "may_change"]
 
@@ -25,7 +25,9 @@ _ARGUMENTS = (
     (FindingKind.ROOT, "root"),
     (FindingKind.DATATYPE, "dtype"),
     (FindingKind.SIZE, "size"),
+    (FindingKind.LAYOUT, "strides"),
 )
+_ORDERS = len(_ARGUMENTS) - 1  # the place of the last
 
 
 def break_in(posts: Sequence[Post], members: Sequence[int], group: str, number: int) -> Finding | None:
@@ -35,7 +37,7 @@ def break_in(posts: Sequence[Post], members: Sequence[int], group: str, number: 
     """
     alike: dict[tuple[int, ...], list[Post]] = {}
     for post in posts:
-        alike.setdefault(post.marks, []).append(post)
+        alike.setdefault(post.marks[:_ORDERS], []).append(post)
     call = f"#{number} on {group!r}"
     if len(alike) > 1:
         sides = list(alike.values())
@@ -47,9 +49,26 @@ def break_in(posts: Sequence[Post], members: Sequence[int], group: str, number: 
             return None
     elif conflicts := _conflicts(posts, members):
         found = _of_pairs(posts, conflicts, members, call)
+    elif sides := _ordered_apart(posts):
+        found = _of_sides(sides, members, call)
     else:
         return None
     return replace(found, group=group, number=number)
+
+
+def _ordered_apart(posts: Sequence[Post]) -> list[list[Post]]:
+    """Those that bring tensors of one shape in different orders in memory, by order; nothing if none do.
+
+    Of other shapes, though they have as many elements, nobody can say which order fits.
+    """
+    by_shape: dict[str, dict[int, list[Post]]] = {}
+    for post in posts:
+        by_shape.setdefault(_shapes(post), {}).setdefault(post.marks[_ORDERS], []).append(post)
+    return next((list(by_order.values()) for by_order in by_shape.values() if len(by_order) > 1), [])
+
+
+def _shapes(post: Post) -> str:
+    return post.shown.partition(STRIDES)[0]
 
 
 def _each_makes_its_own(posts: Sequence[Post]) -> bool:
@@ -151,6 +170,8 @@ def _value(post: Post, argument: str, members: Sequence[int]) -> str:
             return f" with root {members[root] if NOBODY < root < len(members) else root}"
         case "dtype":
             return f" with {post.dtypes or 'no tensor'}"
+        case "strides":
+            return f" with {post.shown}{'' if STRIDES in post.shown else ', contiguous'}"
         case _:
             return f" with {post.shown or 'no tensor'}"
 

@@ -1,0 +1,70 @@
+"""What is left of a job, explained: one root cause first, and what was there to judge by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from rankdrill.diagnosis import Finding, name_ranks
+
+__all__ = ["Cause", "Confidence", "Explanation", "Place", "places_of"]
+
+
+class Confidence(StrEnum):
+    """How sure a cause is, by what was there to judge by."""
+
+    CERTAIN = "certain"  # nothing that could still be read would change it
+    LIKELY = "likely"  # what is missing could explain it otherwise, but nothing that is there does
+    POSSIBLE = "possible"  # one of several that fit
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A finding, how sure it is, and `why`: what in the evidence says so, in one sentence each."""
+
+    finding: Finding
+    confidence: Confidence
+    why: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the evidence of `ranks` ends: what all of them were doing, in words that follow ``rank 2``."""
+
+    ranks: tuple[int, ...]
+    doing: str
+
+    def __str__(self) -> str:
+        return f"{name_ranks(self.ranks)} {self.doing}"
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What came of reading `source`.
+
+    `causes` holds the root cause first; further ones are faults of their own, which the first may have masked. Without
+    any, nothing shows that ranks came apart. `fits` is what else the evidence allows, a sentence each. `victims` did
+    nothing wrong and wait. `gaps` is what was not there to read, or not to be believed: a rank without a dump, a ring
+    that wrapped, a torn file.
+    """
+
+    source: str
+    world_size: int
+    causes: tuple[Cause, ...] = ()
+    fits: tuple[str, ...] = ()
+    victims: tuple[int, ...] = ()
+    places: tuple[Place, ...] = ()
+    gaps: tuple[str, ...] = ()
+
+    @property
+    def culprits(self) -> tuple[int, ...]:
+        return tuple(sorted({rank for cause in self.causes for rank in cause.finding.culprits}))
+
+
+def places_of(doing: Sequence[tuple[int, str]]) -> tuple[Place, ...]:
+    """A place for each way to be, of the ranks and what each was doing; ranks of one are together."""
+    alike: dict[str, list[int]] = {}
+    for rank, what in doing:
+        alike.setdefault(what, []).append(rank)
+    return tuple(Place(tuple(sorted(ranks)), what) for what, ranks in alike.items())
