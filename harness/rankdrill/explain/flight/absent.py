@@ -1,0 +1,130 @@
+"""Ranks that others wait for, and that wait for nobody: the ends of all chains of waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rankdrill.diagnosis import Finding, FindingKind, Side, name_ranks
+from rankdrill.diagnosis.calls.sequences import Parting, parting
+from rankdrill.diagnosis.finding import side_of
+from rankdrill.explain.explanation import Cause, Confidence
+from rankdrill.explain.flight.apart import calls_up_to, from_one_start, parted_side
+from rankdrill.explain.flight.job import Job
+from rankdrill.explain.flight.waiting import Meeting, Standing
+from rankdrill.explain.flight.words import call_of, either, last_sides, wait_for, waiting_side
+from rankdrill.step import Step
+
+__all__ = ["absences"]
+
+
+def absences(job: Job, stand: Standing) -> tuple[list[Cause], list[str]]:
+    """A cause for each call at which ends of chains are missing, the first one first, and what else fits."""
+    causes: list[Cause] = []
+    fits: list[str] = []
+    told: set[int] = set()
+    for meeting in stand.meetings:
+        waiting = [rank for rank in meeting.waiting if rank not in stand.older]
+        ends = [rank for rank in meeting.missing if rank not in stand.blocked and rank not in told]
+        if not waiting or not ends:
+            continue
+        told.update(ends)
+        lost = [rank for rank in ends if rank not in job.dumps]
+        torn = [rank for rank in ends if rank in job.dumps and job.dumps[rank].columns is None]
+        idle = [rank for rank in ends if rank not in lost and rank not in torn]
+        if torn:
+            whose = f"whose {either(torn, 'dump', 'dumps')} cannot be read"
+            fits.append(f"{wait_for(waiting, torn)}, {whose}, in {call_of(job, meeting)}")
+        if lost:
+            causes.append(_lost(job, meeting, lost, waiting))
+        if idle:
+            found, more = _of_idle(job, stand, meeting, idle, waiting)
+            causes.extend(found)
+            fits.extend(more)
+    causes.sort(key=lambda cause: cause.finding.kind is not FindingKind.LOST_RANK)
+    return causes, fits
+
+
+def _lost(job: Job, meeting: Meeting, lost: Sequence[int], waiting: Sequence[int]) -> Cause:
+    left = side_of(lost, either(lost, "left no dump", "left no dumps"), [None] * len(lost))
+    finding = _finding(FindingKind.LOST_RANK, job, meeting, (left, waiting_side(job, meeting, waiting)), lost)
+    they = either(lost, "it", "they")
+    why = (
+        f"{wait_for(waiting, lost)}, and for nobody whose dump is there",
+        f"{they} died before {they} could write one, or what {they} wrote was not collected",
+    )
+    return Cause(finding, Confidence.LIKELY, why)
+
+
+def _of_idle(
+    job: Job, stand: Standing, meeting: Meeting, idle: Sequence[int], waiting: Sequence[int]
+) -> tuple[list[Cause], list[str]]:
+    """What is wrong where ranks are waited for that had ended all they had begun."""
+    call = call_of(job, meeting)
+    if late := [rank for rank in idle if 0 < job.dumps[rank].written_ns < meeting.since_ns]:
+        when = either(late, "its dump was written", "their dumps were written")
+        return [], [f"{name_ranks(late)} may have come to {call} after {when}"]
+    if meeting.stream is not None:
+        return [_unmatched(job, meeting, idle)], []
+    # Whoever waits for those elsewhere says the same as who waits for them here.
+    for_idle = {rank for rank, other in stand.of.items() if not set(other.missing).isdisjoint(idle)} | set(waiting)
+    members = job.groups[meeting.group].members
+    made = {rank for rank in members if job.last_of(rank, meeting.group) >= meeting.seq} | for_idle
+    if len(idle) > len(made):
+        return [_extra(job, meeting, idle, waiting)], [f"{name_ranks(idle)} may all be late, or have left {call} out"]
+    way = f"on {either(idle, 'its', 'their')} way to {call}"
+    still = f"{name_ranks(idle)} may still be {way}: computing, loading, or stuck outside of collectives; a stack tells"
+    return [_left_out(job, meeting, idle, waiting, majority=len(idle) < len(made))], [still]
+
+
+def _left_out(job: Job, meeting: Meeting, idle: Sequence[int], waiting: Sequence[int], *, majority: bool) -> Cause:
+    theirs = calls_up_to(job, waiting[0], meeting.group, meeting.seq)
+    at: dict[int, list[int]] = {}  # by the number of the call that was left out
+    partings = {}
+    for rank in idle:
+        found = _parting(theirs, calls_up_to(job, rank, meeting.group, meeting.seq))
+        earlier = found is not None and found.kind is FindingKind.MISSING and found.call.sequence < meeting.seq
+        number = found.call.sequence if found is not None and earlier else meeting.seq
+        at.setdefault(number, []).append(rank)
+        partings[number] = found
+    sides: list[Side] = []
+    for number, ranks in sorted(at.items()):
+        parted = partings[number]
+        if number < meeting.seq and parted is not None:
+            sides.append(parted_side(ranks, parted))
+        else:
+            did = f"{either(ranks, 'has', 'have')} not come to {call_of(job, meeting)}"
+            sides.append(side_of(ranks, did, [None] * len(ranks)))
+    sides += [waiting_side(job, meeting, waiting), *last_sides(job, meeting, idle)]
+    finding = _finding(FindingKind.MISSING, job, meeting, sides, idle if majority else ())
+    why = [f"{wait_for(waiting, idle)}, which {either(idle, 'waits', 'wait')} for nobody"]
+    if min(at) < meeting.seq:
+        why.append("laid side by side, the calls of both fit best so")
+    if not majority:
+        why.append("as many have come as have not")
+    return Cause(finding, Confidence.LIKELY if majority else Confidence.POSSIBLE, tuple(why))
+
+
+def _extra(job: Job, meeting: Meeting, idle: Sequence[int], waiting: Sequence[int]) -> Cause:
+    group, seq = meeting.group, meeting.seq
+    found = _parting(calls_up_to(job, idle[0], group, seq), calls_up_to(job, waiting[0], group, seq))
+    if found is None or found.kind is not FindingKind.EXTRA:
+        found = Parting(FindingKind.EXTRA, job.step_at(meeting.rows[waiting[0]]))
+    sides = (parted_side(waiting, found), *last_sides(job, meeting, idle))
+    finding = _finding(FindingKind.EXTRA, job, meeting, sides, waiting)
+    return Cause(finding, Confidence.POSSIBLE, (f"{wait_for(waiting, idle)}, which had ended all that they had begun",))
+
+
+def _unmatched(job: Job, meeting: Meeting, idle: Sequence[int]) -> Cause:
+    sides = (waiting_side(job, meeting, meeting.waiting), *last_sides(job, meeting, idle))
+    finding = _finding(FindingKind.UNMATCHED, job, meeting, sides, ())
+    return Cause(finding, Confidence.LIKELY, (f"its other end is not in the dump of {name_ranks(idle)}",))
+
+
+def _finding(kind: FindingKind, job: Job, meeting: Meeting, sides: Sequence[Side], culprits: Sequence[int]) -> Finding:
+    label = job.groups[meeting.group].label
+    return Finding(kind, call_of(job, meeting), "", tuple(sides), tuple(sorted(culprits)), label, meeting.seq)
+
+
+def _parting(theirs: Sequence[Step], mine: Sequence[Step]) -> Parting | None:
+    one, other = from_one_start(theirs, mine)
+    return parting(one, other, complete=True) if one and other else None
