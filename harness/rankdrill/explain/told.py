@@ -19,6 +19,8 @@ MOST_GAPS = 6
 _MOST_CHARACTERS = 600  # of a line
 _OF_ANOTHER = "a fault of its own, which the first may have hidden"
 
+_NO_MAJORITY = "nobody in the majority"
+
 _Line = tuple[str, str]
 """Text and its style."""
 
@@ -56,6 +58,8 @@ def _lines(explanation: Explanation) -> Iterator[_Line]:
 
 def _cause(cause: Cause) -> Iterator[_Line]:
     first, *others = cause.finding.lines
+    if not cause.finding.culprits:  # of dumps majorities say less than of ledgers
+        first = first.replace(_NO_MAJORITY, "nobody known to be at fault", 1)
     yield first, "bold red"
     yield from ((line, "") for line in _some(others, MOST_SIDES))
     for place, why in enumerate(cause.why):

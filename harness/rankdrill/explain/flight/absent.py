@@ -105,13 +105,18 @@ def _left_out(job: Job, meeting: Meeting, idle: Sequence[int], waiting: Sequence
 
 
 def _extra(job: Job, meeting: Meeting, idle: Sequence[int], waiting: Sequence[int]) -> Cause:
+    """That few wait for most. Gloo's ranks may be in a message, which no dump shows: there the calls have to tell."""
     group, seq = meeting.group, meeting.seq
+    why = (f"{wait_for(waiting, idle)}, which had ended all that they had begun",)
     found = _parting(calls_up_to(job, idle[0], group, seq), calls_up_to(job, waiting[0], group, seq))
-    if found is None or found.kind is not FindingKind.EXTRA:
+    earlier = found is not None and found.kind is FindingKind.EXTRA and found.call.sequence < seq
+    if not earlier and job.is_gloo[meeting.rows[waiting[0]]]:
+        sides = (waiting_side(job, meeting, waiting), *last_sides(job, meeting, idle))
+        return Cause(_finding(FindingKind.EXTRA, job, meeting, sides, ()), Confidence.POSSIBLE, why)
+    if found is None or not earlier:
         found = Parting(FindingKind.EXTRA, job.step_at(meeting.rows[waiting[0]]))
     sides = (parted_side(waiting, found), *last_sides(job, meeting, idle))
-    finding = _finding(FindingKind.EXTRA, job, meeting, sides, waiting)
-    return Cause(finding, Confidence.POSSIBLE, (f"{wait_for(waiting, idle)}, which had ended all that they had begun",))
+    return Cause(_finding(FindingKind.EXTRA, job, meeting, sides, waiting), Confidence.POSSIBLE, why)
 
 
 def _unmatched(job: Job, meeting: Meeting, idle: Sequence[int]) -> Cause:

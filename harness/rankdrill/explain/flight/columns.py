@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rankdrill.errors import DumpError
-from rankdrill.explain.flight.frames import Frames
+from rankdrill.explain.flight.digests import of_identities, of_shapes
+from rankdrill.explain.flight.frames import site_of
 from rankdrill.step import Site
 
 __all__ = ["COLUMNS", "COMPLETED", "SCHEDULED", "STARTED", "Call", "Columns", "Group", "Table", "columns_of"]
@@ -100,7 +101,7 @@ def columns_of(data: Mapping[str, Any], groups: Table[Group], calls: Table[Call]
         raise DumpError("is damaged: its entries are no list of entries")
     version = data.get("version")
     try:
-        arrays = _arrays(entries, groups, calls, Frames(sites))
+        arrays = _arrays(entries, groups, calls, sites)
     except (TypeError, ValueError, OverflowError, KeyError, AttributeError) as error:
         raise DumpError(f"is damaged: an entry's {error.args[0] if error.args else type(error).__name__}") from error
     record = arrays["record"]
@@ -110,17 +111,17 @@ def columns_of(data: Mapping[str, Any], groups: Table[Group], calls: Table[Call]
 
 
 def _arrays(
-    entries: Sequence[dict[str, Any]], groups: Table[Group], calls: Table[Call], frames: Frames
+    entries: Sequence[dict[str, Any]], groups: Table[Group], calls: Table[Call], sites: Table[Site | None]
 ) -> dict[str, npt.NDArray[Any]]:
     if not entries:
         return {name: np.zeros(0, kind) for name, kind in COLUMNS.items()}
     names, ops, seqs, records, times, states, retired, p2p, *tensors, stacks = _read(entries)
-    call_numbers = _numbers(_calls(ops, *tensors), calls, _call)
+    call_numbers = _numbers(_alike_calls(ops, *tensors), list(zip(ops, *tensors, strict=True)), calls, _call)
     messages = np.array([call.source >= 0 for call in calls.known], np.bool_)[call_numbers]
     made = {
-        "group": _numbers(list(map("\0".join, names)), groups, _group),
+        "group": _numbers(list(map("\0".join, names)), names, groups, _group),
         "call": call_numbers,
-        "site": np.fromiter(map(frames.number, stacks), np.int32, len(entries)),
+        "site": _numbers(of_identities(stacks).tolist(), stacks, sites, site_of),
         "seq": _integers(seqs),
         "record": _integers(records),
         "created": _integers(times),
@@ -169,67 +170,38 @@ def _integers(values: Iterable[Any]) -> npt.NDArray[Any]:
     return np.array(array("q", values), np.int64)  # refuses what is no integer, or too large
 
 
-def _calls(ops: Sequence[str], *tensors: Sequence[Any]) -> list[tuple[str, ...]]:
-    """Of each entry what can be compared: nothing in it is deeper than a text, whatever the file holds."""
+def _alike_calls(ops: Sequence[str], *tensors: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """Of each entry what tells its call from others: nothing in it is deeper than a text, whatever the file holds."""
     inputs, outputs, input_dtypes, output_dtypes = tensors
     if set(map(type, ops)) != {str}:
         raise TypeError("name is no text")
     dtypes = map(",".join, input_dtypes), map(",".join, output_dtypes)
-    return list(zip(ops, _shapes(inputs), _shapes(outputs), *dtypes, strict=True))
+    return list(zip(ops, of_shapes(inputs).tolist(), of_shapes(outputs).tolist(), *dtypes, strict=True))
 
 
-def _shapes(column: Sequence[Any]) -> list[Any]:
-    return [_shape(sizes) for sizes in column]
+def _numbers(
+    alike: Sequence[Any], things: Sequence[Any], table: Table[Any], make: Callable[[Any], Hashable]
+) -> npt.NDArray[np.int32]:
+    """The numbers of what `make` makes of `things`, of which it sees one of those that are `alike`."""
+    own = {key: table.number(make(thing)) for key, thing in dict(zip(alike, things, strict=True)).items()}
+    return np.fromiter(map(own.__getitem__, alike), np.int32, len(alike))
 
 
-def _shape(sizes: Any) -> bytes:
-    if len(sizes) > _MOST_TENSORS:
-        raise ValueError(f"call has {len(sizes)} tensors")
-    if len(sizes) == 1:
-        return array("q", sizes[0]).tobytes()
-    flat = array("q", map(len, sizes))
-    for each in sizes:
-        flat.extend(array("q", each))
-    return b"%d:" % len(sizes) + flat.tobytes()
-
-
-def _read_shape(raw: bytes) -> tuple[tuple[int, ...], ...]:
-    count, colon, flat = raw.partition(b":") if len(raw) % 8 else (b"1", b"", raw)
-    if not colon:
-        return (tuple(array("q", flat)),)
-    numbers = array("q", flat)
-    number = int(count)
-    lengths, rest = numbers[:number], numbers[number:]
-    found, at = [], 0
-    for length in lengths:
-        found.append(tuple(rest[at : at + length]))
-        at += length
-    return tuple(found)
-
-
-def _numbers(keys: Sequence[Any], table: Table[Any], make: Callable[[Any], Hashable]) -> npt.NDArray[np.int32]:
-    """The numbers of what `make` makes of the keys, each of which it sees once."""
-    own: dict[Any, int] = {}
-    for key in keys:
-        if key not in own:
-            own[key] = table.number(make(key))
-    return np.fromiter(map(own.__getitem__, keys), np.int32, len(keys))
-
-
-def _group(key: str) -> Group:
-    name, _, desc = key.partition("\0")
+def _group(names: Sequence[str]) -> Group:
+    name, desc = (*names, "", "")[:2]
     return Group(name, desc)
 
 
-def _call(key: tuple[str, bytes, bytes, str, str]) -> Call:
-    name, inputs, outputs, *dtypes = key
+def _call(told: tuple[str, Any, Any, Any, Any]) -> Call:
+    name, inputs, outputs, *dtypes = told
     backend, _, op = name.rpartition(":")
     message = _PEERS.match(op)
     source = target = -1
     if message is not None:
         op, one, _, other = message.groups()
         source, target = (int(one), int(other)) if op == "send" else (int(other), int(one))
-    return Call(backend, op, _read_shape(inputs), _read_shape(outputs), dtypes[0], dtypes[1], source, target)
+    sizes, more_sizes = (tuple(tuple(tensor) for tensor in tensors[:_MOST_TENSORS]) for tensors in (inputs, outputs))
+    return Call(backend, op, sizes, more_sizes, ",".join(dtypes[0]), ",".join(dtypes[1]), source, target)
 
 
 def _of_coalesced(made: dict[str, npt.NDArray[Any]], calls: Sequence[Call]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from rankdrill.step import Site
 
-__all__ = ["Frames"]
+__all__ = ["site_of"]
 
 _MOST_DEEP = 64  # frames of one call that are looked at
 _MOST_CALLERS = 4
@@ -19,26 +19,9 @@ _INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python3[
 _HANDS_ON = frozenset({"wrapper", "inner", "decorate_context", "_fn"})
 
 
-class Frames:
-    """The call sites of one dump, which go into `sites`; whose frames are the same objects is one stack."""
-
-    def __init__(self, sites: Any) -> None:
-        self._sites = sites
-        self._known: dict[tuple[int, ...], int] = {}
-
-    def number(self, frames: Any) -> int:
-        """That of the site of a call with these frames, innermost first; that of None where there is none."""
-        if type(frames) is not list:
-            raise TypeError("frames are no list")
-        key = tuple(map(id, frames))
-        number = self._known.get(key)
-        if number is None:
-            number = self._known[key] = self._sites.number(_site(frames[:_MOST_DEEP]))
-        return number
-
-
-def _site(frames: list[Any]) -> Site | None:
-    places = [_place(frame) for frame in frames]
+def site_of(frames: list[Any]) -> Site | None:
+    """The site of a call with these frames, innermost first; None where none is the user's."""
+    places = [_place(frame) for frame in frames[:_MOST_DEEP]]
     own = [at for at, (file, _, _) in enumerate(places) if not _TORCHS.search(file)]
     users = [at for at in own if not _INSTALLED.search(places[at][0])] or own
     if not users:

@@ -208,7 +208,8 @@ def _is_default(group: Group) -> bool:
 
 
 def _derived(group: Group, users: Sequence[int], world_size: int) -> tuple[int, ...]:
-    return tuple(range(world_size)) if _is_default(group) else tuple(sorted(users))
+    """Those that called there; and in a world of two both, since alone a rank waits for nobody."""
+    return tuple(range(world_size)) if _is_default(group) or world_size == 2 else tuple(sorted(users))
 
 
 def _labels(groups: Sequence[Group], made: Sequence[JobGroup], world_size: int) -> list[str]:

@@ -18,13 +18,13 @@ _MOST_DIGITS = 32  # bytes of a long number
 _MOST_ODD_TUPLES = 1000
 _INDEX = rb"..[\x00-\x3f]\x00"  # of the memo: for the highest the unpickler reserves twice as much
 
-# A tuple of two known texts is a group's name. Python's unpickler hashes keys of dicts, and a tuple of tuples that were
-# built before takes it for ever: so none is ever kept for later.
-_KEEPS = rb"[q\x94r]"
+# A tuple of two texts is a group's name. Python's unpickler hashes keys of dicts, and may take for ever over a tuple of
+# tuples kept from before, or run out of stack in one nested deep enough. So none is kept, and none may be the first
+# half of the next: nothing follows that could lead there.
+_ENDS_TUPLE = rb"\x86(?![q\x94r(\x95]|h.\x86|j....\x86)"
 _RUN = re.compile(
-    rb"(?:h.(?:(?:h.|j" + _INDEX + rb")\x86(?!" + _KEEPS + rb"))?|[(\]eu}N\x88\x89a\x94s]|K.|M..|J....|q."
-    rb"|\x8a\x08........|G........|j" + _INDEX + rb"(?:j" + _INDEX + rb"\x86(?!" + _KEEPS + rb"))?"
-    rb"|r" + _INDEX + rb"|\x95........)*+",
+    rb"(?:h.(?:" + _ENDS_TUPLE + rb")?+|[(\]eu}N\x88\x89a\x94s]|K.|M..|J....|q.|\x8a\x08........|G........"
+    rb"|j" + _INDEX + rb"(?:" + _ENDS_TUPLE + rb")?+|r" + _INDEX + rb"|\x95........)*+",
     re.DOTALL,
 )
 _LENGTH_BYTES = {0x58: 4, 0x8C: 1, 0x8D: 8, 0x43: 1, 0x42: 4, 0x8A: 1}

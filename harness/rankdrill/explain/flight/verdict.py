@@ -11,8 +11,9 @@ from rankdrill.explain.flight.absent import absences
 from rankdrill.explain.flight.apart import Apart, disagreements
 from rankdrill.explain.flight.circles import circle_of
 from rankdrill.explain.flight.job import Job
-from rankdrill.explain.flight.waiting import Standing, standing
+from rankdrill.explain.flight.waiting import Meeting, Standing, standing
 from rankdrill.explain.flight.words import call_of
+from rankdrill.step import DEFAULT_GROUP
 
 __all__ = ["Verdict", "verdict_on"]
 
@@ -84,9 +85,17 @@ def _cause(job: Job, apart: Apart) -> Cause:
 def _stuck_together(job: Job, stand: Standing) -> Iterator[str]:
     """What fits where ranks do not get out of a call that all members have come to; the oldest one is told."""
     for meeting in stand.meetings:
-        if not meeting.missing and meeting.stream is None:
-            yield (
-                f"{name_ranks(meeting.rows)} had not ended {call_of(job, meeting)}, and all members have come: it "
-                "is under way, or the network holds it up, or its root or reduce operator differs, which no dump shows"
-            )
-            return
+        if meeting.missing or meeting.stream is not None:
+            continue
+        yield f"{name_ranks(meeting.rows)} had not ended {call_of(job, meeting)}, and {_why_stuck(job, meeting)}"
+        return
+
+
+def _why_stuck(job: Job, meeting: Meeting) -> str:
+    group = job.groups[meeting.group]
+    if group.told or group.label == DEFAULT_GROUP:
+        return (
+            "all members have come: it is under way, or the network holds it up, or its root or reduce operator "
+            "differs, which no dump shows"
+        )
+    return "no other member is known: who never called there may be missing"
