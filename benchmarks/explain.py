@@ -22,8 +22,8 @@ WANTED_S, WANTED_MB = 2.0, 300.0
 LARGE_S = 15.0
 LOOK_S = 0.02
 MIB = 1 << 20
-HELP = """How long, and in how much memory, the flight recorder's dumps of a large job are explained, one rank of which
-has left a call out: `rankdrill explain` beside `python -m torch.distributed.flight_recorder.fr_trace`, on the same files.
+HELP = """How long, and in how much memory, flight recorder dumps of a large job are explained, one rank of which has
+left a call out: `rankdrill explain` beside `python -m torch.distributed.flight_recorder.fr_trace`, on the same files.
 
 Memory is the highest sum over all processes of a command of what each has for itself and its share of the rest (PSS),
 looked at every 20 ms. Both start from nothing: imports count.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rankdrill.diagnosis import Finding, FindingKind, Side, name_ranks
 from rankdrill.diagnosis.calls.sequences import Parting, parting
@@ -16,10 +16,13 @@ from rankdrill.step import Step
 
 __all__ = ["absences"]
 
+YOUNG_S = 1.0  # whoever is waited for no longer need not be late
+
 
 def absences(job: Job, stand: Standing) -> tuple[list[Cause], list[str]]:
     """A cause for each call at which ends of chains are missing, the first one first, and what else fits."""
-    causes: list[Cause] = []
+    lost: list[Cause] = []
+    idle: list[Cause] = []
     fits: list[str] = []
     told: set[int] = set()
     for meeting in stand.meetings:
@@ -28,20 +31,41 @@ def absences(job: Job, stand: Standing) -> tuple[list[Cause], list[str]]:
         if not waiting or not ends:
             continue
         told.update(ends)
-        lost = [rank for rank in ends if rank not in job.dumps]
-        torn = [rank for rank in ends if rank in job.dumps and job.dumps[rank].columns is None]
-        idle = [rank for rank in ends if rank not in lost and rank not in torn]
-        if torn:
-            whose = f"whose {either(torn, 'dump', 'dumps')} cannot be read"
-            fits.append(f"{wait_for(waiting, torn)}, {whose}, in {call_of(job, meeting)}")
-        if lost:
-            causes.append(_lost(job, meeting, lost, waiting))
-        if idle:
-            found, more = _of_idle(job, stand, meeting, idle, waiting)
-            causes.extend(found)
+        sorted_out = _sorted_out(job, stand, ends)
+        if gone := sorted_out[_GONE]:
+            lost.append(_lost(job, meeting, gone, waiting))
+        for how in (_TORN, _STUCK):
+            if those := sorted_out[how]:
+                fits.append(f"{wait_for(waiting, those)} in {call_of(job, meeting)}; {_told(job, stand, how, those)}")
+        if those := sorted_out[_IDLE]:
+            found, more = _of_idle(job, stand, meeting, those, waiting)
+            idle.extend(found)
             fits.extend(more)
-    causes.sort(key=lambda cause: cause.finding.kind is not FindingKind.LOST_RANK)
-    return causes, fits
+    if lost:  # whoever has ended all may have failed because of them
+        fits.extend(f"{cause.finding.lines[0]}; that may have come of the loss" for cause in idle)
+        return lost, [*fits, *_of_abort(job, lost)]
+    return idle, fits
+
+
+_GONE, _TORN, _STUCK, _IDLE = "gone", "torn", "stuck", "idle"
+
+
+def _sorted_out(job: Job, stand: Standing, ends: Sequence[int]) -> dict[str, list[int]]:
+    """The ends of chains by what is known of them."""
+    found: dict[str, list[int]] = {_GONE: [], _TORN: [], _STUCK: [], _IDLE: []}
+    for rank in ends:
+        dump = job.dumps.get(rank)
+        how = _GONE if dump is None else _TORN if dump.columns is None else _STUCK if rank in stand.of else _IDLE
+        found[how].append(rank)
+    return found
+
+
+def _told(job: Job, stand: Standing, how: str, ranks: Sequence[int]) -> str:
+    if how == _TORN:
+        return f"the {either(ranks, 'dump', 'dumps')} of {name_ranks(ranks)} cannot be read"
+    call = call_of(job, stand.of[ranks[0]])
+    ends = "though nobody is known to be missing there"
+    return f"{name_ranks(ranks)} {either(ranks, 'does', 'do')} not get out of {call}, {ends}: dumps show no roots"
 
 
 def _lost(job: Job, meeting: Meeting, lost: Sequence[int], waiting: Sequence[int]) -> Cause:
@@ -52,7 +76,18 @@ def _lost(job: Job, meeting: Meeting, lost: Sequence[int], waiting: Sequence[int
         f"{wait_for(waiting, lost)}, and for nobody whose dump is there",
         f"{they} died before {they} could write one, or what {they} wrote was not collected",
     )
-    return Cause(finding, Confidence.LIKELY, why)
+    return Cause(finding, Confidence.POSSIBLE if _is_young(job, meeting) else Confidence.LIKELY, why)
+
+
+def _is_young(job: Job, meeting: Meeting) -> bool:
+    """Whether it had begun so shortly before the dumps were written that nobody need hang."""
+    return 0 <= job.written_ns - meeting.since_ns < YOUNG_S * 1e9
+
+
+def _of_abort(job: Job, lost: Sequence[Cause]) -> Iterator[str]:
+    """Why a rank that is lost need not be at fault."""
+    if lost and job.is_gloo.any():
+        yield "gloo aborts a rank whose sizes do not fit those of another, and that other one may be at fault"
 
 
 def _of_idle(
@@ -63,6 +98,10 @@ def _of_idle(
     if late := [rank for rank in idle if 0 < job.dumps[rank].written_ns < meeting.since_ns]:
         when = either(late, "its dump was written", "their dumps were written")
         return [], [f"{name_ranks(late)} may have come to {call} after {when}"]
+    if _is_young(job, meeting):
+        age = (job.written_ns - meeting.since_ns) / 1e9
+        had_not = f"when the dumps were written, {age:.2f} s later, {name_ranks(idle)} had not come to it"
+        return [], [f"{name_ranks(waiting)} had come to {call}; {had_not}"]
     if meeting.stream is not None:
         return [_unmatched(job, meeting, idle)], []
     # Whoever waits for those elsewhere says the same as who waits for them here.

@@ -53,6 +53,11 @@ class Job:
     rows: Mapping[str, _Array]
 
     @cached_property
+    def written_ns(self) -> int:
+        """When the newest dump was written, as far as its file says."""
+        return max((dump.written_ns for dump in self.dumps.values()), default=0)
+
+    @cached_property
     def is_gloo(self) -> _Array:
         """Of each row, whether it is one of gloo's, whose states never advance."""
         return np.array([call.backend == "gloo" for call in self.calls] or [False], np.bool_)[self.rows["call"]]
