@@ -82,6 +82,7 @@ def test_the_others_are_explained_beside_a_mutant(kind: str, tmp_path: Path) -> 
 
 
 def wrong_values() -> Iterator[tuple[str, Any]]:
+    value: Any
     for key in dump_of(flight(), 0)["entries"][0]:
         for value in (None, -1, 1 << 80, "", "\x1b[31m", [], [[]], [[[]]], [["x"]], {}, {"a": 1}, 0.5, True, [None]):
             yield key, value
@@ -96,7 +97,17 @@ def test_values_of_other_types_are_read_or_are_one_error(tmp_path: Path) -> None
         assert explain_dumps([tmp_path]).world_size == 3
 
 
-PARTS = (None, 1, "x", [], [1], {"a": 1}, {"0": {}}, {"0": {"ranks": "[99999999]"}}, {"0": {"ranks": [[1]]}})
+PARTS: tuple[Any, ...] = (
+    None,
+    1,
+    "x",
+    [],
+    [1],
+    {"a": 1},
+    {"0": {}},
+    {"0": {"ranks": "[99999999]"}},
+    {"0": {"ranks": [[1]]}},
+)
 
 
 @pytest.mark.parametrize("key", ["version", "pg_config", "pg_status", "entries"])

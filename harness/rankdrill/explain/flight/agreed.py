@@ -34,6 +34,7 @@ _FAMILIES = {
     "all_to_all_v_single": "all_to_all",
     "all_reduce_barrier": "barrier",
 }
+_MOST_SHOWN = 4  # tensors
 _EVERYWHERE = frozenset({"all_reduce", "broadcast", "reduce", "allreduce_coalesced"})
 _SENDS_ALIKE = frozenset({"all_gather", "gather"})
 _TAKES_ALIKE = frozenset({"reduce_scatter", "scatter"})
@@ -76,7 +77,7 @@ def _elements(tensors: Sequence[Sequence[int]]) -> tuple[int, ...]:
 def post_of(rank: int, call: Call, site: Site | None) -> Post:
     """The call as ranks post it on the board, for `break_in` to compare."""
     op, dtypes, sizes = marks_of(call)
-    marks = (crc32(op.encode()), 0, 0, crc32(dtypes.encode()), crc32(repr(sizes).encode()))
+    marks = (_mark(op), 0, 0, _mark(dtypes), _mark(repr(sizes)))
     return Post(rank, marks, None, (), (), op, "", _dtypes(dtypes), shown(call), site)
 
 
@@ -89,7 +90,8 @@ def shown(call: Call) -> str:
     return "+".join(told[:_MOST_SHOWN]) + (f"+… {len(told) - _MOST_SHOWN} more" if len(told) > _MOST_SHOWN else "")
 
 
-_MOST_SHOWN = 4  # tensors
+def _mark(text: str) -> int:
+    return crc32(text.encode("utf-8", "surrogatepass"))
 
 
 def _dtypes(told: str) -> str:

@@ -13,6 +13,7 @@ _MOST_DEEP = 64  # frames of one call that are looked at
 _MOST_CALLERS = 4
 _TORCHS = re.compile(
     r"[/\\](?:site|dist)-packages[/\\](?:torch|functorch|torchgen)[/\\]"
+    r"|[/\\]rankdrill[/\\](?:boundary|launch|plugin|recording|worlds)[/\\]"
     r"|[/\\]torch[/\\](?:distributed|nn|autograd|utils|cuda|amp|optim|_\w+|csrc|fx|func)[/\\]|torch/csrc|^<|^\?|\.(?:cpp|h|so)$"
 )
 _INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python3[^/\\]*[/\\]")
