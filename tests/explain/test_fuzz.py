@@ -14,7 +14,7 @@ import pytest
 from rankdrill.errors import DumpError
 from rankdrill.explain import Explanation
 from rankdrill.explain.flight import explain_dumps
-from rankdrill.explain.flight.columns import Columns, Table, columns_of
+from rankdrill.explain.flight.columns import Columns, Tables, columns_of
 from rankdrill.explain.flight.load import load
 from tests.explain.flights import Flight, Op, dump_of, recv, send, torch_pickle, write
 
@@ -54,7 +54,7 @@ def spliced(raw: bytes) -> Iterator[bytes]:
 
 def read(raw: bytes) -> Columns | None:
     try:
-        return columns_of(load(raw), Table(), Table(), Table())
+        return columns_of(load(raw), Tables())
     except DumpError:
         return None
 

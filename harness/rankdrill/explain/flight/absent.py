@@ -105,7 +105,7 @@ def _of_idle(
     if meeting.stream is not None:
         return [_unmatched(job, meeting, idle)], []
     # Whoever waits for those elsewhere says the same as who waits for them here.
-    for_idle = {rank for rank, other in stand.of.items() if not set(other.missing).isdisjoint(idle)} | set(waiting)
+    for_idle = {rank for other in stand.meetings if not set(other.missing).isdisjoint(idle) for rank in other.waiting}
     members = job.groups[meeting.group].members
     made = {rank for rank in members if job.last_of(rank, meeting.group) >= meeting.seq} | for_idle
     if len(idle) > len(made):

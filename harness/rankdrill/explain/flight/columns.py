@@ -17,7 +17,7 @@ from rankdrill.explain.flight.digests import of_identities, of_shapes
 from rankdrill.explain.flight.frames import site_of
 from rankdrill.step import Site
 
-__all__ = ["COLUMNS", "COMPLETED", "SCHEDULED", "STARTED", "Call", "Columns", "Group", "Table", "columns_of"]
+__all__ = ["COLUMNS", "COMPLETED", "SCHEDULED", "STARTED", "Call", "Columns", "Group", "Table", "Tables", "columns_of"]
 
 SCHEDULED, STARTED, COMPLETED = 0, 1, 2  # on NCCL; on gloo every entry stays scheduled
 _STATES = {"scheduled": SCHEDULED, "started": STARTED, "completed": COMPLETED}
@@ -81,12 +81,12 @@ class Table(Generic[_Key]):
 
 @dataclass(frozen=True)
 class Columns:
-    """One dump. `groups` are the members it tells of, by the group's name and in the order of their group ranks;
+    """One dump. `groups` are the members it tells of by the group's name, as numbers in the table of members;
     `wrapped` says that its oldest entries are gone.
     """
 
     version: str
-    groups: Mapping[str, tuple[int, ...]]
+    groups: Mapping[str, int]
     arrays: Mapping[str, npt.NDArray[Any]]
     wrapped: bool
 
@@ -94,34 +94,44 @@ class Columns:
         return len(self.arrays["seq"])
 
 
-def columns_of(data: Mapping[str, Any], groups: Table[Group], calls: Table[Call], sites: Table[Site | None]) -> Columns:
-    """The dump `data`, whose groups, calls and sites go into the tables; raises `DumpError` where it makes no sense."""
+@dataclass
+class Tables:
+    """What the columns of many dumps speak of. Members are global ranks in the order of their group ranks."""
+
+    group: Table[Group] = field(default_factory=Table)
+    call: Table[Call] = field(default_factory=Table)
+    site: Table[Site | None] = field(default_factory=Table)
+    members: Table[tuple[int, ...]] = field(default_factory=Table)
+    told: dict[str, int] = field(default_factory=dict)
+    """The numbers of members by the text that tells them: of a large job it is long, and in every dump."""
+
+
+def columns_of(data: Mapping[str, Any], tables: Tables) -> Columns:
+    """The dump `data`, which speaks of `tables` then; raises `DumpError` where it makes no sense."""
     entries = data.get("entries", [])
     if type(entries) is not list or set(map(type, entries)) - {dict}:
         raise DumpError("is damaged: its entries are no list of entries")
     version = data.get("version")
     try:
-        arrays = _arrays(entries, groups, calls, sites)
+        arrays = _arrays(entries, tables)
     except (TypeError, ValueError, OverflowError, KeyError, AttributeError) as error:
         raise DumpError(f"is damaged: an entry's {error.args[0] if error.args else type(error).__name__}") from error
     record = arrays["record"]
     whole = not len(record) or record[0] == 0
-    told = _members(data.get("pg_config"))
+    told = _members(data.get("pg_config"), tables)
     return Columns(version if type(version) is str else "", told, arrays, wrapped=not whole)
 
 
-def _arrays(
-    entries: Sequence[dict[str, Any]], groups: Table[Group], calls: Table[Call], sites: Table[Site | None]
-) -> dict[str, npt.NDArray[Any]]:
+def _arrays(entries: Sequence[dict[str, Any]], tables: Tables) -> dict[str, npt.NDArray[Any]]:
     if not entries:
         return {name: np.zeros(0, kind) for name, kind in COLUMNS.items()}
     names, ops, seqs, records, times, states, retired, p2p, *tensors, stacks = _read(entries)
-    call_numbers = _numbers(_alike_calls(ops, *tensors), list(zip(ops, *tensors, strict=True)), calls, _call)
-    messages = np.array([call.source >= 0 for call in calls.known], np.bool_)[call_numbers]
+    call_numbers = _numbers(_alike_calls(ops, *tensors), list(zip(ops, *tensors, strict=True)), tables.call, _call)
+    messages = np.array([call.source >= 0 for call in tables.call.known], np.bool_)[call_numbers]
     made = {
-        "group": _numbers(list(map("\0".join, names)), names, groups, _group),
+        "group": _numbers(list(map("\0".join, names)), names, tables.group, _group),
         "call": call_numbers,
-        "site": _numbers(of_identities(stacks).tolist(), stacks, sites, site_of),
+        "site": _numbers(of_identities(stacks).tolist(), stacks, tables.site, site_of),
         "seq": _integers(seqs),
         "record": _integers(records),
         "created": _integers(times),
@@ -129,7 +139,7 @@ def _arrays(
         "retired": np.fromiter(map(bool, retired), np.bool_, len(entries)),
         "p2p": np.fromiter(map(bool, p2p), np.bool_, len(entries)) | messages,
     }
-    _of_coalesced(made, calls.keys)
+    _of_coalesced(made, tables.call.keys)
     return made
 
 
@@ -221,12 +231,20 @@ def _alike(made: Mapping[str, npt.NDArray[Any]], part: int, whole: int) -> bool:
     return bool(same_kind and same_seq and made["group"][part] == made["group"][whole])
 
 
-def _members(config: Any) -> dict[str, tuple[int, ...]]:
+def _members(config: Any, tables: Tables) -> dict[str, int]:
     found = {}
     for name, told in config.items() if type(config) is dict else ():
-        members = _ranks(told.get("ranks") if type(told) is dict else None)
-        if type(name) is str and members:
-            found[name] = members
+        ranks = told.get("ranks") if type(told) is dict else None
+        number = tables.told.get(ranks) if type(ranks) is str else None
+        if number is None:
+            members = _ranks(ranks)
+            if type(name) is not str or not members:
+                continue
+            number = tables.members.number(members)
+            if type(ranks) is str:
+                tables.told[ranks] = number
+        if type(name) is str:
+            found[name] = number
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankdrill.explain.flight.agreed import family, marks_of, meets_all, shown
-from rankdrill.explain.flight.columns import COLUMNS, COMPLETED, STARTED, Call, Columns, Group
+from rankdrill.explain.flight.columns import COLUMNS, COMPLETED, STARTED, Call, Columns, Group, Tables
 from rankdrill.step import DEFAULT_GROUP, Kind, Site, Step
 
 __all__ = ["Dump", "Job", "JobGroup", "make_job"]
@@ -151,29 +152,31 @@ class Job:
         return bool((self.rows["state"][first:end] >= STARTED).any())
 
 
-def make_job(
-    dumps: Sequence[Dump], groups: Sequence[Group], calls: Sequence[Call], sites: Sequence[Site | None]
-) -> Job:
-    """The job of `dumps`, one for each rank that has one, whose columns speak of the tables of the other arguments."""
+def make_job(dumps: Sequence[Dump], tables: Tables) -> Job:
+    """The job of `dumps`, one for each rank that has one, whose columns speak of `tables`."""
     by_rank = {dump.rank: dump for dump in sorted(dumps, key=lambda dump: dump.rank)}
     read = [(rank, dump.columns) for rank, dump in by_rank.items() if dump.columns is not None]
-    told = [member for _, columns in read for members in columns.groups.values() for member in members]
-    world_size = max([*by_rank, *told], default=-1) + 1
-    arrays = {
-        name: np.concatenate([np.zeros(0, kind), *(columns.arrays[name] for _, columns in read)])
-        for name, kind in COLUMNS.items()
-    }
+    members = tables.members.keys
+    world_size = max([*by_rank, *map(max, members)], default=-1) + 1
+    arrays = {name: _joined([columns.arrays[name] for _, columns in read], kind) for name, kind in COLUMNS.items()}
     arrays["rank"] = np.repeat(np.array([rank for rank, _ in read], np.int32), [len(columns) for _, columns in read])
-    made, numbers = _groups(read, groups, arrays, world_size)
-    arrays["group"] = numbers
-    return Job(world_size, by_rank, made, calls, sites, arrays)
+    groups, arrays["group"] = _groups(read, tables.group.keys, members, arrays, world_size)
+    return Job(world_size, by_rank, groups, tables.call.keys, tables.site.keys, arrays)
+
+
+def _joined(parts: Sequence[_Array], kind: Any) -> _Array:
+    return np.concatenate([np.zeros(0, kind), *parts])
 
 
 def _groups(
-    read: Sequence[tuple[int, Columns]], groups: Sequence[Group], arrays: Mapping[str, _Array], world_size: int
+    read: Sequence[tuple[int, Columns]],
+    groups: Sequence[Group],
+    members: Sequence[tuple[int, ...]],
+    arrays: Mapping[str, _Array],
+    world_size: int,
 ) -> tuple[list[JobGroup], _Array]:
     """The groups, and for each row which it is of: torch may give groups with different members one name."""
-    users: dict[tuple[int, tuple[int, ...] | None], list[int]] = {}
+    users: dict[tuple[int, int | None], list[int]] = {}
     places: dict[object, int] = {}
     parts = []
     at = 0
@@ -181,27 +184,25 @@ def _groups(
     for rank, columns in read:
         mine = arrays["group"][at : at + len(columns)]
         at += len(columns)
-        renumbered = np.zeros(len(columns), np.int64)
-        for number in np.unique(mine):
+        renumbered = np.zeros(len(columns), np.int32)
+        for number in np.unique(mine).tolist():
             name = groups[number].name
-            key = int(number), columns.groups.get(name, elsewhere.get(name))
+            key = number, columns.groups.get(name, elsewhere.get(name))
             users.setdefault(key, []).append(rank)
             renumbered[mine == number] = places.setdefault(key, len(places))
         parts.append(renumbered)
     made = [
-        JobGroup(
-            "", members if members is not None else _derived(groups[number], ranks, world_size), members is not None
-        )
-        for (number, members), ranks in users.items()
+        JobGroup("", _derived(groups[number], ranks, world_size) if told is None else members[told], told is not None)
+        for (number, told), ranks in users.items()
     ]
-    labels = _labels([groups[number] for number, _ in users], made, world_size)
+    labels = _labels([groups[number] for number, _ in users], made)
     named = [JobGroup(label, group.members, group.told) for label, group in zip(labels, made, strict=True)]
-    return named, np.concatenate([np.zeros(0, np.int64), *parts]).astype(np.int32)
+    return named, _joined(parts, np.int32)
 
 
-def _told_once(read: Sequence[tuple[int, Columns]]) -> dict[str, tuple[int, ...]]:
+def _told_once(read: Sequence[tuple[int, Columns]]) -> dict[str, int]:
     """The members of groups of which all dumps that know them say the same."""
-    found: dict[str, set[tuple[int, ...]]] = {}
+    found: dict[str, set[int]] = {}
     for _, columns in read:
         for name, members in columns.groups.items():
             found.setdefault(name, set()).add(members)
@@ -217,17 +218,19 @@ def _derived(group: Group, users: Sequence[int], world_size: int) -> tuple[int, 
     return tuple(range(world_size)) if _is_default(group) or world_size == 2 else tuple(sorted(users))
 
 
-def _labels(groups: Sequence[Group], made: Sequence[JobGroup], world_size: int) -> list[str]:
+def _labels(groups: Sequence[Group], made: Sequence[JobGroup]) -> list[str]:
     """What messages call each: what the user called it, with torch's name where that is not enough."""
     plain = [
         DEFAULT_GROUP if _is_default(group) else group.name if group.desc in _NO_DESC else group.desc
         for group in groups
     ]
+    times = Counter(plain)
     told = [
-        f"{label} {group.name}" if plain.count(label) > 1 and label != group.name else label
+        f"{label} {group.name}" if times[label] > 1 and label != group.name else label
         for label, group in zip(plain, groups, strict=True)
     ]
+    times = Counter(told)
     return [
-        f"{label} of {min(group.members, default=0)}…" if told.count(label) > 1 else label
+        f"{label} of {min(group.members, default=0)}…" if times[label] > 1 else label
         for label, group in zip(told, made, strict=True)
     ]

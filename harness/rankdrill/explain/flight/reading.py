@@ -20,11 +20,10 @@ from typing import IO, Any
 import numpy as np
 
 from rankdrill.errors import DumpError
-from rankdrill.explain.flight.columns import Call, Group, Table, columns_of
+from rankdrill.explain.flight.columns import Tables, columns_of
 from rankdrill.explain.flight.job import Dump, Job, make_job
 from rankdrill.explain.flight.load import load, read_bytes
 from rankdrill.explain.flight.sources import Source
-from rankdrill.step import Site
 
 __all__ = ["read_job", "serve"]
 
@@ -37,16 +36,14 @@ _HELPER = "import sys; from rankdrill.explain.flight.reading import serve; serve
 class _Read:
     """Dumps, and the tables that their columns speak of."""
 
-    groups: Table[Group] = field(default_factory=Table)
-    calls: Table[Call] = field(default_factory=Table)
-    sites: Table[Site | None] = field(default_factory=Table)
+    tables: Tables = field(default_factory=Tables)
     dumps: list[Dump] = field(default_factory=list)
 
     def take(self, source: Source) -> None:
         """Read one."""
         name = source.path.name
         try:
-            columns = columns_of(load(read_bytes(source.path)), self.groups, self.calls, self.sites)
+            columns = columns_of(load(read_bytes(source.path)), self.tables)
             written = source.path.stat().st_mtime_ns
             self.dumps.append(Dump(source.rank, name, columns, written_ns=written))
         except (DumpError, OSError) as error:
@@ -56,14 +53,10 @@ class _Read:
 
     def merge(self, other: _Read) -> None:
         """Take over what another process has read."""
-        tables: dict[str, tuple[Table[Any], Table[Any]]] = {
-            "group": (self.groups, other.groups),
-            "call": (self.calls, other.calls),
-            "site": (self.sites, other.sites),
-        }
+        mine, theirs = vars(self.tables), vars(other.tables)
         numbers = {
-            name: np.array([mine.number(key) for key in theirs.known] or [0], np.int32)
-            for name, (mine, theirs) in tables.items()
+            name: np.array([mine[name].number(key) for key in theirs[name].known] or [0], np.int32)
+            for name in ("group", "call", "site", "members")
         }
         self.dumps.extend(_renumbered(dump, numbers) for dump in other.dumps)
 
@@ -78,7 +71,7 @@ def read_job(sources: Sequence[Source], look: Callable[[int], None] = lambda rea
             look(min(len(sources), (place + 1) * processes))
         for helper, share in helpers:
             _merge(read, helper, share)
-    return make_job(read.dumps, read.groups.keys, read.calls.keys, read.sites.keys)
+    return make_job(read.dumps, read.tables)
 
 
 def serve(asked: IO[str], answer: IO[bytes]) -> None:
@@ -150,8 +143,10 @@ def _merge(read: _Read, helper: _Helper, share: Sequence[Source]) -> None:
 def _renumbered(dump: Dump, numbers: Mapping[str, Any]) -> Dump:
     if dump.columns is None:
         return dump
-    arrays = {name: numbers[name][array] if name in numbers else array for name, array in dump.columns.arrays.items()}
-    return replace(dump, columns=replace(dump.columns, arrays=arrays))
+    columns = dump.columns
+    arrays = {name: numbers[name][array] if name in numbers else array for name, array in columns.arrays.items()}
+    groups = {name: int(numbers["members"][number]) for name, number in columns.groups.items()}
+    return replace(dump, columns=replace(columns, arrays=arrays, groups=groups))
 
 
 @contextmanager
