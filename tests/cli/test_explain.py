@@ -201,3 +201,12 @@ assert CliRunner().invoke(main, ["explain", {str(dumps)!r}]).exit_code == 1
 sys.exit("torch" in sys.modules)
 """
     assert subprocess.run([sys.executable, "-c", code], timeout=BOUND_S).returncode == 0
+
+
+def test_numbered_files_that_are_no_dumps_are_none(tmp_path: Path) -> None:
+    (tmp_path / "checkpoint_1000").write_bytes(b"PK\x03\x04")
+    (tmp_path / "fr_trace_20261123_141210.txt").write_text("=== FR Trace ===")
+    (tmp_path / "step_12.json").write_text('{"loss": 1.0}')
+    result = explain(tmp_path)
+    assert result.exit_code == 2
+    assert "no dumps of a flight recorder" in result.output

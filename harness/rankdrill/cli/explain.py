@@ -34,8 +34,9 @@ def explain(ctx: click.Context, prefix: str | None, json_file: str | None, paths
     PATH is a directory with the dumps of PyTorch's Flight Recorder, pickles or JSON, one file for each rank, or the
     files themselves. Nothing in a dump is executed, and files that are no dumps are passed over.
 
-    NCCL jobs write dumps when their watchdog times out, to TORCH_FR_DUMP_TEMP_FILE (before torch 2.9
-    TORCH_NCCL_DEBUG_INFO_TEMP_FILE) and the rank, if TORCH_FR_BUFFER_SIZE (TORCH_NCCL_TRACE_BUFFER_SIZE) is above 0.
+    NCCL jobs write dumps when their watchdog times out, to files named TORCH_FR_DUMP_TEMP_FILE and the rank, if
+    TORCH_FR_BUFFER_SIZE is above 0; older torch calls these TORCH_NCCL_DEBUG_INFO_TEMP_FILE and
+    TORCH_NCCL_TRACE_BUFFER_SIZE.
 
     \b
     Examples:

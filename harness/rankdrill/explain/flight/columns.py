@@ -17,7 +17,19 @@ from rankdrill.explain.flight.digests import of_identities, of_shapes
 from rankdrill.explain.flight.frames import site_of
 from rankdrill.step import Site
 
-__all__ = ["COLUMNS", "COMPLETED", "SCHEDULED", "STARTED", "Call", "Columns", "Group", "Table", "Tables", "columns_of"]
+__all__ = [
+    "COLUMNS",
+    "COMPLETED",
+    "MOST_RANKS",
+    "SCHEDULED",
+    "STARTED",
+    "Call",
+    "Columns",
+    "Group",
+    "Table",
+    "Tables",
+    "columns_of",
+]
 
 SCHEDULED, STARTED, COMPLETED = 0, 1, 2  # on NCCL; on gloo every entry stays scheduled
 _STATES = {"scheduled": SCHEDULED, "started": STARTED, "completed": COMPLETED}
@@ -32,7 +44,7 @@ COLUMNS = {
     "retired": np.bool_,
     "p2p": np.bool_,
 }
-_MOST_RANKS = 1 << 20  # of a job that are believed in
+MOST_RANKS = 1 << 17  # of a job that are believed in
 _MOST_TENSORS = 4096  # of one call, that are told apart
 _PEERS = re.compile(r"(send|recv) (\d{1,9})(->|<-)(\d{1,9})$")
 _ENTRY = (
@@ -256,4 +268,4 @@ def _ranks(told: Any) -> tuple[int, ...]:
         listed = [each for each in told if type(each) is int]
     else:
         return ()
-    return tuple(dict.fromkeys(each for each in listed if 0 <= each < _MOST_RANKS))
+    return tuple(dict.fromkeys(each for each in listed if 0 <= each < MOST_RANKS))

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rankdrill.errors import UsageError
+from rankdrill.explain.flight.columns import MOST_RANKS
 
 __all__ = ["Source", "Sources", "find_dumps", "looks_like_dump"]
 
-MOST_FILES = 200_000  # of a directory that are looked at
+MOST_FILES = 300_000  # of a directory that are looked at
 _DEPTH = 2  # directories below the one that is given: one for each host, say
 _HEAD = 4096  # bytes that a file is known by
 # Torch writes PREFIX and the rank; people add what kind of file it is.
@@ -47,13 +48,13 @@ def looks_like_dump(path: Path) -> bool:
 
 def find_dumps(paths: Sequence[Path], prefix: str | None = None) -> Sources:
     """The dumps among `paths`, files and directories; raises `UsageError` where there are none, or of several jobs."""
-    named, gaps = _named(paths, prefix)
     by_prefix: dict[str, list[Source]] = {}
-    for before, source in named:
+    for before, source in _named(paths, prefix):
         by_prefix.setdefault(before, []).append(source)
-    if len(by_prefix) > 1:
-        speak = {before for before, found in by_prefix.items() if any(looks_like_dump(each.path) for each in found)}
-        by_prefix = {before: by_prefix[before] for before in speak or by_prefix}
+    if prefix is None and any(path.is_dir() for path in paths):  # else somebody has said which they are
+        by_prefix = {
+            before: found for before, found in by_prefix.items() if any(looks_like_dump(each.path) for each in found)
+        }
     if not by_prefix:
         where = ", ".join(map(str, paths[:3]))
         raise UsageError(
@@ -63,29 +64,23 @@ def find_dumps(paths: Sequence[Path], prefix: str | None = None) -> Sources:
         told = ", ".join(repr(each) for each in sorted(by_prefix)[:5])
         raise UsageError(f"dumps of several jobs lie there, with the prefixes {told}; choose with --prefix")
     (found,) = by_prefix.values()
-    return _one_each(found, gaps)
+    return _one_each(found)
 
 
-def _named(paths: Sequence[Path], prefix: str | None) -> tuple[list[tuple[str, Source]], list[str]]:
-    found: list[tuple[str, Source]] = []
-    gaps: list[str] = []
+def _named(paths: Sequence[Path], prefix: str | None) -> Iterator[tuple[str, Source]]:
+    """The files whose names end with a rank, with what comes before it."""
     for path in paths:
-        if not path.is_dir():
-            split = _split(path, prefix)
-            if split is None:
-                raise UsageError(f"{path}: its name does not end with a rank; name it as torch does, rank_0")
-            found.append(split)
-            continue
-        for file in _files_in(path):
-            split = _split(file, prefix)
-            if split is not None:
-                found.append(split)
-    return found, gaps
+        if path.is_dir():
+            yield from (split for file in _files_in(path) if (split := _split(file, prefix)) is not None)
+        elif (split := _split(path, prefix)) is not None:
+            yield split
+        else:
+            raise UsageError(f"{path}: its name does not end with a rank; name it as torch does, rank_0")
 
 
 def _split(path: Path, prefix: str | None) -> tuple[str, Source] | None:
     match = _NAMED.match(path.name)
-    if match is None or (prefix is not None and match["prefix"] != prefix):
+    if match is None or (prefix is not None and match["prefix"] != prefix) or int(match["rank"]) >= MOST_RANKS:
         return None
     return match["prefix"], Source(int(match["rank"]), path)
 
@@ -99,12 +94,13 @@ def _files_in(directory: Path, depth: int = _DEPTH) -> Iterator[Path]:
                 yield from _files_in(entry, depth - 1)
 
 
-def _one_each(found: Sequence[Source], gaps: list[str]) -> Sources:
+def _one_each(found: Sequence[Source]) -> Sources:
     """For each rank the first of its files: pickles have the frames, JSON has not."""
     by_rank: dict[int, list[Source]] = {}
     for source in found:
         by_rank.setdefault(source.rank, []).append(source)
-    files = []
+    files: list[Source] = []
+    gaps: list[str] = []
     for rank, claimed in sorted(by_rank.items()):
         first, *others = sorted(claimed, key=lambda source: (source.path.suffix == ".json", str(source.path)))
         files.append(first)
