@@ -81,6 +81,19 @@ def test_however_many_ranks_it_is_a_screen(ranks: int, tmp_path: Path) -> None:
     assert max(map(len, result.output.splitlines())) < 700
 
 
+def test_however_much_went_wrong_it_is_a_screen(tmp_path: Path) -> None:
+    groups = {str(number): (f"pair {number}", (2 * number, 2 * number + 1)) for number in range(20)}
+    odd = {rank: [Op("all_reduce", str(rank // 2), ((4 + rank,),), line=rank)] * 3 for rank in range(40)}
+    dumps = write(Flight(odd, groups), tmp_path / "dumps", prefix="rank_")
+    write(Flight(odd, groups), dumps, as_json=True, prefix="rank_")
+    for rank in range(30, 40):
+        (dumps / f"rank_{rank}").write_bytes(b"\x80\x02R.")
+    result = explain(dumps)
+    assert result.exit_code == 1
+    assert "more causes, in --json" in result.output
+    assert len(result.output.splitlines()) <= SCREEN
+
+
 def test_files_are_read_by_themselves_and_others_lying_there_are_not(tmp_path: Path) -> None:
     dumps = write(hung(), tmp_path / "dumps")
     (dumps / "train.log").write_text("epoch 1")

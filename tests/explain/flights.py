@@ -179,7 +179,7 @@ def _as_written(
     op = entry.op
     desc, members = flight.groups[op.group]
     name = op.name
-    if op.peer is not None:
+    if op.peer is not None and name in ("send", "recv"):
         me = members.index(rank)
         name = f"send {me}->{op.peer}" if op.name == "send" else f"recv {me}<-{op.peer}"
     outputs = op.sizes if op.outputs is None else op.outputs

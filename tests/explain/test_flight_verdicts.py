@@ -286,6 +286,27 @@ def test_who_is_stuck_with_others_in_a_call_is_not_accused_of_leaving_out_the_ne
     assert any("ranks 0, 1 do not get out of all_reduce #1 on 'a'" in fit for fit in found.fits)
 
 
+def test_a_device_that_has_not_begun_what_the_others_are_in_is_what_they_wait_for(tmp_path: Path) -> None:
+    flight = Flight(ranks(4, lambda rank: rounds(2)))
+    for rank, entries in flight.entries.items():
+        entries[-1].state = "scheduled" if rank == 3 else "started"
+    found = explained(flight, tmp_path)
+    (cause,) = found.causes
+    assert cause.finding.culprits == (3,)
+    assert "its device has not begun it" in str(cause.finding.sides[0])
+    assert found.victims == (0, 1, 2)
+
+
+def test_a_message_that_has_ended_proves_nothing_of_the_collectives_before_it(tmp_path: Path) -> None:
+    program = ranks(3, lambda rank: [summed(), summed()])
+    flight = Flight(program, until={2: 1})
+    for rank, peer in ((0, 1), (1, 0)):
+        last = flight.entries[rank][-1]
+        op = Op("coalesced", sizes=(), peer=peer)
+        flight.entries[rank].append(replace(last, op=op, record=2, state="completed"))
+    assert explained(flight, tmp_path).causes[0].finding.culprits == (2,)
+
+
 def test_whoever_had_ended_all_may_have_failed_because_of_the_rank_that_is_lost(tmp_path: Path) -> None:
     flight = Flight(ranks(6, lambda rank: rounds(4)), until={2: 5, 3: 5}, gone=frozenset({2}))
     found = explained(flight, tmp_path)

@@ -11,11 +11,11 @@ from rankdrill.explain.explanation import Cause, Explanation
 
 __all__ = ["harmless", "print_explanation"]
 
-MOST_CAUSES = 3
-MOST_SIDES = 4  # of a finding
-MOST_FITS = 4
-MOST_PLACES = 8
-MOST_GAPS = 6
+MOST_CAUSES = 2
+MOST_SIDES = 4  # of a finding, beside the first; of a further one less
+MOST_FITS = 3
+MOST_PLACES = 6
+MOST_GAPS = 5
 _MOST_CHARACTERS = 600  # of a line
 _OF_ANOTHER = "a fault of its own, which the first may have hidden"
 
@@ -46,7 +46,9 @@ def _lines(explanation: Explanation) -> Iterator[_Line]:
         if place:
             yield "", ""
             yield f"{_OF_ANOTHER}:", "bold"
-        yield from _cause(cause)
+        yield from _cause(cause, MOST_SIDES >> place)
+    if len(explanation.causes) > MOST_CAUSES:
+        yield f"… and {len(explanation.causes) - MOST_CAUSES} more causes, in --json", ""
     yield from _block("this fits too:", explanation.fits, MOST_FITS)
     if explanation.victims:
         yield "", ""
@@ -56,12 +58,12 @@ def _lines(explanation: Explanation) -> Iterator[_Line]:
     yield from _block("what was not there to judge by:", explanation.gaps, MOST_GAPS)
 
 
-def _cause(cause: Cause) -> Iterator[_Line]:
+def _cause(cause: Cause, most: int) -> Iterator[_Line]:
     first, *others = cause.finding.lines
     if not cause.finding.culprits:  # of dumps majorities say less than of ledgers
         first = first.replace(_NO_MAJORITY, "nobody known to be at fault", 1)
     yield first, "bold red"
-    yield from ((line, "") for line in _some(others, MOST_SIDES))
+    yield from ((line, "") for line in _some(others, most))
     for place, why in enumerate(cause.why):
         yield (f"{cause.confidence}: {why}" if not place else f"  {why}"), "dim" if place else ""
 

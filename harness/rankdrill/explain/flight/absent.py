@@ -31,12 +31,14 @@ def absences(job: Job, stand: Standing) -> tuple[list[Cause], list[str]]:
         if not waiting or not ends:
             continue
         told.update(ends)
-        sorted_out = _sorted_out(job, stand, ends)
+        sorted_out = _sorted_out(job, stand, meeting, ends)
         if gone := sorted_out[_GONE]:
             lost.append(_lost(job, meeting, gone, waiting))
         for how in (_TORN, _STUCK):
             if those := sorted_out[how]:
                 fits.append(f"{wait_for(waiting, those)} in {call_of(job, meeting)}; {_told(job, stand, how, those)}")
+        if those := sorted_out[_ASLEEP]:
+            idle.append(_of_device(job, meeting, those, waiting))
         if those := sorted_out[_IDLE]:
             found, more = _of_idle(job, stand, meeting, those, waiting)
             idle.extend(found)
@@ -47,16 +49,16 @@ def absences(job: Job, stand: Standing) -> tuple[list[Cause], list[str]]:
     return idle, fits
 
 
-_GONE, _TORN, _STUCK, _IDLE = "gone", "torn", "stuck", "idle"
+_GONE, _TORN, _ASLEEP, _STUCK, _IDLE = "gone", "torn", "asleep", "stuck", "idle"
 
 
-def _sorted_out(job: Job, stand: Standing, ends: Sequence[int]) -> dict[str, list[int]]:
+def _sorted_out(job: Job, stand: Standing, meeting: Meeting, ends: Sequence[int]) -> dict[str, list[int]]:
     """The ends of chains by what is known of them."""
-    found: dict[str, list[int]] = {_GONE: [], _TORN: [], _STUCK: [], _IDLE: []}
+    found: dict[str, list[int]] = {_GONE: [], _TORN: [], _ASLEEP: [], _STUCK: [], _IDLE: []}
     for rank in ends:
         dump = job.dumps.get(rank)
-        how = _GONE if dump is None else _TORN if dump.columns is None else _STUCK if rank in stand.of else _IDLE
-        found[how].append(rank)
+        known = _ASLEEP if rank in meeting.asleep else _STUCK if rank in stand.of else _IDLE
+        found[_GONE if dump is None else _TORN if dump.columns is None else known].append(rank)
     return found
 
 
@@ -141,6 +143,22 @@ def _left_out(job: Job, meeting: Meeting, idle: Sequence[int], waiting: Sequence
     if not majority:
         why.append("as many have come as have not")
     return Cause(finding, Confidence.LIKELY if majority else Confidence.POSSIBLE, tuple(why))
+
+
+def _of_device(job: Job, meeting: Meeting, asleep: Sequence[int], waiting: Sequence[int]) -> Cause:
+    """That the calls of some ranks are there, and their devices have not begun them."""
+    call = call_of(job, meeting)
+    one = f"has issued {call}, and its device has not begun it"
+    did = either(asleep, one, f"have issued {call}, and their devices have not begun it")
+    sides = (
+        side_of(asleep, did, [job.site_at(meeting.rows[rank]) for rank in asleep]),
+        waiting_side(job, meeting, waiting),
+    )
+    culprits = asleep if len(asleep) < len(waiting) and not _is_young(job, meeting) else ()
+    finding = _finding(FindingKind.MISSING, job, meeting, sides, culprits)
+    others = f"the devices of {name_ranks(waiting)} are in it"
+    why = f"{others}, {either(asleep, 'that', 'those')} of {name_ranks(asleep)} in no call"
+    return Cause(finding, Confidence.LIKELY if culprits else Confidence.POSSIBLE, (why,))
 
 
 def _extra(job: Job, meeting: Meeting, idle: Sequence[int], waiting: Sequence[int]) -> Cause:

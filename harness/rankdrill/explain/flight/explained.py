@@ -11,7 +11,7 @@ from rankdrill.explain.flight.job import Job
 from rankdrill.explain.flight.reading import read_job
 from rankdrill.explain.flight.sources import Sources, find_dumps
 from rankdrill.explain.flight.verdict import Verdict, verdict_on
-from rankdrill.explain.flight.words import either
+from rankdrill.explain.flight.words import call_of, either
 
 __all__ = ["explain_dumps", "explain_job"]
 
@@ -57,6 +57,9 @@ def _doing(job: Job, verdict: Verdict, rank: int) -> str:
     if dump.columns is None:
         return f"left a dump that {dump.error}"
     meeting = verdict.standing.of.get(rank)
+    asleep = next((each for each in verdict.standing.meetings if rank in each.asleep), None)
+    if asleep is not None and meeting is None:
+        return f"had issued {call_of(job, asleep)}, and its device was not in it{job.step_at(asleep.rows[rank]).where}"
     if meeting is not None:
         row = meeting.rows[rank]
         if meeting.stream is not None:

@@ -72,7 +72,8 @@ class Job:
     def proves(self) -> _Array:
         """Of each row, whether it says that all members have come to its call: nobody ends it before."""
         sync = np.array([meets_all(call) for call in self.calls] or [False], np.bool_)[self.rows["call"]]
-        return sync & np.where(self.is_gloo, self.rows["retired"] & self._went_on, self.rows["state"] == COMPLETED)
+        over = np.where(self.is_gloo, self.rows["retired"] & self._went_on, self.rows["state"] == COMPLETED)
+        return sync & over & ~self.rows["p2p"]
 
     @cached_property
     def _went_on(self) -> _Array:

@@ -24,7 +24,8 @@ __all__ = ["Meeting", "Standing", "standing"]
 class Meeting:
     """A call that had not ended: in which row each rank is in it, and the ranks `missing`, which have not come to it.
 
-    For a message `seq` is -1, and `stream` says which. Who is `held` has issued it, and its device is in another call.
+    For a message `seq` is -1, and `stream` says which. Who is `held` has issued it, and its device is in another call;
+    who is `asleep` has, too, and its device is in none.
     """
 
     group: int
@@ -33,12 +34,13 @@ class Meeting:
     missing: tuple[int, ...]
     since_ns: int
     held: frozenset[int] = frozenset()
+    asleep: frozenset[int] = frozenset()
     stream: Stream | None = None
 
     @cached_property
     def waiting(self) -> tuple[int, ...]:
         """Who waits in it for those that are missing."""
-        return tuple(sorted(self.rows.keys() - self.held))
+        return tuple(sorted(self.rows.keys() - self.held - self.asleep))
 
 
 @dataclass(frozen=True)
@@ -93,14 +95,12 @@ def _pending(job: Job) -> list[tuple[int, int, int, int]]:
 
 def _meeting(job: Job, group: int, seq: int, rows: Mapping[int, int], older: frozenset[int]) -> Meeting:
     states = {rank: int(job.rows["state"][row]) for rank, row in rows.items()}
-    begun = STARTED in states.values()
-    held = frozenset(
-        rank for rank, state in states.items() if begun and state == SCHEDULED and _is_elsewhere(job, rank, rows[rank])
-    )
+    late = [rank for rank, state in states.items() if state == SCHEDULED and STARTED in states.values()]
+    held = frozenset(rank for rank in late if _is_elsewhere(job, rank, rows[rank]))
     away = (rank for rank in job.groups[group].members if job.last_of(rank, group) < seq)
-    missing = tuple(sorted({*away, *held} - older))
+    missing = tuple(sorted({*away, *late} - older))
     since = int(job.rows["created"][list(rows.values())].min())
-    return Meeting(group, seq, rows, missing, since, held)
+    return Meeting(group, seq, rows, missing, since, held, frozenset(late) - held)
 
 
 def _is_elsewhere(job: Job, rank: int, row: int) -> bool:
