@@ -68,3 +68,13 @@ def test_dumps_just_written_accuse_nobody_who_may_be_late(tmp_path: Path) -> Non
     found = explain_dumps([tmp_path], PREFIX)
     assert found.causes == ()
     assert any("rank 1 had not come to it" in fit for fit in found.fits)
+
+
+def test_a_recorded_run_is_explained_as_ever() -> None:
+    found = explain_dumps([Path(__file__).parents[2] / "fixtures" / "flight" / "gloo-2.10"])
+    (cause,) = found.causes
+    assert (str(cause.finding.kind), cause.finding.culprits) == ("missing call", (2,))
+    assert cause.finding.step == "broadcast #8 on 'default'"
+    (site,) = cause.finding.sides[0].sites
+    assert site is not None
+    assert (site.file, site.line, site.function, site.via) == ("/job/train.py", 16, "train", "broadcast")

@@ -97,6 +97,25 @@ def test_values_of_other_types_are_read_or_are_one_error(tmp_path: Path) -> None
         assert explain_dumps([tmp_path]).world_size == 3
 
 
+def test_values_that_double_again_and_again_are_looked_at_no_deeper_than_they_may_go(tmp_path: Path) -> None:
+    """What takes a kilobyte to write takes for ever to print, to compare, or to hash."""
+    write(flight(), tmp_path, prefix="rank_")
+    listed: list[Any] = []
+    paired: tuple[Any, ...] = ()
+    for _ in range(60):
+        listed, paired = [listed, listed], (paired, paired)
+    entry = dump_of(flight(), 0)["entries"][0]
+    for value in (listed, paired):
+        for key in entry:
+            (tmp_path / "rank_0").write_bytes(
+                pickle.dumps({**dump_of(flight(), 0), "entries": [{**entry, key: value}]})
+            )
+            assert explain_dumps([tmp_path]).world_size == 3
+        for key in dump_of(flight(), 0):
+            (tmp_path / "rank_0").write_bytes(pickle.dumps({**dump_of(flight(), 0), key: value}))
+            assert explain_dumps([tmp_path]).world_size == 3
+
+
 PARTS: tuple[Any, ...] = (
     None,
     1,

@@ -126,8 +126,10 @@ def columns_of(data: Mapping[str, Any], tables: Tables) -> Columns:
     version = data.get("version")
     try:
         arrays = _arrays(entries, tables)
-    except (TypeError, ValueError, OverflowError, KeyError, AttributeError) as error:
-        raise DumpError(f"is damaged: an entry's {error.args[0] if error.args else type(error).__name__}") from error
+    except KeyError as error:
+        raise DumpError("is damaged: an entry is in no state that there is") from error
+    except (TypeError, ValueError, OverflowError, AttributeError) as error:
+        raise DumpError(f"is damaged: an entry's fields are not what they should be: {error}") from error
     record = arrays["record"]
     whole = not len(record) or record[0] == 0
     told = _members(data.get("pg_config"), tables)
@@ -138,21 +140,30 @@ def _arrays(entries: Sequence[dict[str, Any]], tables: Tables) -> dict[str, npt.
     if not entries:
         return {name: np.zeros(0, kind) for name, kind in COLUMNS.items()}
     names, ops, seqs, records, times, states, retired, p2p, *tensors, stacks = _read(entries)
-    call_numbers = _numbers(_alike_calls(ops, *tensors), list(zip(ops, *tensors, strict=True)), tables.call, _call)
-    messages = np.array([call.source >= 0 for call in tables.call.known], np.bool_)[call_numbers]
+    calls = _numbers(
+        _alike_calls(ops, *tensors), lambda at: _call(ops[at], *(each[at] for each in tensors)), tables.call
+    )
+    messages = np.array([call.source >= 0 for call in tables.call.known], np.bool_)[calls]
     made = {
-        "group": _numbers(list(map("\0".join, names)), names, tables.group, _group),
-        "call": call_numbers,
-        "site": _numbers(of_identities(stacks).tolist(), stacks, tables.site, site_of),
+        "group": _numbers(list(map("\0".join, names)), lambda at: _group(names[at]), tables.group),
+        "call": calls,
+        "site": _numbers(of_identities(stacks).tolist(), lambda at: site_of(stacks[at]), tables.site),
         "seq": _integers(seqs),
         "record": _integers(records),
         "created": _integers(times),
-        "state": np.fromiter(map(_STATES.__getitem__, map(str, states)), np.int8, len(entries)),
-        "retired": np.fromiter(map(bool, retired), np.bool_, len(entries)),
-        "p2p": np.fromiter(map(bool, p2p), np.bool_, len(entries)) | messages,
+        "state": np.array(bytearray(map(_STATES.__getitem__, _all_of(str, states))), np.int8),
+        "retired": np.array(bytearray(_all_of(bool, retired)), np.bool_),
+        "p2p": np.array(bytearray(_all_of(bool, p2p)), np.bool_) | messages,
     }
     _of_coalesced(made, tables.call.keys)
     return made
+
+
+def _all_of(kind: type, values: Sequence[Any]) -> Sequence[Any]:
+    """`values`, each of which is of that very type: anything else might be as deep as one likes."""
+    if set(map(type, values)) - {kind}:
+        raise TypeError(f"fields are not all {kind.__name__}")
+    return values
 
 
 def _read(entries: Sequence[dict[str, Any]]) -> list[Sequence[Any]]:
@@ -195,17 +206,15 @@ def _integers(values: Iterable[Any]) -> npt.NDArray[Any]:
 def _alike_calls(ops: Sequence[str], *tensors: Sequence[Any]) -> list[tuple[Any, ...]]:
     """Of each entry what tells its call from others: nothing in it is deeper than a text, whatever the file holds."""
     inputs, outputs, input_dtypes, output_dtypes = tensors
-    if set(map(type, ops)) != {str}:
-        raise TypeError("name is no text")
     dtypes = map(",".join, input_dtypes), map(",".join, output_dtypes)
-    return list(zip(ops, of_shapes(inputs).tolist(), of_shapes(outputs).tolist(), *dtypes, strict=True))
+    shapes = of_shapes(inputs).tolist(), of_shapes(outputs).tolist()
+    return list(zip(_all_of(str, ops), *shapes, *dtypes, strict=True))
 
 
-def _numbers(
-    alike: Sequence[Any], things: Sequence[Any], table: Table[Any], make: Callable[[Any], Hashable]
-) -> npt.NDArray[np.int32]:
-    """The numbers of what `make` makes of `things`, of which it sees one of those that are `alike`."""
-    own = {key: table.number(make(thing)) for key, thing in dict(zip(alike, things, strict=True)).items()}
+def _numbers(alike: Sequence[Any], make: Callable[[int], Hashable], table: Table[Any]) -> npt.NDArray[np.int32]:
+    """The numbers of what `make` makes of entries, of which it is asked for one of those that are `alike`."""
+    places = dict(zip(alike, range(len(alike)), strict=True))
+    own = {key: table.number(make(place)) for key, place in places.items()}
     return np.fromiter(map(own.__getitem__, alike), np.int32, len(alike))
 
 
@@ -214,8 +223,7 @@ def _group(names: Sequence[str]) -> Group:
     return Group(name, desc)
 
 
-def _call(told: tuple[str, Any, Any, Any, Any]) -> Call:
-    name, inputs, outputs, *dtypes = told
+def _call(name: str, inputs: Any, outputs: Any, *dtypes: Any) -> Call:
     backend, _, op = name.rpartition(":")
     message = _PEERS.match(op)
     source = target = -1
