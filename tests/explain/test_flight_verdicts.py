@@ -341,6 +341,29 @@ def test_calls_made_in_a_coalesced_one_have_its_state(tmp_path: Path) -> None:
     assert str(cause.finding.kind) == "unmatched message"
 
 
+def drifting(flight: Flight, directory: Path) -> Path:
+    """The dumps of `flight` as older torch numbers calls: ranks 0 and 1 exchange batches, each of which counts."""
+    for rank in flight.programs:
+        dump = flight.dump(rank)
+        if rank < 2:
+            for place, entry in enumerate(dump["entries"]):
+                entry["collective_seq_id"] += place // 2
+        (directory / f"rank_{rank}").write_bytes(torch_pickle(dump))
+    return directory
+
+
+def test_numbers_that_drift_are_counted_anew(tmp_path: Path) -> None:
+    assert explain_dumps([drifting(Flight(ranks(4, lambda rank: rounds(5))), tmp_path)]).causes == ()
+    (cause,) = explain_dumps([drifting(Flight(ranks(4, without(2, 7))), tmp_path)]).causes
+    assert (str(cause.finding.kind), cause.finding.culprits) == ("missing call", (2,))
+
+
+def test_of_numbers_that_drift_in_rings_that_wrapped_nothing_is_made(tmp_path: Path) -> None:
+    found = explain_dumps([drifting(Flight(ranks(4, without(2, 30, 20)), ring=16), tmp_path)])
+    assert found.causes == ()
+    assert any("which calls on 'default' belong together is not known" in gap for gap in found.gaps)
+
+
 def test_groups_of_one_name_and_different_members_are_apart(tmp_path: Path) -> None:
     flight = Flight(
         ranks(4, lambda rank: [summed(group="left" if rank < 2 else "right")] * (1 + rank // 2)),

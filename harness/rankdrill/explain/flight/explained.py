@@ -84,7 +84,8 @@ def _gaps(job: Job, verdict: Verdict, sources: Sources) -> list[str]:
         found.append(f"{len(broken) - _MOST_SAID} dumps more cannot be read")
     if lost := [rank for rank in range(job.world_size) if rank not in job.dumps]:
         found.append(f"{name_ranks(lost)} left no dump")
-    if older := sorted(verdict.standing.older):
+    unknown = {rank for group in job.unnumbered for rank in job.groups[group].members}
+    if older := sorted(verdict.standing.older - unknown):
         told = either(older, "its dump is older than others'", "their dumps are older than others'")
         found.append(f"where {name_ranks(older)} {either(older, 'is', 'are')} now is not known: {told}")
     read = {rank: dump.columns for rank, dump in job.dumps.items() if dump.columns is not None}
@@ -102,6 +103,9 @@ def _gaps_of_groups(job: Job) -> Iterator[str]:
     if derived := [group for group in job.groups if not group.told]:
         told = ", ".join(repr(group.label) for group in derived[:_MOST_SAID]) + ", …" * (len(derived) > _MOST_SAID)
         yield f"no dump tells the members of {told}: taken for them are those that called there"
+    if job.unnumbered:
+        told = ", ".join(repr(job.groups[group].label) for group in sorted(job.unnumbered)[:_MOST_SAID])
+        yield f"which calls on {told} belong together is not known: older torch counts batches of messages among them"
     if job.is_gloo.any():
         yield "gloo's dumps have no sends and receives, and do not tell a call that failed from one that ended"
 

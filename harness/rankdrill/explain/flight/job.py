@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from rankdrill.explain.flight.agreed import family, marks_of, meets_all, shown
 from rankdrill.explain.flight.columns import COLUMNS, COMPLETED, STARTED, Call, Columns, Group, Tables
+from rankdrill.explain.flight.numbering import counted_anew
 from rankdrill.step import DEFAULT_GROUP, Kind, Site, Step
 
 __all__ = ["Dump", "Job", "JobGroup", "make_job"]
@@ -44,7 +45,10 @@ class JobGroup:
 
 @dataclass(frozen=True)
 class Job:
-    """What all dumps say. `rows` has a column ``rank`` and those of `columns.COLUMNS`, in each rank's own order."""
+    """What all dumps say. `rows` has a column ``rank`` and those of `columns.COLUMNS`, in each rank's own order.
+
+    Of the groups in `unnumbered` nobody knows which call of one rank is which of another's.
+    """
 
     world_size: int
     dumps: Mapping[int, Dump]
@@ -52,6 +56,7 @@ class Job:
     calls: Sequence[Call]
     sites: Sequence[Site | None]
     rows: Mapping[str, _Array]
+    unnumbered: frozenset[int] = frozenset()
 
     @cached_property
     def written_ns(self) -> int:
@@ -162,7 +167,10 @@ def make_job(dumps: Sequence[Dump], tables: Tables) -> Job:
     arrays = {name: _joined([columns.arrays[name] for _, columns in read], kind) for name, kind in COLUMNS.items()}
     arrays["rank"] = np.repeat(np.array([rank for rank, _ in read], np.int32), [len(columns) for _, columns in read])
     groups, arrays["group"] = _groups(read, tables.group.keys, members, arrays, world_size)
-    return Job(world_size, by_rank, groups, tables.call.keys, tables.site.keys, arrays)
+    whole = np.repeat([not columns.wrapped for _, columns in read], [len(columns) for _, columns in read]).astype(bool)
+    arrays["seq"], unnumbered = counted_anew(arrays, len(groups), whole)
+    arrays["p2p"] = arrays["p2p"] | np.isin(arrays["group"], list(unnumbered))  # their numbers are not compared
+    return Job(world_size, by_rank, groups, tables.call.keys, tables.site.keys, arrays, unnumbered)
 
 
 def _joined(parts: Sequence[_Array], kind: Any) -> _Array:

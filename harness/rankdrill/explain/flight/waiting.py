@@ -71,7 +71,8 @@ class Standing:
 
 def standing(job: Job) -> Standing:
     """Where the ranks of `job` stand."""
-    older = _older(job)
+    # Where a rank is in calls that have no numbers is not known either.
+    older = _older(job) | {rank for group in job.unnumbered for rank in job.groups[group].members}
     opened = [(rank, *call) for rank, *call in _pending(job)]
     there: dict[tuple[int, int], dict[int, int]] = {}
     for rank, group, seq, row in opened:
