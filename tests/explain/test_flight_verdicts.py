@@ -352,6 +352,14 @@ def drifting(flight: Flight, directory: Path) -> Path:
     return directory
 
 
+def test_of_gloo_a_call_that_has_just_ended_does_not_hide_the_next(tmp_path: Path) -> None:
+    flight = Flight(ranks(3, lambda rank: rounds(2)), backend="gloo", until={1: 5})
+    flight.entries[2][4].state = "started"  # not yet marked as over
+    (cause,) = explained(flight, tmp_path).causes
+    assert cause.finding.culprits == (1,)
+    assert (0, 2) in [side.ranks for side in cause.finding.sides]
+
+
 def test_numbers_that_drift_are_counted_anew(tmp_path: Path) -> None:
     assert explain_dumps([drifting(Flight(ranks(4, lambda rank: rounds(5))), tmp_path)]).causes == ()
     (cause,) = explain_dumps([drifting(Flight(ranks(4, without(2, 7))), tmp_path)]).causes

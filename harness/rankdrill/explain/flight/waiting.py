@@ -85,11 +85,16 @@ def standing(job: Job) -> Standing:
 
 
 def _pending(job: Job) -> list[tuple[int, int, int, int]]:
-    """By rank and group the first collective that had not ended: rank, group, number, row."""
+    """By rank and group the first collective that had not ended: rank, group, number, row.
+
+    Of gloo's, which run beside each other, the last one, too: an earlier one may just have ended when it was written.
+    """
     rows = np.flatnonzero(job.pending & ~job.rows["p2p"])
     pair = job.rows["rank"][rows].astype(np.int64) * max(1, len(job.groups)) + job.rows["group"][rows]
     _, first = np.unique(pair, return_index=True)
-    rows = rows[np.sort(first)]
+    _, back = np.unique(pair[::-1], return_index=True)
+    last = len(rows) - 1 - back
+    rows = rows[np.unique(np.concatenate([first, last[job.is_gloo[rows[last]]]]))]
     columns = (job.rows[name][rows].tolist() for name in ("rank", "group", "seq"))
     return list(zip(*columns, rows.tolist(), strict=True))
 
