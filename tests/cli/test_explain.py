@@ -152,6 +152,7 @@ def test_escapes_and_markup_are_shown_as_text(tmp_path: Path) -> None:
     assert not set(plain) & {"\x1b", "\x07", "\r", "\u202e"}
     assert "[bold red]x[/]" in plain
     assert "\\x1b[2J" in plain
+    assert max(map(len, plain.splitlines())) <= 600
 
 
 def test_a_file_of_gigabytes_and_a_pipe_are_refused_and_the_rest_is_explained(tmp_path: Path) -> None:

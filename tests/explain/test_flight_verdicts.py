@@ -366,6 +366,17 @@ def test_numbers_that_drift_are_counted_anew(tmp_path: Path) -> None:
     assert (str(cause.finding.kind), cause.finding.culprits) == ("missing call", (2,))
 
 
+def test_gaps_that_all_ranks_share_are_no_drift(tmp_path: Path) -> None:
+    flight = Flight(ranks(4, without(2, 100, 40)), ring=16)
+    for rank in flight.programs:
+        dump = flight.dump(rank)
+        for entry in dump["entries"]:
+            entry["collective_seq_id"] *= 2
+        (tmp_path / f"rank_{rank}").write_bytes(torch_pickle(dump))
+    (cause,) = explain_dumps([tmp_path]).causes
+    assert cause.finding.culprits == (2,)
+
+
 def test_of_numbers_that_drift_in_rings_that_wrapped_nothing_is_made(tmp_path: Path) -> None:
     found = explain_dumps([drifting(Flight(ranks(4, without(2, 30, 20)), ring=16), tmp_path)])
     assert found.causes == ()

@@ -33,10 +33,11 @@ def print_explanation(explanation: Explanation, console: Console) -> None:
 
 def harmless(text: str) -> str:
     """`text` without what a terminal obeys, and no longer than one line may be."""
-    cut = text if len(text) <= _MOST_CHARACTERS else text[: _MOST_CHARACTERS - 1] + "…"
-    if cut.isprintable():
-        return cut
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in cut)
+    shown = text[: _MOST_CHARACTERS + 1]
+    if not shown.isprintable():
+        escaped = (each.encode("unicode_escape").decode("ascii") for each in shown)
+        shown = "".join(each if each.isprintable() else told for each, told in zip(shown, escaped, strict=True))
+    return shown if len(shown) <= _MOST_CHARACTERS else shown[: _MOST_CHARACTERS - 1] + "…"
 
 
 def _lines(explanation: Explanation) -> Iterator[_Line]:

@@ -33,12 +33,13 @@ def counted_anew(rows: Mapping[str, _Array], groups: int, whole: _Array) -> tupl
     at, pairs = collective[order], pair[order]
     first = np.ones(len(at), np.bool_)
     first[1:] = np.diff(pairs) != 0
-    step = np.zeros(len(at), np.int64)
+    step = np.ones(len(at), np.int64)
     step[1:] = np.diff(rows["seq"][at])
     step[first] = 1
     skips = np.unique(rows["group"][at[(step < 0) | (step > 1)]])
     # A dump of active calls alone has gaps of another kind: what is not there has ended.
-    skips = skips[~np.isin(skips, np.unique(rows["group"][at[_leaves_out(rows)[at]]]))]
+    skips = np.setdiff1d(skips, rows["group"][at[_leaves_out(rows)[at]]])
+    skips = np.array([group for group in skips.tolist() if _differ(rows, at[rows["group"][at] == group])], np.int64)
     if not len(skips):
         return seq, frozenset()
     counts = np.cumsum(first | (step != 0))
@@ -48,6 +49,18 @@ def counted_anew(rows: Mapping[str, _Array], groups: int, whole: _Array) -> tupl
     torn = np.unique(rows["group"][at[drifting & ~whole[at]]])
     seq[at[drifting]] = counts[drifting]
     return seq, frozenset(torn.tolist())
+
+
+def _differ(rows: Mapping[str, _Array], of_group: _Array) -> bool:
+    """Whether a rank has no call of a number that another has, between its own first and last; or counts backwards."""
+    there = np.unique(rows["seq"][of_group])
+    _, starts = np.unique(rows["rank"][of_group], return_index=True)
+    for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(of_group)], strict=True):
+        own = rows["seq"][of_group[start:end]]
+        expected = np.searchsorted(there, own.max(), "right") - np.searchsorted(there, own.min(), "left")
+        if len(np.unique(own)) != expected or (np.diff(own) < 0).any():
+            return True
+    return False
 
 
 def _leaves_out(rows: Mapping[str, _Array]) -> _Array:
