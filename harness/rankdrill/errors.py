@@ -17,6 +17,7 @@ __all__ = [
     "ContractBroken",
     "DecodeError",
     "Desynchronized",
+    "DumpError",
     "EncodeError",
     "FaultNotFired",
     "GatherError",
@@ -227,6 +228,10 @@ class FaultNotFired(WorldError):
 
 class LedgerError(RankdrillError):
     """A file that is no ledger, was written by an incompatible version, or says of itself what cannot be."""
+
+
+class DumpError(RankdrillError):
+    """A file that is no dump of a flight recorder, or not to be read as one; its text follows the file's name."""
 
 
 class RemoteError(RankdrillError):

@@ -12,6 +12,7 @@ import click
 from rankdrill import __version__
 from rankdrill.cli.doctor import doctor
 from rankdrill.cli.drill import INTERRUPTED, drill
+from rankdrill.cli.explain import explain
 from rankdrill.cli.replay import replay
 from rankdrill.cli.run import run
 from rankdrill.errors import UsageError
@@ -27,6 +28,7 @@ scripts, for the machine, and for ways to gather Python objects across ranks.
 Examples:
   rankdrill run -n 4 train.py            a script as torchrun runs it, and which rank is at fault
   rankdrill replay run.json              the same calls again, and as a test: --as-test
+  rankdrill explain dumps/               what a hung job has left, and which rank is at fault
   rankdrill doctor                       what this machine can do
   rankdrill drill                        every gather, every fault, every rank: about 3 minutes
   rankdrill drill --path all_gather      one gather
@@ -96,5 +98,6 @@ def main() -> None:
 
 main.add_command(run)
 main.add_command(replay)
+main.add_command(explain)
 main.add_command(drill)
 main.add_command(doctor)

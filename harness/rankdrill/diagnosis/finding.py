@@ -34,6 +34,7 @@ class FindingKind(StrEnum):
     MISSING_KEY = "missing key"  # a rank waits for a key of a store that nobody sets
     LOST_UPDATE = "lost update"  # ranks get a key and set it, each without what the other has set meanwhile
     DEADLOCK = "deadlock"  # each waits for the next, and each is right by itself
+    LOST_RANK = "lost rank"  # others wait for it, and nothing is left of it
 
 
 _NOT_VOTED = frozenset({FindingKind.UNMATCHED, FindingKind.MISSING_KEY, FindingKind.LOST_UPDATE})

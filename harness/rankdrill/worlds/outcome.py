@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from rankdrill.diagnosis import Finding, name_ranks, odd_ones
+from rankdrill.diagnosis.as_json import finding_as_fields
 from rankdrill.diagnosis.stores.keys import awaits_key, awaits_lock
 from rankdrill.errors import (
     ContractBroken,
@@ -22,7 +23,7 @@ from rankdrill.errors import (
     WorldError,
 )
 from rankdrill.step import SEND, Site
-from rankdrill.worlds.as_json import document_of, finding_as_fields, rank_as_fields
+from rankdrill.worlds.as_json import document_of, rank_as_fields
 from rankdrill.worlds.found import finding_on
 from rankdrill.worlds.group import group_of
 from rankdrill.worlds.places import traceback_to

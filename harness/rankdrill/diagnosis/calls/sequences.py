@@ -43,11 +43,12 @@ def calls_on(group: str, view: LedgerView) -> dict[int, Step]:
     return found
 
 
-def parting(theirs: Sequence[Step], mine: Sequence[Step], *, complete: bool) -> Parting | None:
+def parting(theirs: Sequence[Step], mine: Sequence[Step], *, complete: bool, by_source: bool = True) -> Parting | None:
     """Where `mine`, the calls of one rank, part from `theirs`, those of a rank that did as most; None if unknown.
 
     Both begin with the same call. `complete` says that nothing follows in the shorter one; else both end at the call
-    where it showed, and what would have followed is not known.
+    where it showed, and what would have followed is not known. `by_source` says that the files of the call sites are
+    the program's, and may be read.
     """
     if complete:
         kind = FindingKind.MISSING if len(mine) < len(theirs) else FindingKind.EXTRA
@@ -55,7 +56,10 @@ def parting(theirs: Sequence[Step], mine: Sequence[Step], *, complete: bool) -> 
         return Parting(kind, longer[_left_out(longer, shorter)]) if len(longer) > len(shorter) else None
     if not theirs or not mine:  # overwritten since
         return None
-    return _before_it_showed(theirs, mine) or _where_it_showed(theirs, mine)
+    found = _before_it_showed(theirs, mine)
+    if found is not None or by_source:
+        return found or _where_it_showed(theirs, mine)
+    return left_out_by_custom(theirs, mine)
 
 
 def _left_out(longer: Sequence[Step], shorter: Sequence[Step]) -> int:

@@ -1,0 +1,161 @@
+"""Many dumps read one after the other: of each, its columns stay, and all else goes before the next is opened.
+
+Where there is much to read, further processes take their share; each numbers groups, calls and sites for itself.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from rankdrill.errors import DumpError
+from rankdrill.explain.flight.columns import Tables, columns_of
+from rankdrill.explain.flight.job import Dump, Job, make_job
+from rankdrill.explain.flight.load import load, read_bytes
+from rankdrill.explain.flight.sources import Source
+
+__all__ = ["read_job", "serve"]
+
+MOST_PROCESSES = 8
+WORTH_BYTES = 16 << 20  # for which a further process has started, and read, before this one were done
+_HELPER = "import sys; from rankdrill.explain.flight.reading import serve; serve(sys.stdin, sys.stdout.buffer)"
+
+
+@dataclass
+class _Read:
+    """Dumps, and the tables that their columns speak of."""
+
+    tables: Tables = field(default_factory=Tables)
+    dumps: list[Dump] = field(default_factory=list)
+
+    def take(self, source: Source) -> None:
+        """Read one."""
+        name = source.path.name
+        try:
+            columns = columns_of(load(read_bytes(source.path)), self.tables)
+            written = source.path.stat().st_mtime_ns
+            self.dumps.append(Dump(source.rank, name, columns, written_ns=written))
+        except (DumpError, OSError) as error:
+            self.dumps.append(Dump(source.rank, name, None, str(error)))
+        except MemoryError:
+            self.dumps.append(Dump(source.rank, name, None, "does not fit into memory"))
+
+    def merge(self, other: _Read) -> None:
+        """Take over what another process has read."""
+        mine, theirs = vars(self.tables), vars(other.tables)
+        numbers = {
+            name: np.array([mine[name].number(key) for key in theirs[name].known] or [0], np.int32)
+            for name in ("group", "call", "site", "members")
+        }
+        self.dumps.extend(_renumbered(dump, numbers) for dump in other.dumps)
+
+
+def read_job(sources: Sequence[Source], look: Callable[[int], None] = lambda read: None) -> Job:
+    """The job of which `sources` hold the dumps; `look` is called with how many have been read."""
+    read = _Read()
+    with _no_collector(), _helped(sources) as (mine, helpers):
+        processes = len(helpers) + 1
+        for place, source in enumerate(mine):
+            read.take(source)
+            look(min(len(sources), (place + 1) * processes))
+        for helper, share in helpers:
+            _merge(read, helper, share)
+    return make_job(read.dumps, read.tables)
+
+
+def serve(asked: IO[str], answer: IO[bytes]) -> None:
+    """In a further process: read what is asked for, a JSON list of ranks and paths, and answer with what came of it."""
+    read = _Read()
+    with _no_collector():
+        for rank, path in json.load(asked):
+            read.take(Source(rank, Path(path)))
+    pickle.dump(read, answer, protocol=5)
+
+
+_Helper = subprocess.Popen[bytes]
+
+
+@contextmanager
+def _helped(sources: Sequence[Source]) -> Iterator[tuple[Sequence[Source], list[tuple[_Helper, Sequence[Source]]]]]:
+    """This process's share of `sources`, and the processes that read the others."""
+    count = _processes(sources)
+    shares = [sources[number::count] for number in range(count)]
+    helpers: list[tuple[_Helper, Sequence[Source]]] = []
+    try:
+        for share in shares[1:]:
+            helpers.append((_started(share), share))
+        yield shares[0], helpers
+    finally:
+        for helper, _ in helpers:
+            helper.kill()
+            helper.wait()
+            if helper.stdout is not None:
+                helper.stdout.close()
+
+
+def _processes(sources: Sequence[Source]) -> int:
+    size = 0
+    for source in sources:
+        try:
+            size += source.path.stat().st_size
+        except OSError:
+            continue
+    return max(1, min(len(os.sched_getaffinity(0)), MOST_PROCESSES, size // WORTH_BYTES, len(sources)))
+
+
+def _started(share: Sequence[Source]) -> _Helper:
+    paths = os.pathsep.join(path for path in sys.path if path)
+    helper = subprocess.Popen(
+        [sys.executable, "-c", _HELPER],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": paths},
+    )
+    assert helper.stdin is not None
+    with suppress(BrokenPipeError), helper.stdin as asked:  # killed already: then it answers nothing
+        asked.write(json.dumps([(source.rank, str(source.path.absolute())) for source in share]).encode())
+    return helper
+
+
+def _merge(read: _Read, helper: _Helper, share: Sequence[Source]) -> None:
+    """What the helper has read; what it has not, because it was killed, say, is read here."""
+    assert helper.stdout is not None
+    try:
+        # Its pipe has what our own code has written, nothing that lay in a file.
+        read.merge(pickle.load(helper.stdout))
+    except (EOFError, pickle.UnpicklingError):
+        for source in share:
+            read.take(source)
+
+
+def _renumbered(dump: Dump, numbers: Mapping[str, Any]) -> Dump:
+    if dump.columns is None:
+        return dump
+    columns = dump.columns
+    arrays = {name: numbers[name][array] if name in numbers else array for name, array in columns.arrays.items()}
+    groups = {name: int(numbers["members"][number]) for name, number in columns.groups.items()}
+    return replace(dump, columns=replace(columns, arrays=arrays, groups=groups))
+
+
+@contextmanager
+def _no_collector() -> Iterator[None]:
+    """Without the garbage collector, which goes through millions of objects that are in no cycle."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
