@@ -129,6 +129,11 @@ class LedgerReader:
         """How many steps the rank has begun since the ledger was made."""
         return int(struct.unpack_from("<Q", self._map, f.TOTAL_OFFSET)[0])
 
+    @property
+    def heart_ns(self) -> int:
+        """When the writer was last known to live, on its machine's monotonic clock; 0 where nobody said so."""
+        return int(struct.unpack_from("<Q", self._map, f.HEART_OFFSET)[0])
+
     def fired(self, faults: int) -> tuple[int, ...]:
         """How often each of the plan's first `faults` faults has struck."""
         return struct.unpack_from(f"<{min(faults, f.MAX_FAULTS)}I", self._map, f.FIRED_OFFSET)
