@@ -12,6 +12,7 @@ import re
 import socket
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -52,10 +53,8 @@ class Log:
                 return
             self._lines += 1
             line = json.dumps({"at_ns": time.monotonic_ns(), **told}, separators=(",", ":"))
-            try:
+            with suppress(OSError):  # the disk is full, or gone
                 os.write(self._fd, line.encode() + b"\n")
-            except OSError:  # the disk is full, or gone
-                pass
 
     def close(self) -> None:
         with self._writing:

@@ -33,6 +33,7 @@ DEFAULT_BYTES = 16 << 20
 MOST_BYTES = 64 << 20
 SITES = 4096  # lines of the program that a ledger can name
 FEWEST_BYTES = 2 << 20  # those lines, and a few thousand records
+_MULTIPROCESSING = f"{os.sep}multiprocessing{os.sep}"
 _RUN_KEY = "rankdrill/recorded run"
 
 
@@ -160,7 +161,10 @@ class _Recorder:
         self._say_end(end="exit")
 
     def _ends_itself(self, call: str) -> None:
-        self._say_end(end=call, **_place(call_site(2)))
+        site = call_site(2)
+        # Which is how a child of multiprocessing ends when all is done.
+        done = site is not None and _MULTIPROCESSING in site.file
+        self._say_end(end="exit" if done else call, **_place(None if done else site))
 
     def _raised(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         if not issubclass(kind, KeyboardInterrupt):
