@@ -51,9 +51,13 @@ class Job:
 
     def kill(self, ranks: Sequence[int] | None = None) -> None:
         """End them as a machine that is reset does."""
-        for rank in self.ranks if ranks is None else [self.ranks[each] for each in ranks]:
-            if rank.pid is not None and rank.exitcode is None:
-                os.kill(rank.pid, signal.SIGKILL)
+        chosen = self.ranks if ranks is None else [self.ranks[each] for each in ranks]
+        # None of them has the time to see another go.
+        for how in (signal.SIGSTOP, signal.SIGKILL):
+            for rank in chosen:
+                if rank.pid is not None and rank.exitcode is None:
+                    os.kill(rank.pid, how)
+        for rank in chosen:
             rank.join()
 
 

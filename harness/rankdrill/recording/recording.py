@@ -13,7 +13,6 @@ from typing import Any
 
 import torch.distributed as dist
 
-from rankdrill import __version__
 from rankdrill.boundary import Boundary, install
 from rankdrill.boundary.callsites import call_site, raise_site
 from rankdrill.boundary.collectives import DrilledGroup
@@ -33,6 +32,7 @@ DEFAULT_BYTES = 16 << 20
 MOST_BYTES = 64 << 20
 SITES = 4096  # lines of the program that a ledger can name
 FEWEST_BYTES = 2 << 20  # those lines, and a few thousand records
+_STOPS = ("SIGSTOP", "SIGTSTP", "SIGTTIN", "SIGTTOU")
 _MULTIPROCESSING = f"{os.sep}multiprocessing{os.sep}"
 _RUN_KEY = "rankdrill/recorded run"
 
@@ -85,7 +85,7 @@ def start(directory: Path, size: int) -> Recording:
         path, rank=rank, world_size=about["world_size"] or 0, capacity=_capacity_of(size), sites=SITES
     )
     try:
-        log = Log(path.with_suffix(LOG), format="rankdrill record", version=VERSION, rankdrill=__version__, **about)
+        log = Log(path.with_suffix(LOG), format="rankdrill record", version=VERSION, **about)
     except OSError:
         path.unlink()
         raise
@@ -161,6 +161,8 @@ class _Recorder:
         self._say_end(end="exit")
 
     def _ends_itself(self, call: str) -> None:
+        if call.endswith(_STOPS):
+            return  # it may go on
         site = call_site(2)
         # Which is how a child of multiprocessing ends when all is done.
         done = site is not None and _MULTIPROCESSING in site.file

@@ -32,7 +32,7 @@ def record(directory: str | os.PathLike[str] | None = None, *, size: int = DEFAU
 
     Raises `UsageError` for a size that cannot be.
     """
-    if not isinstance(size, int) or not FEWEST_BYTES <= size <= MOST_BYTES:
+    if not isinstance(size, int) or isinstance(size, bool) or not FEWEST_BYTES <= size <= MOST_BYTES:
         raise UsageError(f"record(size={size!r}): a record takes {FEWEST_BYTES} to {MOST_BYTES} bytes")
     given = os.fspath(directory) if directory is not None else os.environ.get(DIRECTORY_VARIABLE, "")
     if not given:

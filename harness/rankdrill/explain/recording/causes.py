@@ -21,7 +21,7 @@ from rankdrill.diagnosis.finding import side_of
 from rankdrill.explain.explanation import Cause, Confidence
 from rankdrill.explain.recording.evidence import Evidence
 from rankdrill.explain.recording.mismatches import Mismatch, first_mismatch
-from rankdrill.explain.recording.standing import How, Standing
+from rankdrill.explain.recording.standing import How, Standing, silent_in
 from rankdrill.ledger import LedgerView
 from rankdrill.step import Site
 
@@ -56,11 +56,15 @@ def causes_of(evidence: Evidence, standings: Sequence[Standing]) -> tuple[list[C
         found = cause_of_hang(waiting if not running else certain, returned, _windows(evidence))
         if found is not None:
             return [_certain(found, evidence, running)], []
-    if unknown and (about := _about_unknown(standings, waiting, unknown)) is not None:
-        return about
-    if running and (stuck := _stuck(evidence, standings, waiting, running)) is not None:
+    if unknown:
+        return _about_unknown(evidence, standings, waiting, unknown)
+    stuck = _stuck(evidence, standings, waiting, running)
+    if stuck is not None and stuck[0]:
         return stuck
-    return [], _undecided(certain)
+    silent = silent_in(standings, evidence)
+    if silent and not certain:
+        return _killed(silent, waiting)
+    return stuck or ([], _undecided(certain))
 
 
 def _windows(evidence: Evidence, first_ns: int | None = None) -> list[LedgerView]:
@@ -120,6 +124,18 @@ def _lost(standings: Sequence[Standing], waiting: Mapping[int, Wait]) -> tuple[l
     return [Cause(finding, sure, why)], [f"rank {each.rank} {each.told}, later" for each in others]
 
 
+def _killed(silent: Sequence[Standing], waiting: Mapping[int, Wait]) -> tuple[list[Cause], list[str]]:
+    ranks = [each.rank for each in silent]
+    others = {rank: wait for rank, wait in waiting.items() if rank not in ranks}
+    sides = [side_of(ranks, silent[0].told, [each.site for each in silent]), *_waiting_sides(others)]
+    step = next((wait.record.step.call for wait in others.values()), "")
+    finding = Finding(FindingKind.LOST_RANK, step, "rank", tuple(sides), tuple(ranks))
+    ran = all(each.rank not in waiting for each in silent)
+    why = "the others' calls failed before their time was up, and they said that they end"
+    fits = "if somebody ended the whole job, it is only the first whose process was gone"
+    return [Cause(finding, Confidence.LIKELY if ran else Confidence.POSSIBLE, (why,))], [fits]
+
+
 def _last_site(standing: Standing) -> Site | None:
     at = standing.position.at or standing.last
     return at.step.site if at is not None else None
@@ -140,14 +156,15 @@ def _certain(found: Finding, evidence: Evidence, running: Sequence[Standing]) ->
 
 
 def _about_unknown(
-    standings: Sequence[Standing], waiting: Mapping[int, Wait], unknown: set[int]
-) -> tuple[list[Cause], list[str]] | None:
-    """Where everybody who waits waits for ranks of which nothing is known, and for nobody else."""
+    evidence: Evidence, standings: Sequence[Standing], waiting: Mapping[int, Wait], unknown: set[int]
+) -> tuple[list[Cause], list[str]]:
+    """Where everybody who waits has long waited for ranks of which nothing is known, and for nobody else."""
     awaited = {rank for wait in waiting.values() for rank in wait.missing}
     others = {each.rank for each in standings} - unknown
-    if not awaited or not awaited <= unknown or not others <= waiting.keys():
-        told = f"of {name_ranks(unknown)} nothing is known that would say more"
-        return [], [told]
+    since = max((wait.record.begin_ns for wait in waiting.values()), default=evidence.now_ns)
+    long = evidence.now_ns - since > STUCK_S * 1e9
+    if not awaited or not awaited <= unknown or not others <= waiting.keys() or not long:
+        return [], [f"what {name_ranks(unknown)} did, of which nothing is known, may say more"]
     ranks = sorted(awaited)
     did = standings[ranks[0]].told if len(ranks) == 1 else "recorded nothing that can be read to its end"
     sides = [side_of(ranks, did, [_last_site(standings[rank]) for rank in ranks]), *_waiting_sides(waiting)]

@@ -100,7 +100,7 @@ def _of_rank(one: Recorded, most: int, generation: int) -> RankEvidence:
     if reader is None:
         return RankEvidence(one, LedgerView((), 0), {}, 0, alive, one.told_ns, 0)
     job = one.job
-    begins = job.record if job is not None else 0
+    begins = min(max(job.record, 0), reader.total) if job is not None else 0
     if generation > 1 and _generations(one) < generation:
         begins = reader.total  # it has not come to the group that the others have
     view = _with_groups(reader.view(max(begins, reader.total - most)), begins, one)

@@ -60,6 +60,8 @@ def _as_they_waited(evidence: Evidence) -> Evidence:
 def _settled(run: Run) -> tuple[Evidence, bool]:
     """What was recorded by one moment; and whether ranks that wait went on while one looked again and again."""
     before = evidence_of(run)
+    if all(each.alive is False for each in before.ranks.values()):
+        return before, False
     for _ in range(MOST_LOOKS):
         time.sleep(BETWEEN_LOOKS_S)
         after = evidence_of(run)
@@ -125,6 +127,7 @@ def _gaps(evidence: Evidence, run: Run) -> Iterator[str]:
 
 
 def _other_runs(others: Sequence[Run]) -> list[str]:
+    others = [run for run in others if run.ranks]
     if not others:
         return []
     told = "another run, begun before, which is" if len(others) == 1 else f"{len(others)} runs begun before, which are"

@@ -52,7 +52,8 @@ def told_apart(recorded: Iterable[Recorded]) -> list[Run]:
     for one in every:
         if not _names(one):
             _take_in(one, parts)
-    return sorted((_run(part) for part in parts), key=lambda run: run.start_ns, reverse=True)
+    # A process that started ranks, and is none, is a run of its own, and not the one that is asked for.
+    return sorted((_run(part) for part in parts), key=lambda run: (bool(run.ranks), run.start_ns), reverse=True)
 
 
 def _names(one: Recorded) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -11,11 +12,12 @@ from rankdrill.ledger import GROUP_OP, Record, State
 from rankdrill.ledger import format as f
 from rankdrill.step import NO_SEQUENCE, Kind, Site
 
-__all__ = ["How", "Standing", "standings_of", "waiting_still"]
+__all__ = ["How", "Standing", "silent_in", "standings_of", "waiting_still"]
 
 GONE_S = 3.5  # without a sign of life, which a process gives once a second, while others give theirs
 IDLE_S = 5.0  # in which no rank took a step: then none of them will
 _OF_TORCH = frozenset({"RuntimeError", "DistBackendError", "DistNetworkError", "DistError", "DistStoreError"})
+PATIENT_SHARE = 0.9  # of the time after which a call gives up: who did not wait so long has lost somebody
 LOST_S = 2.0  # between an error of a collective and the end of the process that let it end it
 
 
@@ -62,6 +64,37 @@ def standings_of(evidence: Evidence) -> list[Standing]:
         else Standing(rank, How.UNKNOWN, Position(False, whole=False), told="recorded nothing")
         for rank in range(evidence.world_size)
     ]
+
+
+def silent_in(found: Sequence[Standing], evidence: Evidence) -> list[Standing]:
+    """Those that others lost, and that said nothing of their end: who is killed cannot.
+
+    A launcher kills those, too, that still wait for them: so of ranks that wait it is told only if it can be one alone.
+    """
+    if not any(_lost_somebody(each) for each in evidence.ranks.values()):
+        return []
+    quiet = [each for each in found if each.how in (How.RUNS, How.WAITS) and not each.suffered]
+    quiet = [each for each in quiet if evidence.ranks[each.rank].alive is not True]
+    running = [each for each in quiet if each.how is How.RUNS]
+    those = running or (quiet if len(quiet) == 1 else [])
+    return [_killed(each, evidence) for each in those]
+
+
+def _lost_somebody(here: RankEvidence) -> bool:
+    """Whether its last call failed before its time was up."""
+    last = here.gave_up
+    if last is None:
+        return False
+    return not last.end_ns or last.end_ns - last.begin_ns < PATIENT_SHARE * last.patience_ms * 1e6
+
+
+def _killed(standing: Standing, evidence: Evidence) -> Standing:
+    here = evidence.ranks[standing.rank]
+    told = "was killed: others lost it, and it did not say that it ends"
+    last = standing.last
+    site = _where_it_was(here) or (last.step.site if last is not None else None)
+    position = replace(standing.position, ended=True, at=None)
+    return Standing(standing.rank, How.GONE, position, last, told, site, here.last_ns)
 
 
 def _idle(evidence: Evidence) -> bool:
