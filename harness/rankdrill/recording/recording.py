@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import os
 import secrets
 import sys
@@ -17,7 +18,8 @@ from rankdrill.boundary import Boundary, install
 from rankdrill.boundary.callsites import call_site, raise_site
 from rankdrill.boundary.collectives import DrilledGroup
 from rankdrill.boundary.methods import METHODS
-from rankdrill.boundary.patch import apply
+from rankdrill.boundary.patch import Patch, apply
+from rankdrill.diagnosis.ddp import is_ddps_own
 from rankdrill.ledger import UNKNOWN_RANK, LedgerWriter, spell_members
 from rankdrill.ledger import format as f
 from rankdrill.recording import torch_seam
@@ -25,12 +27,14 @@ from rankdrill.recording.environment import about_this_process
 from rankdrill.recording.files import LEDGER, LOG, VERSION, Log, make_directory, name_here
 from rankdrill.recording.heart import Heart
 from rankdrill.step import DEFAULT_GROUP, Site
+from rankdrill.worlds.suffering import lost_another
 
 __all__ = ["DEFAULT_BYTES", "FEWEST_BYTES", "MOST_BYTES", "Recording", "start"]
 
 DEFAULT_BYTES = 16 << 20
 MOST_BYTES = 64 << 20
 SITES = 4096  # lines of the program that a ledger can name
+MOST_WORDS = 1000
 FEWEST_BYTES = 2 << 20  # those lines, and a few thousand records
 _STOPS = ("SIGSTOP", "SIGTSTP", "SIGTTIN", "SIGTTOU")
 _MULTIPROCESSING = f"{os.sep}multiprocessing{os.sep}"
@@ -103,6 +107,7 @@ class _Recorder:
         self._alive = False
         self._ended = False
         self._before: Any = None  # what handled exceptions until now
+        self._left: tuple[int, dict[str, Any]] = (-1, {})  # by sys.exit with a code: after which step, and where
         self._boundary = Boundary(writer, on_end=self._ends_itself, on_group=self._meet, looks_on=True)
 
     def begin(self, recording: Recording) -> Recording:
@@ -113,6 +118,7 @@ class _Recorder:
         recording.at_close(self._take_groups_there())
         self._before = sys.excepthook
         sys.excepthook = self._raised
+        recording.at_close(apply([Patch(sys, "exit", self._around_exit)]))
         atexit.register(self._exit)
         return recording
 
@@ -157,27 +163,46 @@ class _Recorder:
         self._heart.stop()
         self._say_end(end="closed")
 
+    def _around_exit(self, exit_: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(exit_)
+        def leave(status: Any = None, /) -> Any:
+            if status not in (None, 0):
+                self._left = self._writer.total, _place(call_site(2))
+            return exit_(status)
+
+        return leave
+
     def _exit(self) -> None:
+        at, place = self._left
+        if at == self._writer.total:  # it was not kept from leaving
+            self._say_end(end="sys.exit", **place)
         self._say_end(end="exit")
 
     def _ends_itself(self, call: str) -> None:
         if call.endswith(_STOPS):
             return  # it may go on
         site = call_site(2)
-        # Which is how a child of multiprocessing ends when all is done.
-        done = site is not None and _MULTIPROCESSING in site.file
-        self._say_end(end="exit" if done else call, **_place(None if done else site))
+        if site is not None and _MULTIPROCESSING in site.file:
+            self._exit()  # which is how a child of it ends when all is done
+        else:
+            self._say_end(end=call, **_place(site))
 
     def _raised(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         if not issubclass(kind, KeyboardInterrupt):
-            # Not what it says: that may be anything, a secret too.
-            self._say_end(end="raised", error=kind.__name__, **_place(raise_site(trace)))
+            self._say_end(end="raised", error=kind.__name__, **_meaning(error), **_place(raise_site(trace)))
         self._before(kind, error, trace)
 
     def _say_end(self, **told: Any) -> None:
         if os.getpid() == self._pid and not self._ended:
             self._ended = True
             self._log.write(record=self._writer.total, **told)
+
+
+def _meaning(error: BaseException) -> dict[str, Any]:
+    """What `error` means to the ranks. Not what it says, which may be anything, a secret too; but for DDP's words."""
+    told: dict[str, Any] = {"lost": True} if lost_another(error) else {}
+    words = str(error)
+    return told | ({"ddp": words[:MOST_WORDS]} if is_ddps_own(words) else {})
 
 
 def _place(site: Site | None) -> dict[str, Any]:

@@ -17,10 +17,11 @@ from rankdrill.diagnosis import (
     traced_back,
     waits,
 )
+from rankdrill.diagnosis.ddp import said_by_ddp
 from rankdrill.diagnosis.finding import side_of
 from rankdrill.explain.explanation import Cause, Confidence
 from rankdrill.explain.recording.evidence import Evidence
-from rankdrill.explain.recording.mismatches import Mismatch, first_mismatch
+from rankdrill.explain.recording.mismatches import Mismatch, first_mismatch, odd_inputs
 from rankdrill.explain.recording.standing import How, Standing, silent_in
 from rankdrill.ledger import LedgerView
 from rankdrill.step import Site
@@ -47,6 +48,8 @@ def causes_of(evidence: Evidence, standings: Sequence[Standing]) -> tuple[list[C
     mismatch = first_mismatch(evidence)
     if mismatch is not None:
         return [_of_mismatch(mismatch, evidence, waiting, unknown)], []
+    if (said := _said_by_ddp(evidence, standings)) is not None:
+        return [Cause(said, Confidence.CERTAIN, ("DistributedDataParallel compared the ranks, and said so",))], []
     if (lost := _lost(standings, waiting)) is not None:
         return lost
     certain = doomed([each.position for each in standings])
@@ -61,6 +64,9 @@ def causes_of(evidence: Evidence, standings: Sequence[Standing]) -> tuple[list[C
     stuck = _stuck(evidence, standings, waiting, running)
     if stuck is not None and stuck[0]:
         return stuck
+    if (odd := odd_inputs(evidence, waiting)) is not None:
+        why = "all have come to this call, and it does not end"
+        return [Cause(traced_back(odd, waiting, _windows(evidence)), Confidence.LIKELY, (why,))], []
     silent = silent_in(standings, evidence)
     if silent and not certain:
         return _killed(silent, waiting)
@@ -97,7 +103,13 @@ def _of_mismatch(mismatch: Mismatch, evidence: Evidence, waiting: Mapping[int, W
         why.append(f"what {name_ranks(unknown)} did is not known")
         return Cause(finding, Confidence.LIKELY, tuple(why))
     why.append("they agree in all calls before it")
-    return Cause(finding, Confidence.CERTAIN, tuple(why))
+    return Cause(finding, Confidence.CERTAIN if finding.culprits else Confidence.LIKELY, tuple(why))
+
+
+def _said_by_ddp(evidence: Evidence, standings: Sequence[Standing]) -> Finding | None:
+    own = [each for each in standings if each.how is How.RAISED and not each.suffered]
+    words = {each.rank: end.ddp for each in own if (end := evidence.ranks[each.rank].end) is not None}
+    return said_by_ddp({each.rank: (words[each.rank], each.site) for each in own}, [_last_site(s) for s in standings])
 
 
 # ------------------------------------------------------------------------------------ ranks that are gone
@@ -105,7 +117,7 @@ def _of_mismatch(mismatch: Mismatch, evidence: Evidence, waiting: Mapping[int, W
 
 def _lost(standings: Sequence[Standing], waiting: Mapping[int, Wait]) -> tuple[list[Cause], list[str]] | None:
     """Where ranks raised, left or died by themselves: the first of them, and in words those of another place."""
-    gone = [each for each in standings if each.how in (How.RAISED, How.LEFT, How.GONE)]
+    gone = [each for each in standings if each.how in (How.RAISED, How.LEFT, How.GONE) and not each.suffered]
     awaited = {rank for wait in waiting.values() for rank in wait.missing}
     gone = [each for each in gone if each.how is How.RAISED or each.rank in awaited]
     if not gone:
@@ -152,7 +164,8 @@ def _certain(found: Finding, evidence: Evidence, running: Sequence[Standing]) ->
     if dropped:
         why.append(f"the oldest records of {name_ranks(dropped)} were overwritten")
         return Cause(found, Confidence.LIKELY, tuple(why))
-    return Cause(found, Confidence.CERTAIN, tuple(why))
+    told = found.culprits or found.kind is FindingKind.DEADLOCK
+    return Cause(found, Confidence.CERTAIN if told else Confidence.LIKELY, tuple(why))
 
 
 def _about_unknown(

@@ -8,18 +8,19 @@ from dataclasses import dataclass, replace
 
 import numpy
 
-from rankdrill.diagnosis import Finding
+from rankdrill.diagnosis import Finding, Wait
 from rankdrill.diagnosis.calls.contracts import break_in
 from rankdrill.diagnosis.groups import members_in
 from rankdrill.diagnosis.messages.contracts import break_in_message
 from rankdrill.diagnosis.messages.traffic import MessageEnd, Traffic
 from rankdrill.explain.recording.evidence import Evidence
-from rankdrill.explain.recording.posts import post_of
+from rankdrill.explain.recording.posts import post_of, posts_of
 from rankdrill.ledger import Half, LedgerView, MessageCall, Post, Record, State
-from rankdrill.step import DEFAULT_GROUP, NEW_GROUP, Kind
+from rankdrill.step import BY_TWOS, DEFAULT_GROUP, NEW_GROUP, Kind
 
-__all__ = ["Mismatch", "first_mismatch"]
+__all__ = ["Mismatch", "first_mismatch", "odd_inputs"]
 
+_EQUAL = "all_gather"  # in which ranks nearly always bring equally much
 MOST_TALKED = 4096  # of messages, the newest, that are compared
 
 
@@ -46,7 +47,7 @@ def _in_collectives(evidence: Evidence) -> Iterator[Mismatch]:
             continue
         records = _records(evidence, group, number)
         members = _members(evidence, group) or tuple(sorted(records))
-        posts = [post_of(rank, record) for rank, record in sorted(records.items()) if rank in members]
+        posts = posts_of({rank: record for rank, record in records.items() if rank in members})
         finding = break_in(posts, members, group, number)
         if finding is not None:
             firsts = [int(each.calls[group]["sequence"][0]) for each in evidence.ranks.values() if group in each.calls]
@@ -151,6 +152,20 @@ def _post(end: MessageEnd) -> Post:
     return replace(post, marks=(0, *post.marks[1:]))
 
 
-def groups_of(evidence: Evidence) -> Mapping[str, tuple[int, ...]]:
-    """The members of all groups that somebody tells of."""
-    return {name: ranks for each in evidence.ranks.values() for name, ranks in members_in(each.view).items()}
+def odd_inputs(evidence: Evidence, waiting: Mapping[int, Wait]) -> Finding | None:
+    """What does not fit in a call that all have come to and that does not end, by what ranks bring to it.
+
+    They may bring different sizes if each expects the others'; what they expect is not recorded.
+    """
+    for wait in sorted(waiting.values(), key=lambda each: each.record.begin_ns):
+        step = wait.record.step
+        if wait.missing or step.op not in BY_TWOS or step.sequence < 0:
+            continue
+        records = _records(evidence, step.target, step.sequence)
+        members = _members(evidence, step.target) or tuple(sorted(records))
+        there = [(rank, record) for rank, record in sorted(records.items()) if rank in members]
+        posts = [post_of(rank, record, sized=step.op == _EQUAL) for rank, record in there]
+        finding = break_in(posts, members, step.target, step.sequence)
+        if finding is not None:
+            return finding
+    return None

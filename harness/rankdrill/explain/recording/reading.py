@@ -38,7 +38,10 @@ class GroupMade:
 
 @dataclass(frozen=True)
 class End:
-    """How a process said that it ends, after `record` steps: ``exit``, ``raised``, ``closed``, or the call it made."""
+    """How a process said that it ends, after `record` steps: ``exit``, ``raised``, ``closed``, or the call it made.
+
+    `lost`: it raised because it lost another rank, or waited in vain. `ddp` is what DistributedDataParallel said.
+    """
 
     how: str
     at_ns: int
@@ -47,6 +50,8 @@ class End:
     file: str = ""
     line: int = 0
     function: str = ""
+    lost: bool = False
+    ddp: str = ""
 
 
 @dataclass(frozen=True)
@@ -197,7 +202,8 @@ def _end(line: Mapping[str, Any]) -> End | None:
         return None
     text = [_text(line.get(name)) for name in ("error", "file", "function")]
     at, record = _number(line.get("at_ns")), _number(line.get("record"))
-    return End(how[:MOST_TEXT], at, record, text[0], text[1], _number(line.get("line")), text[2])
+    lost, ddp = line.get("lost") is True, _text(line.get("ddp"))
+    return End(how[:MOST_TEXT], at, record, text[0], text[1], _number(line.get("line")), text[2], lost, ddp)
 
 
 def _integer(value: object) -> int | None:

@@ -148,6 +148,12 @@ def _last_call(here: RankEvidence) -> Record | None:
     return found
 
 
+def _last_failed(here: RankEvidence) -> Record | None:
+    """The call that raised last, which need not be the one that was begun last."""
+    raised = here.view.where(lambda kind, state: kind is Kind.COLLECTIVE and state is State.RAISED)
+    return max(raised, key=lambda record: record.end_ns, default=None)
+
+
 def _runs(here: RankEvidence, last: Record | None, evidence: Evidence) -> str:
     since = _newest_ns(here) or here.recorded.told_ns + here.shift_ns
     after = f"after {last.step}" if last is not None else "without any call of its group"
@@ -162,7 +168,8 @@ def _ended(rank: int, here: RankEvidence, progress: Progress, last: Record | Non
         "raised": (How.RAISED, f"raised {end.error}"),
     }.get(end.how, (How.LEFT, f"called {end.how}"))
     site = Site(end.file, end.line, end.function) if end.file else None
-    return Standing(rank, how, progress.position(ended=True), last, told, site, end.at_ns + here.shift_ns)
+    at_ns, position = end.at_ns + here.shift_ns, progress.position(ended=True)
+    return Standing(rank, how, position, last, told, site, at_ns, suffered=end.lost)
 
 
 def waiting_still(here: RankEvidence) -> RankEvidence | None:
@@ -171,7 +178,7 @@ def waiting_still(here: RankEvidence) -> RankEvidence | None:
     It lost another rank there, or waited in vain: what it was in is what says why. What is refused before anybody
     waits is a mistake of the rank's own.
     """
-    last = _last_call(here)
+    last = _last_failed(here) or _last_call(here)
     if last is None or not _gave_up(last, here):
         return None
     place = last.index - here.view.first
@@ -185,12 +192,13 @@ def waiting_still(here: RankEvidence) -> RankEvidence | None:
 def _gave_up(last: Record, here: RankEvidence) -> bool:
     end = here.end
     if end is None or end.how not in ("exit", "raised"):
-        return last.state is State.RAISED and bool(last.patience_ms) and here.view.last == last
+        newest = max((record.end_ns for record in here.view.records), default=0)
+        return last.state is State.RAISED and bool(last.patience_ms) and last.end_ns >= newest
     if last.state is not State.RAISED:
         # What DDP's reducer waits for fails in C++, and no record says so.
-        return end.how == "raised" and last.state is not State.ENDED and end.error in _OF_TORCH
+        return end.how == "raised" and last.state is not State.ENDED and (end.lost or end.error in _OF_TORCH)
     soon = end.at_ns + here.shift_ns - last.end_ns < LOST_S * 1e9
-    return soon and bool(last.patience_ms) and (end.how == "exit" or last.error == end.error)
+    return soon and (end.lost or (bool(last.patience_ms) and (end.how == "exit" or last.error == end.error)))
 
 
 def _gone(here: RankEvidence, evidence: Evidence) -> str:
