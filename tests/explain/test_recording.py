@@ -55,7 +55,8 @@ def _who(cause: Cause) -> tuple[object, ...]:
 
 def is_settled(found: Explanation) -> bool:
     """Whether all are where they will stay: nobody runs."""
-    return has_a_cause(found) and not any("in no call" in place.doing for place in found.places)
+    told = all(cause.finding.culprits or cause.finding.kind is FindingKind.DEADLOCK for cause in found.causes)
+    return has_a_cause(found) and told and not any("in no call" in place.doing for place in found.places)
 
 
 def hung(body: Callable[..., Any], directory: Path, *args: Any, ranks: int = WORLD, **more: Any) -> Explanation:

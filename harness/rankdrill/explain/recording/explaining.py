@@ -20,6 +20,8 @@ __all__ = ["explain_recording"]
 
 BETWEEN_LOOKS_S = 0.1
 MOST_LOOKS = 5
+DOUBT_S = 0.5  # for others to come, where it cannot be told yet who is in the majority
+MOST_DOUBTS = 3
 
 
 def explain_recording(directory: str | Path) -> Explanation:
@@ -31,25 +33,29 @@ def explain_recording(directory: str | Path) -> Explanation:
     if not recorded:
         raise UsageError(f"nothing is recorded in {directory}")
     run, *others = told_apart(recorded)
+    for _ in range(MOST_DOUBTS):
+        found, may_change = _of_run(run)
+        if not may_change:
+            break
+        time.sleep(DOUBT_S)
+    return replace(found, source=str(directory), gaps=(*found.gaps, *_other_runs(others)))
+
+
+def _of_run(run: Run) -> tuple[Explanation, bool]:
+    """What became of `run`; and whether somebody who is still on the way may tell who is at fault."""
     evidence, moving = _settled(run)
-    if not moving:
-        evidence = _as_they_waited(evidence)
-    standings = standings_of(evidence)
-    gaps = [*_gaps(evidence, run), *_other_runs(others)]
+    gaps = tuple(_gaps(evidence, run))
     if moving:
-        return Explanation(str(directory), evidence.world_size, places=_places(standings, evidence), gaps=tuple(gaps))
+        places = _places(standings_of(evidence), evidence)
+        return Explanation("", evidence.world_size, places=places, gaps=gaps), False
+    evidence = _as_they_waited(evidence)
+    standings = standings_of(evidence)
     causes, fits = causes_of(evidence, standings)
     culprits = {rank for cause in causes for rank in cause.finding.culprits}
     victims = tuple(sorted(rank for rank in waits_of(standings) if rank not in culprits)) if causes else ()
-    return Explanation(
-        str(directory),
-        evidence.world_size,
-        tuple(causes),
-        tuple(fits),
-        victims,
-        _places(standings, evidence),
-        tuple(gaps),
-    )
+    places = _places(standings, evidence)
+    found = Explanation("", evidence.world_size, tuple(causes), tuple(fits), victims, places, gaps)
+    return found, bool(causes) and not culprits and any(each.alive for each in evidence.ranks.values())
 
 
 def _as_they_waited(evidence: Evidence) -> Evidence:
