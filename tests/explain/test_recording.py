@@ -13,15 +13,18 @@ import pytest
 import torch
 import torch.distributed as dist
 
-import rankdrill.recording.recording as recording
+import rankdrill
 from rankdrill.diagnosis import FindingKind
 from rankdrill.errors import UsageError
 from rankdrill.explain import Cause, Confidence, Explanation
 from rankdrill.explain.recording import explain_recording, is_recording
+from rankdrill.explain.recording.reading import read_directory
+from rankdrill.recording import recording
 from tests.recording.jobs import await_that, explained, job
 
 FILE = Path(__file__)
 WORLD = 4
+LITTLE = 32  # records
 FOREVER = 1000.0
 
 
@@ -260,8 +263,6 @@ def test_of_a_job_that_was_killed_in_its_stride_there_is_no_cause(seconds: float
 
 
 def _steps(directory: Path) -> int:
-    from rankdrill.explain.recording.reading import read_directory
-
     if not directory.is_dir():
         return 0
     return min((one.reader.total if one.reader else 0 for one in read_directory(directory)), default=0)
@@ -271,8 +272,6 @@ def _steps(directory: Path) -> int:
 
 
 def of_rank(directory: Path, rank: int, suffix: str) -> Path:
-    from rankdrill.explain.recording.reading import read_directory
-
     (name,) = [one.name for one in read_directory(directory) if one.rank == rank]
     return directory / f"{name}{suffix}"
 
@@ -286,14 +285,8 @@ def left_out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def in_little(rank: int, directory: str) -> None:
-    keep_little(32)
-    import rankdrill
-
+    vars(recording).update(_capacity_of=lambda size: LITTLE, SITES=16)
     rankdrill.record(directory)
-
-
-def keep_little(records: int) -> None:
-    recording.__dict__.update(_capacity_of=lambda size: records, SITES=16)
 
 
 def copied(directory: Path, to: Path) -> Path:
@@ -370,9 +363,9 @@ def test_a_log_that_was_cut_short(rank: int, left_out: Path, tmp_path: Path) -> 
 
 def wrap_often(rank: int) -> None:
     pair = [dist.new_group([0, 1]), dist.new_group([2, 3])][rank // 2]
-    for round_ in range(32 * 100 // 2):
+    for round_ in range(LITTLE * 50):
         dist.all_reduce(torch.ones(1), group=pair)
-        if (rank, round_) == (1, 32 * 100 // 2 - 5):
+        if (rank, round_) == (1, LITTLE * 50 - 5):
             continue
         dist.all_reduce(torch.ones(1))  # once left out
 

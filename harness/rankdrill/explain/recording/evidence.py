@@ -160,11 +160,10 @@ def _record(index: int, label: str, members: str) -> bytes:
 
 
 def _by_one_clock(found: Mapping[int, RankEvidence]) -> dict[int, RankEvidence]:
+    # Of whom no log says which machine it was on, it is taken for granted that it was no other.
+    home = next((each.recorded for each in found.values() if each.recorded.text("boot")), None)
     clocks = {
-        rank: Clock(
-            each.recorded.text("boot"),
-            (each.recorded.number("realtime_ns") or 0) - (each.recorded.number("monotonic_ns") or 0),
-        )
+        rank: _clock(each.recorded if each.recorded.text("boot") or home is None else home)
         for rank, each in found.items()
     }
     if len({clock.machine for clock in clocks.values()}) < 2:
@@ -184,3 +183,7 @@ def _by_one_clock(found: Mapping[int, RankEvidence]) -> dict[int, RankEvidence]:
         )
         for rank, each in found.items()
     }
+
+
+def _clock(one: Recorded) -> Clock:
+    return Clock(one.text("boot"), (one.number("realtime_ns") or 0) - (one.number("monotonic_ns") or 0))

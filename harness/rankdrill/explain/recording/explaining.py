@@ -52,7 +52,8 @@ def _of_run(run: Run) -> tuple[Explanation, bool]:
     standings = standings_of(evidence)
     causes, fits = causes_of(evidence, standings)
     culprits = {rank for cause in causes for rank in cause.finding.culprits}
-    victims = tuple(sorted(rank for rank in waits_of(standings) if rank not in culprits)) if causes else ()
+    at_odds = {rank for cause in causes for rank in cause.finding.ranks}
+    victims = tuple(sorted(waits_of(standings).keys() - at_odds)) if causes else ()
     places = _places(standings, evidence)
     found = Explanation("", evidence.world_size, tuple(causes), tuple(fits), victims, places, gaps)
     return found, bool(causes) and not culprits and any(each.alive for each in evidence.ranks.values())
