@@ -28,7 +28,7 @@ from tests.catalogue.programs import Program, Rank, modules, program_named
 from tests.catalogue.scoring import Verdict
 from torch.distributed import FileStore, PrefixStore, set_debug_level_from_env  # type: ignore[attr-defined]
 
-__all__ = ["DETAIL", "FLIGHT", "GLOO", "Bare"]
+__all__ = ["DETAIL", "FLIGHT", "GLOO", "Bare", "meet", "wait_for_begin", "wait_for_end"]
 
 GLOO, DETAIL, FLIGHT = "gloo", "DETAIL", "flight recorder"
 GRACE_S = 1.0  # from the first failure to the end of the others
@@ -44,8 +44,8 @@ class Bare:
     def verdict_on(self, program: Program, deadline: float) -> Verdict:
         with tempfile.TemporaryDirectory() as name, _started(program, Path(name), self.tool) as ranks:
             directory = Path(name)
-            began = _wait_for_begin(ranks, directory)
-            _wait_for_end(ranks, began + deadline)
+            began = wait_for_begin(ranks, directory)
+            wait_for_end(ranks, began + deadline)
             seconds = time.monotonic() - began
             ended = [_how_it_ended(rank, directory / f"{index}.err") for index, rank in enumerate(ranks)]
             if self.tool != FLIGHT or not any(each.failed or each.hung for each in ended):
@@ -71,7 +71,7 @@ def _started(program: Program, directory: Path, tool: str) -> Iterator[list[Fork
             rank.join()
 
 
-def _wait_for_begin(ranks: Sequence[ForkServerProcess], directory: Path) -> float:
+def wait_for_begin(ranks: Sequence[ForkServerProcess], directory: Path) -> float:
     """When the last rank was about to enter the program."""
     until = time.monotonic() + START_S
     while time.monotonic() < until:
@@ -81,7 +81,7 @@ def _wait_for_begin(ranks: Sequence[ForkServerProcess], directory: Path) -> floa
     raise SystemExit(f"the processes did not begin within {START_S:.0f} s: {_all_text(directory)}")
 
 
-def _wait_for_end(ranks: Sequence[ForkServerProcess], until: float) -> None:
+def wait_for_end(ranks: Sequence[ForkServerProcess], until: float) -> None:
     left = {rank.sentinel: rank for rank in ranks}
     while left and (wait := until - time.monotonic()) > 0:
         for sentinel in connection.wait(left, wait):
@@ -124,19 +124,19 @@ def _play(place: tuple[str, str], index: int, size: int, directory: str, tool: s
 def _begin_and_play(program: Program, index: int, size: int, here: Path) -> None:
     store = FileStore(str(here / "store"), size)
     dist.init_process_group("gloo", store=PrefixStore("gloo", store), rank=index, world_size=size)
-    _meet(store, "begin", size)
+    meet(store, "begin", size)
     group = dist.group.WORLD
     assert group is not None
     shared = here / "shared"
     shared.mkdir(exist_ok=True)
     (here / f"{index}.up").touch()
     program.body(Rank(index, size, group, PrefixStore("user", store), shared))
-    _meet(store, "end", size)
+    meet(store, "end", size)
     if dist.is_initialized():  # a rank may have destroyed it itself
         dist.destroy_process_group()
 
 
-def _meet(store: FileStore, name: str, size: int) -> None:
+def meet(store: FileStore, name: str, size: int) -> None:
     """A barrier on the store: at first gloo's connections may not all be up, and at last others may still need them."""
     if store.add(name, 1) == size:
         store.set(f"{name}/all", "yes")

@@ -6,13 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rankdrill.faults import Plan
+    from rankdrill.recording import Recording, record
     from rankdrill.worlds import Outcome, World
 
-__all__ = ["Outcome", "Plan", "World", "__version__"]
+__all__ = ["Outcome", "Plan", "Recording", "World", "__version__", "record"]
 
 __version__ = "0.1.0"
 
-_HOMES = {"Outcome": "rankdrill.worlds", "World": "rankdrill.worlds", "Plan": "rankdrill.faults"}
+_HOMES = {
+    "Outcome": "rankdrill.worlds",
+    "Plan": "rankdrill.faults",
+    "Recording": "rankdrill.recording",
+    "World": "rankdrill.worlds",
+    "record": "rankdrill.recording",
+}
 
 
 def __getattr__(name: str) -> Any:

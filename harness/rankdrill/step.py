@@ -11,6 +11,7 @@ from typing import Any
 
 __all__ = [
     "ANYBODY",
+    "BY_TWOS",
     "DDP_BUCKET",
     "DEFAULT_GROUP",
     "FILE_LOCKS",
@@ -54,6 +55,8 @@ ANYBODY = -2
 """The peer of a receive that takes from any member of its group."""
 OUTSIDE = -3
 """The peer of a message to or from a rank that the group does not have."""
+BY_TWOS = frozenset({"all_gather", "gather", "scatter", "all_to_all", "all_to_all_single"})
+"""The ops in which what one rank sends has to fit what the other receives, and need not be the same for all."""
 STORE_WAITS = frozenset({"get", "multi_get", "queue_pop", "wait"})
 """The ops of a store that wait until their key is there."""
 OWN_STORE = "FileStore"

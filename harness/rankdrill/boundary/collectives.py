@@ -157,7 +157,11 @@ def install_collectives(boundary: Boundary) -> Callable[[], None]:
     """Wrap every process group made from now on in this process; returns a function that undoes this."""
 
     def wrap(group: Any, ranks: tuple[int, ...]) -> Any:
-        return group if isinstance(group, DrilledGroup) else DrilledGroup(group, ranks, boundary)
+        if isinstance(group, DrilledGroup):
+            return group
+        made = DrilledGroup(group, ranks, boundary)
+        boundary.announce_group(made)
+        return made
 
     def note(argument: object) -> None:
         if isinstance(argument, DrilledGroup):

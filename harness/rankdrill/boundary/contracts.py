@@ -16,9 +16,9 @@ import torch
 import torch.distributed as dist
 
 from rankdrill.boundary.strides import MINDING_ORDER, orders_of
-from rankdrill.step import NOBODY, STRIDES, Contract
+from rankdrill.step import BY_TWOS, NOBODY, STRIDES, Contract
 
-__all__ = ["BY_TWOS", "MESSAGE", "Terms", "flatten", "message_terms_of", "terms_of"]
+__all__ = ["MESSAGE", "Terms", "flatten", "message_terms_of", "terms_of"]
 
 MOST_KNOWN = 4096  # contracts remembered: loops make the same calls again and again
 MOST_SHOWN = 3  # tensors, and splits, that a reader is shown
@@ -33,7 +33,6 @@ REDUCING = frozenset(
     }
 )
 ROOTED = frozenset({"broadcast", "reduce", "gather", "scatter"})
-BY_TWOS = frozenset({"all_gather", "gather", "scatter", "all_to_all", "all_to_all_single"})
 MESSAGE = "message"
 """The op of a contract that a send and its receive have in common."""
 Described: TypeAlias = tuple[tuple[torch.dtype, torch.Size], ...]

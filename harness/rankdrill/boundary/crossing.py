@@ -50,7 +50,8 @@ class Boundary(Gate):
     It is open only inside `recording()`; outside, and inside a crossing's own real call, every patched
     function behaves as if rankdrill were not there. `on_end` is told at any time which call is about to end the
     process, `on_handling` which collective is called while which exception is handled: in an ``except``, or a
-    ``finally`` on the way out.
+    ``finally`` on the way out; `on_group` each process group that is made. One that only `looks_on` tries nothing
+    out with the rank, and has it wait for nothing.
     """
 
     def __init__(
@@ -60,6 +61,9 @@ class Boundary(Gate):
         handles: Handles | None = None,
         on_end: Callable[[str], None] | None = None,
         on_handling: Callable[[Step, BaseException], None] | None = None,
+        on_group: Callable[[Any], None] | None = None,
+        *,
+        looks_on: bool = False,
     ) -> None:
         super().__init__()
         self.ledger = ledger
@@ -67,11 +71,12 @@ class Boundary(Gate):
         self.handles = handles
         self._on_end = on_end
         self._on_handling = on_handling
+        self._on_group = on_group
         self._handled = 0  # the last exception that was told of, by identity: to keep it would keep its frames
         # Each message adds to its sender's what it takes from its receiver's: over all ranks, 0 if all have met.
         self.messages = Tally()
-        self.updates = Updates()
-        self.from_anybody = FromAnybody()
+        self.updates = Updates(()) if looks_on else Updates()
+        self.from_anybody = FromAnybody(0) if looks_on else FromAnybody()
         self.orders = Orders(self)
         self.made = MadeGroups()
         self._groups: Counter[str] = Counter()
@@ -86,7 +91,7 @@ class Boundary(Gate):
         """Be no boundary any more: what a child process does, forked by the rank, are not the rank's steps."""
         if self.handles is not None:
             self.handles.rest()
-        self.ledger, self.watch, self.handles, self._on_end = None, None, None, None
+        self.ledger, self.watch, self.handles, self._on_end, self._on_group = None, None, None, None, None
         self.interceptors, self.recorded = (), False
 
     def cross(self, step: Step, args: dict[str, Any], real: Proceed) -> Any:
@@ -174,6 +179,12 @@ class Boundary(Gate):
         if self._on_end is not None:
             with self.closed():
                 self._on_end(call)
+
+    def announce_group(self, group: Any) -> None:
+        """The process group `group` has been made."""
+        if self._on_group is not None:
+            with self.closed():
+                self._on_group(group)
 
     def bend(self) -> None:
         """A planned fault is about to set this rank apart from the others."""

@@ -49,21 +49,24 @@ class _Taken:
 
 
 class FromAnybody:
-    """What one rank has received so, since somebody last asked; from any threads."""
+    """What one rank has received so, on the first `lines`, since somebody last asked; from any threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, lines: int = MOST_LINES) -> None:
+        self._lines = lines
         self._taken: dict[tuple[Site, str, int], _Taken] = {}
         self._lock = threading.Lock()
 
     def add(self, step: Step, source: int, given: Any) -> None:
         """The receive `step` has taken what lies in the tensors `given` now from the global rank `source`."""
+        if not self._lines:
+            return
         tensors = list(flatten(given))
         content = _digest(tensors)
         if step.site is None or step.message is None or content is None:
             return
         key = step.site, step.target, step.message.tag
         with self._lock:
-            if key in self._taken or len(self._taken) < MOST_LINES:
+            if key in self._taken or len(self._taken) < self._lines:
                 elements = sum(tensor.numel() for tensor in tensors)
                 self._taken.setdefault(key, _Taken()).add(source, content, elements)
 

@@ -29,9 +29,15 @@ def names_before() -> tuple[Early, ...]:
 
 
 def install(
-    boundary: Boundary, *, ignored: Sequence[str | os.PathLike[str]] = (), early: Sequence[Early] = ()
+    boundary: Boundary,
+    *,
+    ignored: Sequence[str | os.PathLike[str]] = (),
+    early: Sequence[Early] = (),
+    between_ranks_only: bool = False,
 ) -> Callable[[], None]:
     """Make calls of this process steps of `boundary`; returns a function that undoes it.
+
+    With `between_ranks_only` these are collectives, messages, groups and the calls of stores, and how the process ends.
 
     Files below the directories `ignored` are no steps, nor is what forked children do. A function that a module has
     imported by its own name (``from os import rename``) before this is seen only where it is in `early`, see
@@ -46,7 +52,8 @@ def install(
 
     os.register_at_fork(after_in_child=forked)
     undo_groups, undo_new_groups = install_collectives(boundary), install_new_groups(boundary)
-    patches = list(_patches(boundary, Territory(ignored)))
+    chosen = _patches_between_ranks if between_ranks_only else _patches
+    patches = list(chosen(boundary, Territory(ignored)))
     undo_patches = apply([*patches, *early_patches(early, patches)])
 
     def undo() -> None:
@@ -55,6 +62,11 @@ def install(
         undo_groups()
 
     return undo
+
+
+def _patches_between_ranks(boundary: Boundary, territory: Territory) -> Iterable[Patch]:
+    yield from store_patches(boundary, territory)
+    yield from ending_patches(boundary)
 
 
 def _patches(boundary: Boundary, territory: Territory) -> Iterable[Patch]:

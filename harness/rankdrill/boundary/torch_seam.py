@@ -87,6 +87,7 @@ __all__ = [
     "stand_around_new_groups",
     "stand_around_reducers",
     "torch_waits_by_tensor",
+    "watched",
     "wrap_new_groups",
 ]
 
@@ -127,6 +128,11 @@ def wrap_new_groups(wrap: Callable[[Any, tuple[int, ...]], Any]) -> Callable[[],
         c10d._new_process_group_helper = original
 
     return undo
+
+
+def watched() -> bool:
+    """Whether the groups of this process are wrapped already."""
+    return c10d._new_process_group_helper.__module__ == __name__
 
 
 def stand_around_new_groups(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 
 __all__ = ["PAUSES_S", "Updates"]
 
@@ -14,9 +15,10 @@ PAUSES_S = (0.04, 0.005, 0.005, 0.005)
 
 
 class Updates:
-    """Those of one rank in one run. Safe to use from several threads."""
+    """Those of one rank in one run. Safe to use from several threads. `pauses` are in seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, pauses: Sequence[float] = PAUSES_S) -> None:
+        self._pauses = pauses
         self._changing = threading.Lock()
         self._got: dict[int, None] = {}
         self._count = 0
@@ -34,7 +36,7 @@ class Updates:
             if key not in self._got:
                 return
             del self._got[key]
-            pause = PAUSES_S[self._count] if self._count < len(PAUSES_S) else 0.0
+            pause = self._pauses[self._count] if self._count < len(self._pauses) else 0.0
             self._count += 1
         if pause:
             time.sleep(pause)

@@ -33,6 +33,8 @@ class FindingKind(StrEnum):
     RACE = "message race"  # a receive from anybody, and what follows depends on who came first
     MISSING_KEY = "missing key"  # a rank waits for a key of a store that nobody sets
     LOST_UPDATE = "lost update"  # ranks get a key and set it, each without what the other has set meanwhile
+    LOST_RANK = "lost rank"  # it raised, was killed or left, and others wait for it
+    STUCK_RANK = "stuck rank"  # it lives, and does not come to what others wait in
     DEADLOCK = "deadlock"  # each waits for the next, and each is right by itself
     LOST_RANK = "lost rank"  # others wait for it, and nothing is left of it
 

@@ -1,7 +1,7 @@
 """What ranks leave in shared memory: ledgers, readable by others and after SIGKILL, and the board of contracts."""
 
 from rankdrill.ledger.board import Board, BoardBreak, BoardCall, make_board
-from rankdrill.ledger.format import CAPACITY, MAX_FAULTS, Record, State
+from rankdrill.ledger.format import CAPACITY, MAX_FAULTS, UNKNOWN_RANK, Record, State
 from rankdrill.ledger.mailbox import Half, Mailbox, MessageCall
 from rankdrill.ledger.members import GROUP_OP, MOST_RANKS, Members, spell_members
 from rankdrill.ledger.posts import Post
@@ -14,6 +14,7 @@ __all__ = [
     "GROUP_OP",
     "MAX_FAULTS",
     "MOST_RANKS",
+    "UNKNOWN_RANK",
     "Board",
     "BoardBreak",
     "BoardCall",

@@ -16,11 +16,13 @@ from enum import IntEnum
 from rankdrill.step import Kind, Step
 
 __all__ = [
+    "BEATS_OFFSET",
     "CAPACITY",
     "FINGERPRINT_BYTES",
     "FIRED_OFFSET",
     "HEADER",
     "HEADER_BYTES",
+    "HEART_OFFSET",
     "KINDS",
     "KIND_AT",
     "MAGIC",
@@ -28,6 +30,8 @@ __all__ = [
     "MOST_RECORDS",
     "MOST_SITES",
     "OP_BYTES",
+    "PLACE",
+    "PLACES_OFFSET",
     "RECORD",
     "RECORD_BYTES",
     "RECORD_HEAD",
@@ -37,6 +41,7 @@ __all__ = [
     "SITE_BYTES",
     "TAIL_AT",
     "TOTAL_OFFSET",
+    "UNKNOWN_RANK",
     "VERSION",
     "Record",
     "State",
@@ -56,6 +61,13 @@ SITE_BYTES = 256
 # magic, version, record bytes, capacity, rank, world size, pid, start (ns since the epoch), room for call sites
 HEADER = struct.Struct("<8sIIIIIIQI")
 HEADER_BYTES = 4096
+RANK = struct.Struct("<II")  # rank and world size, which a recorded job knows only once it has a group
+RANK_OFFSET = 20
+UNKNOWN_RANK = 0xFFFFFFFF
+HEART_OFFSET = 48  # uint64: when the writer was last known to live, in monotonic ns; 0 where nobody says so
+BEATS_OFFSET = 56  # uint32: how often it has said so; of two places for where it was, the newest is (this - 1) % 2
+PLACES_OFFSET = 1152
+PLACE = struct.Struct("<I188s64s")  # line, file, function
 TOTAL_OFFSET = 64  # uint64: records begun so far
 FIRED_OFFSET = 128  # MAX_FAULTS x uint32: how often each fault of the plan has struck in this run
 MAX_FAULTS = 256

@@ -27,13 +27,15 @@ class LedgerView:
     """The records of one run of one rank, copied out of its ledger and decoded when first asked for.
 
     `dropped` counts records the ring had already overwritten; `torn` those whose writer was killed half way. `sites`
-    holds the call sites that the records speak of, by number.
+    holds the call sites that the records speak of, by number. `shift_ns` is added to all times: another machine's clock
+    is another one.
     """
 
     raw: tuple[bytes, ...]
     first: int
     dropped: int = 0
     sites: Mapping[int, Site] = field(default_factory=dict)
+    shift_ns: int = 0
 
     @cached_property
     def records(self) -> tuple[f.Record, ...]:
@@ -69,7 +71,7 @@ class LedgerView:
             if mark not in verdicts:
                 verdicts[mark] = wanted(f.KINDS[mark[1]], f.State(mark[0]))
             if verdicts[mark]:
-                yield _decode(raw, self.sites)
+                yield _decode(raw, self.sites, self.shift_ns)
 
     def __iter__(self) -> Iterator[f.Record]:
         return iter(self.records)
@@ -129,6 +131,18 @@ class LedgerReader:
         """How many steps the rank has begun since the ledger was made."""
         return int(struct.unpack_from("<Q", self._map, f.TOTAL_OFFSET)[0])
 
+    @property
+    def heart_ns(self) -> int:
+        """When the writer was last known to live, on its machine's monotonic clock; 0 where nobody said so."""
+        return int(struct.unpack_from("<Q", self._map, f.HEART_OFFSET)[0])
+
+    @property
+    def heart_at(self) -> Site | None:
+        """The user's line that the writer was at then; None where nobody said so."""
+        (beats,) = _U32.unpack_from(self._map, f.BEATS_OFFSET)
+        line, file, function = f.PLACE.unpack_from(self._map, f.PLACES_OFFSET + (beats - 1) % 2 * f.PLACE.size)
+        return Site(f.text(file), line, f.text(function)) if beats and line else None
+
     def fired(self, faults: int) -> tuple[int, ...]:
         """How often each of the plan's first `faults` faults has struck."""
         return struct.unpack_from(f"<{min(faults, f.MAX_FAULTS)}I", self._map, f.FIRED_OFFSET)
@@ -175,7 +189,7 @@ def _whole(raw: bytes, index: int) -> bool:
     )
 
 
-def _decode(raw: bytes, sites: Mapping[int, Site]) -> f.Record:
+def _decode(raw: bytes, sites: Mapping[int, Site], shift_ns: int = 0) -> f.Record:
     index, begin, end, nbytes, sequence, thread, fault, state, kind, op, target, mark, error, patience, *more, _ = (
         f.RECORD.unpack(raw)
     )
@@ -192,6 +206,8 @@ def _decode(raw: bytes, sites: Mapping[int, Site]) -> f.Record:
         digest,
         message=message,
     )
+    if shift_ns:
+        begin, end = begin + shift_ns, end + shift_ns if end else 0
     return f.Record(
         index, step, f.State(state), begin, end, thread, fault - 1 if fault else None, f.text(error), patience
     )

@@ -47,10 +47,13 @@ class LedgerWriter:
         assert 0 <= sites <= f.MOST_SITES, sites
         ring_end = f.HEADER_BYTES + capacity * f.RECORD_BYTES
         size = ring_end + sites * f.SITE_BYTES
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             os.posix_fallocate(fd, 0, size)
             self._map = mmap.mmap(fd, size)
+        except OSError:
+            os.unlink(path)  # a disk that has no room for it is not to be left full
+            raise
         finally:
             os.close(fd)
         self.capacity = capacity
@@ -73,6 +76,25 @@ class LedgerWriter:
             time.time_ns(),
             sites,
         )
+
+    def introduce(self, rank: int, world_size: int) -> None:
+        """Say who writes, where that was not known from the start."""
+        f.RANK.pack_into(self._map, f.RANK_OFFSET, rank, world_size)
+
+    def beat(self, line: int = 0, file: str = "", function: str = "") -> None:
+        """Stamp the time at which this process lived, its Python ran, and was at that line of the user's."""
+        memory = self._map
+        (beats,) = _U32.unpack_from(memory, f.BEATS_OFFSET)
+        place = f.PLACES_OFFSET + beats % 2 * f.PLACE.size
+        told = f.fit(file, 188, keep="tail"), f.fit(function, 64)
+        f.PLACE.pack_into(memory, place, line & 0xFFFFFFFF, *told)
+        _U32.pack_into(memory, f.BEATS_OFFSET, (beats + 1) & 0xFFFFFFFF)
+        _U64.pack_into(memory, f.HEART_OFFSET, time.monotonic_ns())
+
+    @property
+    def total(self) -> int:
+        """How many records have been begun."""
+        return int(_U64.unpack_from(self._map, f.TOTAL_OFFSET)[0])
 
     def begin(self, step: Step) -> int:
         """Write down that `step` begins; return its index."""

@@ -18,8 +18,16 @@ def from_one_function(one: Site, other: Site) -> tuple[Site, Site]:
     be lines of one call of that function, these are meant: of two layers, say, not of one.
     """
     found = list(_in_one_function(one, other))
-    of_one_call = (pair for pair in found if pair[0].caller == pair[1].caller)
+    of_one_call = (pair for pair in found if _one_call(pair[0].caller, pair[1].caller))
     return next(of_one_call, found[0] if found else (one, other))
+
+
+def _one_call(one: Site | None, other: Site | None) -> bool:
+    """Whether both are one call, as far as is told: of what was called from further in fewer callers are."""
+    if one is None or other is None:
+        return one is other
+    pairs = zip(outward(one), outward(other), strict=False)
+    return all((mine.place, mine.function) == (theirs.place, theirs.function) for mine, theirs in pairs)
 
 
 def _in_one_function(one: Site, other: Site) -> Iterator[tuple[Site, Site]]:
@@ -39,7 +47,7 @@ def come_round(one: Site, other: Site) -> bool:
     """Whether there is a loop around both, in the function they are lines of or around its call."""
     if share_a_loop(one, other):
         return True
-    return one.caller is not None and one.caller == other.caller and in_any_loop(one.caller)
+    return one.caller is not None and _one_call(one.caller, other.caller) and in_any_loop(one.caller)
 
 
 def in_any_loop(site: Site) -> bool:

@@ -1,0 +1,127 @@
+"""What recording costs a collective: `rankdrill.record` beside bare gloo, in turns in one run, ratio of the medians.
+
+    python benchmarks/record.py [--ranks 2] [--rounds 60] [--between 0 200] [--json FILE]
+
+The ranks are plain processes, which record themselves as those of a job do. Every round measures both ways one after
+the other, `CALLS` calls each, so that what else the machine does falls on both alike; which is first changes from round
+to round. `--between` has each rank compute for so many microseconds before each call: see benchmarks/watch.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from rich.console import Console
+from rich.table import Table
+
+import rankdrill
+from rankdrill.native import lane
+
+CALLS = 50
+ELEMENTS = {"1 element": 1, "1 MiB": 1 << 18}
+BARE, RECORDED = "bare gloo", "recorded"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Medians in microseconds over all calls on rank 0, and how they compare."""
+
+    ranks: int
+    tensor: str
+    between_us: int
+    bare_us: float
+    recorded_us: float
+    over_bare: float
+
+
+def measured(rank: int, size: int, place: str, betweens: Sequence[int], rounds: int) -> None:
+    """On a rank: what each call took, by tensor, pause and way; rank 0 writes it down."""
+    torch.set_num_threads(1)
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(size))
+    rankdrill.record(Path(place) / "record")
+    store = dist.FileStore(str(Path(place) / "store"), size)  # type: ignore[attr-defined]
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
+    whole: Any = dist.group.WORLD
+    groups = {BARE: whole.inner, RECORDED: whole}
+    found: list[tuple[str, int, str, float]] = []
+    for between in betweens:
+        for name, elements in ELEMENTS.items():
+            tensor = torch.zeros(elements)
+            for turn in range(rounds + 1):  # the first warms up
+                for way in (BARE, RECORDED) if turn % 2 else (RECORDED, BARE):
+                    calls = [timed(tensor, groups[way], between * 1e-6) for _ in range(CALLS)]
+                    found += [(name, between, way, each) for each in calls] if turn else []
+    if rank == 0:
+        (Path(place) / "found.json").write_text(json.dumps(found))
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def timed(tensor: torch.Tensor, group: Any, between: float) -> float:
+    until = time.perf_counter() + between
+    while time.perf_counter() < until:
+        pass
+    began = time.perf_counter()
+    dist.all_reduce(tensor, group=group)
+    return time.perf_counter() - began
+
+
+def figures(ranks: int, betweens: Sequence[int], rounds: int) -> list[Figure]:
+    with tempfile.TemporaryDirectory() as place:
+        context = get_context("spawn")
+        started = [
+            context.Process(target=measured, args=(rank, ranks, place, betweens, rounds)) for rank in range(ranks)
+        ]
+        for each in started:
+            each.start()
+        for each in started:
+            each.join()
+        calls = json.loads((Path(place) / "found.json").read_text())
+    found = []
+    for between in betweens:
+        for name in ELEMENTS:
+            of = {way: [c[3] for c in calls if c[:3] == [name, between, way]] for way in (BARE, RECORDED)}
+            bare, recorded = (statistics.median(of[way]) for way in (BARE, RECORDED))
+            found.append(Figure(ranks, name, between, bare * 1e6, recorded * 1e6, recorded / bare - 1))
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ranks", type=int, nargs="+", default=[2])
+    parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--between", type=int, nargs="+", default=[0, 200], metavar="US")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    asked = parser.parse_args()
+    found = [figure for ranks in asked.ranks for figure in figures(ranks, asked.between, asked.rounds)]
+    table = Table("ranks", "all_reduce of", "between, µs", "bare, µs", "recorded, µs", "over bare", title=lane())
+    for one in found:
+        table.add_row(
+            str(one.ranks),
+            one.tensor,
+            str(one.between_us),
+            f"{one.bare_us:.1f}",
+            f"{one.recorded_us:.1f}",
+            f"{one.over_bare:+.1%}",
+        )
+    Console().print(table)
+    if asked.json is not None:
+        asked.json.write_text(json.dumps([asdict(one) for one in found], indent=1))
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    main()

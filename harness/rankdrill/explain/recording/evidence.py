@@ -1,0 +1,189 @@
+"""All that one run left, by rank, by one clock: what its ranks wrote down last, and how each of them ended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from rankdrill.explain.recording.clocks import Clock, shifts_of
+from rankdrill.explain.recording.raw import Calls, calls_of
+from rankdrill.explain.recording.reading import End, Recorded
+from rankdrill.explain.recording.runs import Run
+from rankdrill.ledger import GROUP_OP, LedgerView, Record, State
+from rankdrill.ledger import format as f
+from rankdrill.recording.environment import boot_id, pid_namespace, started_at
+from rankdrill.step import NO_SEQUENCE, Kind
+
+__all__ = ["Evidence", "RankEvidence", "evidence_of"]
+
+MOST_READ = 1 << 20  # records of all ranks together
+FEWEST_READ = 4096  # of one rank
+NOT_AT_ONCE = ("nccl", "xccl", "hccl", "ucc")
+"""Backends that give a rank a handle whose wait is over before the collective is."""
+
+
+@dataclass(frozen=True)
+class RankEvidence:
+    """What is left of one rank. `view` begins with its newest default group; `begins` is that record's index.
+
+    `alive` is None where nobody here can say. `last_ns` is the last sign of life, `heart_ns` the last of those that its
+    process gives once a second, 0 where it gave none. `gave_up` is the call whose error ended it, as it was recorded.
+    """
+
+    recorded: Recorded
+    view: LedgerView
+    calls: Mapping[str, Calls]
+    begins: int
+    alive: bool | None
+    last_ns: int
+    heart_ns: int
+    shift_ns: int = 0
+    gave_up: Record | None = None
+
+    @property
+    def end(self) -> End | None:
+        return self.recorded.end
+
+    @property
+    def whole(self) -> bool:
+        """Whether its newest records can all be read."""
+        return self.recorded.reader is not None and not self.view.torn
+
+    @property
+    def awaits_devices(self) -> frozenset[str]:
+        """The groups in which a call that was waited for may still be under way."""
+        return frozenset(
+            group.label for group in self.recorded.groups if any(name in group.backend for name in NOT_AT_ONCE)
+        )
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All ranks of a run, those without a record left out; `now_ns` is when the newest of it was written."""
+
+    world_size: int
+    ranks: Mapping[int, RankEvidence]
+    missing: tuple[int, ...]
+    now_ns: int
+    groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    @property
+    def views(self) -> list[LedgerView]:
+        """By rank; empty where there is none."""
+        return [self.ranks[rank].view if rank in self.ranks else LedgerView((), 0) for rank in range(self.world_size)]
+
+
+def evidence_of(run: Run) -> Evidence:
+    """Read what there is of `run`, now."""
+    most = max(MOST_READ // max(len(run.ranks), 1), FEWEST_READ)
+    generation = max((_generations(one) for one in run.ranks.values()), default=0)
+    found = {rank: _of_rank(one, most, generation) for rank, one in run.ranks.items()}
+    found = _by_one_clock(found)
+    size = run.world_size
+    now = max((each.last_ns for each in found.values()), default=0)
+    if any(each.alive for each in found.values()):
+        here = next(each for each in found.values() if each.alive)
+        now = max(now, time.monotonic_ns() + here.shift_ns)
+    missing = tuple(rank for rank in range(size) if rank not in found)
+    return Evidence(size, dict(sorted(found.items())), missing, now)
+
+
+def _generations(one: Recorded) -> int:
+    """How many default groups the process has had."""
+    return sum(group.rank is not None for group in one.groups)
+
+
+def _of_rank(one: Recorded, most: int, generation: int) -> RankEvidence:
+    reader = one.reader
+    alive = _alive(one)
+    if reader is None:
+        return RankEvidence(one, LedgerView((), 0), {}, 0, alive, one.told_ns, 0)
+    job = one.job
+    begins = min(max(job.record, 0), reader.total) if job is not None else 0
+    if generation > 1 and _generations(one) < generation:
+        begins = reader.total  # it has not come to the group that the others have
+    view = _with_groups(reader.view(max(begins, reader.total - most)), begins, one)
+    calls = dict(calls_of(view))
+    signs = [reader.heart_ns, one.told_ns]
+    for of_group in calls.values():
+        signs += [int(of_group["begin"].max()), int(of_group["end"].max())]
+    newest = view.last
+    if newest is not None:
+        signs += [newest.begin_ns, newest.end_ns]
+    return RankEvidence(one, view, calls, begins, alive, max(signs), reader.heart_ns)
+
+
+def _alive(one: Recorded) -> bool | None:
+    if one.text("boot") != boot_id() or one.text("pids") != pid_namespace() or not one.pid:
+        return None
+    return started_at(one.pid) == one.number("started")
+
+
+def _with_groups(view: LedgerView, begins: int, one: Recorded) -> LedgerView:
+    """`view`, which may have lost what says who is in which group, with that from the log before it."""
+    dropped = view.first - begins
+    view = replace(view, dropped=max(dropped, 0))
+    if dropped <= 0:
+        return view
+    told = [(group.label, part) for group in one.groups if group.record >= begins for part in group.members]
+    told = told[-view.first :]
+    first = view.first - len(told)
+    records = tuple(_record(first + place, label, part) for place, (label, part) in enumerate(told))
+    return replace(view, raw=records + view.raw, first=first)
+
+
+def _record(index: int, label: str, members: str) -> bytes:
+    """What a rank writes down of a group before its first call."""
+    return f.RECORD.pack(
+        index,
+        0,
+        0,
+        0,
+        NO_SEQUENCE,
+        0,
+        0,
+        State.ENDED,
+        f.KINDS.index(Kind.COLLECTIVE),
+        GROUP_OP.encode(),
+        f.fit(label, 76, keep="tail"),
+        f.fit(members, f.FINGERPRINT_BYTES),
+        b"",
+        0,
+        0,
+        0,
+        f.NO_MESSAGE,
+        0,
+        NO_SEQUENCE,
+        f.commit_of(index),
+    )
+
+
+def _by_one_clock(found: Mapping[int, RankEvidence]) -> dict[int, RankEvidence]:
+    # Of whom no log says which machine it was on, it is taken for granted that it was no other.
+    home = next((each.recorded for each in found.values() if each.recorded.text("boot")), None)
+    clocks = {
+        rank: _clock(each.recorded if each.recorded.text("boot") or home is None else home)
+        for rank, each in found.items()
+    }
+    if len({clock.machine for clock in clocks.values()}) < 2:
+        return dict(found)
+    at_once = {
+        rank: {group: calls for group, calls in each.calls.items() if group not in each.awaits_devices}
+        for rank, each in found.items()
+    }
+    shifts = shifts_of(clocks, at_once)
+    return {
+        rank: replace(
+            each,
+            view=replace(each.view, shift_ns=shifts[rank]),
+            last_ns=each.last_ns + shifts[rank] if each.last_ns else 0,
+            heart_ns=each.heart_ns + shifts[rank] if each.heart_ns else 0,
+            shift_ns=shifts[rank],
+        )
+        for rank, each in found.items()
+    }
+
+
+def _clock(one: Recorded) -> Clock:
+    return Clock(one.text("boot"), (one.number("realtime_ns") or 0) - (one.number("monotonic_ns") or 0))

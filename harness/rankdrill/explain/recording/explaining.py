@@ -1,0 +1,141 @@
+"""A recorded job explained: read, again if it still runs, and judged."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from rankdrill.diagnosis import Wait, name_ranks
+from rankdrill.errors import UsageError
+from rankdrill.explain.explanation import Explanation, Place, places_of
+from rankdrill.explain.recording.causes import causes_of, waits_of
+from rankdrill.explain.recording.evidence import Evidence, evidence_of
+from rankdrill.explain.recording.reading import read_directory
+from rankdrill.explain.recording.runs import Run, told_apart
+from rankdrill.explain.recording.standing import How, Standing, standings_of, waiting_still
+
+__all__ = ["explain_recording"]
+
+BETWEEN_LOOKS_S = 0.1
+MOST_LOOKS = 5
+DOUBT_S = 0.5  # for others to come, where it cannot be told yet who is in the majority
+MOST_DOUBTS = 3
+
+
+def explain_recording(directory: str | Path) -> Explanation:
+    """What became of the newest run recorded in `directory`, dead or alive; nothing is written.
+
+    Raises `UsageError` where there is nothing recorded.
+    """
+    recorded = read_directory(directory)
+    if not recorded:
+        raise UsageError(f"nothing is recorded in {directory}")
+    run, *others = told_apart(recorded)
+    for _ in range(MOST_DOUBTS):
+        found, may_change = _of_run(run)
+        if not may_change:
+            break
+        time.sleep(DOUBT_S)
+    return replace(found, source=str(directory), gaps=(*found.gaps, *_other_runs(others)))
+
+
+def _of_run(run: Run) -> tuple[Explanation, bool]:
+    """What became of `run`; and whether somebody who is still on the way may tell who is at fault."""
+    evidence, moving = _settled(run)
+    gaps = tuple(_gaps(evidence, run))
+    if moving:
+        places = _places(standings_of(evidence), evidence)
+        return Explanation("", evidence.world_size, places=places, gaps=gaps), False
+    evidence = _as_they_waited(evidence)
+    standings = standings_of(evidence)
+    causes, fits = causes_of(evidence, standings)
+    culprits = {rank for cause in causes for rank in cause.finding.culprits}
+    at_odds = {rank for cause in causes for rank in cause.finding.ranks}
+    victims = tuple(sorted(waits_of(standings).keys() - at_odds)) if causes else ()
+    places = _places(standings, evidence)
+    found = Explanation("", evidence.world_size, tuple(causes), tuple(fits), victims, places, gaps)
+    return found, bool(causes) and not culprits and any(each.alive for each in evidence.ranks.values())
+
+
+def _as_they_waited(evidence: Evidence) -> Evidence:
+    """What ranks gave up is what they wait in: the first of them gave up for a reason that the others' calls tell."""
+    return replace(evidence, ranks={rank: waiting_still(each) or each for rank, each in evidence.ranks.items()})
+
+
+def _settled(run: Run) -> tuple[Evidence, bool]:
+    """What was recorded by one moment; and whether ranks that wait went on while one looked again and again."""
+    before = evidence_of(run)
+    if all(each.alive is False for each in before.ranks.values()):
+        return before, False
+    for _ in range(MOST_LOOKS):
+        time.sleep(BETWEEN_LOOKS_S)
+        after = evidence_of(run)
+        if _unmoved(before, after):
+            return after, False
+        before = after
+    return before, True
+
+
+def _unmoved(before: Evidence, after: Evidence) -> bool:
+    return all(_newest(before, rank) == _newest(after, rank) for rank in after.ranks)
+
+
+def _newest(evidence: Evidence, rank: int) -> tuple[object, ...]:
+    view = evidence.ranks[rank].view
+    last, inside = view.last, view.last_open
+    return last and last.index, last and last.state, inside and inside.index
+
+
+def _places(standings: Sequence[Standing], evidence: Evidence) -> tuple[Place, ...]:
+    waiting = waits_of(standings)
+    return places_of([(each.rank, _doing(each, waiting.get(each.rank), evidence)) for each in standings])
+
+
+def _doing(standing: Standing, wait: Wait | None, evidence: Evidence) -> str:
+    here = evidence.ranks.get(standing.rank)
+    alive = "" if here is None or here.alive is None else " (alive)" if here.alive else " (its process is gone)"
+    if wait is not None:
+        return f"{_waiting(wait)}{f'; {standing.told}' if standing.suffered else alive}"
+    site = standing.site
+    if standing.how is How.RUNS and site is None and standing.last is not None:
+        site = standing.last.step.site
+    where = f", at {site}" if site is not None else ""
+    return f"{standing.told}{where}{'' if standing.ended else alive}"
+
+
+def _waiting(wait: Wait) -> str:
+    """As `Wait` says it, in words that suit one rank and several."""
+    step = wait.record.step
+    if not wait.missing:
+        return f"waiting in {step}, to which all have come{step.where}"
+    one_of = "one of " if wait.anyone and len(wait.missing) > 1 else ""
+    return f"waiting in {step} for {one_of}{name_ranks(wait.missing)}{step.where}"
+
+
+def _gaps(evidence: Evidence, run: Run) -> Iterator[str]:
+    if evidence.missing:
+        yield f"nothing was recorded by {name_ranks(evidence.missing)}"
+    for rank, each in evidence.ranks.items():
+        if each.recorded.trouble:
+            yield f"the record of rank {rank}, {each.recorded.name}, {each.recorded.trouble}"
+        elif each.view.torn:
+            yield f"the record of rank {rank} is damaged: {each.view.torn} of its records are not whole"
+    dropped = sorted(rank for rank, each in evidence.ranks.items() if each.view.dropped)
+    if dropped:
+        yield f"the oldest steps of {name_ranks(dropped)} were overwritten by newer ones, or are not looked at"
+    if run.strangers:
+        told = ", ".join(one.name for one in run.strangers)
+        yield f"of {len(run.strangers)} processes it is not known which ranks they were: {told}"
+    late = {group.calls_before for each in evidence.ranks.values() for group in each.recorded.groups}
+    if len(late) > 1:
+        yield "ranks began to record at different calls of a group: its numbers need not mean the same call on all"
+
+
+def _other_runs(others: Sequence[Run]) -> list[str]:
+    others = [run for run in others if run.ranks]
+    if not others:
+        return []
+    told = "another run, begun before, which is" if len(others) == 1 else f"{len(others)} runs begun before, which are"
+    return [f"the directory holds {told} left aside"]

@@ -1,0 +1,110 @@
+"""Which processes were one run of one job: one directory may hold many.
+
+Ranks that made a group have agreed on a name for the run, over the store that they met at. Who came to none is of the
+run that its launcher had just begun.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from rankdrill.explain.recording.reading import Recorded
+
+__all__ = ["Run", "told_apart"]
+
+_OF_A_JOB = (
+    "TORCHELASTIC_RUN_ID",
+    "TORCHELASTIC_RESTART_COUNT",
+    "SLURM_JOB_ID",
+    "SLURM_STEP_ID",
+    "SLURM_RESTART_COUNT",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+)
+_SAYS_WHICH = ("TORCHELASTIC_RUN_ID", "SLURM_JOB_ID")
+_NO_ID = "none"  # of torchrun, where it is given none
+TOGETHER_NS = 600 * 10**9  # within which the ranks of one run begin, of which nothing else is known
+
+
+@dataclass(frozen=True)
+class Run:
+    """Its processes, by rank; `strangers` are those of unknown rank."""
+
+    ranks: dict[int, Recorded]
+    strangers: tuple[Recorded, ...] = ()
+
+    @property
+    def start_ns(self) -> int:
+        return max((one.start_ns for one in (*self.ranks.values(), *self.strangers)), default=0)
+
+    @property
+    def world_size(self) -> int:
+        said = max((one.world_size for one in self.ranks.values()), default=0)
+        return max(said, max(self.ranks, default=-1) + 1)
+
+
+def told_apart(recorded: Iterable[Recorded]) -> list[Run]:
+    """The runs, the newest first."""
+    every = sorted(recorded, key=lambda one: (one.start_ns, one.name))
+    named = [one for one in every if _names(one)]
+    parts = _united(named)
+    for one in every:
+        if not _names(one):
+            _take_in(one, parts)
+    # A process that started ranks, and is none, is a run of its own, and not the one that is asked for.
+    return sorted((_run(part) for part in parts), key=lambda run: (bool(run.ranks), run.start_ns), reverse=True)
+
+
+def _names(one: Recorded) -> set[str]:
+    return {group.run for group in one.groups if group.run}
+
+
+def _united(named: Sequence[Recorded]) -> list[list[Recorded]]:
+    """Those with a name in common are together: a process may have made the group anew."""
+    parts: list[tuple[set[str], list[Recorded]]] = []
+    for one in named:
+        names, members = _names(one), [one]
+        apart = []
+        for part in parts:
+            if part[0] & names:
+                names |= part[0]
+                members = [*part[1], *members]
+            else:
+                apart.append(part)
+        parts = [*apart, (names, members)]
+    return [members for _, members in parts]
+
+
+def _take_in(one: Recorded, parts: list[list[Recorded]]) -> None:
+    """Put `one` to the newest part of its launch that has no such rank yet, else into one of its own."""
+    fitting = [
+        part
+        for part in parts
+        if _of_one_launch(part[0], one)
+        and all(other.rank is None or other.rank != one.rank for other in part)
+        and abs(part[0].start_ns - one.start_ns) < TOGETHER_NS
+    ]
+    if fitting:
+        min(fitting, key=lambda part: abs(part[0].start_ns - one.start_ns)).append(one)
+    else:
+        parts.append([one])
+
+
+def _of_one_launch(one: Recorded, other: Recorded) -> bool:
+    """Whether one launcher started both, as its variables say; where these say little, whether they have one parent."""
+    if any(one.launcher.get(name) != other.launcher.get(name) for name in _OF_A_JOB):
+        return False
+    said = any(one.launcher.get(name, _NO_ID) != _NO_ID for name in _SAYS_WHICH)
+    return said or one.text("boot") != other.text("boot") or one.parent == other.parent
+
+
+def _run(part: Sequence[Recorded]) -> Run:
+    ranks: dict[int, Recorded] = {}
+    strangers: list[Recorded] = []
+    for one in part:
+        if one.rank is None or one.rank in ranks:
+            strangers.append(one)
+        else:
+            ranks[one.rank] = one
+    return Run(ranks, tuple(strangers))
