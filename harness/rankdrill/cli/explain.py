@@ -31,8 +31,9 @@ _FEW = 64  # files, which are read before a bar is seen
 def explain(ctx: click.Context, prefix: str | None, json_file: str | None, paths: tuple[Path, ...]) -> None:
     """Say why a job hung, from what it left behind: one root cause first, with what speaks for it.
 
-    PATH is a directory with the dumps of PyTorch's Flight Recorder, pickles or JSON, one file for each rank, or the
-    files themselves. Nothing in a dump is executed, and files that are no dumps are passed over.
+    PATH is what `rankdrill.record` wrote, while the job runs or after its end; or a directory with the dumps of
+    PyTorch's Flight Recorder, pickles or JSON, one file for each rank, or the files themselves. Nothing in a dump is
+    executed, and files that are no dumps are passed over.
 
     NCCL jobs write dumps when their watchdog times out, to files named TORCH_FR_DUMP_TEMP_FILE and the rank, if
     TORCH_FR_BUFFER_SIZE is above 0; older torch calls these TORCH_NCCL_DEBUG_INFO_TEMP_FILE and
@@ -40,6 +41,7 @@ def explain(ctx: click.Context, prefix: str | None, json_file: str | None, paths
 
     \b
     Examples:
+      rankdrill explain recorded/
       rankdrill explain /tmp/nccl_trace_rank_0 /tmp/nccl_trace_rank_1
       rankdrill explain dumps/
       rankdrill explain dumps/ --prefix nccl_trace_rank_
@@ -62,9 +64,12 @@ def explain(ctx: click.Context, prefix: str | None, json_file: str | None, paths
 
 
 def _explained(paths: tuple[Path, ...], prefix: str | None, err: Console) -> Explanation:
-    """What lies there decides who explains it; so far those are dumps alone."""
+    """What lies there decides who explains it: recorded ledgers, or dumps."""
     from rankdrill.explain.flight import explain_dumps
+    from rankdrill.explain.recording import explain_recording, is_recording
 
+    if len(paths) == 1 and is_recording(paths[0]):
+        return explain_recording(paths[0])
     if not err.is_terminal:
         return explain_dumps(paths, prefix)
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn

@@ -31,15 +31,16 @@ ANOTHER = 1
 def replay(ctx: click.Context, test_file: str | None, deadline: float, file: str) -> None:
     """Do again here what the ranks of FILE did, and see whether the same comes of it.
 
-    FILE is what `rankdrill run --json` wrote. Each rank makes the calls that it made there, on gloo and with tensors of
-    the same types and sizes, as far as they are known, and ends as it ended there. Memory that is touched between
-    calls, locks and the values of messages are not part of it.
+    FILE is what `rankdrill run --json` wrote, or the directory of `rankdrill.record`. Each rank makes the calls that it
+    made there, on gloo and with tensors of the same types and sizes, as far as they are known, and ends as it ended
+    there. Memory that is touched between calls, locks and the values of messages are not part of it.
 
     \b
     Examples:
       rankdrill run -n 4 --json run.json train.py
       rankdrill replay run.json
       rankdrill replay --as-test test_hang.py run.json
+      rankdrill replay --as-test test_hang.py recorded/
 
     \b
     Exit codes: 0 the same came of it, 1 something else did, 2 a mistake in the command, 130 interrupted.
@@ -69,8 +70,11 @@ def replay(ctx: click.Context, test_file: str | None, deadline: float, file: str
 
 
 def _score(file: str) -> Score:
-    from rankdrill.replay import score_from_json
+    from rankdrill.explain.recording import is_recording
+    from rankdrill.replay import score_from_json, score_of_recording
 
+    if is_recording(file):
+        return score_of_recording(file)
     try:
         if Path(file).stat().st_size > MOST_BYTES:
             raise UsageError(f"{file} has more than {MOST_BYTES >> 20} MiB: it is not what rankdrill run --json wrote")

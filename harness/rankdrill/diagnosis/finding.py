@@ -36,7 +36,6 @@ class FindingKind(StrEnum):
     LOST_RANK = "lost rank"  # it raised, was killed or left, and others wait for it
     STUCK_RANK = "stuck rank"  # it lives, and does not come to what others wait in
     DEADLOCK = "deadlock"  # each waits for the next, and each is right by itself
-    LOST_RANK = "lost rank"  # others wait for it, and nothing is left of it
 
 
 _NOT_VOTED = frozenset({FindingKind.UNMATCHED, FindingKind.MISSING_KEY, FindingKind.LOST_UPDATE})

@@ -2,6 +2,7 @@
 
 from rankdrill.replay.from_ledgers import score_of
 from rankdrill.replay.from_outcome import score_of_outcome
+from rankdrill.replay.from_recording import score_of_recording
 from rankdrill.replay.playing import Played, play, verdict_of
 from rankdrill.replay.score import Score, score_from_json
 from rankdrill.replay.writing import pytest_file
@@ -14,5 +15,6 @@ __all__ = [
     "score_from_json",
     "score_of",
     "score_of_outcome",
+    "score_of_recording",
     "verdict_of",
 ]

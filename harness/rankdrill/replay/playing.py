@@ -8,12 +8,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from rankdrill.diagnosis import Finding
 from rankdrill.replay.score import Score
 from rankdrill.replay.writing import pytest_file
 from rankdrill.worlds import Outcome, World
 from rankdrill.worlds.job import Job
 
-__all__ = ["FILE", "Played", "play", "verdict_of"]
+__all__ = ["FILE", "Played", "in_words", "play", "verdict_of"]
 
 FILE = "again.py"
 DEADLINE_S = 60.0
@@ -32,12 +33,16 @@ class Played:
         return verdict_of(self.outcome)
 
 
+def in_words(finding: Finding) -> str:
+    """Its kind, and who is at fault."""
+    who = ", ".join(map(str, finding.culprits)) if finding.culprits else "nobody in the majority"
+    return f"{finding.kind}: {who}"
+
+
 def verdict_of(outcome: Outcome) -> str:
     """What was found, without lines: these are others when it is played again."""
     if outcome.findings:
-        finding = outcome.findings[0]
-        who = ", ".join(map(str, finding.culprits)) if finding.culprits else "nobody in the majority"
-        return f"{finding.kind}: {who}"
+        return in_words(outcome.findings[0])
     who = ", ".join(map(str, outcome.culprits))
     return "all returned" if outcome.ok else f"{outcome.verdict}: {who}"
 

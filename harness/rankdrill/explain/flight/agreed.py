@@ -77,7 +77,7 @@ def _elements(tensors: Sequence[Sequence[int]]) -> tuple[int, ...]:
 def post_of(rank: int, call: Call, site: Site | None) -> Post:
     """The call as ranks post it on the board, for `break_in` to compare."""
     op, dtypes, sizes = marks_of(call)
-    marks = (_mark(op), 0, 0, _mark(dtypes), _mark(repr(sizes)))
+    marks = (_mark(op), 0, 0, _mark(dtypes), _mark(repr(sizes)), 0)
     return Post(rank, marks, None, (), (), op, "", _dtypes(dtypes), shown(call), site)
 
 

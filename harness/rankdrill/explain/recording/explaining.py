@@ -16,7 +16,7 @@ from rankdrill.explain.recording.reading import read_directory
 from rankdrill.explain.recording.runs import Run, told_apart
 from rankdrill.explain.recording.standing import How, Standing, standings_of, waiting_still
 
-__all__ = ["explain_recording"]
+__all__ = ["explain_recording", "standing_in"]
 
 BETWEEN_LOOKS_S = 0.1
 MOST_LOOKS = 5
@@ -39,6 +39,15 @@ def explain_recording(directory: str | Path) -> Explanation:
             break
         time.sleep(DOUBT_S)
     return replace(found, source=str(directory), gaps=(*found.gaps, *_other_runs(others)))
+
+
+def standing_in(directory: str | Path) -> tuple[Evidence, list[Standing]]:
+    """What there is of the newest run recorded in `directory`, and how its ranks stand."""
+    recorded = read_directory(directory)
+    if not recorded:
+        raise UsageError(f"nothing is recorded in {directory}")
+    evidence = _as_they_waited(evidence_of(told_apart(recorded)[0]))
+    return evidence, standings_of(evidence)
 
 
 def _of_run(run: Run) -> tuple[Explanation, bool]:

@@ -56,7 +56,8 @@ def post_of(rank: int, record: Record, *, sized: bool = False) -> Post:
         sizes = (_mark(text),)
     shown = text if step.op == NEW_GROUP else "+".join(f"{dtype}[{shape}]" for dtype, shape in tensors)
     root_mark = int(root[1]) if root else NOBODY
-    marks = _mark(step.op), _mark(reduce_op), root_mark, _mark(dtypes), _mark(sizes)
+    # Of the order in memory no record says anything: that is equal.
+    marks = _mark(step.op), _mark(reduce_op), root_mark, _mark(dtypes), _mark(sizes), 0
     sends, receives = _splits(text, tensors) if step.op == "all_to_all_single" else ((), ())
     return Post(rank, marks, None, sends, receives, step.op, reduce_op, "+".join(dtypes), shown, step.site)
 
