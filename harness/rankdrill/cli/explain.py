@@ -62,7 +62,7 @@ def explain(ctx: click.Context, prefix: str | None, json_file: str | None, paths
 
 
 def _explained(paths: tuple[Path, ...], prefix: str | None, err: Console) -> Explanation:
-    """What lies there decides who explains it; so far those are dumps alone."""
+    """What lies there decides who explains it: recorded ledgers, once they can be, are asked for here first."""
     from rankdrill.explain.flight import explain_dumps
 
     if not err.is_terminal:
