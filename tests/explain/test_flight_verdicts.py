@@ -314,6 +314,12 @@ def test_whoever_had_ended_all_may_have_failed_because_of_the_rank_that_is_lost(
     assert any("rank 3" in fit and "may have come of the loss" in fit for fit in found.fits)
 
 
+def test_where_most_dumps_are_not_there_nobody_is_called_lost(tmp_path: Path) -> None:
+    found = explained(Flight(ranks(4, lambda rank: rounds(4)), until={2: 5}, gone=frozenset({1, 2, 3})), tmp_path)
+    (cause,) = found.causes
+    assert (cause.confidence, cause.finding.culprits) == (Confidence.POSSIBLE, ())
+
+
 def test_calls_made_in_a_coalesced_one_have_its_state(tmp_path: Path) -> None:
     def program(rank: int) -> list[Op]:
         return [summed(), send((rank + 1) % 2), recv((rank + 1) % 2), Op("coalesced", sizes=()), summed()]

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
+import torch.distributed as dist
 from click.testing import CliRunner
 
 from rankdrill import Outcome, World
@@ -16,6 +18,7 @@ from rankdrill.replay import play, score_from_json, score_of_outcome
 from rankdrill.worlds.job import Job
 from tests.catalogue.drilling import play_program
 from tests.catalogue.programs import Program, catalogue, modules
+from tests.recording.jobs import explained, job
 
 NOT_IN_CALLS = {"input hazard", "message race", "lost update", "leaked group", "memory layout"}
 """Kinds of mistakes that lie in memory, values and handles, which nobody writes down."""
@@ -81,9 +84,6 @@ def test_from_the_command_line_and_as_a_test(tmp_path: Path, monkeypatch: pytest
     monkeypatch.chdir(tmp_path)
 
     def body() -> None:
-        import torch
-        import torch.distributed as dist
-
         for step in range(5):
             if step != 3 or dist.get_rank() != 1:
                 dist.all_reduce(torch.ones(2))
@@ -97,6 +97,28 @@ def test_from_the_command_line_and_as_a_test(tmp_path: Path, monkeypatch: pytest
     assert "if rank.index != 1:" in Path("test_it.py").read_text()
     Path("run.json").write_text(json.dumps(score.as_fields() | {"verdict": "missing call: 2"}))
     assert CliRunner().invoke(main, ["replay", "run.json"]).exit_code == 1
+
+
+def leave_one_out(rank: int) -> None:
+    for turn in range(4):
+        if (rank, turn) != (2, 1):
+            dist.all_reduce(torch.ones(8))
+    dist.barrier()
+
+
+def test_from_what_was_recorded_of_a_job(tmp_path: Path) -> None:
+    """From a hang to a test: recorded, killed, explained, played."""
+    with job(leave_one_out, 4, tmp_path / "recorded") as running:
+        found = explained(running.directory, lambda found: any(cause.finding.culprits for cause in found.causes))
+    assert found.causes[0].finding.culprits == (2,)
+    test = tmp_path / "test_it.py"
+    done = CliRunner().invoke(main, ["replay", "--as-test", str(test), str(tmp_path / "recorded")])
+    assert done.exit_code == 0, done.output
+    assert "there: missing call: 2\nhere:  missing call: 2" in done.output
+    assert "if rank.index != 2:" in test.read_text()
+    asked = CliRunner().invoke(main, ["explain", str(tmp_path / "recorded")])
+    assert asked.exit_code == 1
+    assert "missing call: rank 2 leaves out all_reduce #3" in asked.output
 
 
 @pytest.mark.parametrize(

@@ -71,14 +71,18 @@ def _told(job: Job, stand: Standing, how: str, ranks: Sequence[int]) -> str:
 
 
 def _lost(job: Job, meeting: Meeting, lost: Sequence[int], waiting: Sequence[int]) -> Cause:
+    """That ranks left no dump; where most of a group left none, more likely somebody has not collected them."""
+    few = 2 * len(lost) < len(job.groups[meeting.group].members)
     left = side_of(lost, either(lost, "left no dump", "left no dumps"), [None] * len(lost))
-    finding = _finding(FindingKind.LOST_RANK, job, meeting, (left, waiting_side(job, meeting, waiting)), lost)
+    sides = (left, waiting_side(job, meeting, waiting))
+    finding = _finding(FindingKind.LOST_RANK, job, meeting, sides, lost if few else ())
     they = either(lost, "it", "they")
     why = (
         f"{wait_for(waiting, lost)}, and for nobody whose dump is there",
         f"{they} died before {they} could write one, or what {they} wrote was not collected",
     )
-    return Cause(finding, Confidence.POSSIBLE if _is_young(job, meeting) else Confidence.LIKELY, why)
+    sure = few and not _is_young(job, meeting)
+    return Cause(finding, Confidence.LIKELY if sure else Confidence.POSSIBLE, why)
 
 
 def _is_young(job: Job, meeting: Meeting) -> bool:
