@@ -80,6 +80,7 @@ def with_secrets(rank: int, directory: str) -> None:
 
 
 def fail_telling(rank: int) -> None:
+    dist.barrier()  # before, one that ends at once may keep the other from meeting it
     raise ValueError(SECRET)
 
 

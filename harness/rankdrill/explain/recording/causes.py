@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 
 from rankdrill.diagnosis import (
@@ -20,16 +19,15 @@ from rankdrill.diagnosis import (
 from rankdrill.diagnosis.ddp import said_by_ddp
 from rankdrill.diagnosis.finding import side_of
 from rankdrill.explain.explanation import Cause, Confidence
-from rankdrill.explain.recording.evidence import Evidence
+from rankdrill.explain.recording.evidence import WINDOW, Evidence, RankEvidence, cut
 from rankdrill.explain.recording.mismatches import Mismatch, first_mismatch, odd_inputs
 from rankdrill.explain.recording.standing import How, Standing, silent_in
 from rankdrill.ledger import LedgerView
 from rankdrill.step import Site
 
-__all__ = ["WINDOW", "causes_of", "waits_of"]
+__all__ = ["causes_of", "waits_of"]
 
-WINDOW = 4096  # records of each rank, the newest, or from where ranks part, that are gone through one by one
-BEFORE = 512  # of them come before that
+BEFORE = 512  # records, of those that are gone through, before the call where ranks part
 STUCK_S = 5.0  # in no call, while others wait
 STUCK_FOR_GOOD_S = 300.0
 UNUSUAL = 3.0  # times as long as it ever took the rank from one call to the next
@@ -74,19 +72,19 @@ def causes_of(evidence: Evidence, standings: Sequence[Standing]) -> tuple[list[C
 
 
 def _windows(evidence: Evidence, first_ns: int | None = None) -> list[LedgerView]:
-    """The views, cut to what is gone through; if `first_ns` is given, from a little before that on."""
-    return [_window(view, first_ns) for view in evidence.views]
-
-
-def _window(view: LedgerView, first_ns: int | None) -> LedgerView:
-    if len(view.raw) <= WINDOW:
-        return view
-    start = len(view.raw) - WINDOW
+    """The views by rank, or those that begin a little before `first_ns`, where that is further back."""
+    views = evidence.views
     if first_ns is not None:
-        times = (int.from_bytes(raw[8:16], "little") + view.shift_ns for raw in view.raw)
-        place = next((place for place, begin in enumerate(times) if begin >= first_ns), len(view.raw))
-        start = max(min(start, place - BEFORE), 0)
-    return replace(view, raw=view.raw[start : start + WINDOW], first=view.first + start, dropped=view.dropped + start)
+        for rank, each in evidence.ranks.items():
+            views[rank] = _from(each, first_ns)
+    return views
+
+
+def _from(rank: RankEvidence, first_ns: int) -> LedgerView:
+    times = (int.from_bytes(raw[8:16], "little") + rank.full.shift_ns for raw in rank.full.raw)
+    place = next((place for place, begin in enumerate(times) if begin >= first_ns), len(rank.full.raw))
+    start = place - BEFORE
+    return rank.view if start >= len(rank.full.raw) - WINDOW else cut(rank.recorded, rank.full, start, rank.begins)
 
 
 # ------------------------------------------------------------------------------------ ranks that disagree
@@ -216,7 +214,7 @@ def _unusual(evidence: Evidence, standing: Standing) -> bool:
 
 def _longest_pause(view: LedgerView) -> float:
     """Seconds that passed at most between the end of one step and the beginning of the next."""
-    records = [record for record in _window(view, None).records if record.begin_ns]
+    records = [record for record in view.records if record.begin_ns]
     pauses = [after.begin_ns - before.end_ns for before, after in pairwise(records) if before.end_ns]
     return max(pauses, default=0) / 1e9
 

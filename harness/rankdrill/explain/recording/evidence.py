@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from rankdrill.explain.recording.clocks import Clock, shifts_of
-from rankdrill.explain.recording.raw import Calls, calls_of
+from rankdrill.explain.recording.raw import Calls, calls_of, torn_in
 from rankdrill.explain.recording.reading import End, Recorded
 from rankdrill.explain.recording.runs import Run
 from rankdrill.ledger import GROUP_OP, LedgerView, Record, State
@@ -15,7 +15,9 @@ from rankdrill.ledger import format as f
 from rankdrill.recording.environment import boot_id, pid_namespace, started_at
 from rankdrill.step import NO_SEQUENCE, Kind
 
-__all__ = ["Evidence", "RankEvidence", "evidence_of"]
+__all__ = ["WINDOW", "Evidence", "RankEvidence", "cut", "evidence_of"]
+
+WINDOW = 4096
 
 MOST_READ = 1 << 20  # records of all ranks together
 FEWEST_READ = 4096  # of one rank
@@ -25,7 +27,9 @@ NOT_AT_ONCE = ("nccl", "xccl", "hccl", "ucc")
 
 @dataclass(frozen=True)
 class RankEvidence:
-    """What is left of one rank. `view` begins with its newest default group; `begins` is that record's index.
+    """What is left of one rank since its newest default group, whose first record has the index `begins`.
+
+    `view` holds the newest `WINDOW` records, which are gone through one by one, `full` all that are read.
 
     `alive` is None where nobody here can say. `last_ns` is the last sign of life, `heart_ns` the last of those that its
     process gives once a second, 0 where it gave none. `gave_up` is the call whose error ended it, as it was recorded.
@@ -38,6 +42,8 @@ class RankEvidence:
     alive: bool | None
     last_ns: int
     heart_ns: int
+    full: LedgerView
+    torn: int = 0
     shift_ns: int = 0
     gave_up: Record | None = None
 
@@ -48,7 +54,7 @@ class RankEvidence:
     @property
     def whole(self) -> bool:
         """Whether its newest records can all be read."""
-        return self.recorded.reader is not None and not self.view.torn
+        return self.recorded.reader is not None and not self.torn
 
     @property
     def awaits_devices(self) -> frozenset[str]:
@@ -98,20 +104,28 @@ def _of_rank(one: Recorded, most: int, generation: int) -> RankEvidence:
     reader = one.reader
     alive = _alive(one)
     if reader is None:
-        return RankEvidence(one, LedgerView((), 0), {}, 0, alive, one.told_ns, 0)
+        return RankEvidence(one, LedgerView((), 0), {}, 0, alive, one.told_ns, 0, LedgerView((), 0))
     job = one.job
     begins = min(max(job.record, 0), reader.total) if job is not None else 0
     if generation > 1 and _generations(one) < generation:
         begins = reader.total  # it has not come to the group that the others have
-    view = _with_groups(reader.view(max(begins, reader.total - most)), begins, one)
-    calls = dict(calls_of(view))
+    full = reader.view(max(begins, reader.total - most))
+    view = cut(one, full, len(full.raw) - WINDOW, begins)
+    calls = dict(calls_of(full))
     signs = [reader.heart_ns, one.told_ns]
     for of_group in calls.values():
         signs += [int(of_group["begin"].max()), int(of_group["end"].max())]
     newest = view.last
     if newest is not None:
         signs += [newest.begin_ns, newest.end_ns]
-    return RankEvidence(one, view, calls, begins, alive, max(signs), reader.heart_ns)
+    return RankEvidence(one, view, calls, begins, alive, max(signs), reader.heart_ns, full, torn_in(full))
+
+
+def cut(one: Recorded, full: LedgerView, start: int, begins: int) -> LedgerView:
+    """`WINDOW` records of `full`, of the process `one`, from its `start`-th on, and who is in which group."""
+    start = max(start, 0)
+    part = replace(full, raw=full.raw[start : start + WINDOW], first=full.first + start)
+    return _with_groups(part, begins, one)
 
 
 def _alive(one: Recorded) -> bool | None:
@@ -177,6 +191,7 @@ def _by_one_clock(found: Mapping[int, RankEvidence]) -> dict[int, RankEvidence]:
         rank: replace(
             each,
             view=replace(each.view, shift_ns=shifts[rank]),
+            full=replace(each.full, shift_ns=shifts[rank]),
             last_ns=each.last_ns + shifts[rank] if each.last_ns else 0,
             heart_ns=each.heart_ns + shifts[rank] if each.heart_ns else 0,
             shift_ns=shifts[rank],

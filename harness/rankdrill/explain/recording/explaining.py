@@ -20,6 +20,7 @@ __all__ = ["explain_recording", "standing_in"]
 
 BETWEEN_LOOKS_S = 0.1
 MOST_LOOKS = 5
+FEW = 64  # records that are looked at again
 DOUBT_S = 0.5  # for others to come, where it cannot be told yet who is in the majority
 MOST_DOUBTS = 3
 
@@ -75,26 +76,23 @@ def _as_they_waited(evidence: Evidence) -> Evidence:
 
 def _settled(run: Run) -> tuple[Evidence, bool]:
     """What was recorded by one moment; and whether ranks that wait went on while one looked again and again."""
-    before = evidence_of(run)
-    if all(each.alive is False for each in before.ranks.values()):
-        return before, False
+    before = _newest(run)
     for _ in range(MOST_LOOKS):
+        evidence = evidence_of(run)
+        if all(each.alive is False for each in evidence.ranks.values()):
+            return evidence, False
         time.sleep(BETWEEN_LOOKS_S)
-        after = evidence_of(run)
-        if _unmoved(before, after):
-            return after, False
+        after = _newest(run)
+        if before == after:
+            return evidence, False
         before = after
-    return before, True
+    return evidence, True
 
 
-def _unmoved(before: Evidence, after: Evidence) -> bool:
-    return all(_newest(before, rank) == _newest(after, rank) for rank in after.ranks)
-
-
-def _newest(evidence: Evidence, rank: int) -> tuple[object, ...]:
-    view = evidence.ranks[rank].view
-    last, inside = view.last, view.last_open
-    return last and last.index, last and last.state, inside and inside.index
+def _newest(run: Run) -> list[tuple[int, tuple[bytes, ...]]]:
+    """How far each process was, and its newest records, which say how far it got in them."""
+    readers = [one.reader for one in run.ranks.values() if one.reader is not None]
+    return [(reader.total, reader.view(max(reader.total - FEW, 0)).raw) for reader in readers]
 
 
 def _places(standings: Sequence[Standing], evidence: Evidence) -> tuple[Place, ...]:
@@ -129,8 +127,8 @@ def _gaps(evidence: Evidence, run: Run) -> Iterator[str]:
     for rank, each in evidence.ranks.items():
         if each.recorded.trouble:
             yield f"the record of rank {rank}, {each.recorded.name}, {each.recorded.trouble}"
-        elif each.view.torn:
-            yield f"the record of rank {rank} is damaged: {each.view.torn} of its records are not whole"
+        elif each.torn:
+            yield f"the record of rank {rank} is damaged: {each.torn} of its records are not whole"
     dropped = sorted(rank for rank, each in evidence.ranks.items() if each.view.dropped)
     if dropped:
         yield f"the oldest steps of {name_ranks(dropped)} were overwritten by newer ones, or are not looked at"

@@ -81,7 +81,7 @@ def _records(evidence: Evidence, group: str, number: int) -> dict[int, Record]:
             continue
         index = calls["index"][calls["sequence"] == number]
         if len(index):
-            found[rank] = record_at(each.view, int(index[0]))
+            found[rank] = record_at(each.full, int(index[0]))
     return found
 
 

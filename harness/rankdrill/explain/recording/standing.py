@@ -111,7 +111,7 @@ def _newest_ns(rank: RankEvidence) -> int:
 def _standing(rank: int, here: RankEvidence, evidence: Evidence, *, idle: bool) -> Standing:
     last = _last_call(here)
     if not here.whole:
-        told = here.recorded.trouble or f"left {here.view.torn} records that are not whole"
+        told = here.recorded.trouble or f"left {here.torn} records that are not whole"
         return Standing(rank, How.UNKNOWN, Position(False, whole=False), last, told)
     progress = Progress(ranks=evidence.world_size, start=here.begins, main=here.recorded.pid)
     progress.take(here.view)
