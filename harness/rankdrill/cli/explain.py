@@ -66,10 +66,12 @@ def explain(ctx: click.Context, prefix: str | None, json_file: str | None, paths
 def _explained(paths: tuple[Path, ...], prefix: str | None, err: Console) -> Explanation:
     """What lies there decides who explains it: recorded ledgers, or dumps."""
     from rankdrill.explain.flight import explain_dumps
-    from rankdrill.explain.recording import explain_recording, is_recording
 
-    if len(paths) == 1 and is_recording(paths[0]):
-        return explain_recording(paths[0])
+    if len(paths) == 1 and any(paths[0].glob("*.ledger")):  # else torch need not be imported
+        from rankdrill.explain.recording import explain_recording, is_recording
+
+        if is_recording(paths[0]):
+            return explain_recording(paths[0])
     if not err.is_terminal:
         return explain_dumps(paths, prefix)
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
