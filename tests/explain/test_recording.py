@@ -327,7 +327,8 @@ def test_a_log_that_is_missing_costs_little(rank: int, left_out: Path, tmp_path:
 
 def cut_lengths(size: int) -> list[int]:
     """Some of each part of a ledger; `test_every_length` takes all."""
-    return [*range(0, 4200, 350), *range(4096, size, 61)]
+    ends = [4096 + 288 * records - short for records in range(1, 20) for short in (1, 2, 3)]  # within a commit
+    return [*range(0, 4200, 350), *range(4096, size, 61), *ends]
 
 
 @pytest.mark.parametrize("rank", [0, 2])

@@ -46,7 +46,8 @@ def torn_in(view: LedgerView) -> int:
 
 def _array(view: LedgerView) -> Any:
     """The whole records of `view`."""
-    raw = b"".join(each.ljust(f.RECORD_BYTES, b"\0") for each in view.raw)
+    # What was cut off is not to be taken for the zeros that a commit may end in.
+    raw = b"".join(each.ljust(f.RECORD_BYTES, b"\xff") for each in view.raw)
     records = numpy.frombuffer(raw, _RECORD)
     index = numpy.arange(view.first, view.first + len(records), dtype="u8")
     commit = (index + 1) & 0xFFFFFFFF
