@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from rankdrill.boundary.work import NeverWaited
 from rankdrill.diagnosis import Position, Progress, Wait, doomed, name_ranks, waits
-from rankdrill.diagnosis.progress import position
+from rankdrill.diagnosis.progress import counted_by, position
 from rankdrill.ledger import GROUP_OP, LedgerReader, LedgerWriter, Record, State, spell_members
-from rankdrill.step import ANYBODY, NEVER_WAITED, NO_SEQUENCE, Kind, Message, Step
+from rankdrill.step import ANYBODY, NEVER_WAITED, NEW_GROUP, NO_SEQUENCE, Kind, Message, Step
 
 
 def step(sequence: int, group: str = "default", op: str = "barrier", fingerprint: str = "") -> Step:
@@ -59,6 +59,20 @@ def test_waiting_for_one_that_ended_is() -> None:
 def test_what_the_ended_had_reached_is_not_missed() -> None:
     assert doomed([waiting(0), ended(default=1)]) == {}
     assert list(doomed([waiting(1), ended(default=1)])) == [0]
+
+
+def test_groups_that_are_made_have_numbers_of_their_own() -> None:
+    """Rank 0 is about to leave the making of group #0; rank 1, no member, is in collective #0 and waits for it."""
+    making = Step(Kind.GROUP, NEW_GROUP, "default", "ranks=0,2", sequence=0)
+    made = {counted_by(making): 1}
+    positions = [
+        Position(False, record(making), made),
+        Position(False, record(step(0, op="all_reduce")), {"default": 1, **made}),
+        Position(False, record(step(0, op="all_reduce")), {"default": 1, **made}),
+    ]
+    assert doomed(positions) == {}
+    apart = [waiting(0), Position(False, record(step(0, op="all_reduce")), {"default": 1})]
+    assert list(doomed(apart)) == [0, 1], "collectives of one number do not meet"
 
 
 def test_a_chain_of_waits_behind_an_ended_one() -> None:

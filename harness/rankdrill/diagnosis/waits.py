@@ -76,8 +76,9 @@ def _for_its_own_call(wait: Wait, positions: Sequence[Position], bent: Set[int])
     if wait.missing or step.message is not None or step.sequence == NO_SEQUENCE:
         return wait
     there = ((rank, position.at.step) for rank, position in enumerate(positions) if position.at is not None)
+    counted = counted_by(step)  # groups that are made from one have numbers of their own
     elsewhere = (
-        rank for rank, other in there if other.target == step.target and _is_another(other, step, bent=bool(bent))
+        rank for rank, other in there if counted_by(other) == counted and _is_another(other, step, bent=bool(bent))
     )
     missing = tuple(elsewhere)
     others = [rank for rank in range(len(positions)) if rank != wait.rank]

@@ -184,7 +184,6 @@ function timeline(show) {
       fill();
     }),
     element("span", { class: "soft" }, " + − 0 ← → on the keyboard, Ctrl and the wheel; a bar opens its step"));
-  requestAnimationFrame(fill);
   addEventListener("resize", fill);
   return [element("h2", {}, "Steps in time"), bar, place];
 }
@@ -350,11 +349,10 @@ function main() {
   document.getElementById("page").append(head(), ...words());
   const detail = element("p", { id: "step", class: "soft" }, "");
   const show = (lane, at) => { detail.textContent = tale(lane, at); };
-  requestAnimationFrame(() => {  // what went wrong is at the right of it
-    for (const each of document.querySelectorAll(".scroll")) each.scrollLeft = each.scrollWidth;
-  });
   document.getElementById("page").append(
     ...sideBySide(), ...timeline(show), detail, ...waiting(), ...states(), ...stacks(), ...repeat());
 }
 
 main();
+dispatchEvent(new Event("resize")); // draws the steps, as wide as there is room for them
+for (const each of document.querySelectorAll(".scroll")) each.scrollLeft = each.scrollWidth; // where it went wrong
