@@ -18,7 +18,7 @@ from rankdrill.diagnosis.finding import FindingKind
 from rankdrill.ledger import GROUP_OP, LedgerView
 from rankdrill.step import NO_SEQUENCE, Kind, Site, Step
 
-__all__ = ["Parting", "calls_on", "left_out_by_custom", "parting"]
+__all__ = ["Parting", "calls_on", "left_out_by_custom", "left_out_by_one_side", "parting"]
 
 ANOTHER_OP = 4  # how little two calls are alike: this, if they are different collectives
 ANOTHER_CALL = 3  # if tensors, root or reduce op differ
@@ -93,6 +93,19 @@ def _before_it_showed(theirs: Sequence[Step], mine: Sequence[Step]) -> Parting |
             place = max(place for place, cost in enumerate(costs) if cost == min(costs))
             best = min(costs), Parting(kind, longer[place])
     return best[1] if best is not None else None
+
+
+def left_out_by_one_side(
+    ranks: Sequence[tuple[int, ...]], mine: Sequence[Step], theirs: Sequence[Step]
+) -> tuple[tuple[int, ...], Parting] | None:
+    """Which of two sides left out what it used to call, and what: the `ranks` of both, and what one of each did up to
+    where it showed. None where neither did, or both.
+    """
+    if not mine or not theirs:
+        return None
+    parted = left_out_by_custom(theirs, mine), left_out_by_custom(mine, theirs)
+    told = [(those, found) for those, found in zip(ranks, parted, strict=True) if found is not None]
+    return told[0] if len(told) == 1 else None
 
 
 def left_out_by_custom(theirs: Sequence[Step], mine: Sequence[Step]) -> Parting | None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from rankdrill.diagnosis.calls.contracts import MEMBERS
 from rankdrill.diagnosis.calls.naming import in_pass, named
-from rankdrill.diagnosis.calls.sequences import Parting, calls_on, left_out_by_custom, parting
+from rankdrill.diagnosis.calls.sequences import Parting, calls_on, left_out_by_one_side, parting
 from rankdrill.diagnosis.calls.source import Order, made_later_too, order_of, share_a_loop
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.groups import members_in
@@ -152,17 +152,7 @@ def _parted_by_custom(finding: Finding, views: Sequence[LedgerView]) -> tuple[tu
     if len(finding.sides) != 2:
         return None
     one, other = (_up_to(finding.number, finding.group, views[side.ranks[0]]) for side in finding.sides)
-    mine, theirs = _from_one_start(one, other)
-    if not mine or not theirs:
-        return None
-    told = [
-        (side.ranks, parted)
-        for side, parted in zip(
-            finding.sides, (left_out_by_custom(theirs, mine), left_out_by_custom(mine, theirs)), strict=True
-        )
-        if parted is not None
-    ]
-    return told[0] if len(told) == 1 else None
+    return left_out_by_one_side([side.ranks for side in finding.sides], *_from_one_start(one, other))
 
 
 def _missing(

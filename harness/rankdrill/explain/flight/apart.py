@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from rankdrill.diagnosis import Finding, FindingKind, Side
 from rankdrill.diagnosis.calls.contracts import break_in
-from rankdrill.diagnosis.calls.sequences import Parting, left_out_by_custom, parting
+from rankdrill.diagnosis.calls.sequences import Parting, left_out_by_custom, left_out_by_one_side, parting
 from rankdrill.diagnosis.finding import side_of
 from rankdrill.explain.flight.agreed import post_of
 from rankdrill.explain.flight.job import Job
@@ -124,17 +124,7 @@ def _by_custom(finding: Finding, job: Job, group: int, seq: int) -> tuple[tuple[
     if len(finding.sides) != 2:
         return None
     one, other = (calls_up_to(job, side.ranks[0], group, seq) for side in finding.sides)
-    mine, theirs = from_one_start(one, other)
-    if not mine or not theirs:
-        return None
-    told = [
-        (side.ranks, parted)
-        for side, parted in zip(
-            finding.sides, (left_out_by_custom(theirs, mine), left_out_by_custom(mine, theirs)), strict=True
-        )
-        if parted is not None
-    ]
-    return told[0] if len(told) == 1 else None
+    return left_out_by_one_side([side.ranks for side in finding.sides], *from_one_start(one, other))
 
 
 def _told(finding: Finding, culprits: tuple[int, ...], parted: Parting) -> Finding:
