@@ -6,9 +6,9 @@ import textwrap
 from collections.abc import Collection, Iterator, Sequence
 
 from rankdrill.diagnosis import FindingKind
-from rankdrill.replay.music import Line, in_blocks, merged
-from rankdrill.replay.phrases import Groups, among, phrase
+from rankdrill.replay.merging import Line, in_blocks, merged
 from rankdrill.replay.score import End, Score
+from rankdrill.replay.statements import Groups, among, statement
 
 __all__ = ["pytest_file"]
 
@@ -77,7 +77,7 @@ def _told(lines: Sequence[Line], groups: Groups, score: Score, open_to_all: Coll
     below: tuple[int, ...] = ()
     waiting = False
     for line in lines:
-        said = phrase(line, groups)
+        said = statement(line, groups)
         if not said:
             continue
         if waiting and not line.issued:

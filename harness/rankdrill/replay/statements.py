@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from math import prod
 
 from rankdrill.diagnosis import FindingKind
-from rankdrill.replay.music import NOT_WAITING, Line
+from rankdrill.replay.merging import NOT_WAITING, Line
 from rankdrill.replay.score import Call, Score, Tensor
 from rankdrill.step import ANYBODY, DEFAULT_GROUP, NEW_GROUP, NOBODY
 
-__all__ = ["Groups", "among", "phrase"]
+__all__ = ["Groups", "among", "statement"]
 
 MOST_ELEMENTS = 1 << 20  # of one tensor: larger ones are played smaller, equal ones equal
 _SPREAD = 9973  # how many sizes stay apart there
@@ -74,7 +74,7 @@ class Groups:
         return [f"{self._names[name]} = dist.new_group({list(members)})" for name, members in self.members.items()]
 
 
-def phrase(line: Line, groups: Groups) -> str:
+def statement(line: Line, groups: Groups) -> str:
     """The statement that makes the calls of `line`; empty where the file does that elsewhere.
 
     Where ranks give other arguments, each is chosen by the rank.
