@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 import tempfile
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -230,7 +229,7 @@ class Asking:
     def _world(self, size: int, *, second: bool) -> World:
         world = self._worlds.get((size, second))
         if world is None:
-            world = self._worlds[size, second] = World(size, preload=(_ON_RANKS, *_of_torch()))
+            world = self._worlds[size, second] = World(size, preload=[_ON_RANKS])
         if not world.warm:
             world.run(import_all, self._adapter, deadline=IMPORT_S).unwrap()
         return world
@@ -240,11 +239,6 @@ class Asking:
             self._scratch = Path(tempfile.mkdtemp(prefix="rankdrill-asks-"))
         self._asked += 1
         return Directories.made(self._scratch / f"question {self._asked}" / where)
-
-
-def _of_torch() -> list[str]:
-    """What the gather's modules have imported of torch: once for all ranks, and not by each of fresh ones anew."""
-    return sorted(name for name in sys.modules if name.startswith("torch.distributed."))
 
 
 def _under(plan: Plan, complaint: str) -> str:

@@ -20,6 +20,7 @@ from rankdrill.worlds.call import NamedCall
 from rankdrill.worlds.job import Job, Place, dump
 from rankdrill.worlds.planned import as_planned
 from rankdrill.worlds.private import remove_segments
+from rankdrill.worlds.processes.alike import imported_here
 from rankdrill.worlds.processes.client import RankHandle, TemplateClient
 from rankdrill.worlds.processes.environment import decoded, read_environment
 from rankdrill.worlds.processes.fitness import fit_for_another
@@ -195,8 +196,9 @@ class ProcessEngine:
     def _start(self) -> None:
         require_means(self._n)
         self._client = TemplateClient.shared()
-        if self._preload or self._prepare is not None:
-            self._client.preload(self._preload, self._prepare)
+        preload = (*imported_here(), *self._preload)
+        if preload or self._prepare is not None:
+            self._client.preload(preload, self._prepare)
         # Apart from what bodies put beside it: nothing below is a step of theirs.
         world = self._client.directory / f"world-{secrets.token_hex(6)}"
         self._directory = world / "ranks"
