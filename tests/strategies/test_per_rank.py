@@ -8,7 +8,7 @@ from typing import Any
 import numpy
 import pytest
 import torch
-from hypothesis import Phase, find, given, seed, settings
+from hypothesis import HealthCheck, Phase, find, given, seed, settings
 from hypothesis import strategies as st
 
 from rankdrill.errors import UsageError
@@ -16,6 +16,8 @@ from rankdrill_strategies import apart, big_payloads, per_rank, picklables, worl
 from rankdrill_strategies.big import edges
 
 quickly = settings(max_examples=1000, database=None, deadline=None, derandomize=True)
+# How long drawing takes is for benchmarks/drawing.py to say: a busy machine is slow.
+judged = settings(max_examples=30, database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 some = settings(max_examples=150, database=None, deadline=None, derandomize=True, phases=[Phase.generate])
 
 
@@ -179,3 +181,19 @@ def test_what_one_rank_has_is_not_copied_from_another() -> None:
     look()
     assert len(alike) >= 200
     assert sum(alike) < 20  # of so many numbers; 115 where Hypothesis copies
+
+
+@pytest.mark.parametrize("number", range(5))
+@pytest.mark.parametrize("big", [False, True])
+def test_hypothesis_has_nothing_against_payloads_for_eight_ranks(big: bool, number: int) -> None:
+    seen = []
+
+    @seed(number)
+    @judged
+    @given(per_rank(picklables(big=big), 8))
+    def draw(payloads: list[Any]) -> None:
+        seen.append(len(payloads))
+
+    draw()
+    assert set(seen) == {8}
+    assert len(seen) >= 30
