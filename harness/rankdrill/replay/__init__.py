@@ -1,5 +1,6 @@
 """Runs played again: from what ranks wrote down to a local world, or to a pytest file."""
 
+from rankdrill.replay.from_dumps import score_of_dumps
 from rankdrill.replay.from_ledgers import score_of
 from rankdrill.replay.from_outcome import score_of_outcome
 from rankdrill.replay.from_recording import score_of_recording
@@ -14,6 +15,7 @@ __all__ = [
     "pytest_file",
     "score_from_json",
     "score_of",
+    "score_of_dumps",
     "score_of_outcome",
     "score_of_recording",
     "verdict_of",

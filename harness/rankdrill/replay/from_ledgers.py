@@ -9,7 +9,7 @@ from rankdrill.ledger import GROUP_OP, LedgerView, Members, Record, State
 from rankdrill.replay.score import Call, End, Part, Score, Tensor
 from rankdrill.step import ANYBODY, DEFAULT_GROUP, NEW_GROUP, NOBODY, Kind, Step
 
-__all__ = ["score_of"]
+__all__ = ["folded", "score_of"]
 
 _TENSOR = re.compile(r"([a-z]\w*)\[([\d,]*)\]")
 _MORE = re.compile(r"\+(\d+) more")
@@ -38,7 +38,7 @@ def score_of(
     ]
     parts = []
     for rank, view in sorted(views.items()):
-        calls = tuple(_folded(list(_calls(view.records, groups, size))))
+        calls = tuple(folded(list(_calls(view.records, groups, size))))
         parts.append(Part(rank, calls, (ends or {}).get(rank, End("" if view.last_open else "returned"))))
     made = {name: members for name, members in groups.items() if name != DEFAULT_GROUP}
     return Score(size, tuple(parts), made, verdict, tuple(cut))
@@ -115,7 +115,7 @@ def _site(record: Record) -> str:
     return f"{site.path}:{site.line}" if site is not None else ""
 
 
-def _folded(calls: Sequence[Call]) -> Iterator[Call]:
+def folded(calls: Sequence[Call]) -> Iterator[Call]:
     """The calls, of which those that one call of a function for objects made are one."""
     at = 0
     while at < len(calls):

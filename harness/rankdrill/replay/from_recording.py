@@ -10,7 +10,7 @@ from rankdrill.explain import Explanation
 from rankdrill.explain.recording import explain_recording, standing_in
 from rankdrill.explain.recording.standing import How, Standing
 from rankdrill.replay.from_ledgers import score_of
-from rankdrill.replay.playing import in_words
+from rankdrill.replay.playing import ALL_RETURNED, in_words
 from rankdrill.replay.score import End, Score
 from rankdrill.worlds import Verdict
 
@@ -47,7 +47,7 @@ def _end(standing: Standing) -> End:
 def _verdict(explanation: Explanation, standings: list[Standing]) -> str:
     """In the words of a world's: where a rank was lost, that it died."""
     if not explanation.causes:
-        return "all returned"
+        return ALL_RETURNED
     finding = explanation.causes[0].finding
     if finding.kind is FindingKind.LOST_RANK:
         gone = [each.rank for each in standings if each.rank in finding.culprits and each.how in (How.GONE, How.LEFT)]

@@ -80,7 +80,8 @@ class Part:
 @dataclass(frozen=True)
 class Score:
     """A run to be played again. `groups` are the members of its groups, in order of their making, without the default
-    one; `verdict` is what was found, and has to come out again; `cut` says what was left out, a sentence each.
+    one; `verdict` is what was found, and has to come out again, or one of `besides`; `cut` says what was left out, and
+    `assumed` what nobody has written down, a sentence each.
     """
 
     world_size: int
@@ -88,6 +89,8 @@ class Score:
     groups: Mapping[str, tuple[int, ...]]
     verdict: str = ""
     cut: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()
+    besides: tuple[str, ...] = ()
 
     @property
     def kind(self) -> str:
@@ -123,7 +126,8 @@ def _score(said: Any) -> Score:
     size = _number(said["world_size"], 1, 1 << 16)
     parts = tuple(_part(each, size) for each in said["parts"])
     groups = {str(name): _ranks(ranks, size) for name, ranks in dict(said["groups"]).items()}
-    return Score(size, parts, groups, str(said.get("verdict", "")), tuple(map(str, said.get("cut", ()))))
+    cut, assumed, besides = (tuple(map(str, said.get(name, ()))) for name in ("cut", "assumed", "besides"))
+    return Score(size, parts, groups, str(said.get("verdict", "")), cut, assumed, besides)
 
 
 def _part(said: Any, size: int) -> Part:

@@ -13,7 +13,7 @@ from rankdrill.explain.flight.sources import Sources, find_dumps
 from rankdrill.explain.flight.verdict import Verdict, verdict_on
 from rankdrill.explain.flight.words import call_of, either
 
-__all__ = ["explain_dumps", "explain_job"]
+__all__ = ["explain_dumps", "explain_job", "gaps_of"]
 
 NEWEST = (2, 10)  # the version of dumps that this was written for
 _MOST_SAID = 4  # of one kind of gap
@@ -42,7 +42,7 @@ def explain_job(job: Job, source: str, sources: Sources) -> Explanation:
         verdict.fits,
         tuple(sorted(held_up - verdict.standing.older - _culprits(verdict))),
         places_of([(rank, _doing(job, verdict, rank)) for rank in range(job.world_size)]),
-        tuple(_gaps(job, verdict, sources)),
+        tuple(gaps_of(job, verdict, sources)),
     )
 
 
@@ -75,7 +75,7 @@ def _doing(job: Job, verdict: Verdict, rank: int) -> str:
     return f"had ended what it recorded, at last {job.step_at(end - 1).call}{job.step_at(end - 1).where}"
 
 
-def _gaps(job: Job, verdict: Verdict, sources: Sources) -> list[str]:
+def gaps_of(job: Job, verdict: Verdict, sources: Sources) -> list[str]:
     """What was not there to read, or says less than it seems to."""
     found = list(sources.gaps)
     broken = [dump for dump in job.dumps.values() if dump.columns is None]
