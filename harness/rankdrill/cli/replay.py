@@ -30,11 +30,17 @@ ANOTHER = 1
 @click.command()
 @click.option("--as-test", "test_file", metavar="FILE", help="Write it as a pytest file, to keep and to change.")
 @click.option("--deadline", type=float, default=60.0, show_default=True, metavar="S", help="End it after that.")
+@click.option("--ranks", type=int, metavar="N", help="At most so many ranks; else what this machine can bear.")
 @click.option("--prefix", metavar="TEXT", help="What the names of the dumps begin with, before the rank.")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(path_type=Path))
 @click.pass_context
 def replay(
-    ctx: click.Context, test_file: str | None, deadline: float, prefix: str | None, paths: tuple[Path, ...]
+    ctx: click.Context,
+    test_file: str | None,
+    deadline: float,
+    ranks: int | None,
+    prefix: str | None,
+    paths: tuple[Path, ...],
 ) -> None:
     """Do again here what the ranks of a job did, and see whether the same comes of it.
 
@@ -42,6 +48,9 @@ def replay(
     Recorder, a directory or the files themselves. Each rank makes the calls that it made there, on gloo and with
     tensors of the same types and sizes, as far as they are known, and ends as it ended there. Memory that is touched
     between calls, locks and the values of messages are not part of it.
+
+    A job with more ranks than that is cut down to those that the verdict needs, a culprit and a few of its victims; who
+    is who then is said, here and in the test.
 
     \b
     Examples:
@@ -56,12 +65,13 @@ def replay(
     """
     path = choose_output("--as-test", test_file)
     check_seconds("--deadline", deadline)
-    score = _score(paths, prefix)
     from rankdrill.explain.told import harmless
-    from rankdrill.replay import play, pytest_file
+    from rankdrill.replay import bearable, play, pytest_file
     from rankdrill.worlds import check_world
 
-    check_world(score.world_size)
+    if ranks is not None:
+        check_world(ranks)
+    score = _score(paths, prefix, ranks or bearable())
     screen = terminal()
     if path is not None:
         try:
@@ -69,29 +79,28 @@ def replay(
         except OSError as error:
             raise UsageError(f"--as-test {path}: {error.strerror}; give another file") from error
         screen.print(f"written: {test_file}", markup=False, soft_wrap=True)
-    for said, lines in (("left out", score.cut), ("assumed", score.assumed)):
-        for line in lines:
-            screen.print(harmless(f"{said}: {line}"), markup=False, soft_wrap=True, style="dim")
+    for line in (*score.cut, *(f"assumed: {each}" for each in score.assumed)):
+        screen.print(harmless(line), markup=False, soft_wrap=True, style="dim")
     played = play(score, deadline=deadline)
     same = played.as_told(score)
     screen.print(f"\n{played.outcome.summary()}", markup=False, soft_wrap=True)
-    screen.print(f"\nthere: {score.verdict}", markup=False, soft_wrap=True)
+    screen.print(f"\nthere: {score.there}", markup=False, soft_wrap=True)
     screen.print(f"here:  {played.verdict}", markup=False, soft_wrap=True, style="bold green" if same else "bold red")
     ctx.exit(0 if same else ANOTHER)
 
 
-def _score(paths: tuple[Path, ...], prefix: str | None) -> Score:
+def _score(paths: tuple[Path, ...], prefix: str | None, most: int) -> Score:
     from rankdrill.explain.recording import is_recording
-    from rankdrill.replay import score_of_dumps, score_of_recording
+    from rankdrill.replay import fitted, score_of_dumps, score_of_recording
 
     for path in paths:
         if not path.exists():
             raise UsageError(f"{path}: No such file or directory; {_GIVE}, or a directory")
     if len(paths) == 1 and is_recording(paths[0]):
-        return score_of_recording(paths[0])
+        return score_of_recording(paths[0], most)
     if len(paths) > 1 or paths[0].is_dir() or _is_dump(paths[0]):
-        return score_of_dumps(paths, prefix)
-    return _written(paths[0])
+        return score_of_dumps(paths, prefix, most)
+    return fitted(_written(paths[0]), most)
 
 
 def _is_dump(path: Path) -> bool:

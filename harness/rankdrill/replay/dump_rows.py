@@ -7,7 +7,7 @@ not there, or older than others, it is supposed that it did what the others coul
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -16,6 +16,7 @@ import numpy as np
 
 from rankdrill.explain.flight.job import Job
 from rankdrill.explain.flight.verdict import Verdict
+from rankdrill.explain.flight.waiting import Meeting
 from rankdrill.replay.merging import NOT_WAITING
 from rankdrill.step import SEND
 
@@ -45,7 +46,7 @@ class Rows:
 
     job: Job
     verdict: Verdict
-    kept: Collection[int]
+    kept: frozenset[int]
 
     def of(self, rank: int) -> list[Row]:
         """Those of `rank`."""
@@ -67,8 +68,8 @@ class Rows:
 
     def _own(self, rank: int) -> Iterator[int]:
         rows, (first, end) = self.job.rows, self.job.bounds[rank]
-        meeting = self.verdict.standing.of.get(rank)
-        last = self._end_of_wait(meeting.rows[rank], end) if meeting is not None and rank in meeting.rows else end
+        wait = self.stops_at(rank)
+        last = end if wait is None else self._end_of_wait(wait, end)
         group, seq, p2p = (rows[name][first:last].tolist() for name in ("group", "seq", "p2p"))
         for at, row in enumerate(range(first, last)):
             if self.job.call_at(row).op == "coalesced":
@@ -78,6 +79,23 @@ class Rows:
                     yield row
             elif seq[at] >= self._starts.get(group[at], 0):
                 yield row
+
+    def stops_at(self, rank: int) -> int | None:
+        """The entry of the call in which `rank` waits for somebody who is kept, or all have come; None for none."""
+        meetings = self._meetings.get(rank, ())
+        here = [each for each in meetings if self.kept.intersection(each.missing)] or [
+            each for each in meetings if not each.missing
+        ]
+        return min((each.rows[rank] for each in here), default=None)
+
+    @cached_property
+    def _meetings(self) -> Mapping[int, Sequence[Meeting]]:
+        """The calls that each rank waits in."""
+        found: dict[int, list[Meeting]] = defaultdict(list)
+        for meeting in self.verdict.standing.meetings:
+            for rank in meeting.waiting:
+                found[rank].append(meeting)
+        return found
 
     def _end_of_wait(self, row: int, end: int) -> int:
         """Behind which entry of its rank the wait in `row` lies: messages that are issued together are."""

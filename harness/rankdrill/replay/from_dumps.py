@@ -13,10 +13,12 @@ from rankdrill.explain.flight.reading import read_job
 from rankdrill.explain.flight.sources import find_dumps
 from rankdrill.explain.flight.verdict import Verdict, verdict_on
 from rankdrill.explain.flight.words import either
+from rankdrill.replay.cutting import cut_down
 from rankdrill.replay.dump_calls import Calls
 from rankdrill.replay.dump_rows import Rows
 from rankdrill.replay.for_gloo import for_gloo
 from rankdrill.replay.from_ledgers import folded
+from rankdrill.replay.needed import needed
 from rankdrill.replay.playing import ALL_RETURNED, NOBODY_KNOWN, in_words
 from rankdrill.replay.score import Call, End, Part, Score
 from rankdrill.step import DEFAULT_GROUP
@@ -27,23 +29,28 @@ __all__ = ["score_of_dumps"]
 SIGKILL = 9  # for whatever took a rank that left no dump
 
 
-def score_of_dumps(paths: Sequence[Path], prefix: str | None = None) -> Score:
+def score_of_dumps(paths: Sequence[Path], prefix: str | None = None, most: int | None = None) -> Score:
     """What the ranks did whose flight recorder's dumps are in `paths`, files and directories.
 
-    Raises `UsageError` if there are none.
+    If they were more than `most`, those that the verdict needs. Raises `UsageError` if there are no dumps.
     """
     sources = find_dumps(paths, prefix)
     job = read_job(sources.files)
     verdict = verdict_on(job)
     gaps = tuple(gaps_of(job, verdict, sources))
-    ranks = range(job.world_size)
-    rows, names = Rows(job, verdict, ranks), _names(job)
+    found = verdict.causes[0].finding if verdict.causes else None
+    sides = tuple(side.ranks for side in found.sides) if found is not None else ()
+    ranks: Sequence[int] = range(job.world_size)
+    if most and most < job.world_size:
+        ranks = needed(job.world_size, most, found.culprits if found is not None else (), sides)
+    rows, names = Rows(job, verdict, frozenset(ranks)), _names(job)
     calls = Calls(job, names)
-    parts = tuple(Part(rank, _calls(calls, rows, rank), _end(job, verdict, rank)) for rank in ranks)
+    parts = tuple(Part(rank, _calls(calls, rows, rank), _end(rows, rank)) for rank in ranks)
     groups = {name: group.members for name, group in zip(names, job.groups, strict=True) if name != DEFAULT_GROUP}
-    found, *others = _found(job, verdict)
-    assumed = (*calls.assumed, *_supposed(rows, verdict))
-    return for_gloo(Score(job.world_size, parts, groups, found, gaps, assumed=assumed, besides=tuple(others)))
+    first, *others = _found(verdict)
+    assumed = (*calls.assumed, *_supposed(rows))
+    score = Score(job.world_size, parts, groups, first, gaps, assumed, tuple(others), sides)
+    return cut_down(for_gloo(score), ranks)
 
 
 def _calls(calls: Calls, rows: Rows, rank: int) -> tuple[Call, ...]:
@@ -62,10 +69,10 @@ def _names(job: Job) -> list[str]:
     return names
 
 
-def _end(job: Job, verdict: Verdict, rank: int) -> End:
-    if rank in verdict.standing.of:
+def _end(rows: Rows, rank: int) -> End:
+    if rows.stops_at(rank) is not None:
         return End()
-    if rank not in job.dumps and rank in _lost(verdict):
+    if rank not in rows.job.dumps and rank in _lost(rows.verdict):
         return End("killed", code=SIGKILL)
     return End("returned")
 
@@ -75,7 +82,7 @@ def _lost(verdict: Verdict) -> set[int]:
     return {rank for finding in findings for rank in finding.sides[0].ranks}
 
 
-def _found(job: Job, verdict: Verdict) -> Iterator[str]:
+def _found(verdict: Verdict) -> Iterator[str]:
     """What was found, in the words of a world's verdict: where a rank was lost, that it died."""
     for cause in verdict.causes:
         yield _in_words(cause.finding)
@@ -89,13 +96,14 @@ def _in_words(finding: Finding) -> str:
     return in_words(finding)
 
 
-def _supposed(rows: Rows, verdict: Verdict) -> Iterator[str]:
-    lost = sorted(rows.supposing)
+def _supposed(rows: Rows) -> Iterator[str]:
+    verdict = rows.verdict
+    lost = sorted(rows.supposing & rows.kept)
     if lost:
         did = "taken is what the others could only do with " + either(lost, "it", "them")
         yield f"what {name_ranks(lost)} did is not all recorded: {did}"
     culprits = {rank for cause in verdict.causes for rank in cause.finding.culprits}
-    if idle := sorted(culprits - verdict.standing.of.keys() - {*lost}):
+    if idle := sorted((culprits & rows.kept) - verdict.standing.of.keys() - {*lost}):
         does = either(idle, "it returns", "they return")
         yield f"no dump tells what {name_ranks(idle)} did behind the last recorded call: here {does}"
     if rows.begun_late:
