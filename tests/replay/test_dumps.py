@@ -20,7 +20,7 @@ from rankdrill.cli import main
 from rankdrill.replay import play, pytest_file, score_of_dumps
 from rankdrill.replay.playing import same_finding
 from rankdrill.step import NOBODY
-from tests.explain.flights import Flight, Op, recv, send, torch_pickle, write
+from tests.explain.flights import Flight, Op, as_torchcomms, recv, send, torch_pickle, write
 from tests.explain.recording import is_there, late_rank
 from tests.explain.test_flight_verdicts import FAULTS, RIGHT, Case, rounds, without
 from tests.explain.test_flight_verdicts import ranks as programs
@@ -209,6 +209,20 @@ def test_nothing_of_a_dump_is_run(tmp_path: Path) -> None:
 )
 def test_a_finding_is_the_same_where_dumps_knew_less(there: str, here: str, same: bool) -> None:
     assert same_finding(there, here) is same
+
+
+def test_of_torchcomms_dumps_are_played_without_messages(tmp_path: Path) -> None:
+    def program(rank: int) -> list[Op]:
+        spoken = [send(1)] if rank == 0 else [recv(0)] if rank == 1 else []
+        step = [Op("all_reduce"), *spoken, Op("broadcast", line=11), Op("barrier", sizes=(), line=12)]
+        return [*step, *step, *(op for op in step if rank != 3 or op.name != "broadcast")]
+
+    flight = Flight(programs(4, program))
+    for rank in range(4):
+        (tmp_path / f"comm_lib_trace_rank_{rank}").write_bytes(torch_pickle(as_torchcomms(flight, rank)))
+    score = score_of_dumps([tmp_path])
+    assert any("with whom TorchComms's messages are exchanged: they are not played" in line for line in score.assumed)
+    assert play(score, deadline=DEADLINE_S).verdict == score.verdict == "missing call: 3"
 
 
 def test_of_two_faults_either_is_the_same(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from rankdrill.explain.flight.agreed import family
+from rankdrill.explain.flight.columns import UNTOLD
 from rankdrill.explain.flight.columns import Call as Entry
 from rankdrill.explain.flight.job import Job
 from rankdrill.replay.dump_rows import Row
@@ -73,6 +74,9 @@ class Calls:
         """By the name that a score has for it."""
         if entry.op in _OPS:
             return _OPS[entry.op]
+        if entry.op in UNTOLD:
+            self._assumed.add("no dump tells with whom TorchComms's messages are exchanged: they are not played")
+            return f"{entry.op}_with_somebody"
         op = family(entry)
         if op == "all_gather" and len(entry.outputs) <= 1:
             return "all_gather_into_tensor"
