@@ -24,8 +24,11 @@ from tests.explain.flights import Flight, Op, as_torchcomms, recv, send, torch_p
 from tests.explain.recording import is_there, late_rank
 from tests.explain.test_flight_verdicts import FAULTS, RIGHT, Case, rounds, without
 from tests.explain.test_flight_verdicts import ranks as programs
+from tests.explain.test_fuzz import flight as fuzzed
+from tests.explain.test_fuzz import mutants, raws, wrong_values
 
 DEADLINE_S = 60.0
+MUTANTS_EVERY = 211
 
 
 def replayed(*arguments: object) -> Result:
@@ -232,6 +235,25 @@ def test_of_two_faults_either_is_the_same(tmp_path: Path) -> None:
     score = score_of_dumps([write(Flight(program, halves), tmp_path)])
     assert (score.verdict, score.besides) == ("missing call: 1", ("missing call: 6",))
     assert play(replace(score, besides=()), deadline=DEADLINE_S).as_told(score)
+
+
+@pytest.mark.parametrize("kind", ["pickle", "JSON"])
+def test_of_a_dump_that_is_torn_or_lies_comes_a_file_that_is_python(kind: str, tmp_path: Path) -> None:
+    write(fuzzed(), tmp_path, prefix="rank_")
+    raw = raws()[kind == "JSON"]
+    wrong = (value_as(key, value) for key, value in wrong_values()) if kind == "pickle" else ()
+    for mutant in [*list(mutants(raw))[::MUTANTS_EVERY], *wrong]:
+        (tmp_path / "rank_0").write_bytes(mutant)
+        for most in (None, 2):
+            ast.parse(pytest_file(score_of_dumps([tmp_path], most=most)))
+
+
+def value_as(key: str, value: Any) -> bytes:
+    """A dump in all of whose entries that is the value of `key`."""
+    dump = fuzzed().dump(0)
+    for entry in dump["entries"]:
+        entry[key] = value
+    return pickle.dumps(dump)
 
 
 @pytest.mark.parametrize("peer", [5, 7])
