@@ -16,7 +16,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-__all__ = ["VERSIONS", "Flight", "Op", "dump_of", "recv", "send", "torch_pickle", "write"]
+__all__ = ["VERSIONS", "Flight", "Op", "as_torchcomms", "dump_of", "recv", "send", "torch_pickle", "write"]
 
 VERSIONS = ("2.0", "2.1", "2.2", "2.3", "2.4", "2.5", "2.6", "2.7", "2.8", "2.9", "2.10", "2.11")
 START_NS = 1_700_000_000_000_000_000
@@ -234,6 +234,31 @@ def write(flight: Flight, directory: Path, *, as_json: bool = False, prefix: str
             raw = json.dumps(dump, separators=(",", ":")).encode() if as_json else torch_pickle(dump)
             (directory / f"{prefix}{rank}{'.json' if as_json else ''}").write_bytes(raw)
     return directory
+
+
+def as_torchcomms(flight: Flight, rank: int, *, backend: str = "ncclx") -> dict[str, Any]:
+    """The dump of `rank` as TorchComms's recorder writes it (its FlightRecorder.cpp of 2026).
+
+    The keys are those of torch, and what they mean is not all: groups are described by their backend, all calls of all
+    groups and all messages have one number from 0 on, and of messages nobody is told, nor that they are some. A backend
+    without events, as ``gloo`` is there, has states that never advance.
+    """
+    dump = flight.dump(rank)
+    for place, entry in enumerate(dump["entries"]):
+        name, op = entry["process_group"][0], entry["profiling_name"].partition(":")[2]
+        entry |= {"process_group": (_named(name), backend), "profiling_name": f"{backend}:{op.partition(' ')[0]}"}
+        entry |= {"collective_seq_id": entry["record_id"], "p2p_seq_id": 0, "op_id": place, "is_p2p": False}
+        if backend == "gloo":
+            entry["state"] = "scheduled"
+    dump["pg_config"] = {
+        _named(name): {"name": _named(name), "desc": backend, "ranks": told["ranks"].replace(" ", "")}
+        for name, told in dump["pg_config"].items()
+    }
+    return dump
+
+
+def _named(group: str) -> str:
+    return "main_comm" if group == "0" else f"comm_{group}"
 
 
 def torch_pickle(data: Any) -> bytes:

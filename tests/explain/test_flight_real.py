@@ -13,6 +13,7 @@ from rankdrill import World
 from rankdrill.explain import Explanation
 from rankdrill.explain.flight import explain_dumps
 from tests.explain.recording import PREFIX, is_there, late_in_a_group, late_rank, well
+from tests.fixtures import fixture
 
 pytestmark = pytest.mark.skipif(not is_there(), reason="this torch has no flight recorder for gloo")
 
@@ -71,7 +72,7 @@ def test_dumps_just_written_accuse_nobody_who_may_be_late(tmp_path: Path) -> Non
 
 
 def test_a_recorded_run_is_explained_as_ever() -> None:
-    found = explain_dumps([Path(__file__).parents[2] / "fixtures" / "flight" / "gloo-2.10"])
+    found = explain_dumps([fixture("flight") / "gloo-2.10"])
     (cause,) = found.causes
     assert (str(cause.finding.kind), cause.finding.culprits) == ("missing call", (2,))
     assert cause.finding.step == "broadcast #8 on 'default'"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from rankdrill.explain import Confidence, Explanation
 from rankdrill.explain.flight import explain_dumps
-from tests.explain.flights import VERSIONS, Flight, Op, recv, send, torch_pickle, write
+from tests.explain.flights import VERSIONS, Flight, Op, as_torchcomms, recv, send, torch_pickle, write
 
 ORDER = ("call ordering", "missing call", "extra call")
 PAIR = {"1": ("a", (0, 1)), "2": ("b", (0, 1))}
@@ -403,3 +404,49 @@ def test_groups_of_one_name_and_different_members_are_apart(tmp_path: Path) -> N
         (tmp_path / f"rank_{rank}").write_bytes(torch_pickle(dump))
     found = explain_dumps([tmp_path])
     assert found.causes == ()
+
+
+OF_MESSAGES = {"a send without its receive", "a receive without its send", "a stage that computes"}
+
+
+def of_torchcomms(flight: Flight, directory: Path, backend: str, *, as_json: bool) -> Explanation:
+    for rank in set(flight.programs) - flight.gone:
+        dump = as_torchcomms(flight, rank, backend=backend)
+        if as_json:  # which has no stacks, and no entries where there are none
+            for entry in dump["entries"]:
+                del entry["frames"]
+            dump = {key: value for key, value in dump.items() if value or key != "entries"}
+        raw = json.dumps(dump).encode() if as_json else torch_pickle(dump)
+        (directory / f"comm_lib_trace_rank_{rank}").write_bytes(raw)
+    return explain_dumps([directory])
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+@pytest.mark.parametrize("backend", ["ncclx", "gloo"])
+@pytest.mark.parametrize("case", [*FAULTS, *RIGHT], ids=str)
+def test_of_torchcomms_the_same_is_told(case: Case, backend: str, as_json: bool, tmp_path: Path) -> None:
+    flight = case.flight()
+    found = of_torchcomms(flight, tmp_path, backend, as_json=as_json)
+    if case.kinds is None or case.name in OF_MESSAGES:
+        assert found.causes == ()
+        return
+    (cause,) = found.causes
+    assert str(cause.finding.kind) in (ORDER if as_json and {*case.kinds} & {*ORDER} else case.kinds)
+    sure = backend != "gloo" or "extra call" not in case.kinds or len(case.kinds) > 1
+    assert cause.finding.culprits == (case.culprits if sure else ())
+
+
+def test_who_is_in_a_message_of_torchcomms_is_not_accused_of_leaving_a_call_out(tmp_path: Path) -> None:
+    flight = Flight({0: [summed(), met()], 1: [summed(), recv(2), met()], 2: [summed(), met()]})
+    found = of_torchcomms(flight, tmp_path, "ncclx", as_json=False)
+    assert found.causes == ()
+    assert any("rank 1 is in recv, and no dump tells whose other end has not come" in fit for fit in found.fits)
+    assert any("in recv on 'main_comm', of which no dump tells with whom" in place.doing for place in found.places)
+    assert any("do not tell with whom ranks exchange messages" in gap for gap in found.gaps)
+
+
+def test_groups_of_torchcomms_are_called_by_their_names(tmp_path: Path) -> None:
+    flight = Flight(ranks(4, lambda rank: [summed(group="1")] * (2 - (rank == 3))), {"1": ("a", (0, 1, 2, 3))})
+    (cause,) = of_torchcomms(flight, tmp_path, "ncclx", as_json=False).causes
+    assert cause.finding.step == "all_reduce #1 on 'comm_1'"
+    assert cause.finding.culprits == (3,)

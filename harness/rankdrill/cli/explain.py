@@ -26,14 +26,15 @@ _FEW = 64  # files, which are read before a bar is seen
 @click.command()
 @click.option("--prefix", metavar="TEXT", help="What the names of the dumps begin with, before the rank.")
 @click.option("--json", "json_file", metavar="FILE", help="Write what came of it as JSON.")
-@click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(path_type=Path))
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.pass_context
-def explain(ctx: click.Context, prefix: str | None, json_file: str | None, paths: tuple[Path, ...]) -> None:
+def explain(ctx: click.Context, prefix: str | None, json_file: str | None, paths: tuple[str, ...]) -> None:
     """Say why a job hung, from what it left behind: one root cause first, with what speaks for it.
 
     PATH is what `rankdrill.record` wrote, while the job runs or after its end; or a directory with the dumps of
-    PyTorch's Flight Recorder, pickles or JSON, one file for each rank, or the files themselves. Nothing in a dump is
-    executed, and files that are no dumps are passed over.
+    PyTorch's Flight Recorder, pickles or JSON, one file for each rank, or the files themselves; or the directory that
+    torch.distributed.debug's server writes to, or http://HOST:PORT, where it serves. Nothing in a dump is executed, and
+    files that are no dumps are passed over.
 
     NCCL jobs write dumps when their watchdog times out, to files named TORCH_FR_DUMP_TEMP_FILE and the rank, if
     TORCH_FR_BUFFER_SIZE is above 0; older torch calls these TORCH_NCCL_DEBUG_INFO_TEMP_FILE and
@@ -44,6 +45,7 @@ def explain(ctx: click.Context, prefix: str | None, json_file: str | None, paths
       rankdrill explain recorded/
       rankdrill explain /tmp/nccl_trace_rank_0 /tmp/nccl_trace_rank_1
       rankdrill explain dumps/
+      rankdrill explain http://127.0.0.1:25999
       rankdrill explain dumps/ --prefix nccl_trace_rank_
       rankdrill explain dumps/ --json why.json
 
@@ -51,16 +53,31 @@ def explain(ctx: click.Context, prefix: str | None, json_file: str | None, paths
     Exit codes: 0 nothing was found, 1 a cause was found, 2 a mistake in the command, 130 interrupted.
     """
     json_path = choose_output("--json", json_file)
-    for path in paths:
-        if not path.exists():
-            raise UsageError(f"{path}: there is no such file or directory")
-    explanation = _explained(paths, prefix, terminal(stderr=True))
+    explanation = _of_server(paths) or _explained(_existing(paths), prefix, terminal(stderr=True))
     from rankdrill.explain.told import print_explanation
 
     print_explanation(explanation, terminal())
     if json_path is not None:
         _write(json_path, explanation)
     ctx.exit(1 if explanation.causes else 0)
+
+
+def _of_server(paths: tuple[str, ...]) -> Explanation | None:
+    """What torch's debug server tells, where one is asked, or what it has written; None where it is something else."""
+    from rankdrill.explain.debug_server import explain_debug_directory, explain_server, is_address, is_debug_directory
+
+    if len(paths) == 1 and is_address(paths[0]):
+        return explain_server(paths[0])
+    if len(paths) == 1 and is_debug_directory(Path(paths[0])):
+        return explain_debug_directory(Path(paths[0]))
+    return None
+
+
+def _existing(paths: tuple[str, ...]) -> tuple[Path, ...]:
+    for path in paths:
+        if not Path(path).exists():
+            raise UsageError(f"{path}: there is no such file or directory")
+    return tuple(map(Path, paths))
 
 
 def _explained(paths: tuple[Path, ...], prefix: str | None, err: Console) -> Explanation:

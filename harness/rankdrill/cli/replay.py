@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,20 +21,36 @@ __all__ = ["replay"]
 
 MOST_BYTES = 256 << 20  # of a file that is read whole
 _SCORE = "score"
+_OURS = b'"format": "rankdrill'  # how what we write begins
+_HEAD = 256
+_GIVE = "give a file that rankdrill run --json wrote"
 ANOTHER = 1
 
 
 @click.command()
 @click.option("--as-test", "test_file", metavar="FILE", help="Write it as a pytest file, to keep and to change.")
 @click.option("--deadline", type=float, default=60.0, show_default=True, metavar="S", help="End it after that.")
-@click.argument("file")
+@click.option("--ranks", type=int, metavar="N", help="At most so many ranks; else what this machine can bear.")
+@click.option("--prefix", metavar="TEXT", help="What the names of the dumps begin with, before the rank.")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(path_type=Path))
 @click.pass_context
-def replay(ctx: click.Context, test_file: str | None, deadline: float, file: str) -> None:
-    """Do again here what the ranks of FILE did, and see whether the same comes of it.
+def replay(
+    ctx: click.Context,
+    test_file: str | None,
+    deadline: float,
+    ranks: int | None,
+    prefix: str | None,
+    paths: tuple[Path, ...],
+) -> None:
+    """Do again here what the ranks of a job did, and see whether the same comes of it.
 
-    FILE is what `rankdrill run --json` wrote, or the directory of `rankdrill.record`. Each rank makes the calls that it
-    made there, on gloo and with tensors of the same types and sizes, as far as they are known, and ends as it ended
-    there. Memory that is touched between calls, locks and the values of messages are not part of it.
+    PATH is what `rankdrill run --json` wrote; or the directory of `rankdrill.record`; or dumps of PyTorch's Flight
+    Recorder, a directory or the files themselves. Each rank makes the calls that it made there, on gloo and with
+    tensors of the same types and sizes, as far as they are known, and ends as it ended there. Memory that is touched
+    between calls, locks and the values of messages are not part of it.
+
+    A job with more ranks than that is cut down to those that the verdict needs, a culprit and a few of its victims; who
+    is who then is said, here and in the test.
 
     \b
     Examples:
@@ -41,17 +58,20 @@ def replay(ctx: click.Context, test_file: str | None, deadline: float, file: str
       rankdrill replay run.json
       rankdrill replay --as-test test_hang.py run.json
       rankdrill replay --as-test test_hang.py recorded/
+      rankdrill replay --as-test test_hang.py dumps/
 
     \b
     Exit codes: 0 the same came of it, 1 something else did, 2 a mistake in the command, 130 interrupted.
     """
     path = choose_output("--as-test", test_file)
     check_seconds("--deadline", deadline)
-    score = _score(file)
-    from rankdrill.replay import play, pytest_file
+    from rankdrill.explain.told import harmless
+    from rankdrill.replay import bearable, play, pytest_file
     from rankdrill.worlds import check_world
 
-    check_world(score.world_size)
+    if ranks is not None:
+        check_world(ranks)
+    score = _score(paths, prefix, ranks or bearable())
     screen = terminal()
     if path is not None:
         try:
@@ -59,33 +79,52 @@ def replay(ctx: click.Context, test_file: str | None, deadline: float, file: str
         except OSError as error:
             raise UsageError(f"--as-test {path}: {error.strerror}; give another file") from error
         screen.print(f"written: {test_file}", markup=False, soft_wrap=True)
-    for line in score.cut:
-        screen.print(f"left out: {line}", markup=False, soft_wrap=True, style="dim")
+    for line in (*score.cut, *(f"assumed: {each}" for each in score.assumed)):
+        screen.print(harmless(line), markup=False, soft_wrap=True, style="dim")
     played = play(score, deadline=deadline)
-    same = played.verdict == score.verdict
+    same = played.as_told(score)
     screen.print(f"\n{played.outcome.summary()}", markup=False, soft_wrap=True)
-    screen.print(f"\nthere: {score.verdict}", markup=False, soft_wrap=True)
+    screen.print(f"\nthere: {score.there}", markup=False, soft_wrap=True)
     screen.print(f"here:  {played.verdict}", markup=False, soft_wrap=True, style="bold green" if same else "bold red")
     ctx.exit(0 if same else ANOTHER)
 
 
-def _score(file: str) -> Score:
+def _score(paths: tuple[Path, ...], prefix: str | None, most: int) -> Score:
     from rankdrill.explain.recording import is_recording
-    from rankdrill.replay import score_from_json, score_of_recording
+    from rankdrill.replay import fitted, score_of_dumps, score_of_recording
 
-    if is_recording(file):
-        return score_of_recording(file)
+    for path in paths:
+        if not path.exists():
+            raise UsageError(f"{path}: No such file or directory; {_GIVE}, or a directory")
+    if len(paths) == 1 and is_recording(paths[0]):
+        return score_of_recording(paths[0], most)
+    if len(paths) > 1 or paths[0].is_dir() or _is_dump(paths[0]):
+        return score_of_dumps(paths, prefix, most)
+    return fitted(_written(paths[0]), most)
+
+
+def _is_dump(path: Path) -> bool:
+    from rankdrill.explain.flight import looks_like_dump
+
+    with suppress(OSError), path.open("rb") as file:
+        return _OURS not in file.read(_HEAD) and looks_like_dump(path)
+    return False
+
+
+def _written(file: Path) -> Score:
+    from rankdrill.replay import score_from_json
+
     try:
-        if Path(file).stat().st_size > MOST_BYTES:
+        if file.stat().st_size > MOST_BYTES:
             raise UsageError(f"{file} has more than {MOST_BYTES >> 20} MiB: it is not what rankdrill run --json wrote")
-        said: Any = json.loads(Path(file).read_text(encoding="utf-8"))
+        said: Any = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
-        raise UsageError(f"{file}: {error.strerror}; give a file that rankdrill run --json wrote") from error
+        raise UsageError(f"{file}: {error.strerror}; {_GIVE}") from error
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{file}: {error}; give a file that rankdrill run --json wrote") from error
+        raise UsageError(f"{file}: {error}; {_GIVE}") from error
     if isinstance(said, dict) and _SCORE in said:
         said = said[_SCORE]
     try:
         return score_from_json(json.dumps(said))
     except UsageError as error:
-        raise UsageError(f"{file}: {error}; give a file that rankdrill run --json wrote") from error
+        raise UsageError(f"{file}: {error}; {_GIVE}") from error

@@ -9,7 +9,7 @@ from rankdrill.ledger import GROUP_OP, LedgerView, Members, Record, State
 from rankdrill.replay.score import Call, End, Part, Score, Tensor
 from rankdrill.step import ANYBODY, DEFAULT_GROUP, NEW_GROUP, NOBODY, Kind, Step
 
-__all__ = ["score_of"]
+__all__ = ["folded", "score_of"]
 
 _TENSOR = re.compile(r"([a-z]\w*)\[([\d,]*)\]")
 _MORE = re.compile(r"\+(\d+) more")
@@ -22,15 +22,23 @@ OF_OBJECTS = frozenset({"all_gather_object", "gather_object", "broadcast_object_
 
 
 def score_of(
-    views: Mapping[int, LedgerView], size: int, verdict: str = "", ends: Mapping[int, End] | None = None
+    views: Mapping[int, LedgerView],
+    size: int,
+    verdict: str = "",
+    ends: Mapping[int, End] | None = None,
+    sides: Sequence[Sequence[int]] = (),
+    asked: Sequence[int] | None = None,
 ) -> Score:
     """The score of what ranks wrote down: `views` by rank, of a world of `size`.
 
     `ends` says by rank how it ended, where that is known; a rank without is in its last call or has returned. Ranks
-    without a ledger have no part.
+    without a ledger have no part. `sides` are the ranks that did what cannot go together. Of others than those `asked`
+    for, if they are given, nothing is looked at.
     """
+    asked = range(size) if asked is None else asked
+    views = {rank: views[rank] for rank in asked if rank in views}
     groups = _groups(views.values())
-    cut = [f"rank {rank} wrote nothing down" for rank in range(size) if rank not in views]
+    cut = [f"rank {rank} wrote nothing down" for rank in asked if rank not in views]
     cut += [
         f"the first {view.dropped} steps of rank {rank} are no longer known"
         for rank, view in sorted(views.items())
@@ -38,10 +46,10 @@ def score_of(
     ]
     parts = []
     for rank, view in sorted(views.items()):
-        calls = tuple(_folded(list(_calls(view.records, groups, size))))
+        calls = tuple(folded(list(_calls(view.records, groups, size))))
         parts.append(Part(rank, calls, (ends or {}).get(rank, End("" if view.last_open else "returned"))))
     made = {name: members for name, members in groups.items() if name != DEFAULT_GROUP}
-    return Score(size, tuple(parts), made, verdict, tuple(cut))
+    return Score(size, tuple(parts), made, verdict, tuple(cut), sides=tuple(map(tuple, sides)))
 
 
 def _groups(views: Iterable[LedgerView]) -> dict[str, tuple[int, ...]]:
@@ -115,7 +123,7 @@ def _site(record: Record) -> str:
     return f"{site.path}:{site.line}" if site is not None else ""
 
 
-def _folded(calls: Sequence[Call]) -> Iterator[Call]:
+def folded(calls: Sequence[Call]) -> Iterator[Call]:
     """The calls, of which those that one call of a function for objects made are one."""
     at = 0
     while at < len(calls):

@@ -14,7 +14,9 @@ def score_of_outcome(outcome: Outcome) -> Score:
     """What the ranks of `outcome` did, to be played again; its verdict has to come out then."""
     views = {rank.rank: rank.ledger for rank in outcome.ranks}
     ends = {rank.rank: _end(rank) for rank in outcome.ranks}
-    return score_of(views, len(outcome.ranks), verdict_of(outcome), ends)
+    found = outcome.findings[0].sides if outcome.findings else ()
+    sides = [side.ranks for side in found] or [outcome.culprits, outcome.victims]
+    return score_of(views, len(outcome.ranks), verdict_of(outcome), ends, [side for side in sides if side])
 
 
 def _end(rank: RankOutcome) -> End:

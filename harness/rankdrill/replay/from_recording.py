@@ -9,8 +9,10 @@ from rankdrill.diagnosis import FindingKind
 from rankdrill.explain import Explanation
 from rankdrill.explain.recording import explain_recording, standing_in
 from rankdrill.explain.recording.standing import How, Standing
+from rankdrill.replay.cutting import cut_down
 from rankdrill.replay.from_ledgers import score_of
-from rankdrill.replay.playing import in_words
+from rankdrill.replay.needed import needed
+from rankdrill.replay.playing import ALL_RETURNED, in_words
 from rankdrill.replay.score import End, Score
 from rankdrill.worlds import Verdict
 
@@ -19,14 +21,23 @@ __all__ = ["score_of_recording"]
 SIGKILL = 9  # for whatever took a rank that did not say how it went
 
 
-def score_of_recording(directory: str | Path) -> Score:
-    """What the ranks of the newest run in `directory` did. Raises `UsageError` where there is nothing recorded."""
+def score_of_recording(directory: str | Path, most: int | None = None) -> Score:
+    """What the ranks of the newest run in `directory` did, if they were more than `most` those that the verdict needs.
+
+    Raises `UsageError` where there is nothing recorded.
+    """
     explanation = explain_recording(directory)
     evidence, standings = standing_in(directory)
     ends = {each.rank: _end(each) for each in standings}
     views = {rank: its.view for rank, its in evidence.ranks.items()}
-    score = score_of(views, evidence.world_size, _verdict(explanation, standings), ends)
-    return replace(score, cut=(*score.cut, *explanation.gaps))
+    verdict, size = _verdict(explanation, standings), evidence.world_size
+    found = explanation.causes[0].finding if explanation.causes else None
+    sides = [side.ranks for side in found.sides] if found is not None else []
+    kept = (
+        needed(size, most, found.culprits if found is not None else (), sides) if most and most < size else range(size)
+    )
+    score = score_of(views, size, verdict, ends, sides, kept)
+    return cut_down(replace(score, cut=(*score.cut, *explanation.gaps)), kept)
 
 
 def _end(standing: Standing) -> End:
@@ -47,7 +58,7 @@ def _end(standing: Standing) -> End:
 def _verdict(explanation: Explanation, standings: list[Standing]) -> str:
     """In the words of a world's: where a rank was lost, that it died."""
     if not explanation.causes:
-        return "all returned"
+        return ALL_RETURNED
     finding = explanation.causes[0].finding
     if finding.kind is FindingKind.LOST_RANK:
         gone = [each.rank for each in standings if each.rank in finding.culprits and each.how in (How.GONE, How.LEFT)]

@@ -5,7 +5,7 @@ Lines matter to a diagnosis: calls that ranks made from one line are made from o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
@@ -13,7 +13,7 @@ from rankdrill.replay.score import Call
 
 __all__ = ["NOT_WAITING", "Block", "Line", "in_blocks", "merged"]
 
-LONGEST_BLOCK = 12  # lines of one turn of a loop
+LONGEST_BLOCK = 64  # lines of one turn of a loop
 LEAST_TIMES = 3
 NOT_WAITING = frozenset({"isend", "irecv", "batch_isend_irecv"})
 """torch's functions that issue a message and leave the waiting to who calls them."""
@@ -69,7 +69,7 @@ def _laid_beside(
     made: list[tuple[object, dict[int, Call]]] = []
     places = [place for place, _ in rows]
     mine = list(map(_place, calls))
-    for how, first, last, begin, end in SequenceMatcher(None, places, mine, autojunk=False).get_opcodes():
+    for how, first, last, begin, end in _compared(places, mine):
         if how == "equal":
             for (place, others), call in zip(rows[first:last], calls[begin:end], strict=True):
                 made.append((place, others | dict.fromkeys(ranks, call)))
@@ -77,6 +77,16 @@ def _laid_beside(
         theirs, ours = rows[first:last], [(_place(call), dict.fromkeys(ranks, call)) for call in calls[begin:end]]
         made += [*ours, *theirs] if leads else [*theirs, *ours]
     return made
+
+
+def _compared(one: Sequence[object], other: Sequence[object]) -> Iterator[tuple[str, int, int, int, int]]:
+    """How `one` becomes `other`, as `SequenceMatcher` says it, to which thousands of equal lines are a burden."""
+    same = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    if same:
+        yield "equal", 0, same, 0, same
+    for how, *places in SequenceMatcher(None, one[same:], other[same:], autojunk=False).get_opcodes():
+        first, last, begin, end = (place + same for place in places)
+        yield how, first, last, begin, end
 
 
 def _place(call: Call) -> object:

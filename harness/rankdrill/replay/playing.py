@@ -8,16 +8,22 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from rankdrill.diagnosis import Finding
+from rankdrill.diagnosis import Finding, FindingKind
 from rankdrill.replay.score import Score
 from rankdrill.replay.writing import pytest_file
 from rankdrill.worlds import Outcome, World
 from rankdrill.worlds.job import Job
 
-__all__ = ["FILE", "Played", "in_words", "play", "verdict_of"]
+__all__ = ["ALL_RETURNED", "FILE", "NOBODY_KNOWN", "Played", "in_words", "play", "same_finding", "verdict_of"]
 
 FILE = "again.py"
 DEADLINE_S = 60.0
+ALL_RETURNED = "all returned"
+NOBODY_KNOWN = "nobody known to be at fault"
+"""Of evidence that shows no cause."""
+_NOBODY = "nobody in the majority"
+_CROSSED = frozenset({FindingKind.DEADLOCK, FindingKind.GROUP, FindingKind.CALL_ORDERING})
+"""What ranks take in another order is the one for whoever sees who waits, another for whoever sees the calls."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +38,14 @@ class Played:
         """In the words that a score has for it."""
         return verdict_of(self.outcome)
 
+    def as_told(self, score: Score) -> bool:
+        """Whether it is what `score` says of it."""
+        return any(same_finding(told, self.verdict) for told in (score.verdict, *score.besides))
+
 
 def in_words(finding: Finding) -> str:
     """Its kind, and who is at fault."""
-    who = ", ".join(map(str, finding.culprits)) if finding.culprits else "nobody in the majority"
+    who = ", ".join(map(str, finding.culprits)) if finding.culprits else _NOBODY
     return f"{finding.kind}: {who}"
 
 
@@ -44,7 +54,18 @@ def verdict_of(outcome: Outcome) -> str:
     if outcome.findings:
         return in_words(outcome.findings[0])
     who = ", ".join(map(str, outcome.culprits))
-    return "all returned" if outcome.ok else f"{outcome.verdict}: {who}"
+    return ALL_RETURNED if outcome.ok else f"{outcome.verdict}: {who}"
+
+
+def same_finding(there: str, here: str) -> bool:
+    """Whether what was found `here` is what was found `there`, where less may have been known."""
+    (kind, _, who), (kind_here, _, who_here) = there.partition(": "), here.partition(": ")
+    if kind == FindingKind.UNMATCHED and who == _NOBODY:
+        return kind_here == kind  # dumps do not tell who left his end out; who plays it sees that
+    if there == NOBODY_KNOWN:
+        return here == ALL_RETURNED
+    alike = kind == kind_here or {kind, kind_here} <= _CROSSED
+    return alike and sorted(who.split(", ")) == sorted(who_here.split(", "))
 
 
 def play(score: Score, *, deadline: float = DEADLINE_S) -> Played:

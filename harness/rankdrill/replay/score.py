@@ -80,7 +80,9 @@ class Part:
 @dataclass(frozen=True)
 class Score:
     """A run to be played again. `groups` are the members of its groups, in order of their making, without the default
-    one; `verdict` is what was found, and has to come out again; `cut` says what was left out, a sentence each.
+    one; `verdict` is what was found, and has to come out again, or one of `besides`; `cut` says what was left out, and
+    `assumed` what nobody has written down, a sentence each. `sides` are the ranks that did what cannot go together, and
+    `ranks`, of a score that was cut down, what its ranks were.
     """
 
     world_size: int
@@ -88,6 +90,10 @@ class Score:
     groups: Mapping[str, tuple[int, ...]]
     verdict: str = ""
     cut: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()
+    besides: tuple[str, ...] = ()
+    sides: tuple[tuple[int, ...], ...] = ()
+    ranks: tuple[int, ...] = ()
 
     @property
     def kind(self) -> str:
@@ -98,6 +104,15 @@ class Score:
     def culprits(self) -> tuple[int, ...]:
         """The ranks that it is about."""
         return tuple(map(int, re.findall(r"\d+", self.verdict.partition(":")[2])))
+
+    @property
+    def there(self) -> str:
+        """The verdict in the numbers that ranks had where it was found, and what the culprits are here."""
+        here = [rank for rank in self.culprits if rank < len(self.ranks)]
+        if not here:
+            return self.verdict
+        were = ", ".join(str(self.ranks[rank]) for rank in here)
+        return f"{self.kind}: {were}, which {'is' if len(here) == 1 else 'are'} {', '.join(map(str, here))} here"
 
     def to_json(self) -> str:
         """As text, which `score_from_json` reads."""
@@ -123,7 +138,13 @@ def _score(said: Any) -> Score:
     size = _number(said["world_size"], 1, 1 << 16)
     parts = tuple(_part(each, size) for each in said["parts"])
     groups = {str(name): _ranks(ranks, size) for name, ranks in dict(said["groups"]).items()}
-    return Score(size, parts, groups, str(said.get("verdict", "")), tuple(map(str, said.get("cut", ()))))
+    cut, assumed, besides = (tuple(map(str, said.get(name, ()))) for name in ("cut", "assumed", "besides"))
+    sides = tuple(_ranks(side, size) for side in said.get("sides", ()))
+    ranks = tuple(_number(rank, 0, _MOST) for rank in said.get("ranks", ()))
+    if ranks and len(ranks) != size:
+        raise ValueError(f"ranks names {len(ranks)} of {size}")
+    verdict = str(said.get("verdict", ""))
+    return Score(size, parts, groups, verdict, cut, assumed, besides, sides, ranks)
 
 
 def _part(said: Any, size: int) -> Part:

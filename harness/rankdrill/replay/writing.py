@@ -12,6 +12,7 @@ from rankdrill.replay.statements import Groups, among, statement
 
 __all__ = ["pytest_file"]
 
+WIDTH = 110  # of a line of the docstring
 _WAIT = "while works: works.pop(0).wait()"
 _COUNTED = frozenset({FindingKind.MISSING, FindingKind.EXTRA})
 
@@ -38,7 +39,7 @@ def pytest_file(score: Score) -> str:
     imports = [f"import {each}" for each in ("os", "time") if f"{each}." in used]
     imports += [""] * bool(imports) + ["import pytest"]
     imports += ["import torch"] * ("torch." in used) + ["import torch.distributed as dist"] * ("dist." in used)
-    cut = "".join(f"\n{_plain(line)}." for line in score.cut)
+    cut = "".join(f"\n{_sentence(line)}" for line in (*score.cut, *score.assumed))
     head = _HEAD.format(
         verdict=_plain(score.verdict or "What ranks did, again"),
         cut=f"{cut}\n" if cut else "",
@@ -129,6 +130,11 @@ def _ending(end: End) -> str:
         case "elsewhere":
             return f"time.sleep(3600)  # {_plain(end.text) or 'in no call'}"
     return ""
+
+
+def _sentence(text: str) -> str:
+    said = textwrap.fill(_plain(text[:1].upper() + text[1:]), WIDTH)
+    return said if said.endswith((".", "…")) else f"{said}."
 
 
 def _plain(text: str) -> str:

@@ -34,7 +34,7 @@ def absences(job: Job, stand: Standing) -> tuple[list[Cause], list[str]]:
         sorted_out = _sorted_out(job, stand, meeting, ends)
         if gone := sorted_out[_GONE]:
             lost.append(_lost(job, meeting, gone, waiting))
-        for how in (_TORN, _STUCK):
+        for how in (_TORN, _STUCK, _SPEAKS):
             if those := sorted_out[how]:
                 fits.append(f"{wait_for(waiting, those)} in {call_of(job, meeting)}; {_told(job, stand, how, those)}")
         if those := sorted_out[_ASLEEP]:
@@ -49,15 +49,17 @@ def absences(job: Job, stand: Standing) -> tuple[list[Cause], list[str]]:
     return idle, fits
 
 
-_GONE, _TORN, _ASLEEP, _STUCK, _IDLE = "gone", "torn", "asleep", "stuck", "idle"
+_GONE, _TORN, _ASLEEP, _STUCK, _SPEAKS, _IDLE = "gone", "torn", "asleep", "stuck", "speaks", "idle"
 
 
 def _sorted_out(job: Job, stand: Standing, meeting: Meeting, ends: Sequence[int]) -> dict[str, list[int]]:
     """The ends of chains by what is known of them."""
-    found: dict[str, list[int]] = {_GONE: [], _TORN: [], _ASLEEP: [], _STUCK: [], _IDLE: []}
+    found: dict[str, list[int]] = {how: [] for how in (_GONE, _TORN, _ASLEEP, _STUCK, _SPEAKS, _IDLE)}
     for rank in ends:
         dump = job.dumps.get(rank)
         known = _ASLEEP if rank in meeting.asleep else _STUCK if rank in stand.of else _IDLE
+        if known is _IDLE and job.untold(rank) is not None:
+            known = _SPEAKS
         found[_GONE if dump is None else _TORN if dump.columns is None else known].append(rank)
     return found
 
@@ -65,6 +67,12 @@ def _sorted_out(job: Job, stand: Standing, meeting: Meeting, ends: Sequence[int]
 def _told(job: Job, stand: Standing, how: str, ranks: Sequence[int]) -> str:
     if how == _TORN:
         return f"the {either(ranks, 'dump', 'dumps')} of {name_ranks(ranks)} cannot be read"
+    if how == _SPEAKS:
+        row = job.untold(ranks[0])
+        op = job.call_at(row).op if row is not None else ""
+        return (
+            f"{name_ranks(ranks)} {either(ranks, 'is', 'are')} in {op}, and no dump tells whose other end has not come"
+        )
     call = call_of(job, stand.of[ranks[0]])
     ends = "though nobody is known to be missing there"
     return f"{name_ranks(ranks)} {either(ranks, 'does', 'do')} not get out of {call}, {ends}: dumps show no roots"

@@ -23,6 +23,7 @@ __all__ = [
     "MOST_RANKS",
     "SCHEDULED",
     "STARTED",
+    "UNTOLD",
     "Call",
     "Columns",
     "Group",
@@ -46,6 +47,8 @@ COLUMNS = {
 }
 MOST_RANKS = 1 << 17  # of a job that are believed in
 _MOST_TENSORS = 4096  # of one call, that are told apart
+UNTOLD = frozenset({"send", "recv", "batch_op_issue"})
+"""TorchComms's messages, of which it does not record who they are for."""
 _PEERS = re.compile(r"(send|recv) (\d{1,9})(->|<-)(\d{1,9})$")
 _ENTRY = (
     "process_group", "profiling_name", "collective_seq_id", "record_id", "time_created_ns", "state", "retired",
@@ -143,9 +146,9 @@ def _arrays(entries: Sequence[dict[str, Any]], tables: Tables) -> dict[str, npt.
     calls = _numbers(
         _alike_calls(ops, *tensors), lambda at: _call(ops[at], *(each[at] for each in tensors)), tables.call
     )
-    messages = np.array([call.source >= 0 for call in tables.call.known], np.bool_)[calls]
+    messages = np.array([call.source >= 0 or call.op in UNTOLD for call in tables.call.known], np.bool_)[calls]
     made = {
-        "group": _numbers(list(map("\0".join, names)), lambda at: _group(names[at]), tables.group),
+        "group": _numbers(list(map("\0".join, names)), lambda at: _group(names[at], ops[at]), tables.group),
         "call": calls,
         "site": _numbers(of_identities(stacks).tolist(), lambda at: site_of(stacks[at]), tables.site),
         "seq": _integers(seqs),
@@ -218,9 +221,9 @@ def _numbers(alike: Sequence[Any], make: Callable[[int], Hashable], table: Table
     return np.fromiter(map(own.__getitem__, alike), np.int32, len(alike))
 
 
-def _group(names: Sequence[str]) -> Group:
+def _group(names: Sequence[str], op: str) -> Group:
     name, desc = (*names, "", "")[:2]
-    return Group(name, desc)
+    return Group(name, "" if desc == op.partition(":")[0] else desc)  # TorchComms describes it by its backend
 
 
 def _call(name: str, inputs: Any, outputs: Any, *dtypes: Any) -> Call:

@@ -7,15 +7,17 @@ from pathlib import Path
 
 from rankdrill.diagnosis import name_ranks
 from rankdrill.explain.explanation import Explanation, places_of
+from rankdrill.explain.flight.columns import UNTOLD
 from rankdrill.explain.flight.job import Job
 from rankdrill.explain.flight.reading import read_job
 from rankdrill.explain.flight.sources import Sources, find_dumps
 from rankdrill.explain.flight.verdict import Verdict, verdict_on
 from rankdrill.explain.flight.words import call_of, either
 
-__all__ = ["explain_dumps", "explain_job"]
+__all__ = ["explain_dumps", "explain_job", "gaps_of"]
 
 NEWEST = (2, 10)  # the version of dumps that this was written for
+_OTHER_NUMBERS = "older torch counts batches of messages among them, TorchComms those of all groups"
 _MOST_SAID = 4  # of one kind of gap
 
 
@@ -42,7 +44,7 @@ def explain_job(job: Job, source: str, sources: Sources) -> Explanation:
         verdict.fits,
         tuple(sorted(held_up - verdict.standing.older - _culprits(verdict))),
         places_of([(rank, _doing(job, verdict, rank)) for rank in range(job.world_size)]),
-        tuple(_gaps(job, verdict, sources)),
+        tuple(gaps_of(job, verdict, sources)),
     )
 
 
@@ -70,12 +72,15 @@ def _doing(job: Job, verdict: Verdict, rank: int) -> str:
     first, end = job.bounds[rank]
     if first == end:
         return "recorded nothing"
+    if (message := job.untold(rank)) is not None:
+        step = job.step_at(message)
+        return f"in {job.call_at(message).op} on {step.target!r}, of which no dump tells with whom{step.where}"
     if job.rows["p2p"][end - 1]:
         return f"had ended what it recorded, at last {job.call_at(end - 1).op}{job.step_at(end - 1).where}"
     return f"had ended what it recorded, at last {job.step_at(end - 1).call}{job.step_at(end - 1).where}"
 
 
-def _gaps(job: Job, verdict: Verdict, sources: Sources) -> list[str]:
+def gaps_of(job: Job, verdict: Verdict, sources: Sources) -> list[str]:
     """What was not there to read, or says less than it seems to."""
     found = list(sources.gaps)
     broken = [dump for dump in job.dumps.values() if dump.columns is None]
@@ -105,7 +110,9 @@ def _gaps_of_groups(job: Job) -> Iterator[str]:
         yield f"no dump tells the members of {told}: taken for them are those that called there"
     if job.unnumbered:
         told = ", ".join(repr(job.groups[group].label) for group in sorted(job.unnumbered)[:_MOST_SAID])
-        yield f"which calls on {told} belong together is not known: older torch counts batches of messages among them"
+        yield f"which calls on {told} belong together is not known: {_OTHER_NUMBERS}"
+    if any(call.op in UNTOLD and call.source < 0 for call in job.calls):
+        yield "TorchComms's dumps do not tell with whom ranks exchange messages: these are not compared"
     if job.is_gloo.any():
         yield "gloo's dumps have no sends and receives, and do not tell a call that failed from one that ended"
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from rankdrill.step import Site
 
-__all__ = ["site_of"]
+__all__ = ["HANDS_ON", "site_of"]
 
 _MOST_DEEP = 64  # frames of one call that are looked at
 _MOST_CALLERS = 4
@@ -17,10 +18,10 @@ _TORCHS = re.compile(
     r"|[/\\]torch[/\\](?:distributed|nn|autograd|utils|cuda|amp|optim|_\w+|csrc|fx|func)[/\\]|torch/csrc|^<|^\?|\.(?:cpp|h|so)$"
 )
 _INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python3[^/\\]*[/\\]")
-_HANDS_ON = frozenset({"wrapper", "inner", "decorate_context", "_fn"})
+HANDS_ON = frozenset({"wrapper", "inner", "decorate_context", "_fn"})
 
 
-def site_of(frames: list[Any]) -> Site | None:
+def site_of(frames: Sequence[Any]) -> Site | None:
     """The site of a call with these frames, innermost first; None where none is the user's."""
     places = [_place(frame) for frame in frames[:_MOST_DEEP]]
     own = [at for at, (file, _, _) in enumerate(places) if not _TORCHS.search(file)]
@@ -28,7 +29,7 @@ def site_of(frames: list[Any]) -> Site | None:
     if not users:
         return None
     first = users[0]
-    torchs = (name for file, _, name in reversed(places[: min(own)]) if name not in _HANDS_ON)
+    torchs = (name for file, _, name in reversed(places[: min(own)]) if name not in HANDS_ON)
     via = next((name for name in torchs if not name.startswith("_")), "")
     site: Site | None = None
     for at in reversed(users[1 : 1 + _MOST_CALLERS]):

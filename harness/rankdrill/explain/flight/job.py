@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankdrill.explain.flight.agreed import family, marks_of, meets_all, shown
-from rankdrill.explain.flight.columns import COLUMNS, COMPLETED, STARTED, Call, Columns, Group, Tables
+from rankdrill.explain.flight.columns import COLUMNS, COMPLETED, STARTED, UNTOLD, Call, Columns, Group, Tables
 from rankdrill.explain.flight.numbering import counted_anew
 from rankdrill.step import DEFAULT_GROUP, Kind, Site, Step
 
@@ -69,15 +69,23 @@ class Job:
         return np.array([call.backend == "gloo" for call in self.calls] or [False], np.bool_)[self.rows["call"]]
 
     @cached_property
+    def silent(self) -> _Array:
+        """Of each row, whether its state never advances: of gloo, and of TorchComms where devices have no events."""
+        advanced, over = (np.zeros(self.world_size, np.bool_) for _ in range(2))
+        np.logical_or.at(advanced, self.rows["rank"], self.rows["state"] >= STARTED)
+        np.logical_or.at(over, self.rows["rank"], self.rows["retired"])
+        return self.is_gloo | (over & ~advanced)[self.rows["rank"]]
+
+    @cached_property
     def pending(self) -> _Array:
         """Of each row, whether the call had not ended; gloo says no more than that it is, or that it is over."""
-        return np.where(self.is_gloo, ~self.rows["retired"], self.rows["state"] != COMPLETED)
+        return np.where(self.silent, ~self.rows["retired"], self.rows["state"] != COMPLETED)
 
     @cached_property
     def proves(self) -> _Array:
         """Of each row, whether it says that all members have come to its call: nobody ends it before."""
         sync = np.array([meets_all(call) for call in self.calls] or [False], np.bool_)[self.rows["call"]]
-        over = np.where(self.is_gloo, self.rows["retired"] & self._went_on, self.rows["state"] == COMPLETED)
+        over = np.where(self.silent, self.rows["retired"] & self._went_on, self.rows["state"] == COMPLETED)
         return sync & over & ~self.rows["p2p"]
 
     @cached_property
@@ -151,6 +159,12 @@ class Job:
         first, end = self.bounds[rank]
         mine = ~self.rows["p2p"][first:end] & (self.rows["group"][first:end] == group)
         return first + np.flatnonzero(mine)
+
+    def untold(self, rank: int) -> int | None:
+        """The first message that `rank` is in and of which no dump tells who it is for; None where there is none."""
+        first, end = self.bounds[rank]
+        mine = self.pending[first:end] & self.rows["p2p"][first:end]
+        return next((first + at for at in np.flatnonzero(mine).tolist() if self.call_at(first + at).op in UNTOLD), None)
 
     def advances(self, rank: int) -> bool:
         """Whether the rank's dump tells which calls have begun on the device."""

@@ -23,6 +23,7 @@ MOST_LOOKS = 5
 FEW = 64  # records that are looked at again
 DOUBT_S = 0.5  # for others to come, where it cannot be told yet who is in the majority
 MOST_DOUBTS = 3
+MOST_SAID = 3  # of processes that are unknown, why
 
 
 def explain_recording(directory: str | Path) -> Explanation:
@@ -135,6 +136,7 @@ def _gaps(evidence: Evidence, run: Run) -> Iterator[str]:
     if run.strangers:
         told = ", ".join(one.name for one in run.strangers)
         yield f"of {len(run.strangers)} processes it is not known which ranks they were: {told}"
+        yield from (f"the record {one.name} {one.trouble}" for one in run.strangers[:MOST_SAID] if one.trouble)
     late = {group.calls_before for each in evidence.ranks.values() for group in each.recorded.groups}
     if len(late) > 1:
         yield "ranks began to record at different calls of a group: its numbers need not mean the same call on all"
