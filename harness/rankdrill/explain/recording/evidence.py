@@ -10,9 +10,9 @@ from rankdrill.explain.recording.clocks import Clock, shifts_of
 from rankdrill.explain.recording.raw import Calls, calls_of, torn_in
 from rankdrill.explain.recording.reading import End, Recorded
 from rankdrill.explain.recording.runs import Run
+from rankdrill.host import boot_id, pid_namespace, started_at
 from rankdrill.ledger import GROUP_OP, LedgerView, Record, State
 from rankdrill.ledger import format as f
-from rankdrill.recording.environment import boot_id, pid_namespace, started_at
 from rankdrill.step import NO_SEQUENCE, Kind
 
 __all__ = ["WINDOW", "Evidence", "RankEvidence", "cut", "evidence_of"]
