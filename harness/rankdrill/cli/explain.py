@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,9 +27,12 @@ _FEW = 64  # files, which are read before a bar is seen
 @click.command()
 @click.option("--prefix", metavar="TEXT", help="What the names of the dumps begin with, before the rank.")
 @click.option("--json", "json_file", metavar="FILE", help="Write what came of it as JSON.")
+@click.option("--watch", is_flag=True, help="Show a recorded job while it runs, and explain it once that is possible.")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(path_type=Path))
 @click.pass_context
-def explain(ctx: click.Context, prefix: str | None, json_file: str | None, paths: tuple[Path, ...]) -> None:
+def explain(
+    ctx: click.Context, prefix: str | None, json_file: str | None, watch: bool, paths: tuple[Path, ...]
+) -> None:
     """Say why a job hung, from what it left behind: one root cause first, with what speaks for it.
 
     PATH is what `rankdrill.record` wrote, while the job runs or after its end; or a directory with the dumps of
@@ -42,6 +46,7 @@ def explain(ctx: click.Context, prefix: str | None, json_file: str | None, paths
     \b
     Examples:
       rankdrill explain recorded/
+      rankdrill explain recorded/ --watch             until Ctrl-C, or until all ranks are gone
       rankdrill explain /tmp/nccl_trace_rank_0 /tmp/nccl_trace_rank_1
       rankdrill explain dumps/
       rankdrill explain dumps/ --prefix nccl_trace_rank_
@@ -54,6 +59,8 @@ def explain(ctx: click.Context, prefix: str | None, json_file: str | None, paths
     for path in paths:
         if not path.exists():
             raise UsageError(f"{path}: there is no such file or directory")
+    if watch:
+        _watch(paths)
     explanation = _explained(paths, prefix, terminal(stderr=True))
     from rankdrill.explain.told import print_explanation
 
@@ -61,6 +68,17 @@ def explain(ctx: click.Context, prefix: str | None, json_file: str | None, paths
     if json_path is not None:
         _write(json_path, explanation)
     ctx.exit(1 if explanation.causes else 0)
+
+
+def _watch(paths: tuple[Path, ...]) -> None:
+    """Until all ranks are gone, or somebody has seen enough."""
+    from rankdrill.explain.recording import is_recording
+    from rankdrill.explain.recording.live import watch
+
+    if len(paths) != 1 or not is_recording(paths[0]):
+        raise UsageError("--watch: give the one directory that rankdrill.record writes to")
+    with suppress(KeyboardInterrupt):
+        watch(paths[0], terminal())
 
 
 def _explained(paths: tuple[Path, ...], prefix: str | None, err: Console) -> Explanation:

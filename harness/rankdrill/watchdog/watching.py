@@ -15,11 +15,11 @@ from rankdrill.explain import Confidence
 from rankdrill.explain.recording import Look, look_at
 from rankdrill.explain.recording.reading import Recorded, read_directory
 from rankdrill.explain.recording.runs import Run, told_apart
+from rankdrill.explain.recording.stillness import Mark, Stillness
 from rankdrill.host import boot_id, pid_namespace, started_at
 from rankdrill.watchdog.asking import ask
 from rankdrill.watchdog.report import write_report
 from rankdrill.watchdog.starting import take
-from rankdrill.watchdog.stillness import Mark, Stillness
 
 __all__ = ["Watchdog"]
 
