@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from rankdrill.explain import Explanation
+    from rankdrill.explain.flight.explained import Read
+    from rankdrill.explain.recording import Look
+    from rankdrill.report import Picture
 
 __all__ = ["explain"]
 
@@ -27,11 +32,19 @@ _FEW = 64  # files, which are read before a bar is seen
 @click.command()
 @click.option("--prefix", metavar="TEXT", help="What the names of the dumps begin with, before the rank.")
 @click.option("--json", "json_file", metavar="FILE", help="Write what came of it as JSON.")
+@click.option("--html", "html_file", metavar="FILE", help="Write a page to look at.")
+@click.option("--perfetto", "trace_file", metavar="FILE", help="Write the steps as a trace, for ui.perfetto.dev.")
 @click.option("--watch", is_flag=True, help="Show a recorded job while it runs, and explain it once that is possible.")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(path_type=Path))
 @click.pass_context
 def explain(
-    ctx: click.Context, prefix: str | None, json_file: str | None, watch: bool, paths: tuple[Path, ...]
+    ctx: click.Context,
+    prefix: str | None,
+    json_file: str | None,
+    html_file: str | None,
+    trace_file: str | None,
+    watch: bool,
+    paths: tuple[Path, ...],
 ) -> None:
     """Say why a job hung, from what it left behind: one root cause first, with what speaks for it.
 
@@ -50,23 +63,24 @@ def explain(
       rankdrill explain /tmp/nccl_trace_rank_0 /tmp/nccl_trace_rank_1
       rankdrill explain dumps/
       rankdrill explain dumps/ --prefix nccl_trace_rank_
-      rankdrill explain dumps/ --json why.json
+      rankdrill explain dumps/ --json why.json --html why.html
 
     \b
     Exit codes: 0 nothing was found, 1 a cause was found, 2 a mistake in the command, 130 interrupted.
     """
-    json_path = choose_output("--json", json_file)
+    asked = {"--json": json_file, "--html": html_file, "--perfetto": trace_file}
+    files = {option: path for option, name in asked.items() if (path := choose_output(option, name)) is not None}
     for path in paths:
         if not path.exists():
             raise UsageError(f"{path}: there is no such file or directory")
     if watch:
         _watch(paths)
-    explanation = _explained(paths, prefix, terminal(stderr=True))
+    explanation, picture = _explained(paths, prefix, terminal(stderr=True))
     from rankdrill.explain.told import print_explanation
 
+    for option, path in files.items():  # first: nobody need be reading what is shown
+        _write(option, path, explanation, picture)
     print_explanation(explanation, terminal())
-    if json_path is not None:
-        _write(json_path, explanation)
     ctx.exit(1 if explanation.causes else 0)
 
 
@@ -81,17 +95,36 @@ def _watch(paths: tuple[Path, ...]) -> None:
         watch(paths[0], terminal())
 
 
-def _explained(paths: tuple[Path, ...], prefix: str | None, err: Console) -> Explanation:
-    """What lies there decides who explains it: recorded ledgers, or dumps."""
-    from rankdrill.explain.flight import explain_dumps
-
+def _explained(paths: tuple[Path, ...], prefix: str | None, err: Console) -> tuple[Explanation, Callable[[], Picture]]:
+    """What lies there decides who explains it, and makes a picture of it if asked: recorded ledgers, or dumps."""
     if len(paths) == 1 and any(paths[0].glob("*.ledger")):  # else torch need not be imported
-        from rankdrill.explain.recording import explain_recording, is_recording
+        from rankdrill.explain.recording import is_recording, look_into
 
         if is_recording(paths[0]):
-            return explain_recording(paths[0])
+            look = look_into(paths[0])
+            return look.explanation, lambda: _picture_of_recording(look, paths[0])
+    read = _read(paths, prefix, err)
+    again = ["rankdrill", "replay", *(("--prefix", prefix) if prefix is not None else ()), *map(str, paths)]
+    return read.explanation, lambda: _picture_of_dumps(read, shlex.join(again))
+
+
+def _picture_of_recording(look: Look, path: Path) -> Picture:
+    from rankdrill.explain.recording.pictured import picture_of_recording
+
+    return picture_of_recording(look, path)
+
+
+def _picture_of_dumps(read: Read, repeat: str) -> Picture:
+    from rankdrill.explain.flight.pictured import picture_of_dumps
+
+    return picture_of_dumps(read, repeat)
+
+
+def _read(paths: tuple[Path, ...], prefix: str | None, err: Console) -> Read:
+    from rankdrill.explain.flight import read_dumps
+
     if not err.is_terminal:
-        return explain_dumps(paths, prefix)
+        return read_dumps(paths, prefix)
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("reading dumps"), BarColumn(bar_width=None), MofNCompleteColumn(), TimeElapsedColumn())
@@ -101,10 +134,23 @@ def _explained(paths: tuple[Path, ...], prefix: str | None, err: Console) -> Exp
         def look(read: int, total: int) -> None:
             progress.update(task, completed=read, total=total, visible=total > _FEW)
 
-        return explain_dumps(paths, prefix, look)
+        return read_dumps(paths, prefix, look)
 
 
-def _write(path: Path, explanation: Explanation) -> None:
+def _write(option: str, path: Path, explanation: Explanation, picture: Callable[[], Picture]) -> None:
+    try:
+        write_whole(path, _as_json(explanation) if option == "--json" else _shown(option, picture()))
+    except OSError as error:
+        raise UsageError(f"{option} {path}: {error.strerror}; give another file") from error
+
+
+def _shown(option: str, picture: Picture) -> str:
+    from rankdrill.report import run_as_html, run_as_trace
+
+    return run_as_html(picture) if option == "--html" else run_as_trace(picture)
+
+
+def _as_json(explanation: Explanation) -> str:
     import json
 
     import rankdrill
@@ -117,7 +163,4 @@ def _write(path: Path, explanation: Explanation) -> None:
         "command": sys.argv[1:],
         **explanation_as_fields(explanation),
     }
-    try:
-        write_whole(path, json.dumps(document, indent=1, ensure_ascii=False) + "\n")
-    except OSError as error:
-        raise UsageError(f"--json {path}: {error.strerror}; give another file") from error
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"

@@ -13,17 +13,15 @@ from pathlib import Path
 
 from rankdrill.explain.recording.reading import Recorded
 from rankdrill.host import started_at
+from rankdrill.watchdog.answered import heading, without_ours
 from rankdrill.watchdog.answering import ASKED_BY, STACKS
 from rankdrill.worlds.processes.watching.activity import STOPPED, activities
 from rankdrill.worlds.processes.watching.native import native_stacks
-from rankdrill.worlds.processes.watching.stacks import THREAD_LINE, stacks_in
+from rankdrill.worlds.processes.watching.stacks import stacks_in
 
-__all__ = ["ASKED", "Seen", "ask"]
+__all__ = ["Seen", "ask"]
 
-ASKED = "asked by the watchdog: "
-"""Begins, in a file of stacks, what its process printed at one time."""
 MOST_BYTES = 1 << 20  # of one answer: a process may have as many threads as it likes
-_HEART = "rankdrill/recording/heart.py"  # the thread by which a rank says that it lives
 
 
 @dataclass(frozen=True)
@@ -40,8 +38,9 @@ def ask(directory: Path, processes: Mapping[int, Recorded]) -> dict[int, Seen]:
     pids = {rank: one.pid for rank, one in processes.items()}
     doing = activities(pids)  # first: the signal may wake one from what it sleeps in
     files = {rank: path for rank, one in processes.items() if (path := directory / f"{one.name}{STACKS}").exists()}
+    head = heading()
     for rank, path in files.items():
-        _head(path, doing.get(rank, ""))
+        _append(path, f"\n{head}{doing.get(rank, '')}\n")
     listening = [rank for rank in files if doing.get(rank) != STOPPED]
 
     def signal_all() -> None:
@@ -52,17 +51,13 @@ def ask(directory: Path, processes: Mapping[int, Recorded]) -> dict[int, Seen]:
                     os.kill(one.pid, ASKED_BY)
 
     told = stacks_in({rank: files[rank] for rank in listening}, signal_all)
-    stacks = {rank: _without_ours(text[:MOST_BYTES]) for rank, text in told.items() if text.strip()}
+    stacks = {rank: without_ours(text[:MOST_BYTES]) for rank, text in told.items() if text.strip()}
     silent = {rank: pid for rank, pid in pids.items() if rank not in stacks}
     from_outside = native_stacks(silent, unstopped=True)
     for rank, text in from_outside.items():
         if rank in files:
             _append(files[rank], text + "\n")
     return {rank: Seen(pids[rank], doing.get(rank, ""), (stacks | from_outside).get(rank, "")) for rank in processes}
-
-
-def _head(path: Path, doing: str) -> None:
-    _append(path, f"\n{ASKED}{doing}\n")
 
 
 def _append(path: Path, text: str) -> None:
@@ -73,13 +68,3 @@ def _append(path: Path, text: str) -> None:
             os.write(fd, text.encode("utf-8", "backslashreplace"))
         finally:
             os.close(fd)
-
-
-def _without_ours(stack: str) -> str:
-    """`stack` without the thread that every recorded process has."""
-    threads: list[list[str]] = [[]]
-    for line in stack.splitlines():
-        if THREAD_LINE in line:
-            threads.append([])
-        threads[-1].append(line)
-    return "\n".join("\n".join(lines).strip("\n") for lines in threads if not any(_HEART in line for line in lines))

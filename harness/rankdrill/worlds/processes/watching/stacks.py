@@ -10,7 +10,7 @@ from pathlib import Path
 from rankdrill.diagnosis import name_ranks
 from rankdrill.worlds.processes.client import RankHandle, TemplateClient
 
-__all__ = ["count_threads", "of_the_body", "stacks_in", "stacks_of", "where_ranks_are"]
+__all__ = ["THREAD_LINE", "count_threads", "of_the_body", "stacks_in", "stacks_of", "where_ranks_are"]
 
 STACKS_S = 0.5  # for a stuck rank to print its stacks
 MORE_S = 0.01  # for each rank: they share the processors
