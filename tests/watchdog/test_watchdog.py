@@ -9,12 +9,10 @@ import fcntl
 import itertools
 import json
 import os
-import shlex
+import re
 import shutil
 import signal
-import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,7 +26,6 @@ import torch.distributed as dist
 import rankdrill
 from rankdrill.errors import UsageError
 from tests.recording.jobs import Job, await_that, job
-from tests.recording.test_launched import HANGING, ROOT, torchrun
 from tests.recording.test_record import steps_in
 
 FILE = Path(__file__)
@@ -71,10 +68,10 @@ def reports_in(directory: Path) -> list[str]:
     return [path.read_text() for path in sorted(directory.glob("*.hang"))]
 
 
-def report_of(directory: Path) -> str:
-    """The first report that there is, once it is there."""
-    await_that(lambda: bool(reports_in(directory)), "there is a report")
-    return reports_in(directory)[0]
+def report_of(directory: Path, said: str = "") -> str:
+    """The first report that says so, once it is there: on a busy machine one may come before ranks hang."""
+    await_that(lambda: any(said in report for report in reports_in(directory)), f"there is a report of {said!r}")
+    return next(report for report in reports_in(directory) if said in report)
 
 
 @contextmanager
@@ -122,10 +119,10 @@ def sum_up_for_ever(rank: int) -> None:
 
 def test_who_keeps_the_gil_is_told_with_its_stack(tmp_path: Path) -> None:
     with watched_job(sum_up_for_ever, 2, tmp_path / "record"):
-        report = report_of(tmp_path / "record")
+        told = f'File "{FILE}", line {line_of("keeps the GIL")} in sum_up_for_ever'
+        report = report_of(tmp_path / "record", told)
     assert report.startswith("this job has not moved for ")
-    assert "rank 1 computing" in report
-    assert f'File "{FILE}", line {line_of("keeps the GIL")} in sum_up_for_ever' in report
+    assert re.search(r"^  ranks? (0, )?1 computing ", report, re.MULTILINE)
 
 
 def stop(rank: int) -> None:
@@ -137,11 +134,10 @@ def stop(rank: int) -> None:
 
 def test_who_is_stopped_is_told_and_left_so(tmp_path: Path) -> None:
     with watched_job(stop, 2, tmp_path / "record") as running:
-        report = report_of(tmp_path / "record")
+        report = report_of(tmp_path / "record", "rank 1 stopped by a signal")
         pid = running.ranks[1].pid
         assert Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
-    assert "rank 1 stopped by a signal" in report
-    assert "rank 1 did not print any" in report
+    assert "rank 1 did not print any" in report or "by py-spy, from outside:" in report
     assert "in stop" in report[report.index("stacks:") :], "rank 0 did"
 
 
@@ -158,9 +154,8 @@ def wait_in_the_kernel(rank: int, pipe: str) -> None:
 def test_who_waits_in_a_system_call_goes_on_to_wait_there(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with watched_job(wait_in_the_kernel, 2, tmp_path / "record", str(tmp_path / "pipe")) as running:
-        report = report_of(tmp_path / "record")
+        report = report_of(tmp_path / "record", "rank 1 waiting to read (read)")
         assert f'File "{FILE}", line {line_of("reads")} in wait_in_the_kernel' in report
-        assert "rank 1 waiting to read (read)" in report
         with (tmp_path / "pipe").open("wb") as pipe:
             pipe.write(b"1")
         assert running.wait() == [0, 0], "what was interrupted went on"
@@ -173,9 +168,9 @@ def without_answers(rank: int, directory: str) -> None:
 
 def test_who_uses_the_signal_itself_is_not_sent_it(tmp_path: Path) -> None:
     with watched_job(leave_one_out, 4, tmp_path / "record", first=without_answers) as running:
-        report = report_of(tmp_path / "record")
+        report = report_of(tmp_path / "record", "missing call")
         assert [rank.exitcode for rank in running.ranks] == [None] * 4
-    assert "ranks 0, 1, 2, 3 did not print any" in report
+    assert "ranks 0, 1, 2, 3 did not print any" in report or "by py-spy, from outside:" in report
 
 
 def pause_and_go_on(rank: int, told: str) -> None:
@@ -187,7 +182,7 @@ def pause_and_go_on(rank: int, told: str) -> None:
 
 def test_what_does_not_move_for_so_long_is_told_though_it_then_goes_on(tmp_path: Path) -> None:
     with watched_job(pause_and_go_on, 2, tmp_path / "record", str(tmp_path / "told")) as running:
-        report = report_of(tmp_path / "record")
+        report = report_of(tmp_path / "record", "in pause_and_go_on")
         assert report.startswith("this job has not moved for ")
         assert "certain" not in report
         (tmp_path / "told").touch()
@@ -242,6 +237,18 @@ def test_a_second_job_in_the_same_directory_is_watched_too(tmp_path: Path) -> No
         assert len(watchdogs_of(directory)) == 1
 
 
+def test_where_its_lock_was_removed_the_next_one_takes_its_place(tmp_path: Path) -> None:
+    directory = tmp_path / "record"
+    with watched_job(leave_one_out, 4, directory, after=LONG):
+        await_that(lambda: said_by_watchdog(directory) == 0, "it is watched")
+        (first,) = watchdogs_of(directory)
+        (lock,) = directory.glob("*.watchdog")
+        lock.unlink()
+        shutil.rmtree(f"{directory}.job")
+        with job(leave_one_out, 4, directory, first=watched_for_long):
+            await_that(lambda: len(watchdogs_of(directory)) == 1 and watchdogs_of(directory) != [first], "the next")
+
+
 def do_nothing(rank: int) -> None:
     dist.barrier()
 
@@ -286,6 +293,11 @@ def test_a_directory_that_is_removed_ends_it_and_not_the_job(tmp_path: Path) -> 
         assert running.wait() == [0, 0]
 
 
+def move_and_stand_still(rank: int, moving: str, standing: str) -> None:
+    work_until_told(rank, moving)
+    pause_and_go_on(rank, standing)
+
+
 def fill(disk: Path) -> None:
     with (disk / "filling").open("wb", buffering=0) as file, contextlib.suppress(OSError):
         while True:
@@ -306,12 +318,15 @@ def test_a_full_disk_costs_the_report_and_nothing_else(tmp_path: Path) -> None:
         pytest.skip(f"this machine mounts nothing for its tests: {mounted.stderr.decode().strip()}")
     directory = disk / "record"
     try:
-        with watched_job(pause_and_go_on, 2, directory, str(tmp_path / "told"), after=2.0) as running:
-            await_that(lambda: said_by_watchdog(directory) == 0 and steps_in(directory) >= 3, "it is watched")
+        marks = tmp_path / "full", tmp_path / "told"
+        with watched_job(move_and_stand_still, 2, directory, *map(str, marks)) as running:
+            await_that(lambda: said_by_watchdog(directory) >= 0 and steps_in(directory) >= 3, "it is watched")
             fill(disk)
-            await_that(lambda: said_by_watchdog(directory) == 1, "it would have been told")
-            assert [path.stat().st_size for path in directory.glob("*.hang")] == []
-            (tmp_path / "told").touch()
+            reports, said = reports_in(directory), said_by_watchdog(directory)
+            marks[0].touch()
+            await_that(lambda: said_by_watchdog(directory) > said, "it would have been told")
+            assert reports_in(directory) == reports
+            marks[1].touch()
             assert running.wait() == [0, 0], (disk / "record.job" / "0.out").read_text()
     finally:
         subprocess.run(["umount", "-l", str(disk)], check=True)
@@ -344,61 +359,3 @@ def test_a_variable_that_is_no_time(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("RANKDRILL_HANG_AFTER", "soon")
     with pytest.raises(UsageError, match=r"^RANKDRILL_HANG_AFTER=soon: give seconds above 0$"):
         rankdrill.record(tmp_path / "record")
-
-
-# ------------------------------------------------------------------------------------ under torchrun, and several hosts
-
-
-@pytest.mark.parametrize("by", ["argument", "variable"])
-def test_a_script_with_no_line_is_watched(by: str, tmp_path: Path) -> None:
-    script, directory = tmp_path / "train.py", tmp_path / "record"
-    script.write_text(HANGING)
-    asked = ["--hang-after", "500"] if by == "argument" else []
-    variables = {"RANKDRILL_HANG_AFTER": "500"} if by == "variable" else {}
-    command = ["-m", "rankdrill.record", "--to", str(directory), *asked, str(script)]
-    with torchrun(*command, variables=variables) as launcher:
-        report = report_of(directory)
-        assert (
-            f"missing call: rank 2 leaves out all_reduce #10 on 'default', at {script}".replace("at /", "at ") in report
-        )
-        assert launcher.poll() is None
-    await_that(lambda: watchdogs_of(directory) == [], "the watchdog has ended")
-
-
-def test_each_host_tells_of_what_it_sees(tmp_path: Path) -> None:
-    """Two hosts are two spaces of processes, of which neither sees the other's."""
-    script, directory = tmp_path / "train.py", tmp_path / "record"
-    script.write_text(HANGING)
-    recorded = [sys.executable, "-m", "rankdrill.record", "--to", str(directory), "--hang-after", "500", str(script)]
-    away = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    if subprocess.run([*away, "true"], capture_output=True).returncode:
-        pytest.skip("this machine makes no spaces of processes for its tests")
-    path = os.pathsep.join(filter(None, [str(ROOT / "harness"), os.environ.get("PYTHONPATH", "")]))
-    shared = {
-        **os.environ,
-        "PYTHONPATH": path,
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": free_port(),
-        "WORLD_SIZE": "4",
-    }
-    shell = f"for rank in $RANKS; do RANK=$rank {shlex.join(recorded)} & done; wait"
-    hosts = [
-        subprocess.Popen([*how, "bash", "-c", shell], env={**shared, "RANKS": ranks}, start_new_session=True)
-        for how, ranks in (([], "0 1"), (away, "2 3"))
-    ]
-    try:
-        await_that(lambda: len(reports_in(directory)) == 2, "each host has a report")
-    finally:
-        for host in hosts:
-            os.killpg(host.pid, signal.SIGKILL)
-            host.wait()
-    told = {line for report in reports_in(directory) for line in report.splitlines() if "not on this host" in line}
-    assert told == {f"  ranks {ranks}: not on this host, or gone" for ranks in ("0, 1", "2, 3")}
-    assert all("missing call: rank 2 leaves out all_reduce #10" in report for report in reports_in(directory))
-    assert len(list(directory.glob("*.watchdog"))) == 2
-    await_that(lambda: watchdogs_of(directory) == [], "both watchdogs have ended")
-
-
-def free_port() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return str(server.getsockname()[1])

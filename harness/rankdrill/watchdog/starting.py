@@ -17,7 +17,7 @@ from pathlib import Path
 
 from rankdrill.host import boot_id, pid_namespace
 
-__all__ = ["LOCK", "name_of_host", "open_lock", "start_watchdog", "take"]
+__all__ = ["LOCK", "is_replaced", "name_of_host", "open_lock", "start_watchdog", "take"]
 
 LOCK = ".watchdog"
 START_S = 30.0  # for an interpreter that imports nothing to fork itself: a busy machine takes its time
@@ -54,6 +54,15 @@ def open_lock(directory: Path) -> int:
     """The file that says, by its lock, that there is a watchdog."""
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     return os.open(directory / f"{name_of_host()}{LOCK}", flags, 0o600)
+
+
+def is_replaced(directory: Path, lock: int) -> bool:
+    """Whether somebody removed the file of `lock`, and another one stands there, with a lock of its own."""
+    try:
+        there = os.stat(directory / f"{name_of_host()}{LOCK}")
+    except OSError:
+        return False
+    return there.st_ino != os.fstat(lock).st_ino
 
 
 def take(lock: int) -> bool:

@@ -19,7 +19,7 @@ from rankdrill.explain.recording.stillness import Mark, Stillness
 from rankdrill.host import boot_id, pid_namespace, started_at
 from rankdrill.watchdog.asking import ask
 from rankdrill.watchdog.report import write_report
-from rankdrill.watchdog.starting import take
+from rankdrill.watchdog.starting import is_replaced, take
 
 __all__ = ["Watchdog"]
 
@@ -80,7 +80,7 @@ class Watchdog:
 
     def _round(self) -> bool:
         """One look at everybody; whether there is anybody to look at."""
-        if not self._read():
+        if not self._read() or is_replaced(self._directory, self._lock):
             return False
         there = False
         for run in self._runs:
