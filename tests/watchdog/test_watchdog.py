@@ -110,6 +110,20 @@ def test_a_hang_that_is_certain_is_told_long_before_its_time_with_everybodys_sta
         assert len(reports_in(tmp_path / "record")) == 1
 
 
+def apart(rank: int) -> None:
+    dist.all_reduce(torch.ones(8))
+    if rank:
+        dist.barrier()
+    dist.all_reduce(torch.ones(8))
+
+
+def test_of_two_it_is_certain_that_they_hang_though_not_who_is_right(tmp_path: Path) -> None:
+    with watched_job(apart, 2, tmp_path / "record", after=LONG):
+        report = report_of(tmp_path / "record")
+    assert report.startswith("this job hangs for ever: that is certain")
+    assert "nobody known to be at fault: " in report
+
+
 def sum_up_for_ever(rank: int) -> None:
     dist.all_reduce(torch.ones(8))
     if rank == 1:

@@ -15,6 +15,7 @@ from rankdrill.explain import Confidence
 from rankdrill.explain.recording import Look, look_at
 from rankdrill.explain.recording.reading import Recorded, read_directory
 from rankdrill.explain.recording.runs import Run, told_apart
+from rankdrill.explain.recording.standing import How
 from rankdrill.explain.recording.stillness import Mark, Stillness
 from rankdrill.host import boot_id, pid_namespace, started_at
 from rankdrill.watchdog.asking import ask
@@ -188,10 +189,14 @@ def _as_before(watched: _Watched, now: float) -> bool:
 
 
 def _is_certain(look: Look) -> bool:
-    """Whether one that lives waits for ever, and it is certain why."""
+    """Whether one that lives waits for ever, and it is certain why, if not always who is at fault."""
     waits = any(each.alive and rank in look.waiting for rank, each in look.evidence.ranks.items())
-    causes = look.explanation.causes
-    return not look.moving and waits and bool(causes) and causes[0].confidence is Confidence.CERTAIN
+    if look.moving or not waits or not look.explanation.causes:
+        return False
+    cause = look.explanation.causes[0]
+    # Of two that came apart it is never known which of them is right.
+    nobody_known = not cause.finding.culprits and all(each.how is not How.UNKNOWN for each in look.standings)
+    return cause.confidence is Confidence.CERTAIN or (cause.confidence is Confidence.LIKELY and nobody_known)
 
 
 def _who(look: Look) -> list[tuple[object, ...]]:
