@@ -25,11 +25,14 @@ import torch.distributed as dist
 
 import rankdrill
 from rankdrill.errors import UsageError
+from rankdrill.watchdog.starting import open_lock, take
+from rankdrill.watchdog.watching import Watchdog
 from tests.recording.jobs import Job, await_that, job
 from tests.recording.test_record import steps_in
 
 FILE = Path(__file__)
 FOREVER = 1000.0
+LATER = 8.0  # by when also on a busy machine a rank is where it stays
 LONG = 600.0  # after which nothing is reported here
 
 
@@ -39,11 +42,15 @@ def line_of(mark: str) -> int:
 
 
 def watched(seconds: float) -> Callable[[int, str], None]:
-    return {2.0: watched_for_2, LONG: watched_for_long}[seconds]
+    return {2.0: watched_for_2, LATER: watched_for_8, LONG: watched_for_long}[seconds]
 
 
 def watched_for_2(rank: int, directory: str) -> None:
     rankdrill.record(directory, hang_after=2)
+
+
+def watched_for_8(rank: int, directory: str) -> None:
+    rankdrill.record(directory, hang_after=LATER)
 
 
 def watched_for_long(rank: int, directory: str) -> None:
@@ -132,7 +139,7 @@ def sum_up_for_ever(rank: int) -> None:
 
 
 def test_who_keeps_the_gil_is_told_with_its_stack(tmp_path: Path) -> None:
-    with watched_job(sum_up_for_ever, 2, tmp_path / "record"):
+    with watched_job(sum_up_for_ever, 2, tmp_path / "record", after=LATER):
         told = f'File "{FILE}", line {line_of("keeps the GIL")} in sum_up_for_ever'
         report = report_of(tmp_path / "record", told)
     assert report.startswith("this job has not moved for ")
@@ -147,7 +154,7 @@ def stop(rank: int) -> None:
 
 
 def test_who_is_stopped_is_told_and_left_so(tmp_path: Path) -> None:
-    with watched_job(stop, 2, tmp_path / "record") as running:
+    with watched_job(stop, 2, tmp_path / "record", after=LATER) as running:
         report = report_of(tmp_path / "record", "rank 1 stopped by a signal")
         pid = running.ranks[1].pid
         assert Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
@@ -167,7 +174,7 @@ def wait_in_the_kernel(rank: int, pipe: str) -> None:
 
 def test_who_waits_in_a_system_call_goes_on_to_wait_there(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with watched_job(wait_in_the_kernel, 2, tmp_path / "record", str(tmp_path / "pipe")) as running:
+    with watched_job(wait_in_the_kernel, 2, tmp_path / "record", str(tmp_path / "pipe"), after=LATER) as running:
         report = report_of(tmp_path / "record", "rank 1 waiting to read (read)")
         assert f'File "{FILE}", line {line_of("reads")} in wait_in_the_kernel' in report
         with (tmp_path / "pipe").open("wb") as pipe:
@@ -261,6 +268,28 @@ def test_where_its_lock_was_removed_the_next_one_takes_its_place(tmp_path: Path)
         shutil.rmtree(f"{directory}.job")
         with job(leave_one_out, 4, directory, first=watched_for_long):
             await_that(lambda: len(watchdogs_of(directory)) == 1 and watchdogs_of(directory) != [first], "the next")
+
+
+def test_who_begins_while_it_takes_its_leave_is_watched_by_it(tmp_path: Path) -> None:
+    """A rank that finds the lock taken starts none; so who gives it back has another look."""
+    directory = tmp_path / "record"
+    directory.mkdir(mode=0o700)
+    lock = open_lock(directory)
+    assert take(lock)
+    watchdog = Watchdog(directory, lock, lambda reports: None)
+    try:
+        assert not watchdog._is_wanted_again()
+        assert take(lock)
+        with job(leave_one_out, 4, directory, first=watched_for_long):
+            await_that(lambda: len(list(directory.glob("*.log"))) == 4, "all record")
+            assert watchdog._is_wanted_again()
+            other = open_lock(directory)
+            assert not take(other), "it has the lock again"
+            os.close(other)
+        await_that(lambda: not watchdog._is_wanted_again(), "they are gone")
+        assert watchdogs_of(directory) == []
+    finally:
+        os.close(lock)
 
 
 def do_nothing(rank: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -64,6 +65,36 @@ class _Beats:
         return now - self.seen[one.name][1]
 
 
+class _Explaining:
+    """Asks why ranks stand still, one time after the other, in a thread: of many ranks it takes long."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._busy = False
+        self._not_before = 0.0
+        self._known: tuple[object, Explanation | None] = (), None
+
+    def ask(self, run: Run, of: object) -> None:
+        """Why `run` stands where `of` says, unless this is being asked, or has been of late."""
+        if not self._busy and self._clock() >= self._not_before:
+            self._busy = True
+            threading.Thread(target=self._explain, args=(run, of), daemon=True).start()
+
+    def known(self, of: object) -> Explanation | None:
+        """What explains that they stand where `of` says."""
+        explained, why = self._known
+        return why if explained == of else None
+
+    def _explain(self, run: Run, of: object) -> None:
+        began = self._clock()
+        try:
+            look = look_at(run)
+            self._known = of, None if look.moving or not look.explanation.causes else look.explanation
+        finally:
+            self._not_before = self._clock() + (self._clock() - began) / SHARE
+            self._busy = False
+
+
 class Sights:
     """Looks at what is recorded in `directory`, again and again; `clock` is in seconds."""
 
@@ -73,9 +104,7 @@ class Sights:
         self._stillness = Stillness()
         self._beats = _Beats()
         self._host = boot_id(), pid_namespace()
-        self._explained: Explanation | None = None
-        self._of: object = None  # what that explanation is of
-        self._not_before = 0.0
+        self._explaining = _Explaining(clock)
 
     def look(self) -> Sight:
         """What is to be seen now. Raises `UsageError` where nothing is recorded."""
@@ -88,18 +117,10 @@ class Sights:
         there = [run.ranks[each.rank] for each in ranks if not each.gone]
         self._stillness.look(there, now)
         still = self._stillness.seconds(now) if there else 0.0
-        self._explain(run, ranks, still, now)
-        return Sight(run.world_size, ranks, still, self._explained)
-
-    def _explain(self, run: Run, ranks: tuple[RankSeen, ...], still: float, now: float) -> None:
-        of = [(each.rank, each.steps, each.gone) for each in ranks]
-        if of != self._of:
-            self._explained = None
-        if (still < STILL_S and not any(each.gone for each in ranks)) or now < self._not_before:
-            return
-        look = look_at(run)
-        self._not_before = now + (self._clock() - now) / SHARE
-        self._of, self._explained = of, None if look.moving or not look.explanation.causes else look.explanation
+        of = tuple((each.rank, each.steps, each.gone) for each in ranks)
+        if still >= STILL_S or any(each.gone for each in ranks):
+            self._explaining.ask(run, of)
+        return Sight(run.world_size, ranks, still, self._explaining.known(of))
 
     def _seen(self, rank: int, one: Recorded, now: float) -> RankSeen:
         steps = one.reader.total if one.reader is not None else 0
