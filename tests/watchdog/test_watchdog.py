@@ -329,7 +329,7 @@ def work_until_told(rank: int, told: str) -> None:
 def test_a_directory_that_is_removed_ends_it_and_not_the_job(tmp_path: Path) -> None:
     directory = tmp_path / "record"
     with watched_job(work_until_told, 2, directory, str(tmp_path / "told")) as running:
-        await_that(lambda: bool(watchdogs_of(directory)), "it is watched")
+        await_that(lambda: bool(watchdogs_of(directory)) and steps_in(directory) > 20, "it is watched, and moves")
         shutil.rmtree(directory)
         await_that(lambda: watchdogs_of(directory) == [], "the watchdog has ended")
         (tmp_path / "told").touch()
