@@ -1,10 +1,11 @@
 """What recording costs a collective: `rankdrill.record` beside bare gloo, in turns in one run, ratio of the medians.
 
-    python benchmarks/record.py [--ranks 2] [--rounds 60] [--between 0 200] [--json FILE]
+    python benchmarks/record.py [--ranks 2] [--rounds 60] [--between 0 200] [--watched] [--json FILE]
 
 The ranks are plain processes, which record themselves as those of a job do. Every round measures both ways one after
 the other, `CALLS` calls each, so that what else the machine does falls on both alike; which is first changes from round
-to round. `--between` has each rank compute for so many microseconds before each call: see benchmarks/watch.py.
+to round. `--between` has each rank compute for so many microseconds before each call: see benchmarks/watch.py. With
+`--watched` a watchdog looks on (`hang_after=`), and the last column is how much of one processor it took.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import psutil
 import torch
 import torch.distributed as dist
 from rich.console import Console
@@ -31,6 +33,7 @@ import rankdrill
 from rankdrill.native import lane
 
 CALLS = 50
+HANG_AFTER = 300.0
 ELEMENTS = {"1 element": 1, "1 MiB": 1 << 18}
 BARE, RECORDED = "bare gloo", "recorded"
 
@@ -45,13 +48,14 @@ class Figure:
     bare_us: float
     recorded_us: float
     over_bare: float
+    watchdog: float | None = None
 
 
-def measured(rank: int, size: int, place: str, betweens: Sequence[int], rounds: int) -> None:
+def measured(rank: int, size: int, place: str, betweens: Sequence[int], rounds: int, watched: bool) -> None:
     """On a rank: what each call took, by tensor, pause and way; rank 0 writes it down."""
     torch.set_num_threads(1)
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(size))
-    rankdrill.record(Path(place) / "record")
+    rankdrill.record(Path(place) / "record", hang_after=HANG_AFTER if watched else None)
     store = dist.FileStore(str(Path(place) / "store"), size)  # type: ignore[attr-defined]
     dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
     whole: Any = dist.group.WORLD
@@ -65,9 +69,18 @@ def measured(rank: int, size: int, place: str, betweens: Sequence[int], rounds: 
                     calls = [timed(tensor, groups[way], between * 1e-6) for _ in range(CALLS)]
                     found += [(name, between, way, each) for each in calls] if turn else []
     if rank == 0:
-        (Path(place) / "found.json").write_text(json.dumps(found))
+        (Path(place) / "found.json").write_text(json.dumps([found, share_of_watchdog(Path(place))]))
     dist.barrier()
     dist.destroy_process_group()
+
+
+def share_of_watchdog(place: Path) -> float | None:
+    """Of one processor, since it was started; None where nobody watches."""
+    for path in (place / "record").glob("*.watchdog"):
+        process = psutil.Process(json.loads(path.read_text())["pid"])
+        taken = process.cpu_times()
+        return float((taken.user + taken.system) / (time.time() - process.create_time()))
+    return None
 
 
 def timed(tensor: torch.Tensor, group: Any, between: float) -> float:
@@ -79,23 +92,24 @@ def timed(tensor: torch.Tensor, group: Any, between: float) -> float:
     return time.perf_counter() - began
 
 
-def figures(ranks: int, betweens: Sequence[int], rounds: int) -> list[Figure]:
+def figures(ranks: int, betweens: Sequence[int], rounds: int, watched: bool) -> list[Figure]:
     with tempfile.TemporaryDirectory() as place:
         context = get_context("spawn")
         started = [
-            context.Process(target=measured, args=(rank, ranks, place, betweens, rounds)) for rank in range(ranks)
+            context.Process(target=measured, args=(rank, ranks, place, betweens, rounds, watched))
+            for rank in range(ranks)
         ]
         for each in started:
             each.start()
         for each in started:
             each.join()
-        calls = json.loads((Path(place) / "found.json").read_text())
+        calls, watchdog = json.loads((Path(place) / "found.json").read_text())
     found = []
     for between in betweens:
         for name in ELEMENTS:
             of = {way: [c[3] for c in calls if c[:3] == [name, between, way]] for way in (BARE, RECORDED)}
             bare, recorded = (statistics.median(of[way]) for way in (BARE, RECORDED))
-            found.append(Figure(ranks, name, between, bare * 1e6, recorded * 1e6, recorded / bare - 1))
+            found.append(Figure(ranks, name, between, bare * 1e6, recorded * 1e6, recorded / bare - 1, watchdog))
     return found
 
 
@@ -104,10 +118,13 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, nargs="+", default=[2])
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--between", type=int, nargs="+", default=[0, 200], metavar="US")
+    parser.add_argument("--watched", action="store_true")
     parser.add_argument("--json", type=Path, metavar="FILE")
     asked = parser.parse_args()
-    found = [figure for ranks in asked.ranks for figure in figures(ranks, asked.between, asked.rounds)]
-    table = Table("ranks", "all_reduce of", "between, µs", "bare, µs", "recorded, µs", "over bare", title=lane())
+    found = [figure for ranks in asked.ranks for figure in figures(ranks, asked.between, asked.rounds, asked.watched)]
+    table = Table(
+        "ranks", "all_reduce of", "between, µs", "bare, µs", "recorded, µs", "over bare", "watchdog", title=lane()
+    )
     for one in found:
         table.add_row(
             str(one.ranks),
@@ -116,6 +133,7 @@ def main() -> None:
             f"{one.bare_us:.1f}",
             f"{one.recorded_us:.1f}",
             f"{one.over_bare:+.1%}",
+            "" if one.watchdog is None else f"{one.watchdog:.2%}",
         )
     Console().print(table)
     if asked.json is not None:

@@ -17,13 +17,13 @@ PACKAGE = "rankdrill"
 # From the top down; a floor imports from its own and from those below it.
 FLOORS: tuple[frozenset[str], ...] = (
     frozenset({"cli", "plugin", "__main__", "record"}),
-    frozenset({"report", "conformance", "launch", "explain", "recording", "replay"}),
+    frozenset({"report", "conformance", "launch", "explain", "recording", "replay", "watchdog"}),
     frozenset({"worlds"}),
     frozenset({"diagnosis", "faults"}),
     frozenset({"boundary"}),
     frozenset({"ledger"}),
     frozenset({"step", "whose"}),
-    frozenset({"drawing", "errors", "outputs", "native"}),
+    frozenset({"drawing", "errors", "outputs", "native", "host"}),
 )
 GROUND = "gathers"  # stands beside, in production without the rest
 GROUND_MAY_IMPORT = {"torch", "numpy", "rankdrill.errors", "rankdrill.gathers"}

@@ -156,3 +156,16 @@ def test_c_stacks_come_from_py_spy_if_it_can_be_run(tmp_path: Path, monkeypatch:
     assert told.splitlines()[1:] == ['Thread 7 (active): "MainThread"', f"    {frames[0]}", f"    {frames[1]}"]
     spy.write_text("#!/bin/sh\nexit 1\n")
     assert native_stacks({1: 1}) == {}, "it may not look"
+
+
+@pytest.mark.parametrize(("unstopped", "how"), [(False, "--native"), (True, "--nonblocking")])
+def test_py_spy_stops_nobody_who_is_to_be_left_running(
+    unstopped: bool, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spy = tmp_path / "py-spy"
+    spy.write_text('#!/bin/sh\necho "Thread: $*"\necho "    $*"\n')
+    spy.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setenv("PATH", os.pathsep.join((str(tmp_path), os.defpath)))
+    (told,) = native_stacks({1: 7}, unstopped=unstopped).values()
+    assert told.splitlines()[-1] == f"    dump {how} --pid 7"

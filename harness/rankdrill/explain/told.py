@@ -9,7 +9,7 @@ from rich.console import Console
 from rankdrill.diagnosis import name_ranks
 from rankdrill.explain.explanation import Cause, Explanation
 
-__all__ = ["harmless", "print_explanation"]
+__all__ = ["explained_lines", "harmless", "print_explanation"]
 
 MOST_CAUSES = 2
 MOST_SIDES = 4  # of a finding, beside the first; of a further one less
@@ -27,7 +27,7 @@ _Line = tuple[str, str]
 
 def print_explanation(explanation: Explanation, console: Console) -> None:
     """Print it; what dumps say in it is shown as text, whatever characters that has."""
-    for text, style in _lines(explanation):
+    for text, style in _lines(explanation, places=True):
         console.print(harmless(text), style=style or None, markup=False, soft_wrap=True)
 
 
@@ -40,7 +40,12 @@ def harmless(text: str) -> str:
     return shown if len(shown) <= _MOST_CHARACTERS else shown[: _MOST_CHARACTERS - 1] + "…"
 
 
-def _lines(explanation: Explanation) -> Iterator[_Line]:
+def explained_lines(explanation: Explanation) -> list[tuple[str, str]]:
+    """The same, each line with its style, for who shows in another way where ranks are."""
+    return list(_lines(explanation, places=False))
+
+
+def _lines(explanation: Explanation, *, places: bool) -> Iterator[_Line]:
     if not explanation.causes:
         yield "nothing there shows which rank is at fault", "bold"
     for place, cause in enumerate(explanation.causes[:MOST_CAUSES]):
@@ -54,8 +59,9 @@ def _lines(explanation: Explanation) -> Iterator[_Line]:
     if explanation.victims:
         yield "", ""
         yield f"victims: {name_ranks(explanation.victims)}", "bold"
-    places = sorted(explanation.places, key=lambda place: (place.ranks[0] not in explanation.culprits, place.ranks))
-    yield from _block("where the ranks are:", [str(place) for place in places], MOST_PLACES)
+    if places:
+        there = sorted(explanation.places, key=lambda place: (place.ranks[0] not in explanation.culprits, place.ranks))
+        yield from _block("where the ranks are:", [str(place) for place in there], MOST_PLACES)
     yield from _block("what was not there to judge by:", explanation.gaps, MOST_GAPS)
 
 

@@ -16,7 +16,7 @@ from rankdrill.diagnosis import name_ranks
 from rankdrill.ledger import LedgerView, Record
 from rankdrill.step import DEFAULT_GROUP, NO_SEQUENCE, Kind
 
-__all__ = ["Progress"]
+__all__ = ["MOST_LINES", "Progress", "doing_in"]
 
 MOST_LINES = 12
 
@@ -58,7 +58,7 @@ class Progress:
         alike: dict[tuple[str, str], list[int]] = {}
         for rank, view in enumerate(ranks):
             missing = ahead - self._furthest[rank]
-            alike.setdefault((_doing(view), f"{missing} behind" if missing > 0 else ""), []).append(rank)
+            alike.setdefault((doing_in(view), f"{missing} behind" if missing > 0 else ""), []).append(rank)
         table = Table.grid(padding=(0, 2))
         table.add_row(Text(f"{time.monotonic() - self._began:.0f} s", style="dim"), "", "", "")
         for (doing, behind), those in list(alike.items())[:MOST_LINES]:
@@ -76,7 +76,7 @@ def _number(record: Record) -> int:
     return step.sequence if step.kind is Kind.COLLECTIVE and step.target == DEFAULT_GROUP else NO_SEQUENCE
 
 
-def _doing(view: LedgerView) -> str:
+def doing_in(view: LedgerView) -> str:
     """The call that a rank is in, or the last that it came out of."""
     newest = view.last_open or view.last
     if newest is None:

@@ -26,20 +26,21 @@ class _Recorded:
     function: Callable[..., Any]
     directory: str
     size: int
+    hang_after: float | None
 
     def __call__(self, *args: Any) -> Any:
-        record(self.directory, size=self.size)
+        record(self.directory, size=self.size, hang_after=self.hang_after)
         return self.function(*args)
 
 
-def also_in_children(directory: str, size: int) -> None:
+def also_in_children(directory: str, size: int, hang_after: float | None = None) -> None:
     """Have what torch starts from now on, by `spawn` or `start_processes`, recorded in `directory`."""
     # Under the name of its module the package shows a function, which hides it.
     started: Any = getattr(mp, _STARTS)
     spawning = sys.modules[started.__module__]
 
     def start_processes(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        return started(_Recorded(fn, directory, size), *args, **kwargs)
+        return started(_Recorded(fn, directory, size, hang_after), *args, **kwargs)
 
     for module in (mp, spawning):  # `spawn` calls the one beside it
         setattr(module, _STARTS, start_processes)

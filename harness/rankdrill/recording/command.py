@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from rankdrill.errors import UsageError
 from rankdrill.recording.children import also_in_children
 from rankdrill.recording.recording import DEFAULT_BYTES
-from rankdrill.recording.starting import DIRECTORY_VARIABLE, record
+from rankdrill.recording.starting import DIRECTORY_VARIABLE, HANG_VARIABLE, record
 
 __all__ = ["main"]
 
@@ -25,10 +25,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     directory = os.path.abspath(chosen.to or os.environ.get(DIRECTORY_VARIABLE) or DEFAULT_DIRECTORY)
     size = int(chosen.size * _MIB)
     try:
-        record(directory, size=size)
+        record(directory, size=size, hang_after=chosen.hang_after)
     except UsageError as error:
         raise SystemExit(f"rankdrill: {error}") from None
-    also_in_children(directory, size)
+    also_in_children(directory, size, chosen.hang_after)
     sys.argv = [chosen.script, *chosen.args]
     folder = os.getcwd() if chosen.module else os.path.dirname(os.path.abspath(chosen.script))
     if not sys.flags.safe_path:
@@ -51,6 +51,13 @@ def _parser() -> argparse.ArgumentParser:
         type=float,
         default=DEFAULT_BYTES / _MIB,
         help="for the newest steps of each process (default: %(default)g)",
+    )
+    parser.add_argument(
+        "--hang-after",
+        metavar="S",
+        type=float,
+        help="have ranks that hang, or that have not moved for so many seconds, reported there with their stacks, by a "
+        f"process that watches them (default: what {HANG_VARIABLE} says, else nobody watches)",
     )
     parser.add_argument("-m", dest="module", action="store_true", help="SCRIPT is a module's name")
     parser.add_argument("script", metavar="SCRIPT")

@@ -7,12 +7,13 @@ import socket
 import sys
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import torch
 
-__all__ = ["LAUNCHER_VARIABLES", "about_this_process", "boot_id", "number_in", "pid_namespace", "started_at"]
+from rankdrill.host import boot_id, pid_namespace, started_at
+
+__all__ = ["LAUNCHER_VARIABLES", "about_this_process", "number_in"]
 
 LAUNCHER_VARIABLES = (
     "RANK",
@@ -75,31 +76,3 @@ def about_this_process() -> dict[str, Any]:
 def number_in(variables: Mapping[str, str], names: tuple[str, ...]) -> int | None:
     """The first of these variables that is a number."""
     return next((int(variables[name]) for name in names if variables.get(name, "").isdecimal()), None)
-
-
-def boot_id() -> str:
-    """What tells this machine, since it was started, from all others; nothing where the kernel does not say."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
-
-
-def pid_namespace() -> str:
-    """Where the numbers of processes mean what they mean here: those of a container are its own."""
-    try:
-        return os.readlink("/proc/self/ns/pid")
-    except OSError:
-        return ""
-
-
-def started_at(pid: int) -> int:
-    """When the process was started, in ticks since the machine was: with its number it tells it from all later ones.
-
-    0 where there is no such process, or only what is left of one that has ended.
-    """
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-    except OSError:
-        return 0
-    return 0 if fields[0] in (b"Z", b"X") else int(fields[19])

@@ -27,6 +27,7 @@ from rankdrill.recording.environment import about_this_process
 from rankdrill.recording.files import LEDGER, LOG, VERSION, Log, make_directory, name_here
 from rankdrill.recording.heart import Heart
 from rankdrill.step import DEFAULT_GROUP, Site
+from rankdrill.watchdog import STACKS, answer_in
 from rankdrill.worlds.suffering import lost_another
 
 __all__ = ["DEFAULT_BYTES", "FEWEST_BYTES", "MOST_BYTES", "Recording", "start"]
@@ -78,8 +79,11 @@ def _capacity_of(size: int) -> int:
     return min((size - f.HEADER_BYTES - SITES * f.SITE_BYTES) // f.RECORD_BYTES, f.MOST_RECORDS)
 
 
-def start(directory: Path, size: int) -> Recording:
-    """Record this process from here on. Raises `OSError` where its files cannot be made; then there are none."""
+def start(directory: Path, size: int, hang_after: float | None = None) -> Recording:
+    """Record this process from here on; `hang_after` is written down for its watchdog.
+
+    Raises `OSError` where its files cannot be made; then there are none.
+    """
     make_directory(directory)
     name = name_here()
     about = about_this_process()
@@ -88,12 +92,16 @@ def start(directory: Path, size: int) -> Recording:
     writer = LedgerWriter(
         path, rank=rank, world_size=about["world_size"] or 0, capacity=_capacity_of(size), sites=SITES
     )
+    wanted = {} if hang_after is None else {"hang_after": hang_after}
     try:
-        log = Log(path.with_suffix(LOG), format="rankdrill record", version=VERSION, **about)
+        log = Log(path.with_suffix(LOG), format="rankdrill record", version=VERSION, **about, **wanted)
     except OSError:
         path.unlink()
         raise
-    return _Recorder(writer, log).begin(Recording(directory, path))
+    recording = Recording(directory, path)
+    if hang_after is not None:
+        recording.at_close(answer_in(path.with_suffix(STACKS)))
+    return _Recorder(writer, log).begin(recording)
 
 
 class _Recorder:

@@ -47,6 +47,9 @@ class Stack:
 class Picture:
     """A run to look at. `headline` is the verdict in a sentence, `blocks` what else is to be said of it, `findings` is
     what it rests on, `repeat` the command that runs it again; `elapsed` is in seconds.
+
+    `notes` say how its times are to be read. Where they are those at which calls were `issued`, nobody knows when these
+    ended. Where ranks have not `ended`, that is where they were seen last.
     """
 
     title: str
@@ -58,6 +61,9 @@ class Picture:
     stacks: tuple[Stack, ...] = ()
     repeat: str = ""
     elapsed: float = 0.0
+    notes: tuple[str, ...] = ()
+    issued: bool = False
+    ended: bool = True
 
     def is_at_fault(self, lane: Lane, record: Record) -> bool:
         """Whether `record` is the call of a finding that `lane`'s rank is a culprit of."""

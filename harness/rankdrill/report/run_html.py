@@ -26,6 +26,9 @@ def run_as_html(picture: Picture) -> str:
         "stacks": [{"ranks": stack.ranks, "text": stack.text} for stack in picture.stacks],
         "repeat": picture.repeat,
         "elapsed": round(picture.elapsed, 3),
+        "notes": picture.notes,
+        "issued": picture.issued,
+        "ended": picture.ended,
         "lanes": [_lane(picture, lane, began, strings) for lane in picture.lanes],
         "strings": strings.table,
     }

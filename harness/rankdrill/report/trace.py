@@ -21,7 +21,7 @@ def run_as_trace(picture: Picture) -> str:
     ends = [record.end_ns for lane in picture.lanes for record in lane.records]
     began, until = min(times, default=0), max([*times, *ends], default=0)
     events = [event for lane in picture.lanes for event in _events(picture, lane, began, until)]
-    said = {"verdict": picture.headline, "ok": picture.ok, "repeat": picture.repeat}
+    said = {"verdict": picture.headline, "ok": picture.ok, "repeat": picture.repeat, "notes": list(picture.notes)}
     return json.dumps({"traceEvents": events, "displayTimeUnit": "ms", "otherData": said})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from rankdrill.diagnosis import name_ranks
@@ -14,11 +15,20 @@ from rankdrill.explain.flight.sources import Sources, find_dumps
 from rankdrill.explain.flight.verdict import Verdict, verdict_on
 from rankdrill.explain.flight.words import call_of, either
 
-__all__ = ["explain_dumps", "explain_job", "gaps_of"]
+__all__ = ["Read", "explain_dumps", "explain_job", "gaps_of", "read_dumps"]
 
 NEWEST = (2, 10)  # the version of dumps that this was written for
 _OTHER_NUMBERS = "older torch counts batches of messages among them, TorchComms those of all groups"
 _MOST_SAID = 4  # of one kind of gap
+
+
+@dataclass(frozen=True)
+class Read:
+    """Dumps, read: the job that they are of, where its ranks stand, and what explains it."""
+
+    job: Job
+    verdict: Verdict
+    explanation: Explanation
 
 
 def explain_dumps(
@@ -28,14 +38,25 @@ def explain_dumps(
 
     `look` is told how many of how many have been read.
     """
+    return read_dumps(paths, prefix, look).explanation
+
+
+def read_dumps(
+    paths: Sequence[Path], prefix: str | None = None, look: Callable[[int, int], None] = lambda read, total: None
+) -> Read:
+    """The same, with what it rests on."""
     sources = find_dumps(paths, prefix)
     job = read_job(sources.files, lambda read: look(read, len(sources.files)))
-    return explain_job(job, ", ".join(map(str, paths)), sources)
+    verdict = verdict_on(job)
+    return Read(job, verdict, _explanation(job, verdict, ", ".join(map(str, paths)), sources))
 
 
 def explain_job(job: Job, source: str, sources: Sources) -> Explanation:
     """What the dumps of `job` say."""
-    verdict = verdict_on(job)
+    return _explanation(job, verdict_on(job), source, sources)
+
+
+def _explanation(job: Job, verdict: Verdict, source: str, sources: Sources) -> Explanation:
     held_up = {rank for rank, meeting in verdict.standing.of.items() if meeting.missing or verdict.causes}
     return Explanation(
         source,

@@ -15,9 +15,10 @@ import numpy
 
 from rankdrill.explain.recording.raw import Calls
 
-__all__ = ["Clock", "shifts_of"]
+__all__ = ["Clock", "by_time_of_day", "shifts_of"]
 
 _MEETING = [b"all_reduce", b"barrier", b"all_gather", b"all_gather_into_tensor", b"reduce_scatter_tensor"]
+UNBOUND = 1 << 62  # ns
 FEW = 2  # ranks of each machine that are compared
 
 
@@ -53,9 +54,22 @@ def shifts_of(clocks: Mapping[int, Clock], calls: Mapping[int, Mapping[str, Call
     return shifts
 
 
+def by_time_of_day(clocks: Mapping[int, Clock], calls: Mapping[int, Mapping[str, Calls]]) -> tuple[int, ...]:
+    """The ranks of machines that no such call brings together with the first rank's."""
+    ranks = sorted(clocks)
+    ours = [rank for rank in ranks if clocks[rank].machine == clocks[ranks[0]].machine]
+    found: list[int] = []
+    for machine in {clocks[rank].machine for rank in ranks if rank not in ours}:
+        theirs = [rank for rank in ranks if clocks[rank].machine == machine]
+        low, high = _bounds(ours, theirs, calls)
+        if low == -UNBOUND or high == UNBOUND:
+            found += theirs
+    return tuple(sorted(found))
+
+
 def _bounds(ours: Sequence[int], theirs: Sequence[int], calls: Mapping[int, Mapping[str, Calls]]) -> tuple[int, int]:
     """The least and the most that may be added to their times."""
-    low, high = -(1 << 62), 1 << 62
+    low, high = -UNBOUND, UNBOUND
     for mine, other in product(ours[:FEW], theirs[:FEW]):
         for group in calls.get(mine, {}).keys() & calls.get(other, {}).keys():
             here, there = calls[mine][group], calls[other][group]

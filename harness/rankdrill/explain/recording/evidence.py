@@ -6,13 +6,13 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from rankdrill.explain.recording.clocks import Clock, shifts_of
+from rankdrill.explain.recording.clocks import Clock, by_time_of_day, shifts_of
 from rankdrill.explain.recording.raw import Calls, calls_of, torn_in
 from rankdrill.explain.recording.reading import End, Recorded
 from rankdrill.explain.recording.runs import Run
+from rankdrill.host import boot_id, pid_namespace, started_at
 from rankdrill.ledger import GROUP_OP, LedgerView, Record, State
 from rankdrill.ledger import format as f
-from rankdrill.recording.environment import boot_id, pid_namespace, started_at
 from rankdrill.step import NO_SEQUENCE, Kind
 
 __all__ = ["WINDOW", "Evidence", "RankEvidence", "cut", "evidence_of"]
@@ -73,6 +73,8 @@ class Evidence:
     missing: tuple[int, ...]
     now_ns: int
     groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    by_time_of_day: tuple[int, ...] = ()
+    """The ranks whose clock nothing but that brings together with the others'."""
 
     @property
     def views(self) -> list[LedgerView]:
@@ -85,14 +87,14 @@ def evidence_of(run: Run) -> Evidence:
     most = max(MOST_READ // max(len(run.ranks), 1), FEWEST_READ)
     generation = max((_generations(one) for one in run.ranks.values()), default=0)
     found = {rank: _of_rank(one, most, generation) for rank, one in run.ranks.items()}
-    found = _by_one_clock(found)
+    found, apart = _by_one_clock(found)
     size = run.world_size
     now = max((each.last_ns for each in found.values()), default=0)
     if any(each.alive for each in found.values()):
         here = next(each for each in found.values() if each.alive)
         now = max(now, time.monotonic_ns() + here.shift_ns)
     missing = tuple(rank for rank in range(size) if rank not in found)
-    return Evidence(size, dict(sorted(found.items())), missing, now)
+    return Evidence(size, dict(sorted(found.items())), missing, now, by_time_of_day=apart)
 
 
 def _generations(one: Recorded) -> int:
@@ -173,7 +175,7 @@ def _record(index: int, label: str, members: str) -> bytes:
     )
 
 
-def _by_one_clock(found: Mapping[int, RankEvidence]) -> dict[int, RankEvidence]:
+def _by_one_clock(found: Mapping[int, RankEvidence]) -> tuple[dict[int, RankEvidence], tuple[int, ...]]:
     # Of whom no log says which machine it was on, it is taken for granted that it was no other.
     home = next((each.recorded for each in found.values() if each.recorded.text("boot")), None)
     clocks = {
@@ -181,12 +183,16 @@ def _by_one_clock(found: Mapping[int, RankEvidence]) -> dict[int, RankEvidence]:
         for rank, each in found.items()
     }
     if len({clock.machine for clock in clocks.values()}) < 2:
-        return dict(found)
+        return dict(found), ()
     at_once = {
         rank: {group: calls for group, calls in each.calls.items() if group not in each.awaits_devices}
         for rank, each in found.items()
     }
     shifts = shifts_of(clocks, at_once)
+    return _shifted(found, shifts), by_time_of_day(clocks, at_once)
+
+
+def _shifted(found: Mapping[int, RankEvidence], shifts: Mapping[int, int]) -> dict[int, RankEvidence]:
     return {
         rank: replace(
             each,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rankdrill.diagnosis import Wait, name_ranks
@@ -16,7 +16,7 @@ from rankdrill.explain.recording.reading import read_directory
 from rankdrill.explain.recording.runs import Run, told_apart
 from rankdrill.explain.recording.standing import How, Standing, standings_of, waiting_still
 
-__all__ = ["explain_recording", "standing_in"]
+__all__ = ["FEW", "Look", "explain_recording", "look_at", "look_into", "standing_in"]
 
 BETWEEN_LOOKS_S = 0.1
 MOST_LOOKS = 5
@@ -26,48 +26,81 @@ MOST_DOUBTS = 3
 MOST_SAID = 3  # of processes that are unknown, why
 
 
+@dataclass(frozen=True)
+class Look:
+    """What became of `run`, as far as it was written down by one moment: the explanation, and what it rests on.
+
+    `moving`: ranks went on while one looked, so that nothing is explained.
+    """
+
+    run: Run
+    evidence: Evidence
+    standings: tuple[Standing, ...]
+    explanation: Explanation
+    moving: bool = False
+
+    @property
+    def may_change(self) -> bool:
+        """Whether somebody who is still on the way may tell who is at fault."""
+        causes = self.explanation.causes
+        told = any(cause.finding.culprits for cause in causes)
+        return bool(causes) and not told and any(each.alive for each in self.evidence.ranks.values())
+
+    @property
+    def waiting(self) -> dict[int, Wait]:
+        """By rank what it waits for."""
+        return waits_of(self.standings)
+
+
 def explain_recording(directory: str | Path) -> Explanation:
     """What became of the newest run recorded in `directory`, dead or alive; nothing is written.
 
     Raises `UsageError` where there is nothing recorded.
     """
-    recorded = read_directory(directory)
-    if not recorded:
-        raise UsageError(f"nothing is recorded in {directory}")
-    run, *others = told_apart(recorded)
+    return look_into(directory).explanation
+
+
+def look_into(directory: str | Path) -> Look:
+    """The same, with what it rests on."""
+    run, *others = _runs(directory)
     for _ in range(MOST_DOUBTS):
-        found, may_change = _of_run(run)
-        if not may_change:
+        look = look_at(run)
+        if not look.may_change:
             break
         time.sleep(DOUBT_S)
-    return replace(found, source=str(directory), gaps=(*found.gaps, *_other_runs(others)))
+    found = look.explanation
+    return replace(look, explanation=replace(found, source=str(directory), gaps=(*found.gaps, *_other_runs(others))))
 
 
-def standing_in(directory: str | Path) -> tuple[Evidence, list[Standing]]:
-    """What there is of the newest run recorded in `directory`, and how its ranks stand."""
-    recorded = read_directory(directory)
-    if not recorded:
-        raise UsageError(f"nothing is recorded in {directory}")
-    evidence = _as_they_waited(evidence_of(told_apart(recorded)[0]))
-    return evidence, standings_of(evidence)
-
-
-def _of_run(run: Run) -> tuple[Explanation, bool]:
-    """What became of `run`; and whether somebody who is still on the way may tell who is at fault."""
+def look_at(run: Run) -> Look:
+    """What became of `run`."""
     evidence, moving = _settled(run)
     gaps = tuple(_gaps(evidence, run))
     if moving:
-        places = _places(standings_of(evidence), evidence)
-        return Explanation("", evidence.world_size, places=places, gaps=gaps), False
+        standings = tuple(standings_of(evidence))
+        places = _places(standings, evidence)
+        return Look(run, evidence, standings, Explanation("", evidence.world_size, places=places, gaps=gaps), True)
     evidence = _as_they_waited(evidence)
-    standings = standings_of(evidence)
+    standings = tuple(standings_of(evidence))
     causes, fits = causes_of(evidence, standings)
-    culprits = {rank for cause in causes for rank in cause.finding.culprits}
     at_odds = {rank for cause in causes for rank in cause.finding.ranks}
     victims = tuple(sorted(waits_of(standings).keys() - at_odds)) if causes else ()
     places = _places(standings, evidence)
     found = Explanation("", evidence.world_size, tuple(causes), tuple(fits), victims, places, gaps)
-    return found, bool(causes) and not culprits and any(each.alive for each in evidence.ranks.values())
+    return Look(run, evidence, standings, found)
+
+
+def _runs(directory: str | Path) -> list[Run]:
+    recorded = read_directory(directory)
+    if not recorded:
+        raise UsageError(f"nothing is recorded in {directory}")
+    return told_apart(recorded)
+
+
+def standing_in(directory: str | Path) -> tuple[Evidence, list[Standing]]:
+    """What there is of the newest run recorded in `directory`, and how its ranks stand."""
+    evidence = _as_they_waited(evidence_of(_runs(directory)[0]))
+    return evidence, standings_of(evidence)
 
 
 def _as_they_waited(evidence: Evidence) -> Evidence:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,12 @@ class Recorded:
 
     def text(self, name: str) -> str:
         return _text(self.about.get(name))
+
+    @property
+    def hang_after(self) -> float | None:
+        """After how many seconds without a step its watchdog is to say so; None where it asked for none."""
+        found = self.about.get("hang_after")
+        return float(found) if isinstance(found, int | float) and 0 < found < inf else None
 
     @property
     def launcher(self) -> Mapping[str, str]:

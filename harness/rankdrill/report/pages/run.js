@@ -1,7 +1,7 @@
 // The page of a run: what is wrong, the last calls side by side, steps in time, who waits for whom, stacks.
 
 const [OPEN, RAISED, STRUCK, FAULT, MET] = [1, 2, 4, 8, 16];
-const LABEL = 190, ROW = 22, BAR = 16; // px
+const LABEL = 190, ROW = 22, BAR = 16, LETTER = 6.5, NARROWEST = 440; // px
 const MOST_ROWS = 64; // of one group of ranks, when it is unfolded
 const MOST_BARS = 12000; // of the whole picture: narrow ones are drawn as one
 const MOST_NODES = 24;
@@ -144,7 +144,7 @@ function addressed() {
 
 function timeline(show) {
   const place = element("div", { class: "lanes", tabindex: "0", "aria-label": "steps in time" });
-  const fill = () => place.replaceChildren(picture(Math.max(place.clientWidth - 14, 640), fill, show));
+  const fill = () => place.replaceChildren(picture(Math.max(place.clientWidth - 14, NARROWEST), fill, show));
   const zoom = (by, at = 0.5) => {
     const [from, to] = seen;
     const pin = from + (to - from) * at;
@@ -185,7 +185,8 @@ function timeline(show) {
     }),
     element("span", { class: "soft" }, " + − 0 ← → on the keyboard, Ctrl and the wheel; a bar opens its step"));
   addEventListener("resize", fill);
-  return [element("h2", {}, "Steps in time"), bar, place];
+  const notes = data.notes.map((note) => element("p", { class: "soft note" }, note));
+  return [element("h2", {}, "Steps in time"), ...notes, bar, place];
 }
 
 // From a few steps before the first that nobody came out of, or before the end.
@@ -266,7 +267,9 @@ function barOf(lane, at, from, to, y, show) {
   rect.append(drawn("title", {}, tale(lane, at)));
   rect.addEventListener("click", () => show(lane, at));
   if (!waits || to - from < 90) return rect;
-  return drawn("g", {}, rect, drawn("text", { x: from + 4, y: y + 12, class: "inside" }, `waits for ${ranksIn(lane.waits)}`));
+  const text = `waits for ${ranksIn(lane.waits)}`, room = Math.floor((to - from - 8) / LETTER);
+  const fitting = text.length > room ? `${text.slice(0, room - 1)}…` : text;
+  return drawn("g", {}, rect, drawn("text", { x: from + 4, y: y + 12, class: "inside" }, fitting));
 }
 
 function leaving(lane, y, across) {
@@ -279,7 +282,8 @@ function leaving(lane, y, across) {
 
 function tale(lane, at) {
   const flags = lane.steps.flags[at];
-  const took = flags & OPEN ? "never came out of it" : `took ${duration(lane.steps.took[at])}`;
+  const ended = data.issued ? "was over when this was written" : `took ${duration(lane.steps.took[at])}`;
+  const took = flags & OPEN ? (data.ended ? "never came out of it" : "had not come out of it") : ended;
   const waits = flags & OPEN && lane.waits.length ? `, waits for ${ranksIn(lane.waits)}` : "";
   const struck = flags & STRUCK ? ", struck by a fault" : "";
   const site = said(lane.steps.site[at]);
@@ -333,7 +337,7 @@ function doing(group) {
 }
 
 function states() {
-  return [element("h2", {}, "How ranks ended"), element("ul", {}, ...groups.map((group) => element("li", { class: group.lanes[0].role },
+  return [element("h2", {}, data.ended ? "How ranks ended" : "Where ranks were seen last"), element("ul", {}, ...groups.map((group) => element("li", { class: group.lanes[0].role },
     `${ranksIn(group.lanes.map((lane) => lane.rank))} ${doing(group)}`)))];
 }
 

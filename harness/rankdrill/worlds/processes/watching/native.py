@@ -15,19 +15,25 @@ DUMP_S = 5.0  # for one; it takes about 0.3 s
 _BODY = "Jobs._body "  # what runs it
 _NOT_THE_BODY = ("(rankdrill/", "(_pytest/", "(pluggy/")
 HEADING = "with C, by py-spy:"
+HEADING_PLAIN = "by py-spy, from outside:"
 
 
-def native_stacks(pids: Mapping[int, int]) -> dict[int, str]:
-    """What py-spy says of the first few of `pids`, by rank; nothing where it is not installed, or cannot look."""
+def native_stacks(pids: Mapping[int, int], *, unstopped: bool = False) -> dict[int, str]:
+    """What py-spy says of the first few of `pids`, by rank; nothing where it is not installed, or cannot look.
+
+    It stops a process while it looks; not if it is to be left `unstopped`: then it sees no C, and may see things
+    that go on meanwhile.
+    """
     spy = shutil.which("py-spy", path=os.pathsep.join((os.path.dirname(sys.executable), os.environ.get("PATH", ""))))
     if spy is None:
         return {}
-    told = {rank: _dump(spy, pid) for rank, pid in list(pids.items())[:MOST_RANKS]}
-    return {rank: f"{HEADING}\n{text}" for rank, text in told.items() if text}
+    how, heading = ("--nonblocking", HEADING_PLAIN) if unstopped else ("--native", HEADING)
+    told = {rank: _dump(spy, how, pid) for rank, pid in list(pids.items())[:MOST_RANKS]}
+    return {rank: f"{heading}\n{text}" for rank, text in told.items() if text}
 
 
-def _dump(spy: str, pid: int) -> str:
-    command = [spy, "dump", "--native", "--pid", str(pid)]
+def _dump(spy: str, how: str, pid: int) -> str:
+    command = [spy, "dump", how, "--pid", str(pid)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=DUMP_S, check=False)
     except (OSError, subprocess.TimeoutExpired):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from rankdrill.diagnosis import name_ranks
 from rankdrill.worlds.processes.client import RankHandle, TemplateClient
 
-__all__ = ["count_threads", "of_the_body", "stacks_of", "where_ranks_are"]
+__all__ = ["THREAD_LINE", "count_threads", "of_the_body", "stacks_in", "stacks_of", "where_ranks_are"]
 
 STACKS_S = 0.5  # for a stuck rank to print its stacks
 MORE_S = 0.01  # for each rank: they share the processors
@@ -29,9 +29,14 @@ _NOT_THE_BODY = (
 def stacks_of(client: TemplateClient, ranks: Sequence[RankHandle], directory: Path) -> dict[int, str]:
     """What each of `ranks` prints when asked for the stacks of all its threads; nothing where it cannot in time."""
     files = {handle.rank: directory / f"rank-{handle.rank}.stacks" for handle in ranks}
+    return stacks_in(files, lambda: client.kill(list(ranks), signal.SIGUSR1))
+
+
+def stacks_in(files: Mapping[int, Path], ask: Callable[[], None]) -> dict[int, str]:
+    """What ranks write to their `files` once `ask` has asked them for it; nothing where one cannot in time."""
     sizes = {rank: _size(path) for rank, path in files.items()}
-    client.kill(list(ranks), signal.SIGUSR1)
-    until = time.monotonic() + STACKS_S + MORE_S * len(ranks)
+    ask()
+    until = time.monotonic() + STACKS_S + MORE_S * len(files)
     while time.monotonic() < until and any(_size(path) == sizes[rank] for rank, path in files.items()):
         time.sleep(POLL_S)
     time.sleep(POLL_S)  # the last lines of a dump follow its first at once
