@@ -1,8 +1,10 @@
-"""Why ranks left out what others wait in, where the test itself says so."""
+"""Which rank, and why, where a test ends otherwise than by failing: it skips, or interrupts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+
+import pytest
 
 from tests.plugin.conftest import Ran
 
@@ -33,3 +35,18 @@ def test_returns(rank):
     assert "\nrank 3 skipped (too few shards)\n" in skips
     assert "\nrank 1 xfailed (no such shard)\n" in ran.failure("test_expects_to_fail")
     assert "rank 2 passed" not in ran.failure("test_returns")
+
+
+def test_an_interrupt_on_a_rank_ends_the_session_with_the_rank_and_its_line(run: Run) -> None:
+    ran = run(
+        """
+@pytest.mark.ranks(3)
+def test_it(rank):
+    if rank == 2:
+        raise KeyboardInterrupt
+    dist.barrier()
+""",
+        subprocess=True,
+    )
+    assert ran.result.ret == pytest.ExitCode.INTERRUPTED
+    assert "KeyboardInterrupt: rank 2 failed: KeyboardInterrupt at test_it.py:" in ran.screen
