@@ -15,6 +15,8 @@ __all__ = [
     "DDP_BUCKET",
     "DEFAULT_GROUP",
     "FILE_LOCKS",
+    "INIT_GROUP",
+    "MAKES_GROUP",
     "MESSAGES",
     "NEVER_WAITED",
     "NEW_GROUP",
@@ -44,6 +46,10 @@ STRIDES = " strides "
 """What stands, in what a reader is told of tensors that lie in another order than their indices', before how."""
 NEW_GROUP = "new_group"
 """The op of a step that makes a group."""
+INIT_GROUP = "init_process_group"
+"""The op of a step that makes the default group itself."""
+MAKES_GROUP = frozenset({NEW_GROUP, INIT_GROUP})
+"""The ops in which each member waits for the others to come."""
 DDP_BUCKET = "DDP bucket "
 """Begins the `Site.via` of what DistributedDataParallel's reducer calls; the bucket's number follows."""
 NEVER_WAITED = "NeverWaited"

@@ -34,6 +34,27 @@ def test_under_xdist(run: Run) -> None:
     assert "rank 1 failed: assert 1 == 0" in ran.screen
 
 
+WORKER = """
+@pytest.fixture(scope="module")
+def database(worker_id, testrun_uid):
+    return f"db-{{worker_id}}-{{testrun_uid}}"
+
+@pytest.mark.ranks(2)
+def test_ranks(rank, database, worker_id):
+    assert worker_id {expected}
+    told = [None, None]
+    import torch.distributed as dist
+    dist.all_gather_object(told, database)
+    assert told == [database] * 2
+"""
+
+
+@pytest.mark.parametrize(("distributed", "expected"), [((), "== 'master'"), (("-n", "1"), "== 'gw0'")])
+def test_fixtures_of_xdist_are_there_on_ranks(run: Run, distributed: tuple[str, ...], expected: str) -> None:
+    ran = run(WORKER.format(expected=expected), *distributed, subprocess=bool(distributed), header=WITHOUT_TORCH)
+    ran.result.assert_outcomes(passed=1)
+
+
 def test_the_alarm_of_pytest_timeout_ends_the_world_and_says_where_its_ranks_were(run: Run) -> None:
     ran = run(
         """

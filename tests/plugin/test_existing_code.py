@@ -103,6 +103,60 @@ def test_a_world_without_a_group_leaves_making_it_to_the_test(run: Run) -> None:
     run("".join(tests)).result.assert_outcomes(passed=len(ways))
 
 
+def test_whoever_leaves_out_making_the_group_is_named_at_once(run: Run) -> None:
+    ran = run("""
+@pytest.mark.ranks(3, init=False)
+def test_left_out(rank):
+    if rank.index != 1:
+        dist.init_process_group("gloo")
+
+@pytest.mark.ranks(3, init=False)
+def test_raised_before(rank):
+    assert rank != 1
+    dist.init_process_group("gloo")
+
+@pytest.mark.ranks(3)
+def test_left_out_the_second_time(rank):
+    dist.barrier()
+    dist.destroy_process_group()
+    if rank.index != 1:
+        dist.init_process_group("gloo")
+""")
+    ran.result.assert_outcomes(failed=3)
+    for test in ("test_left_out", "test_left_out_the_second_time"):
+        assert "missing call: rank 1 leaves out init_process_group #0 on 'default'" in ran.failure(test)
+    raised = ran.failure("test_raised_before")
+    assert "rank 1 failed" in raised
+    assert "victims:\n  ranks 0, 2 wait in group.init_process_group #0 on 'default'" in raised
+    assert "deadline" not in ran.screen
+
+
+@pytest.mark.parametrize("place", ["'file://' + tempfile.mktemp()", "'tcp://127.0.0.1:' + str(5000 + rank.index)"])
+def test_ranks_that_would_each_wait_at_a_place_of_their_own_are_told_so(run: Run, place: str) -> None:
+    ran = run(f"""
+import tempfile
+
+@pytest.mark.ranks(3, init=False)
+def test_apart(rank):
+    dist.init_process_group("gloo", init_method={place}, rank=rank.index, world_size=3)
+
+@pytest.mark.ranks(3, init=False)
+def test_alone(rank):
+    dist.init_process_group("gloo", init_method="file://" + tempfile.mktemp(), rank=0, world_size=1)
+
+@pytest.mark.ranks(3, init=False)
+def test_together(rank, tmp_path):
+    for turn in range(2):
+        dist.init_process_group("gloo", init_method=f"file://{{tmp_path}}/{{turn}}?rank={{rank}}&world_size=3")
+        dist.barrier()
+        dist.destroy_process_group()
+""")
+    ran.result.assert_outcomes(passed=2, failed=1)
+    told = ran.failure("test_apart")
+    assert "ranks 0, 1, 2 failed: rankdrill.errors.UsageError: init_process_group() is to meet at " in told
+    assert "take a path in tmp_path, which they share, or @pytest.mark.ranks(3) without init=False" in told
+
+
 def test_ranks_without_a_group_are_kept_if_the_test_destroys_its_own(run: Run) -> None:
     ran = run("""
 pids = []

@@ -9,7 +9,17 @@ from typing import TypeAlias
 
 from rankdrill.diagnosis.stores.keys import Keys, KeyState, awaits_key, awaits_lock
 from rankdrill.ledger import GROUP_OP, MOST_RANKS, LedgerView, Members, Record, State
-from rankdrill.step import DEFAULT_GROUP, NEVER_WAITED, NEW_GROUP, NO_SEQUENCE, Kind, Message, Step
+from rankdrill.step import (
+    DEFAULT_GROUP,
+    INIT_GROUP,
+    MAKES_GROUP,
+    NEVER_WAITED,
+    NEW_GROUP,
+    NO_SEQUENCE,
+    Kind,
+    Message,
+    Step,
+)
 
 __all__ = ["Position", "Progress", "counted_by", "position"]
 
@@ -109,7 +119,7 @@ class Progress:
         step = record.step
         if step.kind is Kind.STORE and record.index >= self._start and self._entered(record):
             self._keys.take(record)
-        if step.op == NEW_GROUP:
+        if step.op in MAKES_GROUP:
             self._count_call(record)
         if step.kind is not Kind.COLLECTIVE:
             return  # the rank is inside it
@@ -191,11 +201,13 @@ class Progress:
 
 
 def _waits_for_ranks(step: Step) -> bool:
-    return step.kind is Kind.COLLECTIVE or awaits_key(step) or (step.op == NEW_GROUP and step.sequence != NO_SEQUENCE)
+    return step.kind is Kind.COLLECTIVE or awaits_key(step) or (step.op in MAKES_GROUP and step.sequence != NO_SEQUENCE)
 
 
 def counted_by(step: Step) -> str:
     """What calls are counted by: their group, and apart from its collectives the groups that are made from it."""
+    if step.op == INIT_GROUP:
+        return INIT_GROUP
     return f"groups of {step.target}" if step.op == NEW_GROUP else step.target
 
 

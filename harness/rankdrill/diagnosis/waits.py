@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from rankdrill.diagnosis.progress import Position, counted_by
 from rankdrill.diagnosis.stores.keys import is_there
 from rankdrill.ledger import Members, Record
-from rankdrill.step import ANYBODY, NEW_GROUP, NO_SEQUENCE, RECV, SEND, Kind, Message, Step
+from rankdrill.step import ANYBODY, MAKES_GROUP, NO_SEQUENCE, RECV, SEND, Kind, Message, Step
 
 __all__ = ["Wait", "doomed", "hopeless", "name_ranks", "waits"]
 
@@ -118,7 +118,7 @@ def waits(positions: Sequence[Position]) -> dict[int, Wait]:
 def _wait(rank: int, here: Position, positions: Sequence[Position]) -> Wait:
     assert here.at is not None
     step = here.at.step
-    if step.op == NEW_GROUP:
+    if step.op in MAKES_GROUP:
         return _wait_for_members(rank, here.at, positions)
     if step.kind is Kind.STORE:
         return _wait_for_key(rank, here.awaited or (here.at,), positions)

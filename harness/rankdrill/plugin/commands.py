@@ -60,11 +60,20 @@ class Foundation:
     plugins: tuple[tuple[str, str], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Worker(Plain):
+    """Which worker of pytest-xdist runs the test, and the name of the whole run."""
+
+    worker_id: str
+    testrun_uid: str
+
+
 @dataclass(frozen=True)
 class SessionSetup:
     """What a rank needs to make the same session as the controller.
 
-    `ini` and `aliases` are the ini options of all plugins of the controller, `markers` its markers' ini lines. With
+    `ini` and `aliases` are the ini options of all plugins of the controller, `markers` its markers' ini lines, `worker`
+    what pytest-xdist's fixtures have to say there, None without it. With
     `live_log` what is logged is shown at once, with `post_mortem` a failure on the rank that the terminal is lent to
     opens a prompt.
     """
@@ -79,6 +88,7 @@ class SessionSetup:
     live_log: bool = False
     lent: Lent | None = None
     post_mortem: bool = False
+    worker: Worker | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -299,6 +299,9 @@ class RankedItem(pytest.Function):
                 if merged.expected is not None:
                     self._expect_failure(merged.expected)
                 assert merged.error is not None
+                if isinstance(merged.error, KeyboardInterrupt) and merged.failure is not None:
+                    # It ends the session, as anywhere, and pytest shows nothing of the test but this.
+                    raise KeyboardInterrupt(merged.failure.headline) from merged.error
                 raise merged.error
 
     def _expect_failure(self, reason: str, *, strict: bool = False) -> None:

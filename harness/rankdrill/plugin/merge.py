@@ -20,12 +20,13 @@ from rankdrill.plugin.ends import Ended, Ends, PhaseEnd, RankTestError
 from rankdrill.plugin.shown import MergedFailure
 from rankdrill.worlds import Outcome, RankOutcome, Status, Verdict
 from rankdrill.worlds.judge import blame, verdict_on
-from rankdrill.worlds.told import how_meant, minority_first, told_of
+from rankdrill.worlds.told import Block, how_meant, minority_first, told_of
 
 __all__ = ["RUN_AGAIN", "Merged", "end_of", "ends_of", "merge", "phase_of", "uneventful"]
 
 RUN_AGAIN = "to run it again"
 HOW_TO_MEAN_IT = "contracts=False on the ranks marker, or --no-contracts for all tests"
+_LEFT = frozenset({Ended.SKIPPED, Ended.XFAILED})
 
 
 @dataclass(frozen=True)
@@ -143,12 +144,22 @@ def _who_did_what(ends: dict[int, PhaseEnd]) -> str:
 
 def _failure(outcome: Outcome, ends: dict[int, PhaseEnd], where: tuple[str, int], run_again: str) -> Merged:
     told = told_of(outcome, {rank: _verb(end) for rank, end in ends.items()})
-    failure = MergedFailure(told.headline, told.blocks, told.victims, where)
+    blocks = [*told.blocks, *_left_early(outcome, ends)]
+    failure = MergedFailure(told.headline, blocks, told.victims, where)
     if outcome.verdict is Verdict.BROKEN:
         failure.sections.append((how_meant(outcome), HOW_TO_MEAN_IT))
     failure.sections.append((RUN_AGAIN, run_again))
     error = _error(outcome, told.shown, told.headline)
     return Merged(Ended.FAILED, "", error, failure, _expected(told.shown, ends))
+
+
+def _left_early(outcome: Outcome, ends: dict[int, PhaseEnd]) -> list[Block]:
+    """Why a call was left out, where the test itself says so: that rank skipped, while others did not."""
+    left: dict[str, list[int]] = {}
+    for rank in sorted({rank for finding in outcome.findings for rank in finding.culprits}):
+        if rank in ends and ends[rank].ended in _LEFT:
+            left.setdefault(_verb(ends[rank]), []).append(rank)
+    return [Block(minority_first(left))] if left else []
 
 
 def _verb(end: PhaseEnd) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import pickle
+import uuid
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from rankdrill.plugin import pytest_seam
-from rankdrill.plugin.commands import Foundation, SessionSetup
+from rankdrill.plugin.commands import Foundation, SessionSetup, Worker
 from rankdrill.plugin.measured import measured
 from rankdrill.plugin.terminal import lent
 from rankdrill.worlds.call import NamedCall
@@ -115,7 +116,15 @@ def session_setup(config: pytest.Config) -> SessionSetup:
         pytest_seam.shows_logs(config),
         lent(config),
         bool(config.getoption("usepdb")),
+        _worker(config),
     )
+
+
+def _worker(config: pytest.Config) -> Worker | None:
+    if not config.pluginmanager.has_plugin("xdist"):
+        return None
+    told = getattr(config, "workerinput", None) or {"workerid": "master", "testrunuid": uuid.uuid4().hex}
+    return Worker(told["workerid"], told["testrunuid"])
 
 
 def laying(foundation: Foundation) -> NamedCall:

@@ -160,7 +160,7 @@ def _told(outcome: Outcome, rank: RankOutcome, verbs: Mapping[int, str]) -> tupl
     """What a rank did, without its number so that equal ones can be shown once, and the text to show for it."""
     error = rank.exception
     if isinstance(error, RenderedError):
-        exits = isinstance(rank.error, SystemExit) and rank.site is not None
+        exits = isinstance(rank.error, SystemExit | KeyboardInterrupt) and rank.site is not None
         return f"failed: {error.crash.splitlines()[0]}{f' at {rank.site}' if exits else ''}", error.text
     if isinstance(error, WorldError):  # says it all: below are only rankdrill's own frames
         return f"failed: {error}", ""

@@ -8,18 +8,18 @@ from rankdrill.diagnosis.calls.naming import named
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.messages import words
 from rankdrill.diagnosis.waits import Wait
-from rankdrill.step import NEW_GROUP, Step
+from rankdrill.step import MAKES_GROUP, Step
 
 __all__ = ["group_left_out", "makes_group"]
 
 
 def makes_group(wait: Wait) -> bool:
     """Whether the rank waits for others to make a group with it."""
-    return wait.record.step.op == NEW_GROUP
+    return wait.record.step.op in MAKES_GROUP
 
 
 def group_left_out(waits: Mapping[int, Wait], returned: Collection[int]) -> Finding | None:
-    """What is wrong where ranks wait for ever in ``new_group``; None where none does."""
+    """What is wrong where ranks wait for ever in ``new_group``, or ``init_process_group``; None where none does."""
     making = [wait for wait in waits.values() if makes_group(wait) and wait.missing]
     if not making:
         return None

@@ -15,6 +15,7 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import ProcessGroup, Store
 
 from rankdrill.errors import UsageError
+from rankdrill.plugin.commands import Worker
 from rankdrill.plugin.on_rank.protocol import OpenTest
 from rankdrill.plugin.on_rank.region import Region
 from rankdrill.worlds.context import RankContext
@@ -64,13 +65,16 @@ def rank_plugin(
     context: RankContext,
     region: Region,
     open_test: Callable[[], OpenTest | None],
+    worker: Worker | None,
 ) -> ModuleType:
     """A pytest plugin of plain functions, for pytest binds fixture methods to test instances.
 
-    `open_test` says which test has begun on this rank.
+    `open_test` says which test has begun on this rank. `worker` is None where pytest-xdist is not in use.
     """
     plugin = ModuleType("rankdrill-rank")
     vars(plugin).update(_fixtures(context, open_test))
+    if worker is not None:
+        vars(plugin).update(_fixtures_of_xdist(worker))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
@@ -144,6 +148,21 @@ def _fixtures(context: RankContext, open_test: Callable[[], OpenTest | None]) ->
         return _made(context, tmp_path / f"rank-{context.index}")
 
     return {"rank": rank, "world_size": world_size, "tmp_path": tmp_path, "rank_tmp_path": rank_tmp_path}
+
+
+def _fixtures_of_xdist(worker: Worker) -> dict[str, Any]:
+    # The plugin itself distributes tests, which is over once they are on ranks.
+    @pytest.fixture(scope="session")
+    def worker_id() -> str:
+        """The worker of pytest-xdist whose test this is, "master" where none is; the same on all ranks."""
+        return worker.worker_id
+
+    @pytest.fixture(scope="session")
+    def testrun_uid() -> str:
+        """The name that pytest-xdist has given to the run; the same on all ranks."""
+        return worker.testrun_uid
+
+    return {"worker_id": worker_id, "testrun_uid": testrun_uid}
 
 
 def _made(context: RankContext, path: Path) -> Path:

@@ -55,7 +55,7 @@ class RankSession:
         with context.boundary.closed():
             self._measuring = Measuring(wanted.measured, context) if wanted.measured is not None else None
             self.config = _config(wanted, context)
-            plugin = rank_plugin(context, self.region, lambda: self.test)
+            plugin = rank_plugin(context, self.region, lambda: self.test, wanted.worker)
             self.config.pluginmanager.register(plugin, "rankdrill-rank")
             self.config.pluginmanager.register(self._collecting, "rankdrill-collecting")
             if self._measuring is not None:

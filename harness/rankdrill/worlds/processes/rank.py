@@ -82,7 +82,7 @@ def _initialise(
     store = dist.FileStore(  # type: ignore[attr-defined]
         str(directory / "rendezvous"), spec.world_size
     )
-    rendezvous = Rendezvous(spec, store)
+    rendezvous = Rendezvous(spec, store, boundary)
     if spec.init:
         rendezvous.make_group()
     rendezvous.install()

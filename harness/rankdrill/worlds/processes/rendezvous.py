@@ -16,7 +16,9 @@ from torch.distributed.distributed_c10d import PrefixStore, Store
 
 from rankdrill.boundary import torch_seam
 from rankdrill.boundary.collectives import DrilledGroup
+from rankdrill.boundary.crossing import Boundary
 from rankdrill.errors import UsageError
+from rankdrill.worlds.processes.meeting_place import Meetings
 from rankdrill.worlds.processes.messages import RankSpec
 
 __all__ = ["MESH_RANKS", "Rendezvous", "connecting_when_needed", "launch_variables"]
@@ -76,10 +78,11 @@ class Rendezvous:
     so that it needs no port and may be done again.
     """
 
-    def __init__(self, spec: RankSpec, store: Store) -> None:
+    def __init__(self, spec: RankSpec, store: Store, boundary: Boundary) -> None:
         self._spec = spec
         self._store = store
         self._meetings = 0
+        self._bodies_own = Meetings(store, spec.rank, spec.world_size, boundary)
         self._timeout = timedelta(seconds=spec.group_timeout)
         self._changed_timeout = False
         self.notes: list[str] = []
@@ -126,7 +129,8 @@ class Rendezvous:
         ) -> None:
             __tracebackhide__ = True
             if not self._may_give():
-                real(backend, init_method, timeout, world_size, rank, *args, **kwargs)
+                make = functools.partial(real, backend, init_method, timeout, world_size, rank, *args, **kwargs)
+                self._bodies_own.meet(init_method, world_size, make)
                 return
             self._check(backend, world_size, rank)
             if timeout is not None:

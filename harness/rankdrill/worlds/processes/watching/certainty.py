@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from rankdrill.diagnosis import Position, Wait, doomed, waits
 from rankdrill.diagnosis.stores.keys import awaits_key, awaits_lock
 from rankdrill.ledger import Record
-from rankdrill.step import NEW_GROUP, NO_SEQUENCE
+from rankdrill.step import MAKES_GROUP, NO_SEQUENCE
 from rankdrill.worlds.processes.client import RankHandle
 from rankdrill.worlds.processes.watching.motion import seconds_wanted, wants_processor
 from rankdrill.worlds.processes.watching.outside import others_may_act
@@ -94,7 +94,7 @@ class Certainty:
     @staticmethod
     def _may_move(position: Position) -> bool:
         step = position.at.step if position.at is not None else None
-        return position.gave_up or (step is not None and (awaits_key(step) or step.op == NEW_GROUP))
+        return position.gave_up or (step is not None and (awaits_key(step) or step.op in MAKES_GROUP))
 
     def _moved(self, pending: Mapping[int, RankHandle]) -> bool:
         """Whether one of `pending` ran, or wanted to, since the last look: it may be half way through a transfer."""

@@ -1,0 +1,84 @@
+"""A body that makes the default group itself: one step of every rank, all of which have to name one place."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Sequence
+from urllib.parse import parse_qsl, urlparse
+
+from torch.distributed.distributed_c10d import PrefixStore, Store
+
+from rankdrill.boundary.callsites import call_site
+from rankdrill.boundary.crossing import Boundary
+from rankdrill.errors import UsageError
+from rankdrill.ledger import spell_members
+from rankdrill.step import DEFAULT_GROUP, INIT_GROUP, Kind, Step
+
+__all__ = ["Meetings"]
+
+_CHOSEN = ("file", "tcp")
+"""Places that the caller has chosen, each rank alike. `env://` is the world's own."""
+
+
+class Meetings:
+    """The calls in which the ranks of a world meet to make the default group themselves.
+
+    Whoever waits in one waits for all the others, and is told where they are instead. And the file or port that one
+    launching process chose for all, each rank chooses for itself once it is the test that runs on ranks: torch would
+    have each wait at its own, until the deadline.
+    """
+
+    def __init__(self, store: Store, rank: int, world_size: int, boundary: Boundary) -> None:
+        self._store = store
+        self._rank = rank
+        self._ranks = range(world_size)
+        self._boundary = boundary
+        self._numbers = itertools.count()
+
+    def meet(self, url: str | None, world_size: int, make: Callable[[], None]) -> None:
+        """Have `make` make the group, once all have named one place; `url` and `world_size` are as asked for.
+
+        Raises `UsageError` on all ranks if they name several.
+        """
+        __tracebackhide__ = True
+        if not self._boundary.open or _size_asked(url, world_size) != len(self._ranks):
+            make()  # another world than this one: its own affair
+            return
+        number = next(self._numbers)
+        members = spell_members(self._ranks)[0]
+        step = Step(Kind.GROUP, INIT_GROUP, DEFAULT_GROUP, members, sequence=number, site=call_site(2))
+
+        def real(_call: object) -> None:
+            __tracebackhide__ = True
+            self._compare(url, number)
+            make()
+
+        self._boundary.cross(step, {}, real)
+
+    def _compare(self, url: str | None, number: int) -> None:
+        __tracebackhide__ = True
+        parsed = urlparse(url or "")
+        if parsed.scheme not in _CHOSEN:
+            return
+        told = PrefixStore(f"meeting-place-{number}", self._store)
+        told.set(str(self._rank), parsed._replace(query="").geturl())
+        places = [told.get(str(rank)).decode() for rank in self._ranks]
+        if len(set(places)) > 1:
+            raise UsageError(_remedy(places))
+
+
+def _size_asked(url: str | None, world_size: int) -> int:
+    asked = dict(parse_qsl(urlparse(url or "").query)).get("world_size")
+    if asked is None:
+        asked = str(world_size) if world_size >= 0 else os.environ.get("WORLD_SIZE", "")
+    return int(asked) if asked.isdecimal() else world_size
+
+
+def _remedy(places: Sequence[str]) -> str:
+    other = next(rank for rank, place in enumerate(places) if place != places[0])
+    return (
+        f"init_process_group() is to meet at {places[0]} on rank 0, at {places[other]} on rank {other}: each rank "
+        f"makes its own; take a path in tmp_path, which they share, or @pytest.mark.ranks({len(places)}) without "
+        f"init=False, whose group is there"
+    )
