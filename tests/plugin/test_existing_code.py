@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 
 import pytest
@@ -133,6 +134,8 @@ def test_left_out_the_second_time(rank):
 
 @pytest.mark.parametrize("place", ["'file://' + tempfile.mktemp()", "'tcp://127.0.0.1:' + str(5000 + rank.index)"])
 def test_ranks_that_would_each_wait_at_a_place_of_their_own_are_told_so(run: Run, place: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        free = listening.getsockname()[1]
     ran = run(f"""
 import tempfile
 
@@ -144,6 +147,12 @@ def test_apart(rank):
 def test_alone(rank):
     dist.init_process_group("gloo", init_method="file://" + tempfile.mktemp(), rank=0, world_size=1)
 
+@pytest.mark.ranks(2, init=False)
+def test_by_two_names(rank):
+    host = ("127.0.0.1", "localhost")[rank.index]
+    dist.init_process_group("gloo", init_method=f"tcp://{{host}}:{free}", rank=rank.index, world_size=2)
+    dist.barrier()
+
 @pytest.mark.ranks(3, init=False)
 def test_together(rank, tmp_path):
     for turn in range(2):
@@ -151,7 +160,7 @@ def test_together(rank, tmp_path):
         dist.barrier()
         dist.destroy_process_group()
 """)
-    ran.result.assert_outcomes(passed=2, failed=1)
+    ran.result.assert_outcomes(passed=3, failed=1)
     told = ran.failure("test_apart")
     assert "ranks 0, 1, 2 failed: rankdrill.errors.UsageError: init_process_group() is to meet at " in told
     assert "take a path in tmp_path, which they share, or @pytest.mark.ranks(3) without init=False" in told

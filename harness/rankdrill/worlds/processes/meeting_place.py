@@ -64,7 +64,7 @@ class Meetings:
         told = PrefixStore(f"meeting-place-{number}", self._store)
         told.set(str(self._rank), parsed._replace(query="").geturl())
         places = [told.get(str(rank)).decode() for rank in self._ranks]
-        if len(set(places)) > 1:
+        if len(set(map(_where, places))) > 1:
             raise UsageError(_remedy(places))
 
 
@@ -75,8 +75,14 @@ def _size_asked(url: str | None, world_size: int) -> int:
     return int(asked) if asked.isdecimal() else world_size
 
 
+def _where(place: str) -> object:
+    """What two ranks must have in common to meet: of this machine's names one is as good as another."""
+    parsed = urlparse(place)
+    return parsed.port if parsed.scheme == "tcp" else place
+
+
 def _remedy(places: Sequence[str]) -> str:
-    other = next(rank for rank, place in enumerate(places) if place != places[0])
+    other = next(rank for rank, place in enumerate(places) if _where(place) != _where(places[0]))
     return (
         f"init_process_group() is to meet at {places[0]} on rank 0, at {places[other]} on rank {other}: each rank "
         f"makes its own; take a path in tmp_path, which they share, or @pytest.mark.ranks({len(places)}) without "
