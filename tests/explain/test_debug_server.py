@@ -172,3 +172,15 @@ def test_tables_have_the_lines_of_the_stacks_beside_them(tmp_path: Path) -> None
     (cause,) = explain_debug_directory(tmp_path).causes
     assert cause.finding.culprits == (3,)
     assert [site.line for side in cause.finding.sides for site in side.sites if site] == [13, 13, 13, 12]
+
+
+def test_it_tells_no_steps_in_time_and_cannot_be_watched(tmp_path: Path) -> None:
+    there = str(fixture("debug_server") / "gloo")
+    for option in ("--html", "--perfetto"):
+        done = CliRunner().invoke(main, ["explain", there, option, str(tmp_path / "page")])
+        assert done.exit_code == 2
+        assert "torch's debug server tells no steps in time; give recorded ledgers, or dumps" in done.output
+    done = CliRunner().invoke(main, ["explain", there, "--watch"])
+    assert done.exit_code == 2
+    assert "--watch: give the one directory that rankdrill.record writes to" in done.output
+    assert not list(tmp_path.iterdir())
