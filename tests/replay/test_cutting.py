@@ -142,6 +142,12 @@ def test_roots_that_differ_differ_here_too() -> None:
     assert play(few, deadline=DEADLINE_S).verdict == few.verdict == "root mismatch: 3"
 
 
+def test_who_is_root_for_one_who_is_left_out_is_not_who_is_root_already() -> None:
+    parts = tuple(Part(rank, (Call("broadcast", root=root),)) for rank, root in ((1, 1), (3, 0)))
+    cut = cut_down(Score(4, parts, {}, "root mismatch: nobody in the majority"), (1, 3))
+    assert [call.root for part in cut.parts for call in part.calls] == [0, 1]
+
+
 @pytest.mark.parametrize("most", [4, 8, 24, 128])
 @pytest.mark.parametrize("guilty", [1, 2, 7, 100, 500])
 def test_the_culprits_are_in_the_minority_here_too(guilty: int, most: int) -> None:

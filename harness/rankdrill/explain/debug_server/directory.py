@@ -7,11 +7,12 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from rankdrill.diagnosis import name_ranks
-from rankdrill.errors import DumpError
+from rankdrill.errors import DumpError, UsageError
 from rankdrill.explain.debug_server.judged import Moment, judge
 from rankdrill.explain.debug_server.lines import with_lines
 from rankdrill.explain.debug_server.stacks import Stack, stacks_of
@@ -21,7 +22,7 @@ from rankdrill.explain.flight.columns import Tables, columns_of
 from rankdrill.explain.flight.explained import explain_job
 from rankdrill.explain.flight.job import Dump, make_job
 from rankdrill.explain.flight.load import read_bytes
-from rankdrill.explain.flight.sources import Sources
+from rankdrill.explain.flight.sources import Sources, looks_like_dump
 
 __all__ = ["explain_debug_directory", "is_debug_directory", "of_stacks"]
 
@@ -29,6 +30,7 @@ MOST_FILES = 300_000  # of the directory that are looked at
 MOST_MOMENTS = 4  # of each kind that are read, the newest
 _NAMED = re.compile(r"(stacks|fr_trace|torchcomms_fr_trace)_(\d{8}_\d{6})\.txt")
 _NOTHING, _NO_CALL = "recorded nothing", "in no call that had begun and not ended"
+_TABLE = "--- Collectives ---"
 _SECOND = 1_000_000_000
 
 
@@ -39,18 +41,29 @@ class _File:
 
 
 def is_debug_directory(path: Path) -> bool:
-    """Whether `path` is a directory with files of the server."""
-    return path.is_dir() and any(True for _ in _files(path))
+    """Whether `path` is a directory with files of the server, and without dumps, which say more."""
+    return path.is_dir() and any(True for _ in _files(path)) and not _has_dumps(path)
+
+
+def _has_dumps(path: Path) -> bool:
+    files = (file for depth in ("*", "*/*") for file in path.glob(depth))
+    return any(file.is_file() and looks_like_dump(file) for file in islice(files, MOST_FILES))
 
 
 def explain_debug_directory(path: Path) -> Explanation:
-    """What the files in `path` show of the newest moments: by the tables, if there are any, else by the stacks."""
+    """What the files in `path` show of the newest moments: by the tables, if there are any, else by the stacks.
+
+    Raises `UsageError` where they tell of no rank.
+    """
     by_kind: dict[str, list[_File]] = {}
     for kind, file in _files(path):
         by_kind.setdefault(kind, []).append(file)
     gaps: list[str] = []
     read = {kind: list(_read(files, gaps)) for kind, files in by_kind.items()}
     moments = [Moment(at_ns, stacks_of(text)) for at_ns, text in read.pop("stacks", ())]
+    tables = any(_TABLE in text for of in read.values() for _, text in of)
+    if not tables and not any(moment.stacks for moment in moments):
+        raise UsageError(f"{path}: no dumps of a flight recorder, nor of torch's debug server any that tells of ranks")
     found = [of for kind in sorted(read) if read[kind] and (of := _of_tables(read[kind])) is not None]
     found.sort(key=lambda each: not each.causes)
     stacks = moments[-1].stacks if moments else {}
@@ -58,15 +71,15 @@ def explain_debug_directory(path: Path) -> Explanation:
         explanation = with_lines(found[0], stacks)
     else:
         explanation = of_stacks(moments)
-        gaps.append(_why_stacks(there=bool(read)))
+        gaps.append(_why_stacks(tables=tables))
     return replace(explanation, source=str(path), gaps=(*gaps, *explanation.gaps))
 
 
-def _why_stacks(there: bool) -> str:
-    if there:
-        return "no call is in the server's tables that shows a cause: judged by Python stacks alone"
+def _why_stacks(*, tables: bool) -> str:
+    if tables:
+        return "no call in the server's tables shows a cause: judged by Python stacks alone"
     return (
-        "the server has written no tables of flight recorders, as with gloo, where its analyzer fails: judged by stacks"
+        "the server wrote no tables of flight recorders, as with gloo, where its analyzer fails: judged by stacks alone"
     )
 
 
