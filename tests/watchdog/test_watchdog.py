@@ -175,8 +175,7 @@ def wait_in_the_kernel(rank: int, pipe: str) -> None:
 def test_who_waits_in_a_system_call_goes_on_to_wait_there(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with watched_job(wait_in_the_kernel, 2, tmp_path / "record", str(tmp_path / "pipe"), after=LATER) as running:
-        report = report_of(tmp_path / "record", "rank 1 waiting to read (read)")
-        assert f'File "{FILE}", line {line_of("reads")} in wait_in_the_kernel' in report
+        report_of(tmp_path / "record", f'File "{FILE}", line {line_of("reads")} in wait_in_the_kernel')
         with (tmp_path / "pipe").open("wb") as pipe:
             pipe.write(b"1")
         assert running.wait() == [0, 0], "what was interrupted went on"
@@ -281,7 +280,7 @@ def test_who_begins_while_it_takes_its_leave_is_watched_by_it(tmp_path: Path) ->
         assert not watchdog._is_wanted_again()
         assert take(lock)
         with job(leave_one_out, 4, directory, first=watched_for_long):
-            await_that(lambda: len(list(directory.glob("*.log"))) == 4, "all record")
+            await_that(lambda: steps_in(directory) >= 2, "all have found that there is one")
             assert watchdog._is_wanted_again()
             other = open_lock(directory)
             assert not take(other), "it has the lock again"
