@@ -391,3 +391,23 @@ def test_a_finding_that_is_told_at_the_end_stands_with_it(run: Run, document: Ca
     (result,) = (test for test in document()["tests"] if test["outcome"] != "passed")
     assert [finding["kind"] for finding in result["findings"]] == ["lost update"]
     assert result["culprits"] == [0, 1, 2]
+
+
+def test_a_subtest_that_failed_is_a_result_of_its_own(run: Run, document: Callable[[], dict[str, Any]]) -> None:
+    ran = run(
+        """
+import unittest
+
+@pytest.mark.ranks(3)
+class TestIt(unittest.TestCase):
+    def test_parts(self):
+        for part in range(2):
+            with self.subTest(part=part):
+                assert part == 0 or dist.get_rank() != 2
+""",
+        f"--rankdrill-json={FILE}",
+    )
+    assert ran.result.ret == pytest.ExitCode.TESTS_FAILED
+    failed = [test for test in document()["tests"] if test["outcome"] == "failed"]
+    assert [(test["culprits"], test["phase"]) for test in failed] == [([2], "call")]
+    assert failed[0]["message"].startswith("rank 2 failed: ")

@@ -67,6 +67,7 @@ class RankedItem(pytest.Function):
     durations: dict[str, float]
     outcome: Outcome | None
     told: dict[str, Outcome]  # by phase, what is told of it in files, if there are any
+    failed_subtests: dict[str, list[tuple[str, list[int]]]]  # by phase, the headline and the ranks of each
     left: list[tuple[int, str]]
     _uncollected: Outcome | Exception | None
     _alarm: BaseException | None
@@ -108,7 +109,7 @@ class RankedItem(pytest.Function):
     def prepare(self) -> None:
         """Have ranks that have imported the test's file, before any clock runs; what goes wrong, `setup` reports."""
         self.merged, self.outcome, self._uncollected = None, None, None
-        self.durations, self.told, self.left = {}, {}, []
+        self.durations, self.told, self.failed_subtests, self.left = {}, {}, {}, []
         self._prepared = True
         if self.shared.ahead.has_begun(self):
             return
@@ -271,7 +272,7 @@ class RankedItem(pytest.Function):
         self.durations[when] = max(unended, *(end.seconds for end in ends if end), 0.0)
         logged = [(rank.rank, data) for rank in seen.ranks for data in getattr(end_of(rank), "more", ())]
         if logged:
-            tell_subreports(self, logged, self._where)
+            self.failed_subtests[when] = tell_subreports(self, logged, self._where)
         for rank in seen.ranks:
             put_in_table(self.config, getattr(end_of(rank), "figures", ()))
         self._keep(when, seen)

@@ -25,6 +25,7 @@ VERSION = 1
 _OPTION = "--rankdrill-json"
 _ATTACHED = "rankdrill_json"
 """The attribute of a report; text, which every plugin that sends reports elsewhere can send."""
+_SUBTESTS = "failed_subtests"
 _THROUGH = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
 
 
@@ -50,6 +51,7 @@ def attach(item: RankedItem, report: pytest.TestReport) -> None:
         "nodeid": item.nodeid,
         "phase": report.when,
         "message": _message(report),
+        _SUBTESTS: item.failed_subtests.get(report.when, []),
         "world_size": item.size,
         "seed": item.shared.seed,
         "run_again": item.run_again.splitlines()[0],
@@ -91,8 +93,11 @@ class JsonFile:
         if attached is None:
             return
         category, *_ = self._config.hook.pytest_report_teststatus(report=report, config=self._config)
+        fields = json.loads(attached)
+        for message, ranks in fields.pop(_SUBTESTS):  # pytest counts each as a failure, beside the test's own outcome
+            self._tests.append({**fields, "outcome": "failed", "message": message, "culprits": ranks})
         if category:  # a setup or teardown that passed has none
-            self._tests.append({**json.loads(attached), "outcome": category})
+            self._tests.append({**fields, "outcome": category})
 
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         stopped = bool(session.shouldstop or session.shouldfail)

@@ -18,8 +18,14 @@ _ABOUT = ("$report_type", "_report_type", "_subtest.context", "when")
 """The fields of a serialized report that say what it is about: alike on all ranks."""
 
 
-def tell_subreports(item: pytest.Item, logged: Iterable[tuple[int, dict[str, Any]]], where: tuple[str, int]) -> None:
-    """Log one report for what each rank logged of the same thing; `logged` has serialized ones by rank, in order."""
+def tell_subreports(
+    item: pytest.Item, logged: Iterable[tuple[int, dict[str, Any]]], where: tuple[str, int]
+) -> list[tuple[str, list[int]]]:
+    """Log one report for what each rank logged of the same thing; `logged` has serialized ones by rank, in order.
+
+    Returns of those that failed the headline and the ranks.
+    """
+    failed: list[tuple[str, list[int]]] = []
     merged: dict[tuple[Any, ...], dict[int, pytest.TestReport]] = {}
     counts: dict[tuple[int, str], int] = {}
     counted: set[tuple[Any, ...]] = set()
@@ -32,10 +38,14 @@ def tell_subreports(item: pytest.Item, logged: Iterable[tuple[int, dict[str, Any
         if report is not None:
             merged.setdefault((about, turn), {})[rank] = report
     for key, reports in merged.items():
+        failing = [rank for rank, report in reports.items() if report.failed]
         report = _one_of(reports, where)
+        if isinstance(report.longrepr, MergedFailure):
+            failed.append((report.longrepr.headline, failing))
         if report.failed and key in counted:
             count_failed_subtest(item)
         item.ihook.pytest_runtest_logreport(report=report)
+    return failed
 
 
 def _one_of(reports: dict[int, pytest.TestReport], where: tuple[str, int]) -> pytest.TestReport:
