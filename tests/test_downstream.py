@@ -79,6 +79,7 @@ def test_its_tests_pass(repo: Path) -> None:
     assert (repo / "rankdrill.json").read_text().startswith("{")
 
 
+@pytest.mark.nightly
 def test_a_defect_of_its_gather_is_found(repo: Path) -> None:
     """No padding: whoever has less to say than another makes a smaller tensor of it."""
     path = repo / ".venv" / "lib"

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
 DEADLINE_S = 180
 
@@ -20,6 +22,7 @@ def shown_by(name: str) -> str:
     return ran.stdout
 
 
+@pytest.mark.nightly
 def test_a_training_that_is_killed_ends_as_if_it_had_not_been() -> None:
     assert shown_by("resume_training.py").splitlines() == [
         "undisturbed",

@@ -67,6 +67,7 @@ def test_one_is_killed_and_the_copy_without_the_mistake_is_not(tmp_path: Path) -
     assert without.answers[0].asked > 1
 
 
+@pytest.mark.nightly
 def test_what_cannot_be_imported_is_not_killed(tmp_path: Path) -> None:
     broken = Mutant("", "all_gather.py", '__all__ = ["all_gather"]', "1 / 0", "", ("all_gather",), Promise.CLEAN)
     found = try_mutant(Copies(tmp_path), broken)

@@ -78,6 +78,7 @@ def test_a_mark_is_where_a_call_was_issued_and_claims_no_end(tmp_path: Path) -> 
     assert "had not come out of it, waits for ranks 0, 1, 3" in text_of(last)
 
 
+@pytest.mark.nightly
 @in_a_browser
 def test_1024_ranks_of_200_calls_fold_and_unfold(tmp_path: Path) -> None:
     calls = [Op("all_reduce", line=10), Op("broadcast", line=11), Op("all_reduce", line=12)] * 67

@@ -252,7 +252,7 @@ def go_on(rank: int) -> None:
         time.sleep(0.001 * rank)
 
 
-@pytest.mark.parametrize("seconds", [0.0, 0.013, 0.1])
+@pytest.mark.parametrize("seconds", [0.013, *(pytest.param(other, marks=pytest.mark.nightly) for other in (0.0, 0.1))])
 def test_of_a_job_that_was_killed_in_its_stride_there_is_no_cause(seconds: float, tmp_path: Path) -> None:
     with job(go_on, WORLD, tmp_path / "record") as running:
         await_that(lambda: _steps(tmp_path / "record") > 50, "it is in its stride")
@@ -371,6 +371,7 @@ def wrap_often(rank: int) -> None:
         dist.all_reduce(torch.ones(1))  # once left out
 
 
+@pytest.mark.nightly
 def test_rings_that_wrapped_a_hundred_times(tmp_path: Path) -> None:
     found = hung(wrap_often, tmp_path / "record", first=in_little)
     cause = cause_in(found)

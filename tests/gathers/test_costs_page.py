@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from benchmarks.gathering.document import BEGIN, END
 from benchmarks.gathering.ways import WAYS
 
@@ -19,6 +20,7 @@ def test_every_way_stands_in_the_table() -> None:
     assert "ratios that this benchmark is meant to reach" in table
 
 
+@pytest.mark.nightly
 def test_the_benchmark_writes_what_it_measured_between_the_marks(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")

@@ -46,7 +46,7 @@ def call(turn: int, rank: int, directory: str) -> None:
 
 
 @pytest.mark.parametrize("times", [1, pytest.param(LONG, marks=pytest.mark.nightly)])
-@pytest.mark.parametrize("line", ["local", "gloo"])
+@pytest.mark.parametrize("line", ["local", pytest.param("gloo", marks=pytest.mark.nightly)])
 def test_many_calls_leave_nothing(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, line: str, times: int
 ) -> None:

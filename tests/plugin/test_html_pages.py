@@ -45,7 +45,7 @@ def test_without_ranks():
 """
 
 
-@pytest.mark.parametrize("options", [(), ("-n", "2")])
+@pytest.mark.parametrize("options", [(), pytest.param(("-n", "2"), marks=pytest.mark.nightly)])
 def test_what_failed_has_a_page(run: Run, pytester: pytest.Pytester, options: tuple[str, ...]) -> None:
     ran = run(SOURCE, "--rankdrill-html=pages", *options, subprocess=bool(options))
     ran.result.assert_outcomes(passed=2, failed=4, errors=1, xfailed=1)

@@ -27,7 +27,7 @@ BODIES = {
 }
 
 
-NIGHTLY = ("each waits for the next", "three sizes")
+NIGHTLY = ("each waits for the next", "three sizes", "one is killed", "some raise and others wait")
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ def test_a_script_with_one_line(tmp_path: Path) -> None:
     assert_told(hung(directory, [str(script)]), script, LEFT_OUT_AT)
 
 
-@pytest.mark.parametrize("by", ["argument", "variable"])
+@pytest.mark.parametrize("by", [pytest.param("argument", marks=pytest.mark.nightly), "variable"])
 def test_a_script_with_no_line(by: str, tmp_path: Path) -> None:
     script, directory = tmp_path / "train.py", tmp_path / "record"
     script.write_text(HANGING)
@@ -104,6 +104,7 @@ def test_a_script_with_no_line(by: str, tmp_path: Path) -> None:
     assert_told(hung(directory, command, variables), script, LEFT_OUT_AT)
 
 
+@pytest.mark.nightly
 def test_the_example(tmp_path: Path) -> None:
     script, directory = ROOT / "examples" / "hung_training.py", tmp_path / "record"
     found = hung(directory, [str(script), str(directory)])

@@ -51,7 +51,7 @@ def test_json_is_played_as_pickles_are(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not is_there(), reason="this torch has no flight recorder for gloo")
-@pytest.mark.parametrize("prefix", ["rank_", "json_"])
+@pytest.mark.parametrize("prefix", ["rank_", pytest.param("json_", marks=pytest.mark.nightly)])
 def test_what_torch_has_written_becomes_a_test(prefix: str, tmp_path: Path) -> None:
     dumps = tmp_path / "dumps"
     dumps.mkdir()

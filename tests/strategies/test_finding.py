@@ -54,6 +54,7 @@ def test_it_says_what_it_found(tmp_path: Path) -> None:
     assert len(ours["examples"]) == 2
 
 
+@pytest.mark.nightly
 def test_on_ranks_it_says_what_a_user_would_be_shown(tmp_path: Path) -> None:
     file = tmp_path / "found.json"
     arguments = ["--on-ranks", "--only", "set becomes list", "--seeds", "1", "--limit", "100", "--json", str(file)]

@@ -92,6 +92,7 @@ WRITTEN: list[tuple[Any, str]] = [
     (numpy.arange(3)[::-1], "numpy.array([0, 1, 2])[::-1]"),
     (numpy.arange(6)[2:4], "numpy.arange(6)[2:4]"),
     (numpy.float64(0.5), "numpy.float64(0.5)"),
+    (numpy.zeros((), "|V0"), "numpy.zeros((), dtype='|V0')"),
 ]
 
 

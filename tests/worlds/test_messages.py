@@ -250,6 +250,7 @@ def test_a_group_of_some_ranks_is_told_in_ranks_of_the_world(four: World) -> Non
     assert "waits for a message from rank 1 (tag 0) on " in finding.sides[1].did
 
 
+@pytest.mark.nightly
 def test_a_tag_that_is_new_on_ranks_that_have_sent_much(two: World) -> None:
     def much() -> None:
         for _ in range(2100):  # more than a ledger holds

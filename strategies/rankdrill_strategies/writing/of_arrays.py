@@ -84,7 +84,7 @@ def _direct(array: Any, write: _Write) -> str:
         if array.dtype in (numpy.dtype("f8"), numpy.dtype("i8"), numpy.dtype("?"))
         else f", dtype={_dtype(array.dtype)}"
     )
-    if not array.size or (array.size >= _SMALL and array.dtype.kind in "fiu" and not array.any()):
+    if not array.nbytes or (array.size >= _SMALL and array.dtype.kind in "fiu" and not array.any()):
         kind = "" if array.dtype == numpy.dtype("f8") else f", dtype={_dtype(array.dtype)}"
         return f"numpy.zeros({array.shape}{kind})"
     if array.size > 3 and array.dtype.kind in "iu" and (array.reshape(-1) == numpy.arange(array.size)).all():
