@@ -31,7 +31,7 @@ CHOSEN = (
     "missing.validation_on_some",
     "operators.norms_of_another_order",
     "ordering.objects_against_tensors",
-    "requests.sent_and_forgotten",
+    "requests.all_but_the_last_bucket",
     "roots.scattered_by_another",
     "sharded.redistributed_by_one",
     "stores.the_neighbour_of_the_last",
