@@ -18,6 +18,7 @@ import torch.distributed as dist
 
 from rankdrill import World
 from rankdrill.worlds import Outcome
+from rankdrill.worlds.processes.watching import activity
 from rankdrill.worlds.processes.watching.activity import activities
 from rankdrill.worlds.processes.watching.native import native_stacks
 
@@ -139,6 +140,19 @@ def test_a_process_that_is_gone_does_nothing() -> None:
         child.kill()
         child.wait()
     assert activities({3: child.pid}) == {}
+
+
+def test_who_only_seemed_to_compute_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = [{1: "computing", 2: "computing", 3: ""}, {1: "waiting to read (read)", 2: "computing"}, {2: "computing"}]
+    asked = []
+
+    def sampled(pids: dict[int, int]) -> dict[int, str]:
+        asked.append(sorted(pids))
+        return looks[len(asked) - 1]
+
+    monkeypatch.setattr(activity, "_sampled", sampled)
+    assert activities({1: 11, 2: 12, 3: 13}) == {1: "waiting to read (read)", 2: "computing"}
+    assert asked == [[1, 2, 3], [1, 2], [2]]
 
 
 def test_c_stacks_come_from_py_spy_if_it_can_be_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

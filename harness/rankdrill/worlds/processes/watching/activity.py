@@ -13,7 +13,9 @@ from rankdrill.worlds.processes.watching.motion import seconds_wanted
 __all__ = ["STOPPED", "activities"]
 
 SAMPLE_S = 0.1  # over which it is seen whether a process computes
+SAMPLES = 3  # in all of which it does: who is woken on a busy machine waits for a processor for a while
 BUSY = 0.5  # of that time: what wakes now and then does not compute
+COMPUTING = "computing"
 STOPPED = "stopped by a signal"
 _STATES_OF_STOPPED = frozenset("Tt")
 _NAMES: Mapping[str, Mapping[int, str]] = {  # those that programs wait in
@@ -53,17 +55,26 @@ class _Look:
 
 
 def activities(pids: Mapping[int, int]) -> dict[int, str]:
-    """In words what each of `pids`, by rank, is doing; takes `SAMPLE_S`. One that is gone, or not to be seen, has none.
+    """In words what each of `pids`, by rank, is doing. One that is gone, or not to be seen, has none.
 
-    ``computing``, ``stopped by a signal``, ``asleep (clock_nanosleep)``.
+    ``computing``, ``stopped by a signal``, ``asleep (clock_nanosleep)``. Takes `SAMPLE_S`, and `SAMPLES` times as long
+    where somebody computes.
     """
-    if not pids:
-        return {}
+    told: dict[int, str] = {}
+    seem_busy = dict(pids)
+    for _ in range(SAMPLES):
+        if not seem_busy:
+            break
+        told |= _sampled(seem_busy)
+        seem_busy = {rank: pid for rank, pid in seem_busy.items() if told[rank] == COMPUTING}
+    return {rank: text for rank, text in told.items() if text}
+
+
+def _sampled(pids: Mapping[int, int]) -> dict[int, str]:
     before = _looks(pids.values())
     time.sleep(SAMPLE_S)
     after = _looks(pids.values())
-    told = {rank: _activity(pid, before[pid], after[pid]) for rank, pid in pids.items()}
-    return {rank: text for rank, text in told.items() if text}
+    return {rank: _activity(pid, before[pid], after[pid]) for rank, pid in pids.items()}
 
 
 def _looks(pids: Iterable[int]) -> dict[int, _Look]:
@@ -76,7 +87,7 @@ def _activity(pid: int, before: _Look, after: _Look) -> str:
         return STOPPED
     share = (after.wanted - before.wanted) / (after.at - before.at)
     if share >= BUSY or state == "R":  # on a busy machine what is ready to run may not get to
-        return "computing"
+        return COMPUTING
     call = _system_call(pid)
     if state == "D":
         return f"in the kernel, not to be interrupted{f' ({call})' if call else ''}"
