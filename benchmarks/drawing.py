@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
-import platform
 import statistics
 import sys
 import time
@@ -27,6 +25,7 @@ from rich.table import Table
 # As a script this file knows its own folder only; its parts lie in the one above.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.machine import machine
 from benchmarks.planting.search import DRAWS
 
 from rankdrill_strategies import per_rank, picklables
@@ -183,12 +182,7 @@ def _table(drawn: list[Drawn]) -> Table:
 
 def _as_json(drawn: list[Drawn]) -> dict[str, object]:
     return {
-        "machine": {
-            "cores": os.cpu_count(),
-            "python": platform.python_version(),
-            "hypothesis": hypothesis.__version__,
-            "load": os.getloadavg(),  # who else was there
-        },
+        "machine": machine(hypothesis=hypothesis.__version__),
         "drawn": [asdict(each) | {"rate": each.rate} for each in drawn],
     }
 

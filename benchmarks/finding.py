@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import platform
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -18,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 # As a script this file knows its own folder only; its parts lie in the one above.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.machine import machine
 from benchmarks.planting import everydays, unusuals
 from benchmarks.planting.mistake import MISTAKES, Mistake
 from benchmarks.planting.on_ranks import ON_RANKS, search_on_ranks
@@ -114,12 +113,7 @@ def _progress() -> Progress:
 
 def _as_json(found: Sequence[Found], seeds: int) -> dict[str, object]:
     return {
-        "machine": {
-            "cores": os.cpu_count(),
-            "python": platform.python_version(),
-            "hypothesis": hypothesis.__version__,
-            "load": os.getloadavg(),  # who else was there
-        },
+        "machine": machine(hypothesis=hypothesis.__version__),
         "seeds": seeds,
         "found": [{**asdict(each), "median": each.median, "share": each.share, "met": each.met} for each in found],
     }

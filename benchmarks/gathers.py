@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import platform
 import secrets
 import signal
@@ -30,6 +29,7 @@ from benchmarks.gathering.results import Results
 from benchmarks.gathering.rounds import Effort, Place
 from benchmarks.gathering.targets import Target, Verdict, targets
 from benchmarks.gathering.ways import WAYS
+from benchmarks.machine import machine
 
 from rankdrill import World
 
@@ -192,13 +192,7 @@ def _show(results: Results, found: list[Target]) -> None:
 
 def _as_json(worlds: list[tuple[Results, list[Target]]], effort: Effort) -> dict[str, object]:
     return {
-        "machine": {
-            "cores": os.cpu_count(),
-            "torch": torch.__version__,
-            "python": platform.python_version(),
-            "kernel": platform.release(),
-            "load": os.getloadavg(),  # who else was there
-        },
+        "machine": machine(torch=torch.__version__, kernel=platform.release()),
         "effort": asdict(effort),
         "worlds": [
             {"ranks": results.size, "cells": results.as_json(), "targets": [asdict(target) for target in found]}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import torch
 from benchmarks.holding.asking import Answer, Correct, Tried
 from benchmarks.holding.population import Mutant
+from benchmarks.machine import machine
 
 __all__ = ["Record"]
 
@@ -48,12 +48,7 @@ class Record:
 
     def _as_data(self) -> dict[str, object]:
         return {
-            "machine": {
-                "cores": os.cpu_count(),
-                "python": platform.python_version(),
-                "torch": torch.__version__,
-                "load": os.getloadavg(),  # who else was there
-            },
+            "machine": machine(torch=torch.__version__),
             "mutants": [
                 {**asdict(each), "killed": each.killed, "said": each.said, "seconds": each.seconds}
                 for each in self.tried
