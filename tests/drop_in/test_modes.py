@@ -58,6 +58,7 @@ STATES: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "function mode": Functions,
     "dispatch mode": Dispatches,
 }
+ALIKE = ("default dtype", "inference mode", "no grad")  # a thread's own, as a mode is
 
 
 def told(value: Any) -> tuple[Any, ...]:
@@ -76,8 +77,13 @@ def told(value: Any) -> tuple[Any, ...]:
     )
 
 
-@pytest.mark.parametrize("state", STATES)
-@pytest.mark.parametrize("on", ["all ranks", "one rank"])
+@pytest.mark.parametrize(
+    ("on", "state"),
+    [
+        *(("all ranks", state) for state in STATES),
+        *(pytest.param("one rank", state, marks=[pytest.mark.nightly] * (state in ALIKE)) for state in STATES),
+    ],
+)
 def test_every_path(state: str, on: str, tmp_path: Path) -> None:
     def body() -> list[str]:
         rank = dist.get_rank()

@@ -39,6 +39,7 @@ from tests.recording.test_record import steps_in
 def go_until_told(rank: int, told: str) -> None:
     going = torch.ones(1)
     while going.item():
+        time.sleep(0.005)
         going.fill_(float(not Path(told).exists()))
         dist.all_reduce(going, op=dist.ReduceOp.MIN)
 

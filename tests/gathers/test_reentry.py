@@ -42,6 +42,7 @@ def test_a_call_after_a_failure(world: rankdrill.World, tmp_path: pathlib.Path, 
     assert left_in(tmp_path) == []
 
 
+@pytest.mark.nightly
 def test_ranks_that_no_world_started(tmp_path: pathlib.Path) -> None:
     """As in production: torch's groups as they are, and a TCPStore."""
     (tmp_path / "files").mkdir()

@@ -37,10 +37,16 @@ def merge_metrics(payload, at):
 
 
 ADAPTERS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)[1:]
+NAMES = [code.rpartition("\n\n")[2].split(" ")[0].strip() for code in ADAPTERS]
+LONG = ("TestGatherer", "TestShards")
 
 
 @pytest.mark.parametrize(
-    "adapter", ADAPTERS, ids=[code.rpartition("\n\n")[2].split(" ")[0].strip() for code in ADAPTERS]
+    "adapter",
+    [
+        pytest.param(code, id=name, marks=[pytest.mark.nightly] * (name in LONG))
+        for name, code in zip(NAMES, ADAPTERS, strict=True)
+    ],
 )
 def test_what_is_printed_keeps_its_promises(run: Callable[..., Ran], adapter: str) -> None:
     ran = run(f"{FOUND_ABOVE}\n{adapter}", "-k", "right or (repeatable and row) or alone")
@@ -51,3 +57,4 @@ def test_what_is_printed_keeps_its_promises(run: Callable[..., Ran], adapter: st
 
 def test_there_are_five() -> None:
     assert len(ADAPTERS) == 5
+    assert set(LONG) < set(NAMES)

@@ -275,7 +275,7 @@ def test_it(rank):
 @pytest.mark.parametrize(
     ("uses", "expected"),
     [
-        ("optimizer = torch.optim.SGD", True),
+        pytest.param("optimizer = torch.optim.SGD", True, marks=pytest.mark.nightly),
         ("from torch.nn.parallel import DistributedDataParallel", True),
         ("", False),
     ],

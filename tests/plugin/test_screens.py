@@ -40,6 +40,7 @@ def test_it_is_a_screen_and_not_a_wall(run: Run, body: str) -> None:
     assert 0 < len(lines) <= MOST_LINES, "\n".join(lines)
 
 
+@pytest.mark.nightly
 def test_who_suffers_alike_has_one_line(run: Run) -> None:
     body = BODIES["some raise and others wait"]
     ran = run(f"@pytest.mark.ranks({RANKS}, deadline=60)\ndef test_it(rank):\n{body}\n")

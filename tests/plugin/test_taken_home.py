@@ -26,7 +26,7 @@ def elsewhere(temporary: Path) -> dict[str, Any]:
     return {"fresh": "it finds out where they go", "environ": {**os.environ, "TMPDIR": str(temporary)}}
 
 
-@some("open", "foreign", "file")
+@some("open", "foreign", "file", nightly=("open", "file"))
 def test_a_session_goes_on_and_tells_once(pytester: pytest.Pytester, session: Session, how: str) -> None:
     temporary = pytester.mkdir("tmp")
     home = temporary / f"rankdrill-{os.getuid()}"

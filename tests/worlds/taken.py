@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -24,10 +25,13 @@ TAKEN = {
 """By name: what `rankdrill.worlds.home` says of it."""
 
 
-def some(*names: str) -> pytest.MarkDecorator:
-    """A test of each, as its argument `how`; of all there are if none is named."""
+def some(*names: str, nightly: Collection[str] = ()) -> pytest.MarkDecorator:
+    """A test of each, as its argument `how`; of all there are if none is named. Those that are `nightly` run then."""
     only_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can give something away")
-    marked = [pytest.param(how, marks=[only_root] if how.startswith("foreign") else []) for how in names or TAKEN]
+    marked = [
+        pytest.param(how, marks=[only_root] * how.startswith("foreign") + [pytest.mark.nightly] * (how in nightly))
+        for how in names or TAKEN
+    ]
     return pytest.mark.parametrize("how", marked)
 
 

@@ -74,6 +74,7 @@ def test_the_controller_is_killed(
     wait_until(lambda: not segments(), "a segment is left")
 
 
+@pytest.mark.nightly
 def test_the_controller_is_killed_and_a_fork_of_it_lives_on(controller: Callable[[str], Controller]) -> None:
     victim = controller(f"""
 {BUSY}
@@ -111,6 +112,7 @@ time.sleep(1000)
     assert victim.process.stdout.readline() == "[0, 1, 2, 3, 4, 5]\n", "the next run gets a new template"
 
 
+@pytest.mark.nightly
 def test_both_are_killed_at_once(controller: Callable[[str], Controller], segments: Callable[[], set[str]]) -> None:
     victim = controller(f"{BUSY}\nWorld({RANKS}).run(body, deadline=1000)")
     pids = victim.wait_notes(NOTES)
@@ -125,6 +127,7 @@ def test_both_are_killed_at_once(controller: Callable[[str], Controller], segmen
     assert not run.exists()
 
 
+@pytest.mark.nightly
 def test_ctrl_c(controller: Callable[[str], Controller]) -> None:
     victim = controller(f"{BUSY}\nWorld({RANKS}).run(body, deadline=1000)")
     pids = victim.wait_notes(NOTES)

@@ -275,6 +275,7 @@ def test_controllers_that_come_at_once_start_one_nursery(alone: Ground) -> None:
     assert {json.loads(out)[0] for out, _ in said} == {alone.only()["pid"]}
 
 
+@pytest.mark.nightly
 def test_it_ends_when_nobody_has_come_for_as_long_as_asked_for(alone: Ground) -> None:
     alone.home.mkdir(mode=0o700)
     NurseryPlace(alone.home, "of-one-that-was-killed").listen().close()
@@ -378,6 +379,7 @@ def test_a_nursery_that_does_not_answer_is_not_waited_for_for_ever(
         late.close()
 
 
+@pytest.mark.nightly
 def test_a_session_may_end_before_its_template_is_there(alone: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(alone.path))
     monkeypatch.setenv(KEEP_VARIABLE, str(KEEP_S))
