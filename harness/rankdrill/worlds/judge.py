@@ -25,7 +25,7 @@ def verdict_on(ranks: Sequence[RankOutcome]) -> Verdict:
         return Verdict.DIED
     if Status.STUCK in statuses:
         return Verdict.HANG
-    if len(statuses) > 1 or len({type(rank.error) for rank in ranks}) > 1:
+    if len(statuses) > 1 or (Status.RAISED in statuses and len({type(rank.error) for rank in ranks}) > 1):
         return Verdict.ASYMMETRIC
     return Verdict.TOGETHER
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import pickle
 import socket
 import struct
-from collections.abc import Iterator
 from typing import Any
 
 __all__ = ["MessageReader", "recv_frame", "send_frame"]
@@ -57,8 +56,8 @@ class MessageReader:
         self._buffer = bytearray()
         self.closed = False
 
-    def messages(self) -> Iterator[Any]:
-        """Read what is there now and yield the messages whose frames are complete."""
+    def messages(self) -> list[Any]:
+        """Read what is there now; returns the messages whose frames are complete."""
         while not self.closed:
             try:
                 chunk = self._sock.recv(CHUNK, socket.MSG_DONTWAIT)
@@ -71,6 +70,7 @@ class MessageReader:
             self._buffer += chunk
             if len(chunk) < CHUNK:
                 break
+        whole = []
         while len(self._buffer) >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(self._buffer)
             end = _LENGTH.size + length
@@ -78,4 +78,5 @@ class MessageReader:
                 break
             frame = bytes(memoryview(self._buffer)[_LENGTH.size : end])
             del self._buffer[:end]
-            yield pickle.loads(frame)
+            whole.append(pickle.loads(frame))
+        return whole

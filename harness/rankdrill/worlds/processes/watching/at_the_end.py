@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from rankdrill.diagnosis import Finding, leak_on, left_groups_on, lost_update, unequal_groups, unreceived_message
 from rankdrill.diagnosis.races.race import message_race
 from rankdrill.ledger import LedgerView
 from rankdrill.worlds.processes.ledgers import Ledgers
-from rankdrill.worlds.processes.watching.ending import Ending, pending_messages
+from rankdrill.worlds.processes.watching.ending import Ending
 from rankdrill.worlds.rank_outcome import Status
 
-__all__ = ["found_at_the_end"]
+__all__ = ["found_at_the_end", "pending_messages"]
 
 
 def found_at_the_end(endings: Mapping[int, Ending], ledgers: Ledgers) -> Finding | None:
@@ -26,6 +26,11 @@ def found_at_the_end(endings: Mapping[int, Ending], ledgers: Ledgers) -> Finding
         or _lost(endings, ledgers)
         or _left(endings)
     )
+
+
+def pending_messages(endings: Iterable[Ending]) -> bool:
+    """Whether messages have been sent that nobody has received, or the other way round."""
+    return sum(ending.account.messages or 0 for ending in endings) % (1 << 64) != 0
 
 
 def _unequal(endings: Mapping[int, Ending], ledgers: Ledgers) -> Finding | None:

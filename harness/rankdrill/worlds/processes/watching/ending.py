@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from rankdrill.worlds.processes.messages import NO_ACCOUNT, Account
 from rankdrill.worlds.rank_outcome import RankOutcome
 
-__all__ = ["Ending", "pending_messages"]
+__all__ = ["Ending"]
 
 
 @dataclass(frozen=True)
@@ -17,8 +16,3 @@ class Ending:
 
     outcome: RankOutcome
     account: Account = NO_ACCOUNT
-
-
-def pending_messages(endings: Iterable[Ending]) -> bool:
-    """Whether messages have been sent that nobody has received, or the other way round."""
-    return sum(ending.account.messages or 0 for ending in endings) % (1 << 64) != 0

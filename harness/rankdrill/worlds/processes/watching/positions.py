@@ -28,7 +28,7 @@ class Positions:
         self._plan = plan
         self._size = size
         self._progress: dict[int, Progress] = {}
-        self._bends = bends_calls(plan)
+        self._bends = plan is not None and bends_calls(plan)
         self._deadly = ending_strikes() if plan is not None else frozenset()
 
     def now(self, running: Container[int], *, stuck: bool = False) -> list[Position]:

@@ -6,6 +6,7 @@ import select
 import time
 from collections.abc import Collection, Container, Sequence
 from dataclasses import replace
+from functools import cached_property
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,8 +66,7 @@ class Supervision:
         self._endings: dict[int, Ending] = {}
         self._running = {handle.rank: handle for handle in ranks}
         self._starting = {handle.rank for handle in ranks if not handle.up}
-        self._positions = Positions(ledgers, plan, len(ranks))
-        self._certainty = Certainty(self._positions, self._ask_stacks, ranks)
+        self._ranks = ranks
         self._stacks: dict[int, str] = {}  # as last asked for
         self._gone = False  # a rank has died, or could not start
         self._mourning = False
@@ -113,6 +113,16 @@ class Supervision:
         for streamer in self._streamers:
             streamer.pump(final=True)
         return self._with_finding()
+
+    # Most runs are over before anybody looks where their ranks are.
+
+    @cached_property
+    def _positions(self) -> Positions:
+        return Positions(self._ledgers, self._plan, len(self._ranks))
+
+    @cached_property
+    def _certainty(self) -> Certainty:
+        return Certainty(self._positions, self._ask_stacks, self._ranks)
 
     def _end_if_broken(self, now: float, end: float) -> float:
         """When to end the run: at once where contracts were found broken and the rank that noticed has reported."""
@@ -166,8 +176,7 @@ class Supervision:
         # What a rank said comes before how it died, whichever of them the poll has seen.
         for message in handle.reader.messages():
             self._take(handle, message)
-        death = handle.listen()
-        if death is not None and handle.rank in self._running:
+        if handle.rank in self._running and (death := handle.listen()) is not None:
             self._gone = self._gone or not self._positions.ended_by_plan(handle.rank)
             self._end(Ending(RankOutcome(handle.rank, Status.DIED, death=death, at_ns=death.at_ns)))
         ended = handle.rank not in self._running
