@@ -84,7 +84,7 @@ def move_to_another_machine(directory: Path, rank: int, apart: int) -> None:
     ledger.write_bytes(raw)
 
 
-@pytest.mark.parametrize("apart", [-1000 * SECOND, 5_000_000 * SECOND])
+@pytest.mark.parametrize("apart", [-1000 * SECOND, pytest.param(5_000_000 * SECOND, marks=pytest.mark.nightly)])
 def test_a_job_of_two_machines_is_explained_as_of_one(apart: int, tmp_path: Path) -> None:
     directory = tmp_path / "record"
     with job(leave_one_out, 4, directory) as running:

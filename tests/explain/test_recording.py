@@ -331,7 +331,7 @@ def cut_lengths(size: int) -> list[int]:
     return [*range(0, 4200, 350), *range(4096, size, 61), *ends]
 
 
-@pytest.mark.parametrize("rank", [0, 2])
+@pytest.mark.parametrize("rank", [0, pytest.param(2, marks=pytest.mark.nightly)])
 def test_a_ledger_that_was_cut_short_blames_nobody_else(rank: int, left_out: Path, tmp_path: Path) -> None:
     directory = copied(left_out, tmp_path / "record")
     path = directory / of_rank(left_out, rank, ".ledger").name

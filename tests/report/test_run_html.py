@@ -110,7 +110,7 @@ def test_a_run_that_ended_well_is_shown_too(tmp_path: Path) -> None:
 
 
 @in_a_browser
-@pytest.mark.parametrize(("size", "most"), [(4, 10), (1024, 40)])
+@pytest.mark.parametrize(("size", "most"), [pytest.param(4, 10, marks=pytest.mark.nightly), (1024, 40)])
 def test_ranks_of_one_state_fold(tmp_path: Path, size: int, most: int) -> None:
     page = run_as_html(picture(lanes(size, 2), 2))
     folded = opened(tmp_path, page)

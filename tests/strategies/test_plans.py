@@ -16,7 +16,7 @@ from rankdrill.step import Kind
 from rankdrill_strategies import plans, worlds
 
 quickly = settings(max_examples=3000, database=None, deadline=None, derandomize=True)
-some = settings(max_examples=600, database=None, deadline=None, derandomize=True, phases=[Phase.generate])
+some = settings(max_examples=200, database=None, deadline=None, derandomize=True, phases=[Phase.generate])
 
 
 def _all(
