@@ -97,7 +97,7 @@ def ask_correct(copies: Copies, adapter: str) -> Correct:
 
 def _ask(room: Path, adapter: str, promises: Sequence[Promise], bound_s: float, *, stop: bool) -> Answer:
     asked = ADAPTERS[adapter]
-    (room / _TEST).write_text(asked.test_file(tuple(map(str, promises))))
+    (room / _TEST).write_text(asked.test_file(tuple(map(str, Promise))))  # ours promise everything
     (room / "pytest.ini").write_text(_INI)
     tests = [f"{_TEST}::{CLASS}::test_{promise}" for promise in promises]
     command = [sys.executable, "-m", "pytest", "-q", *(["-x"] if stop else []), f"--junitxml={_FOUND}", *tests]

@@ -7,6 +7,7 @@ import io
 import os
 import pickle
 import random
+import socket
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -24,7 +25,7 @@ from rankdrill.conformance import Setting
 from rankdrill.errors import EncodeError, RankFailure
 from tests.conformance.population import Gather, by_torch
 
-__all__ = ["MISTAKES", "Mistake", "each_in_a_directory_of_its_own"]
+__all__ = ["MISTAKES", "Mistake", "each_in_a_directory_of_its_own", "keeps_its_file_where_it_fails"]
 
 
 @dataclass(frozen=True)
@@ -304,7 +305,25 @@ def of_a_new_group(payload: Any, at: Setting) -> Any:
     return by_torch(payload, at)
 
 
+def of_a_group_it_made_once(payload: Any, at: Setting, kept: dict[Any, Any] = {}) -> Any:  # noqa: B006 (it is kept)
+    if at.members not in kept:
+        kept[at.members] = dist.new_group(list(at.members), use_local_synchronization=True)
+    received = [None] * at.size
+    dist.all_gather_object(received, payload, group=kept[at.members])
+    return received
+
+
+def at_a_socket_whose_name_it_leaves(payload: Any, at: Setting) -> Any:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(Path(at.directory).parent / f"{at.rank}-{at.turn}"))
+    return by_torch(payload, at)
+
+
 # ------------------------------------------------------------------------------------- failing
+
+
+def keeps_its_file_where_it_fails(payload: Any, at: Setting) -> Any:
+    return _exchanged(payload, at, at.directory, f"{at.turn}-")
 
 
 def too_large_for_its_slot(payload: Any, at: Setting) -> Any:
@@ -380,6 +399,9 @@ MISTAKES = (
     Mistake(salted, "clean", "calls that worked"),
     Mistake(salted_once, "clean", "calls that worked"),
     Mistake(of_a_new_group, "clean", "calls that worked"),
+    Mistake(of_a_group_it_made_once, "groups", "a new group of all"),
+    Mistake(at_a_socket_whose_name_it_leaves, "clean", "calls that worked"),
+    Mistake(keeps_its_file_where_it_fails, "clean", "does not load", {"promises": ("clean", "contained")}),
     Mistake(too_large_for_its_slot, "contained", "beyond the bound", {"room": 16_000}),
     Mistake(blames_the_next, "contained", "does not pickle"),
     Mistake(sends_the_error, "contained", "does not pickle", {"takes": "functions"}),

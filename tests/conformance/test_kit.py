@@ -8,7 +8,7 @@ from rankdrill.conformance.kit.asking import Asking
 from rankdrill.conformance.kit.catalogue import questions_for
 from rankdrill.conformance.kit.suite import described
 from rankdrill.conformance.promises import Promise
-from tests.conformance.mistakes import MISTAKES, Mistake, each_in_a_directory_of_its_own
+from tests.conformance.mistakes import MISTAKES, Mistake, each_in_a_directory_of_its_own, keeps_its_file_where_it_fails
 from tests.conformance.population import (
     MISTAKEN,
     SOUND,
@@ -54,6 +54,14 @@ def test_the_question_that_is_meant_for_a_mistake_finds_it(mistake: Mistake) -> 
     asked = [question for question in of_it if mistake.asked in question.name]
     with Asking(adapter) as asking:
         assert any(map(asking.ask, asked)), asked
+
+
+def test_what_a_failed_call_leaves_is_its_own_affair_unless_it_promises_to_be_contained() -> None:
+    adapter = described(keeps_its_file_where_it_fails, promises=("clean",))
+    asked = [each for each in questions_for(adapter, SIZES) if each.promise == "clean" and "not load" in each.name]
+    with Asking(adapter) as asking:
+        assert list(map(asking.ask, asked)) == [""] * len(asked)
+        assert asked
 
 
 def test_what_goes_wrong_beside_another_job_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -118,9 +118,10 @@ class Asking:
             remove_segments(outcome)
         if complaint or not question.watched:
             return complaint
-        # After an error its own files are another matter than those of others.
+        # After an error its own files are another matter than those of others, but for who promises to be contained.
+        own = not question.spoiled or Promise.CONTAINED in self._adapter.promises
         left = [directories.left(self._adapter.keeps), *(f"left in shared memory: {name}" for name in segments)]
-        return directories.theirs_gone() or ("" if question.spoiled else "\n".join(filter(None, left)))
+        return directories.theirs_gone() or ("\n".join(filter(None, left)) if own else "")
 
     def _ask_after(self, question: Question, after: After) -> str:
         """With a rank late, or gone, at a step that is seen where nothing disturbs it."""
@@ -210,6 +211,7 @@ class Asking:
             question.watched,
             SPOILED_S if question.spared else None,
             question.meet,
+            question.regroup,
         )
         deadline = self._deadline(question)
         job = Job(follow, (script,), plan=plan, with_context=True)

@@ -21,6 +21,7 @@ from rankdrill.conformance.adapter import UNBOUNDED, Adapter, Setting
 from rankdrill.conformance.exact import difference
 from rankdrill.conformance.kit.hostile import TOO_LARGE, contributed, spoiled_payload
 from rankdrill.conformance.kit.placed import placed
+from rankdrill.conformance.kit.regrouped import regrouped
 from rankdrill.conformance.kit.scramble import scramble
 from rankdrill.conformance.kit.script import Call, Heard, Script, Told
 from rankdrill.conformance.kit.surroundings import Surroundings
@@ -46,7 +47,8 @@ def follow(context: RankContext, script: Script) -> Told:
         with context.boundary.closed():
             gc.collect()
             left = surroundings.changes() if surroundings is not None else ()
-            return Told(tuple(heard), tuple(calling.changed()), (*calling.sent_changed, *left))
+            apart = regrouped(_MEETING_S) if script.regroup else ()
+            return Told(tuple(heard), tuple(calling.changed()), (*calling.sent_changed, *left, *apart))
 
 
 def _groups(script: Script) -> dict[tuple[int, ...] | None, Any]:
@@ -54,6 +56,9 @@ def _groups(script: Script) -> dict[tuple[int, ...] | None, Any]:
     for members in dict.fromkeys(call.members for call in script.calls):
         if members is not None:
             groups[members] = dist.new_group(list(members))
+    if script.regroup:
+        others = set(range(dist.get_world_size())).difference(*filter(None, groups))
+        groups[tuple(sorted(others))] = dist.new_group(sorted(others))
     return groups
 
 

@@ -48,7 +48,7 @@ class Question:
     spoils, an error on all ranks. With `after` the calls are made once undisturbed, to see where that is; `broken` is
     what is wrong with the disk; `crashed` is of what kind a run that crashed has left what calls make. `beside` is
     another job that does the same at the same time. `watched` asks what was left and changed, too; `where` is the name
-    of a directory for all that is written, asked of those who write.
+    of a directory for all that is written, asked of those who write. With `regroup` all make a new group at the end.
     """
 
     promise: Promise
@@ -61,6 +61,7 @@ class Question:
     beside: bool = False
     watched: bool = False
     where: str = ""
+    regroup: bool = False
 
     @property
     def spoiled(self) -> bool:

@@ -35,7 +35,8 @@ class Script:
 
     `directory` is the caller's; `work` is the working directory, and `scratch` the one for temporary files. With
     `patience`, in seconds, the groups give up after that long. Where ranks `meet`, none makes a call before all have
-    made the one before.
+    made the one before. Where they `regroup`, those that no call has as members get a group too, and at the end all
+    make one together, as torch makes it where only members take part.
     """
 
     adapter: Adapter
@@ -47,6 +48,7 @@ class Script:
     watched: bool = False
     patience: float | None = None
     meet: bool = False
+    regroup: bool = False
 
 
 @dataclass(frozen=True)

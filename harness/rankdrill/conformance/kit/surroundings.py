@@ -24,6 +24,7 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import Store
 
 from rankdrill.boundary.torch_seam import group_timeout, groups
+from rankdrill.conformance.kit.names import names_left
 from rankdrill.conformance.leftovers import Belongings, randomness
 
 __all__ = ["Surroundings"]
@@ -71,7 +72,8 @@ class Surroundings:
         started = (f"{threads} threads that were not there",) if threads > 0 else ()
         more = len(groups()) - self.groups
         made = (f"{more} process groups that were not there",) if more > 0 else ()
-        return (*left, *started, *made, *changed)
+        names = (f"the name of a socket that is closed: {name}" for name in names_left())
+        return (*left, *started, *made, *names, *changed)
 
 
 def _umask() -> int:

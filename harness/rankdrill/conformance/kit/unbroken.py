@@ -72,6 +72,8 @@ def ask_groups(adapter: Adapter, sizes: Sequence[int]) -> Iterator[Question]:
     yield Question(Promise.GROUPS, "both halves at once", HALVES, calls)
     yield Question(Promise.GROUPS, "one half alone", HALVES, tuple(Call(plain, turn, high) for turn in range(2)))
     yield Question(Promise.GROUPS, "without rank 0", 3, tuple(Call(plain, turn, (1, 2)) for turn in range(2)))
+    by_half = tuple(Call(plain, turn, low) for turn in range(2))
+    yield Question(Promise.GROUPS, "one half, and then a new group of all", HALVES, by_half, regroup=True)
     mixed = tuple(Call(plain, turn, (1, 2) if turn % 2 else None) for turn in range(4))
     yield Question(Promise.GROUPS, "a group and all in turn", 3, mixed)
     alone = tuple(Call(plain, turn, (1,)) for turn in range(2))
