@@ -3,7 +3,8 @@
 A rank is blamed where most of the others did something else: where each sets a key of its own number but one; where
 all that wait have counted themselves but one; where one alone sets a key that differs in its spelling, and that nobody
 gets; where ranks set and await a key like it; where by the source one alone could have set it, and has gone past that
-line; where one has deleted it before several others got it. Otherwise nobody can say.
+line; where one has deleted it before several others got it; where one has only swapped a value that it never had.
+Otherwise nobody can say.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.messages import words
-from rankdrill.diagnosis.stores.keys import awaits_key
+from rankdrill.diagnosis.stores.keys import awaits_key, swaps_what_is_there
 from rankdrill.diagnosis.stores.setters import Setter, gone_by, only_setter
 from rankdrill.diagnosis.stores.spelling import same_but_for_spelling, same_form
 from rankdrill.diagnosis.stores.uses import Use, alike, number_in, uses_of
@@ -54,6 +55,11 @@ def missing_key(beside: Mapping[int, Wait], lost: Mapping[int, Wait], views: Seq
         did = f"has deleted {key!r}, which others had still to get"
         others = _sides(key, waiters, (rank,), beside, lost, uses, views)[1:]
         sides = (side_of([rank], did, [record.step.site]), *others)
+        return Finding(FindingKind.MISSING_KEY, f"key {key!r}", "key", sides, (rank,))
+    swapped = None if culprits else _swapped(awaited, waiters, uses, views)
+    if swapped is not None:
+        rank, record = swapped
+        sides = (_swap(rank, record), *_sides(key, waiters, (rank,), beside, lost, uses, views)[1:])
         return Finding(FindingKind.MISSING_KEY, f"key {key!r}", "key", sides, (rank,))
     setter = None if culprits else _setter_gone_by(key, waiters, lost, views)
     if setter is not None:
@@ -130,6 +136,22 @@ def _deleted(
     rank, _record = deleted[0]
     got_before = any(use.rank in waiters for use in of_key)
     return deleted[0] if rank not in waiters and not got_before else None
+
+
+def _swapped(
+    awaited: Step, waiters: Sequence[int], uses: Sequence[Use], views: Sequence[LedgerView]
+) -> tuple[int, Record] | None:
+    """Who has called `compare_set` on the key for a value that it never had, if that is one rank, and nobody set it."""
+    if any(use.sets and use.record.step.digest == awaited.digest for use in uses):
+        return None
+    swaps = {
+        rank: record
+        for rank, view in enumerate(views)
+        for record in view.where(lambda kind, state: kind is Kind.STORE and state is State.ENDED)
+        if record.step.digest == awaited.digest and swaps_what_is_there(record.step)
+    }
+    alone = len(swaps) == 1 and swaps.keys().isdisjoint(waiters)
+    return next(iter(swaps.items())) if alone else None
 
 
 def _asked_for(views: Sequence[LedgerView]) -> Iterator[int]:
@@ -253,6 +275,12 @@ def _deletions(digest: int, view: LedgerView) -> Iterator[Record]:
 
 def _set_so(use: Use, key: str) -> Side:
     return side_of([use.rank], f"has set {use.key!r}, which nobody gets, and not {key!r}", [use.record.step.site])
+
+
+def _swap(rank: int, record: Record) -> Side:
+    expected = record.step.fingerprint.partition(" to ")[0]
+    did = f"has set {record.step.target!r} only if it is {expected}, and it was not there"
+    return side_of([rank], did, [record.step.site])
 
 
 def _gone_by(setter: Setter, key: str, lost: Mapping[int, Wait]) -> Side:
