@@ -191,6 +191,29 @@ def test_lists_of_objects_of_another_length(two: World) -> None:
     assert "sends int64[2] to rank 1 (tag 0, by send_object_list)" in str(finding)
 
 
+def everybody_to_everybody(sends_more: int, sends_less: int) -> None:
+    """In one batch: the last of them sends the first one a message more, or none."""
+    me, size = dist.get_rank(), dist.get_world_size()
+    exchanges = []
+    for peer in range(size):
+        if peer != me:
+            exchanges.append(dist.P2POp(dist.irecv, torch.zeros(3), peer))
+            if not (me == sends_less and peer == 0):
+                exchanges.append(dist.P2POp(dist.isend, torch.ones(3), peer))
+    if me == sends_more:
+        exchanges.append(dist.P2POp(dist.isend, torch.ones(3), 0))
+    for work in dist.batch_isend_irecv(exchanges):
+        work.wait()
+
+
+@pytest.mark.parametrize("sends", ["more", "less"])
+def test_in_a_batch_the_one_that_lost_count_is_to_blame(four: World, sends: str) -> None:
+    odd = [3 if sends == each else -1 for each in ("more", "less")]
+    (finding,) = four.run(everybody_to_everybody, *odd, deadline=DEADLINE_S).findings
+    assert (finding.kind, finding.culprits) == (FindingKind.UNMATCHED, (3,))
+    assert "from rank 3 to rank 0" in finding.step
+
+
 def test_who_only_waits_in_a_collective_will_not_send(two: World) -> None:
     def body() -> None:
         if dist.get_rank():

@@ -477,10 +477,10 @@ def test_updates_that_get_lost_are_found_though_all_ranks_return(fresh: World) -
 
 def counts_two_at_once(rank: RankContext) -> None:
     if rank.index == 0:
-        rank.store.multi_set(["hits", "misses"], ["0", "0"])
+        rank.store.multi_set(["hits", "misses"], ["0", "0"])  # type: ignore[attr-defined]
     dist.barrier()
     hits, misses = (int(value) for value in rank.store.multi_get(["hits", "misses"]))  # got
-    rank.store.multi_set(["hits", "misses"], [str(hits + 1), str(misses + 2)])  # set
+    rank.store.multi_set(["hits", "misses"], [str(hits + 1), str(misses + 2)])  # type: ignore[attr-defined]  # set
     dist.barrier()
 
 
@@ -496,10 +496,10 @@ def test_several_keys_of_which_only_ones_own_changes(fresh: World) -> None:
 
     def body(rank: RankContext) -> None:
         mine = f"steps/{rank.index}"
-        rank.store.multi_set([mine, "phase"], ["0", "warm up"])
+        rank.store.multi_set([mine, "phase"], ["0", "warm up"])  # type: ignore[attr-defined]
         dist.barrier()
         steps, _phase = rank.store.multi_get([mine, "phase"])
-        rank.store.multi_set([mine, "phase"], [str(int(steps) + 1), "training"])
+        rank.store.multi_set([mine, "phase"], [str(int(steps) + 1), "training"])  # type: ignore[attr-defined]
         dist.barrier()
 
     assert run(fresh, body).ok
