@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import torch
 import torch.distributed as dist
 
@@ -10,6 +12,7 @@ from rankdrill.diagnosis import Finding, FindingKind
 from rankdrill.worlds import Outcome
 
 DEADLINE_S = 60.0
+SOON_S = 5.0  # for what nobody can be certain of
 
 
 def only(outcome: Outcome) -> Finding:
@@ -118,3 +121,28 @@ def test_groups_turned_round_after_many_rounds(four: World) -> None:
     outcome = four.run(body, deadline=DEADLINE_S)
     assert outcome.culprits == (2,)
     assert only(outcome).kind is FindingKind.DEADLOCK
+
+
+def test_a_call_that_a_thread_leaves_out(four: World) -> None:
+    """Its own thread is done, and waits in the next call: that is not what it made instead of the other thread's."""
+
+    def body() -> None:
+        side, me = dist.new_group(), dist.get_rank()
+
+        def save() -> None:
+            for step in range(4):
+                if me != 2 or step != 2:
+                    dist.all_gather([torch.empty(1) for _ in range(4)], torch.ones(1), group=side)
+
+        saver = threading.Thread(target=save)
+        saver.start()
+        for _ in range(3):
+            dist.all_reduce(torch.ones(2), group=dist.group.WORLD)
+        saver.join()
+        dist.barrier()
+
+    outcome = four.run(body, deadline=SOON_S)  # that the other threads only wait for theirs nobody knows
+    finding = only(outcome)
+    assert (finding.kind, finding.culprits) == (FindingKind.MISSING, (2,))
+    assert lines(finding)[0] == {body.__code__.co_firstlineno + 6}
+    assert finding.sides[0].did == "leaves out all_gather #3 on '1' (ranks 0, 1, 2, 3)"
