@@ -71,9 +71,9 @@ def terms_of(op: str, args: dict[str, Any], rank: int, size: int) -> Terms:
         else _EVEN
     )
     orders = orders_of(flatten(args.get("tensors")), args.get("group")) if op in MINDING_ORDER else ()
-    ends = [[*flatten(args.get(name))] for name in ("tensors", "outputs")] if op in MINDING_ORDER_BY_TWOS else []
-    laid = laid_in(op, *ends, args.get("group"), rank, size, root) if ends else ()
-    shaped = chain(*ends) if laid else flatten(args.get("tensors")) if orders else ()
+    given, taken = args.get("tensors"), args.get("outputs") if op in MINDING_ORDER_BY_TWOS else ()
+    laid = laid_in(op, [*flatten(given)], [*flatten(taken)], args.get("group"), rank, size, root) if taken else ()
+    shaped = chain(flatten(given), flatten(taken)) if orders or laid else ()
     strides = tuple([tensor.stride() for tensor in shaped])
     key = (op, reduced, root, inputs, outputs, splits, rank, size, orders, laid, strides)
     found = _known.get(key)
