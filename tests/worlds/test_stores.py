@@ -99,6 +99,27 @@ def test_the_rank_that_did_not_count_itself_is_to_blame(fresh: World, body: Body
     assert marks(found)[1] == {"waits"}
 
 
+def one_counts_nowhere(rank: RankContext) -> None:
+    if rank.index != 1:
+        if rank.store.add("here", 1) == 4:  # counts
+            rank.store.set("all here", "yes")
+        rank.store.wait(["all here"])  # waits
+
+
+def one_leaves_before_it_sets_its_own(rank: RankContext) -> None:
+    if rank.index != 1:
+        rank.store.set(f"port/{rank.index}", "29500")  # counts
+        rank.store.wait([f"port/{other}" for other in range(4)])  # waits
+
+
+@pytest.mark.parametrize("body", [one_counts_nowhere, one_leaves_before_it_sets_its_own])
+def test_of_a_rank_that_was_nowhere_the_line_is_shown_that_it_did_not_come_to(fresh: World, body: Body) -> None:
+    found = finding(run(fresh, body))
+    assert (found.kind, found.culprits) == ("missing key", (1,))
+    assert marks(found)[:2] == [{"counts"}, {"waits"}]
+    assert "returned without having come to where others " in found.sides[0].did
+
+
 def one_waits_for_another_spelling(rank: RankContext) -> None:
     if rank.index == 0:
         rank.store.set("weights/ready", "yes")

@@ -110,6 +110,21 @@ def test_two_groups_in_two_orders(two: World) -> None:
     assert finding.ranks == (0, 1)
 
 
+def test_two_groups_in_two_orders_in_two_branches(two: World) -> None:
+    def body() -> None:
+        losses, metrics = dist.new_group([0, 1]), dist.new_group([0, 1])
+        if dist.get_rank() == 0:
+            dist.barrier(group=losses)
+            dist.barrier(group=metrics)
+        else:
+            dist.barrier(group=metrics)
+            dist.barrier(group=losses)
+
+    finding = only(two.run(body, deadline=DEADLINE_S))
+    assert (finding.kind, finding.culprits) == (FindingKind.DEADLOCK, ())
+    assert lines(finding) == [{body.__code__.co_firstlineno + line} for line in (3, 6)]
+
+
 def test_groups_turned_round_after_many_rounds(four: World) -> None:
     def body() -> None:
         groups = [dist.new_group(), dist.new_group()]

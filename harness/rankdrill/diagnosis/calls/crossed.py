@@ -186,7 +186,10 @@ def _kind(odd: Step, step: Step, view: LedgerView, parted: Parting | None, *, ma
     one, other = from_one_function(odd.site, step.site)
     if alike and (_from_both_groups(odd, step, view) or (not majority and one.place == other.place)):
         return FindingKind.DEADLOCK
-    swapped = made_later_too(one, other) or made_later_too(other, one)
+    later = made_later_too(one, other), made_later_too(other, one)
+    if alike and all(later):
+        return FindingKind.DEADLOCK  # each would come to the other's call
+    swapped = any(later)
     if one.place == other.place:
         return FindingKind.GROUP if alike else FindingKind.CALL_ORDERING
     if order_of(other, one) is Order.APART or parted is None:

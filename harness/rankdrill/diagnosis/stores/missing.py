@@ -220,7 +220,7 @@ def _sides(
 ) -> tuple[Side, ...]:
     silent = [rank for rank in culprits if rank not in waiters]
     known = _known(beside[waiters[0]].record.step, uses)
-    sides = [_silent(rank, key, known, lost, views[rank]) for rank in silent]
+    sides = [_silent(rank, key, known, lost, views[rank], uses) for rank in silent]
     own = [rank for rank in waiters if rank in culprits]
     for ranks in (own, [rank for rank in waiters if rank not in own]):
         if ranks:
@@ -290,10 +290,16 @@ def _gone_by(setter: Setter, key: str, lost: Mapping[int, Wait]) -> Side:
     return side_of([setter.rank], did, [setter.site])
 
 
-def _silent(rank: int, key: str, known: Mapping[int, Use], lost: Mapping[int, Wait], view: LedgerView) -> Side:
-    """A rank that was to set the key, and is somewhere else."""
+def _silent(
+    rank: int, key: str, known: Mapping[int, Use], lost: Mapping[int, Wait], view: LedgerView, uses: Sequence[Use]
+) -> Side:
+    """A rank that was to set the key, and is somewhere else; one that was nowhere yet, where others set theirs."""
     what = f"has set {known[rank].key!r} and not {key!r}" if rank in known else f"has not set {key!r}"
     elsewhere = _elsewhere(rank, lost, view)
+    there = [use.record for use in known.values()] or [use.record for use in uses if use.record.step.op == "add"]
+    if elsewhere.sites[0] is None and there:
+        did = f"{elsewhere.did} without having come to where others {'set' if known else there[0].step.op} one"
+        return side_of([rank], f"{what}, and {did}", [there[0].step.site])
     return Side((rank,), f"{what}, and {elsewhere.did}", elsewhere.sites)
 
 
