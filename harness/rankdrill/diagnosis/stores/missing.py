@@ -17,7 +17,7 @@ from rankdrill.diagnosis.stores.keys import awaits_key, swaps_what_is_there
 from rankdrill.diagnosis.stores.setters import Setter, gone_by, only_setter
 from rankdrill.diagnosis.stores.spelling import same_but_for_spelling, same_form
 from rankdrill.diagnosis.stores.uses import Use, alike, number_in, uses_of
-from rankdrill.diagnosis.waits import Wait
+from rankdrill.diagnosis.waits import FEW, Wait
 from rankdrill.ledger import LedgerView, Record, State
 from rankdrill.step import STORE_WAITS, Kind, Site, Step
 from rankdrill.whose import Whose, whose_file
@@ -227,13 +227,22 @@ def _sides(
             itself = ranks is own and len(own) < len(waiters)
             sides.append(_waiting(ranks, key, beside, views, uses, itself=itself))
     told = {rank for side in sides for rank in side.ranks}
-    for rank, use in known.items():
-        if rank not in told:
-            elsewhere = " in another store" if use.key == key else ""
-            sides.append(side_of([rank], f"set {use.key!r}{elsewhere}", [use.record.step.site]))
+    sides += _setters({rank: use for rank, use in known.items() if rank not in told}, key)
     if not known and not culprits:
         sides += [_elsewhere(rank, lost, views[rank]) for rank in range(len(views)) if rank not in told]
     return tuple(sides)
+
+
+def _setters(known: Mapping[int, Use], key: str) -> Iterator[Side]:
+    """Who has set keys like the one that is missing; of many those from one line together."""
+    by_line: dict[object, list[int]] = {}
+    for rank, use in known.items():
+        by_line.setdefault((use.record.step.site, use.key == key) if len(known) > FEW else rank, []).append(rank)
+    for ranks in by_line.values():
+        use = known[ranks[0]]
+        more = f", and {len(ranks) - 1} others like it" if len(ranks) > 1 else ""
+        elsewhere = " in another store" if use.key == key else ""
+        yield side_of(ranks, f"set {use.key!r}{more}{elsewhere}", [use.record.step.site] * len(ranks))
 
 
 def _known(awaited: Step, uses: Sequence[Use]) -> dict[int, Use]:
