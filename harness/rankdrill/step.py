@@ -150,7 +150,9 @@ class Contract:
     different ones. There, what rank *i* sends to *j* must be what *j* receives from *i*: `each` to and from
     everybody, else `sends` and `receives` by rank in the group. `orders` say in which order of their dimensions tensors
     lie in memory, where that matters and one lies in another order than its indices'; of tensors that have different
-    shapes they cannot be compared. `shown` is what a reader is told of the tensors; it is not compared.
+    shapes they cannot be compared. Where order must fit by twos only, `laid` has by rank in the group that of what is
+    given to each, and of what is taken from each, None where nothing is; it is empty where all tensors lie in order.
+    `shown` is what a reader is told of the tensors; it is not compared.
     """
 
     op: str
@@ -162,6 +164,7 @@ class Contract:
     sends: tuple[int, ...] = ()
     receives: tuple[int, ...] = ()
     orders: tuple[tuple[int, ...], ...] = ()
+    laid: tuple[tuple[tuple[int, ...] | None, ...], ...] = ()
     shown: str = field(default="", compare=False)
 
     @cached_property
@@ -170,6 +173,8 @@ class Contract:
         alike: tuple[object, ...] = (self.op, self.reduce_op, self.root, self.dtypes, self.sizes)
         if self.orders:
             alike = (*alike, self.orders)
+        if self.laid and self.op not in BY_TWOS:  # where few are looked at, who looks is to see that there is something
+            alike = (*alike, "laid")
         return int.from_bytes(blake2b(repr(alike).encode(), digest_size=8).digest(), "little")
 
 

@@ -33,6 +33,14 @@ def test_each_key_counts_once() -> None:
     assert of_run.take() == 0
 
 
+def test_what_is_set_at_once_counts_once() -> None:
+    of_run = Updates()
+    of_run.got(1, 2)
+    of_run.about_to_set(1, 2, 3)
+    of_run.about_to_set(2)
+    assert of_run.take() == 1
+
+
 def test_only_the_newest_are_remembered() -> None:
     of_run = Updates()
     for key in range(MOST_KEYS + 1):

@@ -100,6 +100,16 @@ def test_the_value_alone() -> None:
     assert not depends_on(site(by_a_condition, "got"), site(by_a_condition, "set"), value=True)
 
 
+def of_two_keys(store: Any) -> None:
+    hits, total = store.multi_get(["hits", "total"])  # got
+    store.multi_set(["hits", "phase", "total"], [str(int(hits) + 1), "running", total])  # set
+
+
+@pytest.mark.parametrize(("key", "follows"), [("hits", True), ("phase", False), ("run/total", True), ("", True)])
+def test_of_several_values_that_of_the_key(key: str, follows: bool) -> None:
+    assert depends_on(site(of_two_keys, "got"), site(of_two_keys, "set"), key=key) is follows
+
+
 def test_of_two_functions_nobody_knows() -> None:
     assert not depends_on(site(plain, "got"), site(by_a_list, "set"))
     assert not depends_on(Site("nowhere.py", 1, "f"), Site("nowhere.py", 2, "f"))

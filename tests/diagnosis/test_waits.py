@@ -603,6 +603,8 @@ def test_a_run_that_stands_still_is_doomed_but_for_those_that_run(program: Progr
         (range(8), "ranks 0, 1, 2, 3, 4, 5, 6, 7"),
         (range(25), "ranks 0-24"),
         ([*range(24), 26, 30, 31], "ranks 0-23, 26, 30-31"),
+        (range(0, 128, 2), "ranks 0, 2 … 126"),
+        ([0, 1, *range(8, 64, 8), 57, 59, 61], "ranks 0-1, 8, 16 … 56, 57, 59, 61"),
     ],
 )
 def test_many_ranks_are_named_as_ranges(ranks: Sequence[int], named: str) -> None:

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from rankdrill.errors import LedgerError
 from rankdrill.ledger import CAPACITY, MAX_FAULTS, LedgerReader, LedgerView, LedgerWriter, State
 from rankdrill.ledger.format import HEADER_BYTES, MOST_RECORDS, RECORD_BYTES
-from rankdrill.step import NO_SEQUENCE, Kind, Site, Step
+from rankdrill.step import NO_SEQUENCE, Contract, Kind, Site, Step
 from tests.ledger.lying import SLOTS, lying
 
 PATIENCE_S = 30.0
@@ -83,6 +83,15 @@ def test_call_sites_and_digests_are_read_back(tmp_path: Path) -> None:
         reader.close()
     # Records that the ring has lost took no call site with them.
     assert [record.step.site for record in read(path)] == [sites[2], None]
+
+
+def test_two_calls_of_one_line_with_the_same_arguments_are_two(tmp_path: Path) -> None:
+    """A batch sends and receives in one line of the user's, and both ends of a message have one contract."""
+    contract, site = Contract("message"), Site("train.py", 3, "step")
+    with LedgerWriter(tmp_path / "ledger", rank=0, world_size=2) as writer:
+        for op in ("recv", "send", "recv"):
+            writer.begin(Step(Kind.COLLECTIVE, op, "default", "float32[4]", site=site, contract=contract))
+    assert ops(read(tmp_path / "ledger")) == ["recv", "send", "recv"]
 
 
 def test_a_full_table_of_call_sites_leaves_the_rest_unknown(tmp_path: Path) -> None:

@@ -191,6 +191,97 @@ def test_lists_of_objects_of_another_length(two: World) -> None:
     assert "sends int64[2] to rank 1 (tag 0, by send_object_list)" in str(finding)
 
 
+def everybody_to_everybody(sends_more: int, sends_less: int) -> None:
+    """In one batch: the last of them sends the first one a message more, or none."""
+    me, size = dist.get_rank(), dist.get_world_size()
+    exchanges = []
+    for peer in range(size):
+        if peer != me:
+            exchanges.append(dist.P2POp(dist.irecv, torch.zeros(3), peer))
+            if not (me == sends_less and peer == 0):
+                exchanges.append(dist.P2POp(dist.isend, torch.ones(3), peer))
+    if me == sends_more:
+        exchanges.append(dist.P2POp(dist.isend, torch.ones(3), 0))
+    for work in dist.batch_isend_irecv(exchanges):
+        work.wait()
+
+
+@pytest.mark.parametrize("sends", ["more", "less"])
+def test_in_a_batch_the_one_that_lost_count_is_to_blame(four: World, sends: str) -> None:
+    odd = [3 if sends == each else -1 for each in ("more", "less")]
+    (finding,) = four.run(everybody_to_everybody, *odd, deadline=DEADLINE_S).findings
+    assert (finding.kind, finding.culprits) == (FindingKind.UNMATCHED, (3,))
+    assert "from rank 3 to rank 0" in finding.step
+
+
+def a_round_less(odd: int) -> None:
+    """Two that answer each other; what is sent has to be taken before anything comes back."""
+    value = torch.ones(4)
+    for _ in range(3 if dist.get_rank() == odd else 4):
+        if dist.get_rank() == 0:
+            dist.send(value, 1)
+            dist.recv(value, 1)
+        else:
+            dist.recv(value, 0)
+            dist.send(value, 0)
+    dist.barrier()
+
+
+def test_of_two_nobody_knows_who_has_done_a_round_less(two: World) -> None:
+    (finding,) = two.run(a_round_less, 1, deadline=DEADLINE_S).findings
+    assert (finding.kind, finding.culprits, finding.ranks) == (FindingKind.UNMATCHED, (), (0, 1))
+
+
+def push(to: int) -> None:
+    dist.send(torch.ones(2), to)
+
+
+def up_a_tree(odd: int, by_helper: bool) -> None:
+    """Each waits for its children, and sends to its parent; one sends to its uncle."""
+    me = dist.get_rank()
+    for child in (2 * me + 1, 2 * me + 2):
+        if child < 4:
+            dist.recv(torch.zeros(2), child)
+    if me and by_helper:
+        push(2 if me == odd else (me - 1) // 2)
+    elif me:
+        dist.send(torch.ones(2), 2 if me == odd else (me - 1) // 2)
+
+
+@pytest.mark.parametrize("by_helper", [False, True])
+def test_in_a_circle_that_nothing_could_have_undone_one_has_the_wrong_address(four: World, by_helper: bool) -> None:
+    """Rank 0 waits for 1, 1 for 3, which sends to 2, and 2 sends to 0: but 2 would never come to receive from 3."""
+    (finding,) = four.run(up_a_tree, 3, by_helper, deadline=DEADLINE_S).findings
+    assert (finding.kind, finding.argument, finding.culprits) == (FindingKind.UNMATCHED, "peer", (3,))
+    assert finding.sides[0].did.startswith("sends float32[2] to rank 2")
+
+
+def to_two_in_another_order() -> None:
+    """Rank 1 sends to 2 first, and 2 waits for 0 first, which waits for 1: any other order would do."""
+
+    def take(source: int) -> None:
+        dist.recv(torch.zeros(1 << 18), source)
+
+    def give(target: int) -> None:
+        dist.send(torch.ones(1 << 18), target)
+
+    me = dist.get_rank()
+    if me == 0:
+        take(1)
+        give(2)
+    elif me == 1:
+        give(2)
+        give(0)
+    elif me == 2:
+        take(0)
+        take(1)
+
+
+def test_a_circle_by_order_alone_stays_one(four: World) -> None:
+    (finding,) = four.run(to_two_in_another_order, deadline=DEADLINE_S).findings
+    assert (finding.kind, finding.culprits) == (FindingKind.DEADLOCK, ())
+
+
 def test_who_only_waits_in_a_collective_will_not_send(two: World) -> None:
     def body() -> None:
         if dist.get_rank():

@@ -99,6 +99,27 @@ def test_the_rank_that_did_not_count_itself_is_to_blame(fresh: World, body: Body
     assert marks(found)[1] == {"waits"}
 
 
+def one_counts_nowhere(rank: RankContext) -> None:
+    if rank.index != 1:
+        if rank.store.add("here", 1) == 4:  # counts
+            rank.store.set("all here", "yes")
+        rank.store.wait(["all here"])  # waits
+
+
+def one_leaves_before_it_sets_its_own(rank: RankContext) -> None:
+    if rank.index != 1:
+        rank.store.set(f"port/{rank.index}", "29500")  # counts
+        rank.store.wait([f"port/{other}" for other in range(4)])  # waits
+
+
+@pytest.mark.parametrize("body", [one_counts_nowhere, one_leaves_before_it_sets_its_own])
+def test_of_a_rank_that_was_nowhere_the_line_is_shown_that_it_did_not_come_to(fresh: World, body: Body) -> None:
+    found = finding(run(fresh, body))
+    assert (found.kind, found.culprits) == ("missing key", (1,))
+    assert marks(found)[:2] == [{"counts"}, {"waits"}]
+    assert "returned without having come to where others " in found.sides[0].did
+
+
 def one_waits_for_another_spelling(rank: RankContext) -> None:
     if rank.index == 0:
         rank.store.set("weights/ready", "yes")
@@ -256,6 +277,41 @@ def test_who_spells_the_key_in_another_way_than_all_wait_for_is_to_blame(fresh: 
     assert (found.kind, found.culprits) == ("missing key", (3,))
     assert found.sides[0].did == "has set 'Ready/3', which nobody gets, and not 'ready/3'"
     assert marks(found)[:2] == [{"sets"}, {"waits"}]
+
+
+def one_swaps_what_was_never_there(rank: RankContext) -> None:
+    if rank.index == 1:
+        rank.store.compare_set("leader", "nobody", "1")  # swaps
+    else:
+        rank.store.get("leader")  # waits
+
+
+def test_who_swaps_a_value_that_the_key_never_had_is_to_blame(fresh: World) -> None:
+    found = finding(run(fresh, one_swaps_what_was_never_there))
+    assert (found.kind, found.culprits) == ("missing key", (1,))
+    assert found.sides[0].did == "has set 'leader' only if it is 'nobody', and it was not there"
+    assert marks(found) == [{"swaps"}, {"waits"}]
+
+
+def test_where_several_swap_it_nobody_is_to_blame(fresh: World) -> None:
+    def body(rank: RankContext) -> None:
+        if rank.index in (1, 2):
+            rank.store.compare_set("chief", "nobody", str(rank.index))
+        else:
+            rank.store.get("chief")
+
+    found = finding(run(fresh, body))
+    assert (found.kind, found.culprits) == ("missing key", ())
+
+
+def test_a_key_that_is_set_where_it_was_not_there_is_there(fresh: World) -> None:
+    def body(rank: RankContext) -> str:
+        if rank.index == 1:
+            rank.store.compare_set("owner", "", "1")
+            rank.store.compare_set("owner", "1", "2")
+        return str(bytes(rank.store.get("owner")).decode())
+
+    assert set(run(fresh, body).unwrap()) <= {"1", "2"}
 
 
 # ------------------------------------------------------------------------------------------- what is not certain
@@ -438,6 +494,36 @@ def test_updates_that_get_lost_are_found_though_all_ranks_return(fresh: World) -
     assert marks(found) == [{"set"}]
     assert "get 'seen' at " in found.sides[0].did
     assert not outcome.ok
+
+
+def counts_two_at_once(rank: RankContext) -> None:
+    if rank.index == 0:
+        rank.store.multi_set(["hits", "misses"], ["0", "0"])  # type: ignore[attr-defined]
+    dist.barrier()
+    hits, misses = (int(value) for value in rank.store.multi_get(["hits", "misses"]))  # got
+    rank.store.multi_set(["hits", "misses"], [str(hits + 1), str(misses + 2)])  # type: ignore[attr-defined]  # set
+    dist.barrier()
+
+
+def test_of_updates_of_several_keys_at_once_one_is_told(fresh: World) -> None:
+    found = finding(run(fresh, counts_two_at_once))
+    assert (found.kind, found.culprits) == ("lost update", (0, 1, 2, 3))
+    assert marks(found) == [{"set"}]
+    assert "multi_get '" in found.sides[0].did
+
+
+def test_several_keys_of_which_only_ones_own_changes(fresh: World) -> None:
+    """All say the same of the phase; what each counts is its own."""
+
+    def body(rank: RankContext) -> None:
+        mine = f"steps/{rank.index}"
+        rank.store.multi_set([mine, "phase"], ["0", "warm up"])  # type: ignore[attr-defined]
+        dist.barrier()
+        steps, _phase = rank.store.multi_get([mine, "phase"])
+        rank.store.multi_set([mine, "phase"], [str(int(steps) + 1), "training"])  # type: ignore[attr-defined]
+        dist.barrier()
+
+    assert run(fresh, body).ok
 
 
 def counts_once(rank: RankContext) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import torch
 import torch.distributed as dist
 
@@ -10,6 +12,7 @@ from rankdrill.diagnosis import Finding, FindingKind
 from rankdrill.worlds import Outcome
 
 DEADLINE_S = 60.0
+SOON_S = 5.0  # for what nobody can be certain of
 
 
 def only(outcome: Outcome) -> Finding:
@@ -107,6 +110,21 @@ def test_two_groups_in_two_orders(two: World) -> None:
     assert finding.ranks == (0, 1)
 
 
+def test_two_groups_in_two_orders_in_two_branches(two: World) -> None:
+    def body() -> None:
+        losses, metrics = dist.new_group([0, 1]), dist.new_group([0, 1])
+        if dist.get_rank() == 0:
+            dist.barrier(group=losses)
+            dist.barrier(group=metrics)
+        else:
+            dist.barrier(group=metrics)
+            dist.barrier(group=losses)
+
+    finding = only(two.run(body, deadline=DEADLINE_S))
+    assert (finding.kind, finding.culprits) == (FindingKind.DEADLOCK, ())
+    assert lines(finding) == [{body.__code__.co_firstlineno + line} for line in (3, 6)]
+
+
 def test_groups_turned_round_after_many_rounds(four: World) -> None:
     def body() -> None:
         groups = [dist.new_group(), dist.new_group()]
@@ -118,3 +136,28 @@ def test_groups_turned_round_after_many_rounds(four: World) -> None:
     outcome = four.run(body, deadline=DEADLINE_S)
     assert outcome.culprits == (2,)
     assert only(outcome).kind is FindingKind.DEADLOCK
+
+
+def test_a_call_that_a_thread_leaves_out(four: World) -> None:
+    """Its own thread is done, and waits in the next call: that is not what it made instead of the other thread's."""
+
+    def body() -> None:
+        side, me = dist.new_group(), dist.get_rank()
+
+        def save() -> None:
+            for step in range(4):
+                if me != 2 or step != 2:
+                    dist.all_gather([torch.empty(1) for _ in range(4)], torch.ones(1), group=side)
+
+        saver = threading.Thread(target=save)
+        saver.start()
+        for _ in range(3):
+            dist.all_reduce(torch.ones(2), group=dist.group.WORLD)
+        saver.join()
+        dist.barrier()
+
+    outcome = four.run(body, deadline=SOON_S)  # that the other threads only wait for theirs nobody knows
+    finding = only(outcome)
+    assert (finding.kind, finding.culprits) == (FindingKind.MISSING, (2,))
+    assert lines(finding)[0] == {body.__code__.co_firstlineno + 6}
+    assert finding.sides[0].did == "leaves out all_gather #3 on '1' (ranks 0, 1, 2, 3)"

@@ -14,7 +14,7 @@ from rankdrill.boundary.beaten import method_of, way_of
 from rankdrill.boundary.callsites import call_site
 from rankdrill.boundary.contracts import describe, flatten, shown
 from rankdrill.boundary.crossing import Boundary
-from rankdrill.boundary.gaps import MINDING_GAPS, first_with_gaps
+from rankdrill.boundary.gaps import MINDING_GAPS, first_out_of_order, first_with_gaps
 from rankdrill.boundary.gate import Call
 from rankdrill.boundary.group_calls import habit_of, patience_of, step_of
 from rankdrill.boundary.handed import handed_to_user, returned_to_user
@@ -249,6 +249,8 @@ def _refuse_gaps(group: DrilledGroup, op: str, args: dict[str, Any]) -> None:
     """Tell the watch of a tensor that gloo would misread, before it does; may raise."""
     __tracebackhide__ = True
     tensor = first_with_gaps(op, args)
+    if tensor is None:
+        tensor = first_out_of_order(op, args, group.place)
     if tensor is None or group.members < 2 or torch_seam.backend_on_cpu(group.inner) != "gloo":
         return
     assert group.boundary.watch is not None

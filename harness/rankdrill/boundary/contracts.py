@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, TypeAlias
 
 import torch
 import torch.distributed as dist
 
-from rankdrill.boundary.strides import MINDING_ORDER, orders_of
+from rankdrill.boundary.strides import MINDING_ORDER, MINDING_ORDER_BY_TWOS, laid_in, orders_of
 from rankdrill.step import BY_TWOS, NOBODY, STRIDES, Contract
 
 __all__ = ["MESSAGE", "Terms", "flatten", "message_terms_of", "terms_of"]
@@ -70,8 +71,11 @@ def terms_of(op: str, args: dict[str, Any], rank: int, size: int) -> Terms:
         else _EVEN
     )
     orders = orders_of(flatten(args.get("tensors")), args.get("group")) if op in MINDING_ORDER else ()
-    strides = tuple([tensor.stride() for tensor in flatten(args.get("tensors"))]) if orders else ()
-    key = (op, reduced, root, inputs, outputs, splits, rank, size, orders, strides)
+    given, taken = args.get("tensors"), args.get("outputs") if op in MINDING_ORDER_BY_TWOS else ()
+    laid = laid_in(op, [*flatten(given)], [*flatten(taken)], args.get("group"), rank, size, root) if taken else ()
+    shaped = chain(flatten(given), flatten(taken)) if orders or laid else ()
+    strides = tuple([tensor.stride() for tensor in shaped])
+    key = (op, reduced, root, inputs, outputs, splits, rank, size, orders, laid, strides)
     found = _known.get(key)
     if found is None:
         if len(_known) >= MOST_KNOWN:
@@ -80,6 +84,8 @@ def terms_of(op: str, args: dict[str, Any], rank: int, size: int) -> Terms:
         contract = _made(op, reduce_op, root, inputs, outputs, splits, rank, size)
         if orders:
             contract = replace(contract, orders=orders, shown=f"{contract.shown}{STRIDES}{_shown_strides(strides)}")
+        if laid:
+            contract = replace(contract, laid=laid, shown=f"{contract.shown}{STRIDES}{_shown_ends(strides)}")
         rooted = f"root={'?' if root == NOBODY else root}" if op in ROOTED else ""
         parts = (shown(inputs), _shown_splits(splits), reduce_op, rooted)
         found = _known[key] = Terms(contract, " ".join(filter(None, parts)), _nbytes(inputs))
@@ -211,6 +217,16 @@ def _shown_splits(splits: Splits) -> str:
 
 def _shown_strides(strides: Sequence[Sequence[int]]) -> str:
     return "+".join(f"({','.join(map(str, each))})" for each in strides[:MOST_SHOWN])
+
+
+def _shown_ends(strides: Sequence[Sequence[int]]) -> str:
+    """``(1,4)+(4,1)+6 more into (4,1)``: what is given, if anything is, and what it is taken into."""
+    *given, taken = strides
+    if len(set(given)) == 1:
+        del given[1:]
+    more = f"+{len(given) - MOST_SHOWN} more" if len(given) > MOST_SHOWN else ""
+    ends = (f"{_shown_strides(given)}{more}" if given else "", f"into {_shown_strides([taken])}")
+    return " ".join(filter(None, ends))
 
 
 def _reduction(opts: Any) -> Any:

@@ -15,8 +15,9 @@ from typing import Any
 import torch
 
 from rankdrill.boundary.contracts import flatten
+from rankdrill.boundary.strides import memory_order
 
-__all__ = ["MINDING_GAPS", "first_with_gaps", "has_gaps"]
+__all__ = ["MINDING_GAPS", "first_out_of_order", "first_with_gaps", "has_gaps"]
 
 _BOTH = ("tensors", "outputs")
 MINDING_GAPS: dict[str, tuple[str, ...]] = {
@@ -38,6 +39,20 @@ def first_with_gaps(op: str, args: dict[str, Any]) -> torch.Tensor | None:
         if not tensor.is_contiguous() and (op in _MIND_ORDER or has_gaps(tensor)):
             return tensor
     return None
+
+
+def first_out_of_order(op: str, args: dict[str, Any], place: int) -> torch.Tensor | None:
+    """Of what the rank at `place` scatters to itself, if it lies in another order than what it takes it into.
+
+    The one that is not contiguous: what is given, if neither is.
+    """
+    given, taken = ([*flatten(args.get(name))] for name in _BOTH)
+    if op != "scatter" or not given or len(taken) != 1 or place >= len(given):
+        return None
+    own, into = given[place], taken[0]
+    if own.shape != into.shape or memory_order(own) == memory_order(into):
+        return None
+    return into if own.is_contiguous() else own
 
 
 def _minded(op: str, args: dict[str, Any]) -> Iterator[torch.Tensor]:

@@ -45,6 +45,7 @@ STORE_FUNCTIONS = {
     "set": True,
     "wait": False,
 }
+_SETS, _GETS = frozenset({"set", "multi_set"}), frozenset({"get", "multi_get", "check"})  # what updates consist of
 MOST_KEYS = 64  # of one call, that have a record each
 _LONG = 40  # characters of a value that are shown
 # Made for users, of a store's calls; everything else in torch that uses a store does so for itself.
@@ -75,9 +76,10 @@ def _calling(op: str, boundary: Boundary, names: StoreNames) -> Callable[[Any], 
             waits = op in STORE_WAITS or op == "barrier"
             patience = _patience(store, args, kwargs) if waits else 0.0
             first, *more = _in_order(op, store, keys, name, boundary)
+            digests = [key.digest for key in (first, *more[:MOST_KEYS])]
 
-            if op == "set":
-                boundary.updates.about_to_set(first.digest)
+            if op in _SETS:
+                boundary.updates.about_to_set(*digests)
 
             def real(call: Call) -> Any:
                 __tracebackhide__ = True
@@ -91,8 +93,8 @@ def _calling(op: str, boundary: Boundary, names: StoreNames) -> Callable[[Any], 
                     return original(store, *args, **kwargs)
 
             given = boundary.cross(_step(op, first, _told(op, first, args, 0)), {"keys": keys}, real)
-            if op in ("get", "check"):
-                boundary.updates.got(first.digest)
+            if op in _GETS:
+                boundary.updates.got(*digests)
             return given
 
         return called

@@ -1,24 +1,29 @@
 """Tensors that lie in another order than their indices say: transposed, permuted, ``channels_last``.
 
 gloo counts elements as they lie in memory, so in some ops all ranks' tensors must lie in the same order, whatever it
-is. Tried op by op (`tests/worlds/test_orders.py` tries it again); elsewhere torch or gloo copies such tensors itself.
+is, or both ends of what one gives the other. Tried op by op (`tests/worlds/test_orders.py` and `test_orders_by_twos.py`
+try it again); elsewhere torch or gloo copies such tensors itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 import torch
 
 from rankdrill.boundary import torch_seam
 
-__all__ = ["MINDING_ORDER", "Order", "memory_order", "orders_of"]
+__all__ = ["MINDING_ORDER", "MINDING_ORDER_BY_TWOS", "Laid", "Order", "laid_in", "memory_order", "orders_of"]
 
 MINDING_ORDER = frozenset({"all_reduce", "broadcast", "reduce", "reduce_scatter_tensor"})
 """Where what a tensor of one rank's meets of another's goes by memory."""
 Order: TypeAlias = tuple[int, ...]
 """Dimensions of more than one element, from those that lie furthest apart to those side by side."""
+MINDING_ORDER_BY_TWOS = frozenset({"reduce_scatter", "scatter"})
+"""Where what is meant for one rank meets that rank's output."""
+Laid: TypeAlias = tuple[tuple[Order | None, ...], ...]
+"""By rank in the group: the order of what is given to each, and of what is taken from each; None where nothing is."""
 
 
 def orders_of(tensors: Iterable[torch.Tensor], group: Any) -> tuple[Order, ...]:
@@ -27,9 +32,30 @@ def orders_of(tensors: Iterable[torch.Tensor], group: Any) -> tuple[Order, ...]:
     `group` is the one that they are given to, None where nobody knows.
     """
     orders = tuple([memory_order(tensor) for tensor in tensors])
-    if not any(orders) or group is None or torch_seam.backend_on_cpu(group.inner) != "gloo":
+    return orders if any(orders) and _goes_by_memory(group) else ()
+
+
+def _goes_by_memory(group: Any) -> bool:
+    return group is not None and torch_seam.backend_on_cpu(group.inner) == "gloo"
+
+
+def laid_in(
+    op: str, given: Sequence[torch.Tensor], taken: Sequence[torch.Tensor], group: Any, rank: int, size: int, root: int
+) -> Laid:
+    """How what `rank` has `given` to each of `size` ranks lies, and what it has `taken`; nothing if all is in order.
+
+    Nor is there if a rank's tensors have different shapes, which gloo refuses.
+    """
+    shapes = {tensor.shape for tensor in (*given, *taken)}
+    orders = [memory_order(tensor) for tensor in (*given, *taken)]
+    whole = len(taken) == 1 and len(given) in (0, size) and size > 1
+    if not any(orders) or len(shapes) != 1 or not whole or not _goes_by_memory(group):
         return ()
-    return orders
+    to_each: list[Order | None] = list(orders[:-1]) or [None] * size
+    to_each[rank] = None  # in reduce_scatter its own part is copied to its output; of scatter's the rank itself knows
+    sources = range(size) if op == "reduce_scatter" else (root,)
+    from_each = [orders[-1] if member in sources and member != rank else None for member in range(size)]
+    return tuple(to_each), tuple(from_each)
 
 
 def memory_order(tensor: torch.Tensor) -> Order:

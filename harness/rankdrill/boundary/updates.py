@@ -23,19 +23,22 @@ class Updates:
         self._got: dict[int, None] = {}
         self._count = 0
 
-    def got(self, key: int) -> None:
-        """The key with this digest was got."""
+    def got(self, *keys: int) -> None:
+        """The keys with these digests were got."""
         with self._changing:
-            if len(self._got) >= MOST_KEYS:
-                del self._got[next(iter(self._got))]
-            self._got[key] = None
+            for key in keys:
+                if len(self._got) >= MOST_KEYS:
+                    del self._got[next(iter(self._got))]
+                self._got[key] = None
 
-    def about_to_set(self, key: int) -> None:
-        """It is about to be set; a rank that has got it gives the others time to do the same."""
+    def about_to_set(self, *keys: int) -> None:
+        """They are about to be set; a rank that has got one of them gives the others time to do the same."""
         with self._changing:
-            if key not in self._got:
+            known = [key for key in keys if key in self._got]
+            if not known:
                 return
-            del self._got[key]
+            for key in known:
+                self._got.pop(key, None)
             pause = self._pauses[self._count] if self._count < len(self._pauses) else 0.0
             self._count += 1
         if pause:

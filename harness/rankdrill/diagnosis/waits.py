@@ -20,6 +20,7 @@ from rankdrill.step import ANYBODY, MAKES_GROUP, NO_SEQUENCE, RECV, SEND, Kind, 
 __all__ = ["Wait", "doomed", "hopeless", "name_ranks", "waits"]
 
 FEW = 8  # ranks that a message lists one by one
+LONG = 4  # at one distance from each other, that are not listed
 
 
 @dataclass(frozen=True)
@@ -44,18 +45,26 @@ class Wait:
 
 
 def name_ranks(ranks: Iterable[int]) -> str:
-    """``rank 2``, ``ranks 0, 1, 3``, in their order; of more than a few, neighbours as ``ranks 0-24, 26``."""
+    """``rank 2``, ``ranks 0, 1, 3``, in order; of more than a few ``ranks 0-24, 26``, every other ``0, 2 … 24``."""
     listed = sorted(ranks)
     parts = [str(rank) for rank in listed] if len(listed) <= FEW else list(_runs(listed))
     return f"rank{'s' if len(listed) > 1 else ''} {', '.join(parts)}"
 
 
 def _runs(ranks: Sequence[int]) -> Iterable[str]:
-    first = 0
-    for place, rank in enumerate(ranks):
-        if place + 1 == len(ranks) or ranks[place + 1] != rank + 1:
-            yield str(rank) if first == place else f"{ranks[first]}-{rank}"
-            first = place + 1
+    place = 0
+    while place < len(ranks):
+        first = ranks[place]
+        distance = ranks[place + 1] - first if place + 1 < len(ranks) else 1
+        end = place + 1
+        while end < len(ranks) and ranks[end] - ranks[end - 1] == distance:
+            end += 1
+        if distance > 1 and end - place < LONG:
+            end = place + 1
+        last = ranks[end - 1]
+        apart = f"{first}, {first + distance} … {last}"
+        yield str(first) if last == first else apart if distance > 1 else f"{first}-{last}"
+        place = end
 
 
 def doomed(positions: Sequence[Position], *, bent: Set[int] = frozenset()) -> dict[int, Wait]:

@@ -73,7 +73,7 @@ class ContractWatch:
             self.enter(group, ranks, me, step.like(sequence=number))
 
         contract = step.contract
-        if contract is None or len(ranks) < 2 or ranks[me] != self._rank or _by_twos(contract):
+        if contract is None or len(ranks) < 2 or ranks[me] != self._rank or _by_twos(contract) or contract.laid:
             return enter
         passes = self._board.posting(group, ranks, me, contract, step.site)
         if hot is not None:
@@ -173,6 +173,8 @@ def _by_twos(contract: Contract) -> bool:
 def _partners(contract: Contract, me: int, size: int, first: int | None) -> Iterable[int]:
     """Whom a rank looks at: who came first and its neighbours, or all with whom it exchanges something of its own."""
     by_twos = _by_twos(contract)
+    if contract.laid and not by_twos:
+        return [member for member in range(size) if member != me]
     if by_twos and contract.root in (NOBODY, me):
         return [member for member in range(size) if member != me]
     found = {(me - 1) % size, (me + 1) % size, me if first is None else first}

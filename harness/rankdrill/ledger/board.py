@@ -24,15 +24,28 @@ from typing import NamedTuple
 from rankdrill.ledger.board_format import BENT_OFFSET, CALL, FIRST, FIRSTS, HEADER_BYTES, LOOK, LOOK_AT, START
 from rankdrill.ledger.mailbox import BOX_BYTES, Mailbox
 from rankdrill.ledger.posting import Grid, Posting, posting
-from rankdrill.ledger.posts import MARKS, MOST_TOLD, ROW, Post, Told, elements, read_post
+from rankdrill.ledger.posts import (
+    IN_ORDER,
+    MARKS,
+    MOST_LAID,
+    MOST_TOLD,
+    ROW,
+    Post,
+    Told,
+    elements,
+    laid_for,
+    laid_of,
+    lie_alike,
+    read_post,
+)
 from rankdrill.step import Contract, Site
 
 __all__ = ["Board", "BoardBreak", "BoardCall", "make_board"]
 
-SLOT_BYTES = 864  # and 8 for each rank
+SLOT_BYTES = 864  # and 8 for each rank, and 8 for each of the first `MOST_LAID`
 RING_BYTES = 1 << 16  # for the slots of one rank, roughly: a rank may be that far ahead and still be compared
 FEWEST_SLOTS, MOST_SLOTS = 8, 64
-MAGIC = b"RDBOARD6"
+MAGIC = b"RDBOARD7"
 LOOKS = 20  # at a slot that is just being written
 
 _HEADER = struct.Struct("<8sIII")  # magic, ranks, slots, bytes of a slot
@@ -144,18 +157,26 @@ class Board:
             return False
         if digest != contract.digest:
             return True
+        at += START.size
+        _, _, _, _, _, _, _, each, _, members, in_laid = MARKS.unpack_from(self._map, at)
+        rows = at + MARKS.size
+        if contract.laid or in_laid:
+            there = self._row_of(rows + 2 * ROW.size * members, in_laid, me) or (IN_ORDER, IN_ORDER)
+            if not lie_alike(laid_for(laid_of(contract), them), there):
+                return True
         mine = elements(contract.each, contract.sends, contract.receives, them)
         if mine is None:
             return False
-        at += START.size
-        _, _, _, _, _, _, _, each, _, members = MARKS.unpack_from(self._map, at)
-        theirs: tuple[int, int] | None = (each, each) if each >= 0 else None
-        if theirs is None and me < members:
-            rows = at + MARKS.size
-            (sent,) = ROW.unpack_from(self._map, rows + 4 * me)
-            (received,) = ROW.unpack_from(self._map, rows + 4 * (members + me))
-            theirs = sent, received
+        theirs = (each, each) if each >= 0 else self._row_of(rows, members, me)
         return theirs is not None and mine != theirs[::-1]
+
+    def _row_of(self, rows: int, members: int, member: int) -> tuple[int, int] | None:
+        """Of `member` of a group of so many, what the two rows at `rows` say; None where there are none."""
+        if member >= members:
+            return None
+        (given,) = ROW.unpack_from(self._map, rows + ROW.size * member)
+        (taken,) = ROW.unpack_from(self._map, rows + ROW.size * (members + member))
+        return given, taken
 
     def posted(self, call: BoardCall, ranks: Iterable[int]) -> list[Post]:
         """What `ranks` have posted for `call`; nothing of those that have not, or are at another call by now."""
@@ -229,7 +250,7 @@ class Board:
 
 def make_board(path: Path, ranks: int) -> None:
     """Make the board of a world of `ranks`, which must not be there yet. The whole file is there from the start."""
-    slot_bytes = SLOT_BYTES + 8 * ranks
+    slot_bytes = SLOT_BYTES + 8 * ranks + 8 * min(ranks, MOST_LAID)
     slots = min(max(RING_BYTES // slot_bytes, FEWEST_SLOTS), MOST_SLOTS)
     size = HEADER_BYTES + FIRSTS * FIRST.size + ranks * (slots * slot_bytes + BOX_BYTES)
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

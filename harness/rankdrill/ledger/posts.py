@@ -9,12 +9,25 @@ from dataclasses import dataclass
 
 from rankdrill.step import Contract, Site
 
-__all__ = ["MARKS", "MOST_TOLD", "ROW", "Post", "Told", "elements", "read_post"]
+__all__ = [
+    "IN_ORDER",
+    "MARKS",
+    "MOST_LAID",
+    "MOST_TOLD",
+    "NOTHING",
+    "ROW",
+    "Post",
+    "Told",
+    "elements",
+    "laid_for",
+    "laid_of",
+    "lie_alike",
+    "read_post",
+]
 
 MOST_KNOWN = 1024  # texts remembered: loops post the same again and again
-MARKS = struct.Struct(
-    "<QIIiIIIqHH"
-)  # digest; op, reduce op, root, dtypes, sizes, orders; each or -1; bytes of text; members
+# digest; op, reduce op, root, dtypes, sizes, orders; each or -1; bytes of text; members in rows; the same of laid ones
+MARKS = struct.Struct("<QIIiIIIqHHH")
 ROW = struct.Struct("<I")  # elements sent to, then received from, each member
 # Bytes at most: op, reduce op, dtypes, shown; file, function, via, line of the call site; its callers.
 _FIELDS = (40, 24, 48, 112, 112, 48, 40, 8, 336)
@@ -23,6 +36,8 @@ _SEPARATOR = b"\x1f"
 _BETWEEN = "\x1e"  # what is told of callers
 _MOST = 0xFFFFFFFF
 MOST_TOLD = MARKS.size + sum(_FIELDS) + len(_FIELDS)  # bytes, and `ROW` twice for each member
+IN_ORDER, NOTHING = 0, 1  # marks of what lies in the order of its indices, and of what is not there
+MOST_LAID = 64  # members of a group in which the order in memory of what each gives and takes is told: `ROW` twice
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +45,8 @@ class Post:
     """What one rank has posted for a call.
 
     `marks` stand for what must be equal, in this order: op, reduce op, root, dtypes, sizes, orders in memory. The texts
-    may be cut, the marks never are. `each`, `sends` and `receives` are those of the contract, counted modulo 2³².
+    may be cut, the marks never are. `each`, `sends` and `receives` are those of the contract, counted modulo 2³²;
+    `laid` has a mark for each order.
     """
 
     rank: int
@@ -43,6 +59,7 @@ class Post:
     dtypes: str
     shown: str
     site: Site | None
+    laid: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
 
 
 class Told:
@@ -71,6 +88,31 @@ def elements(each: int | None, sends: Sequence[int], receives: Sequence[int], me
     return (sends[member] & _MOST, receives[member] & _MOST) if member < len(sends) else None
 
 
+def laid_of(contract: Contract) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The marks of `Contract.laid`, nothing of large groups."""
+    if not contract.laid or len(contract.laid[0]) > MOST_LAID:
+        return (), ()
+    given, taken = (tuple(map(_order_mark, row)) for row in contract.laid)
+    return given, taken
+
+
+def laid_for(laid: Sequence[Sequence[int]], member: int) -> tuple[int, int]:
+    """The marks of how that lies which is given to `member` of the group, and taken from it."""
+    given, taken = (row[member] if member < len(row) else IN_ORDER for row in laid)
+    return given, taken
+
+
+def lie_alike(mine: tuple[int, int], theirs: tuple[int, int]) -> bool:
+    """Whether one gives what the other takes in the same order, both ways."""
+    return all(one == two or NOTHING in (one, two) for one, two in zip(mine, theirs[::-1], strict=True))
+
+
+def _order_mark(order: tuple[int, ...] | None) -> int:
+    if order is None:
+        return NOTHING
+    return max(_mark(order), NOTHING + 1) if order else IN_ORDER
+
+
 def _each(contract: Contract) -> int:
     return -1 if contract.each is None else contract.each & _MOST
 
@@ -95,6 +137,7 @@ def _write(contract: Contract, site: Site | None) -> bytes:
     text = _SEPARATOR.join(
         _cut(each, room, tail=at == _FILE) for at, (each, room) in enumerate(zip(texts, _FIELDS, strict=True))
     )
+    laid = laid_of(contract)
     marks = MARKS.pack(
         contract.digest,
         _mark(contract.op),
@@ -106,8 +149,9 @@ def _write(contract: Contract, site: Site | None) -> bytes:
         _each(contract),
         len(text),
         len(contract.sends),
+        len(laid[0]),
     )
-    rows = b"".join(ROW.pack(count & _MOST) for count in (*contract.sends, *contract.receives))
+    rows = b"".join(ROW.pack(count & _MOST) for count in (*contract.sends, *contract.receives, *laid[0], *laid[1]))
     return marks + rows + text
 
 
@@ -119,21 +163,24 @@ def _cut(text: str, room: int, *, tail: bool) -> bytes:
 
 
 def read_post(rank: int, raw: bytes) -> Post:
-    _, op, reduced, root, dtypes, sizes, orders, each, length, members = MARKS.unpack_from(raw)
-    rows = tuple(count for (count,) in ROW.iter_unpack(raw[MARKS.size : MARKS.size + 8 * members]))
-    fields = raw[MARKS.size + 8 * members :][:length].decode("utf-8", "replace").split(_SEPARATOR.decode())
+    _, op, reduced, root, dtypes, sizes, orders, each, length, members, in_laid = MARKS.unpack_from(raw)
+    end = MARKS.size + 2 * ROW.size * (members + in_laid)
+    rows = tuple(count for (count,) in ROW.iter_unpack(raw[MARKS.size : end]))
+    laid = rows[2 * members :]
+    fields = raw[end:][:length].decode("utf-8", "replace").split(_SEPARATOR.decode())
     op_name, reduce_op, dtypes_text, shown, file, function, via, line, callers = fields
     return Post(
         rank,
         (op, reduced, root, dtypes, sizes, orders),
         None if each < 0 else each,
         rows[:members],
-        rows[members:],
+        rows[members : 2 * members],
         op_name,
         reduce_op,
         dtypes_text,
         shown,
         Site(file, int(line), function, via, _caller(callers)) if file else None,
+        (laid[:in_laid], laid[in_laid:]),
     )
 
 

@@ -59,7 +59,7 @@ class LedgerWriter:
         self.capacity = capacity
         self._next = itertools.count()
         self._thread = _Thread()
-        self._kinds: dict[tuple[str, str, int, int], tuple[bytes, Step]] = {}
+        self._kinds: dict[tuple[str, str, str, int, int], tuple[bytes, Step]] = {}
         # The garbage collector, which may run while it is held, may find a handle whose loss is to be written down.
         self._finish = threading.RLock()
         self._sites = SiteTable(self._map, ring_end, sites)
@@ -112,7 +112,7 @@ class LedgerWriter:
         """The part of its record that all such calls from its line have in common: loops make them again and again."""
         if step.contract is None:
             return _write_kind(step, self._sites.number(step.site))
-        key = step.target, step.fingerprint, id(step.contract), id(step.site)
+        key = step.op, step.target, step.fingerprint, id(step.contract), id(step.site)
         known = self._kinds.get(key)
         if known is None:
             if len(self._kinds) >= MOST_KNOWN:

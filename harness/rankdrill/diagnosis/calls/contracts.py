@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 
+from rankdrill.diagnosis.calls.laid import alone_in_order, laid_apart
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.ledger import Members, Post
 from rankdrill.ledger.posts import elements
@@ -51,6 +52,8 @@ def break_in(posts: Sequence[Post], members: Sequence[int], group: str, number: 
         found = _of_pairs(posts, conflicts, members, call)
     elif sides := _ordered_apart(posts):
         found = _of_sides(sides, members, call)
+    elif pairs := laid_apart(posts, members):
+        found = _laid_by_twos(posts, pairs, members, call)
     else:
         return None
     return replace(found, group=group, number=number)
@@ -69,6 +72,20 @@ def _ordered_apart(posts: Sequence[Post]) -> list[list[Post]]:
 
 def _shapes(post: Post) -> str:
     return post.shown.partition(STRIDES)[0]
+
+
+def _laid_by_twos(
+    posts: Sequence[Post], pairs: Sequence[tuple[Post, Post]], members: Sequence[int], call: str
+) -> Finding:
+    """What one gives lies in another order than what the other takes it into: who is alone in that is the culprit."""
+    by_rank = {post.rank: post for pair in pairs for post in pair}
+    odd = alone_in_order(posts, pairs, members)
+    rest = [post for rank, post in sorted(by_rank.items()) if rank not in odd]
+    alike: dict[str, list[Post]] = {}
+    for post in (*(by_rank[rank] for rank in odd), *rest):
+        alike.setdefault(f"{post.rank in odd} {post.shown} {post.site}", []).append(post)
+    told = tuple(_side(side, "strides", call, members) for side in alike.values())
+    return Finding(FindingKind.LAYOUT, f"{posts[0].op} {call}", "strides", told, tuple(odd))
 
 
 def _each_makes_its_own(posts: Sequence[Post]) -> bool:

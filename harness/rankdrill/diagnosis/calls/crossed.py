@@ -152,11 +152,28 @@ def _told(few: _Side, most: _Side, views: Sequence[LedgerView], *, majority: boo
         if len(told) == 1:
             ((side, found),) = told
             return _finding(FindingKind.MISSING, side, most if side is few else few, found, tuple(side.ranks))
+    if majority and _in_other_threads(few, most, views):
+        kind = FindingKind.MISSING
+        return _finding(kind, few, most, Parting(kind, step), tuple(sorted(few.ranks)))
     parted = parting(theirs, mine, complete=False) if theirs and mine else None
     kind = _kind(odd, step, views[few.rank], parted, majority=majority)
     if not majority and kind is FindingKind.EXTRA:
         kind = FindingKind.MISSING  # as the other sees it
     return _finding(kind, few, most, parted, tuple(sorted(few.ranks)) if majority else ())
+
+
+def _in_other_threads(few: _Side, most: _Side, views: Sequence[LedgerView]) -> bool:
+    """Whether all ranks call on the two groups from threads of their own: what one waits in is not made instead."""
+    for mine, theirs in ((few, most), (most, few)):
+        thread = mine.meeting.made[mine.rank].thread
+        calls = [
+            record
+            for record in views[mine.rank].where(lambda kind, state: kind is Kind.COLLECTIVE)
+            if record.step.target == theirs.step.target and record.step.op != GROUP_OP
+        ]
+        if not calls or any(record.thread == thread for record in calls):
+            return False
+    return True
 
 
 def _kind(odd: Step, step: Step, view: LedgerView, parted: Parting | None, *, majority: bool) -> FindingKind:
@@ -169,7 +186,10 @@ def _kind(odd: Step, step: Step, view: LedgerView, parted: Parting | None, *, ma
     one, other = from_one_function(odd.site, step.site)
     if alike and (_from_both_groups(odd, step, view) or (not majority and one.place == other.place)):
         return FindingKind.DEADLOCK
-    swapped = made_later_too(one, other) or made_later_too(other, one)
+    later = made_later_too(one, other), made_later_too(other, one)
+    if alike and all(later):
+        return FindingKind.DEADLOCK  # each would come to the other's call
+    swapped = any(later)
     if one.place == other.place:
         return FindingKind.GROUP if alike else FindingKind.CALL_ORDERING
     if order_of(other, one) is Order.APART or parted is None:

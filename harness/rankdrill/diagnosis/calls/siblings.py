@@ -28,7 +28,7 @@ def sided_by_siblings(finding: Finding, views: Sequence[LedgerView]) -> Finding:
         return finding
     theirs = {
         (step.op, step.digest)
-        for group, ranks in _siblings(finding.group, views).items()
+        for group, ranks in _siblings(finding.group, _groups(views), len(views)).items()
         for rank in ranks
         if (step := calls_on(group, views[rank]).get(finding.number)) is not None
     }
@@ -53,10 +53,12 @@ def miscounted_beside(
 
     The ranks of other groups tell that have come as far as that half: how many calls they made on theirs.
     """
+    asked = {wait.record.step.target for wait in waits.values() if _is_call(wait)}
+    groups = _groups(views) if asked - {DEFAULT_GROUP} else {}  # the ledgers of many ranks are read once, not by each
+    beside = {group: _siblings(group, groups, len(views)) for group in asked}
     for wait in sorted(waits.values(), key=lambda wait: wait.record.begin_ns):
-        step = wait.record.step
-        siblings = _siblings(step.target, views) if step.sequence != NO_SEQUENCE and step.message is None else {}
-        members = _members(step.target, views)
+        siblings = beside[wait.record.step.target] if _is_call(wait) else {}
+        members = groups.get(wait.record.step.target, ())
         if not siblings or 2 * len(wait.missing) != len(members):
             continue
         away = wait.missing[0]
@@ -106,21 +108,25 @@ def _in_order(step: Step, rank: int, views: Sequence[LedgerView]) -> list[Step]:
     return [calls[number] for number in sorted(calls) if number <= step.sequence]
 
 
-def _siblings(group: str, views: Sequence[LedgerView]) -> dict[str, tuple[int, ...]]:
-    """The groups of as many other ranks that it and they divide the ranks into; none, if there is another division.
+def _is_call(wait: Wait) -> bool:
+    return wait.record.step.sequence != NO_SEQUENCE and wait.record.step.message is None
+
+
+def _siblings(group: str, groups: Mapping[str, tuple[int, ...]], size: int) -> dict[str, tuple[int, ...]]:
+    """Of all `groups` those of as many others that it and they divide the ranks into; none, if divided otherwise, too.
 
     They have been made in a row, and no other has the same ranks as this one: a group of the other ranks that was made
     for something else says nothing of this one.
     """
-    mine = set(_members(group, views))
+    mine = set(groups.get(group, ()))
     if group == DEFAULT_GROUP or not mine:
         return {}
-    known = {name: ranks for view in views for name, ranks in members_in(view).items() if name != group}
+    known = {name: ranks for name, ranks in groups.items() if name != group}
     if any(mine == set(ranks) for ranks in known.values()):
         return {}
     alike = {name: ranks for name, ranks in known.items() if len(ranks) == len(mine) and mine.isdisjoint(ranks)}
     taken = [rank for ranks in alike.values() for rank in ranks]
-    divided = sorted([*taken, *mine]) == list(range(len(views)))
+    divided = sorted([*taken, *mine]) == list(range(size))
     return alike if divided and _made_in_a_row([group, *alike]) else {}
 
 
@@ -134,5 +140,5 @@ def _made_in_a_row(groups: Sequence[str]) -> bool:
     return apart == {1} or (len(apart) == 1 and len(numbers) > 2)
 
 
-def _members(group: str, views: Sequence[LedgerView]) -> tuple[int, ...]:
-    return next((ranks[group] for view in views if group in (ranks := members_in(view))), ())
+def _groups(views: Sequence[LedgerView]) -> dict[str, tuple[int, ...]]:
+    return {name: ranks for view in views for name, ranks in members_in(view).items()}

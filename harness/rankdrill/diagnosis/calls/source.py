@@ -16,6 +16,7 @@ __all__ = [
     "comes_later",
     "comes_round_alone",
     "function_around",
+    "functions_calling",
     "is_in_a_loop",
     "is_in_a_loop_without",
     "lines_behind",
@@ -117,6 +118,13 @@ def made_later_too(site: Site, behind: Site) -> bool:
 def comes_later(names: Collection[str], site: Site) -> bool:
     """Whether one of `names` is called behind `site` in the same function, where a rank that has come there may go."""
     return bool(lines_behind(names, site))
+
+
+def functions_calling(names: Collection[str], file: str) -> set[str]:
+    """The functions and methods of `file` in which one of `names` is called, by their own names."""
+    tree = tree_of(file)
+    functions = (node for node in ast.walk(tree) if isinstance(node, _FUNCTIONS)) if tree is not None else ()
+    return {function.name for function in functions if _lines_calling(names, function)}
 
 
 def lines_behind(names: Collection[str], site: Site) -> set[int]:

@@ -22,11 +22,12 @@ def miscounted(end: MessageEnd, traffic: Traffic, left_over: Sequence[MessageEnd
     themselves are undecided; but who waits there for as many, on the line of `end`, says that there are to be so many.
     """
     undecided = {each.stream for each in left_over}
-    counts = {
-        traffic.met(stream)
+    decided = [
+        stream
         for stream in traffic.streams
         if (stream.group, stream.tag) == (end.stream.group, end.stream.tag) and stream not in undecided
-    }
+    ]
+    counts = {traffic.met(stream) for stream in decided}
     as_many = any(_expects_as_many(each, end) for each in left_over)
     if not counts and as_many and not _sends_elsewhere(end, traffic):
         return (end.peer,)
@@ -37,7 +38,18 @@ def miscounted(end: MessageEnd, traffic: Traffic, left_over: Sequence[MessageEnd
         if start is None:
             return (end.peer,)
         return (end.rank,) if start.site == end.site else (end.rank, end.peer)
-    return (end.rank,) if counts == {end.number} and not as_many else ()
+    if counts != {end.number} or as_many:
+        return ()
+    between_two = all({stream.source, stream.target} == {end.rank, end.peer} for stream in decided)
+    return (end.rank, end.peer) if between_two and _begins_a_round(end, traffic) else (end.rank,)
+
+
+def _begins_a_round(end: MessageEnd, traffic: Traffic) -> bool:
+    """Whether its rank comes from the same line as before: who of two has done a round more, or less, nobody knows."""
+    before = [each for each in traffic.ends.get(end.rank, ()) if each.record.index < end.record.index]
+    return end.record.state.open and any(
+        each.site == end.site and each.stream == end.stream and each.sends is end.sends for each in before
+    )
 
 
 def _expects_as_many(other: MessageEnd, end: MessageEnd) -> bool:

@@ -11,12 +11,17 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
-from rankdrill.diagnosis.calls.common_caller import in_any_loop
+from rankdrill.diagnosis.calls.common_caller import in_any_loop, outward
+from rankdrill.diagnosis.calls.source import comes_later, function_around, functions_calling
 from rankdrill.diagnosis.messages.habits import departure
 from rankdrill.diagnosis.messages.traffic import MessageEnd, Stream, Traffic
+from rankdrill.step import Site
 
-__all__ = ["Misaddressed", "may_be_for_another", "misaddressed"]
+__all__ = ["Misaddressed", "may_be_for_another", "misaddressed", "never_met"]
 
+_SENDING = frozenset({"send", "isend", "send_object_list"})
+_RECEIVING = frozenset({"recv", "irecv", "recv_object_list"})
+PATTERN = 2  # other streams, of which one alone goes its way by chance
 HABIT = 2  # messages that met before: enough of them to say which of two was usual
 
 
@@ -59,6 +64,36 @@ def misaddressed(
         if certain:
             return Misaddressed((end, other), argument, odd)
     return None
+
+
+def never_met(ends: Sequence[MessageEnd]) -> Misaddressed | None:
+    """Of ranks that wait for each other in a circle the two `ends` that nobody would come to, were all others met.
+
+    By the source: their peers have nothing of the kind behind them. One that names the other's address explains both.
+    """
+    at = {end.rank: end.site for end in ends}
+    known = {each.function for end in ends if end.site is not None for each in outward(end.site)}
+    lost = [end for end in ends if not _may_come(end, at.get(end.peer), known)]
+    if len(lost) != 2:
+        return None
+    pairs = [(argument, other) for argument, other in _candidates(lost[0], lost) if argument == "peer"]
+    if len(pairs) != 1:
+        return None
+    other = pairs[0][1]
+    return Misaddressed((lost[0], other), "peer", _of_both_addresses(lost[0], other))
+
+
+def _may_come(end: MessageEnd, site: Site | None, known: Collection[str]) -> bool:
+    """Whether its peer, which is at `site`, may come to the other half of it; also where nobody can say.
+
+    Functions that are `known` to lead to messages, and those of the same file that call what is wanted, do so too.
+    """
+    if site is None or in_any_loop(site):
+        return True
+    halves = {*(_RECEIVING if end.sends else _SENDING), "batch_isend_irecv"}
+    lines = list(outward(site))
+    helpers = {name for file in {each.file for each in lines} for name in functions_calling(halves, file)}
+    return any(function_around(each) is None or comes_later(halves | helpers | {*known}, each) for each in lines)
 
 
 def may_be_for_another(end: MessageEnd, left_over: Sequence[MessageEnd], traffic: Traffic) -> bool:
@@ -184,6 +219,8 @@ def _odd_by_pattern(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> Mes
         and getattr(stream, shared) != getattr(mine, shared)
         and stream not in (mine, theirs)
     ]
+    if len(rest) < PATTERN:
+        return None
     odd = {_against({way(stream) for stream in rest}, {way(mine): end, way(theirs): other}) for way in ways} - {None}
     return odd.pop() if len(odd) == 1 else None
 

@@ -9,7 +9,7 @@ from rankdrill.diagnosis.finding import Finding
 from rankdrill.diagnosis.messages.account import Account
 from rankdrill.diagnosis.messages.counts import miscounted, out_of_step
 from rankdrill.diagnosis.messages.habits import departure
-from rankdrill.diagnosis.messages.misaddressed import misaddressed
+from rankdrill.diagnosis.messages.misaddressed import misaddressed, never_met
 from rankdrill.diagnosis.messages.traffic import MessageEnd, Traffic
 from rankdrill.diagnosis.waits import Wait, hopeless
 from rankdrill.ledger import LedgerView
@@ -105,6 +105,9 @@ def _from_anybody(wait: Wait) -> bool:
 def _of_circle(ends: Sequence[MessageEnd], cycle: Sequence[Wait], traffic: Traffic, account: Account) -> Finding:
     """Each waits for the next: for want of a message that one of them used to send or receive here, or by order."""
     left = departure(ends, traffic)
+    lost = account.misaddressed(never_met(ends)) if left is None else None
+    if lost is not None:
+        return lost
     if left is None or left.end.sends is left.usual.sends:
         return deadlock(cycle, () if left is None else (left.end.rank,))
     waiting = next((end for end in ends if end.peer == left.end.rank and end.sends is not left.usual.sends), None)

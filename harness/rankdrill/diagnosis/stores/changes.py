@@ -11,7 +11,8 @@ from rankdrill.step import FILE_LOCKS, Kind, Site
 __all__ = ["Change", "changes_of"]
 
 _ADDING = frozenset({"add", "append"})
-_PLAIN = frozenset({"check", "get", "set"})  # of other keys: these keep nobody away from this one
+_GETS, _SETS = frozenset({"get", "multi_get"}), frozenset({"set", "multi_set"})
+_PLAIN = _GETS | _SETS | {"check"}  # of other keys: these keep nobody away from this one
 _OVER = (State.ENDED, State.RAISED)
 _NEVER_NS = 1 << 62
 _ALONE = frozenset({Kind.OBJECT, Kind.MEMORY, Kind.CLOCK})  # what a rank does for itself
@@ -69,10 +70,10 @@ def changes_of(rank: int, view: LedgerView) -> Iterator[Change]:
             if step.op in FILE_LOCKS:
                 got.clear()
         elif record.state is State.ENDED:
-            before = got.pop(step.digest, None) if step.op == "set" else None
+            before = got.pop(step.digest, None) if step.op in _SETS else None
             if (before is not None and before.thread == record.thread) or _adds(record):
                 yield Change(rank, record, before, epoch, free_for.key(step.digest), free_for.once(step.digest), after)
-            if step.op == "get":
+            if step.op in _GETS:
                 got[step.digest] = record
             elif step.op == "check":  # who sets what is not there yet goes by that
                 got.setdefault(step.digest, record)
@@ -95,7 +96,7 @@ class _Freedom:
     def take(self, record: Record) -> None:
         step = record.step
         if step.kind is Kind.STORE:
-            if step.op != "set":
+            if step.op not in _SETS:
                 self._asked.append(step.digest)
         elif step.kind not in _ALONE:
             self._for_none = True

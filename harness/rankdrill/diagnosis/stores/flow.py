@@ -7,12 +7,13 @@ attribute of its object; what it sets goes in as an argument, or as such an attr
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 
-from rankdrill.diagnosis.calls.source import function_around
+from rankdrill.diagnosis.calls.source import function_around, tree_of
+from rankdrill.diagnosis.stores.patterns import names_key, pattern_of
 from rankdrill.step import Site
 
 __all__ = ["counts_up", "depends_on", "goes_by"]
@@ -22,6 +23,7 @@ _CONDITIONS = (ast.If, ast.While, ast.IfExp)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _FILLING = frozenset({"append", "extend", "update"})  # with one argument: a store's own take two
 _SELF = "self."
+_GETS, _SETS = frozenset({"get", "multi_get", "check"}), frozenset({"set", "multi_set"})
 MOST_ROUNDS = 8  # of following names from one assignment to the next
 MOST_KNOWN = 1 << 8  # pairs of lines: a loop asks of one again and again
 
@@ -46,26 +48,26 @@ class _Level:
 
 
 @lru_cache(maxsize=MOST_KNOWN)
-def depends_on(got: Site, put: Site, *, value: bool = False) -> bool:
-    """Whether what is set at `put` follows from what was got at `got`.
+def depends_on(got: Site, put: Site, *, value: bool = False, key: str = "") -> bool:
+    """Whether what is set at `put`, of several values that of `key`, follows from what was got at `got`.
 
     Unless it is the `value` that matters, that it is set at all may do so too.
     """
-    levels = _levels(got, put, value=value)
+    levels = _levels(got, put, value=value, key=key)
     return bool(levels) and levels[-1].hands_on()
 
 
 @lru_cache(maxsize=MOST_KNOWN)
-def counts_up(got: Site, put: Site) -> bool:
+def counts_up(got: Site, put: Site, *, key: str = "") -> bool:
     """Whether what is set at `put` is what was got at `got` and something more: done twice, it comes to more."""
-    levels = _levels(got, put, value=True)
+    levels = _levels(got, put, value=True, key=key)
     return bool(levels) and levels[-1].hands_on() and any(map(_grows, levels))
 
 
 @lru_cache(maxsize=MOST_KNOWN)
-def goes_by(got: Site, put: Site) -> bool:
+def goes_by(got: Site, put: Site, *, key: str = "") -> bool:
     """Whether something on the way is done only if what was got at `got` is so; also where that cannot be said."""
-    levels = _levels(got, put, value=True)
+    levels = _levels(got, put, value=True, key=key)
     tests = ((level, test) for level in levels for test in _tests(level.function))
     return not levels or any(level.uses(test) for level, test in tests)
 
@@ -73,7 +75,7 @@ def goes_by(got: Site, put: Site) -> bool:
 # ------------------------------------------------------------------------------------- from function to function
 
 
-def _levels(got: Site, put: Site, *, value: bool) -> list[_Level]:
+def _levels(got: Site, put: Site, *, value: bool, key: str) -> list[_Level]:
     """From where it was got out to the function that both lie in, the last; nothing where that cannot be said."""
     for at, mine in enumerate(outward := list(_outward(got))):
         function = function_around(mine)
@@ -81,7 +83,7 @@ def _levels(got: Site, put: Site, *, value: bool) -> list[_Level]:
         for theirs in _outward(put):
             way.append(theirs)
             if function is not None and function is function_around(theirs):
-                asked = _asked(way, value=value)
+                asked = _asked(way, value=value, key=key)
                 return _out_of(outward[: at + 1], asked) if asked is not None else []
     return []
 
@@ -89,7 +91,7 @@ def _levels(got: Site, put: Site, *, value: bool) -> list[_Level]:
 def _out_of(way: Sequence[Site], asked: Sequence[ast.AST]) -> list[_Level]:
     """What is had of what was got, function by function; the outermost hands on what is `asked`."""
     function = function_around(way[0])
-    call = _the_call(function, {"get", "check"}, way[0].line)
+    call = _the_call(function, _GETS, way[0].line)
     seeds: frozenset[str] = frozenset()
     levels: list[_Level] = []
     if function is None or call is None:
@@ -108,13 +110,13 @@ def _out_of(way: Sequence[Site], asked: Sequence[ast.AST]) -> list[_Level]:
     return [*levels, _level(function, call, seeds, asked)]
 
 
-def _asked(way: Sequence[Site], *, value: bool) -> list[ast.AST] | None:
+def _asked(way: Sequence[Site], *, value: bool, key: str) -> list[ast.AST] | None:
     """What is set, in words of the outermost function of `way`; unless `value`, also under which conditions."""
     function = function_around(way[0])
-    call = _the_call(function, {"set"}, way[0].line)
+    call = _the_call(function, _SETS, way[0].line)
     if function is None or call is None:
         return None
-    asked: list[ast.AST] = [*call.args[1:], *(given.value for given in call.keywords if given.arg != "key")]
+    asked = list(_values(call, key, tree_of(way[0].file)))
     for at, site in enumerate(way):
         if not value:
             asked += [node.test for node in _conditions_around(function, call)]
@@ -127,6 +129,18 @@ def _asked(way: Sequence[Site], *, value: bool) -> list[ast.AST] | None:
             return None
         asked = list(_handed(inner, call, needed))
     return asked
+
+
+def _values(call: ast.Call, key: str, tree: ast.Module | None) -> Iterator[ast.AST]:
+    """What `call` sets; where keys and values are written side by side, what may be that of `key`."""
+    match call.args:
+        case [ast.List(elts=keys), ast.List(elts=values)] if key and len(keys) == len(values):
+            patterns = [(pattern_of(name, tree), value) for name, value in zip(keys, values, strict=True)]
+            named = [value for pattern, value in patterns if pattern is not None and names_key(pattern, key)]
+            yield from named or [value for pattern, value in patterns if pattern is None]
+        case _:
+            yield from call.args[1:]
+            yield from (given.value for given in call.keywords if given.arg != "key")
 
 
 def _needed(function: ast.AST, asked: Iterable[ast.AST]) -> set[str]:
@@ -163,7 +177,7 @@ def _parameters(function: ast.AST) -> list[str]:
     return [each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
 
 
-def _the_call(function: ast.AST | None, names: set[str], line: int) -> ast.Call | None:
+def _the_call(function: ast.AST | None, names: Set[str], line: int) -> ast.Call | None:
     """The call of one of `names` in that line; None where there is not just one."""
     if function is None:
         return None

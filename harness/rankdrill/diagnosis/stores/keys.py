@@ -8,7 +8,7 @@ from typing import TypeAlias
 from rankdrill.ledger import Record, State
 from rankdrill.step import FILE_LOCKS, PRIVATE_STORE, STORE_WAITS, Kind, Step
 
-__all__ = ["MOST_KEYS", "SETTING", "KeyState", "Keys", "awaits_key", "awaits_lock", "is_there"]
+__all__ = ["MOST_KEYS", "SETTING", "KeyState", "Keys", "awaits_key", "awaits_lock", "is_there", "swaps_what_is_there"]
 
 MOST_KEYS = 1 << 13  # of one rank, the newest; a ledger holds fewer records
 SETTING = frozenset({"add", "append", "multi_set", "queue_push", "set"})
@@ -29,9 +29,16 @@ class Keys:
         step = record.step
         if record.state is State.RAISED or (step.op not in _MAY_SET and step.op != "delete_key"):
             return
+        if swaps_what_is_there(step):
+            return
         if len(self.states) >= MOST_KEYS:
             del self.states[next(iter(self.states))]
         self.states[step.digest] = record.begin_ns, step.op in _MAY_SET
+
+
+def swaps_what_is_there(step: Step) -> bool:
+    """Whether `step` sets its key only if that has a value already: where it is not there, it is not there then."""
+    return step.op == "compare_set" and bool(step.fingerprint) and not step.fingerprint.startswith("'' to ")
 
 
 def awaits_key(step: Step) -> bool:

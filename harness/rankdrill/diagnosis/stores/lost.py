@@ -68,12 +68,14 @@ def _is_by_itself(update: Change) -> bool:
         return False
     if not quiet_between(update.after, got, put):
         return False
-    return depends_on(got, put, value=True) and not goes_by(got, put) and not asks_again(got)
+    key = update.put.step.target
+    by_value = depends_on(got, put, value=True, key=key) and not goes_by(got, put, key=key)
+    return by_value and not asks_again(got)
 
 
 def _counts(update: Change) -> bool:
     got, put = update.lines
-    return got is not None and put is not None and counts_up(got, put)
+    return got is not None and put is not None and counts_up(got, put, key=update.put.step.target)
 
 
 def _loses(update: Change, added: Change) -> bool:
@@ -82,12 +84,14 @@ def _loses(update: Change, added: Change) -> bool:
     if not (update.free and added.free and update.epoch == added.epoch):
         return False
     got, put = update.lines
-    return got is not None and put is not None and depends_on(got, put, value=True) and not asks_again(got)
+    if got is None or put is None or asks_again(got):
+        return False
+    return depends_on(got, put, value=True, key=update.put.step.target)
 
 
 def _follows(update: Change) -> bool:
     got, put = update.lines
-    return got is not None and put is not None and depends_on(got, put)
+    return got is not None and put is not None and depends_on(got, put, key=update.put.step.target)
 
 
 # --------------------------------------------------------------------------------------------- in words

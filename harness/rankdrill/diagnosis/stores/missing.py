@@ -3,7 +3,8 @@
 A rank is blamed where most of the others did something else: where each sets a key of its own number but one; where
 all that wait have counted themselves but one; where one alone sets a key that differs in its spelling, and that nobody
 gets; where ranks set and await a key like it; where by the source one alone could have set it, and has gone past that
-line; where one has deleted it before several others got it. Otherwise nobody can say.
+line; where one has deleted it before several others got it; where one has only swapped a value that it never had.
+Otherwise nobody can say.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.messages import words
-from rankdrill.diagnosis.stores.keys import awaits_key
+from rankdrill.diagnosis.stores.keys import awaits_key, swaps_what_is_there
 from rankdrill.diagnosis.stores.setters import Setter, gone_by, only_setter
 from rankdrill.diagnosis.stores.spelling import same_but_for_spelling, same_form
 from rankdrill.diagnosis.stores.uses import Use, alike, number_in, uses_of
-from rankdrill.diagnosis.waits import Wait
+from rankdrill.diagnosis.waits import FEW, Wait
 from rankdrill.ledger import LedgerView, Record, State
 from rankdrill.step import STORE_WAITS, Kind, Site, Step
 from rankdrill.whose import Whose, whose_file
@@ -54,6 +55,11 @@ def missing_key(beside: Mapping[int, Wait], lost: Mapping[int, Wait], views: Seq
         did = f"has deleted {key!r}, which others had still to get"
         others = _sides(key, waiters, (rank,), beside, lost, uses, views)[1:]
         sides = (side_of([rank], did, [record.step.site]), *others)
+        return Finding(FindingKind.MISSING_KEY, f"key {key!r}", "key", sides, (rank,))
+    swapped = None if culprits else _swapped(awaited, waiters, uses, views)
+    if swapped is not None:
+        rank, record = swapped
+        sides = (_swap(rank, record), *_sides(key, waiters, (rank,), beside, lost, uses, views)[1:])
         return Finding(FindingKind.MISSING_KEY, f"key {key!r}", "key", sides, (rank,))
     setter = None if culprits else _setter_gone_by(key, waiters, lost, views)
     if setter is not None:
@@ -132,6 +138,22 @@ def _deleted(
     return deleted[0] if rank not in waiters and not got_before else None
 
 
+def _swapped(
+    awaited: Step, waiters: Sequence[int], uses: Sequence[Use], views: Sequence[LedgerView]
+) -> tuple[int, Record] | None:
+    """Who has called `compare_set` on the key for a value that it never had, if that is one rank, and nobody set it."""
+    if any(use.sets and use.record.step.digest == awaited.digest for use in uses):
+        return None
+    swaps = {
+        rank: record
+        for rank, view in enumerate(views)
+        for record in view.where(lambda kind, state: kind is Kind.STORE and state is State.ENDED)
+        if record.step.digest == awaited.digest and swaps_what_is_there(record.step)
+    }
+    alone = len(swaps) == 1 and swaps.keys().isdisjoint(waiters)
+    return next(iter(swaps.items())) if alone else None
+
+
 def _asked_for(views: Sequence[LedgerView]) -> Iterator[int]:
     """The keys that a rank has got, or looked for, or waits for."""
     for view in views:
@@ -198,20 +220,29 @@ def _sides(
 ) -> tuple[Side, ...]:
     silent = [rank for rank in culprits if rank not in waiters]
     known = _known(beside[waiters[0]].record.step, uses)
-    sides = [_silent(rank, key, known, lost, views[rank]) for rank in silent]
+    sides = [_silent(rank, key, known, lost, views[rank], uses) for rank in silent]
     own = [rank for rank in waiters if rank in culprits]
     for ranks in (own, [rank for rank in waiters if rank not in own]):
         if ranks:
             itself = ranks is own and len(own) < len(waiters)
             sides.append(_waiting(ranks, key, beside, views, uses, itself=itself))
     told = {rank for side in sides for rank in side.ranks}
-    for rank, use in known.items():
-        if rank not in told:
-            elsewhere = " in another store" if use.key == key else ""
-            sides.append(side_of([rank], f"set {use.key!r}{elsewhere}", [use.record.step.site]))
+    sides += _setters({rank: use for rank, use in known.items() if rank not in told}, key)
     if not known and not culprits:
         sides += [_elsewhere(rank, lost, views[rank]) for rank in range(len(views)) if rank not in told]
     return tuple(sides)
+
+
+def _setters(known: Mapping[int, Use], key: str) -> Iterator[Side]:
+    """Who has set keys like the one that is missing; of many those from one line together."""
+    by_line: dict[object, list[int]] = {}
+    for rank, use in known.items():
+        by_line.setdefault((use.record.step.site, use.key == key) if len(known) > FEW else rank, []).append(rank)
+    for ranks in by_line.values():
+        use = known[ranks[0]]
+        more = f", and {len(ranks) - 1} others like it" if len(ranks) > 1 else ""
+        elsewhere = " in another store" if use.key == key else ""
+        yield side_of(ranks, f"set {use.key!r}{more}{elsewhere}", [use.record.step.site] * len(ranks))
 
 
 def _known(awaited: Step, uses: Sequence[Use]) -> dict[int, Use]:
@@ -255,6 +286,12 @@ def _set_so(use: Use, key: str) -> Side:
     return side_of([use.rank], f"has set {use.key!r}, which nobody gets, and not {key!r}", [use.record.step.site])
 
 
+def _swap(rank: int, record: Record) -> Side:
+    expected = record.step.fingerprint.partition(" to ")[0]
+    did = f"has set {record.step.target!r} only if it is {expected}, and it was not there"
+    return side_of([rank], did, [record.step.site])
+
+
 def _gone_by(setter: Setter, key: str, lost: Mapping[int, Wait]) -> Side:
     wait = lost.get(setter.rank)
     where = "returned" if wait is None else words.waits(wait.record)
@@ -262,10 +299,16 @@ def _gone_by(setter: Setter, key: str, lost: Mapping[int, Wait]) -> Side:
     return side_of([setter.rank], did, [setter.site])
 
 
-def _silent(rank: int, key: str, known: Mapping[int, Use], lost: Mapping[int, Wait], view: LedgerView) -> Side:
-    """A rank that was to set the key, and is somewhere else."""
+def _silent(
+    rank: int, key: str, known: Mapping[int, Use], lost: Mapping[int, Wait], view: LedgerView, uses: Sequence[Use]
+) -> Side:
+    """A rank that was to set the key, and is somewhere else; one that was nowhere yet, where others set theirs."""
     what = f"has set {known[rank].key!r} and not {key!r}" if rank in known else f"has not set {key!r}"
     elsewhere = _elsewhere(rank, lost, view)
+    there = [use.record for use in known.values()] or [use.record for use in uses if use.record.step.op == "add"]
+    if elsewhere.sites[0] is None and there:
+        did = f"{elsewhere.did} without having come to where others {'set' if known else there[0].step.op} one"
+        return side_of([rank], f"{what}, and {did}", [there[0].step.site])
     return Side((rank,), f"{what}, and {elsewhere.did}", elsewhere.sites)
 
 
