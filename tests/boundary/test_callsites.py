@@ -23,6 +23,7 @@ from rankdrill.boundary.callsites import call_site
 from rankdrill.boundary.public_names import how_telling
 from rankdrill.step import Site
 from tests.faults.here import Here, rank_here
+from tests.torch_can import end_group
 
 GENEROUS_S = 1e-3
 PATIENCE_S = 10.0
@@ -34,7 +35,7 @@ def here(tmp_path: Path) -> Iterator[Here]:
         store = dist.FileStore(str(tmp_path / "store"), 1)  # type: ignore[attr-defined]
         dist.init_process_group("gloo", store=store, rank=0, world_size=1, timeout=timedelta(seconds=30))
         yield rank
-        dist.destroy_process_group()
+        end_group()
 
 
 def sites(here: Here) -> list[Site]:

@@ -10,13 +10,16 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from torch.distributed import _functional_collectives as functional
 
 from rankdrill import World
 from rankdrill.boundary.collectives import DrilledGroup
+from rankdrill.boundary.handed import asked_to_wait
 from rankdrill.ledger import State
 from rankdrill.step import NO_SEQUENCE
 from rankdrill.worlds import Outcome
 from tests.faults.here import Here, rank_here
+from tests.torch_can import Can, can, end_group
 
 TIMEOUT_S = 30
 
@@ -28,7 +31,7 @@ def here(tmp_path: Path) -> Iterator[Here]:
         store = dist.FileStore(str(tmp_path / "store"), 1)  # type: ignore[attr-defined]
         dist.init_process_group("gloo", store=store, rank=0, world_size=1, timeout=timedelta(seconds=TIMEOUT_S))
         yield rank
-        dist.destroy_process_group()
+        end_group()
 
 
 def shown(here: Here) -> list[str]:
@@ -51,7 +54,7 @@ def test_each_collective_is_one_step(here: Here) -> None:
         dist.reduce_scatter(one, [torch.ones(2)])
     except RuntimeError as error:
         refused = str(error)
-    unknown_to_gloo = "reduce_scatter" if "does not support reduce_scatter" in refused else ""  # torch 2.6
+    unknown_to_gloo = "" if can(Can.REDUCE_SCATTER) else "reduce_scatter"
     assert bool(refused) == bool(unknown_to_gloo), refused
     dist.reduce_scatter_tensor(one, torch.ones(2))
     dist.all_to_all_single(one, torch.ones(2))
@@ -126,6 +129,23 @@ def test_ddp_is_seen_too(here: Here) -> None:
     model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(300, 1))
     model(torch.ones(1, 300)).sum().backward()
     assert "all_reduce" in " ".join(shown(here))
+
+
+def test_whether_torch_is_to_wait_is_told_by_its_public_function(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[bool] = []
+    given = DrilledGroup.allreduce
+
+    def allreduce(self: DrilledGroup, *args: Any, **kwargs: Any) -> Any:
+        waits.append(asked_to_wait(2))
+        return given(self, *args, **kwargs)
+
+    monkeypatch.setattr(DrilledGroup, "allreduce", allreduce)
+    group: Any = dist.group.WORLD
+    dist.all_reduce(torch.ones(1))
+    dist.all_reduce(torch.ones(1), async_op=True).wait()
+    group.allreduce([torch.ones(1)]).wait()
+    functional.all_reduce(torch.ones(1), "sum", group).sum()
+    assert waits == [True, False, False, False]
 
 
 def test_nothing_is_recorded_while_closed(here: Here) -> None:

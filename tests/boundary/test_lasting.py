@@ -20,6 +20,7 @@ from rankdrill.boundary.collectives import DrilledGroup
 from rankdrill.boundary.work import TrackedWork
 from rankdrill.ledger import State
 from tests.faults.here import Here, rank_here
+from tests.torch_can import end_group
 
 TIMEOUT_S, DEADLINE_S = 30, 20.0
 RANKS = 2
@@ -34,7 +35,7 @@ def here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_pa
         store = dist.FileStore(str(tmp_path / "store"), 1)  # type: ignore[attr-defined]
         dist.init_process_group("gloo", store=store, rank=0, world_size=1, timeout=timedelta(seconds=TIMEOUT_S))
         yield rank
-        dist.destroy_process_group()
+        end_group()
 
 
 def world_group() -> DrilledGroup:

@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 
 from rankdrill.boundary import torch_seam
 from rankdrill.boundary.torch_seam import known_to_torchscript
+from tests.torch_can import Can, can, end_group
 
 WORLD_TIMEOUT_S = 30
 
@@ -28,7 +29,7 @@ def group(tmp_path: Path) -> Iterator[Any]:
     store = dist.FileStore(str(tmp_path / "store"), 1)  # type: ignore[attr-defined]
     dist.init_process_group("gloo", store=store, rank=0, world_size=1, timeout=timedelta(seconds=WORLD_TIMEOUT_S))
     yield dist.group.WORLD
-    dist.destroy_process_group()
+    end_group()
 
 
 def test_groups_are_made_in_one_place() -> None:
@@ -69,6 +70,15 @@ def test_what_a_group_says_of_itself(group: Any) -> None:
     assert torch_seam.group_timeout(group) == WORLD_TIMEOUT_S
 
 
+def test_gloo_takes_a_timeout_later_or_is_known_not_to(group: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert torch_seam.set_timeout(group, timedelta(seconds=7)) is can(Can.CHANGE_TIMEOUTS)
+    assert torch_seam.group_timeout(group) == (7 if can(Can.CHANGE_TIMEOUTS) else WORLD_TIMEOUT_S)
+    monkeypatch.delattr(dist.ProcessGroup, "set_timeout", raising=False)
+    before = torch_seam.group_timeout(group)
+    assert not torch_seam.set_timeout(group, timedelta(seconds=9))
+    assert torch_seam.group_timeout(group) == before
+
+
 def test_the_picklers_of_object_collectives() -> None:
     assert torch_seam.PICKLER_NAMES == ("_pickler", "_unpickler")
     assert c10d._pickler is pickle.Pickler
@@ -96,7 +106,7 @@ def test_wrapping_new_groups_takes_their_place_everywhere(tmp_path: Path) -> Non
         assert c10d._get_default_group() is default
         assert isinstance(dist.new_group([0]), Wrapper)
         assert dist.get_process_group_ranks(default) == [0]
-        dist.destroy_process_group()
+        end_group()
     finally:
         undo()
     assert c10d._new_process_group_helper.__module__ == c10d.__name__

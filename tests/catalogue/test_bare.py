@@ -8,6 +8,7 @@ from benchmarks.cataloguing.flight_seam import is_there
 
 from tests.catalogue.programs import catalogue
 from tests.catalogue.scoring import Judged
+from tests.torch_can import Can, needs
 
 PATIENCE_S = 60.0  # for correct programs, on whatever machine
 WAITED_S = 3.0  # for a hang
@@ -18,6 +19,7 @@ recorded = pytest.mark.skipif(not is_there(), reason="this torch has no flight r
 
 @pytest.mark.parametrize("tool", [GLOO, pytest.param(FLIGHT, marks=recorded)])
 def test_who_destroys_its_groups_itself_passes(tool: str) -> None:
+    needs(Can.LET_GROUPS_GO)
     verdict = Bare(tool).verdict_on(PROGRAMS["groups.all_taken_down_at_once"], PATIENCE_S)
     assert not verdict.noticed, verdict.text
 

@@ -65,13 +65,13 @@ def test_ranks_that_are_threads() -> None:
 
 
 def test_a_backend_of_somebody_elses_is_gone_around() -> None:
-    class Own(dist.ProcessGroup):
-        """Does nothing, and does not know its name."""
-
-        def getBackendName(self) -> str:  # noqa: N802
-            return "own"
-
     def body() -> Any:
+        class Own(dist.ProcessGroup):
+            """Does nothing, and does not know its name."""
+
+            def getBackendName(self) -> str:  # noqa: N802
+                return "own"
+
         make: Any = Own
         register: Any = dist.Backend.register_backend
         register("own", lambda store, rank, size, timeout: make(rank, size), devices=["cpu"])

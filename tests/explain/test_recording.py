@@ -21,6 +21,7 @@ from rankdrill.explain.recording import explain_recording, is_recording
 from rankdrill.explain.recording.reading import read_directory
 from rankdrill.recording import recording
 from tests.recording.jobs import await_that, explained, job
+from tests.torch_can import end_group
 
 FILE = Path(__file__)
 WORLD = 4
@@ -235,7 +236,7 @@ def do_well(rank: int) -> None:
         if rank < 2:
             dist.all_reduce(torch.ones(8), group=group)
     dist.barrier()
-    dist.destroy_process_group()
+    end_group()
 
 
 def test_of_a_job_that_did_well_there_is_no_cause(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from rankdrill.faults.works import Chained, Done
 from rankdrill.ledger import State
 from rankdrill.step import Kind, Step
 from tests.faults.here import Here, rank_here
+from tests.torch_can import end_group
 
 TIMEOUT_S = 30
 
@@ -38,7 +39,7 @@ def alone(plan: str) -> Iterator[Here]:
         try:
             yield here
         finally:
-            dist.destroy_process_group()
+            end_group()
 
 
 def issued(here: Here) -> list[str]:

@@ -113,6 +113,18 @@ def test_gloo_says_where_each_member_listens_and_listens_there(world: rankdrill.
         assert told == (["127.0.0.1"] * (6 if rank in (1, 3) else 4), True, {None}, None)
 
 
+def test_the_tables_hold_the_store_that_a_group_may_not_be_asked_for(world: rankdrill.World) -> None:
+    def body() -> Any:
+        groups: list[Any] = [dist.group.WORLD, dist.new_group([0, 1, 2, 3])]
+        stores = [c10d._world.pg_map[group][1] for group in groups]
+        found = [torch_seam.gloo_address(store, 1) for store in stores]
+        same = found == [torch_seam.gloo_address(torch_seam.store_of(group), 1) for group in groups]
+        dist.barrier()
+        return None not in found, same
+
+    assert all_alike(world.run(body).unwrap()) == (True, True)
+
+
 def test_the_timeout_of_a_group(world: rankdrill.World) -> None:
     def body() -> Any:
         group = dist.new_group(timeout=datetime.timedelta(seconds=77))

@@ -24,6 +24,7 @@ from rankdrill.boundary.work import TrackedWork
 from rankdrill.ledger import Record, State
 from rankdrill.native import hot
 from tests.faults.here import Here, rank_here
+from tests.torch_can import end_group
 
 BOUND = timedelta(seconds=30)
 native = pytest.mark.skipif(
@@ -56,7 +57,7 @@ def here(tmp_path: Path, told: Told) -> Iterator[Here]:
         dist.all_reduce(torch.ones(1))  # which introduces the group
         yield rank
         rank.boundary.handles.rest()
-        dist.destroy_process_group()
+        end_group()
 
 
 def default_group() -> DrilledGroup:

@@ -30,6 +30,7 @@ from rankdrill.ledger.stencil import PlainStencil, Stencil, stencil
 from rankdrill.native import LANE_VARIABLE, hot, lane
 from rankdrill.step import Contract, Kind, Site, Step
 from tests.faults.here import Here, rank_here
+from tests.torch_can import Can, end_group, needs
 
 BOUND_S = 60.0
 SITE = Site("/somewhere/train.py", 41, "step", "all_reduce")
@@ -250,7 +251,7 @@ def here(tmp_path: Path) -> Iterator[Here]:
         store = dist.FileStore(str(tmp_path / "store"), 1)  # type: ignore[attr-defined]
         dist.init_process_group("gloo", store=store, rank=0, world_size=1, timeout=timedelta(seconds=30))
         yield rank
-        dist.destroy_process_group()
+        end_group()
 
 
 def default_group() -> DrilledGroup:
@@ -292,6 +293,7 @@ def test_calls_are_told_apart_by_all_that_their_records_say(here: Here) -> None:
 
 
 def test_a_timeout_of_a_calls_own_is_on_record(here: Here) -> None:
+    needs(Can.SAY_WHO_WAITS)
     group = default_group()
     for timeout, told in ((timedelta(seconds=7), 7000), (None, 30000), (timedelta(milliseconds=250), 250)):
         opts = dist.AllreduceOptions()
@@ -323,6 +325,7 @@ def test_a_call_that_fails_later_has_taken_place(here: Here) -> None:
 
 
 def test_what_the_watch_refuses_is_not_issued(here: Here) -> None:
+    needs(Can.SAY_WHO_WAITS)
     group, issued = default_group(), list[int]()
 
     class Refusing:
@@ -361,6 +364,7 @@ def test_what_the_watch_refuses_is_not_issued(here: Here) -> None:
 
 
 def test_a_call_in_a_handler_or_of_another_shape_takes_the_general_way(here: Here) -> None:
+    needs(Can.SAY_WHO_WAITS)
     group = default_group()
     dist.all_reduce(torch.ones(1))
     try:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+import torch
 
 from tests.plugin.conftest import Ran
+from tests.torch_can import Can, can, needs
 
 Run = Callable[..., Ran]
 
@@ -50,6 +53,7 @@ def test_it(rank):
 
 
 def test_a_timeout_that_is_asked_for_holds_for_this_test_alone(run: Run) -> None:
+    needs(Can.CHANGE_TIMEOUTS)
     ran = run("""
 from datetime import timedelta
 
@@ -69,6 +73,22 @@ def test_next(rank):
     dist.barrier()
 """)
     ran.result.assert_outcomes(passed=2)
+
+
+def test_where_the_group_keeps_its_timeout_it_is_said(run: Run) -> None:
+    ran = run("""
+from datetime import timedelta
+
+@pytest.mark.ranks(2)
+def test_it(rank):
+    dist.init_process_group("gloo", timeout=timedelta(seconds=0.5))
+    if rank.index == 0:
+        time.sleep(1)
+    dist.all_reduce(torch.ones(1))
+    assert False
+""")
+    told = "that group keeps its timeout, 1800 s: gloo of this torch takes none later"
+    assert (told in ran.screen) is not can(Can.CHANGE_TIMEOUTS)
 
 
 INIT_FALSE = """
@@ -306,9 +326,12 @@ COMMON = "common_distributed"
 DTENSOR = "distributed._tensor.common_dtensor"
 
 
+_SOURCE = Path(torch.__file__).parent / "testing" / "_internal" / f"{COMMON}.py"
+_OLD_SPELLING = "MultiProcContinousTest"  # until torch 2.7
+_CONTINUOUS = _OLD_SPELLING if _OLD_SPELLING in _SOURCE.read_text() else "MultiProcContinuousTest"
 HARNESSES = [
     (COMMON, "MultiProcessTestCase", "starts processes of its own; derive the class from unittest.TestCase"),
-    (COMMON, "MultiProcContinuousTest", "derive the class from unittest.TestCase instead: self.rank is"),
+    (COMMON, _CONTINUOUS, "derive the class from unittest.TestCase instead: self.rank is"),
     (DTENSOR, "DTensorTestBase", "derive the class from unittest.TestCase instead, drop with_comms"),
 ]
 

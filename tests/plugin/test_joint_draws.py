@@ -30,7 +30,7 @@ def test_payloads_and_sizes_fit_the_drawn_world(run: Run) -> None:
         HEAD
         + """
 @pytest.mark.ranks(worlds(min_ranks=2, max_ranks=5))
-@settings(few, max_examples=100)
+@settings(few, max_examples=200)
 @given(payloads=per_rank(picklables(), big=st.just(b"x" * 5000)), n=worlds())
 def test_it(rank, world_size, payloads, n):
     assert len(payloads) == dist.get_world_size() == rank.world_size == world_size == n

@@ -23,6 +23,7 @@ from rankdrill.ledger import GROUP_OP, LedgerReader
 from rankdrill.recording.environment import LAUNCHER_VARIABLES
 from rankdrill.step import Kind
 from tests.recording.jobs import await_that, job
+from tests.torch_can import end_group
 
 SECRET = "hunter2-is-no-password"
 CALLS = 5
@@ -34,7 +35,7 @@ def sum_up(rank: int, calls: int = CALLS) -> None:
         dist.all_reduce(tensor)
         size = dist.get_world_size()
         assert tensor.tolist() == [sum(range(size)) + size * call] * 3
-    dist.destroy_process_group()
+    end_group()
 
 
 def ledgers(directory: Path) -> dict[int, LedgerReader]:
@@ -161,7 +162,7 @@ def sum_until_told(rank: int, told: str) -> None:
         going.fill_(float(not Path(told).exists()))
         dist.all_reduce(going, op=dist.ReduceOp.MIN)
     dist.new_group([0, 1])
-    dist.destroy_process_group()
+    end_group()
 
 
 def test_a_directory_that_is_removed_costs_the_record(tmp_path: Path) -> None:
@@ -212,7 +213,7 @@ def record_later(rank: int, directory: str) -> None:
     work.wait()
     dist.destroy_process_group(pair)
     dist.barrier()
-    dist.destroy_process_group()
+    end_group()
 
 
 def test_groups_that_were_there_before_are_recorded_too(tmp_path: Path) -> None:
@@ -237,7 +238,7 @@ def close_in_between(rank: int) -> None:
     rankdrill.record(os.environ["DIRECTORY"]).close()
     dist.all_reduce(torch.ones(1))
     dist.all_reduce(torch.ones(1), group=dist.new_group([0]))
-    dist.destroy_process_group()
+    end_group()
 
 
 def knowing_where(rank: int, directory: str) -> None:

@@ -15,6 +15,7 @@ from torch.distributed import distributed_c10d as c10d
 
 from rankdrill.boundary.methods import METHODS
 from rankdrill.recording import torch_seam
+from tests.torch_can import end_group
 
 
 @pytest.fixture
@@ -23,7 +24,7 @@ def group(tmp_path: Path) -> Iterator[Any]:
     store = dist.FileStore(str(tmp_path / "store"), 1)  # type: ignore[attr-defined]
     dist.init_process_group("gloo", store=store, rank=0, world_size=1, timeout=timedelta(seconds=30))
     yield dist.group.WORLD
-    dist.destroy_process_group()
+    end_group()
 
 
 def test_where_torch_keeps_a_group(group: Any) -> None:

@@ -26,6 +26,7 @@ from tests.explain.test_flight_verdicts import FAULTS, RIGHT, Case, rounds, with
 from tests.explain.test_flight_verdicts import ranks as programs
 from tests.explain.test_fuzz import flight as fuzzed
 from tests.explain.test_fuzz import mutants, raws, wrong_values
+from tests.torch_can import Can, needs
 
 DEADLINE_S = 60.0
 MUTANTS_EVERY = 211
@@ -154,6 +155,7 @@ EVERY = (
 
 
 def test_every_call_that_torch_records_is_played(tmp_path: Path) -> None:
+    needs(Can.REDUCE_SCATTER, Can.ALL_TO_ALL)
     score = score_of_dumps([write(Flight(programs(2, lambda rank: list(EVERY))), tmp_path)])
     source = pytest_file(score)
     assert "is not played" not in source

@@ -16,9 +16,18 @@ from rankdrill import Plan, World
 from rankdrill.diagnosis import Finding, FindingKind, Side
 from rankdrill.errors import ContractBroken
 from rankdrill.worlds import Outcome, Status, Verdict
-from tests.worlds.asynchronous import GIVEN_UP, HAZARDS, LEAKS, TWINS, Body, forgotten_by_all, reads_the_result
+from tests.torch_can import Can, needs
+from tests.worlds.asynchronous import (
+    GIVEN_UP,
+    HAZARDS,
+    LEAKS,
+    TWINS,
+    Body,
+    forgotten_by_all,
+    reads_the_result,
+    uses_fsdp,
+)
 from tests.worlds.conftest import OF_TRAINING
-from tests.worlds.old_torch import skip_where_torch_cannot
 
 DEADLINE_S = 120.0
 EARLY_S = 60.0  # far below the deadline, for any machine
@@ -103,7 +112,8 @@ def test_memory_touched_before_the_wait_is_one_finding(world: World, body: Body)
 
 @pytest.mark.parametrize("body", TWINS, ids=name_of)
 def test_what_is_right_is_no_finding(both: tuple[World, World], body: Body) -> None:
-    skip_where_torch_cannot(body)
+    if body is uses_fsdp:
+        needs(Can.SHARD)
     watched, plain = (world.run(body, world.n - 1, deadline=DEADLINE_S) for world in both)
     assert watched.findings == (), watched.summary()
     assert repr(watched.unwrap()) == repr(plain.unwrap()), "nothing but the time it takes is changed"

@@ -20,9 +20,9 @@ from rankdrill.errors import ContractBroken, RankVictim
 from rankdrill.faults import Plan
 from rankdrill.step import Site
 from rankdrill.worlds import Status, Verdict
+from tests.torch_can import Can, needs
 from tests.worlds.conftest import OF_TRAINING
-from tests.worlds.mistakes import MISTAKES, TWINS, Body
-from tests.worlds.old_torch import skip_where_torch_cannot
+from tests.worlds.mistakes import MISTAKES, TWINS, Body, uneven_chunks_reduced
 
 DEADLINE_S = 60.0
 EARLY_S = 20.0  # far below the deadline, for any machine
@@ -82,7 +82,8 @@ def test_a_mistake_is_one_finding(world: World, body: Body) -> None:
 
 @in_worlds(TWINS)
 def test_what_is_right_is_no_finding(world: World, body: Body) -> None:
-    skip_where_torch_cannot(body)
+    if body is uneven_chunks_reduced:
+        needs(Can.REDUCE_SCATTER)
     outcome = world.run(body, world.n - 1, deadline=DEADLINE_S)
     assert outcome.findings == (), outcome.summary()
     assert len({repr(value) for value in outcome.unwrap()}) == 1 or body.__name__ == "gathered_and_scattered"

@@ -10,9 +10,11 @@ import torch.distributed as dist
 import torch.distributed._functional_collectives as funcol
 
 from rankdrill import World
+from rankdrill.boundary import torch_seam
 from rankdrill.boundary.gaps import first_with_gaps, has_gaps
 from rankdrill.diagnosis import FindingKind
 from rankdrill.worlds import Outcome
+from tests.torch_can import Can, can, needs
 
 Body = Callable[[], "tuple[torch.Tensor, torch.Tensor]"]
 WITH_GAPS: dict[str, Callable[[], torch.Tensor]] = {
@@ -92,11 +94,19 @@ def _ops(make: Callable[[], torch.Tensor]) -> dict[str, Body]:
         half = len(given) // 2
         return tensor, torch.cat([given[rank * half : (rank + 1) * half]] * 2)
 
+    def gather_in() -> tuple[torch.Tensor, torch.Tensor]:
+        there = [torch.zeros(make().shape) for _ in range(2)]
+        dist.gather(make(), there if rank == 1 else None, 1)
+        return (torch.stack(there), torch.stack([make(), make()])) if rank == 1 else (make(), make())
+
     bodies = (all_reduce, broadcast, reduce, scatter_in, scatter_out, reduce_scatter_out, all_to_all_single_out)
-    return {body.__name__: body for body in bodies}
+    return {body.__name__: body for body in (*bodies, gather_in)}
 
 
-OPS = ("all_reduce", "broadcast", "reduce", "scatter_in", "scatter_out", "reduce_scatter_out", "all_to_all_single_out")
+OPS = ["all_reduce", "broadcast", "reduce", "scatter_in", "scatter_out", "reduce_scatter_out", "all_to_all_single_out"]
+OPS += ["gather_in"] if torch_seam.GATHERS_AS_IT_LIES else []
+BY_INDEX = [op for op in ("all_to_all_single_out", "gather_in") if op in OPS]
+"""Where the other side lies in the order of its indices."""
 
 
 def _is_right(op: str, layout: str) -> bool:
@@ -115,7 +125,18 @@ def bare() -> Iterator[World]:
 @pytest.mark.parametrize("op", OPS)
 def test_gloo_does_get_them_wrong(bare: World, op: str, layout: str) -> None:
     """The day that this passes for some torch, an innocent call would be refused there."""
+    needs_for(op)
     assert False in bare.run(_is_right, op, layout).unwrap()
+
+
+@pytest.mark.parametrize("op", BY_INDEX)
+def test_gloo_does_get_another_order_wrong(bare: World, op: str) -> None:
+    assert False in bare.run(_is_right, op, "dense and transposed").unwrap()
+
+
+def needs_for(op: str) -> None:
+    if op == "reduce_scatter_out":
+        needs(Can.REDUCE_SCATTER)
 
 
 def found(outcome: Outcome) -> str:
@@ -132,6 +153,12 @@ def test_they_are_told_at_the_call(two: World, op: str) -> None:
     assert "test_gaps.py" in told
 
 
+@pytest.mark.parametrize("op", BY_INDEX)
+def test_another_order_is_told_at_the_call(two: World, op: str) -> None:
+    told = found(two.run(_is_right, op, "dense and transposed", deadline=60))
+    assert "float32[4,4] with strides (1, 4), which gloo takes for contiguous; give it .contiguous()" in told
+
+
 @pytest.mark.parametrize("layout", WITHOUT)
 def test_what_lies_side_by_side_is_let(two: World, layout: str) -> None:
     outcome = two.run(_is_right, "all_reduce", layout)
@@ -140,6 +167,8 @@ def test_what_lies_side_by_side_is_let(two: World, layout: str) -> None:
 
 
 def test_ops_that_get_it_right_are_let(two: World) -> None:
+    gathers, of_lists = not torch_seam.GATHERS_AS_IT_LIES, can(Can.REDUCE_SCATTER)
+
     def body() -> list[bool]:
         make = WITH_GAPS["columns"]
         there = [torch.zeros(4, 4) for _ in range(2)]
@@ -153,13 +182,20 @@ def test_ops_that_get_it_right_are_let(two: World) -> None:
         functional = funcol.all_reduce(make(), "sum", [0, 1])
         scattered = make().zero_()
         dist.reduce_scatter_tensor(scattered, torch.cat([make(), make()]))
-        parts = [torch.zeros(4, 4) for _ in range(2)]
-        dist.reduce_scatter(parts[0], [make(), make()])
+        parts: list[torch.Tensor] = []
+        if of_lists:
+            parts.append(torch.zeros(4, 4))
+            dist.reduce_scatter(parts[0], [make(), make()])
+        if gathers:
+            gathered = [torch.zeros(4, 4) for _ in range(2)]
+            dist.gather(make(), gathered if dist.get_rank() == 0 else None)
+            there += gathered if dist.get_rank() == 0 else []
         right = [torch.equal(tensor, make()) for tensor in (*there, *into)]
-        doubled = (*coalesced, torch.as_tensor(functional), scattered, parts[0])
+        doubled = (*coalesced, torch.as_tensor(functional), scattered, *parts)
         return right + [torch.equal(torch.clone(tensor), make() * 2) for tensor in doubled]
 
-    assert two.run(body).unwrap() == [[True] * 9] * 2
+    for rank, right in enumerate(two.run(body).unwrap()):
+        assert right == [True] * (8 + of_lists + 2 * (gathers and rank == 0))
 
 
 def test_a_line_that_has_been_taken_with_others_before(two: World) -> None:

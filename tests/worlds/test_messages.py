@@ -15,9 +15,9 @@ from rankdrill.diagnosis import Finding, FindingKind, Side
 from rankdrill.errors import ContractBroken, RankLeft
 from rankdrill.faults import Plan
 from rankdrill.worlds import Verdict
+from tests.torch_can import Can, needs
 from tests.worlds import message_mistakes as programs
 from tests.worlds.conftest import OF_TRAINING
-from tests.worlds.old_torch import skip_where_torch_cannot
 
 DEADLINE_S = 60.0
 EARLY_S = 20.0  # far below the deadline, for any machine
@@ -151,7 +151,7 @@ def test_a_pipeline_of_torchs_own_is_right(two: World) -> None:
                 steps.step(torch.ones(8, 4))
         return len(losses)
 
-    skip_where_torch_cannot(pipelined)
+    needs(Can.PIPELINE)
     assert two.run(pipelined, deadline=2 * DEADLINE_S).unwrap() == [0, 4]
 
 

@@ -11,9 +11,11 @@ import torch.distributed as dist
 import torch.distributed._functional_collectives as funcol
 
 from rankdrill import World
+from rankdrill.boundary.gaps import MINDING_GAPS
 from rankdrill.boundary.strides import MINDING_ORDER, memory_order
 from rankdrill.diagnosis import FindingKind
 from rankdrill.worlds import Outcome
+from tests.torch_can import Can, needs
 
 ROWS = 4
 Make = Callable[[], torch.Tensor]
@@ -111,8 +113,14 @@ def _calls(lay: Callable[[torch.Tensor], torch.Tensor]) -> dict[str, Callable[[]
     return {body.__name__: body for body in bodies}
 
 
-ALIKE = ("all_gather", "all_gather_into_tensor", "gather", "all_to_all", "coalesced", "functional")
+_COPYING = ("all_gather", "all_gather_into_tensor", "gather", "all_to_all", "coalesced", "functional")
+ALIKE = [op for op in _COPYING if op not in MINDING_GAPS]
 """What is right however each rank's tensors lie."""
+
+
+def needs_for(op: str) -> None:
+    if op == "all_to_all":
+        needs(Can.ALL_TO_ALL)
 
 
 def _is_right(op: str, odd: tuple[int, ...]) -> bool:
@@ -150,6 +158,7 @@ def test_it_is_told_before_it_does(two: World, op: str, odd: int) -> None:
 
 @pytest.mark.parametrize("op", [*sorted(MINDING_ORDER), *ALIKE])
 def test_what_all_ranks_do_alike_is_right(two: World, op: str) -> None:
+    needs_for(op)
     outcome = two.run(_is_right, op, (0, 1))
     assert not outcome.findings
     assert outcome.unwrap() == [True, True]
@@ -157,6 +166,7 @@ def test_what_all_ranks_do_alike_is_right(two: World, op: str) -> None:
 
 @pytest.mark.parametrize("op", ALIKE)
 def test_what_torch_puts_in_order_itself_is_let(two: World, op: str) -> None:
+    needs_for(op)
     for odd in (0, 1):
         outcome = two.run(_is_right, op, (odd,))
         assert not outcome.findings

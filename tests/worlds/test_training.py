@@ -16,7 +16,7 @@ from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
 from rankdrill import World
 from rankdrill.diagnosis import FindingKind
-from tests.worlds.old_torch import skip_where_torch_cannot
+from tests.torch_can import Can, needs
 from tests.worlds.parting import guilty_line
 from tests.worlds.training import ODD, RIGHT, UNEVEN, a_wider_layer, a_wider_layer_on_the_first, one_head_less
 
@@ -85,7 +85,8 @@ def saved() -> None:
     ("body", "name"), [(sharded, "FSDP forward"), (distributed_tensor, "DTensor"), (saved, "checkpoint.save")]
 )
 def test_a_call_is_told_by_what_made_it(three: World, body: Body, name: str) -> None:
-    skip_where_torch_cannot(body)
+    if body is sharded:
+        needs(Can.SHARD)
     outcome = three.run(body, deadline=LONG)
     assert outcome.elapsed < EARLY
     assert outcome.culprits == (ODD,)

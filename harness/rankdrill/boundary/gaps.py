@@ -3,8 +3,8 @@
 Tried on gloo of torch 2.13, op by op and stride by stride (`tests/worlds/test_gaps.py` tries it again): it works on
 as many elements as the tensor has, counted from its first one on in memory. So of a view with gaps it sends what lies
 in them, and overwrites that; of an expanded one it works on what lies behind. Other ops copy such tensors themselves
-(``all_gather``, ``gather``, ``all_to_all``, ``reduce_scatter_tensor``, all that is coalesced or functional), or torch
-refuses them (``send``, ``recv``).
+(``all_gather``, ``all_to_all``, ``reduce_scatter_tensor``, from torch 2.9 on ``gather``, all that is coalesced or
+functional), or torch refuses them (``send``, ``recv``).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from rankdrill.boundary import torch_seam
 from rankdrill.boundary.contracts import flatten
 from rankdrill.boundary.strides import memory_order
 
@@ -27,10 +28,11 @@ MINDING_GAPS: dict[str, tuple[str, ...]] = {
     "scatter": _BOTH,
     "reduce_scatter": ("outputs",),
     "all_to_all_single": ("outputs",),
+    **({"gather": ("tensors",)} if torch_seam.GATHERS_AS_IT_LIES else {}),
 }
 """The ops that mind, and the arguments in which they do."""
-_MIND_ORDER = frozenset({"all_to_all_single"})
-"""Where the input is known to lie in order, so that an output which is dense but transposed is filled wrongly, too."""
+_MIND_ORDER = frozenset({"all_to_all_single", "gather"})
+"""Where the other side is known to lie in order, so that what is dense but transposed is misread, too."""
 
 
 def first_with_gaps(op: str, args: dict[str, Any]) -> torch.Tensor | None:

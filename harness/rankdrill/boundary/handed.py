@@ -14,7 +14,7 @@ from rankdrill.boundary.callsites import MOST_FRAMES, owner_of
 from rankdrill.boundary.layers import BETWEEN, C10D, FUNCTIONAL, MOST_TO_FUNCTIONAL
 from rankdrill.whose import Whose
 
-__all__ = ["handed_to_user", "returned_to_user"]
+__all__ = ["asked_to_wait", "handed_to_user", "returned_to_user"]
 
 _ALWAYS = frozenset({"isend", "irecv", "batch_isend_irecv"})
 
@@ -43,6 +43,24 @@ def handed_to_user(depth: int = 1) -> bool:
 
 def _gives_a_handle(public: FrameType) -> bool:
     return public.f_code.co_name in _ALWAYS or bool(public.f_locals.get("async_op"))
+
+
+def asked_to_wait(depth: int = 1) -> bool:
+    """Whether torch's public function for the collective being issued is to wait for it; not every torch's options say.
+
+    Those of 2.6 do not for ``all_reduce``, ``reduce``, ``gather``, ``all_to_all`` and ``barrier``.
+    """
+    frame: FrameType | None = sys._getframe(depth)
+    for _ in range(MOST_FRAMES):
+        if frame is None:
+            break
+        code = frame.f_code
+        if code.co_filename == C10D:
+            return frame.f_locals.get("async_op") is False
+        if code.co_name not in BETWEEN and owner_of(code) is not Whose.OURS:
+            break
+        frame = frame.f_back
+    return False
 
 
 def returned_to_user(depth: int = 1) -> bool:

@@ -60,6 +60,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 __all__ = [
     "ENGINE",
     "FUNCTION_MODES",
+    "GATHERS_AS_IT_LIES",
     "PICKLER_NAMES",
     "DispatchMode",
     "adopt_backends",
@@ -100,6 +101,9 @@ FUNCTION_MODES = (
     torch._C._push_on_torch_function_stack,
     torch._C._pop_torch_function_stack,
 )
+
+# gloo's gather sends what lies in memory, whatever the strides say: mended in torch 2.9 (pytorch/pytorch#158903).
+GATHERS_AS_IT_LIES = torch.__version__ < "2.9"  # TorchVersion: by number
 
 _BACKEND_TYPES = {
     "gloo": dist.ProcessGroup.BackendType.GLOO,
@@ -300,10 +304,17 @@ def replace_env_rendezvous(make: Callable[[Callable[..., Any]], Callable[..., An
     handlers["env"] = make(handlers["env"])
 
 
-def set_timeout(group: Any, timeout: timedelta) -> None:
-    """Let the collectives of `group` give up after `timeout`."""
-    for device in group._device_types:
-        group._get_backend(device)._set_default_timeout(timeout)
+def set_timeout(group: Any, timeout: timedelta) -> bool:
+    """Let the collectives of `group` give up after `timeout`; whether they will.
+
+    gloo takes note and goes on as before where a group has no public way to be told, as of torch 2.6 and 2.8.
+    """
+    backends = [group._get_backend(device) for device in group._device_types]
+    if not hasattr(dist.ProcessGroup, "set_timeout") and any(backend.name() == "gloo" for backend in backends):
+        return False
+    for backend in backends:
+        backend._set_default_timeout(timeout)
+    return True
 
 
 def note_device_constructors() -> None:

@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tests.torch_can import Can, can
+
 __all__ = ["HELD", "OPS", "ROOTED", "Call", "Family", "Loop", "Message", "Place", "Program", "Statement", "Visit"]
 
-OPS = (
+_EVERY = (
     "all_reduce", "broadcast", "all_gather", "reduce", "gather", "scatter", "all_to_all_single", "reduce_scatter",
     "barrier", "all_gather_object", "broadcast_object_list", "gather_object", "all_gather_into_tensor",
 )  # fmt: skip
+OPS = tuple(op if op != "reduce_scatter" or can(Can.REDUCE_SCATTER) else "all_reduce" for op in _EVERY)
 ROOTED = frozenset({"broadcast", "reduce", "gather", "scatter", "broadcast_object_list", "gather_object"})
 HELD = frozenset({"all_reduce", "broadcast", "reduce", "all_gather", "all_gather_into_tensor"})
 """Those that may be asynchronous."""

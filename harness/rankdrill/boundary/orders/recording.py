@@ -9,6 +9,7 @@ import torch
 
 from rankdrill.boundary.contracts import flatten
 from rankdrill.boundary.gate import Call, Proceed
+from rankdrill.boundary.handed import asked_to_wait
 from rankdrill.boundary.orders.script import Came, Made, Script
 from rankdrill.step import ANYBODY, RECV, Kind, Message, Step
 
@@ -67,7 +68,8 @@ class Recorder:
 
 def waits_at_once(call: Call) -> bool:
     """Whether torch waits for the call before it returns."""
-    return not getattr(call.args.get("opts"), "asyncOp", True)
+    handed = getattr(call.args.get("opts"), "asyncOp", None)
+    return asked_to_wait() if handed is None else not handed
 
 
 def given_to(call: Call) -> list[torch.Tensor]:

@@ -74,8 +74,8 @@ def _patient(groups: dict[tuple[int, ...] | None, Any], seconds: float | None) -
 
 
 def _have_give_up(group: Any, seconds: float) -> None:
-    set_timeout(group, timedelta(seconds=seconds))
-    if isinstance(group, DrilledGroup):
+    changed = set_timeout(group, timedelta(seconds=seconds))
+    if changed and isinstance(group, DrilledGroup):
         group.timeout = seconds
 
 

@@ -118,7 +118,8 @@ def gaps_of(job: Job, verdict: Verdict, sources: Sources) -> list[str]:
     if wrapped := [rank for rank, columns in read.items() if columns.wrapped]:
         found.append(f"the oldest entries of {name_ranks(wrapped)} were overwritten")
     if empty := [rank for rank, columns in read.items() if not len(columns)]:
-        found.append(f"{name_ranks(empty)} recorded nothing: TORCH_FR_BUFFER_SIZE says how many calls are kept")
+        told = "TORCH_FR_BUFFER_SIZE, TORCH_NCCL_TRACE_BUFFER_SIZE in older torch, says how many calls are kept"
+        found.append(f"{name_ranks(empty)} recorded nothing: {told}")
     if newer := [rank for rank, columns in read.items() if _version(columns.version) > NEWEST]:
         known = ".".join(map(str, NEWEST))
         found.append(f"{name_ranks(newer)} wrote a version newer than {known}: what is new in it is not read")

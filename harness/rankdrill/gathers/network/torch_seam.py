@@ -8,7 +8,8 @@ What is used, and why:
   names a group after a counter that differs between ranks as soon as one is in a subgroup (torch 2.13: the hashed name
   contains ``len(_world.pg_names)``), and then the ranks wait for one another under different names.
 - ``distributed_c10d._world`` and ``_unregister_process_group``: the companion group is taken out of torch's tables
-  again, so that it changes no later name and lives exactly as long as we hold it.
+  again, so that it changes no later name and lives exactly as long as we hold it. They also hold each group's store,
+  which no group of torch 2.6 or 2.8 can be asked for.
 - ``distributed_c10d._get_process_group_name``: of a group written in Python that does not know its name.
 - ``distributed_c10d._get_default_store``: where a group written in Python holds no store of its own.
 - What gloo writes into a group's store when it connects: at which address each member listens for as long as it is in
@@ -106,8 +107,9 @@ def name_of(group: Any) -> str:
 def store_of(group: Any) -> Any:
     """The store the members of `group` share; None where there is none, as in torch's fake and threaded groups."""
     store = None
-    with contextlib.suppress(AttributeError, RuntimeError):
-        store = group.get_group_store()
+    with contextlib.suppress(AttributeError, KeyError, RuntimeError):
+        can_be_asked = hasattr(dist.ProcessGroup, "get_group_store")
+        store = group.get_group_store() if can_be_asked else c10d._world.pg_map[group][1]
     if store is None and (default := c10d._get_default_store()) is not None:
         store = c.PrefixStore(f"rankdrill/{name_of(group)}", default)
     try:

@@ -32,6 +32,7 @@ ALREADY_THERE = (
     "init_process_group() gave the group that this rank already has; "
     "@pytest.mark.ranks(n, init=False) leaves making it to the test"
 )
+KEEPS_TIMEOUT = "that group keeps its timeout, {:g} s: gloo of this torch takes none later"
 
 
 def launch_variables(spec: RankSpec) -> dict[str, str]:
@@ -133,10 +134,11 @@ class Rendezvous:
                 self._bodies_own.meet(init_method, world_size, make)
                 return
             self._check(backend, world_size, rank)
-            if timeout is not None:
-                self._set_timeout(timeout)
-                self._changed_timeout = True
             self.notes.append(ALREADY_THERE)
+            if timeout is not None:
+                self._changed_timeout = self._set_timeout(timeout)
+                if not self._changed_timeout:
+                    self.notes.append(KEEPS_TIMEOUT.format(self._timeout.total_seconds()))
 
         return init_process_group
 
@@ -159,11 +161,12 @@ class Rendezvous:
                 f"its group already; @pytest.mark.ranks({spec.world_size}, init=False) leaves making it to the test"
             )
 
-    def _set_timeout(self, timeout: timedelta) -> None:
+    def _set_timeout(self, timeout: timedelta) -> bool:
         group: Any = dist.group.WORLD
-        torch_seam.set_timeout(group, timeout)
-        if isinstance(group, DrilledGroup):
+        changed = torch_seam.set_timeout(group, timeout)
+        if changed and isinstance(group, DrilledGroup):
             group.timeout = timeout.total_seconds()
+        return changed
 
     def _env_rendezvous(self, real: Callable[..., Any]) -> Callable[..., Any]:
         def meet(url: str, *args: Any, **kwargs: Any) -> Iterator[tuple[Store, int, int]]:
