@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from ast import literal_eval
-from collections.abc import Sequence
 from math import prod
 
 from rankdrill.diagnosis import FindingKind
 from rankdrill.replay.merging import NOT_WAITING, Line
 from rankdrill.replay.score import Call, Score, Tensor
+from rankdrill.replay.ways import among
 from rankdrill.step import ANYBODY, DEFAULT_GROUP, NEW_GROUP, NOBODY
 
-__all__ = ["Groups", "among", "statement"]
+__all__ = ["Groups", "statement"]
 
 MOST_ELEMENTS = 1 << 20  # of one tensor: larger ones are played smaller, equal ones equal
 _SPREAD = 9973  # how many sizes stay apart there
@@ -55,6 +55,10 @@ class Groups:
 
     def size(self, group: str) -> int:
         return self._size if group == DEFAULT_GROUP else len(self.members.get(group, ())) or self._size
+
+    def is_of_all(self, group: str) -> bool:
+        """Whether all ranks are in `group`."""
+        return self.size(group) == self._size
 
     def variable(self, group: str) -> str | None:
         """What the file calls `group`; None for the default one."""
@@ -112,11 +116,6 @@ def _by_rank(by_rank: dict[int, str]) -> str:
     ordered = sorted(ranks.items(), key=lambda each: len(each[1]))
     *others, (usual, _) = ordered
     return "".join(f"{value} if {among(those)} else " for value, those in others) + usual
-
-
-def among(ranks: Sequence[int]) -> str:
-    """The condition that a rank is one of `ranks`."""
-    return f"rank.index == {ranks[0]}" if len(ranks) == 1 else f"rank.index in ({', '.join(map(str, ranks))})"
 
 
 def _said(call: Call, groups: Groups, *, is_root: bool) -> tuple[str, list[str]]:
