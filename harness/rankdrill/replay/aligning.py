@@ -12,7 +12,8 @@ from rankdrill.step import NO_SEQUENCE
 __all__ = ["Row", "laid_beside"]
 
 MOST_COMPARED = 1 << 18  # pairs of calls that are weighed one by one
-ONE_LINE, ONE_CALL = 3, 1  # what it weighs that two were made from one line, and that a group counts them as one
+ONE_LINE, ONE_CALL, LAST_CALL = 3, 1, 5
+"""What it weighs that two were made from one line, that a group counts them as one, and that a rank came no further."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,9 @@ def _of_one_line(rows: Sequence[Row], mine: Sequence[Row]) -> Iterator[tuple[int
 def _heaviest(rows: Sequence[Row], mine: Sequence[Row]) -> list[tuple[int, int]]:
     """The pairs, in order, that weigh most together: as texts are compared, letter by letter."""
     weights = [[_weight(row, other) for other in mine] for row in rows]
+    if mine:  # what it did in the place of another's call it ended with
+        for row, weighed in zip(rows, weights, strict=True):
+            weighed[-1] += LAST_CALL * bool(row.numbers & mine[-1].numbers)
     best = [[0] * (len(mine) + 1) for _ in range(len(rows) + 1)]
     for at in reversed(range(len(rows))):
         for other in reversed(range(len(mine))):

@@ -14,9 +14,12 @@ def score_of_outcome(outcome: Outcome) -> Score:
     """What the ranks of `outcome` did, to be played again; its verdict has to come out then."""
     views = {rank.rank: rank.ledger for rank in outcome.ranks}
     ends = {rank.rank: _end(rank) for rank in outcome.ranks}
-    found = outcome.findings[0].sides if outcome.findings else ()
-    sides = [side.ranks for side in found] or [outcome.culprits, outcome.victims]
-    return score_of(views, len(outcome.ranks), verdict_of(outcome), ends, [side for side in sides if side])
+    finding = outcome.findings[0] if outcome.findings else None
+    sides = [side.ranks for side in finding.sides] if finding is not None else []
+    sides = sides or [outcome.culprits, outcome.victims]
+    return score_of(
+        views, len(outcome.ranks), verdict_of(outcome), ends, [side for side in sides if side], None, finding
+    )
 
 
 def _end(rank: RankOutcome) -> End:

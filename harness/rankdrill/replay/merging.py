@@ -37,6 +37,11 @@ class Line:
         return all(call.via in NOT_WAITING for _, call in self.calls)
 
     @property
+    def touched(self) -> bool:
+        """Whether somebody touches what it works on while it does."""
+        return any(call.touched for _, call in self.calls)
+
+    @property
     def waited(self) -> bool:
         """Whether it is waited for in the end."""
         return all(call.waits for _, call in self.calls)

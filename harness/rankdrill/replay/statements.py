@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from ast import literal_eval
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from math import prod
 
 from rankdrill.diagnosis import FindingKind
 from rankdrill.replay.merging import NOT_WAITING, Line
 from rankdrill.replay.score import Call, Score, Tensor
+from rankdrill.replay.staging import COUNTED_ON
 from rankdrill.replay.ways import among
 from rankdrill.step import ANYBODY, DEFAULT_GROUP, NEW_GROUP, NOBODY
 
@@ -39,7 +42,7 @@ class Groups:
         made = [
             tuple((call.group, call.members) for call in part.calls if call.op == NEW_GROUP) for part in score.parts
         ]
-        self.at_once = len(set(made)) == 1
+        self.at_once = len(set(made)) == 1 and self._kind != FindingKind.LEAKED_GROUP
         """Whether all ranks make the same groups: then they are made first."""
         self._names = {name: f"group_{number}" for number, name in enumerate(self.members, start=1)}
         self._brought = {
@@ -49,9 +52,11 @@ class Groups:
             if call.tensors and call.number != NOBODY
         }
 
-    def keeps(self, line: Line) -> bool:
-        """Whether the handle of an issued message is kept: it is where nobody is told to have dropped it."""
-        return self._kind != FindingKind.REQUEST_LEAK or line.waited
+    def keepers(self, line: Line) -> tuple[int, ...]:
+        """Who keeps the handle of an issued message: all, where nobody is told to have dropped it."""
+        if self._kind != FindingKind.REQUEST_LEAK:
+            return line.ranks
+        return tuple(rank for rank, call in line.calls if call.waits)
 
     def size(self, group: str) -> int:
         return self._size if group == DEFAULT_GROUP else len(self.members.get(group, ())) or self._size
@@ -83,6 +88,8 @@ def statement(line: Line, groups: Groups) -> str:
 
     Where ranks give other arguments, each is chosen by the rank.
     """
+    if line.touched:
+        line = replace(line, calls=tuple((rank, replace(call, waits=False)) for rank, call in line.calls))
     told = {rank: _said(call, groups, is_root=rank == call.root) for rank, call in line.calls}
     known = {rank: (name, given) for rank, (name, given) in told.items() if name and not name.startswith("#")}
     if not known:
@@ -91,10 +98,35 @@ def statement(line: Line, groups: Groups) -> str:
         return _by_rank({rank: f"{name}({', '.join(given)})" for rank, (name, given) in known.items()})
     name, first = next(iter(known.values()))
     places = ({rank: given[at] for rank, (_, given) in known.items()} for at in range(len(first)))
-    said = f"{name}({', '.join(each for each in map(_chosen, places) if each not in _DEFAULTS)})"
+    arguments = [each for each in map(_chosen, places) if each not in _DEFAULTS]
+    if line.touched:
+        return "\n".join(_touching(line, name, arguments))
+    said = f"{name}({', '.join(arguments)})"
+    if COUNTED_ON in {call.value for _, call in line.calls}:
+        return f"got = {said}" if name.endswith("get") else said
+    if any(call.op == "set" and not call.waits for _, call in line.calls):
+        return f"published = False\nif published:  # it was not\n    {said}"
     if name == "dist.new_group":
         return " = ".join([*groups.variables_of(line), said])
-    return f"works.append({said})" if line.issued and groups.keeps(line) else said
+    if not line.issued or not (kept := groups.keepers(line)):
+        return said
+    if kept == line.ranks:
+        return f"works.append({said})"
+    return f"work = {said}\nif {among(kept)}:\n    works.append(work)"
+
+
+def _touching(line: Line, name: str, given: Sequence[str]) -> Iterator[str]:
+    """Its memory is touched between the call and the wait."""
+    first, *others = given
+    yield f"held = {first}"
+    yield f"work = {name}({', '.join(['held', *others])})"
+    one = "held[0]" if first.startswith("[") else "held"
+    for how, done in (("wrote", "add_(1)"), ("read", "sum()")):
+        ranks = [rank for rank, call in line.calls if call.touched == how]
+        if ranks:
+            yield f"if {among(ranks)}:"
+            yield f"    {one}.{done}"
+    yield "work.wait()"
 
 
 def _chosen(by_rank: dict[int, str]) -> str:
@@ -165,7 +197,7 @@ def _arguments(call: Call, groups: Groups, *, is_root: bool) -> list[str] | None
         case "gather_object":
             return ["None", f"[None] * {size}" if is_root else "None"]
         case "broadcast_object_list":
-            return ["[None]"]
+            return [f"[None] * {many}" if (many := prod(brought[0].shape)) > 1 else "[None]"]
         case "scatter_object_list":
             return ["[None]", f"[None] * {size}" if is_root else "None"]
     return None
@@ -208,6 +240,8 @@ def _of_all_to_all(call: Call, shape: Tensor, size: int) -> list[str]:
 def _of_store(call: Call) -> tuple[str, list[str]]:
     key = repr(call.key)
     match call.op:
+        case "set" if call.value == COUNTED_ON:
+            return "rank.store.set", [key, "str(int(got) + 1)"]
         case "set":
             return "rank.store.set", [key, repr(_literal(call.value))]
         case "add":
@@ -234,6 +268,8 @@ def _literal(shown: str) -> str:
 def _made(tensor: Tensor, size: int) -> str:
     shape = _small(tensor.shape, size)
     dtype = "" if tensor.dtype == "float32" else f", dtype=torch.{tensor.dtype}"
+    if tensor.strides and shape == tensor.shape:
+        return f"torch.empty_strided({shape}, {tensor.strides}{dtype})"
     lengths = ", ".join(map(str, shape)) if shape else "()"
     return f"torch.ones({lengths}{dtype})"
 

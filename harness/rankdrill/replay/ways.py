@@ -14,7 +14,7 @@ class Ways:
         self._size = size
         self._said: dict[tuple[int, ...], list[str]] = {}
 
-    def take(self, ranks: tuple[int, ...], said: str, *, apart: bool = False) -> bool:
+    def take(self, ranks: tuple[int, ...], said: Sequence[str], *, apart: bool = False) -> bool:
         """Whether what `ranks` do next fits below the conditions so far.
 
         A third way is taken if it is known that a run of the program takes one of them, `apart`, or ends them.
@@ -23,7 +23,7 @@ class Ways:
             before = [rank for those in self._said for rank in those]
             if not set(before).isdisjoint(ranks) or not (apart or len(before) + len(ranks) == self._size):
                 return False
-        self._said.setdefault(ranks, []).append(said)
+        self._said.setdefault(ranks, []).extend(said)
         return True
 
     def told(self) -> Iterator[str]:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from rankdrill.diagnosis import FindingKind
 from rankdrill.replay.merging import Line, in_blocks, merged
 from rankdrill.replay.score import End, Score
+from rankdrill.replay.staging import staged
 from rankdrill.replay.statements import Groups, statement
 from rankdrill.replay.ways import Ways, condition, plain
 from rankdrill.step import NO_SEQUENCE
@@ -17,6 +18,7 @@ __all__ = ["pytest_file"]
 WIDTH = 110  # of a line of the docstring
 _WAIT = "while works: works.pop(0).wait()"
 _COUNTED = frozenset({FindingKind.MISSING, FindingKind.EXTRA})
+_PARTED = frozenset({FindingKind.GROUP, FindingKind.CALL_ORDERING})
 
 _HEAD = '''"""{verdict}
 
@@ -32,6 +34,7 @@ def test_again(rank):
 
 def pytest_file(score: Score) -> str:
     """A self-contained pytest file that plays `score`."""
+    score = staged(score)
     groups = Groups(score)
     extra = score.culprits if score.kind == FindingKind.EXTRA else ()
     by_number = score.kind not in _COUNTED
@@ -73,13 +76,15 @@ def _never_reached_by_others(lines: Sequence[Line], score: Score, groups: Groups
         line
         for at, line in enumerate(lines)
         if all(rank in stuck and last.get(rank, at) < at for rank in range(score.world_size) if rank not in line.ranks)
-        and (score.kind in _COUNTED or _due(line, lines, groups))
+        and (score.kind in _COUNTED or _due(line, lines, groups, score))
     ]
 
 
-def _due(line: Line, lines: Sequence[Line], groups: Groups) -> bool:
+def _due(line: Line, lines: Sequence[Line], groups: Groups, score: Score) -> bool:
     """Whether it is a call of a group of all ranks, of which the others have made none with its number."""
     _, call = line.calls[0]
+    if score.kind in _PARTED and any({*side} & {*line.ranks} for side in score.sides) and _another_side(line, score):
+        return False
     if call.number == NO_SEQUENCE or any(made.group != call.group for _, made in line.calls):
         return False
     made = {
@@ -89,6 +94,11 @@ def _due(line: Line, lines: Sequence[Line], groups: Groups) -> bool:
         if each.group == call.group and each.number >= call.number and rank not in line.ranks
     }
     return groups.is_of_all(call.group) and not made
+
+
+def _another_side(line: Line, score: Score) -> bool:
+    """Whether some that do not make it are said to have done something else in its place."""
+    return any({*side}.isdisjoint(line.ranks) for side in score.sides)
 
 
 def _told(lines: Sequence[Line], groups: Groups, score: Score, open_to_all: Collection[Line]) -> Iterator[str]:
@@ -104,17 +114,26 @@ def _told(lines: Sequence[Line], groups: Groups, score: Score, open_to_all: Coll
             waiting = False
         waiting = waiting or (line.issued and line.waited)
         site = next((call.site for _, call in line.calls if call.site), "")
-        said += f"  # {plain(site)}" if site else ""
+        told = _from_there(said, site)
         if len(line.ranks) == score.world_size or line in open_to_all:
             yield from ways.told()
-            yield said
+            yield from told
             continue
-        if not ways.take(line.ranks, said, apart=line.instead or score.kind not in _COUNTED):
+        if not ways.take(line.ranks, told, apart=line.instead or score.kind not in _COUNTED):
             yield from ways.told()
-            ways.take(line.ranks, said)
+            ways.take(line.ranks, told)
     yield from ways.told()
-    if waiting:
+    left = any(line.issued and not line.waited for line in lines)
+    if waiting or (left and score.kind != FindingKind.REQUEST_LEAK):
         yield _WAIT
+
+
+def _from_there(said: str, site: str) -> list[str]:
+    """The lines of a statement; at the call stands where it is from."""
+    lines = said.splitlines()
+    at = next((at for at, line in enumerate(lines) if "dist." in line or "rank.store." in line), 0)
+    lines[at] += f"  # {plain(site)}" if site else ""
+    return lines
 
 
 def _endings(score: Score) -> Iterator[str]:
