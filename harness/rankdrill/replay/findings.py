@@ -46,17 +46,15 @@ def _brought(part: Part, side: Side, site: Site | None, parts: Sequence[Part]) -
     if call is None or tensor is None:
         return part
     op, number, group = call[1], int(call[2]), call[3]
-    at = next(
-        (at for at, each in enumerate(part.calls) if (each.op, each.group, each.number) == (op, group, number)), -1
-    )
+    those = [at for at, each in enumerate(part.calls) if (each.op, each.group, each.number) == (op, group, number)]
+    at = those[0] if those else -1
     if at >= 0:
         made = part.calls[at]
         if tensor.strides or not made.tensors:
             return replace(part, calls=(*part.calls[:at], replace(made, tensors=(tensor,)), *part.calls[at + 1 :]))
         return part
-    alike = next(
-        (each for other in parts for each in other.calls if (each.op, each.group) == (op, group)), Call(op, group)
-    )
+    others = (each for other in parts for each in other.calls if (each.op, each.group) == (op, group))
+    alike = next(others, Call(op, group))
     root = 0 if alike.root == NOBODY and op in ("broadcast", "reduce", "scatter", "gather") else alike.root
     where = f"{site.path}:{site.line}" if site is not None else ""
     more = replace(alike, tensors=(tensor,), root=root, site=where, waits=True, number=number, sends=(), receives=())

@@ -9,7 +9,7 @@ from rankdrill.diagnosis import Finding
 from rankdrill.ledger import GROUP_OP, LedgerView, Members, Record, State
 from rankdrill.replay.findings import as_told_of
 from rankdrill.replay.score import Call, End, Part, Score, Tensor
-from rankdrill.step import ANYBODY, DEFAULT_GROUP, NEW_GROUP, NOBODY, Kind, Step
+from rankdrill.step import ANYBODY, DDP_BUCKET, DEFAULT_GROUP, NEW_GROUP, NOBODY, Kind, Step
 
 __all__ = ["folded", "score_of"]
 
@@ -101,9 +101,16 @@ def _collective(record: Record, members: tuple[int, ...]) -> Call:
         receives=_lengths(splits[2]) if splits else (),
         via=step.site.via if step.site is not None else "",
         site=_site(record),
-        waits=record.state is not State.ISSUED and record.error != _NEVER_WAITED,
+        waits=_is_waited(record),
         number=step.sequence,
     )
+
+
+def _is_waited(record: Record) -> bool:
+    site = record.step.site
+    if site is not None and site.via.startswith(DDP_BUCKET):
+        return True  # where C++ does, nobody sees it
+    return record.state is not State.ISSUED and record.error != _NEVER_WAITED
 
 
 def _peer(step: Step) -> int:

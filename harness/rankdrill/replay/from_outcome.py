@@ -15,11 +15,9 @@ def score_of_outcome(outcome: Outcome) -> Score:
     views = {rank.rank: rank.ledger for rank in outcome.ranks}
     ends = {rank.rank: _end(rank) for rank in outcome.ranks}
     finding = outcome.findings[0] if outcome.findings else None
-    sides = [side.ranks for side in finding.sides] if finding is not None else []
-    sides = sides or [outcome.culprits, outcome.victims]
-    return score_of(
-        views, len(outcome.ranks), verdict_of(outcome), ends, [side for side in sides if side], None, finding
-    )
+    found = [side.ranks for side in finding.sides] if finding is not None else []
+    sides = [side for side in found or (outcome.culprits, outcome.victims) if side]
+    return score_of(views, len(outcome.ranks), verdict_of(outcome), ends, sides, None, finding)
 
 
 def _end(rank: RankOutcome) -> End:

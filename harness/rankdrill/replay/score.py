@@ -37,7 +37,8 @@ class Call:
 
     `root` and `peer` are global ranks, -1 where there is none; a `peer` of -2 is anybody. `via` is torch's public
     function where this is a part of it, `site` the line that called it. With `waits` false it was issued, and nobody
-    has waited for it; `touched` says what was done to its memory meanwhile, ``wrote`` or ``read``. Of a store's call `key` is the key, and `value` what was written, if that is known.
+    has waited for it; `touched` says what was done to its memory meanwhile, ``wrote`` or ``read``. Of a store's call
+    `key` is the key, and `value` what was written, if that is known.
     """
 
     op: str

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from rankdrill.diagnosis import FindingKind
 from rankdrill.replay.findings import NOT_COME_TO
 from rankdrill.replay.score import Call, Part, Score
-from rankdrill.step import NEW_GROUP
+from rankdrill.step import ANYBODY
 
-__all__ = ["COUNTED_ON", "staged"]
+__all__ = ["ADDED_TO", "COUNTED_ON", "DESTROY", "IF_NOT_THERE", "LATE", "OWN", "WHAT_CAME", "staged"]
 
 _HALVES = {"send": "recv", "recv": "send"}
+DESTROY = "destroy_process_group"
 _AWAITING = frozenset({"get", "wait"})
 COUNTED_ON = "counted on"
 """The value of a store's call that sets what follows from what the call before it got, and of that one."""
+ADDED_TO = "added to"
+"""The same, of a text."""
+IF_NOT_THERE = "if not there"
+"""That of one that sets a key which it has not found."""
+LATE = "late"
+"""The op of what comes when others are done."""
+OWN = "own"
+"""The value of a message that says who sent it."""
+WHAT_CAME = "what came"
+"""That of a call which gives on what came first of the messages before."""
+_GIVING = frozenset({"all_reduce", "broadcast", "reduce", "send"})
 
 
 def staged(score: Score) -> Score:
@@ -25,6 +37,10 @@ def staged(score: Score) -> Score:
             return replace(score, parts=tuple(_with_the_rest(score.parts)))
         case FindingKind.LEAKED_GROUP:
             return _groups_by_members(score)
+        case FindingKind.RACE:
+            return replace(score, parts=tuple(_in_turn(part, score.culprits) for part in score.parts))
+        case FindingKind.MISSING_KEY:
+            return replace(score, parts=tuple(_after_it_was_deleted(score.parts)))
         case FindingKind.LOST_UPDATE:
             return replace(score, parts=tuple(_with_updates(score.parts, score.culprits)))
     return score
@@ -60,13 +76,42 @@ def _groups_by_members(score: Score) -> Score:
         replace(part, calls=tuple(replace(call, group=names.get(call.group, call.group)) for call in part.calls))
         for part in score.parts
     )
-    # As many as are made; numbers count within each.
-    parts = tuple(replace(part, calls=tuple(_uncounted(call) for call in part.calls)) for part in parts)
+    if set(score.culprits) != {rank for members in first for rank in members}:
+        parts = tuple(part if part.rank in score.culprits else _destroying(part, first) for part in parts)
     return replace(score, parts=parts, groups={name: members for members, name in first.items()})
 
 
-def _uncounted(call: Call) -> Call:
-    return replace(call, group="default") if call.op == NEW_GROUP else call
+def _destroying(part: Part, names: Mapping[tuple[int, ...], str]) -> Part:
+    """The rank destroys each group when it has called on it."""
+    calls: list[Call] = []
+    for at, call in enumerate(part.calls):
+        calls.append(call)
+        last = call.group in names.values() and (at + 1 == len(part.calls) or part.calls[at + 1].group != call.group)
+        calls += [Call(DESTROY, call.group, site=call.site)] * last
+    return replace(part, calls=tuple(calls))
+
+
+def _in_turn(part: Part, culprits: Sequence[int]) -> Part:
+    """Receives from anybody that a culprit makes in a row are one, of so many; and messages say whose they are."""
+    calls: list[Call] = []
+    for call in part.calls:
+        again = bool(calls) and calls[-1].op == call.op and (calls[-1].site, calls[-1].tag) == (call.site, call.tag)
+        if part.rank in culprits and call.op == "recv" and call.peer == ANYBODY:
+            many = int(calls[-1].value) + 1 if again and calls[-1].value else 1
+            calls[len(calls) - (many > 1) :] = [replace(call, value=str(many), via="recv")]
+        else:
+            given_on = bool(calls) and calls[-1].value.isdecimal() and call.op in _GIVING
+            mine = WHAT_CAME if given_on else OWN if call.op == "send" else ""
+            calls.append(replace(call, value=mine) if mine else call)
+    return replace(part, calls=tuple(calls))
+
+
+def _after_it_was_deleted(parts: Sequence[Part]) -> Iterator[Part]:
+    """Whoever waits for a key that was there comes when it is gone."""
+    deleted = {call.key for part in parts for call in part.calls if call.op == "delete_key"}
+    for part in parts:
+        late = bool(part.calls) and not part.end.how and part.calls[-1].key in deleted
+        yield replace(part, calls=(*part.calls[:-1], Call(LATE), part.calls[-1])) if late else part
 
 
 def _with_updates(parts: Sequence[Part], culprits: Sequence[int]) -> Iterator[Part]:
@@ -74,6 +119,15 @@ def _with_updates(parts: Sequence[Part], culprits: Sequence[int]) -> Iterator[Pa
         calls = list(part.calls)
         for at, call in enumerate(calls[1:], start=1):
             before = calls[at - 1]
-            if part.rank in culprits and (before.op, call.op) == ("get", "set") and before.key == call.key:
-                calls[at - 1], calls[at] = replace(before, value=COUNTED_ON), replace(call, value=COUNTED_ON)
-        yield replace(part, calls=tuple(calls))
+            if part.rank not in culprits or call.op != "set" or before.key != call.key:
+                continue
+            how = COUNTED_ON if _is_number(call.value) else ADDED_TO
+            if before.op == "get":
+                calls[at - 1], calls[at] = replace(before, value=how), replace(call, value=how)
+            elif before.op == "check":
+                calls[at - 1], calls[at] = replace(before, value=IF_NOT_THERE), replace(call, value=IF_NOT_THERE)
+        yield replace(part, calls=tuple(call for call in calls if (call.op, call.value) != ("check", IF_NOT_THERE)))
+
+
+def _is_number(shown: str) -> bool:
+    return shown.strip("'").replace(".", "", 1).isdecimal()

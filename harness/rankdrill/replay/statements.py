@@ -11,13 +11,14 @@ from math import prod
 from rankdrill.diagnosis import FindingKind
 from rankdrill.replay.merging import NOT_WAITING, Line
 from rankdrill.replay.score import Call, Score, Tensor
-from rankdrill.replay.staging import COUNTED_ON
+from rankdrill.replay.staging import ADDED_TO, COUNTED_ON, DESTROY, IF_NOT_THERE, LATE, OWN, WHAT_CAME
 from rankdrill.replay.ways import among
 from rankdrill.step import ANYBODY, DEFAULT_GROUP, NEW_GROUP, NOBODY
 
 __all__ = ["Groups", "statement"]
 
 MOST_ELEMENTS = 1 << 20  # of one tensor: larger ones are played smaller, equal ones equal
+LEAST_RECKONED = 3  # ranks of which one says where it lies from each
 _SPREAD = 9973  # how many sizes stay apart there
 _REDUCING = frozenset({"all_reduce", "reduce", "reduce_scatter", "reduce_scatter_tensor"})
 _REDUCE_OPS = frozenset({"avg", "product", "min", "max", "band", "bor", "bxor"})  # and "sum", which is the default
@@ -30,6 +31,7 @@ _PLAIN = {  # which gloo makes one after another
     "all_gather_into_tensor_coalesced": "all_gather_into_tensor",
     "reduce_scatter_tensor_coalesced": "reduce_scatter_tensor",
 }
+_WORTH = {OWN: " * rank.index", WHAT_CAME: " * rows[0].sum()"}
 _ISSUED = {"send": "isend", "recv": "irecv"}
 
 
@@ -102,8 +104,16 @@ def statement(line: Line, groups: Groups) -> str:
     if line.touched:
         return "\n".join(_touching(line, name, arguments))
     said = f"{name}({', '.join(arguments)})"
-    if COUNTED_ON in {call.value for _, call in line.calls}:
+    values = {call.value for _, call in line.calls}
+    if {COUNTED_ON, ADDED_TO} & values:
         return f"got = {said}" if name.endswith("get") else said
+    if IF_NOT_THERE in values:
+        return f"if not rank.store.check([{arguments[0]}]):\n    {said}"
+    if name == "dist.recv" and (many := max(int(each) if each.isdecimal() else 0 for each in values)):
+        call = next(call for _, call in line.calls if call.value)
+        row = groups.brought(call)[0] if groups.brought(call) else Tensor("float32", (1,))
+        rows = _made(replace(row, shape=(many, *row.shape)), groups.size(call.group))
+        return f"rows = {rows}\nfor row in rows:\n    {name}({', '.join(['row', *arguments[1:]])})"
     if any(call.op == "set" and not call.waits for _, call in line.calls):
         return f"published = False\nif published:  # it was not\n    {said}"
     if name == "dist.new_group":
@@ -142,12 +152,32 @@ def _chosen(by_rank: dict[int, str]) -> str:
 
 def _by_rank(by_rank: dict[int, str]) -> str:
     """An expression that is another one on other ranks: that of most of them last."""
+    if reckoned := _reckoned(by_rank):
+        return reckoned
     ranks: dict[str, list[int]] = {}
     for rank, value in by_rank.items():
         ranks.setdefault(value, []).append(rank)
     ordered = sorted(ranks.items(), key=lambda each: len(each[1]))
     *others, (usual, _) = ordered
     return "".join(f"{value} if {among(those)} else " for value, those in others) + usual
+
+
+def _reckoned(by_rank: dict[int, str]) -> str:
+    """What is so far from each rank's own number, or from it in a ring of all of them; empty where it is not."""
+    if len(by_rank) < LEAST_RECKONED or not all(value.isdecimal() for value in by_rank.values()):
+        return ""
+    away = {int(value) - rank for rank, value in by_rank.items()}
+    size = len(by_rank)
+    if len(away) == 1:
+        return _from_here(away.pop())
+    if set(by_rank) == set(range(size)) and len(round_it := {each % size for each in away}) == 1:
+        step = round_it.pop()
+        return f"({_from_here(step if 2 * step <= size else step - size)}) % {size}"
+    return ""
+
+
+def _from_here(away: int) -> str:
+    return f"rank.index {'-' if away < 0 else '+'} {abs(away)}" if away else "rank.index"
 
 
 def _said(call: Call, groups: Groups, *, is_root: bool) -> tuple[str, list[str]]:
@@ -158,6 +188,10 @@ def _said(call: Call, groups: Groups, *, is_root: bool) -> tuple[str, list[str]]
         return "dist.new_group", [str(list(call.members))]
     if call.key:
         return _of_store(call)
+    if call.op == LATE:
+        return "time.sleep", ["0.5"]
+    if call.op == DESTROY:
+        return "dist.destroy_process_group", [f"{groups.variable(call.group)}"]
     arguments = _arguments(call, groups, is_root=is_root)
     if arguments is None:
         return f"# {call.op} is not played", []
@@ -175,7 +209,7 @@ def _arguments(call: Call, groups: Groups, *, is_root: bool) -> list[str] | None
         case "barrier" | "monitored_barrier":
             return []
         case "all_reduce" | "reduce" | "broadcast" | "send" | "isend" | "recv" | "irecv":
-            return [first]
+            return [first + _WORTH.get(call.value, "")]
         case "all_reduce_coalesced":
             return [f"[{', '.join(tensors)}]"]
         case "all_gather":
@@ -241,7 +275,9 @@ def _of_store(call: Call) -> tuple[str, list[str]]:
     key = repr(call.key)
     match call.op:
         case "set" if call.value == COUNTED_ON:
-            return "rank.store.set", [key, "str(int(got) + 1)"]
+            return "rank.store.set", [key, "str(float(got) + 1)"]
+        case "set" if call.value == ADDED_TO:
+            return "rank.store.set", [key, "got.decode() + ' and more'"]
         case "set":
             return "rank.store.set", [key, repr(_literal(call.value))]
         case "add":
