@@ -9,7 +9,7 @@ from rankdrill.diagnosis import Finding
 from rankdrill.ledger import GROUP_OP, LedgerView, Members, Record, State
 from rankdrill.replay.findings import as_told_of
 from rankdrill.replay.score import Call, End, Part, Score, Tensor
-from rankdrill.step import ANYBODY, DDP_BUCKET, DEFAULT_GROUP, NEW_GROUP, NOBODY, Kind, Step
+from rankdrill.step import ANYBODY, DDP_BUCKET, DEFAULT_GROUP, FILE_LOCKS, NEW_GROUP, NOBODY, Kind, Step
 
 __all__ = ["folded", "score_of"]
 
@@ -18,6 +18,7 @@ _MORE = re.compile(r"\+(\d+) more")
 _ROOT = re.compile(r"\broot=(\d+)")
 _SPLITS = re.compile(r"sent as (\S+) received as (\S+)")
 _REDUCE_OPS = frozenset({"sum", "avg", "product", "min", "max", "band", "bor", "bxor", "premul_sum"})
+_LOCKS = frozenset({"LOCK_EX", "LOCK_SH", "LOCK_UN"})
 _NEVER_WAITED = "NeverWaited"  # of a message whose handle was dropped
 OF_OBJECTS = frozenset({"all_gather_object", "gather_object", "broadcast_object_list", "scatter_object_list"})
 """Public functions that are several collectives each: played as one call."""
@@ -80,6 +81,8 @@ def _calls(records: Sequence[Record], groups: Mapping[str, tuple[int, ...]], siz
         elif step.kind is Kind.STORE:
             value = step.fingerprint if step.fingerprint[:1] in "'+" else ""
             yield Call(step.op, key=step.target, value=value, site=_site(record))
+        elif step.op in FILE_LOCKS and step.fingerprint in _LOCKS:
+            yield Call(step.op, key=step.target, value=step.fingerprint, site=_site(record))
         elif step.kind is Kind.COLLECTIVE and step.op not in (GROUP_OP, "abort"):
             yield _collective(record, groups.get(step.target) or tuple(range(size)))
 

@@ -92,6 +92,7 @@ def play(score: Score, *, deadline: float = DEADLINE_S) -> Played:
     with TemporaryDirectory(prefix="rankdrill-replay-") as directory, World(score.world_size) as world:
         file = Path(directory, FILE)  # a diagnosis reads the lines that calls are made from
         file.write_text(source, encoding="utf-8")
+        found["__file__"] = str(file)
         exec(compile(source, file, "exec"), found)  # written here, of calls and numbers alone
         body: Callable[..., None] = found["test_again"]
         return Played(source, world.run_job(Job(body, (), with_context=True), deadline=deadline))

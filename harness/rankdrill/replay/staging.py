@@ -8,7 +8,7 @@ from dataclasses import replace
 from rankdrill.diagnosis import FindingKind
 from rankdrill.replay.findings import NOT_COME_TO
 from rankdrill.replay.score import Call, Part, Score
-from rankdrill.step import ANYBODY
+from rankdrill.step import ANYBODY, FILE_LOCKS
 
 __all__ = ["ADDED_TO", "COUNTED_ON", "DESTROY", "IF_NOT_THERE", "LATE", "OWN", "WHAT_CAME", "staged"]
 
@@ -31,7 +31,9 @@ _GIVING = frozenset({"all_reduce", "broadcast", "reduce", "send"})
 
 
 def staged(score: Score) -> Score:
-    """What is to be written for `score`."""
+    """What is to be written for `score`. Locks of files are part of a deadlock alone: there one file stands for all."""
+    if score.kind != FindingKind.DEADLOCK:
+        score = replace(score, parts=tuple(_without_locks(part) for part in score.parts))
     match score.kind:
         case FindingKind.DEADLOCK:
             return replace(score, parts=tuple(_with_the_rest(score.parts)))
@@ -46,6 +48,10 @@ def staged(score: Score) -> Score:
     return score
 
 
+def _without_locks(part: Part) -> Part:
+    return replace(part, calls=tuple(call for call in part.calls if call.op not in FILE_LOCKS))
+
+
 def _with_the_rest(parts: Sequence[Part]) -> Iterator[Part]:
     """Whoever is waited for in a circle would come, behind the call that it is in, to what the other waits for."""
     stuck = {part.rank: part.calls[-1] for part in parts if part.calls and not part.end.how}
@@ -57,7 +63,7 @@ def _with_the_rest(parts: Sequence[Part]) -> Iterator[Part]:
                 rest.append(replace(call, op=_HALVES[call.op], peer=rank, via="", site=NOT_COME_TO, waits=True))
         for rank, call in stuck.items() if last is not None else ():
             if call.op in _AWAITING and call.key and part.rank == _other(rank, stuck):
-                rest.append(Call("set", key=call.key, value="'1'", site=NOT_COME_TO))
+                rest.append(Call("set", key=call.key, value="'1'", site=f"rank {part.rank} has {NOT_COME_TO} it"))
         yield replace(part, calls=(*part.calls, *rest))
 
 

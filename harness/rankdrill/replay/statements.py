@@ -13,7 +13,7 @@ from rankdrill.replay.merging import NOT_WAITING, Line
 from rankdrill.replay.score import Call, Score, Tensor
 from rankdrill.replay.staging import ADDED_TO, COUNTED_ON, DESTROY, IF_NOT_THERE, LATE, OWN, WHAT_CAME
 from rankdrill.replay.ways import among
-from rankdrill.step import ANYBODY, DEFAULT_GROUP, NEW_GROUP, NOBODY
+from rankdrill.step import ANYBODY, DEFAULT_GROUP, FILE_LOCKS, NEW_GROUP, NOBODY
 
 __all__ = ["Groups", "statement"]
 
@@ -31,6 +31,7 @@ _PLAIN = {  # which gloo makes one after another
     "all_gather_into_tensor_coalesced": "all_gather_into_tensor",
     "reduce_scatter_tensor_coalesced": "reduce_scatter_tensor",
 }
+UNLOCKED = "LOCK_UN"
 _WORTH = {OWN: " * rank.index", WHAT_CAME: " * rows[0].sum()"}
 _ISSUED = {"send": "isend", "recv": "irecv"}
 
@@ -107,6 +108,8 @@ def statement(line: Line, groups: Groups) -> str:
     values = {call.value for _, call in line.calls}
     if {COUNTED_ON, ADDED_TO} & values:
         return f"got = {said}" if name.endswith("get") else said
+    if name == "fcntl.flock" and UNLOCKED not in values:
+        return f"locked.append(open(__file__))\n{said}"
     if IF_NOT_THERE in values:
         return f"if not rank.store.check([{arguments[0]}]):\n    {said}"
     if name == "dist.recv" and (many := max(int(each) if each.isdecimal() else 0 for each in values)):
@@ -186,6 +189,8 @@ def _said(call: Call, groups: Groups, *, is_root: bool) -> tuple[str, list[str]]
         if groups.at_once:
             return "", []
         return "dist.new_group", [str(list(call.members))]
+    if call.op in FILE_LOCKS:
+        return "fcntl.flock", ["locked.pop()" if call.value == UNLOCKED else "locked[-1]", f"fcntl.{call.value}"]
     if call.key:
         return _of_store(call)
     if call.op == LATE:
@@ -276,6 +281,8 @@ def _of_store(call: Call) -> tuple[str, list[str]]:
     match call.op:
         case "set" if call.value == COUNTED_ON:
             return "rank.store.set", [key, "str(float(got) + 1)"]
+        case "set" if call.value == IF_NOT_THERE:
+            return "rank.store.set", [key, "str(rank.index)"]
         case "set" if call.value == ADDED_TO:
             return "rank.store.set", [key, "got.decode() + ' and more'"]
         case "set":

@@ -11,12 +11,13 @@ from rankdrill.replay.score import End, Score
 from rankdrill.replay.staging import staged
 from rankdrill.replay.statements import Groups, statement
 from rankdrill.replay.ways import Ways, condition, plain
-from rankdrill.step import NO_SEQUENCE
+from rankdrill.step import FILE_LOCKS, NO_SEQUENCE
 
 __all__ = ["pytest_file"]
 
 WIDTH = 110  # of a line of the docstring
 _WAIT = "while works: works.pop(0).wait()"
+_CALLS = ("dist.", "rank.store.", "flock(")
 _COUNTED = frozenset({FindingKind.MISSING, FindingKind.EXTRA})
 _PARTED = frozenset({FindingKind.GROUP, FindingKind.CALL_ORDERING})
 
@@ -40,9 +41,10 @@ def pytest_file(score: Score) -> str:
     by_number = score.kind not in _COUNTED
     lines = merged({part.rank: part.calls for part in score.parts}, first=extra, by_number=by_number)
     issues = ["works = []"] if any(line.issued for line in lines) else []
+    issues += ["locked = []"] if any(call.op in FILE_LOCKS for part in score.parts for call in part.calls) else []
     body = [*issues, *(groups.made() if groups.at_once else []), *_blocks(lines, groups, score), *_endings(score)]
     used = "\n".join(body)
-    imports = [f"import {each}" for each in ("os", "time") if f"{each}." in used]
+    imports = [f"import {each}" for each in ("fcntl", "os", "time") if f"{each}." in used]
     imports += [""] * bool(imports) + ["import pytest"]
     imports += ["import torch"] * ("torch." in used) + ["import torch.distributed as dist"] * ("dist." in used)
     cut = "".join(f"\n{_sentence(line)}" for line in (*score.cut, *score.assumed))
@@ -131,7 +133,9 @@ def _told(lines: Sequence[Line], groups: Groups, score: Score, open_to_all: Coll
 def _from_there(said: str, site: str) -> list[str]:
     """The lines of a statement; at the call stands where it is from."""
     lines = said.splitlines()
-    at = next((at for at, line in enumerate(lines) if "dist." in line or "rank.store." in line), 0)
+    at = next(
+        (at for at, line in enumerate(lines) if any(word in line for word in ("dist.", "rank.store.", "flock("))), 0
+    )
     lines[at] += f"  # {plain(site)}" if site else ""
     return lines
 
