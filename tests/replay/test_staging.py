@@ -98,3 +98,15 @@ def test_a_key_that_was_deleted_is_asked_for_late() -> None:
     get, delete = Call("get", key="k", site="a.py:1"), Call("delete_key", key="k", site="a.py:2")
     parts = (Part(0, (delete,), End("returned")), Part(1, (get,)))
     assert "    time.sleep(0.5)" in body_of(Score(2, parts, {}, "missing key: 0"))
+
+
+def test_a_lock_that_a_rank_has_itself_is_taken_twice() -> None:
+    ends = {1: End("elsewhere", text="waiting for a lock or for another thread (futex)")}
+    score = score_of((BARRIER,), (), verdict="deadlock: 1", ends=ends)
+    assert body_of(score)[-4:] == [
+        "if rank.index == 1:",
+        "    lock = threading.Lock()",
+        "    with lock:",
+        "        lock.acquire()",
+    ]
+    assert body_of(replace(score, verdict="hang: 1"))[-1] == "    time.sleep(3600)"

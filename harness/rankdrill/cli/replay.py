@@ -83,6 +83,8 @@ def replay(
         screen.print(f"written: {test_file}", markup=False, soft_wrap=True)
     for line in (*score.cut, *(f"assumed: {each}" for each in score.assumed)):
         screen.print(harmless(line), markup=False, soft_wrap=True, style="dim")
+    if not any(part.calls for part in score.parts):
+        screen.print("no rank has made a call that could be played", markup=False)
     played = play(score, deadline=deadline)
     same = played.as_told(score)
     screen.print(f"\n{played.outcome.summary()}", markup=False, soft_wrap=True)

@@ -18,6 +18,9 @@ __all__ = ["pytest_file"]
 WIDTH = 110  # of a line of the docstring
 _WAIT = "while works: works.pop(0).wait()"
 _CALLS = ("dist.", "rank.store.", "flock(")
+_TAKEN_TWICE = """lock = threading.Lock()
+with lock:
+    lock.acquire()  # which it has itself taken"""
 _COUNTED = frozenset({FindingKind.MISSING, FindingKind.EXTRA})
 _PARTED = frozenset({FindingKind.GROUP, FindingKind.CALL_ORDERING})
 
@@ -44,7 +47,7 @@ def pytest_file(score: Score) -> str:
     issues += ["locked = []"] if any(call.op in FILE_LOCKS for part in score.parts for call in part.calls) else []
     body = [*issues, *(groups.made() if groups.at_once else []), *_blocks(lines, groups, score), *_endings(score)]
     used = "\n".join(body)
-    imports = [f"import {each}" for each in ("fcntl", "os", "time") if f"{each}." in used]
+    imports = [f"import {each}" for each in ("fcntl", "os", "threading", "time") if f"{each}." in used]
     imports += [""] * bool(imports) + ["import pytest"]
     imports += ["import torch"] * ("torch." in used) + ["import torch.distributed as dist"] * ("dist." in used)
     cut = "".join(f"\n{_sentence(line)}" for line in (*score.cut, *score.assumed))
@@ -145,9 +148,10 @@ def _endings(score: Score) -> Iterator[str]:
     for part in score.parts:
         by_end.setdefault(part.end, []).append(part.rank)
     for end, ranks in by_end.items():
-        if last := _ending(end):
+        by_itself = score.kind == FindingKind.DEADLOCK and set(ranks) <= set(score.culprits) and "lock" in end.text
+        if last := _TAKEN_TWICE if by_itself else _ending(end):
             yield f"if {condition(tuple(ranks), score.world_size)}:"
-            yield f"    {last}"
+            yield from textwrap.indent(last, "    ").splitlines()
 
 
 def _ending(end: End) -> str:
