@@ -120,6 +120,15 @@ def test_a_loop_within_the_round_may_have_been_left_early(tmp_path: Path) -> Non
     assert (found.kind, found.call.site) == (FindingKind.MISSING, reduce)
 
 
+def test_who_leaves_a_loop_early_in_the_first_round_has_left_a_call_out(tmp_path: Path) -> None:
+    source = tmp_path / "layers.py"
+    source.write_text(LAYERS)
+    reduce, gather = (Site(str(source), line, "stages") for line in (17, 19))
+    found = parting(on_lines([reduce, reduce]), on_lines([reduce, gather]), complete=False)
+    assert found is not None
+    assert (found.kind, found.call.site) == (FindingKind.MISSING, reduce)
+
+
 def test_lines_of_two_calls_of_a_function_are_told_by_the_calls(tmp_path: Path) -> None:
     source = tmp_path / "layers.py"
     source.write_text(LAYERS)

@@ -20,19 +20,25 @@ from tests.catalogue.drilling import play_program
 from tests.catalogue.programs import Program, catalogue, modules
 from tests.recording.jobs import explained, job
 
-NOT_IN_CALLS = {"input hazard", "message race", "lost update", "leaked group", "memory layout"}
-"""Kinds of mistakes that lie in memory, values and handles, which nobody writes down."""
+LEAST_ALIKE = 0.95
 CHOSEN = (
     "datatypes.half_for_single",
+    "datatypes.in_a_sub_group",
+    "deadlocks.a_key_behind_a_barrier",
     "extra.one_more_batch",
     "extra.once_more_in_the_fiftieth_step",
+    "group_leaks.pairs_for_each_evaluation",
+    "hazards.zeroed_before_it_is_reduced",
+    "layouts.every_third_column",
     "lost.killed_in_the_fiftieth_step",
     "missing.cached_on_one_rank",
     "missing.validation_on_some",
     "operators.norms_of_another_order",
     "ordering.objects_against_tensors",
+    "races.first_come_is_taken_for_the_first",
     "requests.all_but_the_last_bucket",
     "roots.scattered_by_another",
+    "sizes.hands_out_less_than_is_expected",
     "sharded.redistributed_by_one",
     "stores.the_neighbour_of_the_last",
     "training.batches_that_do_not_divide",
@@ -70,14 +76,12 @@ def test_the_same_comes_of_it(name: str, worlds: dict[int, World]) -> None:
 @pytest.mark.nightly
 def test_the_same_comes_of_nearly_all(worlds: dict[int, World]) -> None:
     others = {}
-    tried = [
-        name for name, program in PROGRAMS.items() if program.runs_here and not NOT_IN_CALLS & {*kinds_of(program)}
-    ]
+    tried = [name for name, program in PROGRAMS.items() if program.runs_here]
     for name in tried:
         score = score_of_outcome(outcome_of(PROGRAMS[name], worlds))
-        if score.verdict != "all returned" and (found := play(score, deadline=10).verdict) != score.verdict:
-            others[name] = f"{score.verdict}, here {found}"
-    assert len(others) <= 0.15 * len(tried), others
+        if not (played := play(score, deadline=10)).as_told(score):
+            others[name] = f"{score.verdict}, here {played.verdict}"
+    assert len(others) <= (1 - LEAST_ALIKE) * len(tried), others
 
 
 def test_from_the_command_line_and_as_a_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -213,7 +213,20 @@ def test_nothing_of_a_dump_is_run(tmp_path: Path) -> None:
     ],
 )
 def test_a_finding_is_the_same_where_dumps_knew_less(there: str, here: str, same: bool) -> None:
-    assert same_finding(there, here) is same
+    assert same_finding(there, here, of_dumps=True) is same
+
+
+@pytest.mark.parametrize(
+    ("there", "here"),
+    [
+        ("deadlock: 3", "group mismatch: 3"),
+        ("group mismatch: 3", "call ordering: 3"),
+        ("unmatched message: nobody in the majority", "unmatched message: 1"),
+    ],
+)
+def test_of_what_was_seen_whole_another_kind_is_another_finding(there: str, here: str) -> None:
+    assert not same_finding(there, here)
+    assert same_finding(there, there)
 
 
 def test_of_torchcomms_dumps_are_played_without_messages(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ _OURS = b'"format": "rankdrill'  # how what we write begins
 _HEAD = 256
 _GIVE = "give a file that rankdrill run --json wrote"
 ANOTHER = 1
+CANNOT_TELL = 3
 
 
 @click.command()
@@ -61,12 +62,13 @@ def replay(
       rankdrill replay --as-test test_hang.py dumps/
 
     \b
-    Exit codes: 0 the same came of it, 1 something else did, 2 a mistake in the command, 130 interrupted.
+    Exit codes: 0 the same came of it, 1 something else did, 2 a mistake in the command, 3 something else did, and
+    what was found is nothing that calls alone can bring about, 130 interrupted.
     """
     path = choose_output("--as-test", test_file)
     check_seconds("--deadline", deadline)
     from rankdrill.explain.told import harmless
-    from rankdrill.replay import bearable, play, pytest_file
+    from rankdrill.replay import bearable, beyond, play, pytest_file
     from rankdrill.worlds import check_world
 
     if ranks is not None:
@@ -81,11 +83,16 @@ def replay(
         screen.print(f"written: {test_file}", markup=False, soft_wrap=True)
     for line in (*score.cut, *(f"assumed: {each}" for each in score.assumed)):
         screen.print(harmless(line), markup=False, soft_wrap=True, style="dim")
+    if not any(part.calls for part in score.parts):
+        screen.print("no rank has made a call that could be played", markup=False)
     played = play(score, deadline=deadline)
     same = played.as_told(score)
     screen.print(f"\n{played.outcome.summary()}", markup=False, soft_wrap=True)
     screen.print(f"\nthere: {score.there}", markup=False, soft_wrap=True)
     screen.print(f"here:  {played.verdict}", markup=False, soft_wrap=True, style="bold green" if same else "bold red")
+    if not same and (why := beyond(score)):
+        screen.print(f"cannot be told: {why}", markup=False, soft_wrap=True)
+        ctx.exit(CANNOT_TELL)
     ctx.exit(0 if same else ANOTHER)
 
 

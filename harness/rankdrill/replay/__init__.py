@@ -6,7 +6,7 @@ from rankdrill.replay.from_ledgers import score_of
 from rankdrill.replay.from_outcome import score_of_outcome
 from rankdrill.replay.from_recording import score_of_recording
 from rankdrill.replay.needed import bearable
-from rankdrill.replay.playing import Played, play, verdict_of
+from rankdrill.replay.playing import Played, beyond, play, verdict_of
 from rankdrill.replay.score import Score, score_from_json
 from rankdrill.replay.writing import pytest_file
 
@@ -14,6 +14,7 @@ __all__ = [
     "Played",
     "Score",
     "bearable",
+    "beyond",
     "cut_down",
     "fitted",
     "play",

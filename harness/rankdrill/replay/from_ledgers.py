@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from rankdrill.diagnosis import Finding
 from rankdrill.ledger import GROUP_OP, LedgerView, Members, Record, State
+from rankdrill.replay.findings import as_told_of
 from rankdrill.replay.score import Call, End, Part, Score, Tensor
-from rankdrill.step import ANYBODY, DEFAULT_GROUP, NEW_GROUP, NOBODY, Kind, Step
+from rankdrill.step import ANYBODY, DDP_BUCKET, DEFAULT_GROUP, FILE_LOCKS, NEW_GROUP, NOBODY, Kind, Step
 
 __all__ = ["folded", "score_of"]
 
@@ -16,9 +18,11 @@ _MORE = re.compile(r"\+(\d+) more")
 _ROOT = re.compile(r"\broot=(\d+)")
 _SPLITS = re.compile(r"sent as (\S+) received as (\S+)")
 _REDUCE_OPS = frozenset({"sum", "avg", "product", "min", "max", "band", "bor", "bxor", "premul_sum"})
+_LOCKS = frozenset({"LOCK_EX", "LOCK_SH", "LOCK_UN"})
 _NEVER_WAITED = "NeverWaited"  # of a message whose handle was dropped
 OF_OBJECTS = frozenset({"all_gather_object", "gather_object", "broadcast_object_list", "scatter_object_list"})
 """Public functions that are several collectives each: played as one call."""
+_OF_A_LIST = "broadcast_object_list"  # what it sends first are the sizes, as many as there are objects
 
 
 def score_of(
@@ -28,12 +32,13 @@ def score_of(
     ends: Mapping[int, End] | None = None,
     sides: Sequence[Sequence[int]] = (),
     asked: Sequence[int] | None = None,
+    finding: Finding | None = None,
 ) -> Score:
     """The score of what ranks wrote down: `views` by rank, of a world of `size`.
 
     `ends` says by rank how it ended, where that is known; a rank without is in its last call or has returned. Ranks
     without a ledger have no part. `sides` are the ranks that did what cannot go together. Of others than those `asked`
-    for, if they are given, nothing is looked at.
+    for, if they are given, nothing is looked at. A `finding` tells what no ledger has of calls that were broken off.
     """
     asked = range(size) if asked is None else asked
     views = {rank: views[rank] for rank in asked if rank in views}
@@ -49,6 +54,8 @@ def score_of(
         calls = tuple(folded(list(_calls(view.records, groups, size))))
         parts.append(Part(rank, calls, (ends or {}).get(rank, End("" if view.last_open else "returned"))))
     made = {name: members for name, members in groups.items() if name != DEFAULT_GROUP}
+    if finding is not None:
+        parts = list(as_told_of(parts, finding))
     return Score(size, tuple(parts), made, verdict, tuple(cut), sides=tuple(map(tuple, sides)))
 
 
@@ -74,6 +81,8 @@ def _calls(records: Sequence[Record], groups: Mapping[str, tuple[int, ...]], siz
         elif step.kind is Kind.STORE:
             value = step.fingerprint if step.fingerprint[:1] in "'+" else ""
             yield Call(step.op, key=step.target, value=value, site=_site(record))
+        elif step.op in FILE_LOCKS and step.fingerprint in _LOCKS:
+            yield Call(step.op, key=step.target, value=step.fingerprint, site=_site(record))
         elif step.kind is Kind.COLLECTIVE and step.op not in (GROUP_OP, "abort"):
             yield _collective(record, groups.get(step.target) or tuple(range(size)))
 
@@ -95,9 +104,16 @@ def _collective(record: Record, members: tuple[int, ...]) -> Call:
         receives=_lengths(splits[2]) if splits else (),
         via=step.site.via if step.site is not None else "",
         site=_site(record),
-        waits=record.state is not State.ISSUED and record.error != _NEVER_WAITED,
+        waits=_is_waited(record),
         number=step.sequence,
     )
+
+
+def _is_waited(record: Record) -> bool:
+    site = record.step.site
+    if site is not None and site.via.startswith(DDP_BUCKET):
+        return True  # where C++ does, nobody sees it
+    return record.state is not State.ISSUED and record.error != _NEVER_WAITED
 
 
 def _peer(step: Step) -> int:
@@ -136,7 +152,8 @@ def folded(calls: Sequence[Call]) -> Iterator[Call]:
         while at + many < len(calls) and many < _inside(first) and _same_line(calls[at + many], first):
             many += 1
         root = max(call.root for call in calls[at : at + many])
-        yield Call(first.via, first.group, root=root, via=first.via, site=first.site, number=first.number)
+        counts = first.tensors if first.via == _OF_A_LIST else ()
+        yield Call(first.via, first.group, counts, root=root, via=first.via, site=first.site, number=first.number)
         at += many
 
 

@@ -36,7 +36,7 @@ def score_of_recording(directory: str | Path, most: int | None = None) -> Score:
     kept = (
         needed(size, most, found.culprits if found is not None else (), sides) if most and most < size else range(size)
     )
-    score = score_of(views, size, verdict, ends, sides, kept)
+    score = score_of(views, size, verdict, ends, sides, kept, found)
     return cut_down(replace(score, cut=(*score.cut, *explanation.gaps)), kept)
 
 

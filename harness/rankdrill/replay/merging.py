@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 
+from rankdrill.replay.aligning import Row, laid_beside
 from rankdrill.replay.score import Call
 
 __all__ = ["NOT_WAITING", "Block", "Line", "in_blocks", "merged"]
@@ -24,6 +24,8 @@ class Line:
     """One line of the program: which ranks make it, each with its own arguments."""
 
     calls: tuple[tuple[int, Call], ...]
+    instead: bool = False
+    """Whether it is made in the place of the line before it, by other ranks."""
 
     @property
     def ranks(self) -> tuple[int, ...]:
@@ -33,6 +35,11 @@ class Line:
     def issued(self) -> bool:
         """Whether it is a message whose handle somebody keeps."""
         return all(call.via in NOT_WAITING for _, call in self.calls)
+
+    @property
+    def touched(self) -> bool:
+        """Whether somebody touches what it works on while it does."""
+        return any(call.touched for _, call in self.calls)
 
     @property
     def waited(self) -> bool:
@@ -48,50 +55,28 @@ class Block:
     lines: tuple[Line, ...]
 
 
-def merged(calls: Mapping[int, Sequence[Call]], *, first: Collection[int] = ()) -> list[Line]:
+def merged(calls: Mapping[int, Sequence[Call]], *, first: Collection[int] = (), by_number: bool = False) -> list[Line]:
     """Ranks' `calls` laid beside each other: where they made the same one, from the same line, is one line.
 
-    Where ranks go on differently, lines of the ranks `first` come first those of the others.
+    Where ranks go on differently, lines of the ranks `first` come first those of the others. With `by_number` groups
+    count the calls: what ranks made as one call of a group, from other lines, is one `instead` of the other.
     """
     alike: dict[tuple[Call, ...], list[int]] = {}
     for rank in sorted(calls):
         alike.setdefault(tuple(calls[rank]), []).append(rank)
-    rows: list[tuple[object, dict[int, Call]]] = []
+    rows: list[Row] = []
     # Those that most ranks agree in first: the others are laid beside them.
     for its, ranks in sorted(alike.items(), key=lambda each: -len(each[1])):
-        rows = _laid_beside(rows, its, ranks, leads=set(ranks) <= set(first))
-    return [Line(tuple(sorted(by_rank.items(), key=lambda each: each[0]))) for _, by_rank in rows]
+        mine = [Row.of(call, ranks) for call in its]
+        rows = laid_beside(rows, mine, leads=set(ranks) <= set(first), by_number=by_number)
+    return [line for row in rows for line in _lines(row)]
 
 
-def _laid_beside(
-    rows: list[tuple[object, dict[int, Call]]], calls: Sequence[Call], ranks: Sequence[int], *, leads: bool
-) -> list[tuple[object, dict[int, Call]]]:
-    made: list[tuple[object, dict[int, Call]]] = []
-    places = [place for place, _ in rows]
-    mine = list(map(_place, calls))
-    for how, first, last, begin, end in _compared(places, mine):
-        if how == "equal":
-            for (place, others), call in zip(rows[first:last], calls[begin:end], strict=True):
-                made.append((place, others | dict.fromkeys(ranks, call)))
-            continue
-        theirs, ours = rows[first:last], [(_place(call), dict.fromkeys(ranks, call)) for call in calls[begin:end]]
-        made += [*ours, *theirs] if leads else [*theirs, *ours]
-    return made
-
-
-def _compared(one: Sequence[object], other: Sequence[object]) -> Iterator[tuple[str, int, int, int, int]]:
-    """How `one` becomes `other`, as `SequenceMatcher` says it, to which thousands of equal lines are a burden."""
-    same = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
-    if same:
-        yield "equal", 0, same, 0, same
-    for how, *places in SequenceMatcher(None, one[same:], other[same:], autojunk=False).get_opcodes():
-        first, last, begin, end = (place + same for place in places)
-        yield how, first, last, begin, end
-
-
-def _place(call: Call) -> object:
-    """What two ranks have in common that make one call from one line; where no line is known, the call itself."""
-    return (call.op, call.via, call.site, bool(call.key)) if call.site else call
+def _lines(row: Row) -> Iterator[Line]:
+    """What ranks made in the place of each other, those of most ranks last: they are what is usual."""
+    ways = sorted(row.ways.values(), key=len)
+    for at, by_rank in enumerate(ways):
+        yield Line(tuple(sorted(by_rank.items(), key=lambda each: each[0])), instead=at > 0)
 
 
 def in_blocks(lines: Sequence[Line]) -> list[Block]:

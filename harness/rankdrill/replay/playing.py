@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,7 +14,7 @@ from rankdrill.replay.writing import pytest_file
 from rankdrill.worlds import Outcome, World
 from rankdrill.worlds.job import Job
 
-__all__ = ["ALL_RETURNED", "FILE", "NOBODY_KNOWN", "Played", "in_words", "play", "same_finding", "verdict_of"]
+__all__ = ["ALL_RETURNED", "FILE", "NOBODY_KNOWN", "Played", "beyond", "in_words", "play", "same_finding", "verdict_of"]
 
 FILE = "again.py"
 DEADLINE_S = 60.0
@@ -22,6 +22,12 @@ ALL_RETURNED = "all returned"
 NOBODY_KNOWN = "nobody known to be at fault"
 """Of evidence that shows no cause."""
 _NOBODY = "nobody in the majority"
+_BY_CHANCE: Mapping[str, str] = {
+    FindingKind.RACE: "who comes first is chance, and what a rank does with what it received is not known",
+    FindingKind.LOST_UPDATE: "what a rank does with a value that it got is not known, and who comes first is chance",
+    FindingKind.INPUT_HAZARD: "what touched the memory of a call is not known but for that it did",
+}
+"""Of which kinds nobody can say that the same has to come again."""
 _CROSSED = frozenset({FindingKind.DEADLOCK, FindingKind.GROUP, FindingKind.CALL_ORDERING})
 """What ranks take in another order is the one for whoever sees who waits, another for whoever sees the calls."""
 
@@ -40,7 +46,8 @@ class Played:
 
     def as_told(self, score: Score) -> bool:
         """Whether it is what `score` says of it."""
-        return any(same_finding(told, self.verdict) for told in (score.verdict, *score.besides))
+        told = (score.verdict, *score.besides)
+        return any(same_finding(each, self.verdict, of_dumps=bool(score.assumed)) for each in told)
 
 
 def in_words(finding: Finding) -> str:
@@ -57,15 +64,25 @@ def verdict_of(outcome: Outcome) -> str:
     return ALL_RETURNED if outcome.ok else f"{outcome.verdict}: {who}"
 
 
-def same_finding(there: str, here: str) -> bool:
-    """Whether what was found `here` is what was found `there`, where less may have been known."""
+def same_finding(there: str, here: str, *, of_dumps: bool = False) -> bool:
+    """Whether what was found `here` is what was found `there`: of one kind, by the same culprits.
+
+    Of dumps less is known there: that ranks wait in a circle may be seen here to come from another group or call.
+    """
     (kind, _, who), (kind_here, _, who_here) = there.partition(": "), here.partition(": ")
-    if kind == FindingKind.UNMATCHED and who == _NOBODY:
+    if of_dumps and kind == FindingKind.UNMATCHED and who == _NOBODY:
         return kind_here == kind  # dumps do not tell who left his end out; who plays it sees that
     if there == NOBODY_KNOWN:
         return here == ALL_RETURNED
-    alike = kind == kind_here or {kind, kind_here} <= _CROSSED
+    alike = kind == kind_here or (of_dumps and kind == FindingKind.DEADLOCK and kind_here in _CROSSED)
     return alike and sorted(who.split(", ")) == sorted(who_here.split(", "))
+
+
+def beyond(score: Score) -> str:
+    """Why it cannot be asked of a score that the same comes of it; empty where it can."""
+    if any(part.end.how == "elsewhere" and "lock" in part.end.text for part in score.parts):
+        return "locks and threads are no calls, and are not played"
+    return _BY_CHANCE.get(score.kind, "")
 
 
 def play(score: Score, *, deadline: float = DEADLINE_S) -> Played:
@@ -75,6 +92,7 @@ def play(score: Score, *, deadline: float = DEADLINE_S) -> Played:
     with TemporaryDirectory(prefix="rankdrill-replay-") as directory, World(score.world_size) as world:
         file = Path(directory, FILE)  # a diagnosis reads the lines that calls are made from
         file.write_text(source, encoding="utf-8")
+        found["__file__"] = str(file)
         exec(compile(source, file, "exec"), found)  # written here, of calls and numbers alone
         body: Callable[..., None] = found["test_again"]
         return Played(source, world.run_job(Job(body, (), with_context=True), deadline=deadline))

@@ -15,7 +15,7 @@ __all__ = ["FORMAT", "Call", "End", "Part", "Score", "Tensor", "score_from_json"
 
 FORMAT = "rankdrill score"
 VERSION = 1
-_WORDS = ("group", "reduce_op", "key", "value", "via", "site")
+_WORDS = ("group", "reduce_op", "key", "value", "via", "site", "touched")
 _NUMBERS = ("root", "peer", "tag", "number")
 _LISTS = ("sends", "receives")
 _MOST = 1 << 40
@@ -24,10 +24,11 @@ _HOW = ("returned", "raised", "killed", "exited", "elsewhere", "")
 
 @dataclass(frozen=True)
 class Tensor:
-    """One tensor of a call."""
+    """One tensor of a call; with `strides` if it lies in memory otherwise than its indices do."""
 
     dtype: str
     shape: tuple[int, ...]
+    strides: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,8 @@ class Call:
 
     `root` and `peer` are global ranks, -1 where there is none; a `peer` of -2 is anybody. `via` is torch's public
     function where this is a part of it, `site` the line that called it. With `waits` false it was issued, and nobody
-    has waited for it. Of a store's call `key` is the key, and `value` what was written, if that is known.
+    has waited for it; `touched` says what was done to its memory meanwhile, ``wrote`` or ``read``. Of a store's call
+    `key` is the key, and `value` what was written, if that is known.
     """
 
     op: str
@@ -54,6 +56,7 @@ class Call:
     via: str = ""
     site: str = ""
     waits: bool = True
+    touched: str = ""
     number: int = field(default=-1, compare=False)  # of the group's collectives, from 0
 
 
@@ -172,7 +175,8 @@ def _tensor(said: Any) -> Tensor:
     dtype = str(said["dtype"])
     if not re.fullmatch(r"[a-z][a-z0-9_]*", dtype):
         raise ValueError(f"{dtype!r} is the name of no dtype")
-    return Tensor(dtype, tuple(_number(length, 0, _MOST) for length in said["shape"]))
+    strides = tuple(_number(stride, 0, _MOST) for stride in said.get("strides", ()))
+    return Tensor(dtype, tuple(_number(length, 0, _MOST) for length in said["shape"]), strides)
 
 
 def _ranks(said: Any, size: int) -> tuple[int, ...]:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import re
 from ast import literal_eval
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from math import prod
 
 from rankdrill.diagnosis import FindingKind
 from rankdrill.replay.merging import NOT_WAITING, Line
 from rankdrill.replay.score import Call, Score, Tensor
-from rankdrill.step import ANYBODY, DEFAULT_GROUP, NEW_GROUP, NOBODY
+from rankdrill.replay.staging import ADDED_TO, COUNTED_ON, DESTROY, IF_NOT_THERE, LATE, OWN, WHAT_CAME
+from rankdrill.replay.ways import among
+from rankdrill.step import ANYBODY, DEFAULT_GROUP, FILE_LOCKS, NEW_GROUP, NOBODY
 
-__all__ = ["Groups", "among", "statement"]
+__all__ = ["Groups", "statement"]
 
 MOST_ELEMENTS = 1 << 20  # of one tensor: larger ones are played smaller, equal ones equal
+LEAST_RECKONED = 3  # ranks of which one says where it lies from each
 _SPREAD = 9973  # how many sizes stay apart there
 _REDUCING = frozenset({"all_reduce", "reduce", "reduce_scatter", "reduce_scatter_tensor"})
 _REDUCE_OPS = frozenset({"avg", "product", "min", "max", "band", "bor", "bxor"})  # and "sum", which is the default
@@ -27,6 +31,8 @@ _PLAIN = {  # which gloo makes one after another
     "all_gather_into_tensor_coalesced": "all_gather_into_tensor",
     "reduce_scatter_tensor_coalesced": "reduce_scatter_tensor",
 }
+UNLOCKED = "LOCK_UN"
+_WORTH = {OWN: " * rank.index", WHAT_CAME: " * rows[0].sum()"}
 _ISSUED = {"send": "isend", "recv": "irecv"}
 
 
@@ -39,7 +45,7 @@ class Groups:
         made = [
             tuple((call.group, call.members) for call in part.calls if call.op == NEW_GROUP) for part in score.parts
         ]
-        self.at_once = len(set(made)) == 1
+        self.at_once = len(set(made)) == 1 and self._kind != FindingKind.LEAKED_GROUP
         """Whether all ranks make the same groups: then they are made first."""
         self._names = {name: f"group_{number}" for number, name in enumerate(self.members, start=1)}
         self._brought = {
@@ -49,12 +55,18 @@ class Groups:
             if call.tensors and call.number != NOBODY
         }
 
-    def keeps(self, line: Line) -> bool:
-        """Whether the handle of an issued message is kept: it is where nobody is told to have dropped it."""
-        return self._kind != FindingKind.REQUEST_LEAK or line.waited
+    def keepers(self, line: Line) -> tuple[int, ...]:
+        """Who keeps the handle of an issued message: all, where nobody is told to have dropped it."""
+        if self._kind != FindingKind.REQUEST_LEAK:
+            return line.ranks
+        return tuple(rank for rank, call in line.calls if call.waits)
 
     def size(self, group: str) -> int:
         return self._size if group == DEFAULT_GROUP else len(self.members.get(group, ())) or self._size
+
+    def is_of_all(self, group: str) -> bool:
+        """Whether all ranks are in `group`."""
+        return self.size(group) == self._size
 
     def variable(self, group: str) -> str | None:
         """What the file calls `group`; None for the default one."""
@@ -79,6 +91,8 @@ def statement(line: Line, groups: Groups) -> str:
 
     Where ranks give other arguments, each is chosen by the rank.
     """
+    if line.touched:
+        line = replace(line, calls=tuple((rank, replace(call, waits=False)) for rank, call in line.calls))
     told = {rank: _said(call, groups, is_root=rank == call.root) for rank, call in line.calls}
     known = {rank: (name, given) for rank, (name, given) in told.items() if name and not name.startswith("#")}
     if not known:
@@ -87,10 +101,45 @@ def statement(line: Line, groups: Groups) -> str:
         return _by_rank({rank: f"{name}({', '.join(given)})" for rank, (name, given) in known.items()})
     name, first = next(iter(known.values()))
     places = ({rank: given[at] for rank, (_, given) in known.items()} for at in range(len(first)))
-    said = f"{name}({', '.join(each for each in map(_chosen, places) if each not in _DEFAULTS)})"
+    arguments = [each for each in map(_chosen, places) if each not in _DEFAULTS]
+    if line.touched:
+        return "\n".join(_touching(line, name, arguments))
+    said = f"{name}({', '.join(arguments)})"
+    values = {call.value for _, call in line.calls}
+    if {COUNTED_ON, ADDED_TO} & values:
+        return f"got = {said}" if name.endswith("get") else said
+    if name == "fcntl.flock" and UNLOCKED not in values:
+        return f"locked.append(open(__file__))\n{said}"
+    if IF_NOT_THERE in values:
+        return f"if not rank.store.check([{arguments[0]}]):\n    {said}"
+    if name == "dist.recv" and (many := max(int(each) if each.isdecimal() else 0 for each in values)):
+        call = next(call for _, call in line.calls if call.value)
+        row = groups.brought(call)[0] if groups.brought(call) else Tensor("float32", (1,))
+        rows = _made(replace(row, shape=(many, *row.shape)), groups.size(call.group))
+        return f"rows = {rows}\nfor row in rows:\n    {name}({', '.join(['row', *arguments[1:]])})"
+    if any(call.op == "set" and not call.waits for _, call in line.calls):
+        return f"published = False\nif published:  # it was not\n    {said}"
     if name == "dist.new_group":
         return " = ".join([*groups.variables_of(line), said])
-    return f"works.append({said})" if line.issued and groups.keeps(line) else said
+    if not line.issued or not (kept := groups.keepers(line)):
+        return said
+    if kept == line.ranks:
+        return f"works.append({said})"
+    return f"work = {said}\nif {among(kept)}:\n    works.append(work)"
+
+
+def _touching(line: Line, name: str, given: Sequence[str]) -> Iterator[str]:
+    """Its memory is touched between the call and the wait."""
+    first, *others = given
+    yield f"held = {first}"
+    yield f"work = {name}({', '.join(['held', *others])})"
+    one = "held[0]" if first.startswith("[") else "held"
+    for how, done in (("wrote", "add_(1)"), ("read", "sum()")):
+        ranks = [rank for rank, call in line.calls if call.touched == how]
+        if ranks:
+            yield f"if {among(ranks)}:"
+            yield f"    {one}.{done}"
+    yield "work.wait()"
 
 
 def _chosen(by_rank: dict[int, str]) -> str:
@@ -106,6 +155,8 @@ def _chosen(by_rank: dict[int, str]) -> str:
 
 def _by_rank(by_rank: dict[int, str]) -> str:
     """An expression that is another one on other ranks: that of most of them last."""
+    if reckoned := _reckoned(by_rank):
+        return reckoned
     ranks: dict[str, list[int]] = {}
     for rank, value in by_rank.items():
         ranks.setdefault(value, []).append(rank)
@@ -114,9 +165,22 @@ def _by_rank(by_rank: dict[int, str]) -> str:
     return "".join(f"{value} if {among(those)} else " for value, those in others) + usual
 
 
-def among(ranks: Sequence[int]) -> str:
-    """The condition that a rank is one of `ranks`."""
-    return f"rank.index == {ranks[0]}" if len(ranks) == 1 else f"rank.index in ({', '.join(map(str, ranks))})"
+def _reckoned(by_rank: dict[int, str]) -> str:
+    """What is so far from each rank's own number, or from it in a ring of all of them; empty where it is not."""
+    if len(by_rank) < LEAST_RECKONED or not all(value.isdecimal() for value in by_rank.values()):
+        return ""
+    away = {int(value) - rank for rank, value in by_rank.items()}
+    size = len(by_rank)
+    if len(away) == 1:
+        return _from_here(away.pop())
+    if set(by_rank) == set(range(size)) and len(round_it := {each % size for each in away}) == 1:
+        step = round_it.pop()
+        return f"({_from_here(step if 2 * step <= size else step - size)}) % {size}"
+    return ""
+
+
+def _from_here(away: int) -> str:
+    return f"rank.index {'-' if away < 0 else '+'} {abs(away)}" if away else "rank.index"
 
 
 def _said(call: Call, groups: Groups, *, is_root: bool) -> tuple[str, list[str]]:
@@ -125,8 +189,14 @@ def _said(call: Call, groups: Groups, *, is_root: bool) -> tuple[str, list[str]]
         if groups.at_once:
             return "", []
         return "dist.new_group", [str(list(call.members))]
+    if call.op in FILE_LOCKS:
+        return "fcntl.flock", ["locked.pop()" if call.value == UNLOCKED else "locked[-1]", f"fcntl.{call.value}"]
     if call.key:
         return _of_store(call)
+    if call.op == LATE:
+        return "time.sleep", ["0.5"]
+    if call.op == DESTROY:
+        return "dist.destroy_process_group", [f"{groups.variable(call.group)}"]
     arguments = _arguments(call, groups, is_root=is_root)
     if arguments is None:
         return f"# {call.op} is not played", []
@@ -144,7 +214,7 @@ def _arguments(call: Call, groups: Groups, *, is_root: bool) -> list[str] | None
         case "barrier" | "monitored_barrier":
             return []
         case "all_reduce" | "reduce" | "broadcast" | "send" | "isend" | "recv" | "irecv":
-            return [first]
+            return [first + _WORTH.get(call.value, "")]
         case "all_reduce_coalesced":
             return [f"[{', '.join(tensors)}]"]
         case "all_gather":
@@ -166,7 +236,7 @@ def _arguments(call: Call, groups: Groups, *, is_root: bool) -> list[str] | None
         case "gather_object":
             return ["None", f"[None] * {size}" if is_root else "None"]
         case "broadcast_object_list":
-            return ["[None]"]
+            return [f"[None] * {many}" if (many := prod(brought[0].shape)) > 1 else "[None]"]
         case "scatter_object_list":
             return ["[None]", f"[None] * {size}" if is_root else "None"]
     return None
@@ -209,6 +279,12 @@ def _of_all_to_all(call: Call, shape: Tensor, size: int) -> list[str]:
 def _of_store(call: Call) -> tuple[str, list[str]]:
     key = repr(call.key)
     match call.op:
+        case "set" if call.value == COUNTED_ON:
+            return "rank.store.set", [key, "str(float(got) + 1)"]
+        case "set" if call.value == IF_NOT_THERE:
+            return "rank.store.set", [key, "str(rank.index)"]
+        case "set" if call.value == ADDED_TO:
+            return "rank.store.set", [key, "got.decode() + ' and more'"]
         case "set":
             return "rank.store.set", [key, repr(_literal(call.value))]
         case "add":
@@ -235,6 +311,8 @@ def _literal(shown: str) -> str:
 def _made(tensor: Tensor, size: int) -> str:
     shape = _small(tensor.shape, size)
     dtype = "" if tensor.dtype == "float32" else f", dtype=torch.{tensor.dtype}"
+    if tensor.strides and shape == tensor.shape:
+        return f"torch.empty_strided({shape}, {tensor.strides}{dtype})"
     lengths = ", ".join(map(str, shape)) if shape else "()"
     return f"torch.ones({lengths}{dtype})"
 

@@ -150,6 +150,8 @@ def _where_it_showed(theirs: Sequence[Step], mine: Sequence[Step]) -> Parting | 
         return Parting(FindingKind.MISSING, due)  # it has come round the loop
     if came.site in {step.site for step in theirs} or (again and _met_another(theirs, mine)):
         return None
+    if order is Order.AFTER and due.site in before and comes_round_without(due.site, at_due, at_came):
+        return Parting(FindingKind.MISSING, due)  # it has left the loop that the others are still in
     if order is Order.AFTER and not (due.site in before and come_round(at_due, at_came)):
         if made_later_too(at_due, at_came):
             return None
