@@ -84,6 +84,17 @@ def test_the_same_comes_of_nearly_all(worlds: dict[int, World]) -> None:
     assert len(others) <= (1 - LEAST_ALIKE) * len(tried), others
 
 
+def test_what_calls_alone_do_not_bring_about_is_said(worlds: dict[int, World], tmp_path: Path) -> None:
+    """Right as long as nobody is late: that goes by what a rank makes of what it has received."""
+    score = score_of_outcome(outcome_of(PROGRAMS["races.right_as_long_as_nobody_is_late"], worlds))
+    assert score.kind == "message race"
+    run = tmp_path / "run.json"
+    run.write_text(json.dumps({"format": "rankdrill run", "score": score.as_fields()}))
+    done = CliRunner().invoke(main, ["replay", str(run)])
+    assert done.exit_code == 3, done.output
+    assert "there: message race: 0\nhere:  all returned\ncannot be told: " in done.output
+
+
 def test_from_the_command_line_and_as_a_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
