@@ -67,8 +67,11 @@ def test_it_runs_on_the_wheel(repo: Path) -> None:
         repo, _python(repo), "-c", "import rankdrill, scoreboard; print(rankdrill.__file__, scoreboard.__file__)"
     )
     assert all(path.startswith(str(repo / ".venv")) for path in found.split())
+    screen = _run(repo, _python(repo), *PYTEST, "tests/test_scores.py")  # the others at night
+    assert re.search(r"^\d+ passed", screen.splitlines()[-1]), screen
 
 
+@pytest.mark.nightly
 def test_its_tests_pass(repo: Path) -> None:
     screen = _run(repo, _python(repo), *PYTEST, "-rx", "--rankdrill-json=rankdrill.json")
     counts = {word: int(number) for number, word in re.findall(r"(\d+) (\w+)", screen.splitlines()[-1])}

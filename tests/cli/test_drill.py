@@ -43,6 +43,7 @@ def drill(forking: Callable[[], Server], tmp_path_factory: pytest.TempPathFactor
     return drilled
 
 
+@pytest.mark.nightly
 def test_two_gathers_of_ours_through_a_few_faults(drill: Drill, tmp_path: Path) -> None:
     report, junit = tmp_path / "drill.json", tmp_path / "drill.xml"
     faults = ["--fault", "unpicklable", "--fault", "kill", "--fault", "delay"]

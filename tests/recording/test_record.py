@@ -161,7 +161,7 @@ def sum_until_told(rank: int, told: str) -> None:
         dist.all_reduce(sum_up_once)
         going.fill_(float(not Path(told).exists()))
         dist.all_reduce(going, op=dist.ReduceOp.MIN)
-    dist.new_group([0, 1])
+    dist.barrier(dist.new_group([0, 1]))  # who has connected must not go while the other still does
     end_group()
 
 

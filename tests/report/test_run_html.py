@@ -120,6 +120,7 @@ def test_ranks_of_one_state_fold(tmp_path: Path, size: int, most: int) -> None:
     assert unfolded.count('<text x="14"') == min(size - 1, 64)
 
 
+@pytest.mark.nightly
 @in_a_browser
 def test_one_can_look_closer(tmp_path: Path) -> None:
     page = run_as_html(picture(lanes(2, 1, calls=4000), 1, calls=4000))

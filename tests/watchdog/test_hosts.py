@@ -33,6 +33,7 @@ def test_a_script_with_no_line_is_watched(by: str, tmp_path: Path) -> None:
     await_that(lambda: watchdogs_of(directory) == [], "the watchdog has ended")
 
 
+@pytest.mark.nightly
 def test_each_host_tells_of_what_it_sees(tmp_path: Path) -> None:
     """Two hosts are two spaces of processes, of which neither sees the other's."""
     script, directory = tmp_path / "train.py", tmp_path / "record"
