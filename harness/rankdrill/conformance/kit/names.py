@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import stat
 import sys
 from typing import Any
 
-__all__ = ["names_left"]
+__all__ = ["names_left", "note_names"]
 
 _BOUND: set[str] = set()
+
+
+@functools.cache
+def note_names() -> None:
+    """Note them from now on, for good: such a hook stays. For the processes that are asked questions, and no other."""
+    sys.addaudithook(_note)
 
 
 def names_left() -> list[str]:
@@ -37,6 +44,3 @@ def _is_socket(name: str) -> bool:
 def _note(event: str, arguments: tuple[Any, ...]) -> None:
     if event == "socket.bind" and isinstance(arguments[1], str) and arguments[1].startswith("/"):
         _BOUND.add(arguments[1])
-
-
-sys.addaudithook(_note)  # for good, as all such hooks; of processes that are asked questions alone

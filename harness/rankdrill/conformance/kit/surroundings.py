@@ -24,7 +24,7 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import Store
 
 from rankdrill.boundary.torch_seam import group_timeout, groups
-from rankdrill.conformance.kit.names import names_left
+from rankdrill.conformance.kit.names import names_left, note_names
 from rankdrill.conformance.leftovers import Belongings, randomness
 
 __all__ = ["Surroundings"]
@@ -49,6 +49,7 @@ class Surroundings:
     @classmethod
     def now(cls, store: Store, group: Any) -> Surroundings:
         """Look at what is set, also on the `store` and the `group` that calls are given."""
+        note_names()
         return cls(dict(_settings(store, group)), store, group, randomness(), modules=len(sys.modules))
 
     def settle(self) -> None:
