@@ -1,17 +1,16 @@
 """Where calls become steps: collectives, files, shared memory, objects, memory."""
 
 from rankdrill.boundary.crossing import Boundary, Watch
-from rankdrill.boundary.early import Early
 from rankdrill.boundary.gate import Call, Interceptor, Proceed
 from rankdrill.boundary.handles import Handles
-from rankdrill.boundary.install import install, names_before
+from rankdrill.boundary.install import Prepared, install, names_before
 
 __all__ = [
     "Boundary",
     "Call",
-    "Early",
     "Handles",
     "Interceptor",
+    "Prepared",
     "Proceed",
     "Watch",
     "install",

@@ -66,12 +66,7 @@ class Boundary(Gate):
         looks_on: bool = False,
     ) -> None:
         super().__init__()
-        self.ledger = ledger
-        self.watch = watch
-        self.handles = handles
-        self._on_end = on_end
-        self._on_handling = on_handling
-        self._on_group = on_group
+        self.stand_before(ledger, watch, handles, on_end, on_handling, on_group)
         self._handled = 0  # the last exception that was told of, by identity: to keep it would keep its frames
         # Each message adds to its sender's what it takes from its receiver's: over all ranks, 0 if all have met.
         self.messages = Tally()
@@ -80,6 +75,19 @@ class Boundary(Gate):
         self.orders = Orders(self)
         self.made = MadeGroups()
         self._groups: Counter[str] = Counter()
+
+    def stand_before(
+        self,
+        ledger: LedgerWriter | None = None,
+        watch: Watch | None = None,
+        handles: Handles | None = None,
+        on_end: Callable[[str], None] | None = None,
+        on_handling: Callable[[Step, BaseException], None] | None = None,
+        on_group: Callable[[Any], None] | None = None,
+    ) -> None:
+        """Have all these behind it, where nothing has crossed yet."""
+        self.ledger, self.watch, self.handles = ledger, watch, handles
+        self._on_end, self._on_handling, self._on_group = on_end, on_handling, on_group
 
     @property
     def undisturbed(self) -> bool:
@@ -91,7 +99,7 @@ class Boundary(Gate):
         """Be no boundary any more: what a child process does, forked by the rank, are not the rank's steps."""
         if self.handles is not None:
             self.handles.rest()
-        self.ledger, self.watch, self.handles, self._on_end, self._on_group = None, None, None, None, None
+        self.stand_before()
         self.interceptors, self.recorded = (), False
 
     def cross(self, step: Step, args: dict[str, Any], real: Proceed) -> Any:

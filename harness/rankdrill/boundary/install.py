@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from rankdrill.boundary.collectives import install_collectives
 from rankdrill.boundary.crossing import Boundary
@@ -20,7 +21,7 @@ from rankdrill.boundary.shm import shm_patches
 from rankdrill.boundary.stores import store_patches
 from rankdrill.boundary.territory import Territory
 
-__all__ = ["install", "names_before"]
+__all__ = ["Prepared", "install", "names_before"]
 
 
 def names_before() -> tuple[Early, ...]:
@@ -32,7 +33,6 @@ def install(
     boundary: Boundary,
     *,
     ignored: Sequence[str | os.PathLike[str]] = (),
-    early: Sequence[Early] = (),
     between_ranks_only: bool = False,
 ) -> Callable[[], None]:
     """Make calls of this process steps of `boundary`; returns a function that undoes it.
@@ -40,9 +40,38 @@ def install(
     With `between_ranks_only` these are collectives, messages, groups and the calls of stores, and how the process ends.
 
     Files below the directories `ignored` are no steps, nor is what forked children do. A function that a module has
-    imported by its own name (``from os import rename``) before this is seen only where it is in `early`, see
-    `names_before`; classes of shared memory are seen anyway.
+    imported by its own name (``from os import rename``) before this is not seen; classes of shared memory are.
     """
+    _let_forks_go(boundary)
+    chosen = _patches_between_ranks if between_ranks_only else _patches
+    return _put_in_place(boundary, list(chosen(boundary, Territory(ignored))), ())
+
+
+class Prepared:
+    """Boundaries in place in a process that takes no steps, for each of its forks to take as its own.
+
+    A rank that put them in place itself would write to a thousand pages that it shares with the others until then.
+    Names that modules imported so far have for what is replaced (``from os import rename``) are replaced too.
+    """
+
+    def __init__(self) -> None:
+        self._boundary, self._territory = Boundary(), Territory()
+        patches = list(_patches(self._boundary, self._territory))
+        self._withdraw = _put_in_place(self._boundary, patches, tuple(early_names(patches)))
+
+    def withdraw(self) -> None:
+        """Put the originals back: modules that are imported now are to find these."""
+        self._withdraw()
+
+    def take(self, *behind: Any, ignored: Sequence[str | os.PathLike[str]]) -> Boundary:
+        """In a fork: the boundary, from now on with what is `behind` it, as `Boundary` says; `ignored` as `install`."""
+        self._boundary.stand_before(*behind)
+        self._territory.ignore(ignored)
+        _let_forks_go(self._boundary)
+        return self._boundary
+
+
+def _let_forks_go(boundary: Boundary) -> None:
     boundary_of_this_process = weakref.ref(boundary)
 
     def forked() -> None:
@@ -51,9 +80,10 @@ def install(
             inherited.abandon()
 
     os.register_at_fork(after_in_child=forked)
+
+
+def _put_in_place(boundary: Boundary, patches: Sequence[Patch], early: Sequence[Early]) -> Callable[[], None]:
     undo_groups, undo_new_groups = install_collectives(boundary), install_new_groups(boundary)
-    chosen = _patches_between_ranks if between_ranks_only else _patches
-    patches = list(chosen(boundary, Territory(ignored)))
     undo_patches = apply([*patches, *early_patches(early, patches)])
 
     def undo() -> None:

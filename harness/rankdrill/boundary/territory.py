@@ -28,11 +28,14 @@ class Territory:
     """
 
     def __init__(self, ignored: Sequence[str | os.PathLike[str]] = ()) -> None:
-        roots = (*_INSTALLED, *(os.path.abspath(os.fspath(path)) for path in ignored))
-        self._own = tuple(root + os.sep for root in roots[len(_INSTALLED) :])
-        self._ignored = (*_SYSTEM_ROOTS, *(root + os.sep for root in roots))
+        self.ignore(ignored)
         # On the way to installed packages: importing one of them looks at these again and again.
         self._above = frozenset(above for root in _INSTALLED for above in _above(root))
+
+    def ignore(self, directories: Sequence[str | os.PathLike[str]]) -> None:
+        """Have these be the ones whose files are no steps."""
+        self._own = tuple(os.path.abspath(os.fspath(path)) + os.sep for path in directories)
+        self._ignored = (*_SYSTEM_ROOTS, *(root + os.sep for root in _INSTALLED), *self._own)
 
     def kind(self, path: str) -> Kind | None:
         """`Kind.FILE`, or `Kind.SHM` for what lies in memory, or None where `path` is nobody's business."""

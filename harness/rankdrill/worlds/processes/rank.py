@@ -6,7 +6,6 @@ import gc
 import os
 import random
 import socket
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore
 
-from rankdrill.boundary import Boundary, Early, Handles, install
+from rankdrill.boundary import Handles, Prepared
 from rankdrill.boundary.callsites import raise_site
 from rankdrill.diagnosis import ContractWatch
 from rankdrill.ledger import Board, LedgerWriter
@@ -33,10 +32,10 @@ from rankdrill.worlds.processes.wire import send_frame
 __all__ = ["rank_main"]
 
 
-def rank_main(channel: int, spec_json: dict[str, Any], early: Sequence[Early]) -> None:
+def rank_main(channel: int, spec_json: dict[str, Any], prepared: Prepared) -> None:
     """Life of a rank, from the fork to the end of its process. Never returns.
 
-    `early` are the names that modules of the template took of what the boundary is to replace.
+    `prepared` is what the template has put in place for it.
     """
     gc.enable()
     spec = RankSpec(**spec_json)
@@ -47,7 +46,7 @@ def rank_main(channel: int, spec_json: dict[str, Any], early: Sequence[Early]) -
     last_words.install()
     _reseed()
     try:
-        jobs, context = _initialise(spec, directory, sock, early, last_words)
+        jobs, context = _initialise(spec, directory, sock, prepared, last_words)
     except BaseException as error:
         send_frame(sock, dump(raised(error)))
         os._exit(1)
@@ -66,7 +65,7 @@ def _reseed() -> None:
 
 
 def _initialise(
-    spec: RankSpec, directory: Path, sock: socket.socket, early: Sequence[Early], last_words: LastWords
+    spec: RankSpec, directory: Path, sock: socket.socket, prepared: Prepared, last_words: LastWords
 ) -> tuple[Jobs, RankContext]:
     torch.set_num_threads(1)  # as torchrun does: ranks share the cores
     device = _device(spec)
@@ -76,8 +75,8 @@ def _initialise(
         board = Board(directory / BOARD, spec.rank)
         watch = ContractWatch(board, spec.rank, partial(write_finding, directory, spec.rank))
         handles = Handles(watch.touched)
-    boundary = Boundary(ledger, watch, handles, last_words.announce, last_words.note_handled)
-    install(boundary, ignored=[directory], early=early)
+    behind = ledger, watch, handles, last_words.announce, last_words.note_handled
+    boundary = prepared.take(*behind, ignored=[directory])
     # torch's stubs leave FileStore out.
     store = dist.FileStore(  # type: ignore[attr-defined]
         str(directory / "rendezvous"), spec.world_size

@@ -26,7 +26,10 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from rankdrill.boundary import Prepared
 
 __all__ = ["OBITUARY", "PID", "READY", "attend", "main"]
 
@@ -62,7 +65,7 @@ def _leave() -> NoReturn:
     os._exit(0)
 
 
-def _preload() -> Callable[[int, dict[str, Any], Sequence[Any]], None]:
+def _preload() -> Callable[[int, dict[str, Any], Any], None]:
     # One shared resource tracker: a rank that used multiprocessing's shared memory would start one of its own.
     from multiprocessing import resource_tracker
 
@@ -73,18 +76,17 @@ def _preload() -> Callable[[int, dict[str, Any], Sequence[Any]], None]:
     return rank_main
 
 
-def _settle() -> Sequence[Any]:
-    """What has been imported stays: make forks of it cheap. Returns the names it took of what ranks replace."""
-    from rankdrill.boundary import names_before, torch_seam
+def _settle() -> Prepared:
+    """What has been imported stays: make forks of it cheap. Returns the boundaries that each is to take."""
+    from rankdrill.boundary import Prepared
     from rankdrill.worlds.processes.pages import collapse_memory
 
-    early = names_before()  # a walk through all modules, for all ranks at once
-    torch_seam.note_device_constructors()  # a hundred functions, which each rank would touch
+    prepared = Prepared()
     inspect.getmodule(_settle.__code__, "/")  # another, which each rank's first traceback would make by itself
     gc.collect()
     gc.freeze()  # forks then share these pages instead of copying them at their first collection
     collapse_memory()
-    return early
+    return prepared
 
 
 def signal_all(pids: Sequence[int], signum: int) -> None:
@@ -107,14 +109,14 @@ class Template:
         control: socket.socket,
         controller: int | None,
         directory: Path,
-        entry: Callable[[int, dict[str, Any], Sequence[Any]], None],
+        entry: Callable[[int, dict[str, Any], Any], None],
     ) -> None:
         self._control = control
         self._controller = controller
         self._directory = directory
         self._entry = entry
         self._asked_for: set[str] = set()
-        self._early: Sequence[Any] | None = None  # not settled since the last import
+        self._prepared: Prepared | None = None  # not settled since the last import
         self._obituaries: dict[int, int] = {}  # rank's pid -> pipe to its controller
         self._pids: dict[int, int] = {}  # the controller's number for a rank -> its pid
         self._mine = _children()  # the resource tracker
@@ -131,12 +133,12 @@ class Template:
         try:
             self._control.send(READY)
             while True:
-                settled = self._early is not None
+                settled = self._prepared is not None
                 events = self._selector.select(None if settled else 0)
                 for key, _ in events:
                     key.data()
                 if not settled and not events:
-                    self._early = _settle()
+                    self._prepared = _settle()
         except (EOFError, ConnectionError):
             self._bury()
 
@@ -172,15 +174,17 @@ class Template:
         if name in self._asked_for:
             return
         self._asked_for.add(name)
+        if self._prepared is not None:
+            self._prepared.withdraw()
+            self._prepared = None
         try:
             do()
         except Exception as error:  # a rank that needs it will fail with the same error, where it can be seen
             print(f"cannot preload {name}: {error!r}", file=sys.stderr, flush=True)
-        self._early = None
 
     def _fork(self, number: int, spec: dict[str, Any], channel: int, obituary: int) -> None:
-        if self._early is None:
-            self._early = _settle()
+        if self._prepared is None:
+            self._prepared = _settle()
         template = os.getpid()
         pid = os.fork()
         if pid == 0:
@@ -205,7 +209,7 @@ class Template:
         watch = [] if self._controller is None else [self._controller]
         for fd in (self._control.detach(), self._wake_r, self._wake_w, *watch, *self._obituaries.values()):
             os.close(fd)
-        self._entry(channel, spec, self._early or ())
+        self._entry(channel, spec, self._prepared)
 
     def _reap(self) -> None:
         with contextlib.suppress(BlockingIOError):
