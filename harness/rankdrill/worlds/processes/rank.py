@@ -60,7 +60,8 @@ def rank_main(channel: int, spec_json: dict[str, Any], prepared: Prepared) -> No
 def _reseed() -> None:
     # A fork inherits the template's generators; a fresh process would not.
     random.seed()
-    numpy.random.seed()
+    # Left to itself it gathers its entropy by way of a hundred pages, which this process would have to copy.
+    numpy.random.seed(int.from_bytes(os.urandom(4)))
     torch.default_generator.seed()
 
 
