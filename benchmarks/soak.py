@@ -1,9 +1,11 @@
 """The suite again and again on a machine that is busy: what fails now and then, and how often.
 
-    python benchmarks/soak.py [--rounds 20] [--busy 1] [--json FILE] [-- PYTEST ARGUMENTS]
+    python benchmarks/soak.py [--rounds 20] [--busy 1] [--json FILE [--again]] [-- PYTEST ARGUMENTS]
 
 `--busy` processes compute beside it all the time, at least as eagerly as the tests do. Every round is a session of its
-own, `-n 2` unless told otherwise. Exits with 1 where any test failed in any round; the table says which, and how often.
+own, `-n 2` unless told otherwise. FILE is written after each, so that `--again` goes on where a soak was interrupted:
+of which commits its rounds were is told. Exits with 1 where any test failed in any round; the table says which, and how
+often.
 """
 
 from __future__ import annotations
@@ -34,12 +36,13 @@ _SPIN = "while True: pass"
 
 @dataclass(frozen=True)
 class Round:
-    """One session: its exit code, how many tests ran, which failed, and how long it took."""
+    """One session: its exit code, how many tests ran, which failed, how long it took, and the commit that it was of."""
 
     code: int
     tests: int
     failed: tuple[str, ...]
     seconds: float
+    commit: str = ""
 
 
 @contextmanager
@@ -63,7 +66,32 @@ def run_once(arguments: Sequence[str]) -> Round:
         seconds = time.monotonic() - began
         if not report.exists():
             sys.exit(f"{' '.join(command)} did not run:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
-        return Round(done.returncode, *read(report.read_text()), seconds)
+        return Round(done.returncode, *read(report.read_text()), seconds, commit())
+
+
+def commit() -> str:
+    """The one that is checked out, with a plus where files differ from it; nothing where that is not known."""
+    try:
+        told = subprocess.run(
+            ["git", "describe", "--always", "--dirty=+"], cwd=ROOT, capture_output=True, text=True, check=False
+        )
+    except OSError:  # no git
+        return ""
+    return told.stdout.strip()
+
+
+def kept(file: Path | None) -> list[Round]:
+    """The rounds that an earlier soak has left in `file`."""
+    if file is None or not file.exists():
+        return []
+    return [Round(**one | {"failed": tuple(one["failed"])}) for one in json.loads(file.read_text())]
+
+
+def keep(file: Path | None, rounds: Sequence[Round]) -> None:
+    if file is not None:
+        aside = file.with_suffix(".part")
+        aside.write_text(json.dumps([asdict(one) for one in rounds], indent=1))
+        aside.replace(file)
 
 
 def read(report: str) -> tuple[int, tuple[str, ...]]:
@@ -87,22 +115,25 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--busy", type=int, default=1, metavar="N", help="processes beside it (default: %(default)s)")
-    parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="keep the rounds there")
+    parser.add_argument("--again", action="store_true", help="count the rounds that are in --json already")
     parser.add_argument("pytest", nargs="*", metavar="ARGUMENT", help=f"of pytest (default: {' '.join(DEFAULT)})")
     asked = parser.parse_args()
-    console, rounds = Console(), []
+    if asked.again and asked.json is None:
+        parser.error("--again needs the --json FILE of the soak that is to go on")
+    console, rounds = Console(), kept(asked.json) if asked.again else []
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     with busy(asked.busy), Progress(*columns, console=console) as progress:
-        for _ in progress.track(range(asked.rounds), description="rounds"):
+        for _ in progress.track(range(len(rounds), asked.rounds), description="rounds"):
             one = run_once(asked.pytest or DEFAULT)
             rounds.append(one)
+            keep(asked.json, rounds)
             console.print(f"{one.tests} tests, {len(one.failed)} failed, {one.seconds:.0f} s", *one.failed, sep="\n  ")
     wrong = [one for one in rounds if one.code]
     if wrong:
         console.print(table_of(rounds))
-    console.print(f"{len(rounds) - len(wrong)} of {len(rounds)} rounds passed")
-    if asked.json is not None:
-        asked.json.write_text(json.dumps([asdict(one) for one in rounds], indent=1))
+    of = ", ".join(dict.fromkeys(one.commit for one in rounds if one.commit))
+    console.print(f"{len(rounds) - len(wrong)} of {len(rounds)} rounds passed" + (f", of {of}" if of else ""))
     return 1 if wrong else 0
 
 

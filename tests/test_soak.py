@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks.soak import read, run_once
+from benchmarks.soak import Round, keep, kept, read, run_once
 
 SOME_FAIL = r"""
 import pytest
@@ -40,3 +40,15 @@ def test_a_round_that_cannot_run_says_why(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 1
     assert "--no-such-option" in done.stderr
+
+
+def test_a_soak_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
+    file = tmp_path / "rounds.json"
+    assert kept(file) == []
+    keep(file, [Round(0, 7, (), 1.0, "one"), Round(1, 7, ("a::b",), 2.0, "two+")])
+    assert [one.failed for one in kept(file)] == [(), ("a::b",)]
+    script = Path(__file__).parents[1] / "benchmarks" / "soak.py"
+    command = [sys.executable, str(script), "--rounds", "2", "--again", "--json", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    assert "1 of 2 rounds passed, of one, two+" in done.stdout
