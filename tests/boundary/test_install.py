@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
+import pytest
 import torch
+import torch.distributed as dist
 
 from rankdrill import World
-from rankdrill.boundary import Boundary, install
+from rankdrill.boundary import Boundary, Prepared, install
+from rankdrill.ledger import LedgerReader, LedgerWriter
 
 
 def fork_and_write(directory: str) -> int:
@@ -40,3 +46,29 @@ def test_installing_twice_and_undoing_both() -> None:
     second()
     first()
     assert (os.stat, torch.empty) == before
+
+
+def test_what_is_prepared_for_forks_is_not_the_process_own_and_can_be_withdrawn(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    took: Any = ModuleType("took_it_before")
+    took.stat = os.stat
+    monkeypatch.setitem(sys.modules, took.__name__, took)
+    before = os.stat, torch.empty, vars(dist)["Reducer"]
+    prepared = Prepared()
+    try:
+        assert before[0] not in (os.stat, took.stat)
+        child = os.fork()
+        if child == 0:
+            ledger = LedgerWriter(tmp_path / "ledger", rank=0, world_size=1)
+            with prepared.take(ledger, ignored=[]).recording():
+                os.stat(tmp_path)
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        os.stat(tmp_path)
+    finally:
+        prepared.withdraw()
+    assert (os.stat, torch.empty, vars(dist)["Reducer"]) == before
+    assert took.stat is before[0]
+    (record,) = LedgerReader(tmp_path / "ledger").view().records
+    assert (record.step.op, record.step.target) == ("stat", str(tmp_path))
