@@ -34,6 +34,7 @@ __all__ = [
     "Truth",
     "catalogue",
     "correct",
+    "marked_lines",
     "mistake",
     "modules",
     "program_named",
@@ -157,7 +158,7 @@ def mistake(
         raise ValueError(f"ranks {involved} are not all among {ranks}")
 
     def made(body: Body) -> Program:
-        lines = _marked_lines(body)
+        lines = marked_lines(body)
         if not lines:
             raise ValueError(f"{body.__qualname__} has no line that ends in {_MARK!r}")
         return Program(body, ranks, Truth(kind, culprits, () if culprits else involved, lines, also), torch)
@@ -169,7 +170,7 @@ def correct(*, ranks: int, torch: tuple[int, int] = (2, 6)) -> Callable[[Body], 
     """The function below has nothing wrong with it on `ranks` ranks."""
 
     def made(body: Body) -> Program:
-        if _marked_lines(body):
+        if marked_lines(body):
             raise ValueError(f"{body.__qualname__} is called correct and has a line that ends in {_MARK!r}")
         return Program(body, ranks, None, torch)
 
@@ -204,6 +205,6 @@ def _on_shelf(package: str) -> Iterator[Program]:
         yield from (value for value in vars(module).values() if isinstance(value, Program))
 
 
-def _marked_lines(body: Body) -> frozenset[int]:
+def marked_lines(body: Body) -> frozenset[int]:
     source, first = inspect.getsourcelines(body)
     return frozenset(number for number, line in enumerate(source, first) if line.rstrip().endswith(_MARK))

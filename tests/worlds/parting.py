@@ -174,6 +174,13 @@ def from_more_lines_on_one_rank() -> None:
             dist.all_reduce(tensor)
 
 
+def one_whose_first_part_the_next_has_too() -> None:
+    """Both gather sizes first: there they meet, and nothing differs yet."""
+    if me() != ODD:
+        dist.all_gather_object([None] * 4, me())  # here
+    dist.gather_object(me(), [None] * 4 if me() == 1 else None, dst=1)
+
+
 MISSING = (
     the_last_of_a_loop,
     one_of_two_in_a_loop,
@@ -185,6 +192,7 @@ MISSING = (
     one_in_a_function_of_its_own,
     the_rest_after_an_early_return,
     by_one_against_one,
+    one_whose_first_part_the_next_has_too,
 )
 EXTRA = (the_first_of_all, after_all_others_are_done, by_a_loop_that_runs_once_more, a_backward_more)
 RIGHT = (from_two_lines, from_more_lines_on_one_rank)

@@ -1,4 +1,7 @@
-"""Worlds from two ranks to 128: one culprit among them is named, and long before the deadline."""
+"""Worlds from two ranks to 128: one culprit among them is named, and long before the deadline.
+
+Of every kind of mistake there is a program in tests/catalogue/scaled.py.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,6 @@ from rankdrill.worlds.world import DEADLINE_S
 from tests.torch_can import Can, needs
 
 EARLY = 20.0  # well before the deadline, on the busiest machine
-MOST_LINES = 40  # of a report
 SHORT = 2.0  # a deadline that has to be waited for: a rank that runs may still come
 
 
@@ -157,49 +159,6 @@ def skips_in_a_group(many: World, shape: str) -> int:
     assert returned == [rank for rank in everyone if rank not in members[:-1]]
     assert outcome.elapsed < EARLY
     return sum(record.step.op == GROUP_OP for record in outcome.ranks[members[0]].ledger)
-
-
-def told(outcome: Outcome) -> list[str]:
-    """The lines of the one finding."""
-    (finding,) = outcome.findings
-    assert outcome.elapsed < EARLY
-    lines = [str(side) for side in finding.sides]
-    assert len(lines) <= MOST_LINES
-    return lines
-
-
-def test_one_that_brings_another_size(many: World) -> None:
-    odd = culprit_of(many)
-
-    def body() -> None:
-        for step in range(3):
-            dist.all_reduce(torch.ones(5 if step == 2 and dist.get_rank() == odd else 4))
-
-    outcome = many.run(body)
-    assert f"rank {odd} enters all_reduce #2 on 'default' with float32[5]" in "".join(told(outcome))
-    assert (outcome.verdict, outcome.findings[0].kind) == (Verdict.BROKEN, "size mismatch")
-    if many.n > 2:
-        assert outcome.culprits == (odd,)
-
-
-def test_one_that_does_not_set_its_key(many: World) -> None:
-    odd = culprit_of(many)
-
-    def body(rank: RankContext) -> None:
-        if rank.index != odd:
-            rank.store.set(f"up/{rank.index}", "yes")
-        dist.barrier()
-        if rank.index == 0:
-            rank.store.wait([f"up/{other}" for other in range(rank.world_size)])
-        dist.barrier()
-
-    outcome = many.run_job(Job(body, with_context=True))
-    many.discard()  # with its store
-    lines = told(outcome)
-    assert (outcome.verdict, outcome.findings[0].kind) == (Verdict.HANG, "missing key")
-    if many.n > 2:
-        assert outcome.culprits == (odd,)
-        assert lines[0].startswith(f"rank {odd} has not set 'up/{odd}', and waits in barrier #1 ")
 
 
 def sockets_after_init() -> int:

@@ -56,6 +56,27 @@ def test_a_message_behind_a_call_that_both_make_is_a_deadlock(four: World) -> No
     assert (finding.kind, finding.ranks) == (FindingKind.DEADLOCK, (0, 1))
 
 
+def test_who_is_in_every_circle_is_to_blame(four: World) -> None:
+    """Who has gone on waits for it in another group: of the two that wait for each other one is right."""
+
+    def body() -> None:
+        me, group = dist.get_rank(), dist.new_group([0, 1, ODD])
+        if me == ODD:
+            dist.barrier(group=group)  # too early
+        if me == 0:
+            dist.send(torch.ones(1), dst=ODD)
+        if me == ODD:
+            dist.recv(torch.ones(1), src=0)
+        dist.barrier()
+        if me in (0, 1):
+            dist.barrier(group=group)
+
+    outcome = four.run(body, deadline=DEADLINE_S)
+    (finding,) = outcome.findings
+    assert (finding.kind, finding.culprits) == (FindingKind.DEADLOCK, (ODD,))
+    assert finding.lines[0].startswith(f"deadlock: rank {ODD} waits in barrier #0 on ")
+
+
 def test_in_a_group_of_one_a_call_more_or_less_is_nobodys_mistake(four: World) -> None:
     def body() -> None:
         alone, nested = [dist.new_group([rank]) for rank in range(4)], dist.new_group([0, 1])

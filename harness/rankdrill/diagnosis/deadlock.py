@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from graphlib import CycleError, TopologicalSorter
 
 from rankdrill.diagnosis.calls.naming import named
 from rankdrill.diagnosis.calls.passed import gone_past
@@ -15,7 +16,7 @@ from rankdrill.diagnosis.waits import FEW, Wait
 from rankdrill.ledger import LedgerView
 from rankdrill.step import SEND, Step
 
-__all__ = ["circle_in", "deadlock", "deadlock_of", "mixed_circle"]
+__all__ = ["circle_in", "deadlock", "deadlock_of", "in_every_circle", "mixed_circle"]
 
 
 def mixed_circle(
@@ -43,7 +44,7 @@ def mixed_circle(
     if _left_out(outside[0], inside, awaited):
         return None
     if comes_later(awaited | {"batch_isend_irecv"}, meeting.site):
-        return deadlock(circle)
+        return deadlock(circle, in_every_circle(circle, lost))
     if len(outside) == 1 and order_of(meeting.site, message.site) is Order.APART:
         return _another_call(outside[0], meeting, views)
     return None
@@ -88,6 +89,28 @@ def circle_in(lost: Mapping[int, Wait]) -> list[int]:
                 return circle[lowest:] + circle[:lowest]
             path.append(following)
     return []
+
+
+def in_every_circle(circle: Sequence[Wait], lost: Mapping[int, Wait]) -> tuple[int, ...]:
+    """The one rank of `circle` without which none of the `lost` would wait in a circle; nobody, if there are several.
+
+    Where one rank does something wrong, the others cannot wait for each other without it: without the mistake they
+    would, too.
+    """
+    if len(circle) > FEW or any(wait.anyone for wait in lost.values()):
+        return ()
+    those = [wait.rank for wait in circle if not _go_round(lost.keys() - {wait.rank}, lost)]
+    return tuple(those) if len(those) == 1 else ()
+
+
+def _go_round(ranks: Collection[int], lost: Mapping[int, Wait]) -> bool:
+    """Whether some of `ranks` wait for each other."""
+    waits = {rank: [other for other in lost[rank].missing if other in ranks] for rank in ranks}
+    try:
+        TopologicalSorter(waits).prepare()
+    except CycleError:
+        return True
+    return False
 
 
 def deadlock(circle: Sequence[Wait], culprits: tuple[int, ...] = ()) -> Finding:

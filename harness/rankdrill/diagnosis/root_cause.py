@@ -11,7 +11,7 @@ from rankdrill.diagnosis.calls.siblings import miscounted_beside, sided_by_sibli
 from rankdrill.diagnosis.calls.turns import another_group_at_a_turn
 from rankdrill.diagnosis.calls.unmatched import left_behind, retold, sided_with
 from rankdrill.diagnosis.calls.wrong_group import against_custom, strayed, wrong_group
-from rankdrill.diagnosis.deadlock import circle_in, deadlock, mixed_circle
+from rankdrill.diagnosis.deadlock import circle_in, deadlock, in_every_circle, mixed_circle
 from rankdrill.diagnosis.finding import Finding
 from rankdrill.diagnosis.groups import finding_by_members
 from rankdrill.diagnosis.messages.unmatched import unmatched_message
@@ -50,7 +50,7 @@ def cause_of_hang(waits: Mapping[int, Wait], returned: Collection[int], views: S
         or (unmatched_message(inside, dict(enumerate(views)), returned) if inside else None)
         or _of_groups(waits, returned, views)
         or left_behind(waits, returned, views)
-        or (deadlock(circle) if circle else None)
+        or (deadlock(circle, in_every_circle(circle, lost)) if circle else None)
     )
     return finding_by_members(strayed(found, views), views) if found is not None else None
 

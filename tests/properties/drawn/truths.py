@@ -102,6 +102,8 @@ def _as_right(program: Program, mistake: Mistake, *, one_against_one: bool) -> s
     match mistake.how:
         case How.MISSING | How.EXTRA if one_against_one:
             return {"missing call", "extra call"}  # what one leaves out is what the other does on top
+        case How.EXTRA if _made_later(program, mistake):
+            return {"deadlock"}  # it may as well be that call, and come too early
         case How.RETURN if any(isinstance(each, Message) for each in _not_come_to(program, mistake)):
             return {"unmatched message"}
         case How.SWAP:
@@ -110,9 +112,18 @@ def _as_right(program: Program, mistake: Mistake, *, one_against_one: bool) -> s
             # Who is alone in a group waits for nobody there, and nobody for it.
             alone = len(_group(program, usual, mistake.rank)) == 1
             at_once = other is not None and len(_group(program, other, mistake.rank)) == 1
+            if (alone or at_once) and one_against_one:
+                return {"missing call", "extra call"}
             return {"extra call"} if alone else {"missing call"} if at_once else set()
         case _:
             return set()
+
+
+def _made_later(program: Program, mistake: Mistake) -> bool:
+    """Whether the call that is made on top is one that the rank makes later, on the same group."""
+    extra = mistake.other
+    calls = (each for each in _not_come_to(program, mistake) if isinstance(each, Call))
+    return isinstance(extra, Call) and any((each.op, each.family) == (extra.op, extra.family) for each in calls)
 
 
 def _swapped(program: Program, first: Statement, second: Statement, rank: int) -> set[str]:

@@ -6,15 +6,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from rankdrill.diagnosis.calls.common_caller import from_one_function
+from rankdrill.diagnosis.calls.common_caller import from_one_function, in_any_loop, outward
 from rankdrill.diagnosis.calls.naming import named
 from rankdrill.diagnosis.calls.passed import is_behind
 from rankdrill.diagnosis.calls.sequences import Parting, left_out_by_custom, parting
-from rankdrill.diagnosis.calls.source import Order, made_later_too, order_of
+from rankdrill.diagnosis.calls.source import Order, is_in_a_comprehension, made_later_too, order_of
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.waits import Wait, name_ranks
 from rankdrill.ledger import GROUP_OP, LedgerView, Record
-from rankdrill.step import NO_SEQUENCE, Kind, Step
+from rankdrill.step import NO_SEQUENCE, Kind, Site, Step
 
 __all__ = ["crossed_groups"]
 
@@ -184,7 +184,7 @@ def _kind(odd: Step, step: Step, view: LedgerView, parted: Parting | None, *, ma
     assert odd.site is not None
     assert step.site is not None
     one, other = from_one_function(odd.site, step.site)
-    if alike and (_from_both_groups(odd, step, view) or (not majority and one.place == other.place)):
+    if alike and (_from_both_groups(odd, step, view) or (not majority and _come_to_both(one, other))):
         return FindingKind.DEADLOCK
     later = made_later_too(one, other), made_later_too(other, one)
     if alike and all(later):
@@ -195,6 +195,12 @@ def _kind(odd: Step, step: Step, view: LedgerView, parted: Parting | None, *, ma
     if order_of(other, one) is Order.APART or parted is None:
         return FindingKind.GROUP if alike and not swapped else FindingKind.CALL_ORDERING
     return FindingKind.CALL_ORDERING if swapped else parted.kind
+
+
+def _come_to_both(one: Site, other: Site) -> bool:
+    """Whether they are one line, and a loop brings ranks there again: for the other's group, it may be."""
+    again = in_any_loop(one) or any(map(is_in_a_comprehension, outward(one)))
+    return one.place == other.place and again
 
 
 def _sites_known(one: Step, other: Step) -> bool:

@@ -133,6 +133,7 @@ def _by_custom(site: Site, due: Site, history: Sequence[Site | None]) -> bool:
 
 def _where_it_showed(theirs: Sequence[Step], mine: Sequence[Step]) -> Parting | None:
     """The parting at the last calls, which do not fit: by what has followed upon what, else by the source."""
+    theirs, mine = _up_to_where_they_met(theirs, mine)
     due, came = theirs[-1], mine[-1]
     if due.site is None or came.site is None or due.site == came.site or _met_before(theirs, mine):
         return None
@@ -159,6 +160,18 @@ def _where_it_showed(theirs: Sequence[Step], mine: Sequence[Step]) -> Parting | 
     if order is None or order is Order.APART or made_later_too(at_came, at_due):
         return None
     return Parting(FindingKind.EXTRA, came)
+
+
+def _up_to_where_they_met(theirs: Sequence[Step], mine: Sequence[Step]) -> tuple[Sequence[Step], Sequence[Step]]:
+    """Both up to the first call of what the user called last on either side, where these are two public functions.
+
+    Several of those begin alike: `all_gather_object` and `gather_object` gather the sizes first.
+    """
+    while len(theirs) > 1 and len(mine) > 1 and _met_another(theirs, mine):
+        if theirs[-2].site != theirs[-1].site or mine[-2].site != mine[-1].site:
+            break
+        theirs, mine = theirs[:-1], mine[:-1]
+    return theirs, mine
 
 
 def _met_before(theirs: Sequence[Step], mine: Sequence[Step]) -> bool:

@@ -17,6 +17,7 @@ __all__ = [
     "comes_round_alone",
     "function_around",
     "functions_calling",
+    "is_in_a_comprehension",
     "is_in_a_loop",
     "is_in_a_loop_without",
     "lines_behind",
@@ -29,6 +30,7 @@ __all__ = [
 ]
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _STRAIGHT = (ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.With, ast.Return, ast.expr)
 _LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -73,6 +75,13 @@ def is_in_a_loop(site: Site) -> bool:
     function = function_around(site)
     path = _path(function, site.line) if function is not None else None
     return any(isinstance(node, _LOOPS) for node, _ in path or ())
+
+
+def is_in_a_comprehension(site: Site) -> bool:
+    """Whether it is written within one, in its function."""
+    function = function_around(site)
+    path = path_to(function, site.line) if function is not None else ()
+    return any(isinstance(node, _COMPREHENSIONS) for node, _ in path)
 
 
 def is_in_a_loop_without(site: Site, other: Site) -> bool:
@@ -123,7 +132,7 @@ def comes_later(names: Collection[str], site: Site) -> bool:
 def functions_calling(names: Collection[str], file: str) -> set[str]:
     """The functions and methods of `file` in which one of `names` is called, by their own names."""
     tree = tree_of(file)
-    functions = (node for node in ast.walk(tree) if isinstance(node, _FUNCTIONS)) if tree is not None else ()
+    functions = _functions_in(tree) if tree is not None else ()
     return {function.name for function in functions if _lines_calling(names, function)}
 
 
@@ -217,11 +226,7 @@ def function_around(site: Site) -> ast.AST | None:
     tree = tree_of(site.file)
     if tree is None:
         return None
-    around = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, _FUNCTIONS) and node.lineno <= site.line <= (node.end_lineno or 0)
-    ]
+    around = [node for node in _functions_in(tree) if node.lineno <= site.line <= (node.end_lineno or 0)]
     innermost = max(around, key=lambda node: node.lineno, default=None)
     if site.function in _IN_PLACE:
         return innermost or tree
@@ -237,6 +242,12 @@ def tree_of(file: str) -> ast.Module | None:
         return ast.parse("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError):
         return None
+
+
+@lru_cache(maxsize=16)
+def _functions_in(tree: ast.Module) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef, ...]:
+    # Asked of each line of each rank: to walk a file of some hundred lines takes 7 ms.
+    return tuple(node for node in ast.walk(tree) if isinstance(node, _FUNCTIONS))
 
 
 def _path(node: ast.AST, line: int) -> _Path | None:

@@ -35,7 +35,9 @@ def cause_apart(inside: Mapping[int, Wait], returned: Collection[int], views: Se
     beside = {rank for rank, wait in lost.items() if apart(wait)}
     if not beside:
         return None
-    meant = {rank: _meant(rank, wait, lost) for rank, wait in lost.items()}
+    keys = {wait.record.step.target for wait in lost.values() if awaits_key(wait.record.step)}
+    setters = {key: _may_set(key, lost) for key in keys}
+    meant = {rank: _meant(wait, setters) for rank, wait in lost.items()}
     for first in sorted(beside):
         together = _round(first, meant)
         if together:
@@ -46,16 +48,18 @@ def cause_apart(inside: Mapping[int, Wait], returned: Collection[int], views: Se
     return missing_key({rank: lost[rank] for rank in beside}, lost, views)
 
 
-def _meant(rank: int, wait: Wait, lost: Mapping[int, Wait]) -> Wait:
-    """`wait`, for those alone that are to do what it waits for: for a key, those whose source sets it further on."""
+def _may_set(key: str, lost: Mapping[int, Wait]) -> frozenset[int]:
+    """The ranks whose source sets `key` further on than where they wait."""
+    sites = {rank: wait.record.step.site for rank, wait in lost.items()}
+    return frozenset(rank for rank, site in sites.items() if site is not None and sets_later(rank, site, key))
+
+
+def _meant(wait: Wait, setters: Mapping[str, Set[int]]) -> Wait:
+    """`wait`, for those alone that are to do what it waits for: for a key, those of `setters` that may set it."""
     if not awaits_key(wait.record.step):
         return wait
     key = wait.record.step.target
-    those = [
-        other
-        for other in wait.missing
-        if other in lost and (site := lost[other].record.step.site) is not None and sets_later(other, site, key)
-    ]
+    those = [other for other in wait.missing if other in setters[key]]
     number = _LAST_NUMBER.search(key)
     named = [other for other in those if number is not None and int(number[1]) == other]
     return replace(wait, missing=tuple(named or those))

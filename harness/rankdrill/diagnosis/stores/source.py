@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from rankdrill.diagnosis.calls.source import Order, function_around, order_of, share_a_loop, tree_of
 from rankdrill.diagnosis.stores.patterns import names_key, pattern_of
@@ -21,26 +22,39 @@ _RANK = re.compile(r"rank|index", re.IGNORECASE)
 
 def sets_later(rank: int, site: Site, key: str) -> bool:
     """Whether `rank`, which is at `site`, may set `key` further on in the same function."""
+    return any(names_key(later.pattern, key) and _is_for(rank, later.conditions) for later in _set_behind(site))
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    """A call that sets keys of a pattern, under these conditions; of each, whether it is to hold."""
+
+    pattern: str
+    conditions: tuple[tuple[ast.expr, bool], ...]
+
+
+@lru_cache(maxsize=64)
+def _set_behind(site: Site) -> tuple[_Setting, ...]:
+    """What is set further on: read once, and not for each two ranks of a thousand."""
     function = function_around(site)
     if function is None:
-        return False
-    calls = [call for call in _calls(function, SETTING) if call.args and _is_of(call, key, site)]
-    lines = {call.lineno for call in calls if _is_for(rank, call, function)}
-    return any(_comes(site, replace(site, line=line)) for line in lines - {site.line})
+        return ()
+    found = []
+    for call in _calls(function, SETTING):
+        pattern = pattern_of(call.args[0], tree_of(site.file)) if call.args else None
+        if pattern is not None and call.lineno != site.line and _comes(site, replace(site, line=call.lineno)):
+            around = tuple((node.test, _in_body(node, call)) for node in _conditions_around(function, call))
+            found.append(_Setting(pattern, around))
+    return tuple(found)
 
 
-def _is_of(call: ast.Call, key: str, site: Site) -> bool:
-    pattern = pattern_of(call.args[0], tree_of(site.file))
-    return pattern is not None and names_key(pattern, key)
-
-
-def _is_for(rank: int, call: ast.Call, function: ast.AST) -> bool:
-    """Whether no condition around `call` keeps this rank from it: those that compare a rank with a number are known."""
-    for node in _conditions_around(function, call):
-        match node.test:
+def _is_for(rank: int, conditions: Iterable[tuple[ast.expr, bool]]) -> bool:
+    """Whether none of the `conditions` keeps this rank away: those that compare a rank with a number are known."""
+    for test, wanted in conditions:
+        match test:
             case ast.Compare(left=left, ops=[sign], comparators=[ast.Constant(value=int(who))]):
                 equal = {ast.Eq: who == rank, ast.NotEq: who != rank}.get(type(sign))
-                if equal is not None and _RANK.search(ast.unparse(left)) and _in_body(node, call) != equal:
+                if equal is not None and _RANK.search(ast.unparse(left)) and wanted != equal:
                     return False
     return True
 
