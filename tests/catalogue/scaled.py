@@ -5,7 +5,6 @@ The truth stands beside each, as in `programs`; who is guilty depends on how man
 
 from __future__ import annotations
 
-import json
 import queue
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -247,13 +246,12 @@ def one_does_not_register(rank: Rank) -> None:
 
 
 @scaled("lost update", _all, voted=False)
-def appends_to_a_list(rank: Rank) -> None:
+def joins_a_roster(rank: Rank) -> None:
     if rank.index == 0:
-        rank.store.set("finished", "[]")
+        rank.store.set("roster", "")
     dist.barrier()
-    finished = json.loads(rank.store.get("finished"))  # culprit
-    finished.append(rank.index)
-    rank.store.set("finished", json.dumps(finished))  # culprit
+    roster = rank.store.get("roster").decode()  # culprit
+    rank.store.set("roster", f"{roster} {rank.index}")  # culprit
     dist.barrier()
 
 

@@ -15,6 +15,7 @@ from tests.catalogue.scaled import SCALED, Scaled, play_scaled
 from tests.catalogue.scoring import Judged
 
 DEADLINE_S, STUCK_S = 60.0, 3.0
+EARLY_S = 20.0  # well before the deadline, on the busiest machine
 MOST_LINES, WIDEST = 40, 1000  # of a report
 MANY = 24
 LARGER = (40, 128)
@@ -60,6 +61,7 @@ def test_the_verdict_is_the_same(worlds: dict[int, World], tmp_path: Path, ranks
     program = scaled.program(ranks)
     judged = Judged(program, read(outcome, program.file))
     assert judged.wrong_in == (), judged.verdict.text
+    assert outcome.elapsed < EARLY_S
     lines = [*outcome.summary().splitlines(), *judged.verdict.text.splitlines()]
     assert len(lines) <= MOST_LINES
     assert max(map(len, lines)) <= WIDEST
