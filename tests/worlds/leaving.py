@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
+from torch.distributed.distributed_c10d import Store
 
 __all__ = ["connect_late"]
 
@@ -19,7 +20,7 @@ _PAUSE_S = 0.01
 _ONLY_SO_LONG_S = 1.0  # if nobody leaves
 
 
-class _LateStore(dist.Store):
+class _LateStore(Store):
     """The store that ranks meet in, where the last to connect comes when the first one has left.
 
     Of two ranks gloo has that one connect whose port is higher, as the machine's bytes lie: who has the highest is
@@ -28,7 +29,7 @@ class _LateStore(dist.Store):
     on a busy machine now and then: so the rank gives way to it.
     """
 
-    def __init__(self, inner: dist.Store, rank: int, size: int, gone: Path, patience: float) -> None:
+    def __init__(self, inner: Store, rank: int, size: int, gone: Path, patience: float) -> None:
         super().__init__()
         self.inner, self.rank, self.size, self.gone, self.patience = inner, rank, size, gone, patience
         self.first = -1
@@ -37,7 +38,7 @@ class _LateStore(dist.Store):
         self.inner.set(key, value)
 
     def get(self, key: str) -> bytes:
-        return self.inner.get(key)
+        return bytes(self.inner.get(key))
 
     def wait(self, keys: list[str], *timeout: Any) -> None:
         if self.first < 0:
