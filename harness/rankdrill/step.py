@@ -16,6 +16,7 @@ __all__ = [
     "DEFAULT_GROUP",
     "FILE_LOCKS",
     "INIT_GROUP",
+    "LEAVES_GROUP",
     "MAKES_GROUP",
     "MESSAGES",
     "NEVER_WAITED",
@@ -50,6 +51,8 @@ INIT_GROUP = "init_process_group"
 """The op of a step that makes the default group itself."""
 MAKES_GROUP = frozenset({NEW_GROUP, INIT_GROUP})
 """The ops in which each member waits for the others to come."""
+LEAVES_GROUP = "destroy_process_group"
+"""The op of a step in which a rank leaves a group, alone: nobody meets another there."""
 DDP_BUCKET = "DDP bucket "
 """Begins the `Site.via` of what DistributedDataParallel's reducer calls; the bucket's number follows."""
 NEVER_WAITED = "NeverWaited"

@@ -139,7 +139,7 @@ def test_wrong_root(op: str, run: Run) -> None:
     assert run(2, "", rooted, op, PATIENT_S).unwrap() == ["done", "done"]
     outcome = run(2, f"rank 1: wrong_root at collective.{op}", rooted, op)
     assert outcome.values != ["done", "done"], "somebody must have waited in vain"
-    step = outcome.ranks[1].ledger.records[-1].step
+    step = [record.step for record in outcome.ranks[1].ledger.records if record.step.op == op][-1]
     assert "root=1" in step.fingerprint
 
 

@@ -47,7 +47,8 @@ def test_each_rank_leaves_its_steps_and_who_it_was(tmp_path: Path) -> None:
     with job(sum_up, 2, tmp_path / "record") as ranks:
         assert ranks.wait() == [0, 0]
     for rank, reader in ledgers(tmp_path / "record").items():
-        steps = [record.step for record in reader.view()]
+        *steps, left = [record.step for record in reader.view()]
+        assert left.name == "group.destroy_process_group"
         assert [step.op for step in steps] == [GROUP_OP, *["all_reduce"] * CALLS]
         assert {step.kind for step in steps} == {Kind.COLLECTIVE}
         assert steps[-1].site is not None
@@ -229,6 +230,7 @@ def test_groups_that_were_there_before_are_recorded_too(tmp_path: Path) -> None:
             ("broadcast", False),
             ("all_reduce", False),
             ("barrier", True),
+            ("destroy_process_group", True),
         ]
         assert [group.calls_before for group in one.groups] == [1, 1]
 

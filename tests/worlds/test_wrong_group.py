@@ -161,3 +161,17 @@ def test_a_call_that_a_thread_leaves_out(four: World) -> None:
     assert (finding.kind, finding.culprits) == (FindingKind.MISSING, (2,))
     assert lines(finding)[0] == {body.__code__.co_firstlineno + 6}
     assert finding.sides[0].did == "leaves out all_gather #3 on '1' (ranks 0, 1, 2, 3)"
+
+
+def in_a_comprehension() -> None:
+    groups = [dist.new_group(), dist.new_group()]
+    order = groups if dist.get_rank() == 0 else groups[::-1]
+    [dist.all_reduce(torch.ones(1), group=group) for group in order]
+
+
+def test_two_orders_of_one_line_in_a_comprehension_are_a_deadlock() -> None:
+    """Each rank would come to the other's group: none of the two took the wrong one."""
+    with World(2) as world:
+        outcome = world.run(in_a_comprehension, deadline=60.0)
+    (finding,) = outcome.findings
+    assert (finding.kind, finding.culprits) == (FindingKind.DEADLOCK, ())

@@ -12,6 +12,7 @@ from rankdrill.boundary.crossing import Boundary
 from rankdrill.boundary.early import Early, early_names, early_patches
 from rankdrill.boundary.ending import ending_patches
 from rankdrill.boundary.files import file_patches
+from rankdrill.boundary.leaving import leaving_patches
 from rankdrill.boundary.memory import memory_patches
 from rankdrill.boundary.new_groups import install_new_groups
 from rankdrill.boundary.objects import object_patches
@@ -96,6 +97,7 @@ def _put_in_place(boundary: Boundary, patches: Sequence[Patch], early: Sequence[
 
 def _patches_between_ranks(boundary: Boundary, territory: Territory) -> Iterable[Patch]:
     yield from store_patches(boundary, territory)
+    yield from leaving_patches(boundary)
     yield from ending_patches(boundary)
 
 
@@ -106,4 +108,5 @@ def _patches(boundary: Boundary, territory: Territory) -> Iterable[Patch]:
     yield from object_patches(boundary)
     yield from saving_patches(boundary)
     yield from memory_patches(boundary)
+    yield from leaving_patches(boundary)
     yield from ending_patches(boundary)

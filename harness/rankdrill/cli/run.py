@@ -145,6 +145,7 @@ def _plan(faults: tuple[str, ...], plan_file: str | None) -> Plan | None:
 
 
 def _show(launched: Launched, err: Console) -> None:
+    from rankdrill.diagnosis import FindingKind
     from rankdrill.worlds.told import how_meant, told_of
 
     outcome = launched.outcome
@@ -161,7 +162,7 @@ def _show(launched: Launched, err: Console) -> None:
         err.print("\nvictims:", style="bold")
         for line in told.victims:
             err.print(f"  {line}", markup=False, soft_wrap=True)
-    if outcome.findings:
+    if any(finding.kind is not FindingKind.LOST_RANK for finding in outcome.findings):
         err.print(f"\n{how_meant(outcome)}:", style="bold", markup=False)
         err.print("  rankdrill run --no-contracts …", markup=False)
     err.print("\nto run it again:", style="bold")

@@ -98,7 +98,7 @@ class Finding:
             yield f"{self.kind}: {self.step}"
             yield from map(str, self.sides)
             return
-        voted = self.kind not in _NOT_VOTED and not self.culprits
+        voted = self.kind not in _NOT_VOTED and not self.culprits and len(self.sides) > 1
         named = f"{self.kind}, nobody in the majority" if voted else str(self.kind)
         yield f"{named}: {self.sides[0]}"
         yield from map(str, self.sides[1:])

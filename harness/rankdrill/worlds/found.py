@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 from rankdrill.diagnosis import Finding, Wait, cause_of_hang, traced_back
 from rankdrill.diagnosis.ddp import said_by_ddp
 from rankdrill.diagnosis.held_locks import held_lock, stopped_by_lock
+from rankdrill.diagnosis.left_early import Departure, is_connecting, left_early, said_while_connecting
 from rankdrill.worlds.dumps import threads_in
 from rankdrill.worlds.suffering import lost_another
 
 if TYPE_CHECKING:
+    from rankdrill.ledger import Record
     from rankdrill.worlds.rank_outcome import RankOutcome
 
 __all__ = ["finding_on"]
@@ -25,14 +27,54 @@ def finding_on(ranks: Sequence[RankOutcome]) -> Finding | None:
     if noticed is not None:
         return traced_back(noticed, waits, views)
     # What a plan leads to is no finding; who raised, died or just went on has more to say than who waits for it.
-    if any(any(rank.fired) or rank.status == "died" for rank in ranks):
+    if any(any(rank.fired) for rank in ranks):
         return None
+    early = _left_while_connecting(ranks)
+    if early is not None or any(rank.status == "died" for rank in ranks):
+        return early
     if any(rank.status == "raised" for rank in ranks):
         return _said_by_ddp(ranks)
     by_lock = _stopped_by_lock(ranks, list(waits.values()))
     if by_lock is not None or any(_runs(rank) for rank in ranks):
         return by_lock
     return cause_of_hang(waits, {rank.rank for rank in ranks if rank.status == "returned"}, views)
+
+
+def _left_while_connecting(ranks: Sequence[RankOutcome]) -> Finding | None:
+    """What is wrong where all that went wrong did so while a group was made, in which a rank was left behind."""
+    raised = [rank for rank in ranks if rank.status == "raised"]
+    lost = [rank for rank in raised if said_while_connecting(rank.error)]
+    own_trouble = any(not lost_another(rank.error) for rank in raised)
+    if own_trouble or any(rank.status == "died" and not _exits_well(rank) for rank in ranks):
+        return None
+    if not raised:
+        lost = [rank for rank in ranks if rank.wait is not None and not rank.wait.missing and _connects(rank)]
+    if not lost:
+        return None
+    ended = {rank.rank: left for rank in ranks if (left := _departure(rank)) is not None}
+    found = left_early({rank.rank: _making(rank) for rank in lost}, ended, {rank.rank: rank.ledger for rank in ranks})
+    return found if raised or found.culprits else None
+
+
+def _exits_well(rank: RankOutcome) -> bool:
+    return rank.death is not None and rank.death.code == 0 and not rank.orphaned
+
+
+def _connects(rank: RankOutcome) -> bool:
+    return rank.step is not None and is_connecting(rank.step)
+
+
+def _making(rank: RankOutcome) -> Record | None:
+    """The step in which it was making a group when it ended, or was ended."""
+    last = rank.ledger.last
+    return last if last is not None and is_connecting(last) else None
+
+
+def _departure(rank: RankOutcome) -> Departure | None:
+    """How its process ended. Who returned has closed nothing: it keeps its connections until the run is over."""
+    if rank.death is None:
+        return None
+    return Departure(rank.death.at_ns, rank.death.how.removeprefix("by ") or str(rank.death), rank.death.site)
 
 
 def _stopped_by_lock(ranks: Sequence[RankOutcome], waits: Sequence[Wait]) -> Finding | None:

@@ -15,7 +15,7 @@ from itertools import pairwise
 from rankdrill.diagnosis.groups import members_in
 from rankdrill.diagnosis.races.taken import Taken
 from rankdrill.ledger import GROUP_OP, LedgerView, Record, State
-from rankdrill.step import DEFAULT_GROUP, NO_SEQUENCE, RECV, SEND, Kind
+from rankdrill.step import DEFAULT_GROUP, LEAVES_GROUP, NO_SEQUENCE, RECV, SEND, Kind
 
 __all__ = ["Sent", "all_unordered", "destinations", "newest_from_anybody", "unordered"]
 
@@ -213,7 +213,7 @@ class _Run:
     def _tells(self, rank: int, record: Record, since: int, until: int) -> bool:
         """Whether what `rank` did in `record` may have told it what others have done `since`."""
         step, message = record.step, record.step.message
-        if step.op == GROUP_OP:
+        if step.op in (GROUP_OP, LEAVES_GROUP):
             return False
         if step.kind in _SEEN_BY_LOOKING:
             waited = step.kind is Kind.FILE and record.begin_ns < since  # for a lock, which is let go without a step

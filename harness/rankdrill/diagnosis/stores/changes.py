@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rankdrill.ledger import GROUP_OP, LedgerView, Record, State
-from rankdrill.step import FILE_LOCKS, Kind, Site
+from rankdrill.step import FILE_LOCKS, LEAVES_GROUP, Kind, Site
 
 __all__ = ["Change", "changes_of"]
 
@@ -14,6 +14,7 @@ _ADDING = frozenset({"add", "append"})
 _GETS, _SETS = frozenset({"get", "multi_get"}), frozenset({"set", "multi_set"})
 _PLAIN = _GETS | _SETS | {"check"}  # of other keys: these keep nobody away from this one
 _OVER = (State.ENDED, State.RAISED)
+_ALONE = frozenset({GROUP_OP, LEAVES_GROUP})  # in which nobody meets another
 _NEVER_NS = 1 << 62
 _ALONE = frozenset({Kind.OBJECT, Kind.MEMORY, Kind.CLOCK})  # what a rank does for itself
 
@@ -58,7 +59,7 @@ def changes_of(rank: int, view: LedgerView) -> Iterator[Change]:
     over_ns = 0  # when the last of all collectives before was over
     for record in view.records:
         step = record.step
-        if step.kind in (Kind.COLLECTIVE, Kind.GROUP) and step.op != GROUP_OP:
+        if step.kind in (Kind.COLLECTIVE, Kind.GROUP) and step.op not in _ALONE:
             # What was issued before and is waited for only then may be over because of what another one did since.
             late = over_ns > record.begin_ns
             over_ns = max(over_ns, record.end_ns if record.state in _OVER else _NEVER_NS)

@@ -1,0 +1,62 @@
+"""A rank that leaves while another is still connecting to it: who left is told, not who failed of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch.distributed as dist
+
+from rankdrill import World
+from rankdrill.diagnosis import FindingKind, name_ranks
+from rankdrill.step import Kind
+from rankdrill.worlds import Status
+from tests.worlds.leaving import connect_late
+
+DEADLINE_S = 60.0
+
+
+def destroys() -> None:
+    dist.destroy_process_group()  # leaves
+
+
+def exits() -> None:
+    os._exit(0)  # leaves
+
+
+@pytest.mark.parametrize(("leave", "how"), [(destroys, "destroy_process_group()"), (exits, "os._exit")])
+def test_who_left_before_all_were_connected_is_told(leave: Callable[[], None], how: str, tmp_path: Path) -> None:
+    with World(3, init=False) as world:
+        outcome = world.run(connect_late, str(tmp_path), 3, leave, deadline=DEADLINE_S)
+    (finding,) = outcome.findings
+    late = [rank.rank for rank in outcome.ranks if rank.status is Status.RAISED]
+    left = next(rank for rank in outcome.ranks if rank.value == "left" or rank.status is Status.DIED)
+    assert (finding.kind, finding.culprits) == (FindingKind.LOST_RANK, (left.rank,))
+    assert outcome.culprits == (left.rank,)
+    assert late
+    assert set(late) <= set(outcome.victims)
+    still = f"{name_ranks(late)} still {'connects' if len(late) == 1 else 'connect'}"
+    assert f"rank {left.rank} leaves by {how} while {still}: a barrier is missing before it" in str(finding)
+    site = finding.sides[0].sites[0]
+    assert site is not None
+    assert "# leaves" in Path(site.file).read_text().splitlines()[site.line - 1]
+
+
+def test_who_waits_for_all_before_it_leaves_is_right(tmp_path: Path) -> None:
+    with World(3, init=False) as world:
+        outcome = world.run(connect_late, str(tmp_path), 3, None, deadline=DEADLINE_S)
+    assert outcome.unwrap() == ["left"] * 3
+    for rank in outcome.ranks:
+        (left,) = [record for record in rank.ledger.records if record.step.op == "destroy_process_group"]
+        assert (left.step.kind, left.step.target) == (Kind.GROUP, "default")
+
+
+def test_of_a_group_that_is_none_of_the_worlds_nobody_knows_who_left(tmp_path: Path) -> None:
+    """Two ranks of three meet by themselves: no ledger says who is in it."""
+    with World(3, init=False) as world:
+        outcome = world.run(connect_late, str(tmp_path), 2, destroys, deadline=DEADLINE_S)
+    (finding,) = outcome.findings
+    assert (finding.kind, finding.culprits) == (FindingKind.LOST_RANK, ())
+    assert "loses a connection while a group is made; which rank closed it cannot be known" in str(finding)
