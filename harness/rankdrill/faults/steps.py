@@ -32,6 +32,20 @@ COLLECTIVE_OPS = frozenset(
         "send",
     }
 )
+MPI_CALLS = (
+    *("Barrier", "barrier", "Ibarrier"),
+    *("bcast", "Bcast", "Ibcast"),
+    *("gather", "Gather", "Gatherv", "Igather", "Igatherv"),
+    *("scatter", "Scatter", "Scatterv", "Iscatter", "Iscatterv"),
+    *("allgather", "Allgather", "Allgatherv", "Iallgather", "Iallgatherv"),
+    *("alltoall", "Alltoall", "Alltoallv", "Alltoallw", "Ialltoall", "Ialltoallv", "Ialltoallw"),
+    *("reduce", "Reduce", "Ireduce", "allreduce", "Allreduce", "Iallreduce"),
+    *("Reduce_scatter", "Reduce_scatter_block", "Ireduce_scatter", "Ireduce_scatter_block"),
+    *("scan", "Scan", "Iscan", "exscan", "Exscan", "Iexscan"),
+    *("Clone", "Create", "Dup", "Dup_with_info", "Split", "Split_type"),
+)
+"""The collectives of mpi4py's communicators."""
+MPI_OPS = frozenset(f"mpi_{call}" for call in MPI_CALLS)
 _PATH_OPS = frozenset(
     {
         "flock",
@@ -92,7 +106,7 @@ STORE_OPS = frozenset(
 )
 
 OPS: Mapping[Kind, frozenset[str]] = {
-    Kind.COLLECTIVE: COLLECTIVE_OPS,
+    Kind.COLLECTIVE: COLLECTIVE_OPS | MPI_OPS,
     Kind.FILE: FILE_OPS,
     Kind.SHM: SHM_OPS,
     Kind.OBJECT: OBJECT_OPS,

@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from rankdrill.errors import UnsupportedPlatform
 from rankdrill.worlds.processes.messages import RankSpec
+from rankdrill.worlds.private import SEGMENTS
 from rankdrill.worlds.processes.mpi.means import INSTALL
 
 __all__ = ["join", "variables"]
 
+_OF_MPICH = "mpich_shm_"
 # Ranks share one machine, and often have more ranks than cores. Unless the environment says otherwise:
 _DEFAULTS = {
     "MPIR_CVAR_POLLS_BEFORE_YIELD": "10",  # who waits leaves its core to whom it waits for
@@ -52,7 +55,22 @@ def join(spec: RankSpec) -> Any:
             raise UnsupportedPlatform(f"mpi=True needs MPICH, and mpi4py has found {found}; {INSTALL} brings MPICH")
         if not MPI.Is_initialized():
             MPI.Init_thread()
+    MPI.COMM_WORLD.Barrier()
+    if spec.rank == 0:
+        _unlink_segments()
     return MPI
+
+
+def _unlink_segments() -> None:
+    """Remove the names of the memory that ranks share, which all have mapped by now.
+
+    MPICH would when it is finalised; ranks may be killed before. What it shares later it unlinks at once.
+    """
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        path = line.partition("/")
+        segment = Path(path[1] + path[2])
+        if segment.parent == SEGMENTS and segment.name.startswith(_OF_MPICH):
+            segment.unlink(missing_ok=True)
 
 
 @contextmanager

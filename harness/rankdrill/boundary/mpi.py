@@ -1,3 +1,0 @@
-"""x"""
-def install_mpi(boundary, MPI):
-    pass
