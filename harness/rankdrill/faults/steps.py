@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rankdrill.step import Kind
+from rankdrill.step import MPI, MPI_CALLS, Kind
 
 __all__ = ["COLLECTIVE_OPS", "FILE_OPS", "MEMORY_OPS", "OBJECT_OPS", "OPS", "SHM_OPS", "STORE_OPS"]
 
@@ -32,20 +32,7 @@ COLLECTIVE_OPS = frozenset(
         "send",
     }
 )
-MPI_CALLS = (
-    *("Barrier", "barrier", "Ibarrier"),
-    *("bcast", "Bcast", "Ibcast"),
-    *("gather", "Gather", "Gatherv", "Igather", "Igatherv"),
-    *("scatter", "Scatter", "Scatterv", "Iscatter", "Iscatterv"),
-    *("allgather", "Allgather", "Allgatherv", "Iallgather", "Iallgatherv"),
-    *("alltoall", "Alltoall", "Alltoallv", "Alltoallw", "Ialltoall", "Ialltoallv", "Ialltoallw"),
-    *("reduce", "Reduce", "Ireduce", "allreduce", "Allreduce", "Iallreduce"),
-    *("Reduce_scatter", "Reduce_scatter_block", "Ireduce_scatter", "Ireduce_scatter_block"),
-    *("scan", "Scan", "Iscan", "exscan", "Exscan", "Iexscan"),
-    *("Clone", "Create", "Dup", "Dup_with_info", "Split", "Split_type"),
-)
-"""The collectives of mpi4py's communicators."""
-MPI_OPS = frozenset(f"mpi_{call}" for call in MPI_CALLS)
+MPI_OPS = frozenset(f"{MPI}{call}" for call in MPI_CALLS)
 _PATH_OPS = frozenset(
     {
         "flock",

@@ -12,7 +12,20 @@ from rankdrill.boundary.messages import Messages
 from rankdrill.boundary.mpi.names import REDUCING, ROOTED
 from rankdrill.boundary.numbering import Tally, numbering
 from rankdrill.ledger import GROUP_OP, State, spell_members
-from rankdrill.step import NO_SEQUENCE, NOBODY, RECV, Contract, Kind, Message, Step
+from rankdrill.step import (
+    ANY_TAG,
+    ANYBODY,
+    MPI,
+    NO_SEQUENCE,
+    NOBODY,
+    OUTSIDE,
+    RECV,
+    SEND,
+    Contract,
+    Kind,
+    Message,
+    Step,
+)
 
 __all__ = ["Communicator", "Communicators"]
 
@@ -59,7 +72,7 @@ class Communicator:
             operator = "SUM" if given is None else operators.get(getattr(given, "handle", 0), "a function")
         root = root if isinstance(root, int) else NOBODY
         told = " ".join([*([operator] if operator else []), *([f"root={root}"] if name in ROOTED else [])])
-        contract = Contract(f"mpi_{name}", operator, root, shown=told)
+        contract = Contract(f"{MPI}{name}", operator, root, shown=told)
         return Step(
             Kind.COLLECTIVE,
             contract.op,
@@ -88,30 +101,32 @@ class Communicator:
 
     def send(self, name: str, peer: int, tag: int, *, again: bool = False) -> Step:
         """The step that is a send to `peer`, or as many as anybody may wait for."""
-        message = self.messages.take("send", peer, 0)
-        return self._message(name, "send", f"to {peer}", tag, Message(message.peer, 0, MOST_SENT) if again else message)
+        message = self.messages.take(SEND, peer, ANY_TAG)
+        return self._message(
+            name, SEND, f"to {peer}", tag, Message(message.peer, ANY_TAG, MOST_SENT) if again else message
+        )
 
     def receive(self, name: str, peer: int | None, tag: int, *, blocks: bool) -> Step:
         """The step that is a receive from `peer`; None is anybody."""
         if not blocks:  # it takes its message some time: from here on nobody knows which receive takes which
             self.counts_receives = False
         if peer is None and self.counts_receives:
-            message = self.messages.take(RECV, None, 0)
+            message = self.messages.take(RECV, None, ANY_TAG)
         elif self.counts_receives:
             assert peer is not None
-            message = self.messages.take(RECV, peer, 0)
+            message = self.messages.take(RECV, peer, ANY_TAG)
         else:
-            known = self.ranks[peer] if peer is not None and 0 <= peer < len(self.ranks) else NOBODY
-            message = Message(known if peer is not None else -2, 0, NO_SEQUENCE)
+            known = self.ranks[peer] if peer is not None and 0 <= peer < len(self.ranks) else OUTSIDE
+            message = Message(known if peer is not None else ANYBODY, ANY_TAG, NO_SEQUENCE)
         return self._message(name, RECV, f"from {'any' if peer is None else peer}", tag, message)
 
     def arrived(self, record: int, peer: int) -> None:
         """The receive of `record`, from anybody, has taken a message of `peer`."""
         if self.counts_receives and self.boundary.ledger:
-            self.boundary.ledger.tell_message(record, self.messages.arrived(peer, 0))
+            self.boundary.ledger.tell_message(record, self.messages.arrived(peer, ANY_TAG))
 
     def _message(self, name: str, op: str, peer: str, tag: int, message: Message) -> Step:
-        told = f"mpi_{name} {peer}" + (f" tag={tag}" if tag >= 0 else "")
+        told = f"{MPI}{name} {peer}" + (f" tag={tag}" if tag >= 0 else "")
         return Step(Kind.COLLECTIVE, op, self.label, told, site=call_site(), message=message)
 
 

@@ -7,6 +7,7 @@ no steps; nor are those of ``mpi4py.util.pkl5``.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import partial, wraps
 from typing import Any
@@ -21,6 +22,7 @@ from rankdrill.step import Step
 __all__ = ["install_mpi"]
 
 _ANY_TAG = -1  # what is written where any will do
+_EXIT_CODES = 0xFF
 _Method = Callable[..., Any]
 
 
@@ -216,6 +218,10 @@ def _abort(boundary: Boundary, name: str, original: _Method) -> _Method:
     @wraps(original)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         boundary.announce_end("MPI.Comm.Abort")
-        return original(self, *args, **kwargs)
+        code = args[0] if args else kwargs.get("errorcode", 0)
+        original(self, *args, **kwargs)
+        # MPICH tells the process manager, and comes back if that does not kill it at once.
+        with boundary.closed():
+            os._exit((code & _EXIT_CODES) or 1)
 
     return call

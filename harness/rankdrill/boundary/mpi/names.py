@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from rankdrill.faults.steps import MPI_CALLS
+from rankdrill.step import MPI_CALLS
 
 __all__ = ["COLLECTIVES", "MAKERS", "MEMBERS_MAKE", "PERSISTENT_SENDS", "RECEIVES", "REDUCING", "ROOTED", "SENDS"]
 

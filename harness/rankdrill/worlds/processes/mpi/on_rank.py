@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from rankdrill.errors import UnsupportedPlatform
-from rankdrill.worlds.processes.messages import RankSpec
 from rankdrill.worlds.private import SEGMENTS
+from rankdrill.worlds.processes.messages import RankSpec
 from rankdrill.worlds.processes.mpi.means import INSTALL
 
 __all__ = ["join", "variables"]
