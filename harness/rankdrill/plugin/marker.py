@@ -24,10 +24,10 @@ SIZE_PARAMETER = "world_size"
 DEFAULT_DEADLINE_S = 30.0
 MARKER_HELP = (
     'ranks(n, *more_sizes, backend="gloo", device="cpu", deadline=30, engine="processes", faults=(), init=True, '
-    'fresh=False, seed="own", contracts=True, mpi=False): run the test on n ranks with an initialised process group; several '
-    "sizes parametrize it; faults are lines of a fault plan; init=False leaves making the group to the test; "
+    'fresh=False, seed="own", contracts=True, mpi=False): run the test on n ranks with an initialised process group; '
+    "several sizes parametrize it; faults are lines of a fault plan; init=False leaves making the group to the test; "
     'fresh=True gives it ranks that have run nothing else; seed="same" gives all ranks the same random numbers; '
-    "contracts=False lets ranks do different things in one collective; mpi=True makes them those of MPI.COMM_WORLD too; "
+    "contracts=False lets ranks do different things in one collective; mpi=True makes them ranks of MPI.COMM_WORLD; "
     "with @given, ranks(worlds(), faults=plans()) draws both for each example"
 )
 _OPTIONS = ("backend", "device", "deadline", "engine", "faults", "init", "fresh", "seed", "contracts", "mpi")
@@ -128,6 +128,10 @@ def _checked(sizes: Iterable[Any], options: dict[str, Any]) -> RanksMark:
     mark = RanksMark(listed, **given, drawn_size=drawn_size, drawn_faults=drawn_faults)
     plan = mark.plan()
     if plan is not None:
+        if mark.mpi:
+            from rankdrill.faults.among_mpi import check_among_mpi
+
+            check_among_mpi(plan)
         for size in listed:
             plan.check(size)
     return mark

@@ -99,6 +99,7 @@ class World:
         self.backend = backend
         self.device = device
         self.stream = stream
+        self.mpi = mpi
         self._engine: Engine = ProcessEngine(
             n,
             backend=backend,
@@ -134,6 +135,10 @@ class World:
             raise UsageError(f"{job.body!r} cannot be run; give a function")
         if job.plan is not None:
             job.plan.check(self.n)
+            if self.mpi:
+                from rankdrill.faults.among_mpi import check_among_mpi
+
+                check_among_mpi(job.plan)
         begun = Begun(job.plan, time.monotonic())
         self._engine.begin(job)
         return begun

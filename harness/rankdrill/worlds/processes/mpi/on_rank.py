@@ -37,8 +37,8 @@ def variables(rank: int, size: int) -> dict[str, str]:
 def join(spec: RankSpec) -> Any:
     """Initialise MPI, the process manager being at the other end of `spec.pmi`; returns the module ``mpi4py.MPI``.
 
-    Raises `UnsupportedPlatform` where there is no MPI, or another than MPICH: ranks of Open MPI find each other by PMIx,
-    which only a launcher of its own speaks.
+    Raises `UnsupportedPlatform` where there is no MPI, or another than MPICH: ranks of Open MPI find each other by
+    PMIx, which only a launcher of its own speaks.
     """
     with _environment(spec):
         try:
