@@ -20,6 +20,7 @@ __all__ = [
     "MAKES_GROUP",
     "MESSAGES",
     "MPI",
+    "MPI_ABORT",
     "MPI_CALLS",
     "NEVER_WAITED",
     "NEW_GROUP",
@@ -66,6 +67,8 @@ ANY_TAG = 0xFFFFFFFF
 """The tag of messages that are counted together whatever their tags are, as MPI's are: a receive may take any."""
 MPI = "mpi_"
 """What the ops of MPI's collectives begin with, and the fingerprints of its messages."""
+MPI_ABORT = "MPI.Comm.Abort"
+"""The call by which a rank of MPI ends them all."""
 MPI_CALLS = (
     *("Barrier", "barrier", "Ibarrier"),
     *("bcast", "Bcast", "Ibcast"),

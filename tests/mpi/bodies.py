@@ -1,4 +1,4 @@
-"""What ranks of MPI do, right and wrong. Each is given nothing and finds ``COMM_WORLD`` by itself, as a program does."""
+"""What ranks of MPI do, right and wrong. Each finds ``COMM_WORLD`` by itself, as a program does."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ __all__ = ["check_among_mpi"]
 
 
 def check_among_mpi(plan: Plan) -> None:
-    """Raise `PlanError` for a fault that sets ranks apart by tensors and work of torch's, which MPI's calls have not."""
+    """Raise `PlanError` for a fault that sets ranks apart by torch's tensors and work, which MPI's calls have not."""
     for fault in plan.faults:
         if find_strike(fault.what.name).bends:
             raise PlanError(

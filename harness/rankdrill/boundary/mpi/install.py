@@ -17,7 +17,7 @@ from rankdrill.boundary.gate import Call
 from rankdrill.boundary.mpi.communicator import Communicator, Communicators
 from rankdrill.boundary.mpi.names import COLLECTIVES, MAKERS, MEMBERS_MAKE, PERSISTENT_SENDS, RECEIVES, SENDS
 from rankdrill.ledger import State
-from rankdrill.step import Step
+from rankdrill.step import MPI_ABORT, Step
 
 __all__ = ["install_mpi"]
 
@@ -217,7 +217,7 @@ def _end(known: Communicators, name: str, original: _Method) -> _Method:
 def _abort(boundary: Boundary, name: str, original: _Method) -> _Method:
     @wraps(original)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        boundary.announce_end("MPI.Comm.Abort")
+        boundary.announce_end(MPI_ABORT)
         code = args[0] if args else kwargs.get("errorcode", 0)
         original(self, *args, **kwargs)
         # MPICH tells the process manager, and comes back if that does not kill it at once.

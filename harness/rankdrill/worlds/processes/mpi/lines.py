@@ -1,7 +1,7 @@
 """PMI-1, the protocol that MPICH's ranks ask their process manager by: a line each of ``key=value`` words.
 
 Described in "PMI: A Scalable Parallel Process-Management Interface for Extreme-Scale Systems" (Balaji and others,
-2010), and in the comments of MPICH's ``simple_pmi.c``. A value runs to the next space, but for the one that ends its line.
+2010), and in the comments of MPICH's ``simple_pmi.c``. A value runs to the next space, or to the end of its line.
 """
 
 from __future__ import annotations
