@@ -21,10 +21,12 @@ class Manager:
     def __init__(self) -> None:
         self.selector = selectors.DefaultSelector()
         self.manager = ProcessManager(self.selector)
+        self.seats: list[socket.socket] = []
 
     def seat(self, world: str, size: int) -> socket.socket:
         seat = self.manager.seat(world, size)
         seat.settimeout(BOUND_S)
+        self.seats.append(seat)
         return seat
 
     def attend(self) -> None:
@@ -43,6 +45,8 @@ def manager() -> Iterator[Manager]:
     made = Manager()
     yield made
     made.manager.close()
+    for seat in made.seats:
+        seat.close()
     made.selector.close()
 
 

@@ -1,4 +1,4 @@
-"""What is told of ranks of MPI, on real MPICH: who is at fault, which call it was, and nothing of those who are right."""
+"""What is told of ranks of MPI, on real MPICH: who is at fault and which call it was; nothing of who is right."""
 
 from __future__ import annotations
 
