@@ -36,7 +36,7 @@ def test_left_out(comm):
 
 @pytest.mark.ranks(2, mpi=True)
 def test_right_again(tmp_path):
-    assert MPI.COMM_WORLD.allgather(tmp_path.name) == ["test_right_again0"] * 2
+    assert MPI.COMM_WORLD.allgather(tmp_path) == [tmp_path] * 2
 """
 
 
