@@ -38,7 +38,7 @@ def every_kind() -> tuple[Any, ...]:
     before, after = (comm.rank - 1) % comm.size, (comm.rank + 1) % comm.size
     request = comm.irecv(source=before)
     comm.send("round", after)
-    around = request.wait(), comm.sendrecv(comm.rank, after, source=before)
+    around = request.wait(), comm.sendrecv(comm.rank, after, 0, None, before)
     first = sorted(comm.recv() for _ in range(comm.size - 1)) if comm.rank == 0 else comm.send(comm.rank, 0)
     request = comm.Ibarrier()
     request.Wait()
@@ -77,6 +77,42 @@ def comes_late() -> list[int]:
         time.sleep(0.8)
     received: list[int] = comm.allgather(comm.rank)
     return received
+
+
+def exchanges_in_one_call() -> list[float]:
+    """By a send and receive that is over later; who then waits is sent to by such a call, too."""
+    comm = world()
+    before, after = (comm.rank - 1) % comm.size, (comm.rank + 1) % comm.size
+    first, second = np.zeros(1), np.zeros(1)
+    request = comm.Isendrecv(np.full(1, float(comm.rank)), after, 0, first, before)
+    request.Wait()
+    if comm.rank == 0:
+        time.sleep(0.6)
+        comm.Isend(np.full(1, 7.0), after, tag=3).Wait()
+    elif comm.rank == 1:
+        comm.Recv(second, source=before, tag=3)
+    comm.Sendrecv_replace(first, after, 0, before, 0)
+    return [*first.tolist(), *second.tolist()]
+
+
+def sends_again_and_again() -> list[float]:
+    """A send that is made once and started twice, for receives that wait."""
+    comm = world()
+    data = np.zeros(1)
+    taken: list[float] = []
+    if comm.rank == 0:
+        request = comm.Send_init(data, 1)
+        for number in (1, 2):
+            time.sleep(0.4)
+            data[0] = number
+            request.Start()
+            request.Wait()
+    elif comm.rank == 1:
+        for _ in range(2):
+            comm.Recv(data, source=0)
+            taken.append(float(data[0]))
+    comm.Barrier()
+    return taken
 
 
 def is_killed() -> None:

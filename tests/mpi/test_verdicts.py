@@ -41,6 +41,11 @@ def test_who_comes_late_or_receives_slowly_is_waited_for() -> None:
     assert run(bodies.receives_slowly).unwrap() == [2.0, 1.0, 1.0]
 
 
+def test_messages_of_all_kinds_come() -> None:
+    assert run(bodies.exchanges_in_one_call).unwrap() == [[1.0, 0.0], [2.0, 7.0], [0.0, 0.0]]
+    assert run(bodies.sends_again_and_again).unwrap() == [[], [1.0, 2.0], []]
+
+
 def test_a_body_may_finalize() -> None:
     assert run(bodies.finalizes).unwrap() == [True] * 3
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from rankdrill.step import MPI, MPI_CALLS, Kind
 
-__all__ = ["COLLECTIVE_OPS", "FILE_OPS", "MEMORY_OPS", "OBJECT_OPS", "OPS", "SHM_OPS", "STORE_OPS"]
+__all__ = ["COLLECTIVE_OPS", "FILE_OPS", "MEMORY_OPS", "MPI_OPS", "OBJECT_OPS", "OPS", "SHM_OPS", "STORE_OPS"]
 
 # Listed here and not read off the boundary, which imports torch: a plan must parse without it. A test compares.
 COLLECTIVE_OPS = frozenset(

@@ -15,7 +15,16 @@ from typing import Any
 from rankdrill.boundary.crossing import Boundary
 from rankdrill.boundary.gate import Call
 from rankdrill.boundary.mpi.communicator import Communicator, Communicators
-from rankdrill.boundary.mpi.names import COLLECTIVES, MAKERS, MEMBERS_MAKE, PERSISTENT_SENDS, RECEIVES, SENDS
+from rankdrill.boundary.mpi.names import (
+    BOTH,
+    COLLECTIVES,
+    MAKERS,
+    MEMBERS_MAKE,
+    PERSISTENT_SENDS,
+    RECEIVES,
+    SENDS,
+    peer_place,
+)
 from rankdrill.ledger import State
 from rankdrill.step import MPI_ABORT, Step
 
@@ -38,9 +47,7 @@ def install_mpi(boundary: Boundary, mpi: Any) -> None:
         **dict.fromkeys(MEMBERS_MAKE, partial(_made_by_members, known, drilled)),
         **dict.fromkeys(SENDS | PERSISTENT_SENDS, partial(_send, known)),
         **dict.fromkeys(RECEIVES, partial(_receive, known)),
-        "sendrecv": partial(_both, known, 3, 4),
-        "Sendrecv": partial(_both, known, 4, 5),
-        "Sendrecv_replace": partial(_both, known, 3, 4),
+        **dict.fromkeys(BOTH, partial(_both, known)),
         "Free": partial(_end, known),
         "Disconnect": partial(_end, known),
         "Abort": partial(_abort, boundary),
@@ -102,13 +109,15 @@ def _drilling(known: Communicators, drilled: type, name: str, make: _Method) -> 
 
 
 def _send(known: Communicators, name: str, original: _Method) -> _Method:
+    place = peer_place(name)
+
     @wraps(original)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
-        comm, peer = _met(known, self, args, kwargs, 1, "dest")
+        comm, peer = _met(known, self, args, kwargs, place, "dest")
         if comm is None or peer is None:
             return original(self, *args, **kwargs)
-        tag = _whole_number(args[2] if len(args) > 2 else kwargs.get("tag", 0))
+        tag = _whole_number(args[place + 1] if len(args) > place + 1 else kwargs.get("tag", 0))
         step = comm.send(name, peer, tag, again=name in PERSISTENT_SENDS)
         return _crossed(comm, step, peer, lambda: original(self, *args, **kwargs))
 
@@ -116,7 +125,7 @@ def _send(known: Communicators, name: str, original: _Method) -> _Method:
 
 
 def _receive(known: Communicators, name: str, original: _Method) -> _Method:
-    mpi, place = known.mpi, 0 if name.endswith("probe") else 1
+    mpi, place = known.mpi, peer_place(name)
 
     @wraps(original)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -138,26 +147,27 @@ def _receive(known: Communicators, name: str, original: _Method) -> _Method:
     return call
 
 
-def _both(known: Communicators, source_at: int, tag_at: int, name: str, original: _Method) -> _Method:
-    """A send, and a receive that is over when it returns: the one has begun before the other waits."""
+def _both(known: Communicators, name: str, original: _Method) -> _Method:
+    """A send, and a receive: the one has begun before the other waits."""
     boundary, mpi = known.boundary, known.mpi
+    place, blocks = BOTH[name], not name.startswith("I")
 
     @wraps(original)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
         comm, to = _met(known, self, args, kwargs, 1, "dest")
-        _, source = _met(known, self, args, kwargs, source_at, "source", mpi.ANY_SOURCE)
-        if comm is None or source is None or source == mpi.ANY_SOURCE:
-            if comm is not None:
-                comm.counts_receives = False
-            source = None
+        _, source = _met(known, self, args, kwargs, place, "source", mpi.ANY_SOURCE)
         if comm is not None and to is not None:
             boundary.mark(boundary.note(comm.send(name, to, _ANY_TAG)), State.ENDED)
         if comm is None or source is None:
             return original(self, *args, **kwargs)
-        tag = _whole_number(args[tag_at] if len(args) > tag_at else kwargs.get("recvtag", mpi.ANY_TAG))
-        step = comm.receive(name, source, tag, blocks=True)
-        return _crossed(comm, step, source, lambda: original(self, *args, **kwargs))
+        tag = _whole_number(args[place + 1] if len(args) > place + 1 else kwargs.get("recvtag", mpi.ANY_TAG))
+        anybody = source == mpi.ANY_SOURCE
+        step = comm.receive(name, None if anybody else source, tag, blocks=blocks and not anybody)
+        if blocks and not anybody:
+            return _crossed(comm, step, source, lambda: original(self, *args, **kwargs))
+        boundary.mark(boundary.note(step), State.ENDED)
+        return original(self, *args, **kwargs)
 
     return call
 

@@ -7,7 +7,18 @@ from __future__ import annotations
 
 from rankdrill.step import MPI_CALLS
 
-__all__ = ["COLLECTIVES", "MAKERS", "MEMBERS_MAKE", "PERSISTENT_SENDS", "RECEIVES", "REDUCING", "ROOTED", "SENDS"]
+__all__ = [
+    "BOTH",
+    "COLLECTIVES",
+    "MAKERS",
+    "MEMBERS_MAKE",
+    "PERSISTENT_SENDS",
+    "RECEIVES",
+    "REDUCING",
+    "ROOTED",
+    "SENDS",
+    "peer_place",
+]
 
 MAKERS = frozenset({"Clone", "Create", "Dup", "Dup_with_info", "Split", "Split_type"})
 """Collectives that return a communicator."""
@@ -69,3 +80,19 @@ RECEIVES = {
     "Improbe": False,
 }
 """Receives, and whether each is over when it returns."""
+# The place of the source; the tag follows it.
+BOTH = {
+    "sendrecv": 4,
+    "Sendrecv": 4,
+    "Sendrecv_replace": 3,
+    "Isendrecv": 4,
+    "Isendrecv_replace": 3,
+}
+"""A send to one rank and a receive from another in one call, and where the source stands."""
+
+
+def peer_place(name: str) -> int:
+    """Where the rank stands among the arguments of a send or receive; its tag follows."""
+    if name.endswith("probe"):
+        return 0
+    return 2 if name in ("Psend_init", "Precv_init") else 1
