@@ -11,6 +11,7 @@ from typing import Any
 
 __all__ = [
     "ANYBODY",
+    "ANY_TAG",
     "BY_TWOS",
     "DDP_BUCKET",
     "DEFAULT_GROUP",
@@ -19,6 +20,9 @@ __all__ = [
     "LEAVES_GROUP",
     "MAKES_GROUP",
     "MESSAGES",
+    "MPI",
+    "MPI_ABORT",
+    "MPI_CALLS",
     "NEVER_WAITED",
     "NEW_GROUP",
     "NOBODY",
@@ -62,6 +66,25 @@ SEND, RECV = "send", "recv"
 MESSAGES = frozenset({SEND, RECV})
 ANYBODY = -2
 """The peer of a receive that takes from any member of its group."""
+ANY_TAG = 0xFFFFFFFF
+"""The tag of messages that are counted together whatever their tags are, as MPI's are: a receive may take any."""
+MPI = "mpi_"
+"""What the ops of MPI's collectives begin with, and the fingerprints of its messages."""
+MPI_ABORT = "MPI.Comm.Abort"
+"""The call by which a rank of MPI ends them all."""
+MPI_CALLS = (
+    *("Barrier", "barrier", "Ibarrier"),
+    *("bcast", "Bcast", "Ibcast"),
+    *("gather", "Gather", "Gatherv", "Igather", "Igatherv"),
+    *("scatter", "Scatter", "Scatterv", "Iscatter", "Iscatterv"),
+    *("allgather", "Allgather", "Allgatherv", "Iallgather", "Iallgatherv"),
+    *("alltoall", "Alltoall", "Alltoallv", "Alltoallw", "Ialltoall", "Ialltoallv", "Ialltoallw"),
+    *("reduce", "Reduce", "Ireduce", "allreduce", "Allreduce", "Iallreduce"),
+    *("Reduce_scatter", "Reduce_scatter_block", "Ireduce_scatter", "Ireduce_scatter_block"),
+    *("scan", "Scan", "Iscan", "exscan", "Exscan", "Iexscan"),
+    *("Clone", "Create", "Dup", "Dup_with_info", "Split", "Split_type"),
+)
+"""The collectives of mpi4py's communicators."""
 OUTSIDE = -3
 """The peer of a message to or from a rank that the group does not have."""
 BY_TWOS = frozenset({"all_gather", "gather", "scatter", "all_to_all", "all_to_all_single"})
@@ -237,6 +260,11 @@ class Step:
     def where(self) -> str:
         """``, at train.py:41 in step``, or nothing where that is not known."""
         return f", at {self.site}" if self.site is not None else ""
+
+    @property
+    def of_mpi(self) -> bool:
+        """Whether it is MPI that does it."""
+        return (self.fingerprint if self.message is not None else self.op).startswith(MPI)
 
     @property
     def call(self) -> str:

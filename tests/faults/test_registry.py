@@ -11,6 +11,7 @@ import pytest
 from rankdrill.boundary import files, memory, stores
 from rankdrill.boundary.methods import METHODS
 from rankdrill.faults import ENDING, FAMILIES, OPS, STRIKES, Strike, When, domain
+from rankdrill.faults.steps import MPI_OPS
 from rankdrill.faults.strike import around
 from rankdrill.step import FILE_LOCKS, Kind
 
@@ -62,7 +63,7 @@ def test_what_ends_a_process() -> None:
 
 
 def test_the_ops_are_those_of_the_boundary() -> None:
-    assert OPS[Kind.COLLECTIVE] == {op for op, _ in METHODS.values()}
+    assert OPS[Kind.COLLECTIVE] == {op for op, _ in METHODS.values()} | MPI_OPS
     named = {*files.PATH_FUNCTIONS.values(), *files.PAIR_FUNCTIONS.values(), *files.FD_FUNCTIONS.values(), *FILE_LOCKS}
     assert OPS[Kind.FILE] == named | {"open"}
     assert OPS[Kind.SHM] == named | {"create", "attach", "close"}

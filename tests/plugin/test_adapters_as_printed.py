@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.mpi.installed import needs_mpi
 from tests.plugin.conftest import Ran
 
 PAGE = Path(__file__).parents[2] / "docs" / "conformance.md"
@@ -33,18 +34,22 @@ def merge_metrics(payload, at):
     received = [None] * at.size
     dist.all_gather_object(received, payload, group=at.group)
     return [item for each in received for item in each]
+
+def gather_over(comm, payload):
+    return comm.allgather(payload)
 """
 
 
 ADAPTERS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)[1:]
 NAMES = [code.rpartition("\n\n")[2].split(" ")[0].strip() for code in ADAPTERS]
 LONG = ("TestGatherer", "TestShards")
+OVER_MPI = "TestOverMPI"
 
 
 @pytest.mark.parametrize(
     "adapter",
     [
-        pytest.param(code, id=name, marks=[pytest.mark.nightly] * (name in LONG))
+        pytest.param(code, id=name, marks=[*[pytest.mark.nightly] * (name in LONG), *[needs_mpi] * (name == OVER_MPI)])
         for name, code in zip(NAMES, ADAPTERS, strict=True)
     ],
 )
@@ -55,6 +60,6 @@ def test_what_is_printed_keeps_its_promises(run: Callable[..., Ran], adapter: st
     assert outcomes["passed"] >= 4
 
 
-def test_there_are_five() -> None:
-    assert len(ADAPTERS) == 5
-    assert set(LONG) < set(NAMES)
+def test_there_are_five_and_one_over_mpi() -> None:
+    assert len(ADAPTERS) == 6
+    assert {*LONG, OVER_MPI} < set(NAMES)

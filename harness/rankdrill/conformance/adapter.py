@@ -86,7 +86,8 @@ class Adapter:
     - `promises` are what it is held to by `conformance`, `takes` what payloads are made of there (see `SAMPLES`), or
       payloads of your own by name, and `same(got, wanted)` compares what a rank received, where equality of types and
       values is too much to ask;
-    - `room` bounds pickled payloads, in bytes, where the gather has a bound of its own.
+    - `room` bounds pickled payloads, in bytes, where the gather has a bound of its own;
+    - `mpi` says that it is called by the ranks of ``MPI.COMM_WORLD``.
     """
 
     name: str
@@ -101,6 +102,7 @@ class Adapter:
     takes: str | Mapping[str, Payload] = "objects"
     same: Callable[[Any, Any], bool] | None = None
     room: int = UNBOUNDED
+    mpi: bool = False
 
     def dressed(self, payload: Any, rank: int, size: int, turn: int) -> Any:
         """`payload` as this gather accepts it."""

@@ -59,7 +59,7 @@ class Runner:
         self._tells = tells
         self._limits = limits
         self._scratch = scratch
-        self._worlds: dict[int, World] = {}
+        self._worlds: dict[tuple[int, bool], World] = {}
         self._count = 0
         scratch.mkdir()
 
@@ -114,12 +114,12 @@ class Runner:
             tells=self._tells,
         )
         self._import_on_ranks(case)
-        outcome = self._world(case.size).run_job(
+        outcome = self._world(case).run_job(
             Job(run_trial, (trial,), plan=_plan(case), with_context=True, in_step=True), deadline=self._limits.deadline
         )
         reports = _reports(trial, case.size)
         if not all(report and report.second and not report.second.error for report in reports):
-            self._world(case.size).discard()  # only a second call that worked shows that the ranks are in step
+            self._world(case).discard()  # only a second call that worked shows that the ranks are in step
         struck = () if not case.fault else tuple(range(case.size)) if case.rank < 0 else (case.rank,)
         ended = struck if effect is Effect.ENDS else ()
         files = () if ended else _left_in(trial.directory, adapter.keeps)
@@ -129,7 +129,7 @@ class Runner:
         """After a rank has died: the next job in the same directory must work, and what the dead rank left must go."""
         trial = self._trial(case, scratch, "notes-of-the-next")
         job = Job(run_trial, (trial,), with_context=True)
-        outcome = self._world(case.size).run_job(job, deadline=self._limits.deadline)
+        outcome = self._world(case).run_job(job, deadline=self._limits.deadline)
         files = files_left(trial.directory, self._adapters[case.path].keeps)
         judgement, why = judge(Evidence(outcome, _reports(trial, case.size), files=files))
         if judgement is Judgement.RIGHT:
@@ -150,14 +150,16 @@ class Runner:
 
     def _import_on_ranks(self, case: Case) -> None:
         """Have fresh ranks import what somebody else's adapter needs, which is no part of the case's time."""
-        adapter, world = self._adapters[case.path], self._world(case.size)
+        adapter, world = self._adapters[case.path], self._world(case)
         if not world.warm and not adapter.call.__module__.startswith("rankdrill."):
-            world.run(import_all, adapter, deadline=_IMPORT_S).unwrap()
+            # MPI's ranks could not be given anything after a job that leaves nothing to others.
+            world.run_job(Job(import_all, (adapter,), prepares=adapter.mpi), deadline=_IMPORT_S).unwrap()
 
-    def _world(self, size: int) -> World:
-        if size not in self._worlds:
-            self._worlds[size] = World(size, preload=_EVERY_RANK_NEEDS)
-        return self._worlds[size]
+    def _world(self, case: Case) -> World:
+        key = case.size, self._adapters[case.path].mpi
+        if key not in self._worlds:
+            self._worlds[key] = World(case.size, preload=_EVERY_RANK_NEEDS, mpi=key[1])
+        return self._worlds[key]
 
 
 def _left_in(directory: str, keeps: Sequence[str]) -> tuple[str, ...]:

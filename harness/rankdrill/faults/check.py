@@ -8,7 +8,7 @@ from typing import Any
 
 from rankdrill.errors import PlanError
 from rankdrill.faults.registry import STRIKES
-from rankdrill.faults.steps import OPS
+from rankdrill.faults.steps import MPI_OPS, OPS
 from rankdrill.faults.strike import Argument, Number, Steps, Strike, When
 from rankdrill.faults.where import What, Where
 from rankdrill.step import Kind
@@ -93,6 +93,8 @@ def _steps(steps: Steps) -> str:
     parts = []
     for kind, ops in steps.items():
         left_out = OPS[kind] - ops
+        if not ops & MPI_OPS:  # of those that strike at torch's collectives nobody expects MPI's
+            left_out -= MPI_OPS
         if len(left_out) < len(ops) and len(left_out) <= _FEW:
             parts.append(f"{kind}.*" + (f" but {', '.join(sorted(left_out))}" if left_out else ""))
         else:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rankdrill.step import Kind
+from rankdrill.step import MPI, MPI_CALLS, Kind
 
-__all__ = ["COLLECTIVE_OPS", "FILE_OPS", "MEMORY_OPS", "OBJECT_OPS", "OPS", "SHM_OPS", "STORE_OPS"]
+__all__ = ["COLLECTIVE_OPS", "FILE_OPS", "MEMORY_OPS", "MPI_OPS", "OBJECT_OPS", "OPS", "SHM_OPS", "STORE_OPS"]
 
 # Listed here and not read off the boundary, which imports torch: a plan must parse without it. A test compares.
 COLLECTIVE_OPS = frozenset(
@@ -32,6 +32,7 @@ COLLECTIVE_OPS = frozenset(
         "send",
     }
 )
+MPI_OPS = frozenset(f"{MPI}{call}" for call in MPI_CALLS)
 _PATH_OPS = frozenset(
     {
         "flock",
@@ -92,7 +93,7 @@ STORE_OPS = frozenset(
 )
 
 OPS: Mapping[Kind, frozenset[str]] = {
-    Kind.COLLECTIVE: COLLECTIVE_OPS,
+    Kind.COLLECTIVE: COLLECTIVE_OPS | MPI_OPS,
     Kind.FILE: FILE_OPS,
     Kind.SHM: SHM_OPS,
     Kind.OBJECT: OBJECT_OPS,

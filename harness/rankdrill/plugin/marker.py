@@ -24,13 +24,13 @@ SIZE_PARAMETER = "world_size"
 DEFAULT_DEADLINE_S = 30.0
 MARKER_HELP = (
     'ranks(n, *more_sizes, backend="gloo", device="cpu", deadline=30, engine="processes", faults=(), init=True, '
-    'fresh=False, seed="own", contracts=True): run the test on n ranks with an initialised process group; several '
-    "sizes parametrize it; faults are lines of a fault plan; init=False leaves making the group to the test; "
+    'fresh=False, seed="own", contracts=True, mpi=False): run the test on n ranks with an initialised process group; '
+    "several sizes parametrize it; faults are lines of a fault plan; init=False leaves making the group to the test; "
     'fresh=True gives it ranks that have run nothing else; seed="same" gives all ranks the same random numbers; '
-    "contracts=False lets ranks do different things in one collective; with @given, ranks(worlds(), faults=plans()) "
-    "draws both for each example"
+    "contracts=False lets ranks do different things in one collective; mpi=True makes them ranks of MPI.COMM_WORLD; "
+    "with @given, ranks(worlds(), faults=plans()) draws both for each example"
 )
-_OPTIONS = ("backend", "device", "deadline", "engine", "faults", "init", "fresh", "seed", "contracts")
+_OPTIONS = ("backend", "device", "deadline", "engine", "faults", "init", "fresh", "seed", "contracts", "mpi")
 _SEEDS = ("own", "same")
 
 
@@ -48,6 +48,7 @@ class RanksMark:
     fresh: bool = False
     seed: str = "own"
     contracts: bool = True
+    mpi: bool = False
     drawn_size: SearchStrategy[int] | None = None
     drawn_faults: SearchStrategy[Plan] | None = None
 
@@ -112,7 +113,7 @@ def _checked(sizes: Iterable[Any], options: dict[str, Any]) -> RanksMark:
     deadline = options.get("deadline", DEFAULT_DEADLINE_S)
     if not isinstance(deadline, int | float) or not deadline > 0:
         raise UsageError(f"deadline={deadline!r} is no time to wait; give seconds above 0")
-    for name in ("init", "fresh", "contracts"):
+    for name in ("init", "fresh", "contracts", "mpi"):
         if not isinstance(options.get(name, False), bool):
             raise UsageError(f"{name}={options[name]!r} is neither True nor False")
     if options.get("seed", "own") not in _SEEDS:
@@ -127,6 +128,10 @@ def _checked(sizes: Iterable[Any], options: dict[str, Any]) -> RanksMark:
     mark = RanksMark(listed, **given, drawn_size=drawn_size, drawn_faults=drawn_faults)
     plan = mark.plan()
     if plan is not None:
+        if mark.mpi:
+            from rankdrill.faults.among_mpi import check_among_mpi
+
+            check_among_mpi(plan)
         for size in listed:
             plan.check(size)
     return mark

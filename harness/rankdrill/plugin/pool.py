@@ -38,10 +38,11 @@ class WorldKey:
     device: str
     init: bool
     contracts: bool = True
+    mpi: bool = False
 
     @classmethod
     def of(cls, mark: RanksMark, n: int) -> WorldKey:
-        return cls(n, mark.engine, mark.backend, mark.device, mark.init, mark.contracts)
+        return cls(n, mark.engine, mark.backend, mark.device, mark.init, mark.contracts, mark.mpi)
 
 
 @dataclass
@@ -159,6 +160,7 @@ class WorldPool:
                 prepare=laying(self.wanted.foundation),
                 tell_log=self.tell_log,
                 contracts=self.contracts and key.contracts,
+                mpi=key.mpi,
             )
             kept = Kept(world)
         self._worlds[key] = kept

@@ -60,7 +60,7 @@ def check_worlds(item: pytest.Item, mark: RanksMark) -> None:
     from rankdrill.worlds import check_world
 
     for size in mark.sizes:
-        check_world(size, engine=mark.engine, backend=mark.backend, device=mark.device)
+        check_world(size, engine=mark.engine, backend=mark.backend, device=mark.device, mpi=mark.mpi)
 
 
 def _of_mark(item: pytest.Function) -> str:

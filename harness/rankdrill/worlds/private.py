@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rankdrill.worlds.home import home
 
-__all__ = ["PrivateDirectory", "remove_segments", "sweep"]
+__all__ = ["SEGMENTS", "PrivateDirectory", "remove_segments", "sweep"]
 
 LOCK_NAME = "lock"
 SEGMENTS = Path("/dev/shm")

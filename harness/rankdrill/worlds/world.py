@@ -16,6 +16,7 @@ from rankdrill.worlds.judge import blame, verdict_on
 from rankdrill.worlds.outcome import Outcome
 from rankdrill.worlds.processes import ProcessEngine
 from rankdrill.worlds.processes.client import TemplateClient
+from rankdrill.worlds.processes.mpi import require_mpi
 from rankdrill.worlds.rank_outcome import RankOutcome
 
 if TYPE_CHECKING:
@@ -69,7 +70,8 @@ class World:
     write to their log files (`RankContext.log`); `look`, a few times a second, with the newest records of each rank's
     ledger. Ranks compare what they are about to do in each collective, and
     whoever comes to one that another has entered in a way that cannot fit raises `ContractBroken`; so does whoever
-    touches memory before the call that works on it has been waited for. With `contracts=False` nobody looks. Raises
+    touches memory before the call that works on it has been waited for. With `contracts=False` nobody looks. With `mpi`
+    they are the ranks of ``MPI.COMM_WORLD`` too, as mpi4py over MPICH has it, and fresh ones in each run. Raises
     `UsageError` for a world that cannot be.
 
         with World(4) as world:
@@ -90,12 +92,14 @@ class World:
         tell_log: Callable[[int, str], None] | None = None,
         contracts: bool = True,
         look: Callable[[Sequence[LedgerView]], None] | None = None,
+        mpi: bool = False,
     ) -> None:
-        check_world(n, engine=engine, backend=backend, device=device)
+        check_world(n, engine=engine, backend=backend, device=device, mpi=mpi)
         self.n = n
         self.backend = backend
         self.device = device
         self.stream = stream
+        self.mpi = mpi
         self._engine: Engine = ProcessEngine(
             n,
             backend=backend,
@@ -106,6 +110,7 @@ class World:
             tell_log=tell_log,
             contracts=contracts,
             look=look,
+            mpi=mpi,
         )
 
     def run(
@@ -130,6 +135,10 @@ class World:
             raise UsageError(f"{job.body!r} cannot be run; give a function")
         if job.plan is not None:
             job.plan.check(self.n)
+            if self.mpi:
+                from rankdrill.faults.among_mpi import check_among_mpi
+
+                check_among_mpi(job.plan)
         begun = Begun(job.plan, time.monotonic())
         self._engine.begin(job)
         return begun
@@ -175,7 +184,9 @@ def start_template() -> None:
     TemplateClient.shared()
 
 
-def check_world(n: int, *, engine: str = "processes", backend: str = "gloo", device: str = "cpu") -> None:
+def check_world(
+    n: int, *, engine: str = "processes", backend: str = "gloo", device: str = "cpu", mpi: bool = False
+) -> None:
     """Raise `UsageError` if there can be no such world on this machine."""
     if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n <= MAX_RANKS:
         raise UsageError(f"World({n!r}): a world has 1 to {MAX_RANKS} ranks")
@@ -186,6 +197,8 @@ def check_world(n: int, *, engine: str = "processes", backend: str = "gloo", dev
     ):
         if value not in known:
             raise UsageError(f"{name}={value!r} is not known; choose from {', '.join(known)}")
+    if mpi:
+        require_mpi()
     if device == "cuda" or "nccl" in backend:
         _check_gpus(n, backend)
 

@@ -231,9 +231,11 @@ class Asking:
     def _world(self, size: int, *, second: bool) -> World:
         world = self._worlds.get((size, second))
         if world is None:
-            world = self._worlds[size, second] = World(size, preload=[_ON_RANKS])
+            world = self._worlds[size, second] = World(size, preload=[_ON_RANKS], mpi=self._adapter.mpi)
         if not world.warm:
-            world.run(import_all, self._adapter, deadline=IMPORT_S).unwrap()
+            # MPI's ranks could not be given anything after a job that leaves nothing to others.
+            imports = Job(import_all, (self._adapter,), prepares=self._adapter.mpi)
+            world.run_job(imports, deadline=IMPORT_S).unwrap()
         return world
 
     def _directories(self, where: str = "") -> Directories:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rankdrill.diagnosis.calls.naming import named
 from rankdrill.ledger import GROUP_OP, LedgerView, Record
-from rankdrill.step import ANYBODY, DEFAULT_GROUP, NO_SEQUENCE, SEND, Kind, Site
+from rankdrill.step import ANY_TAG, ANYBODY, DEFAULT_GROUP, NO_SEQUENCE, SEND, Kind, Site
 
 __all__ = ["expects", "last_call", "leaves_out", "message", "sends", "tagged", "waits", "without"]
 
@@ -13,7 +13,8 @@ _PLAIN = frozenset({"", "send", "recv", "isend", "irecv"})
 
 def message(source: int, target: int, tag: int, number: int, group: str) -> str:
     """``message #3 from rank 0 to rank 1 (tag 0) on 'default'``: what a finding is about."""
-    return f"message #{number} from rank {source} to rank {target} (tag {tag}) on {group!r}"
+    told = "" if tag == ANY_TAG else f" (tag {tag})"
+    return f"message #{number} from rank {source} to rank {target}{told} on {group!r}"
 
 
 def sends(shown: str, target: int, tag: int, group: str, site: Site | None) -> str:
@@ -27,10 +28,11 @@ def expects(shown: str, source: int, tag: int, group: str, site: Site | None) ->
 
 
 def tagged(tag: int, group: str, site: Site | None = None) -> str:
-    """``(tag 0)``, and whose message it is where the user called something else than send or recv."""
+    """``(tag 0)``, if it is known, and whose message it is where the user called something else than send or recv."""
     via = site.via if site is not None else ""
     by = "" if via in _PLAIN else f", by {via}"
-    return f"(tag {tag}{by})" + ("" if group == DEFAULT_GROUP else f" on {group!r}")
+    on = "" if group == DEFAULT_GROUP else f"on {group!r}"
+    return " ".join(filter(None, ("" if tag == ANY_TAG else f"(tag {tag}{by})", on)))
 
 
 def waits(record: Record) -> str:

@@ -66,8 +66,10 @@ class ProcessEngine:
         tell_log: Tell | None = None,
         contracts: bool = True,
         look: Look | None = None,
+        mpi: bool = False,
     ) -> None:
         self._n = n
+        self._mpi = mpi
         self._look = look
         self._contracts = contracts
         self._breaks: Breaks | None = None
@@ -131,7 +133,7 @@ class ProcessEngine:
         faults = len(job.plan.faults) if job.plan is not None else 0
         completed = transcripts.complete([endings[rank].outcome for rank in range(self._n)], faults)
         outcomes = self._explained(as_planned(job.plan, completed))
-        self._unfit = self._unfit or not fit_for_another(outcomes, endings.values(), job, self._device)
+        self._unfit = self._unfit or not fit_for_another(outcomes, endings.values(), job, self._device, once=self._mpi)
         answered = all(outcome.status in (Status.RETURNED, Status.RAISED) for outcome in outcomes)
         if self._unfit and (job.ends or not answered):
             self.discard()
@@ -222,6 +224,7 @@ class ProcessEngine:
                 run,
                 self._init,
                 self._contracts,
+                self._mpi,
             )
             handle = self._client.fork(spec)
             self._ranks.append(handle)

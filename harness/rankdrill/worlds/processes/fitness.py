@@ -16,11 +16,17 @@ __all__ = ["fit_for_another"]
 _SHARED = frozenset({Kind.COLLECTIVE, Kind.GROUP, Kind.STORE, Kind.SHM})
 
 
-def fit_for_another(outcomes: Sequence[RankOutcome], endings: Collection[Ending], job: Job, device: str) -> bool:
-    """Whether ranks on `device` whose `job` ended so, in rank order, can be given another test."""
+def fit_for_another(
+    outcomes: Sequence[RankOutcome], endings: Collection[Ending], job: Job, device: str, *, once: bool = False
+) -> bool:
+    """Whether ranks on `device` whose `job` ended so, in rank order, can be given another test.
+
+    Those that can run `once` only, as MPI's, which a process initialises once and which nobody can ask what is still
+    under way in it, are not.
+    """
     if job.prepares:
         return True
-    if not _in_step(outcomes, endings, job):
+    if once or not _in_step(outcomes, endings, job):
         return False
     if all(one.status is Status.RETURNED for one in outcomes):
         return True

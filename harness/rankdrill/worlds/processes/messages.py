@@ -26,6 +26,8 @@ class RankSpec:
     run: str  # the name of the run: TORCHELASTIC_RUN_ID
     init: bool = True  # whether bodies find a default process group
     contracts: bool = True  # whether it compares its collectives and messages with the other ranks'
+    mpi: bool = False  # whether it is a rank of MPI.COMM_WORLD, too
+    pmi: int = -1  # then the descriptor by which MPI finds the other ranks; the template's to fill in
 
 
 @dataclass(frozen=True, slots=True)

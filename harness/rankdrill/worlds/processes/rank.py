@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore
 
-from rankdrill.boundary import Handles, Prepared
+from rankdrill.boundary import Boundary, Handles, Prepared
 from rankdrill.boundary.callsites import raise_site
 from rankdrill.diagnosis import ContractWatch
 from rankdrill.ledger import Board, LedgerWriter
@@ -86,13 +86,24 @@ def _initialise(
     if spec.init:
         rendezvous.make_group()
     rendezvous.install()
-    jobs = Jobs(sock, rendezvous, launch_variables(spec))
+    variables = launch_variables(spec)
+    if spec.mpi:
+        variables |= _join_mpi(spec, boundary)
+    jobs = Jobs(sock, rendezvous, variables)
     mine = PrefixStore("user", store)
     group = dist.group.WORLD
     context = RankContext(
         spec.rank, spec.world_size, device, directory, mine, boundary, group, jobs.pause, last_words.take
     )
     return jobs, context
+
+
+def _join_mpi(spec: RankSpec, boundary: Boundary) -> dict[str, str]:
+    from rankdrill.boundary.mpi import install_mpi
+    from rankdrill.worlds.processes.mpi.on_rank import join, variables
+
+    install_mpi(boundary, join(spec))
+    return variables(spec.rank, spec.world_size)
 
 
 def _device(spec: RankSpec) -> torch.device:

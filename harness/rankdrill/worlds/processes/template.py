@@ -28,6 +28,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from rankdrill.worlds.processes.mpi import ProcessManager
+
 if TYPE_CHECKING:
     from rankdrill.boundary import Prepared
 
@@ -121,6 +123,7 @@ class Template:
         self._pids: dict[int, int] = {}  # the controller's number for a rank -> its pid
         self._mine = _children()  # the resource tracker
         self._selector = selectors.DefaultSelector()
+        self._manager = ProcessManager(self._selector)
         self._wake_r, self._wake_w = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def serve(self) -> None:
@@ -186,13 +189,17 @@ class Template:
         if self._prepared is None:
             self._prepared = _settle()
         template = os.getpid()
+        seat = self._manager.seat(spec["directory"], spec["world_size"]) if spec["mpi"] else None
         pid = os.fork()
         if pid == 0:
             try:
-                self._become_rank(template, channel, spec)
+                told = spec if seat is None else spec | {"pmi": seat.detach()}
+                self._become_rank(template, channel, told)
             finally:
                 os._exit(1)
         os.close(channel)
+        if seat is not None:
+            seat.close()
         self._obituaries[pid] = obituary
         self._pids[number] = pid
         with contextlib.suppress(BrokenPipeError):  # given up before it was born; the signal follows
@@ -205,6 +212,7 @@ class Template:
         if os.getppid() != template:
             os._exit(1)  # the template died before it could take this rank along
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        self._manager.close()
         self._selector.close()
         watch = [] if self._controller is None else [self._controller]
         for fd in (self._control.detach(), self._wake_r, self._wake_w, *watch, *self._obituaries.values()):

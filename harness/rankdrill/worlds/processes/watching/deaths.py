@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from signal import SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, Signals
 
+from rankdrill.step import MPI_ABORT
 from rankdrill.worlds.death import Death
 from rankdrill.worlds.dumps import innermost_site, sections
 from rankdrill.worlds.processes.client import TemplateClient
@@ -156,7 +157,7 @@ def _led_to(call: str, death: Death) -> bool:
     """Whether it may have been `call`, as it was announced, that the process ended by."""
     function, _, sent = call.partition(WITH)
     if death.signal is None:
-        return function == "os._exit"
+        return function in ("os._exit", MPI_ABORT)
     return (bool(sent) and sent in _named_signals(death.signal)) or (function == "os.abort" and death.signal == SIGABRT)
 
 
