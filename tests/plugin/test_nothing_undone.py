@@ -215,7 +215,9 @@ NOTICED = {
     "the group": ("dist.destroy_process_group()", ""),
     "some ranks' group": ("dist.new_group([1])", "rank 1 left a process group of 1 of 2 ranks"),
     "a group by its members": (
-        "dist.destroy_process_group(dist.new_group([0, 1], use_local_synchronization=True))",
+        # Who leaves before the other has connected ends the other's call.
+        "group = dist.new_group([0, 1], use_local_synchronization=True)"
+        "; dist.barrier(group); dist.destroy_process_group(group)",
         "made a process group with use_local_synchronization",
     ),
 }
