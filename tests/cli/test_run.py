@@ -136,6 +136,7 @@ def test_faults_strike_and_what_strikes_nothing_is_told(run: Run, tmp_path: Path
     waits = r"ranks? (0|1|0, 1) waits? in collective.all_reduce #0 .* for rank 2, at script.py:7"
     # On a busy machine gloo may have told them of it before they are ended.
     assert re.search(waits, done.stderr) or re.search(r"ranks? (0|1|0, 1) raised RuntimeError: .*gloo", done.stderr)
+    assert re.search(r"rank 2 killed by SIGKILL.*, as planned", done.stderr)
     done = run(loop, options=("-n", "3", "--fault", "rank 0: delay(0.01) before collective.all_reduce"))
     assert done.returncode == 0, done.stderr
     done = run(loop, options=("-n", "3", "--fault", "rank 0: delay(0.01) before collective.broadcast"))

@@ -305,11 +305,12 @@ def test_an_exception_that_the_controller_cannot_load_is_told_as_it_reads() -> N
     assert (str(result.error), result.error.rank) == (shown(result).headline, 0)
 
 
-def test_who_is_at_fault_by_plan_is_not_shown_where_others_are_its_victims() -> None:
+def test_who_is_at_fault_by_plan_is_told_in_a_line_after_its_victims() -> None:
     result = merged(died(0, by_plan=True), waits(1, 0))
     failure = shown(result)
     assert failure.headline == "rank 1 waits in collective.barrier #0 on 'default' for rank 0"
-    assert (failure.blocks, failure.victims) == ([], [])
+    assert failure.blocks == [Block("rank 0 killed by SIGKILL before its first step, as planned")]
+    assert failure.victims == []
     assert isinstance(result.error, RankStuck)
     assert result.error.rank == 1
     result = merged(died(0, by_plan=True, at_ns=1), died(1, at_ns=2), waits(2, 0))

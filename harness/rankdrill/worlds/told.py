@@ -63,6 +63,9 @@ def told_of(outcome: Outcome, verbs: Mapping[int, str]) -> Told:
     blocks = [Block(outcome.harness)] if outcome.harness else []
     blocks.extend(Block(finding.lines[0], "\n".join(finding.lines[1:])) for finding in outcome.findings)
     blocks.extend(blocks_of(outcome, [rank for rank in shown if rank not in found], verbs))
+    if not culprits:  # why the others wait or have lost somebody, which their own errors need not say
+        planned = (outcome.ranks[rank] for rank in outcome.culprits)
+        blocks.extend(Block(line) for line in victim_lines(planned))
     headline = blocks[0].heading if blocks else next(iter(outcome.unfired), "failed")
     blocks.extend(Block(line) for line in outcome.unfired if line != headline)
     told = {rank for finding in outcome.findings for side in finding.sides for rank in side.ranks}
