@@ -57,7 +57,7 @@ def test_a_rank_that_dies_is_named_at_once(how: str, where: str, receiving: tupl
         assert (failed.kind, failed.ranks) == ("PeerLost", (2,))
         assert "process ended" in failed.text
         assert (after.kind, after.ranks) == ("PeerLost", (2,))
-        assert seconds < TIMEOUT_S
+        assert seconds < TIMEOUT_S / 2  # gloo forgets a broadcast now and then, which would take all but its grace
 
 
 def test_a_rank_that_dies_making_its_segment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 from collections.abc import Callable
 from typing import Any
@@ -60,6 +61,15 @@ class TrackedWork(dist.Work):
             raise
         self._boundary.mark(self._record, State.ENDED)
         return bool(done)
+
+    def wait_on(self, seconds: float, patience: float) -> bool:
+        """Wait for `seconds` of the `patience` that the caller has; whether it is over, and not whether it is well."""
+        self._settle()
+        if not self._over:
+            self._boundary.wait(self._record, patience)
+        with contextlib.suppress(Exception):  # which `wait` will raise, and tell
+            self.inner.wait(datetime.timedelta(seconds=seconds))
+        return self.is_completed()
 
     def _patience_within(self, timeout: datetime.timedelta) -> float:
         asked = timeout.total_seconds() if timeout else 0.0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ from rankdrill.gathers.local.local_group import LocalGroup
 from rankdrill.gathers.local.meeting import Meeting
 from rankdrill.gathers.local.page import Page
 from rankdrill.gathers.network import torch_seam
+from rankdrill.gathers.network.beside import wait_beside
 from rankdrill.gathers.network.lent import Lent
 from rankdrill.gathers.network.overdue import within
 from rankdrill.gathers.network.polled_store import PolledStore
@@ -195,11 +197,22 @@ class Line:
 
     def finish(self, works: Sequence[Any], timeout_s: float) -> None:
         """Wait until all of `works` are over. Raises LineDownError."""
+        self._finish(works, lambda work: work.wait(_delta(timeout_s)))
+
+    def finish_at_once(self, collectives: Sequence[Any], timeout_s: float) -> None:
+        """As `finish`, of several that are under way together: one that fails ends the wait for the others.
+
+        Not for messages: gloo closes all connections where a wait for one of them has been long enough.
+        """
+        until = time.monotonic() + timeout_s
+        self._finish(collectives, lambda work: wait_beside(work, collectives, until))
+
+    def _finish(self, works: Sequence[Any], wait: Callable[[Any], object]) -> None:
         cause = None
         for work in works:
             try:
                 if work is not None:
-                    work.wait(_delta(timeout_s))
+                    wait(work)
             except Exception as error:
                 cause = describe(error)
                 break
