@@ -194,6 +194,74 @@ def one_more_alike_before_a_message() -> None:
         dist.all_reduce(ones())
 
 
+def one_more_of_another_size_before_a_message() -> None:
+    """Two meet it in the call behind the message; the fourth, who waits for that, is the witness."""
+    if me() == ODD:
+        dist.all_reduce(ones(1))  # here
+    if me() == 1:
+        dist.send(ones(1 << 20), dst=ODD)
+    if me() == ODD:
+        dist.recv(ones(1 << 20), src=1)
+    dist.all_reduce(ones())
+
+
+def one_more_of_another_type_in_the_second_round() -> None:
+    for step in range(3):
+        dist.all_reduce(ones())
+        if me() == ODD and step == 1:
+            dist.all_reduce(ones().double())  # here
+        if me() == ODD:
+            dist.send(ones(), dst=0)
+        if me() == 0:
+            dist.recv(ones(), src=ODD)
+        dist.all_reduce(ones())
+
+
+def one_more_with_another_sum_before_a_message() -> None:
+    if me() == ODD:
+        dist.all_reduce(ones(), op=dist.ReduceOp.MAX)  # here
+    if me() == ODD:
+        dist.send(ones(), dst=3)
+    if me() == 3:
+        dist.recv(ones(), src=ODD)
+    dist.all_reduce(ones())
+
+
+def one_more_from_another_root_meets_one() -> None:
+    """In a group of three it is one against one, and the third waits for one of them."""
+    three = dist.new_group([0, 1, ODD])
+    if me() == ODD:
+        dist.broadcast(ones(), src=1, group=three)  # here
+    if me() == ODD:
+        dist.send(ones(1 << 20), dst=1)
+    if me() == 1:
+        dist.recv(ones(1 << 20), src=ODD)
+    if me() != 3:
+        dist.broadcast(ones(), src=0, group=three)
+
+
+def another_size_behind_a_message_between_others() -> None:
+    if me() == 0:
+        dist.send(ones(1 << 20), dst=1)
+    if me() == 1:
+        dist.recv(ones(1 << 20), src=0)
+    if me() == ODD:
+        dist.all_reduce(ones(1))  # here
+    else:
+        dist.all_reduce(ones())
+
+
+def another_size_taken_before_a_message() -> None:
+    mine = ones(1 if me() == ODD else 4)
+    work = dist.all_reduce(mine, async_op=True)  # here
+    if me() == 0:
+        dist.send(ones(1 << 20), dst=ODD)
+    if me() == ODD:
+        dist.recv(ones(1 << 20), src=0)
+    assert work is not None
+    work.wait()
+
+
 def sums_swapped() -> None:
     if me() == ODD:
         dist.all_reduce(ones(), op=dist.ReduceOp.MAX)  # here
@@ -236,6 +304,12 @@ ELSEWHERE: dict[Body, FindingKind] = {
     one_more_before_a_pair: FindingKind.EXTRA,
     one_more_that_one_other_meets: FindingKind.EXTRA,
     one_more_alike_before_a_message: FindingKind.EXTRA,
+    one_more_of_another_size_before_a_message: FindingKind.EXTRA,
+    one_more_of_another_type_in_the_second_round: FindingKind.EXTRA,
+    one_more_with_another_sum_before_a_message: FindingKind.EXTRA,
+    one_more_from_another_root_meets_one: FindingKind.EXTRA,
+    another_size_behind_a_message_between_others: FindingKind.SIZE,
+    another_size_taken_before_a_message: FindingKind.SIZE,
     sums_swapped: FindingKind.CALL_ORDERING,
     another_root_of_objects: FindingKind.ROOT,
     objects_for_tensors: FindingKind.CALL_ORDERING,

@@ -18,6 +18,10 @@ from rankdrill.step import NO_SEQUENCE, Step
 __all__ = ["left_behind", "origin", "retold", "sided_with"]
 
 MOST_COMPARED = 8  # culprits whose sequences are looked at
+_OF_ONE_CALL = frozenset(
+    {FindingKind.CALL_ORDERING, FindingKind.OPERATOR, FindingKind.ROOT, FindingKind.DATATYPE, FindingKind.SIZE}
+)
+"""What two calls that met by mistake may differ in: a call too many meets one of another op, or of another size."""
 
 
 def left_behind(waits: Mapping[int, Wait], returned: Collection[int], views: Sequence[LedgerView]) -> Finding | None:
@@ -50,7 +54,7 @@ def sided_with(finding: Finding, waits: Mapping[int, Wait], views: Sequence[Ledg
     Who of them waits for one side elsewhere was let down by it: it came here too early, or to what was not to be.
     Whoever is no member may be way ahead, and wait for one that is held up here.
     """
-    if finding.culprits or finding.kind is not FindingKind.CALL_ORDERING or len(finding.sides) != 2:
+    if finding.culprits or finding.kind not in _OF_ONE_CALL or len(finding.sides) != 2:
         return finding
     one, other = finding.sides
     members = {rank for view in views for rank in members_in(view).get(finding.group, ())}
