@@ -140,6 +140,17 @@ def another_group_taken_without_waiting() -> None:
     work.wait()
 
 
+def another_group_taken_before_another_call() -> None:
+    """Nobody waits in it yet: it shows where the next call meets what the others made there."""
+    three = dist.new_group([0, 1, ODD])
+    for step in range(2):
+        group = three if me() == ODD and step == 1 else None
+        work = dist.all_reduce(ones(), group=group, async_op=True)  # here
+        dist.broadcast(ones(), src=3)
+        assert work is not None
+        work.wait()
+
+
 def another_group_than_one_that_was_let_go_on() -> None:
     pair = dist.new_group([0, 2])
     if me() in (0, 2):
@@ -240,6 +251,51 @@ def one_more_from_another_root_meets_one() -> None:
         dist.broadcast(ones(), src=0, group=three)
 
 
+def one_more_that_others_are_past() -> None:
+    """Whom it sends to next waits for a message from another, who would come to that call as little as the rest."""
+    three = dist.new_group([0, ODD, 3])
+    for step in range(4):
+        if me() == 0:
+            dist.send(ones(1 << 20), dst=ODD)
+        if me() == ODD:
+            dist.recv(ones(1 << 20), src=0)
+        if me() == ODD and step == 2:
+            dist.all_gather_object([None] * 3, step, group=three)  # here
+        if me() == 1:
+            dist.send(ones(1 << 20), dst=0)
+        if me() == 0:
+            dist.recv(ones(1 << 20), src=1)
+    dist.barrier()
+
+
+def one_more_that_shows_in_the_last_round() -> None:
+    """Whoever sends to the root is let go on, and is a call ahead of the others from then on."""
+    again = dist.new_group([0, 1, 2, 3])
+    for step in range(6):
+        if me() == ODD and step == 2:
+            dist.gather(ones(), None, dst=3)  # here
+        if me() == 0:
+            dist.send(ones(1 << 20), dst=ODD)
+        if me() == ODD:
+            dist.recv(ones(1 << 20), src=0)
+        dist.gather(ones(), [ones() for _ in range(4)] if me() == 3 else None, dst=3)
+        if me() == ODD:
+            dist.send(ones(1 << 20), dst=0)
+        if me() == 0:
+            dist.recv(ones(1 << 20), src=ODD)
+    dist.all_reduce(ones(), group=again)
+
+
+def one_more_of_objects_alike() -> None:
+    """Two exchanges a call: the odd one's meet the others' first call, and its own first call nobody meets."""
+    first, second = dist.new_group([0, ODD, 3]), dist.new_group([0, ODD, 3])
+    if me() == ODD:
+        dist.gather_object(me(), None, dst=0, group=first)  # here
+    if me() != 1:
+        dist.gather_object(me(), [None] * 3 if me() == 0 else None, dst=0, group=first)
+        dist.all_reduce(ones(), group=second)
+
+
 def another_size_behind_a_message_between_others() -> None:
     if me() == 0:
         dist.send(ones(1 << 20), dst=1)
@@ -299,6 +355,7 @@ ELSEWHERE: dict[Body, FindingKind] = {
     another_group_than_ever_before: FindingKind.GROUP,
     another_group_than_ever_before_meets_another_call: FindingKind.GROUP,
     another_group_taken_without_waiting: FindingKind.GROUP,
+    another_group_taken_before_another_call: FindingKind.GROUP,
     another_group_than_one_that_was_let_go_on: FindingKind.GROUP,
     past_a_broadcast_to_a_pair: FindingKind.MISSING,
     one_more_before_a_pair: FindingKind.EXTRA,
@@ -308,6 +365,9 @@ ELSEWHERE: dict[Body, FindingKind] = {
     one_more_of_another_type_in_the_second_round: FindingKind.EXTRA,
     one_more_with_another_sum_before_a_message: FindingKind.EXTRA,
     one_more_from_another_root_meets_one: FindingKind.EXTRA,
+    one_more_that_others_are_past: FindingKind.EXTRA,
+    one_more_that_shows_in_the_last_round: FindingKind.EXTRA,
+    one_more_of_objects_alike: FindingKind.EXTRA,
     another_size_behind_a_message_between_others: FindingKind.SIZE,
     another_size_taken_before_a_message: FindingKind.SIZE,
     sums_swapped: FindingKind.CALL_ORDERING,

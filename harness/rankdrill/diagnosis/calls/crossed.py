@@ -59,7 +59,7 @@ def crossed_groups(
     of both groups have a say in which of them was the right one: whoever had no choice is no witness.
     """
     for one, other in combinations(_meetings(waits, views), 2):
-        if one.step.target == other.step.target or not (one.missing & other.waiting and other.missing & one.waiting):
+        if one.step.target == other.step.target or not _turned_round(one, other):
             continue
         few, most = sorted(_votes(one, other), key=lambda side: len(side.ranks))
         if not few.ranks or not few.meeting.missing <= waits.keys() | set(returned):
@@ -74,6 +74,12 @@ def crossed_groups(
             if stay and few.meeting.missing <= waits.keys():
                 return _told(few, most, views, majority=False)
     return None
+
+
+def _turned_round(one: _Meeting, other: _Meeting) -> bool:
+    """Whether some came to `one` first, others to `other`; those that a backend let go on have come there, too."""
+    here, there = one.missing & other.made.keys(), other.missing & one.made.keys()
+    return bool(here and there and (here & other.waiting or there & one.waiting))
 
 
 def _meetings(waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> list[_Meeting]:
@@ -130,7 +136,11 @@ def _by_source(
         if late.rank not in waits or not is_behind(early.step, waits[late.rank], views):
             continue
         members = early.meeting.missing
-        past = [rank for rank in members if rank in returned or is_behind(early.step, waits[rank], views)]
+        past = [
+            rank
+            for rank in members
+            if rank in returned or (rank in waits and is_behind(early.step, waits[rank], views))
+        ]
         made = sorted(early.meeting.made)
         if len(past) < len(made) and set(late.ranks) <= set(past):
             return _finding(kind := FindingKind.MISSING, late, early, Parting(kind, early.step), tuple(sorted(past)))

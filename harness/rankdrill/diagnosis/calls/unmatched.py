@@ -15,7 +15,7 @@ from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import LedgerView
 from rankdrill.step import NO_SEQUENCE, Step
 
-__all__ = ["left_behind", "origin", "retold", "sided_with"]
+__all__ = ["left_behind", "on_top", "origin", "retold", "sided_with"]
 
 MOST_COMPARED = 8  # culprits whose sequences are looked at
 _OF_ONE_CALL = frozenset(
@@ -132,7 +132,9 @@ def _one_lies_behind(finding: Finding) -> bool:
     if finding.culprits or finding.kind is not FindingKind.CALL_ORDERING or len(finding.sides) != 2:
         return False
     one, other = (side.sites[0] for side in finding.sides)
-    return one is not None and other is not None and order_of(one, other) in (Order.AFTER, Order.BEFORE)
+    if one is None or other is None or order_of(one, other) not in (Order.AFTER, Order.BEFORE):
+        return False
+    return not (made_later_too(one, other) or made_later_too(other, one))  # else it has only come to it early
 
 
 def _parted(finding: Finding, views: Sequence[LedgerView]) -> tuple[tuple[int, ...], Parting] | None:
@@ -178,15 +180,17 @@ def _missing(
 
 
 def _extra(step: Step, away: list[int], here: list[int], views: Sequence[LedgerView]) -> Finding:
-    reference = calls_on(step.target, views[away[0]])
-    origins = []
-    for rank in here:
-        mine = _up_to(step.sequence, step.target, views[rank])
-        found = parting(*_from_one_start(reference, mine), complete=True)
-        origins.append((rank, found or Parting(FindingKind.EXTRA, step)))
-    told = [origin(ranks, found, views[ranks[0]]) for ranks, found in _grouped(origins)]
+    origins = _grouped([(rank, on_top(step, views[rank], views[away[0]])) for rank in here])
+    told = [origin(ranks, found, views[ranks[0]]) for ranks, found in origins]
     sides = (*told, *_gone(away, step.target, views))
     return Finding(FindingKind.EXTRA, named(step), "", sides, tuple(here), step.target, step.sequence)
+
+
+def on_top(step: Step, mine: LedgerView, theirs: LedgerView) -> Parting:
+    """Which call a rank that has come to `step` made on top of those of another, which makes no more of them."""
+    made = _up_to(step.sequence, step.target, mine)
+    found = parting(*_from_one_start(calls_on(step.target, theirs), made), complete=True)
+    return found or Parting(FindingKind.EXTRA, step)
 
 
 def _alike(
