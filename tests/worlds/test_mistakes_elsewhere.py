@@ -154,6 +154,18 @@ def two_in_another_order() -> None:
             dist.gather(torch.ones(3), None, dst=0, group=pair)
 
 
+def two_from_another_root() -> None:
+    """Both calls are broadcasts: it is not the root that is wrong."""
+    pair = dist.new_group([0, ODD])
+    me = dist.get_rank()
+    if me == ODD:
+        dist.broadcast(torch.ones(2), src=ODD, group=pair)
+    if me in (0, ODD):
+        dist.broadcast(torch.ones(2), src=0, group=pair)
+    if me == 0:
+        dist.broadcast(torch.ones(2), src=ODD, group=pair)
+
+
 def one_that_is_made_again_in_another_loop() -> None:
     """What is written there once more is no swapped call: the loop below has one of its own."""
     pair, three = dist.new_group([0, ODD]), dist.new_group([0, 1, ODD])
@@ -202,6 +214,7 @@ def one_before_a_message_by_a_branch() -> None:
     ("body", "kind", "between"),
     [
         (two_in_another_order, FindingKind.CALL_ORDERING, (0, ODD)),
+        (two_from_another_root, FindingKind.CALL_ORDERING, (0, ODD)),
         (one_that_is_made_again_in_another_loop, FindingKind.MISSING, (0, ODD)),
         (one_in_a_circle_with_a_rank_that_was_let_go_on, FindingKind.MISSING, (1, ODD)),
         (one_before_a_message_by_a_branch, FindingKind.MISSING, (0, ODD)),

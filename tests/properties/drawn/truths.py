@@ -152,7 +152,7 @@ def _passed(program: Program, mistake: Mistake, text: Written) -> frozenset[int]
         behind = behind or mistake.strikes(program, visit.place, visit.round, mistake.rank)
         if not behind:
             before = text.lines[visit.place]
-        elif (group := _group(program, visit.statement, mistake.rank)) not in groups:
+        elif (group := _where(program, visit.statement, mistake.rank)) not in groups:
             groups.add(group)  # nobody knows which of them the rank was to go to first
             found |= text.lines[visit.place]
     return frozenset(found) | (before if mistake.how is How.RETURN else frozenset())
@@ -182,6 +182,12 @@ def _group(program: Program, statement: Statement, rank: int) -> tuple[int, ...]
     if isinstance(statement, Message):
         return statement.source, statement.target
     return program.families[statement.family].of(rank)
+
+
+def _where(program: Program, statement: Statement, rank: int) -> tuple[object, ...]:
+    """The group, which may have the same members as another; or the ends of the message."""
+    number = (statement.family,) if isinstance(statement, Call) else ()
+    return (*number, *_group(program, statement, rank))
 
 
 def _at_odds(program: Program, mistake: Mistake) -> set[frozenset[int]]:

@@ -84,7 +84,7 @@ def retold(finding: Finding, views: Sequence[LedgerView]) -> Finding:
         return _group_left_out(finding)
     found = _parted(finding, views) if finding.culprits else _parted_by_custom(finding, views)
     if found is None:
-        if _turned_round(finding):
+        if _turned_round(finding) or _either_turned_round(finding):
             return replace(finding, kind=FindingKind.CALL_ORDERING)
         return replace(finding, kind=FindingKind.MISSING) if _one_lies_behind(finding) else finding
     culprits, parted = found
@@ -125,6 +125,16 @@ def _turned_round(finding: Finding) -> bool:
     return known and odd is not None and most is not None and made_later_too(odd, most)
 
 
+def _either_turned_round(finding: Finding) -> bool:
+    """Whether one of two sides that disagree comes later to what the other called, as the source says."""
+    if finding.culprits or len(finding.sides) != 2:
+        return False
+    one, other = (side.sites[0] for side in finding.sides)
+    if one is None or other is None or one.place == other.place:
+        return False
+    return made_later_too(one, other) or made_later_too(other, one)
+
+
 def _one_lies_behind(finding: Finding) -> bool:
     """Whether two sides disagree of which one has come further down the same code: it left a call out, if not the
     other made one more.
@@ -132,9 +142,7 @@ def _one_lies_behind(finding: Finding) -> bool:
     if finding.culprits or finding.kind is not FindingKind.CALL_ORDERING or len(finding.sides) != 2:
         return False
     one, other = (side.sites[0] for side in finding.sides)
-    if one is None or other is None or order_of(one, other) not in (Order.AFTER, Order.BEFORE):
-        return False
-    return not (made_later_too(one, other) or made_later_too(other, one))  # else it has only come to it early
+    return one is not None and other is not None and order_of(one, other) in (Order.AFTER, Order.BEFORE)
 
 
 def _parted(finding: Finding, views: Sequence[LedgerView]) -> tuple[tuple[int, ...], Parting] | None:
