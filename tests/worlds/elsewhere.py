@@ -157,6 +157,17 @@ def another_group_than_one_that_was_let_go_on() -> None:
         dist.broadcast(ones(), src=0, group=None if me() == ODD else pair)  # here
 
 
+def past_a_broadcast_to_two_alike() -> None:
+    """That the second of them is written as the first is no sign of another order: both are to come after it."""
+    three = dist.new_group([0, 1, ODD])
+    if me() != ODD:
+        dist.broadcast(ones(), src=0)  # here
+    if me() != 3:
+        dist.all_reduce(ones(), group=three)
+    if me() != 3:
+        dist.all_reduce(ones(), group=three)
+
+
 def past_a_broadcast_to_a_pair() -> None:
     """In the pair it is one against one; of the four three have made the broadcast."""
     pair = dist.new_group([0, 2])
@@ -357,6 +368,7 @@ ELSEWHERE: dict[Body, FindingKind] = {
     another_group_taken_without_waiting: FindingKind.GROUP,
     another_group_taken_before_another_call: FindingKind.GROUP,
     another_group_than_one_that_was_let_go_on: FindingKind.GROUP,
+    past_a_broadcast_to_two_alike: FindingKind.MISSING,
     past_a_broadcast_to_a_pair: FindingKind.MISSING,
     one_more_before_a_pair: FindingKind.EXTRA,
     one_more_that_one_other_meets: FindingKind.EXTRA,

@@ -113,10 +113,11 @@ def comes_round_alone(one: Site, other: Site, *, within: bool = False) -> bool:
 def made_later_too(site: Site, behind: Site) -> bool:
     """Whether the call at `site` is written `behind` another line too, word for word, under a condition: for others.
 
-    In the same block: what stands in another loop than that line is another call.
+    In the same block: what stands in another loop than that line is another call. Nor does it say anything of a call
+    that stands behind that line itself.
     """
     function = function_around(site)
-    if function is None or function_around(behind) is not function:
+    if function is None or function_around(behind) is not function or order_of(behind, site) is Order.AFTER:
         return False
     written = {ast.unparse(node) for node in _calls_at(function, site.line)}
     return any(
