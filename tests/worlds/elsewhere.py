@@ -70,6 +70,17 @@ def swapped_between_two_groups() -> None:
         dist.all_reduce(ones(), group=everybody)
 
 
+def swapped_with_a_call_on_pairs() -> None:
+    """In the pair it is one against one; the other pair has made that call, and comes to the odd one's only now."""
+    pairs = dist.new_group([0, ODD]), dist.new_group([1, 3])
+    mine = pairs[me() % 2]
+    if me() == ODD:
+        dist.barrier()  # here
+    dist.all_reduce(ones(), group=mine)
+    if me() != ODD:
+        dist.barrier()
+
+
 def past_a_barrier_to_a_message() -> None:
     if me() != ODD:
         dist.barrier()  # here
@@ -358,6 +369,7 @@ ELSEWHERE: dict[Body, FindingKind] = {
     one_more_where_somebody_has_returned: FindingKind.EXTRA,
     one_more_among_messages: FindingKind.EXTRA,
     swapped_between_two_groups: FindingKind.CALL_ORDERING,
+    swapped_with_a_call_on_pairs: FindingKind.CALL_ORDERING,
     past_a_barrier_to_a_message: FindingKind.MISSING,
     past_a_barrier_to_a_message_in_the_third_round: FindingKind.MISSING,
     past_a_broadcast_that_others_have_passed: FindingKind.MISSING,
