@@ -308,6 +308,17 @@ def one_more_that_shows_in_the_last_round() -> None:
     dist.all_reduce(ones(), group=again)
 
 
+def one_more_that_others_meet_from_further_down() -> None:
+    """The other pair has made its call, and meets the odd one's in the next: it is no witness that this was to be."""
+    pairs = dist.new_group([0, ODD]), dist.new_group([1, 3])
+    mine = pairs[me() % 2]
+    if me() == ODD:
+        dist.all_reduce(ones())  # here
+    dist.all_reduce(ones(), group=mine)
+    dist.all_reduce(ones())
+    dist.barrier(group=mine)
+
+
 def one_more_of_objects_alike() -> None:
     """Two exchanges a call: the odd one's meet the others' first call, and its own first call nobody meets."""
     first, second = dist.new_group([0, ODD, 3]), dist.new_group([0, ODD, 3])
@@ -391,6 +402,7 @@ ELSEWHERE: dict[Body, FindingKind] = {
     one_more_from_another_root_meets_one: FindingKind.EXTRA,
     one_more_that_others_are_past: FindingKind.EXTRA,
     one_more_that_shows_in_the_last_round: FindingKind.EXTRA,
+    one_more_that_others_meet_from_further_down: FindingKind.EXTRA,
     one_more_of_objects_alike: FindingKind.EXTRA,
     another_size_behind_a_message_between_others: FindingKind.SIZE,
     another_size_taken_before_a_message: FindingKind.SIZE,

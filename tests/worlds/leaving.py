@@ -12,7 +12,7 @@ from typing import Any
 import torch.distributed as dist
 from torch.distributed.distributed_c10d import Store
 
-__all__ = ["connect_late", "connect_late_in_a_group", "connect_never"]
+__all__ = ["connect_late", "connect_never"]
 
 _LOOPBACK = b"\x7f\x00\x00\x01"
 _PATIENCE_S = 20.0
@@ -90,24 +90,26 @@ def connect_late(directory: str, size: int, leave: Callable[[], None] | None, *,
 
 
 def connect_never(directory: str, local: bool | None) -> str:
-    """As `connect_late`, or where `local` is given as `connect_late_in_a_group`, but the last one goes on waiting."""
+    """As `connect_late`, but the last one goes on waiting: in a group that is made later, if `local` is given.
+
+    `local` says whether that is made with ``use_local_synchronization``.
+    """
     if local is None:
         return connect_late(directory, int(os.environ["WORLD_SIZE"]), _destroy, stays=True)
-    return connect_late_in_a_group(directory, local, stays=True)
+    return _connect_in_a_group(directory, local)
 
 
 def _destroy() -> None:
     dist.destroy_process_group()  # leaves
 
 
-def connect_late_in_a_group(directory: str, local: bool, *, stays: bool = False) -> str:
-    """Meet in a group of all that is made later, with ``use_local_synchronization`` or not; the first one leaves it."""
+def _connect_in_a_group(directory: str, local: bool) -> str:
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     gone = Path(directory) / "gone"
     files = dist.FileStore(str(Path(directory) / "store"), size)  # type: ignore[attr-defined]
     store = _LateStore(files, rank, size, gone, _PATIENCE_S)
-    store.stays = stays
+    store.stays = True
     store.hold_back()
     dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
     dist.barrier()

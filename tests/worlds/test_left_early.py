@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch.distributed as dist
@@ -15,7 +14,7 @@ from rankdrill.diagnosis import FindingKind, name_ranks
 from rankdrill.diagnosis.left_early import said_while_connecting
 from rankdrill.step import Kind
 from rankdrill.worlds import Outcome, Status
-from tests.worlds.leaving import connect_late, connect_late_in_a_group, connect_never
+from tests.worlds.leaving import connect_late, connect_never
 
 DEADLINE_S = 60.0
 SHORT_S = 10.0  # of which all is waited for: the last one may still come
@@ -30,12 +29,12 @@ def exits() -> None:
     os._exit(0)  # leaves
 
 
-def one_leaves(directory: Path, body: Callable[..., Any], *args: Any) -> Outcome:
-    """A run of `body` in which somebody left while another was still connecting to it."""
+def one_leaves(directory: Path, size: int, leave: Callable[[], None]) -> Outcome:
+    """A run in which somebody left while another was still connecting to it."""
     for number in range(TRIES):
         (directory / str(number)).mkdir()
         with World(3, init=False) as world:
-            outcome = world.run(body, str(directory / str(number)), *args, deadline=DEADLINE_S)
+            outcome = world.run(connect_late, str(directory / str(number)), size, leave, deadline=DEADLINE_S)
         if any(said_while_connecting(rank.error) for rank in outcome.ranks):
             return outcome
     raise AssertionError(f"in {TRIES} runs nobody's connecting failed; the last: {outcome.summary()}")
@@ -43,27 +42,7 @@ def one_leaves(directory: Path, body: Callable[..., Any], *args: Any) -> Outcome
 
 @pytest.mark.parametrize(("leave", "how"), [(destroys, "destroy_process_group()"), (exits, "os._exit")])
 def test_who_left_before_all_were_connected_is_told(leave: Callable[[], None], how: str, tmp_path: Path) -> None:
-    assert_told_who_left(one_leaves(tmp_path, connect_late, 3, leave), how)
-
-
-@pytest.mark.parametrize("local", [False, True], ids=["new_group", "use_local_synchronization"])
-def test_who_left_a_group_that_was_made_later_is_told(local: bool, tmp_path: Path) -> None:
-    outcome = one_leaves(tmp_path, connect_late_in_a_group, local)
-    assert_told_who_left(outcome, "destroy_process_group()")
-
-
-@pytest.mark.parametrize("local", [None, True], ids=["init", "use_local_synchronization"])
-def test_who_left_one_that_waits_for_ever_is_told(local: bool | None, tmp_path: Path) -> None:
-    """gloo does not always fail where a connection breaks: it waits, for as long as it was told to."""
-    with World(3, init=False) as world:
-        outcome = world.run(connect_never, str(tmp_path), local, deadline=SHORT_S)
-    (finding,) = outcome.findings
-    left = next(rank for rank in outcome.ranks if rank.value == "left")
-    assert (finding.kind, finding.culprits) == (FindingKind.LOST_RANK, (left.rank,))
-    assert f"rank {left.rank} leaves by destroy_process_group() while " in str(finding)
-
-
-def assert_told_who_left(outcome: Outcome, how: str) -> None:
+    outcome = one_leaves(tmp_path, 3, leave)
     (finding,) = outcome.findings
     late = [rank.rank for rank in outcome.ranks if rank.status is Status.RAISED]
     left = next(rank for rank in outcome.ranks if rank.value == "left" or rank.status is Status.DIED)
@@ -78,6 +57,17 @@ def assert_told_who_left(outcome: Outcome, how: str) -> None:
     assert "# leaves" in Path(site.file).read_text().splitlines()[site.line - 1]
 
 
+@pytest.mark.parametrize("local", [None, False, True], ids=["init", "new_group", "use_local_synchronization"])
+def test_who_left_one_that_waits_for_ever_is_told(local: bool | None, tmp_path: Path) -> None:
+    """gloo does not always fail where a connection breaks: it waits, for as long as it was told to."""
+    with World(3, init=False) as world:
+        outcome = world.run(connect_never, str(tmp_path), local, deadline=SHORT_S)
+    (finding,) = outcome.findings
+    left = next(rank for rank in outcome.ranks if rank.value == "left")
+    assert (finding.kind, finding.culprits) == (FindingKind.LOST_RANK, (left.rank,))
+    assert f"rank {left.rank} leaves by destroy_process_group() while " in str(finding)
+
+
 def test_who_waits_for_all_before_it_leaves_is_right(tmp_path: Path) -> None:
     with World(3, init=False) as world:
         outcome = world.run(connect_late, str(tmp_path), 3, None, deadline=DEADLINE_S)
@@ -89,7 +79,7 @@ def test_who_waits_for_all_before_it_leaves_is_right(tmp_path: Path) -> None:
 
 def test_of_a_group_that_is_none_of_the_worlds_nobody_knows_who_left(tmp_path: Path) -> None:
     """Two ranks of three meet by themselves: no ledger says who is in it."""
-    outcome = one_leaves(tmp_path, connect_late, 2, destroys)
+    outcome = one_leaves(tmp_path, 2, destroys)
     (finding,) = outcome.findings
     assert (finding.kind, finding.culprits) == (FindingKind.LOST_RANK, ())
     assert "loses a connection while a group is made; which rank closed it cannot be known" in str(finding)

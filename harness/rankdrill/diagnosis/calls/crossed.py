@@ -8,7 +8,7 @@ from itertools import combinations
 
 from rankdrill.diagnosis.calls.common_caller import from_one_function, in_any_loop, outward
 from rankdrill.diagnosis.calls.naming import named
-from rankdrill.diagnosis.calls.passed import is_behind
+from rankdrill.diagnosis.calls.passed import is_behind, lie_behind
 from rankdrill.diagnosis.calls.sequences import Parting, left_out_by_custom, parting
 from rankdrill.diagnosis.calls.source import Order, is_in_a_comprehension, made_later_too, order_of
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
@@ -130,7 +130,7 @@ def _by_source(
     """What is told where as many came to the one first as to the other; None if the source does not say.
 
     Members that cannot have come to the other have a say in whether the first in the source was to be made: they have
-    made it, or gone past it.
+    made it, or gone past it; whoever is in it from a line behind both has gone past it, too.
     """
     for early, late in ((one, other), (other, one)):
         if late.rank not in waits or not is_behind(early.step, waits[late.rank], views):
@@ -141,7 +141,11 @@ def _by_source(
             for rank in members
             if rank in returned or (rank in waits and is_behind(early.step, waits[rank], views))
         ]
-        made = sorted(early.meeting.made)
+        here = waits[late.rank].record.step.site
+        sites = {rank: record.step.site for rank, record in early.meeting.made.items()}
+        further_on = [rank for rank, site in sites.items() if lie_behind(site, early.step.site, here)]
+        made = sorted(sites.keys() - set(further_on))
+        past += further_on
         if len(past) < len(made) and set(late.ranks) <= set(past):
             return _finding(kind := FindingKind.MISSING, late, early, Parting(kind, early.step), tuple(sorted(past)))
         if len(past) > len(made):

@@ -15,7 +15,7 @@ from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import GROUP_OP, LedgerView
 from rankdrill.step import Kind, Site, Step
 
-__all__ = ["gone_past", "is_behind"]
+__all__ = ["gone_past", "is_behind", "lie_behind"]
 
 
 def gone_past(
@@ -39,7 +39,7 @@ def gone_past(
         if {*past, outside.rank}.issuperset(inside.missing) and 0 < len(made) <= len(past):
             return _on_top(made, past[0], step, outside, views)
         return _extra(outside, made, step, len(inside.missing), views)
-    further_on = [rank for rank, call in made.items() if _lies_behind(call.site, step.site, here)]
+    further_on = [rank for rank, call in made.items() if lie_behind(call.site, step.site, here)]
     mine = {rank: call for rank, call in made.items() if rank not in further_on}
     if len(past) + len(further_on) > len(mine) and not by_custom:
         return _told(FindingKind.EXTRA, tuple(mine), mine, step, outside)
@@ -47,9 +47,9 @@ def gone_past(
     return _told(FindingKind.MISSING, culprits, made, step, outside)
 
 
-def _lies_behind(site: Site | None, *others: Site) -> bool:
+def lie_behind(site: Site | None, *others: Site | None) -> bool:
     """Whether it lies behind all `others` in the source."""
-    return site is not None and all(order_of(other, site) is Order.AFTER for other in others)
+    return site is not None and all(other is not None and order_of(other, site) is Order.AFTER for other in others)
 
 
 def _by_custom(step: Step, wait: Wait, view: LedgerView) -> bool:
