@@ -166,6 +166,19 @@ def two_from_another_root() -> None:
         dist.broadcast(torch.ones(2), src=ODD, group=pair)
 
 
+def another_size_before_a_call_alike() -> None:
+    """That the next call has that size, too, makes it no call that came too early."""
+    pair = dist.new_group([0, ODD])
+    me = dist.get_rank()
+    if me in (0, ODD):
+        if me == ODD:
+            dist.all_reduce(torch.ones(3), group=pair)
+        else:
+            dist.all_reduce(torch.ones(7), group=pair)
+    if me in (0, ODD):
+        dist.all_reduce(torch.ones(3), group=pair)
+
+
 def one_that_is_made_again_in_another_loop() -> None:
     """What is written there once more is no swapped call: the loop below has one of its own."""
     pair, three = dist.new_group([0, ODD]), dist.new_group([0, 1, ODD])
@@ -215,6 +228,7 @@ def one_before_a_message_by_a_branch() -> None:
     [
         (two_in_another_order, FindingKind.CALL_ORDERING, (0, ODD)),
         (two_from_another_root, FindingKind.CALL_ORDERING, (0, ODD)),
+        (another_size_before_a_call_alike, FindingKind.SIZE, (0, ODD)),
         (one_that_is_made_again_in_another_loop, FindingKind.MISSING, (0, ODD)),
         (one_in_a_circle_with_a_rank_that_was_let_go_on, FindingKind.MISSING, (1, ODD)),
         (one_before_a_message_by_a_branch, FindingKind.MISSING, (0, ODD)),

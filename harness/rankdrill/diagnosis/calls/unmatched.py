@@ -126,13 +126,17 @@ def _turned_round(finding: Finding) -> bool:
 
 
 def _either_turned_round(finding: Finding) -> bool:
-    """Whether one of two sides that disagree comes later to what the other called, as the source says."""
+    """Whether one of two sides that disagree comes later to what the other called, as the source says.
+
+    In branches of their own each has to come to the other's call: else it may be the next one, which looks alike.
+    """
     if finding.culprits or len(finding.sides) != 2:
         return False
     one, other = (side.sites[0] for side in finding.sides)
     if one is None or other is None or one.place == other.place:
         return False
-    return made_later_too(one, other) or made_later_too(other, one)
+    enough = all if order_of(one, other) is Order.APART else any
+    return enough((made_later_too(one, other), made_later_too(other, one)))
 
 
 def _one_lies_behind(finding: Finding) -> bool:
