@@ -18,6 +18,7 @@ __all__ = [
     "FILE_LOCKS",
     "INIT_GROUP",
     "LEAVES_GROUP",
+    "LOCAL_GROUP",
     "MAKES_GROUP",
     "MESSAGES",
     "MPI",
@@ -53,7 +54,9 @@ NEW_GROUP = "new_group"
 """The op of a step that makes a group."""
 INIT_GROUP = "init_process_group"
 """The op of a step that makes the default group itself."""
-MAKES_GROUP = frozenset({NEW_GROUP, INIT_GROUP})
+LOCAL_GROUP = "new_local_group"
+"""The op of a step that makes a group as its members alone do, with ``use_local_synchronization``."""
+MAKES_GROUP = frozenset({NEW_GROUP, INIT_GROUP, LOCAL_GROUP})
 """The ops in which each member waits for the others to come."""
 LEAVES_GROUP = "destroy_process_group"
 """The op of a step in which a rank leaves a group, alone: nobody meets another there."""

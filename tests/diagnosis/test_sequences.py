@@ -145,6 +145,29 @@ def test_lines_that_fitted_before_leave_each_other_not_out(tmp_path: Path) -> No
     assert parting(on_lines([theirs] * 3), on_lines([mine] * 3), complete=False) is None
 
 
+def exchanges(*lines: int) -> list[Step]:
+    """Two calls a line, as a collective of Python objects makes them."""
+    ops = ("all_gather", "gather")
+    sites = [Site("gone.py", line, "train", via="gather_object") for line in lines]
+    steps = [(op, at) for at in sites for op in ops]
+    return [
+        Step(Kind.COLLECTIVE, op, "default", sequence=place, site=at, digest=place % 2)
+        for place, (op, at) in enumerate(steps)
+    ]
+
+
+def test_what_the_user_called_is_left_out_as_a_whole() -> None:
+    more, fewer = exchanges(1, 4, 7), exchanges(4, 7)
+    missing, extra = parting(more, fewer, complete=True), parting(fewer, more, complete=True)
+    assert missing is not None
+    assert extra is not None
+    assert {found.call.site.line for found in (missing, extra) if found.call.site} == {1}
+    # It shows at the last of them, where one of the two is a call behind: the first was one too many.
+    shown = parting([*exchanges(4), *calls(8)], exchanges(1, 4)[:3], complete=False)
+    assert shown is not None
+    assert (shown.kind, shown.call.site) == (FindingKind.EXTRA, more[0].site)
+
+
 def on_lines(sites: Sequence[Site]) -> list[Step]:
     return [
         Step(Kind.COLLECTIVE, "all_reduce", "default", sequence=place, site=site) for place, site in enumerate(sites)
@@ -193,6 +216,8 @@ def test_how_lines_lie_to_each_other(tmp_path: Path) -> None:
     assert order_of(at["f"], at["g"]) is Order.APART
     assert order_of(at["h"], at["i"]) is Order.APART
     assert order_of(at["a"], at["c"]) is Order.AFTER
+    assert order_of(at["b"], at["c"]) is Order.AFTER, "another statement's body is no alternative to an else"
+    assert order_of(at["b"], at["e"]) is Order.AFTER
     assert order_of(at["k"], at["f"]) is Order.BEFORE
     assert order_of(at["a"], at["a"]) is None
     assert share_a_loop(at["c"], at["d"])

@@ -70,6 +70,17 @@ def swapped_between_two_groups() -> None:
         dist.all_reduce(ones(), group=everybody)
 
 
+def swapped_with_a_call_on_pairs() -> None:
+    """In the pair it is one against one; the other pair has made that call, and comes to the odd one's only now."""
+    pairs = dist.new_group([0, ODD]), dist.new_group([1, 3])
+    mine = pairs[me() % 2]
+    if me() == ODD:
+        dist.barrier()  # here
+    dist.all_reduce(ones(), group=mine)
+    if me() != ODD:
+        dist.barrier()
+
+
 def past_a_barrier_to_a_message() -> None:
     if me() != ODD:
         dist.barrier()  # here
@@ -140,10 +151,32 @@ def another_group_taken_without_waiting() -> None:
     work.wait()
 
 
+def another_group_taken_before_another_call() -> None:
+    """Nobody waits in it yet: it shows where the next call meets what the others made there."""
+    three = dist.new_group([0, 1, ODD])
+    for step in range(2):
+        group = three if me() == ODD and step == 1 else None
+        work = dist.all_reduce(ones(), group=group, async_op=True)  # here
+        dist.broadcast(ones(), src=3)
+        assert work is not None
+        work.wait()
+
+
 def another_group_than_one_that_was_let_go_on() -> None:
     pair = dist.new_group([0, 2])
     if me() in (0, 2):
         dist.broadcast(ones(), src=0, group=None if me() == ODD else pair)  # here
+
+
+def past_a_broadcast_to_two_alike() -> None:
+    """That the second of them is written as the first is no sign of another order: both are to come after it."""
+    three = dist.new_group([0, 1, ODD])
+    if me() != ODD:
+        dist.broadcast(ones(), src=0)  # here
+    if me() != 3:
+        dist.all_reduce(ones(), group=three)
+    if me() != 3:
+        dist.all_reduce(ones(), group=three)
 
 
 def past_a_broadcast_to_a_pair() -> None:
@@ -194,6 +227,130 @@ def one_more_alike_before_a_message() -> None:
         dist.all_reduce(ones())
 
 
+def one_more_of_another_size_before_a_message() -> None:
+    """Two meet it in the call behind the message; the fourth, who waits for that, is the witness."""
+    if me() == ODD:
+        dist.all_reduce(ones(1))  # here
+    if me() == 1:
+        dist.send(ones(1 << 20), dst=ODD)
+    if me() == ODD:
+        dist.recv(ones(1 << 20), src=1)
+    dist.all_reduce(ones())
+
+
+def one_more_of_another_type_in_the_second_round() -> None:
+    for step in range(3):
+        dist.all_reduce(ones())
+        if me() == ODD and step == 1:
+            dist.all_reduce(ones().double())  # here
+        if me() == ODD:
+            dist.send(ones(), dst=0)
+        if me() == 0:
+            dist.recv(ones(), src=ODD)
+        dist.all_reduce(ones())
+
+
+def one_more_with_another_sum_before_a_message() -> None:
+    if me() == ODD:
+        dist.all_reduce(ones(), op=dist.ReduceOp.MAX)  # here
+    if me() == ODD:
+        dist.send(ones(), dst=3)
+    if me() == 3:
+        dist.recv(ones(), src=ODD)
+    dist.all_reduce(ones())
+
+
+def one_more_from_another_root_meets_one() -> None:
+    """In a group of three it is one against one, and the third waits for one of them."""
+    three = dist.new_group([0, 1, ODD])
+    if me() == ODD:
+        dist.broadcast(ones(), src=1, group=three)  # here
+    if me() == ODD:
+        dist.send(ones(1 << 20), dst=1)
+    if me() == 1:
+        dist.recv(ones(1 << 20), src=ODD)
+    if me() != 3:
+        dist.broadcast(ones(), src=0, group=three)
+
+
+def one_more_that_others_are_past() -> None:
+    """Whom it sends to next waits for a message from another, who would come to that call as little as the rest."""
+    three = dist.new_group([0, ODD, 3])
+    for step in range(4):
+        if me() == 0:
+            dist.send(ones(1 << 20), dst=ODD)
+        if me() == ODD:
+            dist.recv(ones(1 << 20), src=0)
+        if me() == ODD and step == 2:
+            dist.all_gather_object([None] * 3, step, group=three)  # here
+        if me() == 1:
+            dist.send(ones(1 << 20), dst=0)
+        if me() == 0:
+            dist.recv(ones(1 << 20), src=1)
+    dist.barrier()
+
+
+def one_more_that_shows_in_the_last_round() -> None:
+    """Whoever sends to the root is let go on, and is a call ahead of the others from then on."""
+    again = dist.new_group([0, 1, 2, 3])
+    for step in range(6):
+        if me() == ODD and step == 2:
+            dist.gather(ones(), None, dst=3)  # here
+        if me() == 0:
+            dist.send(ones(1 << 20), dst=ODD)
+        if me() == ODD:
+            dist.recv(ones(1 << 20), src=0)
+        dist.gather(ones(), [ones() for _ in range(4)] if me() == 3 else None, dst=3)
+        if me() == ODD:
+            dist.send(ones(1 << 20), dst=0)
+        if me() == 0:
+            dist.recv(ones(1 << 20), src=ODD)
+    dist.all_reduce(ones(), group=again)
+
+
+def one_more_that_others_meet_from_further_down() -> None:
+    """The other pair has made its call, and meets the odd one's in the next: it is no witness that this was to be."""
+    pairs = dist.new_group([0, ODD]), dist.new_group([1, 3])
+    mine = pairs[me() % 2]
+    if me() == ODD:
+        dist.all_reduce(ones())  # here
+    dist.all_reduce(ones(), group=mine)
+    dist.all_reduce(ones())
+    dist.barrier(group=mine)
+
+
+def one_more_of_objects_alike() -> None:
+    """Two exchanges a call: the odd one's meet the others' first call, and its own first call nobody meets."""
+    first, second = dist.new_group([0, ODD, 3]), dist.new_group([0, ODD, 3])
+    if me() == ODD:
+        dist.gather_object(me(), None, dst=0, group=first)  # here
+    if me() != 1:
+        dist.gather_object(me(), [None] * 3 if me() == 0 else None, dst=0, group=first)
+        dist.all_reduce(ones(), group=second)
+
+
+def another_size_behind_a_message_between_others() -> None:
+    if me() == 0:
+        dist.send(ones(1 << 20), dst=1)
+    if me() == 1:
+        dist.recv(ones(1 << 20), src=0)
+    if me() == ODD:
+        dist.all_reduce(ones(1))  # here
+    else:
+        dist.all_reduce(ones())
+
+
+def another_size_taken_before_a_message() -> None:
+    mine = ones(1 if me() == ODD else 4)
+    work = dist.all_reduce(mine, async_op=True)  # here
+    if me() == 0:
+        dist.send(ones(1 << 20), dst=ODD)
+    if me() == ODD:
+        dist.recv(ones(1 << 20), src=0)
+    assert work is not None
+    work.wait()
+
+
 def sums_swapped() -> None:
     if me() == ODD:
         dist.all_reduce(ones(), op=dist.ReduceOp.MAX)  # here
@@ -223,6 +380,7 @@ ELSEWHERE: dict[Body, FindingKind] = {
     one_more_where_somebody_has_returned: FindingKind.EXTRA,
     one_more_among_messages: FindingKind.EXTRA,
     swapped_between_two_groups: FindingKind.CALL_ORDERING,
+    swapped_with_a_call_on_pairs: FindingKind.CALL_ORDERING,
     past_a_barrier_to_a_message: FindingKind.MISSING,
     past_a_barrier_to_a_message_in_the_third_round: FindingKind.MISSING,
     past_a_broadcast_that_others_have_passed: FindingKind.MISSING,
@@ -231,11 +389,23 @@ ELSEWHERE: dict[Body, FindingKind] = {
     another_group_than_ever_before: FindingKind.GROUP,
     another_group_than_ever_before_meets_another_call: FindingKind.GROUP,
     another_group_taken_without_waiting: FindingKind.GROUP,
+    another_group_taken_before_another_call: FindingKind.GROUP,
     another_group_than_one_that_was_let_go_on: FindingKind.GROUP,
+    past_a_broadcast_to_two_alike: FindingKind.MISSING,
     past_a_broadcast_to_a_pair: FindingKind.MISSING,
     one_more_before_a_pair: FindingKind.EXTRA,
     one_more_that_one_other_meets: FindingKind.EXTRA,
     one_more_alike_before_a_message: FindingKind.EXTRA,
+    one_more_of_another_size_before_a_message: FindingKind.EXTRA,
+    one_more_of_another_type_in_the_second_round: FindingKind.EXTRA,
+    one_more_with_another_sum_before_a_message: FindingKind.EXTRA,
+    one_more_from_another_root_meets_one: FindingKind.EXTRA,
+    one_more_that_others_are_past: FindingKind.EXTRA,
+    one_more_that_shows_in_the_last_round: FindingKind.EXTRA,
+    one_more_that_others_meet_from_further_down: FindingKind.EXTRA,
+    one_more_of_objects_alike: FindingKind.EXTRA,
+    another_size_behind_a_message_between_others: FindingKind.SIZE,
+    another_size_taken_before_a_message: FindingKind.SIZE,
     sums_swapped: FindingKind.CALL_ORDERING,
     another_root_of_objects: FindingKind.ROOT,
     objects_for_tensors: FindingKind.CALL_ORDERING,

@@ -12,12 +12,13 @@ from typing import Any
 import torch.distributed as dist
 from torch.distributed.distributed_c10d import Store
 
-__all__ = ["connect_late"]
+__all__ = ["connect_late", "connect_never"]
 
 _LOOPBACK = b"\x7f\x00\x00\x01"
 _PATIENCE_S = 20.0
 _PAUSE_S = 0.01
 _ONLY_SO_LONG_S = 1.0  # if nobody leaves
+_NOT_YET = 1 << 30
 
 
 class _LateStore(Store):
@@ -32,6 +33,15 @@ class _LateStore(Store):
     def __init__(self, inner: Store, rank: int, size: int, gone: Path, patience: float) -> None:
         super().__init__()
         self.inner, self.rank, self.size, self.gone, self.patience = inner, rank, size, gone, patience
+        self.first = -1
+        self.stays = False  # whether the last to connect never does
+
+    def hold_back(self) -> None:
+        """Delay nobody until `expect` is called."""
+        self.first = _NOT_YET
+
+    def expect(self) -> None:
+        """The group whose connecting is delayed is made next."""
         self.first = -1
 
     def set(self, key: str, value: Any) -> None:
@@ -49,10 +59,12 @@ class _LateStore(Store):
             if self.rank == order[0]:
                 os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
                 _until(lambda: _is_gone(self.gone), self.patience)
+                while self.stays:
+                    time.sleep(_PAUSE_S)
         self.inner.wait(keys, *timeout)
 
 
-def connect_late(directory: str, size: int, leave: Callable[[], None] | None) -> str:
+def connect_late(directory: str, size: int, leave: Callable[[], None] | None, *, stays: bool = False) -> str:
     """Meet in a group of `size`; the first one through with it leaves at once, by `leave`, or all after a barrier."""
     rank = int(os.environ["RANK"])
     if rank >= size:
@@ -63,6 +75,7 @@ def connect_late(directory: str, size: int, leave: Callable[[], None] | None) ->
     patience = _ONLY_SO_LONG_S if leave is None else _PATIENCE_S
     files = dist.FileStore(str(Path(directory) / "store"), size)  # type: ignore[attr-defined]
     store = _LateStore(files, rank, size, gone, patience)
+    store.stays = stays
     dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
     if leave is None:
         dist.barrier()
@@ -72,6 +85,40 @@ def connect_late(directory: str, size: int, leave: Callable[[], None] | None) ->
         return "stayed"
     (gone.with_name("leaves")).write_text(str(os.getpid()))
     leave()
+    gone.touch()
+    return "left"
+
+
+def connect_never(directory: str, local: bool | None) -> str:
+    """As `connect_late`, but the last one goes on waiting: in a group that is made later, if `local` is given.
+
+    `local` says whether that is made with ``use_local_synchronization``.
+    """
+    if local is None:
+        return connect_late(directory, int(os.environ["WORLD_SIZE"]), _destroy, stays=True)
+    return _connect_in_a_group(directory, local)
+
+
+def _destroy() -> None:
+    dist.destroy_process_group()  # leaves
+
+
+def _connect_in_a_group(directory: str, local: bool) -> str:
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    gone = Path(directory) / "gone"
+    files = dist.FileStore(str(Path(directory) / "store"), size)  # type: ignore[attr-defined]
+    store = _LateStore(files, rank, size, gone, _PATIENCE_S)
+    store.stays = True
+    store.hold_back()
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
+    dist.barrier()
+    store.expect()
+    group = dist.new_group(list(range(size)), use_local_synchronization=local)
+    if rank != store.first:
+        return "stayed"
+    (gone.with_name("leaves")).write_text(str(os.getpid()))
+    dist.destroy_process_group(group)  # leaves
     gone.touch()
     return "left"
 

@@ -14,9 +14,10 @@ from rankdrill.diagnosis import FindingKind, name_ranks
 from rankdrill.diagnosis.left_early import said_while_connecting
 from rankdrill.step import Kind
 from rankdrill.worlds import Outcome, Status
-from tests.worlds.leaving import connect_late
+from tests.worlds.leaving import connect_late, connect_never
 
 DEADLINE_S = 60.0
+SHORT_S = 10.0  # of which all is waited for: the last one may still come
 TRIES = 10  # of a race that a busy machine may decide otherwise
 
 
@@ -54,6 +55,17 @@ def test_who_left_before_all_were_connected_is_told(leave: Callable[[], None], h
     site = finding.sides[0].sites[0]
     assert site is not None
     assert "# leaves" in Path(site.file).read_text().splitlines()[site.line - 1]
+
+
+@pytest.mark.parametrize("local", [None, False, True], ids=["init", "new_group", "use_local_synchronization"])
+def test_who_left_one_that_waits_for_ever_is_told(local: bool | None, tmp_path: Path) -> None:
+    """gloo does not always fail where a connection breaks: it waits, for as long as it was told to."""
+    with World(3, init=False) as world:
+        outcome = world.run(connect_never, str(tmp_path), local, deadline=SHORT_S)
+    (finding,) = outcome.findings
+    left = next(rank for rank in outcome.ranks if rank.value == "left")
+    assert (finding.kind, finding.culprits) == (FindingKind.LOST_RANK, (left.rank,))
+    assert f"rank {left.rank} leaves by destroy_process_group() while " in str(finding)
 
 
 def test_who_waits_for_all_before_it_leaves_is_right(tmp_path: Path) -> None:

@@ -137,3 +137,105 @@ def test_a_group_that_has_another_ones_others_is_no_witness(four: World) -> None
     outcome = four.run(body, deadline=DEADLINE_S)
     (finding,) = outcome.findings
     assert (finding.kind, finding.culprits, finding.ranks) == (FindingKind.MISSING, (), (0, 3))
+
+
+def two_in_another_order() -> None:
+    """Which of the two is right nobody knows; but each comes to both calls."""
+    pair = dist.new_group([0, ODD])
+    me = dist.get_rank()
+    for step in range(2):
+        if me == ODD and step == 0:
+            dist.gather(torch.ones(3), None, dst=0, group=pair)
+        if me in (0, ODD):
+            dist.all_gather([torch.ones(2), torch.ones(2)], torch.ones(2), group=pair)
+        if me == 0:
+            dist.gather(torch.ones(3), [torch.ones(3), torch.ones(3)], dst=0, group=pair)
+        if me == ODD and step == 1:
+            dist.gather(torch.ones(3), None, dst=0, group=pair)
+
+
+def two_from_another_root() -> None:
+    """Both calls are broadcasts: it is not the root that is wrong."""
+    pair = dist.new_group([0, ODD])
+    me = dist.get_rank()
+    if me == ODD:
+        dist.broadcast(torch.ones(2), src=ODD, group=pair)
+    if me in (0, ODD):
+        dist.broadcast(torch.ones(2), src=0, group=pair)
+    if me == 0:
+        dist.broadcast(torch.ones(2), src=ODD, group=pair)
+
+
+def another_size_before_a_call_alike() -> None:
+    """That the next call has that size, too, makes it no call that came too early."""
+    pair = dist.new_group([0, ODD])
+    me = dist.get_rank()
+    if me in (0, ODD):
+        if me == ODD:
+            dist.all_reduce(torch.ones(3), group=pair)
+        else:
+            dist.all_reduce(torch.ones(7), group=pair)
+    if me in (0, ODD):
+        dist.all_reduce(torch.ones(3), group=pair)
+
+
+def one_that_is_made_again_in_another_loop() -> None:
+    """What is written there once more is no swapped call: the loop below has one of its own."""
+    pair, three = dist.new_group([0, ODD]), dist.new_group([0, 1, ODD])
+    me = dist.get_rank()
+    for _ in range(2):
+        if me == 0:
+            dist.all_reduce(torch.ones(1), group=pair)
+        if me != 3:
+            dist.barrier(group=three)
+    for _ in range(2):
+        if me == 0:
+            dist.all_reduce(torch.ones(1), group=pair)
+        if me == ODD:
+            dist.all_reduce(torch.ones(1), group=pair)
+
+
+def one_in_a_circle_with_a_rank_that_was_let_go_on() -> None:
+    """The root waits for the odd one; the one that got its part has gone past what the odd one waits in."""
+    first, second = dist.new_group([0, 1]), dist.new_group([1, ODD])
+    me = dist.get_rank()
+    for step in range(3):
+        if me in (0, 1):
+            dist.barrier(group=first)
+        if me == ODD and step == 1:
+            dist.all_gather_into_tensor(torch.ones(8), torch.ones(4), group=second)
+        dist.scatter(torch.ones(1), [torch.ones(1) for _ in range(4)] if me == 0 else None, src=0)
+        if me in (0, 1):
+            dist.barrier(group=first)
+
+
+def one_before_a_message_by_a_branch() -> None:
+    """An else and what stands below the next condition are no alternatives: all ranks come to both places."""
+    pair = dist.new_group([0, ODD])
+    me = dist.get_rank()
+    if me == 0:
+        torch.ones(1).sum()
+    else:
+        dist.broadcast(torch.ones(1 << 20), src=0, group=pair) if me == ODD else None
+    if me == ODD:
+        dist.send(torch.ones(1), dst=0)
+    if me == 0:
+        dist.recv(torch.ones(1), src=ODD)
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "between"),
+    [
+        (two_in_another_order, FindingKind.CALL_ORDERING, (0, ODD)),
+        (two_from_another_root, FindingKind.CALL_ORDERING, (0, ODD)),
+        (another_size_before_a_call_alike, FindingKind.SIZE, (0, ODD)),
+        (one_that_is_made_again_in_another_loop, FindingKind.MISSING, (0, ODD)),
+        (one_in_a_circle_with_a_rank_that_was_let_go_on, FindingKind.MISSING, (1, ODD)),
+        (one_before_a_message_by_a_branch, FindingKind.MISSING, (0, ODD)),
+    ],
+    ids=lambda it: getattr(it, "__name__", str(it)),
+)
+def test_between_whom_and_what(four: World, body: Body, kind: FindingKind, between: tuple[int, ...]) -> None:
+    outcome = four.run(body, deadline=DEADLINE_S)
+    (finding,) = outcome.findings
+    assert (finding.kind, finding.culprits, finding.ranks) == (kind, (), between), outcome.summary()

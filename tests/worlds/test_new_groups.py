@@ -14,6 +14,7 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 
 from rankdrill import Plan, World
+from rankdrill.diagnosis import FindingKind
 from rankdrill.errors import ContractBroken
 from rankdrill.step import Kind
 from rankdrill.worlds import Status, Verdict
@@ -221,6 +222,22 @@ def test_groups_made_by_their_members_meet_under_names_of_their_own(four: World)
         assert four.run(body, deadline=DEADLINE_S).unwrap() == [2, 2, 0, 0]
     four.run(everybody).unwrap()
     assert four.run(body, deadline=DEADLINE_S).unwrap() == [2, 2, 0, 0]
+
+
+def test_a_member_that_never_makes_its_group_is_told(four: World) -> None:
+    """Its members alone make it: the rank that is none has left nothing out."""
+
+    def body() -> None:
+        rank = dist.get_rank()
+        for _ in range(2):
+            if rank < 3:
+                dist.new_group([0, 1, 2], use_local_synchronization=True)
+        if rank in (0, 1):
+            dist.new_group([0, 1, ODD], use_local_synchronization=True)
+
+    outcome = four.run(body, deadline=DEADLINE_S)
+    (finding,) = outcome.findings
+    assert (finding.kind, finding.culprits) == (FindingKind.MISSING, (ODD,)), outcome.summary()
 
 
 def test_a_group_of_all_ranks_keeps_the_world_warm(four: World) -> None:

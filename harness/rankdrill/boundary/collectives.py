@@ -22,7 +22,7 @@ from rankdrill.boundary.lasting import Lasting
 from rankdrill.boundary.made_groups import Made
 from rankdrill.boundary.messages import Messages
 from rankdrill.boundary.methods import METHODS
-from rankdrill.boundary.numbering import numbering
+from rankdrill.boundary.numbering import Numbering, numbering
 from rankdrill.boundary.reducers import Buckets, WaitsAtTheEnd
 from rankdrill.boundary.regions import Buffers, buffers_of
 from rankdrill.boundary.repertoire import Repertoire
@@ -61,7 +61,8 @@ class DrilledGroup(dist.ProcessGroup):
         # Of groups made from this one, if it is the default group.
         self.making = boundary.name_group(f"groups of {self.label}", ranks)
         self.groups_made = numbering()
-        self.groups_made_alone = 0  # with use_local_synchronization
+        self.groups_made_alone = 0  # with use_local_synchronization; by members, where this rank is one
+        self.made_alone: dict[tuple[int, ...], Numbering] = {}
         self.made: Made | None = None  # by the user
         self.last_used = 0
         self.buckets, self.waits_at_the_end = Buckets(), WaitsAtTheEnd()

@@ -15,8 +15,9 @@ from rankdrill.boundary.collectives import DrilledGroup
 from rankdrill.boundary.crossing import Boundary
 from rankdrill.boundary.gate import Call
 from rankdrill.boundary.made_groups import made_by_user
+from rankdrill.boundary.numbering import numbering
 from rankdrill.ledger import spell_members
-from rankdrill.step import NEW_GROUP, Contract, Kind, Step
+from rankdrill.step import LOCAL_GROUP, NEW_GROUP, Contract, Kind, Step
 
 __all__ = ["install_new_groups"]
 
@@ -33,7 +34,10 @@ def install_new_groups(boundary: Boundary) -> Callable[[], None]:
             return make()
         site = made_by_user()
         members = whole.global_ranks if ranks is None else _members(ranks, whole.size())
-        group = make() if alone or members is None else _made(whole, members, make, boundary)
+        if members is None or (alone and whole.global_ranks[whole.place] not in members):
+            group = make()
+        else:
+            group = (_made_alone if alone else _made)(whole, members, make, boundary)
         if site is not None and isinstance(group, DrilledGroup):
             group.made = boundary.made.make(site, group.global_ranks)
         return group
@@ -49,6 +53,18 @@ def _members(ranks: Iterable[Any], size: int) -> tuple[int, ...] | None:
         return None
     right = members and len(set(members)) == len(members) and members[0] >= 0 and members[-1] < size
     return members if right else None
+
+
+def _made_alone(whole: DrilledGroup, members: tuple[int, ...], make: Callable[[], Any], boundary: Boundary) -> Any:
+    """Have `make` make a group of `members`, who alone call it, as the next one that they make so."""
+    numbers = whole.made_alone.setdefault(members, numbering())
+    number = numbers.take()
+    step = Step(Kind.GROUP, LOCAL_GROUP, whole.label, spell_members(members)[0], sequence=number, site=call_site(2))
+    try:
+        return boundary.cross(step, {"ranks": members}, lambda _call: make())
+    except BaseException:
+        numbers.give_back(number)
+        raise
 
 
 def _made(whole: DrilledGroup, members: tuple[int, ...], make: Callable[[], Any], boundary: Boundary) -> Any:

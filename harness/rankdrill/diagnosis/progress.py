@@ -12,6 +12,7 @@ from rankdrill.ledger import GROUP_OP, MOST_RANKS, LedgerView, Members, Record, 
 from rankdrill.step import (
     DEFAULT_GROUP,
     INIT_GROUP,
+    LOCAL_GROUP,
     MAKES_GROUP,
     NEVER_WAITED,
     NEW_GROUP,
@@ -208,6 +209,8 @@ def counted_by(step: Step) -> str:
     """What calls are counted by: their group, and apart from its collectives the groups that are made from it."""
     if step.op == INIT_GROUP:
         return INIT_GROUP
+    if step.op == LOCAL_GROUP:  # its members alone count it
+        return f"groups of {step.target} by {step.fingerprint} alone"
     return f"groups of {step.target}" if step.op == NEW_GROUP else step.target
 
 

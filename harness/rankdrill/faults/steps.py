@@ -100,7 +100,7 @@ OPS: Mapping[Kind, frozenset[str]] = {
     Kind.MEMORY: MEMORY_OPS,
     # Of clocks only a simulated world makes steps, and it names them.
     Kind.CLOCK: frozenset({"monotonic", "sleep", "time"}),
-    Kind.GROUP: frozenset({"destroy_process_group", "new_group"}),
+    Kind.GROUP: frozenset({"destroy_process_group", "new_group", "new_local_group"}),
     Kind.STORE: STORE_OPS,
 }
 """The ops of each kind."""

@@ -29,7 +29,7 @@ typedef struct {
     int asynchronous, in_bucket;
     enum hand hand;
     Spans spans;
-    PyObject *habit, *stencil;
+    PyObject *habit, *stencil, *open; /* `open` is how deep it is where nobody is inside */
 } Making;
 
 #define NAMES(X)                                                                                                       \
@@ -70,15 +70,17 @@ static int is_empty(PyObject *of, PyObject *name) {
 }
 
 /* Whether a call made now, on this thread, is a step of which nobody but ledger and watch is to be told. */
-static int is_calm(Held *held, Way *way) {
+static int is_calm(Held *held, Making *making) {
+    Way *way = making->way;
     PyObject *handled = PyErr_GetHandledException();
     Py_XDECREF(handled);
     if ((handled && handled != Py_None) || PyList_GET_SIZE(way->waiting)) return 0;
     int unrecorded = is_empty(way->boundary, s_recorded);
     if (unrecorded) return unrecorded < 0 ? -1 : 0;
     int calm = is_empty(way->boundary, s_interceptors);
-    if (calm == 1) calm = is_empty(way->inside, s_depth);
-    return calm;
+    if (calm != 1) return calm;
+    making->open = get(held, way->inside, s_depth); /* of the thread: asked for once */
+    return making->open ? PyObject_Not(making->open) : -1;
 }
 
 /* What is under way that somebody has a handle of; 0, or -1 with an exception. */
@@ -230,6 +232,25 @@ static PyObject *follow(Beaten *self, Held *held, Making *making, PyObject *numb
     return work;
 }
 
+/* The moment at which the group was last used, counted in calls of any group; see `MadeGroups.use`. */
+static int note_use(PyObject *group, Way *way) {
+    PyObject *before = PyObject_GetAttr(way->made, s_calls);
+    PyObject *moment = before ? PyNumber_Add(before, one) : NULL;
+    int set = moment ? PyObject_SetAttr(way->made, s_calls, moment) : -1;
+    if (!set) set = PyObject_SetAttr(group, s_last_used, moment);
+    Py_XDECREF(before);
+    Py_XDECREF(moment);
+    return set;
+}
+
+/* The same once the call is issued, or has failed: nobody looks before, and the backend is at it meanwhile. */
+static void note_use_meanwhile(PyObject *group, Way *way) {
+    PyObject *type, *error, *traceback;
+    PyErr_Fetch(&type, &error, &traceback);
+    if (note_use(group, way) < 0) PyErr_WriteUnraisable(group);
+    PyErr_Restore(type, error, traceback);
+}
+
 /* From the record's beginning to its end, or to when it is issued; what is returned is the handle. */
 static PyObject *make(Beaten *self, Held *held, Making *making) {
     Way *way = making->way;
@@ -242,6 +263,7 @@ static PyObject *make(Beaten *self, Held *held, Making *making) {
     memcpy(given + 1, args, self->given * sizeof *args);
     if (!keep_apart(self, held, making) && (enter == Py_None || hold(held, PyObject_CallOneArg(enter, number))))
         work = PyObject_VectorcallMethod(self->method, given, (size_t)(self->given + 1), NULL);
+    note_use_meanwhile(making->group, way);
     int issued = work != NULL, done = issued ? 0 : -1;
     if (issued && work != Py_None && making->asynchronous) {
         Py_SETREF(work, follow(self, held, making, number, record, work));
@@ -256,25 +278,14 @@ static PyObject *make(Beaten *self, Held *held, Making *making) {
     return work;
 }
 
-/* The moment at which the group was last used, counted in calls of any group; see `MadeGroups.use`. */
-static int note_use(PyObject *group, Way *way) {
-    PyObject *before = PyObject_GetAttr(way->made, s_calls);
-    PyObject *moment = before ? PyNumber_Add(before, one) : NULL;
-    int set = moment ? PyObject_SetAttr(way->made, s_calls, moment) : -1;
-    if (!set) set = PyObject_SetAttr(group, s_last_used, moment);
-    Py_XDECREF(before);
-    Py_XDECREF(moment);
-    return set;
-}
-
 /* `make`, with the boundary closed, which was open. */
 static PyObject *make_closed(Beaten *self, Held *held, Making *making) {
     Way *way = making->way;
-    PyObject *zero = get(held, way->inside, s_depth), *type, *error, *traceback;
-    if (!zero || note_use(making->group, way) < 0 || PyObject_SetAttr(way->inside, s_depth, one) < 0) return NULL;
+    PyObject *type, *error, *traceback;
+    if (PyObject_SetAttr(way->inside, s_depth, one) < 0) return NULL;
     PyObject *work = make(self, held, making);
     PyErr_Fetch(&type, &error, &traceback);
-    if (PyObject_SetAttr(way->inside, s_depth, zero) < 0) PyErr_WriteUnraisable(way->inside);
+    if (PyObject_SetAttr(way->inside, s_depth, making->open) < 0) PyErr_WriteUnraisable(way->inside);
     PyErr_Restore(type, error, traceback);
     return work;
 }
@@ -283,7 +294,7 @@ static PyObject *make_closed(Beaten *self, Held *held, Making *making) {
 static PyObject *attempt(Beaten *self, Held *held, Making *making) {
     Way *way = making->way = (Way *)get(held, making->group, s_way);
     if (!way || !Py_IS_TYPE(way, &WayType)) return way ? Py_NotImplemented : NULL;
-    int calm = is_calm(held, way);
+    int calm = is_calm(held, making);
     if (calm != 1) return calm < 0 ? NULL : Py_NotImplemented;
     if (see_handles(held, making) < 0) return NULL;
     making->habit = habit_of(self, held, making);

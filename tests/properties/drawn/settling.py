@@ -24,14 +24,14 @@ _FROM_ROOT = frozenset({"broadcast", "scatter", "broadcast_object_list"})
 class Deed:
     """One thing that one rank does: `where` it meets others, who these are, and `what` they must agree on.
 
-    `waits` says whether it goes on only when they have come; `eager` whether a backend may let it go on before.
+    `waits` says whether it goes on only when they have come; `eager` for whom of them alone a backend may have it wait.
     """
 
     where: tuple[object, ...]
     members: tuple[int, ...]
     what: tuple[object, ...]
     waits: bool
-    eager: bool
+    eager: tuple[int, ...]
 
 
 def deeds(program: Program, mistake: Mistake | None, rank: int) -> list[Deed]:
@@ -52,9 +52,8 @@ def comes_right(program: Program, mistake: Mistake | None, *, eager: bool) -> bo
         if done[rank] == 0:
             return True
         last = todo[rank][done[rank] - 1]
-        if not last.waits or (eager and last.eager):
-            return True
-        return all(met.get((last.where, member), 0) >= met[last.where, rank] for member in last.members)
+        awaited = last.eager if eager else last.members
+        return not last.waits or all(met.get((last.where, one), 0) >= met[last.where, rank] for one in awaited)
 
     went = True
     while went:
@@ -102,12 +101,25 @@ def _statements(program: Program, mistake: Mistake | None, rank: int) -> Iterato
 def _deed(program: Program, statement: Statement, rank: int) -> Deed | None:
     if isinstance(statement, Message):
         ends = (statement.source, statement.target)
-        return Deed((*ends, statement.tag), ends, (statement.size,), True, rank == statement.source)
+        return Deed((*ends, statement.tag), ends, (statement.size,), True, () if rank == statement.source else ends)
     part = program.families[statement.family].of(rank)
-    root = statement.root_in(part)
-    rooted = statement.op in ROOTED
-    eager = rooted and (rank == root) == (statement.op in _FROM_ROOT)
-    return Deed((statement.family, part), part, contract(statement, part), not statement.held, eager)
+    return Deed(
+        (statement.family, part),
+        part,
+        contract(statement, part),
+        not statement.held,
+        _data_comes_from(statement, part, rank),
+    )
+
+
+def _data_comes_from(call: Call, part: tuple[int, ...], rank: int) -> tuple[int, ...]:
+    """Whose data `rank` needs: who gets the root's needs nobody else's, and who gives the root its own nobody's."""
+    if call.op not in ROOTED:
+        return part
+    root = call.root_in(part)
+    if call.op in _FROM_ROOT:
+        return () if rank == root else (root,)
+    return part if rank == root else ()
 
 
 def contract(call: Call, part: tuple[int, ...]) -> tuple[object, ...]:

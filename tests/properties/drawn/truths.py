@@ -152,7 +152,7 @@ def _passed(program: Program, mistake: Mistake, text: Written) -> frozenset[int]
         behind = behind or mistake.strikes(program, visit.place, visit.round, mistake.rank)
         if not behind:
             before = text.lines[visit.place]
-        elif (group := _group(program, visit.statement, mistake.rank)) not in groups:
+        elif (group := _where(program, visit.statement, mistake.rank)) not in groups:
             groups.add(group)  # nobody knows which of them the rank was to go to first
             found |= text.lines[visit.place]
     return frozenset(found) | (before if mistake.how is How.RETURN else frozenset())
@@ -184,6 +184,12 @@ def _group(program: Program, statement: Statement, rank: int) -> tuple[int, ...]
     return program.families[statement.family].of(rank)
 
 
+def _where(program: Program, statement: Statement, rank: int) -> tuple[object, ...]:
+    """The group, which may have the same members as another; or the ends of the message."""
+    number = (statement.family,) if isinstance(statement, Call) else ()
+    return (*number, *_group(program, statement, rank))
+
+
 def _at_odds(program: Program, mistake: Mistake) -> set[frozenset[int]]:
     """The two of a group of two: one against one, nobody can say who is right."""
     met = [program.at(mistake.place), mistake.other]
@@ -193,5 +199,9 @@ def _at_odds(program: Program, mistake: Mistake) -> set[frozenset[int]]:
         met.append(program.at(program.behind(mistake.place)))
     if mistake.how in (How.LEAK, How.HAZARD, How.RAISE, How.KILL):
         return set()
+    if mistake.how is How.RETURN:  # it shows at the first of those that anybody else is concerned in
+        missed = {_group(program, statement, mistake.rank) for statement in _not_come_to(program, mistake)}
+        shared = {group for group in missed if len(group) > 1}
+        return {frozenset(group) for group in shared if len(group) == 2} if len(shared) == 1 else set()
     groups = (_group(program, statement, mistake.rank) for statement in met if statement is not None)
     return {frozenset(group) for group in groups if len(group) == 2 and mistake.rank in group}

@@ -8,7 +8,7 @@ from itertools import combinations
 
 from rankdrill.diagnosis.calls.common_caller import from_one_function, in_any_loop, outward
 from rankdrill.diagnosis.calls.naming import named
-from rankdrill.diagnosis.calls.passed import is_behind
+from rankdrill.diagnosis.calls.passed import is_behind, lie_behind
 from rankdrill.diagnosis.calls.sequences import Parting, left_out_by_custom, parting
 from rankdrill.diagnosis.calls.source import Order, is_in_a_comprehension, made_later_too, order_of
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
@@ -59,7 +59,7 @@ def crossed_groups(
     of both groups have a say in which of them was the right one: whoever had no choice is no witness.
     """
     for one, other in combinations(_meetings(waits, views), 2):
-        if one.step.target == other.step.target or not (one.missing & other.waiting and other.missing & one.waiting):
+        if one.step.target == other.step.target or not _turned_round(one, other):
             continue
         few, most = sorted(_votes(one, other), key=lambda side: len(side.ranks))
         if not few.ranks or not few.meeting.missing <= waits.keys() | set(returned):
@@ -74,6 +74,12 @@ def crossed_groups(
             if stay and few.meeting.missing <= waits.keys():
                 return _told(few, most, views, majority=False)
     return None
+
+
+def _turned_round(one: _Meeting, other: _Meeting) -> bool:
+    """Whether some came to `one` first, others to `other`; those that a backend let go on have come there, too."""
+    here, there = one.missing & other.made.keys(), other.missing & one.made.keys()
+    return bool(here and there and (here & other.waiting or there & one.waiting))
 
 
 def _meetings(waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> list[_Meeting]:
@@ -124,14 +130,22 @@ def _by_source(
     """What is told where as many came to the one first as to the other; None if the source does not say.
 
     Members that cannot have come to the other have a say in whether the first in the source was to be made: they have
-    made it, or gone past it.
+    made it, or gone past it; whoever is in it from a line behind both has gone past it, too.
     """
     for early, late in ((one, other), (other, one)):
         if late.rank not in waits or not is_behind(early.step, waits[late.rank], views):
             continue
         members = early.meeting.missing
-        past = [rank for rank in members if rank in returned or is_behind(early.step, waits[rank], views)]
-        made = sorted(early.meeting.made)
+        past = [
+            rank
+            for rank in members
+            if rank in returned or (rank in waits and is_behind(early.step, waits[rank], views))
+        ]
+        here = waits[late.rank].record.step.site
+        sites = {rank: record.step.site for rank, record in early.meeting.made.items()}
+        further_on = [rank for rank, site in sites.items() if lie_behind(site, early.step.site, here)]
+        made = sorted(sites.keys() - set(further_on))
+        past += further_on
         if len(past) < len(made) and set(late.ranks) <= set(past):
             return _finding(kind := FindingKind.MISSING, late, early, Parting(kind, early.step), tuple(sorted(past)))
         if len(past) > len(made):

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
+from rankdrill.diagnosis.calls.naming import named
 from rankdrill.diagnosis.calls.sequences import calls_on, left_out_by_custom
 from rankdrill.diagnosis.calls.source import Order, comes_later, made_later_too, order_of, share_a_loop
+from rankdrill.diagnosis.calls.unmatched import on_top, origin
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.messages import words
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import GROUP_OP, LedgerView
 from rankdrill.step import Kind, Site, Step
 
-__all__ = ["gone_past", "is_behind"]
+__all__ = ["gone_past", "is_behind", "lie_behind"]
 
 
 def gone_past(
@@ -22,7 +25,8 @@ def gone_past(
 
     None where it may come. `lost` are all that wait for ever. The fewer are at fault: those that went past the call
     have left it out, or those that are in it have made one more; what a rank did in the rounds before says more. Who is
-    in it from a line that `outside` is still to come to has gone past this one, too.
+    in it from a line that `outside` is still to come to has gone past this one, too. Where all others have gone past
+    the call, `outside`, which waits for one that is in it, was let down by that one: it speaks for them.
     """
     step, here = inside.record.step, outside.record.step.site
     if step.site is None or here is None:
@@ -32,8 +36,10 @@ def gone_past(
     past = sorted({*by_custom, *(rank for rank in inside.missing if rank in returned)})
     past = sorted({*past, *(rank for rank in inside.missing if rank in lost and is_behind(step, lost[rank], views))})
     if outside.rank not in past:
+        if {*past, outside.rank}.issuperset(inside.missing) and 0 < len(made) <= len(past):
+            return _on_top(made, past[0], step, outside, views)
         return _extra(outside, made, step, len(inside.missing), views)
-    further_on = [rank for rank, call in made.items() if _lies_behind(call.site, step.site, here)]
+    further_on = [rank for rank, call in made.items() if lie_behind(call.site, step.site, here)]
     mine = {rank: call for rank, call in made.items() if rank not in further_on}
     if len(past) + len(further_on) > len(mine) and not by_custom:
         return _told(FindingKind.EXTRA, tuple(mine), mine, step, outside)
@@ -41,9 +47,9 @@ def gone_past(
     return _told(FindingKind.MISSING, culprits, made, step, outside)
 
 
-def _lies_behind(site: Site | None, *others: Site) -> bool:
+def lie_behind(site: Site | None, *others: Site | None) -> bool:
     """Whether it lies behind all `others` in the source."""
-    return site is not None and all(order_of(other, site) is Order.AFTER for other in others)
+    return site is not None and all(other is not None and order_of(other, site) is Order.AFTER for other in others)
 
 
 def _by_custom(step: Step, wait: Wait, view: LedgerView) -> bool:
@@ -79,6 +85,15 @@ def _extra(
     if order is not Order.BEFORE or comes_later({_public(step)}, here):
         return None
     return _told(FindingKind.EXTRA, tuple(made), made, step, outside)
+
+
+def _on_top(made: Mapping[int, Step], past: int, step: Step, outside: Wait, views: Sequence[LedgerView]) -> Finding:
+    """That those in the call made one more than rank `past`, which makes no more of them."""
+    ranks = tuple(sorted(made))
+    found = on_top(step, views[ranks[0]], views[past])
+    told = _told(FindingKind.EXTRA, ranks, made, step, outside)
+    first = origin(ranks, found, views[ranks[0]])
+    return replace(told, step=named(found.call), sides=(first, *told.sides[1:]))
 
 
 def _steps(wait: Wait, view: LedgerView) -> list[Step]:

@@ -23,6 +23,7 @@ __all__ = ["Parting", "calls_on", "left_out_by_custom", "left_out_by_one_side", 
 ANOTHER_OP = 4  # how little two calls are alike: this, if they are different collectives
 ANOTHER_CALL = 3  # if tensors, root or reduce op differ
 ANOTHER_SITE = 1
+EXCHANGES = 2  # that a collective of Python objects is made of
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +66,35 @@ def parting(theirs: Sequence[Step], mine: Sequence[Step], *, complete: bool, by_
 def _left_out(longer: Sequence[Step], shorter: Sequence[Step]) -> int:
     """Which call of `longer`, left out, makes both fit best; of several the last."""
     costs = _costs(longer, shorter)
-    return max(place for place, cost in enumerate(costs) if cost == min(costs))
+    return max(place for place, cost in costs.items() if cost == min(costs.values()))
 
 
-def _costs(longer: Sequence[Step], shorter: Sequence[Step]) -> list[int]:
-    """How badly the two fit if the call at each place of `longer` is left out, calls without a partner not counted."""
+def _costs(longer: Sequence[Step], shorter: Sequence[Step]) -> dict[int, int]:
+    """How badly the two fit if the call at a place of `longer` is left out, calls without a partner not counted.
+
+    What the user called is left out as a whole: of two exchanges that belong to one such call never the one alone, if
+    the two fit better.
+    """
+    alone, both = (_costs_without(longer, shorter, width) for width in (1, EXCHANGES))
+    meets = min(len(longer) - EXCHANGES, len(shorter))  # up to here something behind it fits, or not
+    exchanges = ((place, longer[place : place + EXCHANGES]) for place in range(meets))
+    together = {place: both[place] for place, steps in exchanges if place in both and _belong_together(steps)}
+    return alone | {place: min(cost, alone[place]) for place, cost in together.items()}
+
+
+def _costs_without(longer: Sequence[Step], shorter: Sequence[Step], width: int) -> dict[int, int]:
     straight = [_unlike(one, other) for one, other in zip(longer, shorter, strict=False)]
-    shifted = [_unlike(one, other) for one, other in zip(longer[1:], shorter, strict=False)]
+    shifted = [_unlike(one, other) for one, other in zip(longer[width:], shorter, strict=False)]
     before = list(accumulate(straight, initial=0))
     behind = list(accumulate(reversed(shifted), initial=0))[::-1]
-    return [before[place] + behind[min(place, len(shifted))] for place in range(min(len(longer), len(before)))]
+    places = range(min(len(longer), len(before)))
+    return {place: before[place] + behind[min(place, len(shifted))] for place in places}
+
+
+def _belong_together(steps: Sequence[Step]) -> bool:
+    """Whether they may be the exchanges of one call: torch sends the sizes of objects first."""
+    sites = {step.site for step in steps}
+    return len(sites) == 1 and all(site and "_object" in site.via for site in sites)
 
 
 def _unlike(one: Step, other: Step) -> int:
@@ -89,9 +109,10 @@ def _before_it_showed(theirs: Sequence[Step], mine: Sequence[Step]) -> Parting |
     best: tuple[int, Parting] | None = None
     for kind, longer, shorter in ((FindingKind.MISSING, theirs, mine), (FindingKind.EXTRA, mine, theirs)):
         costs = _costs(longer, shorter)
-        if costs and min(costs) < straight and (best is None or min(costs) < best[0]):
-            place = max(place for place, cost in enumerate(costs) if cost == min(costs))
-            best = min(costs), Parting(kind, longer[place])
+        least = min(costs.values(), default=straight)
+        if least < straight and (best is None or least < best[0]):
+            place = max(place for place, cost in costs.items() if cost == least)
+            best = least, Parting(kind, longer[place])
     return best[1] if best is not None else None
 
 

@@ -12,8 +12,9 @@ from itertools import pairwise
 
 from rankdrill.diagnosis.calls.naming import named
 from rankdrill.diagnosis.calls.sequences import Parting, calls_on, parting
+from rankdrill.diagnosis.calls.source import Order, order_of, share_a_loop
 from rankdrill.diagnosis.calls.unmatched import origin
-from rankdrill.diagnosis.finding import Finding, FindingKind, side_of
+from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.groups import members_in
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import LedgerView
@@ -96,11 +97,27 @@ def _told(
         return None
     culprits = here if extra else list(away)
     mine, theirs = (_in_order(step, ranks[0], views) for ranks in ((here, away) if extra else (away, here)))
+    awaited = side_of(here, f"{'waits' if len(here) == 1 else 'wait'} in {named(step)}", [step.site] * len(here))
+    if not extra and all(rank in waits and _is_still_to_come(step, waits[rank]) for rank in away):
+        sides = (*(_early(waits[rank]) for rank in culprits), awaited)
+        return Finding(FindingKind.CALL_ORDERING, named(step), "op", sides, tuple(sorted(culprits)))
     parted = parting(theirs, mine, complete=True)
     kind = FindingKind.EXTRA if extra else FindingKind.MISSING
     odd = origin(culprits, parted or Parting(kind, step), views[here[0]])
-    awaited = side_of(here, f"{'waits' if len(here) == 1 else 'wait'} in {named(step)}", [step.site] * len(here))
     return Finding(kind, named(step), "", (odd, awaited), tuple(sorted(culprits)), step.target, step.sequence)
+
+
+def _is_still_to_come(step: Step, wait: Wait) -> bool:
+    """Whether the call is written behind where the rank waits, outside of a loop around both: it was not left out."""
+    here = wait.record.step.site
+    if here is None or step.site is None:
+        return False
+    return order_of(here, step.site) is Order.AFTER and not share_a_loop(here, step.site)
+
+
+def _early(wait: Wait) -> Side:
+    step = wait.record.step
+    return side_of([wait.rank], f"came first to {named(step)}", [step.site])
 
 
 def _in_order(step: Step, rank: int, views: Sequence[LedgerView]) -> list[Step]:

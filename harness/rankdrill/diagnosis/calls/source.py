@@ -52,7 +52,9 @@ def order_of(one: Site, other: Site) -> Order | None:
     paths = _paths(one, other)
     if paths is None or one.line == other.line:
         return None
-    for (node, part), (_, other_part) in zip(*paths, strict=False):
+    for (node, part), (same, other_part) in zip(*paths, strict=False):
+        if node is not same:  # from here on they go through statements of their own
+            break
         if part != other_part:
             if _exclude_each_other(node, part, other_part):
                 return Order.APART
@@ -109,9 +111,13 @@ def comes_round_alone(one: Site, other: Site, *, within: bool = False) -> bool:
 
 
 def made_later_too(site: Site, behind: Site) -> bool:
-    """Whether the call at `site` is written `behind` another line too, word for word, under a condition: for others."""
+    """Whether the call at `site` is written `behind` another line too, word for word, under a condition: for others.
+
+    In the same block: what stands in another loop than that line is another call. Nor does it say anything of a call
+    that stands behind that line itself.
+    """
     function = function_around(site)
-    if function is None or function_around(behind) is not function:
+    if function is None or function_around(behind) is not function or order_of(behind, site) is Order.AFTER:
         return False
     written = {ast.unparse(node) for node in _calls_at(function, site.line)}
     return any(
@@ -119,6 +125,7 @@ def made_later_too(site: Site, behind: Site) -> bool:
         and ast.unparse(node) in written
         and any(isinstance(around, ast.If) for around, _ in _path(function, node.lineno) or ())
         and order_of(behind, replace(behind, line=node.lineno)) is Order.AFTER
+        and _in_one_block(behind, replace(behind, line=node.lineno))
         for node in ast.walk(function)
         if isinstance(node, ast.Call)
     )

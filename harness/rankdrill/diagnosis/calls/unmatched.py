@@ -15,9 +15,13 @@ from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import LedgerView
 from rankdrill.step import NO_SEQUENCE, Step
 
-__all__ = ["left_behind", "origin", "retold", "sided_with"]
+__all__ = ["left_behind", "on_top", "origin", "retold", "sided_with"]
 
 MOST_COMPARED = 8  # culprits whose sequences are looked at
+_OF_ONE_CALL = frozenset(
+    {FindingKind.CALL_ORDERING, FindingKind.OPERATOR, FindingKind.ROOT, FindingKind.DATATYPE, FindingKind.SIZE}
+)
+"""What two calls that met by mistake may differ in: a call too many meets one of another op, or of another size."""
 
 
 def left_behind(waits: Mapping[int, Wait], returned: Collection[int], views: Sequence[LedgerView]) -> Finding | None:
@@ -50,7 +54,7 @@ def sided_with(finding: Finding, waits: Mapping[int, Wait], views: Sequence[Ledg
     Who of them waits for one side elsewhere was let down by it: it came here too early, or to what was not to be.
     Whoever is no member may be way ahead, and wait for one that is held up here.
     """
-    if finding.culprits or finding.kind is not FindingKind.CALL_ORDERING or len(finding.sides) != 2:
+    if finding.culprits or finding.kind not in _OF_ONE_CALL or len(finding.sides) != 2:
         return finding
     one, other = finding.sides
     members = {rank for view in views for rank in members_in(view).get(finding.group, ())}
@@ -80,7 +84,7 @@ def retold(finding: Finding, views: Sequence[LedgerView]) -> Finding:
         return _group_left_out(finding)
     found = _parted(finding, views) if finding.culprits else _parted_by_custom(finding, views)
     if found is None:
-        if _turned_round(finding):
+        if _turned_round(finding) or _either_turned_round(finding):
             return replace(finding, kind=FindingKind.CALL_ORDERING)
         return replace(finding, kind=FindingKind.MISSING) if _one_lies_behind(finding) else finding
     culprits, parted = found
@@ -119,6 +123,20 @@ def _turned_round(finding: Finding) -> bool:
     odd, most = finding.sides[0].sites[0], finding.sides[-1].sites[0]
     known = bool(finding.culprits) and odd is not None and most is not None and odd.place != most.place
     return known and odd is not None and most is not None and made_later_too(odd, most)
+
+
+def _either_turned_round(finding: Finding) -> bool:
+    """Whether one of two sides that disagree comes later to what the other called, as the source says.
+
+    In branches of their own each has to come to the other's call: else it may be the next one, which looks alike.
+    """
+    if finding.culprits or len(finding.sides) != 2:
+        return False
+    one, other = (side.sites[0] for side in finding.sides)
+    if one is None or other is None or one.place == other.place:
+        return False
+    enough = all if order_of(one, other) is Order.APART else any
+    return enough((made_later_too(one, other), made_later_too(other, one)))
 
 
 def _one_lies_behind(finding: Finding) -> bool:
@@ -174,15 +192,17 @@ def _missing(
 
 
 def _extra(step: Step, away: list[int], here: list[int], views: Sequence[LedgerView]) -> Finding:
-    reference = calls_on(step.target, views[away[0]])
-    origins = []
-    for rank in here:
-        mine = _up_to(step.sequence, step.target, views[rank])
-        found = parting(*_from_one_start(reference, mine), complete=True)
-        origins.append((rank, found or Parting(FindingKind.EXTRA, step)))
-    told = [origin(ranks, found, views[ranks[0]]) for ranks, found in _grouped(origins)]
+    origins = _grouped([(rank, on_top(step, views[rank], views[away[0]])) for rank in here])
+    told = [origin(ranks, found, views[ranks[0]]) for ranks, found in origins]
     sides = (*told, *_gone(away, step.target, views))
     return Finding(FindingKind.EXTRA, named(step), "", sides, tuple(here), step.target, step.sequence)
+
+
+def on_top(step: Step, mine: LedgerView, theirs: LedgerView) -> Parting:
+    """Which call a rank that has come to `step` made on top of those of another, which makes no more of them."""
+    made = _up_to(step.sequence, step.target, mine)
+    found = parting(*_from_one_start(calls_on(step.target, theirs), made), complete=True)
+    return found or Parting(FindingKind.EXTRA, step)
 
 
 def _alike(

@@ -58,6 +58,8 @@ def strayed(finding: Finding, views: Sequence[LedgerView]) -> Finding:
         others = _same_on_another_group(step, rank, views) if step is not None else {}
         if step is not None and others:
             found[rank] = step, others
+    if not found:
+        found = _made_elsewhere(finding, views)
     if len(found) != 1 or finding.culprits not in ((), tuple(found)):
         return finding
     ((rank, (step, others)),) = found.items()
@@ -86,6 +88,31 @@ def _same_on_another_group(step: Step, rank: int, views: Sequence[LedgerView]) -
             if due and other not in found and _at_one_turn(step, views[rank], theirs, view):
                 found[other] = theirs
     return found if len({(each.target, each.sequence) for each in found.values()}) == 1 else {}
+
+
+def _made_elsewhere(finding: Finding, views: Sequence[LedgerView]) -> dict[int, tuple[Step, dict[int, Step]]]:
+    """What the one rank that left a call out made there instead, on a group where nobody met it; and who made the call.
+
+    It has gone on since, as one does that waits only later.
+    """
+    if finding.kind is not FindingKind.MISSING or len(finding.culprits) != 1:
+        return {}
+    rank = finding.culprits[0]
+    made = {other: calls_on(finding.group, view).get(finding.number) for other, view in enumerate(views)}
+    others = {other: step for other, step in made.items() if step is not None and other != rank}
+    if not others:
+        return {}
+    first = min(others)
+    theirs = others[first]
+    found = [
+        step
+        for step in _with_site(views[rank])
+        if step.target != finding.group
+        and _in_one_place(step, theirs)
+        and _at_one_turn(step, views[rank], theirs, views[first])
+        and not any(step.sequence in calls_on(step.target, view) for other, view in enumerate(views) if other != rank)
+    ]
+    return {rank: (found[0], others)} if len(found) == 1 else {}
 
 
 def _in_one_place(step: Step, theirs: Step) -> bool:
