@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import pathlib
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,6 +31,13 @@ def attempt(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return call(*args, **kwargs)
     except GatherError as error:
         return Raised(type(error).__name__, error.ranks, str(error))
+
+
+def wait_for(marks: Sequence[pathlib.Path]) -> None:
+    """Until all files are there, or for as long as anything may take."""
+    until = time.monotonic() + TIMEOUT_S
+    while not all(mark.exists() for mark in marks) and time.monotonic() < until:
+        time.sleep(0.01)
 
 
 def all_alike(values: list[Any]) -> Any:

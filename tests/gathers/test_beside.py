@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 import rankdrill
 from rankdrill.gathers.network.beside import wait_beside
-from tests.gathers.attempts import TIMEOUT_S
+from tests.gathers.attempts import TIMEOUT_S, wait_for
 
 BRIEF = datetime.timedelta(seconds=0.3)
 
@@ -30,8 +30,7 @@ def test_one_that_fails_ends_the_wait_for_another_which_goes_on(tmp_path: pathli
         patient, brief = dist.new_group(), dist.new_group(timeout=BRIEF)
         tensor, lost = torch.full((1,), float(dist.get_rank())), torch.zeros(1)
         if dist.get_rank() == 1:
-            while not given_up.exists():
-                time.sleep(0.01)
+            wait_for([given_up])
             dist.broadcast(tensor, 1, group=patient)
             return None
         first = bare(dist.broadcast(tensor, 1, group=patient, async_op=True), watched)
@@ -57,8 +56,7 @@ def test_a_wait_in_turns_ends_with_its_time(tmp_path: pathlib.Path) -> None:
     def body() -> Any:
         tensor = torch.full((1,), float(dist.get_rank()))
         if dist.get_rank() == 1:
-            while not given_up.exists():
-                time.sleep(0.01)
+            wait_for([given_up])
             dist.broadcast(tensor, 1)
             return None
         work = dist.broadcast(tensor, 1, async_op=True)

@@ -16,7 +16,7 @@ from rankdrill.gathers import all_gather, all_gather_list, gather_object, get_co
 from rankdrill.gathers.agreement import slots
 from rankdrill.gathers.agreement.channel import LINE_VARIABLE
 from rankdrill.gathers.agreement.line import Line
-from tests.gathers.attempts import TIMEOUT_S, Raised, all_alike, attempt, left_in_shared_memory, replaced
+from tests.gathers.attempts import TIMEOUT_S, Raised, all_alike, attempt, left_in_shared_memory, replaced, wait_for
 from tests.gathers.dying import die, survivors, to_die
 
 SHORT_S = 2.0
@@ -29,12 +29,6 @@ def gather(value: Any, timeout: float = TIMEOUT_S) -> list[Any]:
 
 def open_fds() -> int:
     return len(os.listdir("/proc/self/fd"))
-
-
-def wait_for(marks: list[pathlib.Path]) -> None:
-    until = time.monotonic() + TIMEOUT_S
-    while not all(mark.exists() for mark in marks) and time.monotonic() < until:
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("how", ["kill", "exit"])

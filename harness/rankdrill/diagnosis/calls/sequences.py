@@ -8,7 +8,7 @@ parted. Call sites are what tells most; that they differ is no finding by itself
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
@@ -65,8 +65,12 @@ def parting(theirs: Sequence[Step], mine: Sequence[Step], *, complete: bool, by_
 
 def _left_out(longer: Sequence[Step], shorter: Sequence[Step]) -> int:
     """Which call of `longer`, left out, makes both fit best; of several the last."""
-    costs = _costs(longer, shorter)
-    return max(place for place, cost in costs.items() if cost == min(costs.values()))
+    return _least(_costs(longer, shorter))
+
+
+def _least(costs: Mapping[int, int]) -> int:
+    """The place that costs least; of several the last."""
+    return min(costs, key=lambda place: (costs[place], -place))
 
 
 def _costs(longer: Sequence[Step], shorter: Sequence[Step]) -> dict[int, int]:
@@ -109,10 +113,9 @@ def _before_it_showed(theirs: Sequence[Step], mine: Sequence[Step]) -> Parting |
     best: tuple[int, Parting] | None = None
     for kind, longer, shorter in ((FindingKind.MISSING, theirs, mine), (FindingKind.EXTRA, mine, theirs)):
         costs = _costs(longer, shorter)
-        least = min(costs.values(), default=straight)
-        if least < straight and (best is None or least < best[0]):
-            place = max(place for place, cost in costs.items() if cost == least)
-            best = least, Parting(kind, longer[place])
+        place = _least(costs) if costs else None
+        if place is not None and costs[place] < (straight if best is None else best[0]):
+            best = costs[place], Parting(kind, longer[place])
     return best[1] if best is not None else None
 
 

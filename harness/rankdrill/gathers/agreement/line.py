@@ -199,7 +199,7 @@ class Line:
         """Wait until all of `works` are over. Raises LineDownError."""
         self._finish(works, lambda work: work.wait(_delta(timeout_s)))
 
-    def finish_at_once(self, collectives: Sequence[Any], timeout_s: float) -> None:
+    def finish_together(self, collectives: Sequence[Any], timeout_s: float) -> None:
         """As `finish`, of several that are under way together: one that fails ends the wait for the others.
 
         Not for messages: gloo closes all connections where a wait for one of them has been long enough.

@@ -127,7 +127,7 @@ def over_the_network(
         batch = large[begin : begin + IN_FLIGHT]
         blocks = {rank: _block(call, slots[rank], payload) for rank in batch}
         works = [channel.line.broadcast(blocks[rank], rank, call.wait_s) for rank in batch] if channel.size > 1 else []
-        channel.line.finish_at_once(works, call.wait_s)
+        channel.line.finish_together(works, call.wait_s)
         for rank, block in blocks.items():
             loaders[rank] = of_frame(call, slots[rank], bytes_of(block))
     return loaders
