@@ -101,7 +101,7 @@ def test_whoever_waits_for_what_was_given_up_is_told_with_it(tmp_path: Path) -> 
         for line, error in ((4, NeverWaited()), (5, ValueError())):
             ledger.fail(ledger.begin(message("send", line, "isend")), error)
         gave_up = LedgerReader(tmp_path / "0").view()
-    ledgers = [gave_up, LedgerView((), 0), LedgerView((), 0)]
+    ledgers = [gave_up, LedgerView(), LedgerView()]
     waits = {rank: Wait(rank, record(message("recv", 9, "recv")), (0,)) for rank in (1, 2)}
     finding = lost_message(waits, ledgers)
     assert finding is not None
@@ -119,7 +119,7 @@ def test_where_all_have_come_what_was_given_up_before_is_in_the_way(tmp_path: Pa
         ledger.fail(ledger.begin(message("recv", 4, "irecv")), NeverWaited())
         ledger.fail(ledger.begin(reduction(0, 5)), NeverWaited())
         gave_up = LedgerReader(tmp_path / "0").view()
-    ledgers = [gave_up, LedgerView((), 0)]
+    ledgers = [gave_up, LedgerView()]
     stuck = {rank: Wait(rank, record(reduction(1, 9)), ()) for rank in (0, 1)}
     finding = stalled_by_loss(stuck, ledgers)
     assert finding is not None

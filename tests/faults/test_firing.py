@@ -31,7 +31,7 @@ def steps_of(tmp_path: Path, names: str) -> LedgerView:
         return here.view
 
 
-NOTHING = LedgerView((), 0)
+NOTHING = LedgerView()
 
 
 def test_too_few_steps(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_no_step_at_all() -> None:
 
 
 def test_steps_that_the_ledger_lost() -> None:
-    (message,) = unfired(Plan.parse("rank 0: kill before *.*"), [[0]], [LedgerView((), 900, dropped=900)])
+    (message,) = unfired(Plan.parse("rank 0: kill before *.*"), [[0]], [LedgerView(first=900, dropped=900)])
     assert "more steps than its ledger keeps (900 are lost)" in message
 
 

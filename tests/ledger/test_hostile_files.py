@@ -147,7 +147,7 @@ def test_a_controller_goes_on(name: str, tmp_path: Path) -> None:
 @every_file
 def test_messages_in_it_accuse_nobody(name: str, tmp_path: Path) -> None:
     there = positions(name, tmp_path)
-    views = {rank: read(name) if name in READ else LedgerView((), 0) for rank in range(2)}
+    views = {rank: read(name) if name in READ else LedgerView() for rank in range(2)}
     with little_memory(ROOM_BYTES):
         for finding in (unmatched_message(waits(there), views, set()), unreceived_message(views)):
             assert finding is None or not finding.culprits

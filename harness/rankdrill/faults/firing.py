@@ -31,9 +31,9 @@ def unfired(plan: Plan, fired: Sequence[Sequence[int]], ledgers: Sequence[Ledger
 
 def _explain(fault: Fault, ranks: Sequence[int], ledgers: Sequence[LedgerView]) -> str:
     # For a fault on every rank, the rank that came closest says most.
-    taken = {rank: ledgers[rank] if rank < len(ledgers) else LedgerView((), 0) for rank in ranks}
+    taken = {rank: ledgers[rank] if rank < len(ledgers) else LedgerView() for rank in ranks}
     rank = max(taken, key=lambda rank: (_matching(fault, taken[rank]), -rank), default=0)
-    view = taken.get(rank, LedgerView((), 0))
+    view = taken.get(rank, LedgerView())
     count = _matching(fault, view)
     who = f"rank {rank}" if fault.where.rank is not None else f"no rank did; rank {rank}"
     return f"{fault} did not fire: {_why(fault, who, count, view)}; {_steps(rank, view)}"

@@ -5,34 +5,35 @@ from __future__ import annotations
 import mmap
 import os
 import struct
+from array import array
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from rankdrill.errors import LedgerError
 from rankdrill.ledger import format as f
 from rankdrill.ledger.sites import read_site
+from rankdrill.ledger.slots import NOT_WHOLE, Slots
 from rankdrill.step import Kind, Message, Site, Step
 
 __all__ = ["LedgerReader", "LedgerView"]
 
-_STATES = frozenset(f.State)
-_U64 = struct.Struct("<Q")
+KNOWN_TEXTS = 4096  # that records have in common
 _U32 = struct.Struct("<I")
 
 
 @dataclass(frozen=True)
 class LedgerView:
-    """The records of one run of one rank, copied out of its ledger and decoded when first asked for.
+    """The records of one run of one rank, copied out of its ledger; each is decoded when first asked for, and kept.
 
     `dropped` counts records the ring had already overwritten; `torn` those whose writer was killed half way. `sites`
     holds the call sites that the records speak of, by number. `shift_ns` is added to all times: another machine's clock
     is another one.
     """
 
-    raw: tuple[bytes, ...]
-    first: int
+    raw: Slots = field(default_factory=Slots)
+    first: int = 0
     dropped: int = 0
     sites: Mapping[int, Site] = field(default_factory=dict)
     shift_ns: int = 0
@@ -40,7 +41,7 @@ class LedgerView:
     @cached_property
     def records(self) -> tuple[f.Record, ...]:
         """All whole records, oldest first."""
-        return tuple(self.where(lambda kind, state: True))
+        return tuple(self.where(_any))
 
     @property
     def torn(self) -> int:
@@ -49,35 +50,45 @@ class LedgerView:
     @property
     def last_open(self) -> f.Record | None:
         """The step this rank is in, or was in when it ended: the newest that has neither ended nor raised."""
-        return next((record for record in reversed(self.records) if record.state.open), None)
+        return next(self.where(lambda kind, state: state.open, newest_first=True), None)
 
     @property
     def last(self) -> f.Record | None:
         """The newest step, however it ended."""
-        return self.records[-1] if self.records else None
+        return next(self.where(_any, newest_first=True), None)
 
     @cached_property
     def torn_at(self) -> tuple[int, ...]:
         """The indexes of the torn records."""
-        return tuple(self.first + offset for offset, raw in enumerate(self.raw) if not _whole(raw, self.first + offset))
+        return tuple(self.first + place for place, mark in enumerate(self.marks) if mark == NOT_WHOLE)
 
-    def where(self, wanted: Callable[[Kind, f.State], bool]) -> Iterator[f.Record]:
-        """The whole records whose kind and state are `wanted`; the others are not even decoded."""
-        verdicts: dict[bytes, bool] = {}
-        for offset, raw in enumerate(self.raw):
-            if not _whole(raw, self.first + offset):
-                continue
-            mark = raw[f.STATE_OFFSET : f.KIND_OFFSET + 1]
-            if mark not in verdicts:
-                verdicts[mark] = wanted(f.KINDS[mark[1]], f.State(mark[0]))
-            if verdicts[mark]:
-                yield _decode(raw, self.sites, self.shift_ns)
+    def where(self, wanted: Callable[[Kind, f.State], bool], *, newest_first: bool = False) -> Iterator[f.Record]:
+        """The whole records whose kind and state are `wanted`, oldest first; the others are not even decoded."""
+        marks = self.marks
+        those = {mark for mark in set(marks) if mark != NOT_WHOLE and wanted(f.KINDS[mark >> 8], f.State(mark & 0xFF))}
+        places = range(len(marks) - 1, -1, -1) if newest_first else range(len(marks))
+        return (self._record(place) for place in places if marks[place] in those)
 
     def __iter__(self) -> Iterator[f.Record]:
         return iter(self.records)
 
     def __len__(self) -> int:
         return len(self.records)
+
+    @cached_property
+    def marks(self) -> array[int]:
+        """Of each record its kind and state, as `Slots.marks` has them."""
+        return self.raw.marks(self.first)
+
+    @cached_property
+    def _decoded(self) -> list[f.Record | None]:
+        return [None] * len(self.raw)
+
+    def _record(self, place: int) -> f.Record:
+        found = self._decoded[place]
+        if found is None:
+            found = self._decoded[place] = _decode(self.raw[place], self.sites, self.shift_ns)
+        return found
 
 
 class LedgerReader:
@@ -155,8 +166,8 @@ class LedgerReader:
         """A copy of the records from index `start` to the newest."""
         total = self.total
         first = max(start, total - self._ring)
-        raw = tuple(self._raw(index) for index in range(first, total))
-        if raw:
+        raw = Slots.of(self._parts(first, total))
+        if len(raw):
             self._read_sites()
         return LedgerView(raw, first, dropped=first - start, sites=self._sites)
 
@@ -173,20 +184,18 @@ class LedgerReader:
                 break
             self._sites[number] = site
 
-    def _raw(self, index: int) -> bytes:
-        slot = f.HEADER_BYTES + (index % self._ring) * f.RECORD_BYTES
-        return self._map[slot : slot + f.RECORD_BYTES]
+    def _parts(self, first: int, total: int) -> Iterator[tuple[bytes, int]]:
+        """The slots of the records from `first` up to `total`, in one part or two: a ring ends somewhere."""
+        while first < total:
+            at = first % self._ring
+            count = min(total - first, self._ring - at)
+            start, stop = (f.HEADER_BYTES + place * f.RECORD_BYTES for place in (at, at + count))
+            yield self._map[start:stop], count
+            first += count
 
 
-def _whole(raw: bytes, index: int) -> bool:
-    """Whether the slot holds record `index`, written to its end."""
-    return (
-        len(raw) == f.RECORD_BYTES
-        and raw[:8] == _U64.pack(index)
-        and raw[-4:] == _U32.pack(f.commit_of(index))
-        and raw[f.STATE_OFFSET] in _STATES
-        and raw[f.KIND_OFFSET] < len(f.KINDS)
-    )
+def _any(kind: Kind, state: f.State) -> bool:
+    return True
 
 
 def _decode(raw: bytes, sites: Mapping[int, Site], shift_ns: int = 0) -> f.Record:
@@ -197,9 +206,9 @@ def _decode(raw: bytes, sites: Mapping[int, Site], shift_ns: int = 0) -> f.Recor
     message = Message(peer, tag, number) if peer != f.NO_MESSAGE else None
     step = Step(
         f.KINDS[kind],
-        f.text(op),
-        f.text(target),
-        f.text(mark),
+        _text(op),
+        _text(target),
+        _text(mark),
         nbytes,
         sequence,
         sites.get(site),
@@ -209,5 +218,8 @@ def _decode(raw: bytes, sites: Mapping[int, Site], shift_ns: int = 0) -> f.Recor
     if shift_ns:
         begin, end = begin + shift_ns, end + shift_ns if end else 0
     return f.Record(
-        index, step, f.State(state), begin, end, thread, fault - 1 if fault else None, f.text(error), patience
+        index, step, f.State(state), begin, end, thread, fault - 1 if fault else None, _text(error), patience
     )
+
+
+_text = lru_cache(KNOWN_TEXTS)(f.text)

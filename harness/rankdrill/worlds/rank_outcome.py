@@ -19,7 +19,7 @@ from rankdrill.worlds.dumps import innermost_site, threads_in
 
 __all__ = ["RankOutcome", "RenderedError", "Status"]
 
-_NOTHING_WRITTEN = LedgerView((), 0)
+_NOTHING_WRITTEN = LedgerView()
 
 
 class Status(StrEnum):

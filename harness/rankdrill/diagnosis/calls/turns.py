@@ -69,6 +69,9 @@ def _turns(made: Sequence[Sequence[Step]], groups: Mapping[str, Sequence[int]]) 
         chosen = {rank: steps[turn] for rank, steps in enumerate(made) if turn < len(steps)}
         if len(chosen) < 2:
             return
+        if len({step.target for step in chosen.values()}) == 1:  # of many ranks, nearly always
+            yield []
+            continue
         alone = [_astray(rank, chosen, groups) for rank in chosen]
         yield [one for one in alone if one is not None and _rest_meets(one, chosen, groups)]
 

@@ -21,6 +21,7 @@ from rankdrill.diagnosis.finding import side_of
 from rankdrill.explain.explanation import Cause, Confidence
 from rankdrill.explain.recording.evidence import WINDOW, Evidence, RankEvidence, cut
 from rankdrill.explain.recording.mismatches import Mismatch, first_mismatch, odd_inputs
+from rankdrill.explain.recording.raw import begins_in
 from rankdrill.explain.recording.standing import How, Standing, silent_in
 from rankdrill.ledger import LedgerView
 from rankdrill.step import Site
@@ -81,7 +82,7 @@ def _windows(evidence: Evidence, first_ns: int | None = None) -> list[LedgerView
 
 
 def _from(rank: RankEvidence, first_ns: int) -> LedgerView:
-    times = (int.from_bytes(raw[8:16], "little") + rank.full.shift_ns for raw in rank.full.raw)
+    times = (begin + rank.full.shift_ns for begin in begins_in(rank.full))
     place = next((place for place, begin in enumerate(times) if begin >= first_ns), len(rank.full.raw))
     start = place - BEFORE
     return rank.view if start >= len(rank.full.raw) - WINDOW else cut(rank.recorded, rank.full, start, rank.begins)

@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from rankdrill.explain.recording.clocks import Clock, by_time_of_day, shifts_of
-from rankdrill.explain.recording.raw import Calls, calls_of, torn_in
+from rankdrill.explain.recording.raw import Calls, calls_of
 from rankdrill.explain.recording.reading import End, Recorded
 from rankdrill.explain.recording.runs import Run
 from rankdrill.host import boot_id, pid_namespace, started_at
 from rankdrill.ledger import GROUP_OP, LedgerView, Record, State
 from rankdrill.ledger import format as f
+from rankdrill.ledger.slots import Slots
 from rankdrill.step import NO_SEQUENCE, Kind
 
 __all__ = ["WINDOW", "Evidence", "RankEvidence", "cut", "evidence_of"]
@@ -79,7 +80,7 @@ class Evidence:
     @property
     def views(self) -> list[LedgerView]:
         """By rank; empty where there is none."""
-        return [self.ranks[rank].view if rank in self.ranks else LedgerView((), 0) for rank in range(self.world_size)]
+        return [self.ranks[rank].view if rank in self.ranks else LedgerView() for rank in range(self.world_size)]
 
 
 def evidence_of(run: Run) -> Evidence:
@@ -106,7 +107,7 @@ def _of_rank(one: Recorded, most: int, generation: int) -> RankEvidence:
     reader = one.reader
     alive = _alive(one)
     if reader is None:
-        return RankEvidence(one, LedgerView((), 0), {}, 0, alive, one.told_ns, 0, LedgerView((), 0))
+        return RankEvidence(one, LedgerView(), {}, 0, alive, one.told_ns, 0, LedgerView())
     job = one.job
     begins = min(max(job.record, 0), reader.total) if job is not None else 0
     if generation > 1 and _generations(one) < generation:
@@ -120,7 +121,7 @@ def _of_rank(one: Recorded, most: int, generation: int) -> RankEvidence:
     newest = view.last
     if newest is not None:
         signs += [newest.begin_ns, newest.end_ns]
-    return RankEvidence(one, view, calls, begins, alive, max(signs), reader.heart_ns, full, torn_in(full))
+    return RankEvidence(one, view, calls, begins, alive, max(signs), reader.heart_ns, full, full.torn)
 
 
 def cut(one: Recorded, full: LedgerView, start: int, begins: int) -> LedgerView:
@@ -145,8 +146,8 @@ def _with_groups(view: LedgerView, begins: int, one: Recorded) -> LedgerView:
     told = [(group.label, part) for group in one.groups if group.record >= begins for part in group.members]
     told = told[-view.first :]
     first = view.first - len(told)
-    records = tuple(_record(first + place, label, part) for place, (label, part) in enumerate(told))
-    return replace(view, raw=records + view.raw, first=first)
+    records = b"".join(_record(first + place, label, part) for place, (label, part) in enumerate(told))
+    return replace(view, raw=Slots(records + view.raw.joined), first=first)
 
 
 def _record(index: int, label: str, members: str) -> bytes:

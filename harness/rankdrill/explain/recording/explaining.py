@@ -15,6 +15,7 @@ from rankdrill.explain.recording.evidence import Evidence, evidence_of
 from rankdrill.explain.recording.reading import read_directory
 from rankdrill.explain.recording.runs import Run, told_apart
 from rankdrill.explain.recording.standing import How, Standing, standings_of, waiting_still
+from rankdrill.ledger.slots import Slots
 
 __all__ = ["FEW", "Look", "explain_recording", "look_at", "look_into", "standing_in"]
 
@@ -123,7 +124,7 @@ def _settled(run: Run) -> tuple[Evidence, bool]:
     return evidence, True
 
 
-def _newest(run: Run) -> list[tuple[int, tuple[bytes, ...]]]:
+def _newest(run: Run) -> list[tuple[int, Slots]]:
     """How far each process was, and its newest records, which say how far it got in them."""
     readers = [one.reader for one in run.ranks.values() if one.reader is not None]
     return [(reader.total, reader.view(max(reader.total - FEW, 0)).raw) for reader in readers]

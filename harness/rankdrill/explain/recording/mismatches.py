@@ -15,6 +15,7 @@ from rankdrill.diagnosis.messages.contracts import break_in_message
 from rankdrill.diagnosis.messages.traffic import MessageEnd, Traffic
 from rankdrill.explain.recording.evidence import Evidence
 from rankdrill.explain.recording.posts import post_of, posts_of
+from rankdrill.explain.recording.raw import talks
 from rankdrill.ledger import Half, LedgerView, MessageCall, Post, Record, State
 from rankdrill.step import BY_TWOS, DEFAULT_GROUP, NEW_GROUP, Kind
 
@@ -118,6 +119,8 @@ def _in_new_groups(evidence: Evidence) -> Iterator[Mismatch]:
 
 
 def _in_messages(evidence: Evidence) -> Iterator[Mismatch]:
+    if not any(talks(each.view) for each in evidence.ranks.values()):
+        return
     ends: dict[MessageCall, dict[Half, MessageEnd]] = {}
     traffic = Traffic({rank: each.view for rank, each in evidence.ranks.items()})
     for end in (end for of_rank in traffic.ends.values() for end in of_rank[-MOST_TALKED:]):

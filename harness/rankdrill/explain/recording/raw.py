@@ -6,23 +6,26 @@ from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 import numpy
+from numpy.lib.recfunctions import repack_fields
 
 from rankdrill.ledger import LedgerView, State
 from rankdrill.ledger import format as f
+from rankdrill.ledger.slots import NOT_WHOLE
 from rankdrill.step import Kind
 
-__all__ = ["Calls", "calls_of", "torn_in"]
+__all__ = ["Calls", "begins_in", "calls_of", "talks"]
 
 Calls: TypeAlias = "numpy.ndarray[Any, numpy.dtype[Any]]"
-"""Of collectives that have a number, in the order of these: ``sequence``, ``op``, ``digest``, ``begin``, ``end``."""
+"""Of collectives that have a number, in the order of these: what `_KEPT` names, an array each."""
 _RECORD = numpy.dtype(
     {
-        "names": ["index", "begin", "end", "sequence", "state", "kind", "op", "target", "patience", "digest", "commit"],
-        "formats": ["<u8", "<u8", "<u8", "<i8", "u1", "u1", "S32", "S76", "<u4", "<u8", "<u4"],
-        "offsets": [0, 8, 16, 32, f.STATE_OFFSET, f.KIND_OFFSET, 48, 80, f.PATIENCE_OFFSET, 260, 284],
+        "names": ["index", "begin", "end", "sequence", "state", "kind", "op", "target", "patience", "digest", "peer"],
+        "formats": ["<u8", "<u8", "<u8", "<i8", "u1", "u1", "S32", "S76", "<u4", "<u8", "<i4"],
+        "offsets": [0, 8, 16, 32, f.STATE_OFFSET, f.KIND_OFFSET, 48, 80, f.PATIENCE_OFFSET, 260, f.MESSAGE_OFFSET],
         "itemsize": f.RECORD_BYTES,
     }
 )
+_KEPT = ["index", "sequence", "op", "digest", "begin", "end"]
 _COLLECTIVE = f.KINDS.index(Kind.COLLECTIVE)
 
 
@@ -36,25 +39,19 @@ def calls_of(view: LedgerView) -> Iterator[tuple[str, Calls]]:
         of_group = issued[issued["target"] == target]
         # The newest of each number.
         _, last = numpy.unique(of_group["sequence"][::-1], return_index=True)
-        yield f.text(bytes(target)), of_group[::-1][last]
+        yield f.text(bytes(target)), repack_fields(of_group[_KEPT])[::-1][last]
 
 
-def torn_in(view: LedgerView) -> int:
-    """How many of its records are not whole."""
-    return len(view.raw) - len(_array(view))
+def begins_in(view: LedgerView) -> list[int]:
+    """When each of its records began, whole or not, in ns of its own machine."""
+    return [int(begin) for begin in numpy.frombuffer(view.raw.joined, _RECORD)["begin"]]
+
+
+def talks(view: LedgerView) -> bool:
+    """Whether there is any message in it."""
+    return bool((_array(view)["peer"] != f.NO_MESSAGE).any())
 
 
 def _array(view: LedgerView) -> Any:
     """The whole records of `view`."""
-    # What was cut off is not to be taken for the zeros that a commit may end in.
-    raw = b"".join(each.ljust(f.RECORD_BYTES, b"\xff") for each in view.raw)
-    records = numpy.frombuffer(raw, _RECORD)
-    index = numpy.arange(view.first, view.first + len(records), dtype="u8")
-    commit = (index + 1) & 0xFFFFFFFF
-    whole = (
-        (records["index"] == index)
-        & (records["commit"] == numpy.where(commit == 0, 1, commit))
-        & numpy.isin(records["state"], list(State))
-        & (records["kind"] < len(f.KINDS))
-    )
-    return records[whole]
+    return numpy.frombuffer(view.raw.joined, _RECORD)[numpy.asarray(view.marks) != NOT_WHOLE]

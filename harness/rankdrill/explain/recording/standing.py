@@ -10,7 +10,8 @@ from rankdrill.diagnosis import Position, Progress
 from rankdrill.explain.recording.evidence import Evidence, RankEvidence
 from rankdrill.ledger import GROUP_OP, Record, State
 from rankdrill.ledger import format as f
-from rankdrill.step import NO_SEQUENCE, Kind, Site
+from rankdrill.ledger.slots import Slots
+from rankdrill.step import NO_SEQUENCE, Kind, Site, Step
 
 __all__ = ["How", "Standing", "silent_in", "standings_of", "waiting_still"]
 
@@ -141,11 +142,12 @@ def _where_it_was(here: RankEvidence) -> Site | None:
 
 
 def _last_call(here: RankEvidence) -> Record | None:
-    found: Record | None = None
-    for record in here.view.where(lambda kind, state: kind is Kind.COLLECTIVE):
-        if record.step.op != GROUP_OP and (record.step.sequence != NO_SEQUENCE or record.step.message is not None):
-            found = record
-    return found
+    calls = here.view.where(lambda kind, state: kind is Kind.COLLECTIVE, newest_first=True)
+    return next((record for record in calls if _is_call(record.step)), None)
+
+
+def _is_call(step: Step) -> bool:
+    return step.op != GROUP_OP and (step.sequence != NO_SEQUENCE or step.message is not None)
 
 
 def _last_failed(here: RankEvidence) -> Record | None:
@@ -181,19 +183,20 @@ def waiting_still(here: RankEvidence) -> RankEvidence | None:
     last = _last_failed(here) or _last_call(here)
     if last is None or not _gave_up(last, here):
         return None
-    place = last.index - here.view.first
-    raw = bytearray(here.view.raw[place])
-    raw[f.STATE_OFFSET] = State.WAITING
-    raw[f.END_OFFSET : f.END_OFFSET + 8] = bytes(8)
-    view = replace(here.view, raw=(*here.view.raw[:place], bytes(raw), *here.view.raw[place + 1 :]))
+    at = (last.index - here.view.first) * f.RECORD_BYTES
+    raw = bytearray(here.view.raw.joined)
+    raw[at + f.STATE_OFFSET] = State.WAITING
+    raw[at + f.END_OFFSET : at + f.END_OFFSET + 8] = bytes(8)
+    view = replace(here.view, raw=Slots(bytes(raw)))
     return replace(here, view=view, gave_up=last)
 
 
 def _gave_up(last: Record, here: RankEvidence) -> bool:
     end = here.end
     if end is None or end.how not in ("exit", "raised"):
-        newest = max((record.end_ns for record in here.view.records), default=0)
-        return last.state is State.RAISED and bool(last.patience_ms) and last.end_ns >= newest
+        if last.state is not State.RAISED or not last.patience_ms:
+            return False
+        return last.end_ns >= max(record.end_ns for record in here.view.records)
     if last.state is not State.RAISED:
         # What DDP's reducer waits for fails in C++, and no record says so.
         return end.how == "raised" and last.state is not State.ENDED and (end.lost or end.error in _OF_TORCH)

@@ -46,12 +46,12 @@ class Ledgers:
     def of_this_run(self, rank: int, faults: int) -> tuple[LedgerView, tuple[int, ...]]:
         """What `rank` wrote down in this run, and how often each of the plan's first `faults` faults struck on it."""
         reader = self.of(rank)
-        return reader.run(self._parts.get(rank, 0), faults) if reader else (LedgerView((), 0), ())
+        return reader.run(self._parts.get(rank, 0), faults) if reader else (LedgerView(), ())
 
     def view(self, rank: int, start: int) -> LedgerView:
         """A copy of the records of `rank` from index `start` on."""
         reader = self.of(rank)
-        return reader.view(start) if reader else LedgerView((), 0)
+        return reader.view(start) if reader else LedgerView()
 
     def fired(self, rank: int, faults: int) -> tuple[int, ...]:
         """How often each of the plan's first `faults` faults has struck on `rank`."""
