@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zlib
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -38,6 +39,7 @@ __all__ = [
     "Contract",
     "Kind",
     "Message",
+    "Named",
     "Site",
     "Step",
     "StoreKey",
@@ -229,6 +231,32 @@ class StoreKey:
     digest: int
 
 
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What a rank calls a group that its members alone make: `mark` is its name's, `held` how many groups it holds.
+
+    torch makes the name of that number. Together they are the digest of the step.
+    """
+
+    mark: int
+    held: int
+
+    @staticmethod
+    def mark_of(name: str) -> int:
+        """By which a name is known."""
+        return zlib.crc32(name.encode())
+
+    @classmethod
+    def of(cls, digest: int) -> Named:
+        """As a step tells it."""
+        return cls(digest >> 32, digest & 0xFFFFFFFF)
+
+    @property
+    def digest(self) -> int:
+        """As a step tells it."""
+        return self.mark << 32 | self.held
+
+
 @dataclass(frozen=True)
 class Step:
     """What a rank is about to do, described so that ranks, plans and people can compare it.
@@ -239,7 +267,7 @@ class Step:
     `sequence` numbers a rank's collectives within one group, from 0; `NO_SEQUENCE` for every other step, also for
     sends and receives, whose `message` says which one it is.
     Of a collective `site` is where it was called, `digest` that of its `contract`, which only its own rank has. Of a
-    store's call `digest` is that of its key, and of the store that it lies in.
+    store's call `digest` is that of its key, and of the store that it lies in; of a `LOCAL_GROUP` see `Named`.
     """
 
     kind: Kind

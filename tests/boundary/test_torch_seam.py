@@ -59,6 +59,14 @@ def test_the_tables_of_groups(group: Any) -> None:
     assert callable(c._unregister_process_group)
 
 
+def test_a_group_made_by_its_members_is_called_what_was_foretold(group: Any) -> None:
+    for _ in range(2):
+        foretold, held = torch_seam.local_group_name([0])
+        made = dist.new_group([0], use_local_synchronization=True)
+        assert foretold == made.group_name
+        assert torch_seam.local_group_name([0])[1] == held + 1
+
+
 def test_what_a_group_says_of_itself(group: Any) -> None:
     assert group.group_desc == "default_pg"
     assert isinstance(group.group_name, str)

@@ -91,6 +91,9 @@ def lose_a_rank_in_turn(name: str, group: Any, directory: str) -> list[Any]:
     return wrong
 
 
+@pytest.mark.parametrize(
+    "line", ["local", pytest.param("gloo", marks=pytest.mark.nightly)], indirect=True, scope="module"
+)
 def test_a_call_after_a_rank_was_lost(world: rankdrill.World, tmp_path: pathlib.Path) -> None:
     """All paths at once, each on a group and in a thread of its own: most of it is waiting."""
 

@@ -17,7 +17,7 @@ from rankdrill.boundary.gate import Call
 from rankdrill.boundary.made_groups import made_by_user
 from rankdrill.boundary.numbering import numbering
 from rankdrill.ledger import spell_members
-from rankdrill.step import LOCAL_GROUP, NEW_GROUP, Contract, Kind, Step
+from rankdrill.step import LOCAL_GROUP, NEW_GROUP, Contract, Kind, Named, Step
 
 __all__ = ["install_new_groups"]
 
@@ -59,7 +59,16 @@ def _made_alone(whole: DrilledGroup, members: tuple[int, ...], make: Callable[[]
     """Have `make` make a group of `members`, who alone call it, as the next one that they make so."""
     numbers = whole.made_alone.setdefault(members, numbering())
     number = numbers.take()
-    step = Step(Kind.GROUP, LOCAL_GROUP, whole.label, spell_members(members)[0], sequence=number, site=call_site(2))
+    name, held = torch_seam.local_group_name(members)
+    step = Step(
+        Kind.GROUP,
+        LOCAL_GROUP,
+        whole.label,
+        spell_members(members)[0],
+        sequence=number,
+        site=call_site(2),
+        digest=Named(Named.mark_of(name), held).digest,
+    )
     try:
         return boundary.cross(step, {"ranks": members}, lambda _call: make())
     except BaseException:

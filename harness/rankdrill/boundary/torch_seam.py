@@ -77,6 +77,7 @@ __all__ = [
     "known_to_torchscript",
     "lay_function_mode",
     "lift_function_mode",
+    "local_group_name",
     "name_of",
     "note_device_constructors",
     "plainly",
@@ -160,6 +161,14 @@ def stand_around_new_groups(
         c10d._new_group_with_tag = original
 
     return undo
+
+
+def local_group_name(ranks: Sequence[int]) -> tuple[str, int]:
+    """What torch will call the next group that `ranks`, in order, make by themselves, and how many this rank holds.
+
+    The private function counts nothing when it is asked for such a name.
+    """
+    return str(c10d._process_group_name(list(ranks), use_hashed_name=True)), len(group_names())
 
 
 def stand_around_reducers(note: Callable[[Any], None]) -> Callable[[], None]:

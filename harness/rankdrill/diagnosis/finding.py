@@ -9,7 +9,7 @@ from enum import StrEnum
 from rankdrill.diagnosis.waits import name_ranks
 from rankdrill.step import NO_SEQUENCE, Site
 
-__all__ = ["Finding", "FindingKind", "Side", "side_of"]
+__all__ = ["NAME", "Finding", "FindingKind", "Side", "side_of"]
 
 MOST_SITES = 3  # told of one side
 
@@ -40,6 +40,10 @@ class FindingKind(StrEnum):
 
 _NOT_VOTED = frozenset({FindingKind.UNMATCHED, FindingKind.MISSING_KEY, FindingKind.LOST_UPDATE})
 """Kinds of which no majority decides who is at fault."""
+
+
+NAME = "name"
+"""The argument of a finding on groups that are called what they should not be: no majority decides that either."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +102,7 @@ class Finding:
             yield f"{self.kind}: {self.step}"
             yield from map(str, self.sides)
             return
-        voted = self.kind not in _NOT_VOTED and not self.culprits and len(self.sides) > 1
+        voted = self.kind not in _NOT_VOTED and self.argument != NAME and not self.culprits and len(self.sides) > 1
         named = f"{self.kind}, nobody in the majority" if voted else str(self.kind)
         yield f"{named}: {self.sides[0]}"
         yield from map(str, self.sides[1:])

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from rankdrill.diagnosis.asynchronous import lost_message, stalled_by_loss
 from rankdrill.diagnosis.calls.crossed import crossed_groups
+from rankdrill.diagnosis.calls.group_names import named_apart
 from rankdrill.diagnosis.calls.groups_left_out import group_left_out, makes_group
 from rankdrill.diagnosis.calls.siblings import miscounted_beside, sided_by_siblings
 from rankdrill.diagnosis.calls.turns import another_group_at_a_turn
@@ -32,7 +33,7 @@ def cause_of_hang(waits: Mapping[int, Wait], returned: Collection[int], views: S
     """
     # One that has issued a message, and is in no step, may be anywhere.
     inside = {rank: wait for rank, wait in waits.items() if wait.record.state.open}
-    found = cause_apart(inside, returned, views) or group_left_out(inside, returned)
+    found = named_apart(inside) or cause_apart(inside, returned, views) or group_left_out(inside, returned)
     if found is not None:
         return found
     waits = {rank: wait for rank, wait in waits.items() if not makes_group(wait)}

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from rankdrill.diagnosis.progress import Position, counted_by
 from rankdrill.diagnosis.stores.keys import is_there
 from rankdrill.ledger import Members, Record
-from rankdrill.step import ANYBODY, MAKES_GROUP, NO_SEQUENCE, RECV, SEND, Kind, Message, Step
+from rankdrill.step import ANYBODY, LOCAL_GROUP, MAKES_GROUP, NO_SEQUENCE, RECV, SEND, Kind, Message, Named, Step
 
 __all__ = ["Wait", "doomed", "hopeless", "name_ranks", "waits"]
 
@@ -72,7 +72,8 @@ def doomed(positions: Sequence[Position], *, bent: Set[int] = frozenset()) -> di
 
     A rank that runs may still come. A waiting rank comes if all whom it waits for come, or any one where that is
     enough. The least set closed under this is who can go on; everybody else who waits is doomed. Ranks that are in
-    different collectives of one number have reached it and do not meet: each waits for the others to be in its own.
+    different collectives of one number have reached it and do not meet: each waits for the others to be in its own. Nor
+    do those that make a group of their own under different names.
     So do those, if a plan has `bent` a call of one of these ranks, that are in one of another number, with other sizes
     or another root; and if all others have come to their end, who is left waits for more than they had to give.
     """
@@ -99,7 +100,13 @@ def _for_its_own_call(wait: Wait, positions: Sequence[Position], bent: Set[int])
 def _is_another(call: Step, than: Step, *, bent: bool) -> bool:
     if bent and call.sequence != NO_SEQUENCE:
         return (call.sequence, call.op, call.fingerprint) != (than.sequence, than.op, than.fingerprint)
-    return call.sequence == than.sequence and call.op != than.op
+    elsewhere = call.op != than.op or (call.op == LOCAL_GROUP and _name(call) != _name(than))
+    return call.sequence == than.sequence and elsewhere
+
+
+def _name(step: Step) -> int:
+    """Of a group that its members alone make."""
+    return Named.of(step.digest).mark
 
 
 def hopeless(waiting: Mapping[int, Wait], running: Iterable[int]) -> dict[int, Wait]:

@@ -57,6 +57,11 @@ class LedgerView:
         """The newest step, however it ended."""
         return next(self.where(_any, newest_first=True), None)
 
+    @property
+    def last_raised(self) -> f.Record | None:
+        """The newest step that raised."""
+        return next(self.where(lambda kind, state: state is f.State.RAISED, newest_first=True), None)
+
     @cached_property
     def torn_at(self) -> tuple[int, ...]:
         """The indexes of the torn records."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rankdrill.diagnosis import Finding, Wait, cause_of_hang, traced_back
+from rankdrill.diagnosis.calls.group_names import named_again
 from rankdrill.diagnosis.ddp import said_by_ddp
 from rankdrill.diagnosis.held_locks import held_lock, stopped_by_lock
 from rankdrill.diagnosis.left_early import Departure, is_connecting, left_early, said_while_connecting
@@ -29,6 +30,9 @@ def finding_on(ranks: Sequence[RankOutcome]) -> Finding | None:
     # What a plan leads to is no finding; who raised, died or just went on has more to say than who waits for it.
     if any(any(rank.fired) for rank in ranks):
         return None
+    again = _named_again(ranks)
+    if again is not None:
+        return again
     early = _left_while_connecting(ranks)
     if early is not None or any(rank.status == "died" for rank in ranks):
         return early
@@ -38,6 +42,17 @@ def finding_on(ranks: Sequence[RankOutcome]) -> Finding | None:
     if by_lock is not None or any(_runs(rank) for rank in ranks):
         return by_lock
     return cause_of_hang(waits, {rank.rank for rank in ranks if rank.status == "returned"}, views)
+
+
+def _named_again(ranks: Sequence[RankOutcome]) -> Finding | None:
+    """What is wrong where ranks met in a group of a name that had been another's, and all that failed failed there."""
+    raised = [rank for rank in ranks if rank.status == "raised"]
+    if any(not lost_another(rank.error) for rank in raised) or any(rank.status == "died" for rank in ranks):
+        return None
+    trouble = {rank.rank: rank.ledger.last_raised for rank in raised}
+    trouble |= {rank.rank: rank.wait.record for rank in ranks if rank.wait is not None and not rank.wait.missing}
+    found = {rank: record for rank, record in trouble.items() if record is not None}
+    return named_again(found, {rank.rank: rank.ledger for rank in ranks})
 
 
 def _left_while_connecting(ranks: Sequence[RankOutcome]) -> Finding | None:

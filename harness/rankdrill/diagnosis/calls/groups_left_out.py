@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from rankdrill.diagnosis.calls.group_names import under_other_names
 from rankdrill.diagnosis.calls.naming import named
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.messages import words
@@ -20,7 +21,8 @@ def makes_group(wait: Wait) -> bool:
 
 def group_left_out(waits: Mapping[int, Wait], returned: Collection[int]) -> Finding | None:
     """What is wrong where ranks wait for ever in ``new_group``, or ``init_process_group``; None where none does."""
-    making = [wait for wait in waits.values() if makes_group(wait) and wait.missing]
+    apart = under_other_names(waits)
+    making = [wait for rank, wait in waits.items() if makes_group(wait) and wait.missing and rank not in apart]
     if not making:
         return None
     step = min(making, key=lambda wait: wait.record.begin_ns).record.step
