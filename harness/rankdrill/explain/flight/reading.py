@@ -5,7 +5,6 @@ Where there is much to read, further processes take their share; each numbers gr
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import pickle
@@ -20,6 +19,7 @@ from typing import IO, Any
 import numpy as np
 
 from rankdrill.errors import DumpError
+from rankdrill.explain.collector import no_collector
 from rankdrill.explain.flight.columns import Tables, columns_of
 from rankdrill.explain.flight.job import Dump, Job, make_job
 from rankdrill.explain.flight.load import load, read_bytes
@@ -64,7 +64,7 @@ class _Read:
 def read_job(sources: Sequence[Source], look: Callable[[int], None] = lambda read: None) -> Job:
     """The job of which `sources` hold the dumps; `look` is called with how many have been read."""
     read = _Read()
-    with _no_collector(), _helped(sources) as (mine, helpers):
+    with no_collector(), _helped(sources) as (mine, helpers):
         processes = len(helpers) + 1
         for place, source in enumerate(mine):
             read.take(source)
@@ -77,7 +77,7 @@ def read_job(sources: Sequence[Source], look: Callable[[int], None] = lambda rea
 def serve(asked: IO[str], answer: IO[bytes]) -> None:
     """In a further process: read what is asked for, a JSON list of ranks and paths, and answer with what came of it."""
     read = _Read()
-    with _no_collector():
+    with no_collector():
         for rank, path in json.load(asked):
             read.take(Source(rank, Path(path)))
     pickle.dump(read, answer, protocol=5)
@@ -147,15 +147,3 @@ def _renumbered(dump: Dump, numbers: Mapping[str, Any]) -> Dump:
     arrays = {name: numbers[name][array] if name in numbers else array for name, array in columns.arrays.items()}
     groups = {name: int(numbers["members"][number]) for name, number in columns.groups.items()}
     return replace(dump, columns=replace(columns, arrays=arrays, groups=groups))
-
-
-@contextmanager
-def _no_collector() -> Iterator[None]:
-    """Without the garbage collector, which goes through millions of objects that are in no cycle."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()

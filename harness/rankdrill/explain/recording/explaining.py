@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rankdrill.diagnosis import Wait, name_ranks
 from rankdrill.errors import UsageError
+from rankdrill.explain.collector import no_collector
 from rankdrill.explain.explanation import Explanation, Place, places_of
 from rankdrill.explain.recording.causes import causes_of, waits_of
 from rankdrill.explain.recording.evidence import Evidence, evidence_of
@@ -75,6 +76,11 @@ def look_into(directory: str | Path) -> Look:
 
 def look_at(run: Run) -> Look:
     """What became of `run`."""
+    with no_collector():
+        return _look_at(run)
+
+
+def _look_at(run: Run) -> Look:
     evidence, moving = _settled(run)
     gaps = tuple(_gaps(evidence, run))
     if moving:
