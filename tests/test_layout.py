@@ -34,9 +34,10 @@ FUNCTION_LINES = 70
 FACE_LINES = 40
 TORCH_SEAMS = (
     "boundary/torch_seam.py",
+    "boundary/modes_seam.py",
     "gathers/network/torch_seam.py",
     "recording/torch_seam.py",
-)  # gathers work without the rest, so have their own; what only recording needs would make the first too long
+)  # gathers work without the rest, so have their own; what only recording needs, and modes, made the first too long
 PRIVATE_TORCH = re.compile(
     r"torch\._C\b|torch\._(?!_)|torch\.testing\._internal|(distributed_c10d|c10d)(\.|\s+import\s+)_(?!_)"
 )

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch.overrides import TorchFunctionMode
 
-from rankdrill.boundary import torch_seam
+from rankdrill.boundary import modes_seam
 from rankdrill.boundary.accesses import AccessWatch, Use
 from rankdrill.boundary.regions import Extent
 
@@ -209,6 +209,6 @@ def test_a_mode_below_all_others_sees_what_they_let_pass() -> None:
 
 def test_an_operator_is_known_with_what_it_writes() -> None:
     add = torch.ops.aten.add_.Tensor
-    assert torch_seam.is_operator(add)
-    assert torch_seam.arguments_of(add) == (("self", True), ("other", False), ("alpha", False))
-    assert not torch_seam.is_operator(torch.add)
+    assert modes_seam.is_operator(add)
+    assert modes_seam.arguments_of(add) == (("self", True), ("other", False), ("alpha", False))
+    assert not modes_seam.is_operator(torch.add)

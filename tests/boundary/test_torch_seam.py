@@ -16,7 +16,7 @@ from torch._C import _distributed_c10d as c
 from torch.distributed import distributed_c10d as c10d
 from torch.overrides import TorchFunctionMode
 
-from rankdrill.boundary import torch_seam
+from rankdrill.boundary import modes_seam, torch_seam
 from rankdrill.boundary.torch_seam import known_to_torchscript
 from tests.torch_can import Can, can, end_group
 
@@ -142,15 +142,15 @@ def test_function_modes_of_a_thread_lie_on_a_stack() -> None:
     try:
         with theirs:
             for _ in range(2):
-                torch_seam.lay_function_mode(ours)
+                modes_seam.lay_function_mode(ours)
             modes = [torch._C._get_function_stack_at(place) for place in range(torch._C._len_torch_function_stack())]
             assert modes == [torch._GLOBAL_DEVICE_CONTEXT.device_context, ours, theirs]
-            torch_seam.lift_function_mode(ours)
+            modes_seam.lift_function_mode(ours)
             assert torch._C._len_torch_function_stack() == 2
     finally:
         torch.set_default_device(None)
     assert torch._C._len_torch_function_stack() == 0
-    torch_seam.lift_function_mode(ours)
+    modes_seam.lift_function_mode(ours)
 
 
 def test_plainly_no_mode_is_asked() -> None:
@@ -159,13 +159,13 @@ def test_plainly_no_mode_is_asked() -> None:
             raise AssertionError(func)
 
     tensor = torch.ones(1)
-    with Refusing(), torch_seam.plainly():
+    with Refusing(), modes_seam.plainly():
         assert tensor.numel() == 1
 
 
 def test_a_dispatch_mode_leaves_the_compiler_alone() -> None:
-    assert torch_seam.DispatchMode._should_skip_dynamo() is False
-    assert torch_seam.DispatchMode.ignore_compile_internals() is True
+    assert modes_seam.DispatchMode._should_skip_dynamo() is False
+    assert modes_seam.DispatchMode.ignore_compile_internals() is True
 
 
 def test_work_that_is_waited_for_by_its_tensor() -> None:

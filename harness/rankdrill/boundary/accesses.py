@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import torch
 from torch.overrides import TorchFunctionMode
 
-from rankdrill.boundary import torch_seam
+from rankdrill.boundary import modes_seam, torch_seam
 from rankdrill.boundary.callsites import called_by_user
 from rankdrill.boundary.regions import Extent, extent_of
 
@@ -75,11 +75,11 @@ class AccessWatch(TorchFunctionMode):
     def begin(self) -> None:
         """Watch this thread."""
         if not self.inside.depth:  # else it is off for the duration of a call, and will be on again
-            torch_seam.lay_function_mode(self)
+            modes_seam.lay_function_mode(self)
 
     def end(self) -> None:
         """Watch this thread no more."""
-        torch_seam.lift_function_mode(self)
+        modes_seam.lift_function_mode(self)
 
     def __torch_function__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
@@ -107,7 +107,7 @@ class AccessWatch(TorchFunctionMode):
             return func(*args, **kwargs)
 
 
-class _Operators(torch_seam.DispatchMode):  # type: ignore[no-untyped-call]  # torch's own hook has no types
+class _Operators(modes_seam.DispatchMode):  # type: ignore[no-untyped-call]  # torch's own hook has no types
     """Tells `watched` of accesses by operators."""
 
     def __init__(self, watched: Watched) -> None:
@@ -119,7 +119,7 @@ class _Operators(torch_seam.DispatchMode):  # type: ignore[no-untyped-call]  # t
     ) -> Any:
         __tracebackhide__ = True
         kwargs = kwargs or {}
-        if torch_seam.is_operator(func) and not _only_looks_at_shapes(func):
+        if modes_seam.is_operator(func) and not _only_looks_at_shapes(func):
             for use, value in _operands(func, args, kwargs):
                 for extent in _extents(value):
                     self._watched.touched(extent, use)
@@ -139,7 +139,7 @@ def _only_looks_at_shapes(operator: Any) -> bool:
 
 def _operands(operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[tuple[Use, Any]]:
     """Each argument, and whether the schema says that it is written."""
-    for place, (name, written) in enumerate(torch_seam.arguments_of(operator)):
+    for place, (name, written) in enumerate(modes_seam.arguments_of(operator)):
         if place < len(args) or name in kwargs:
             yield Use.WRITE if written else Use.READ, args[place] if place < len(args) else kwargs[name]
 

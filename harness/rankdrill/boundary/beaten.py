@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, cast
 import torch
 import torch.distributed as dist
 
-from rankdrill.boundary import torch_seam
+from rankdrill.boundary import modes_seam, torch_seam
 from rankdrill.boundary.at_once import at_once, failed
 from rankdrill.boundary.callsites import call_site
 from rankdrill.boundary.contracts import REDUCING, ROOTED, terms_of
@@ -51,7 +51,7 @@ def method_of(method: str, op: str, names: tuple[str, ...], make: Callable[[Path
     of_memory = minds_strides, op in IN_PLACE, op == "broadcast"
     asked = op, torch.Tensor, dist.ReduceOp, NO_TIMEOUT, op in REDUCING, op in ROOTED, *of_memory, op in BUCKETED
     asks = call_site, learn, failed, patience_ms_of, _meeting(names)
-    later = BeatenWork, BeatenHandle, torch_seam.plainly, torch_seam.torch_waits_by_tensor, torch_seam.ENGINE
+    later = BeatenWork, BeatenHandle, modes_seam.plainly, torch_seam.torch_waits_by_tensor, torch_seam.ENGINE
     return cast(Method, hot.Beaten(method, make(None), len(names), asked, asks, later))
 
 

@@ -13,8 +13,8 @@ from hashlib import blake2b
 from typing import Any, TypeAlias
 
 from rankdrill.boundary.contracts import flatten
+from rankdrill.boundary.modes_seam import plainly
 from rankdrill.boundary.orders.script import Difference
-from rankdrill.boundary.torch_seam import plainly
 from rankdrill.step import Site, Step
 
 __all__ = ["FromAnybody", "TakenThere"]

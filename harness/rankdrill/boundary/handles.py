@@ -7,7 +7,7 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from rankdrill.boundary import torch_seam
+from rankdrill.boundary import modes_seam
 from rankdrill.boundary.accesses import AccessWatch, Use
 from rankdrill.boundary.callsites import call_site
 from rankdrill.boundary.contracts import flatten
@@ -99,7 +99,7 @@ class Handles:
         self.under_way: dict[int, AnyHandle] = {}
         self._due: set[int] = set()
         self.watch = AccessWatch(self)
-        self.modes = (*torch_seam.FUNCTION_MODES, self.watch.inside)  # for C
+        self.modes = (*modes_seam.FUNCTION_MODES, self.watch.inside)  # for C
 
     @property
     def upcoming(self) -> int:

@@ -9,9 +9,9 @@ import torch.distributed as dist
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from rankdrill.boundary.crossing import Boundary
+from rankdrill.boundary.modes_seam import plainly
 from rankdrill.boundary.reducers import WaitsAtTheEnd
 from rankdrill.boundary.regions import Buffers, Region
-from rankdrill.boundary.torch_seam import plainly
 from rankdrill.boundary.work import NO_TIMEOUT, TrackedWork
 from rankdrill.native import hot
 from rankdrill.step import Step

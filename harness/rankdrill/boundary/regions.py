@@ -10,7 +10,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from rankdrill.boundary.contracts import flatten
-from rankdrill.boundary.torch_seam import plainly
+from rankdrill.boundary.modes_seam import plainly
 from rankdrill.step import NOBODY
 
 __all__ = ["IN_PLACE", "Buffers", "Extent", "Region", "buffers_of", "extent_of", "region_of"]

@@ -1,4 +1,4 @@
-"""The one module that touches private torch APIs; `tests/boundary/test_torch_seam.py` fails when one changes.
+"""Private APIs of torch, those of modes aside; `tests/boundary/test_torch_seam.py` fails when one changes.
 
 What is used, and why:
 
@@ -22,19 +22,13 @@ What is used, and why:
   set is made once, when first asked for, and has to be made of torch's own functions.
 - ``torch.jit._builtins._get_builtin_table``, from ``id(function)`` to an operator's name: TorchScript knows torch's
   functions by identity, so one that replaces another must be known for the same operator.
-- ``torch._C._push_on_torch_function_stack`` and its kin: the public way to enter a function mode puts it on top, where
-  the user's own modes, as they are left, would take it off in their place. ``torch._GLOBAL_DEVICE_CONTEXT``: the one
-  that has to be at the bottom.
-- ``torch._C.DisableTorchFunction``: to look at a tensor without asking the modes that are on.
-- ``TorchDispatchMode._should_skip_dynamo``, ``ignore_compile_internals``: what a mode has to do with the compiler.
-- ``OpOverload._schema``: which arguments an operator writes.
 - ``autograd.graph._engine_run_backward``: the frame that C++ is called from in a backward pass, known by its code;
   ``torch._C._current_graph_task_id``: which pass it is; ``Variable._execution_engine.queue_callback``: the engine calls
   at the end of a pass, in the order in which it was asked to. ``torch.distributed.Reducer``: what
   DistributedDataParallel makes its reducers with.
 - ``_allow_inflight_collective_as_graph_input``: whether work is registered with its tensors, to be waited for there.
 
-The gathers, which work without the rest, have a `torch_seam` of their own.
+What has to do with modes is in `modes_seam`. The gathers, which work without the rest, have a seam of their own.
 """
 
 from __future__ import annotations
@@ -54,17 +48,12 @@ from torch._C import _distributed_c10d as c
 from torch.autograd import Variable
 from torch.autograd import graph as autograd_graph
 from torch.distributed import distributed_c10d as c10d
-from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 __all__ = [
     "ENGINE",
-    "FUNCTION_MODES",
     "GATHERS_AS_IT_LIES",
     "PICKLER_NAMES",
-    "DispatchMode",
     "adopt_backends",
-    "arguments_of",
     "at_end_of_backward",
     "backend_on_cpu",
     "backward_pass",
@@ -72,15 +61,11 @@ __all__ = [
     "group_names",
     "group_timeout",
     "groups",
-    "is_operator",
     "keeps_work",
     "known_to_torchscript",
-    "lay_function_mode",
-    "lift_function_mode",
     "local_group_name",
     "name_of",
     "note_device_constructors",
-    "plainly",
     "print_options",
     "replace_env_rendezvous",
     "replace_group",
@@ -95,13 +80,6 @@ __all__ = [
 
 ENGINE: CodeType = autograd_graph._engine_run_backward.__code__
 PICKLER_NAMES = ("_pickler", "_unpickler")
-
-# How many are on this thread; put one on top; take that off.
-FUNCTION_MODES = (
-    torch._C._len_torch_function_stack,
-    torch._C._push_on_torch_function_stack,
-    torch._C._pop_torch_function_stack,
-)
 
 # gloo's gather sends what lies in memory, whatever the strides say: mended in torch 2.9 (pytorch/pytorch#158903).
 GATHERS_AS_IT_LIES = torch.__version__ < "2.9"  # TorchVersion: by number
@@ -329,76 +307,6 @@ def set_timeout(group: Any, timeout: timedelta) -> bool:
 def note_device_constructors() -> None:
     """Have torch note which functions obey the default device, before any of them is replaced."""
     importlib.import_module("torch.utils._device")._device_constructors()
-
-
-# ---------------------------------------------------------------------------------------------------- modes
-
-
-class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's own hook has no types
-    """A dispatch mode whose own code is not handed to the compiler, nor keeps others' code from being compiled."""
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        # True has the compiler imported, which takes seconds, by the first call that is dispatched.
-        return False
-
-    @classmethod
-    def ignore_compile_internals(cls) -> bool:
-        return True
-
-
-def plainly() -> Any:
-    """A context in which functions of torch do what they do, whatever modes and subclasses say."""
-    return torch._C.DisableTorchFunction()
-
-
-def lay_function_mode(mode: TorchFunctionMode) -> None:
-    """Put `mode` below all function modes of this thread, unless it is among them.
-
-    Torch keeps that of `set_default_device` at the very bottom, and relies on finding it there.
-    """
-    if not torch._C._len_torch_function_stack():  # nearly always
-        torch._C._push_on_torch_function_stack(mode)
-        return
-    modes = _take_function_modes()
-    if all(each is not mode for each in modes):
-        default = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
-        modes.insert(1 if modes and modes[0] is default else 0, mode)
-    _put_function_modes(modes)
-
-
-def lift_function_mode(mode: TorchFunctionMode) -> None:
-    """Take `mode` from among the function modes of this thread, if it is there."""
-    depth = torch._C._len_torch_function_stack()
-    if depth == 1:  # nearly always
-        only = torch._C._pop_torch_function_stack()
-        if only is not mode:
-            torch._C._push_on_torch_function_stack(only)
-    elif depth:
-        _put_function_modes([each for each in _take_function_modes() if each is not mode])
-
-
-def _take_function_modes() -> list[Any]:
-    modes = [torch._C._pop_torch_function_stack() for _ in range(torch._C._len_torch_function_stack())]
-    return modes[::-1]
-
-
-def _put_function_modes(modes: Sequence[Any]) -> None:
-    for mode in modes:
-        torch._C._push_on_torch_function_stack(mode)
-
-
-def is_operator(func: Any) -> bool:
-    """Whether `func` is an operator with a schema; others are made of several."""
-    return isinstance(func, torch._ops.OpOverload)
-
-
-@functools.cache
-def arguments_of(operator: Any) -> tuple[tuple[str, bool], ...]:
-    """The name of each argument of `operator`, and whether it is written."""
-    return tuple(
-        (each.name, each.alias_info is not None and each.alias_info.is_write) for each in operator._schema.arguments
-    )
 
 
 def torch_waits_by_tensor() -> bool:
