@@ -66,9 +66,12 @@ def test_members_that_hold_different_numbers_of_groups_are_told_at_once(
     assert {side.ranks for side in finding.sides} == set(apart)
     for side in finding.sides:
         held = apart[side.ranks]
-        assert f"{'holds' if len(side.ranks) == 1 else 'hold'} {held} group{'s' if held > 1 else ''}, " in side.did
+        assert (
+            f" while {'it holds' if len(side.ranks) == 1 else 'they hold'} {held} group{'s' * (held > 1)}" in side.did
+        )
         assert all(site is not None and site.function == "alone" for site in side.sites)
     assert "majority" not in str(finding)
+    assert "torch names such a group by that number, so they never find each other" in finding.sides[-1].did
     assert not any(rank.status == "stuck" and not rank.cut and rank.wait is None for rank in outcome.ranks)
 
 

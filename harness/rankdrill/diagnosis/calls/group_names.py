@@ -8,6 +8,7 @@ in the store (torch 2.13).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from rankdrill.diagnosis.finding import NAME, Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.waits import Wait
@@ -15,6 +16,10 @@ from rankdrill.ledger import LedgerView, Record
 from rankdrill.step import LEAVES_GROUP, LOCAL_GROUP, Kind, Named, Step
 
 __all__ = ["named_again", "named_apart", "under_other_names"]
+
+_WHY = (
+    "torch names such a group by that number, so they never find each other; make it without use_local_synchronization"
+)
 
 
 def under_other_names(waits: Mapping[int, Wait]) -> dict[int, Wait]:
@@ -38,6 +43,7 @@ def named_apart(waits: Mapping[int, Wait]) -> Finding | None:
         if _call(wait.record.step) == _call(step):
             by_name.setdefault(wait.record.step.digest, []).append(wait)
     sides = [_holding(by_name[digest]) for digest in sorted(by_name, key=lambda digest: Named.of(digest).held)]
+    sides[-1] = replace(sides[-1], did=f"{sides[-1].did}: {_WHY}")
     return Finding(FindingKind.GROUP, step.call, NAME, tuple(sides))
 
 
@@ -45,11 +51,8 @@ def _holding(waits: Iterable[Wait]) -> Side:
     there = {wait.rank: wait.record.step for wait in waits}
     step = next(iter(there.values()))
     held = Named.of(step.digest).held
-    verb, holds = ("makes", "holds") if len(there) == 1 else ("make", "hold")
-    did = (
-        f"{verb} {step.call} ({step.fingerprint}) and {holds} {held} group{'s' if held != 1 else ''}, "
-        "of which torch makes the name that members look for each other by"
-    )
+    verb, holds = ("makes", "it holds") if len(there) == 1 else ("make", "they hold")
+    did = f"{verb} {step.call} ({step.fingerprint}) while {holds} {held} group{'s' if held != 1 else ''}"
     return side_of(list(there), did, [step.site for step in there.values()])
 
 
