@@ -10,10 +10,10 @@ from rankdrill.diagnosis.calls.group_names import named_apart
 from rankdrill.diagnosis.calls.groups_left_out import group_left_out, makes_group
 from rankdrill.diagnosis.calls.siblings import miscounted_beside, sided_by_siblings
 from rankdrill.diagnosis.calls.turns import another_group_at_a_turn
-from rankdrill.diagnosis.calls.unmatched import left_behind, retold, sided_with
+from rankdrill.diagnosis.calls.unmatched import either_turned_round, left_behind, retold, sided_with
 from rankdrill.diagnosis.calls.wrong_group import against_custom, strayed, wrong_group
 from rankdrill.diagnosis.deadlock import circle_in, deadlock, in_every_circle, mixed_circle
-from rankdrill.diagnosis.finding import Finding
+from rankdrill.diagnosis.finding import Finding, FindingKind
 from rankdrill.diagnosis.groups import finding_by_members
 from rankdrill.diagnosis.messages.unmatched import unmatched_message
 from rankdrill.diagnosis.races.race import answer_to_another
@@ -60,7 +60,15 @@ def _of_groups(waits: Mapping[int, Wait], returned: Collection[int], views: Sequ
     found = another_group_at_a_turn(waits, views) or _of_two_groups(waits, returned, views)
     if found is not None and found.culprits:
         return found
-    return miscounted_beside(waits, returned, views) or found
+    beside = miscounted_beside(waits, returned, views)
+    if found is not None and beside is not None and beside.kind is FindingKind.MISSING and _turned_round(found):
+        return found
+    return beside or found
+
+
+def _turned_round(found: Finding) -> bool:
+    """Whether it tells two orders of two calls, as the source has them: then neither was left out."""
+    return found.kind is FindingKind.CALL_ORDERING and either_turned_round(found)
 
 
 def _of_two_groups(waits: Mapping[int, Wait], returned: Collection[int], views: Sequence[LedgerView]) -> Finding | None:

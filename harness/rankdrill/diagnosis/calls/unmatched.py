@@ -15,7 +15,7 @@ from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import LedgerView
 from rankdrill.step import NO_SEQUENCE, Step
 
-__all__ = ["left_behind", "on_top", "origin", "retold", "sided_with"]
+__all__ = ["either_turned_round", "left_behind", "on_top", "origin", "retold", "sided_with"]
 
 MOST_COMPARED = 8  # culprits whose sequences are looked at
 _OF_ONE_CALL = frozenset(
@@ -84,7 +84,7 @@ def retold(finding: Finding, views: Sequence[LedgerView]) -> Finding:
         return _group_left_out(finding)
     found = _parted(finding, views) if finding.culprits else _parted_by_custom(finding, views)
     if found is None:
-        if _turned_round(finding) or _either_turned_round(finding):
+        if _turned_round(finding) or either_turned_round(finding):
             return replace(finding, kind=FindingKind.CALL_ORDERING)
         return replace(finding, kind=FindingKind.MISSING) if _one_lies_behind(finding) else finding
     culprits, parted = found
@@ -125,7 +125,7 @@ def _turned_round(finding: Finding) -> bool:
     return known and odd is not None and most is not None and made_later_too(odd, most)
 
 
-def _either_turned_round(finding: Finding) -> bool:
+def either_turned_round(finding: Finding) -> bool:
     """Whether one of two sides that disagree comes later to what the other called, as the source says.
 
     In branches of their own each has to come to the other's call: else it may be the next one, which looks alike.

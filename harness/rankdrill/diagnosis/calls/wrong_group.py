@@ -68,7 +68,15 @@ def strayed(finding: Finding, views: Sequence[LedgerView]) -> Finding:
         side_of([rank], f"calls {step.call}", [step.site]),
         side_of(list(others), f"called {theirs.call}", [each.site for each in others.values()]),
     )
-    return Finding(FindingKind.GROUP, theirs.call, "group", sides, (rank,), theirs.target, theirs.sequence)
+    culprits = () if _as_well_the_other(rank, step, others, views) else (rank,)
+    return Finding(FindingKind.GROUP, theirs.call, "group", sides, culprits, theirs.target, theirs.sequence)
+
+
+def _as_well_the_other(rank: int, step: Step, others: Mapping[int, Step], views: Sequence[LedgerView]) -> bool:
+    """Whether one rank stands against one, in two groups of the same members: then nobody else can tell."""
+    ((other, theirs), *more) = others.items()
+    mine = set(members_in(views[rank]).get(step.target, ()))
+    return not more and mine == set(members_in(views[other]).get(theirs.target, (other,)))
 
 
 def _same_on_another_group(step: Step, rank: int, views: Sequence[LedgerView]) -> dict[int, Step]:
