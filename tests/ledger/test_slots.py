@@ -72,17 +72,17 @@ def test_the_newest_come_first_where_they_are_asked_for(tmp_path: Path) -> None:
 def test_a_record_is_decoded_once_and_only_if_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written(tmp_path / "ledger", 6)
     view = LedgerReader(tmp_path / "ledger").view()
-    decoded: list[bytes] = []
+    decoded: list[int] = []
     decode = decoding._decode
 
-    def noted(raw: bytes, *more: Any) -> Any:
-        decoded.append(raw)
-        return decode(raw, *more)
+    def noted(raw: bytes, at: int, *more: Any) -> Any:
+        decoded.append(at // f.RECORD_BYTES)
+        return decode(raw, at, *more)
 
     monkeypatch.setattr(decoding, "_decode", noted)
     assert view.last is not None
     assert view.last is view.last
-    assert decoded == [view.raw[5]]
+    assert decoded == [5]
     assert view.last_open is view.last_raised is None
     assert len(decoded) == 1
     first = view.records

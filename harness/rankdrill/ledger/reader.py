@@ -92,7 +92,8 @@ class LedgerView:
     def _record(self, place: int) -> f.Record:
         found = self._decoded[place]
         if found is None:
-            found = self._decoded[place] = _decode(self.raw[place], self.sites, self.shift_ns)
+            at = place * f.RECORD_BYTES
+            found = self._decoded[place] = _decode(self.raw.joined, at, self.sites, self.shift_ns)
         return found
 
 
@@ -203,9 +204,9 @@ def _any(kind: Kind, state: f.State) -> bool:
     return True
 
 
-def _decode(raw: bytes, sites: Mapping[int, Site], shift_ns: int = 0) -> f.Record:
+def _decode(raw: bytes, at: int, sites: Mapping[int, Site], shift_ns: int = 0) -> f.Record:
     index, begin, end, nbytes, sequence, thread, fault, state, kind, op, target, mark, error, patience, *more, _ = (
-        f.RECORD.unpack(raw)
+        f.RECORD.unpack_from(raw, at)
     )
     site, digest, peer, tag, number = more
     message = Message(peer, tag, number) if peer != f.NO_MESSAGE else None

@@ -16,7 +16,7 @@ NOT_WHOLE = -1
 _CUT_OFF = b"\xff"  # is not to be taken for the zeros that a commit may end in; no kind is of this number
 _BETWEEN = f.RECORD_BYTES - f.KIND_OFFSET - 1 - 4
 _OUTSIDE = struct.Struct(f"<Q{f.STATE_OFFSET - 8}xBB{_BETWEEN}xI")  # index, state, kind, commit
-_STATES = frozenset(f.State)
+_STATES, _KINDS = frozenset(map(int, f.State)), len(f.KINDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +35,15 @@ class Slots(Sequence[bytes]):
 
         The first slot is that of record `first`; who is whole was written to its end.
         """
-        kinds, found = len(f.KINDS), array("h")
-        for number, (index, state, kind, commit) in enumerate(_OUTSIDE.iter_unpack(self.joined), first):
-            whole = index == number and commit == f.commit_of(number) and state in _STATES and kind < kinds
-            found.append(kind << 8 | state if whole else NOT_WHOLE)
-        return found
+        return array(
+            "h",
+            [
+                kind << 8 | state
+                if index == number and commit == f.commit_of(number) and state in _STATES and kind < _KINDS
+                else NOT_WHOLE
+                for number, (index, state, kind, commit) in enumerate(_OUTSIDE.iter_unpack(self.joined), first)
+            ],
+        )
 
     def __len__(self) -> int:
         return len(self.joined) // f.RECORD_BYTES
