@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Group
 from rich.live import Live
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -19,13 +21,14 @@ from rankdrill.explain.told import explained_lines, harmless
 from rankdrill.launch.progress import MOST_LINES
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
 __all__ = ["Lines", "picture", "watch"]
 
 EVERY_S = 0.5
 SHARE = 0.25  # of the time, at most, that looking takes
 STANDSTILL_S = 5.0  # after which a line says where all are
+LEAST_LINES = 4  # of an explanation, on a screen however short
 
 
 def watch(directory: Path, console: Console) -> None:
@@ -64,16 +67,35 @@ def picture(directory: Path, sight: Sight, seconds: float) -> RenderableType:
     for ranks, steps, doing, long in shown[:MOST_LINES]:
         table.add_row(Text(ranks), Text(steps, style="dim"), Text(harmless(doing)), Text(long, style="yellow"))
     head = f"{directory}, {sight.world_size} ranks, watched for {seconds:.0f} s, until Ctrl-C"
-    parts: list[RenderableType] = [Text(harmless(head), style="dim")]
-    if sight.explanation is not None:  # first: a screen may be short
-        parts += [Text(harmless(text), style=style) for text, style in explained_lines(sight.explanation)]
-        parts.append(Text())
-    parts.append(table)
+    below: list[RenderableType] = [table]
     if len(shown) > MOST_LINES:
-        parts.append(Text(f"… and {len(shown) - MOST_LINES} other ways to be", style="dim"))
+        below.append(Text(f"… and {len(shown) - MOST_LINES} other ways to be", style="dim"))
     if absent := sorted(set(range(sight.world_size)) - {each.rank for each in sight.ranks}):
-        parts.append(Text(f"{name_ranks(absent)} recorded nothing yet", style="dim"))
-    return Group(*parts)
+        below.append(Text(f"{name_ranks(absent)} recorded nothing yet", style="dim"))
+    titled = Text(harmless(head), style="dim")
+    if sight.explanation is None:
+        return Group(titled, *below)
+    lines = [Text(harmless(text), style=style) for text, style in explained_lines(sight.explanation)]
+    return _Screen(Group(titled, *lines), Group(Text(), *below))
+
+
+@dataclass(frozen=True)
+class _Screen:
+    """`above`, cut to the lines that `below` leaves it on a screen: where ranks are is to be seen in any case."""
+
+    above: RenderableType
+    below: RenderableType
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        below = console.render_lines(self.below, options)
+        lines = console.render_lines(self.above, options)
+        room = max(options.size.height - len(below), LEAST_LINES)
+        if len(lines) > room:
+            rest = Text(f"… and {len(lines) - room + 1} lines more, when this ends", style="dim")
+            lines = lines[: room - 1] + console.render_lines(rest, options)
+        for line in (*lines, *below):
+            yield from line
+            yield Segment.line()
 
 
 def _rows(sight: Sight) -> Iterator[tuple[str, str, str, str]]:
