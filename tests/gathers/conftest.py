@@ -12,6 +12,15 @@ import torch
 
 import rankdrill
 from rankdrill.gathers.agreement.channel import LINE_VARIABLE
+from tests.covering import the_rest_at_night
+
+HERE = pathlib.Path(__file__).parent
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Each path is tried with each payload over each line at night."""
+    the_rest_at_night(item for item in items if item.path.is_relative_to(HERE))
 
 
 @pytest.fixture(scope="module", params=["local", "gloo"])
