@@ -62,6 +62,7 @@ def _run(where: Path, *command: object, codes: tuple[int, ...] = (0,)) -> str:
     return ran.stdout
 
 
+@pytest.mark.nightly
 def test_it_runs_on_the_wheel(repo: Path) -> None:
     found = _run(
         repo, _python(repo), "-c", "import rankdrill, scoreboard; print(rankdrill.__file__, scoreboard.__file__)"

@@ -26,6 +26,7 @@ for name in names_before():
 """
 
 
+@pytest.mark.nightly
 def test_what_is_not_seen_is_listed_in_the_documentation() -> None:
     done = subprocess.run(
         [sys.executable, "-c", IN_A_TEMPLATE], capture_output=True, text=True, check=True, timeout=120

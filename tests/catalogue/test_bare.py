@@ -17,7 +17,7 @@ PROGRAMS = {program.name: program for program in catalogue()}
 recorded = pytest.mark.skipif(not is_there(), reason="this torch has no flight recorder for gloo")
 
 
-@pytest.mark.parametrize("tool", [GLOO, pytest.param(FLIGHT, marks=recorded)])
+@pytest.mark.parametrize("tool", [pytest.param(GLOO, marks=pytest.mark.nightly), pytest.param(FLIGHT, marks=recorded)])
 def test_who_destroys_its_groups_itself_passes(tool: str) -> None:
     needs(Can.LET_GROUPS_GO)
     verdict = Bare(tool).verdict_on(PROGRAMS["groups.all_taken_down_at_once"], PATIENCE_S)

@@ -34,6 +34,7 @@ def test_json_has_a_level_for_every_finding(monkeypatch: pytest.MonkeyPatch) -> 
     assert {finding["level"] for finding in document["findings"]} <= set(machine.Level)
 
 
+@pytest.mark.nightly
 def test_a_nursery_is_told_of(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(machine, "_CHECKS", {"nursery": machine._nursery})

@@ -76,7 +76,7 @@ needs_full = pytest.mark.skipif(not FULL.exists(), reason="this machine has no /
 
 
 @needs_full
-@pytest.mark.parametrize("arguments", [["--version"], ["drill", "--list"]])
+@pytest.mark.parametrize("arguments", [["--version"], pytest.param(["drill", "--list"], marks=pytest.mark.nightly)])
 def test_an_output_that_is_full_is_told_of_in_one_line(arguments: list[str]) -> None:
     with FULL.open("w") as full:
         done = subprocess.run(

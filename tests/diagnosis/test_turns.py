@@ -104,7 +104,7 @@ def with_a_mistake(whole: str) -> Iterator[str]:
             yield whole[:at] + instead + whole[at + 1 :]
 
 
-@pytest.mark.parametrize("odd", [0, 3])
+@pytest.mark.parametrize("odd", [0, pytest.param(3, marks=pytest.mark.nightly)])
 def test_whatever_the_mistake_no_innocent_rank_is_blamed(odd: int) -> None:
     told = 0
     for whole in map("".join, product("td", repeat=4)):

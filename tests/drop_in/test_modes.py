@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import rankdrill
-from rankdrill.conformance.ways import WAYS
+from rankdrill.conformance import ways
 from tests.drop_in.ways import here, torchs
 
 SIZES = (4, 100_000)  # elements: with the agreement, and after it
@@ -58,7 +58,13 @@ STATES: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "function mode": Functions,
     "dispatch mode": Dispatches,
 }
-ALIKE = ("default dtype", "inference mode", "no grad")  # a thread's own, as a mode is
+ALIKE = (
+    "with torch.device",
+    "default dtype",
+    "inference mode",
+    "no grad",
+    "dispatch mode",
+)  # a thread's own, as a function mode is
 
 
 def told(value: Any) -> tuple[Any, ...]:
@@ -91,7 +97,7 @@ def test_every_path(state: str, on: str, tmp_path: Path) -> None:
         for size in SIZES if on == "one rank" else SIZES[:1]:
             tensor = torch.arange(size, dtype=torch.float32) + rank
             payload = {"tensor": tensor, "parameter": torch.nn.Parameter(torch.ones(size)), "number": rank}
-            for way, weights_only in product(WAYS.values(), (False, True)):
+            for way, weights_only in product(ways.WAYS.values(), (False, True)):
                 sent = payload["tensor"] if way.tensors_only else payload
                 with STATES[state]() if on == "all ranks" or rank == 1 else nullcontext():
                     expected = torchs(sent)

@@ -11,7 +11,8 @@ import torch.distributed as dist
 
 import rankdrill
 from rankdrill.gathers import all_gather_object, gather_object
-from tests.drop_in.payloads import PAYLOADS, TENSORS, nested
+from tests.drop_in import payloads
+from tests.drop_in.payloads import nested
 from tests.drop_in.ways import torchs
 from tests.gathers.attempts import TIMEOUT_S, all_alike
 
@@ -37,7 +38,7 @@ def torchs_of(name: str, made: Any) -> list[Any]:
     try:
         return torchs(made)
     except AttributeError:
-        return [PAYLOADS[name]() for _ in range(dist.get_world_size())]
+        return [payloads.PAYLOADS[name]() for _ in range(dist.get_world_size())]
 
 
 def told(value: Any, depth: int = 0) -> Any:
@@ -71,10 +72,10 @@ def told_of_tensor(tensor: torch.Tensor) -> Any:
     return *common, tensor.shape, tensor.stride(), tensor.is_inference(), kept, values
 
 
-@pytest.mark.parametrize("name", PAYLOADS)
+@pytest.mark.parametrize("name", payloads.PAYLOADS)
 def test_what_arrives(world: rankdrill.World, name: str) -> None:
     def body() -> Any:
-        made = PAYLOADS[name]()
+        made = payloads.PAYLOADS[name]()
         theirs, own = torchs_of(name, made), ours(made)
         if name in WITH_GAPS:
             theirs = [tensor.contiguous() for tensor in theirs]
@@ -83,7 +84,7 @@ def test_what_arrives(world: rankdrill.World, name: str) -> None:
     assert all_alike(world.run(body).unwrap()) == []
 
 
-@pytest.mark.parametrize("name", [name for name in TENSORS if "nested" not in name and "expanded" not in name])
+@pytest.mark.parametrize("name", [name for name in payloads.TENSORS if "nested" not in name and "expanded" not in name])
 def test_a_tensor_may_be_resized_as_torchs_may(world: rankdrill.World, name: str) -> None:
     def resized(tensor: torch.Tensor) -> Any:
         def tried(do: Any) -> Any:
@@ -101,7 +102,7 @@ def test_a_tensor_may_be_resized_as_torchs_may(world: rankdrill.World, name: str
             ]
 
     def body() -> Any:
-        made = TENSORS[name]()
+        made = payloads.TENSORS[name]()
         received: Any = [None, None] if dist.get_rank() == 0 else None
         gather_object(made, received, timeout=TIMEOUT_S)
         theirs, own = torchs_of(name, made), ours(made)

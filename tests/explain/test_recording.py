@@ -385,6 +385,7 @@ def test_rings_that_wrapped_a_hundred_times(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------ several runs, several hosts
 
 
+@pytest.mark.nightly
 def test_two_jobs_in_one_directory_are_told_apart(tmp_path: Path) -> None:
     directory = tmp_path / "record"
     with job(do_well, WORLD, directory) as first:

@@ -26,7 +26,8 @@ from rankdrill.gathers import (
     get_tensors_parallel,
     load_checkpoint,
 )
-from tests.gathers.all_ways import LARGE, SMALL, WAYS, At, tensor, troubled, way
+from tests.gathers import all_ways
+from tests.gathers.all_ways import LARGE, SMALL, At, tensor, troubled, way
 from tests.gathers.attempts import TIMEOUT_S, Raised, Unpicklable, all_alike, attempt
 
 # torch sorts the ranks that `new_group` is given, unless told otherwise (`sort_ranks`, which older ones do not have).
@@ -73,7 +74,7 @@ def test_values_come_in_group_rank_order(
         at, me = At(group, str(tmp_path)), members.index(dist.get_rank())
         assert (dist.get_rank(group), at.members) == (me, members)
         wrong = []
-        for one in WAYS:
+        for one in all_ways.WAYS:
             for numbers in (SMALL, LARGE, SMALL):
                 got = one(tensor(members[me], numbers), at)
                 if got != one.expected(members, numbers, me):
@@ -93,19 +94,21 @@ def test_errors_name_group_ranks(
         if dist.get_rank() not in members:
             return None
         at, failing = At(group, str(tmp_path)), dist.get_rank() == members[1]
-        failures = {one.name: attempt(one, troubled(Unpicklable()) if failing else tensor(0), at) for one in WAYS}
+        failures = {
+            one.name: attempt(one, troubled(Unpicklable()) if failing else tensor(0), at) for one in all_ways.WAYS
+        }
         # Exactly the ranks called for take part: here fewer than the group has, and named as in the group all the same.
         few = members[-2:]
         if dist.get_rank() in few:
             value = Unpicklable() if dist.get_rank() == few[1] else 0
             failures["few"] = attempt(configs, value, few, group)
-        return failures, {one.name: one(tensor(0), at)[:1] for one in WAYS if one.to_all}
+        return failures, {one.name: one(tensor(0), at)[:1] for one in all_ways.WAYS if one.to_all}
 
     failed = [told for told in world.run(body).unwrap() if told is not None]
     assert len(failed) == len(ranks)
     after = all_alike([values for _, values in failed])
     assert set(map(tuple, after.values())) == {((SMALL, 0, 0),)}
-    for name in (one.name for one in WAYS):
+    for name in (one.name for one in all_ways.WAYS):
         told = all_alike([failures[name] for failures, _ in failed])
         assert (name, told.kind, told.ranks) == (name, "EncodeError", (1,))
         assert "rank 1: " in told.text

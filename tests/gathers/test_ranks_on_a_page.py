@@ -79,6 +79,7 @@ def test_a_rank_that_dies_in_any_phase_is_named(phase: str, rank: int) -> None:
     assert max(seconds for _, _, seconds in told) < TIMEOUT_S / 2
 
 
+@pytest.mark.nightly
 def test_32_ranks_of_which_one_dies() -> None:
     def body() -> Any:
         first = gather()

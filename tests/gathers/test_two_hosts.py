@@ -52,10 +52,9 @@ def hosts() -> Iterator[tuple[str, str]]:
 
 def start(host: str, ranks: range, common: Path) -> subprocess.Popen[str]:
     """Ranks of one host: with a network of their own, and in a mount namespace with a /dev/shm of its own."""
-    each = " & ".join(
-        f"{sys.executable} -m tests.gathers.on_a_host {rank} {SIZE} {ADDRESSES[0]} {common}" for rank in ranks
-    )
-    shell = f"mount -t tmpfs -o mode=1777 tmpfs /dev/shm && {{ {each} & wait; }}"
+    numbers = ",".join(map(str, ranks))
+    both = f"{sys.executable} -m tests.gathers.on_a_host {numbers} {SIZE} {ADDRESSES[0]} {common}"
+    shell = f"mount -t tmpfs -o mode=1777 tmpfs /dev/shm && {both}"
     command = ["ip", "netns", "exec", host, "unshare", "--mount", "--propagation", "private", "sh", "-c", shell]
     environment = os.environ | {"GLOO_SOCKET_IFNAME": "cable", "RANKDRILL_LINE": "", "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(

@@ -46,6 +46,7 @@ def told(pytester: pytest.Pytester, ran: pytest.RunResult) -> tuple[dict[str, An
     return seen, number
 
 
+@pytest.mark.nightly
 def test_a_forked_session_is_as_a_started_one(pytester: pytest.Pytester, session: Session) -> None:
     pytester.makepyfile(TELLS)
     forked, one = told(pytester, session(*OPTIONS))

@@ -55,6 +55,7 @@ def complaints(gather: Any, *words: str) -> dict[str, str]:
         return {f"{each.promise} {each.id}": asking.ask(each) or "" for each in asked}
 
 
+@pytest.mark.nightly
 def test_a_sound_gather_has_no_findings() -> None:
     told = complaints(right, "small dict", "ASCII", "groups", "row", "after calls that worked")
     assert len(told) >= 8

@@ -43,7 +43,7 @@ def gather_over(comm, payload):
 ADAPTERS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)[1:]
 NAMES = [code.rpartition("\n\n")[2].split(" ")[0].strip() for code in ADAPTERS]
 OVER_MPI = "TestOverMPI"
-LONG = ("TestGatherer", "TestShards", OVER_MPI)
+LONG = ("TestGatherer", "TestShards", "TestToFirst", OVER_MPI)
 
 
 @pytest.mark.parametrize(

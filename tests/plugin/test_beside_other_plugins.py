@@ -296,6 +296,7 @@ def test_coroutines_run_on_ranks_as_pytest_asyncio_runs_them(run: Run) -> None:
     assert "rank 1 leaves out barrier #0 on 'default', at test_it.py:" in ran.failure("test_hangs").splitlines()[0]
 
 
+@pytest.mark.nightly
 def test_coroutines_without_the_mark_run_in_its_mode_auto_and_fail_without_a_plugin(run: Run) -> None:
     source = ASYNC.replace("@pytest.mark.asyncio\n", "")
     ran = run(source, "-o", SCOPE, "--asyncio-mode=auto", subprocess=True, asyncio=True)

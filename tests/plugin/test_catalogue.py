@@ -97,6 +97,7 @@ def of_each_kind(names: list[str], plain: Ran) -> list[str]:
     return [name for name in names if name in kinds.values()]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_the_exit_code_of_what_passes_is_0(begin: Begin, plain: Ran, tmp_path: Path, every: bool) -> None:
     good = [name for name, reports in plain.reports.items() if "failed" not in json.dumps(reports)]

@@ -64,7 +64,10 @@ def _of_work(directory: Path) -> Any:
     return told
 
 
-@pytest.mark.parametrize("distributed", [(), ("-n", "2")], ids=["one process", "xdist"])
+@pytest.mark.parametrize(
+    "distributed",
+    [pytest.param((), id="one process", marks=pytest.mark.nightly), pytest.param(("-n", "2"), id="xdist")],
+)
 def test_lines_and_branches_that_only_ranks_run_count(run: Run, work: Path, distributed: tuple[str, ...]) -> None:
     ran = run(
         TESTS, "--cov=work", "--cov-branch", "--cov-report=json", *distributed, subprocess=True, header=WITHOUT_TORCH

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from tests.plugin.conftest import HEADER, Ran
 
 Run = Callable[..., Ran]
@@ -116,6 +118,7 @@ def test_it(rank):
     assert "Timeout (0:00:00.500000)!" in ran.screen.partition("Captured stderr of rank 1")[2]
 
 
+@pytest.mark.nightly
 def test_the_death_of_the_template_is_an_error_of_the_harness(run: Run) -> None:
     ran = run(
         """

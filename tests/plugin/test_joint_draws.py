@@ -169,6 +169,7 @@ def test_what_cannot_be_drawn_is_refused_when_tests_are_collected(run: Run, mark
     assert "INTERNALERROR" not in screen
 
 
+@pytest.mark.nightly
 def test_sizes_that_are_not_the_worlds_are_refused(run: Run) -> None:
     ran = run(
         HEAD

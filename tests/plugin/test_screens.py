@@ -27,7 +27,13 @@ BODIES = {
 }
 
 
-NIGHTLY = ("each waits for the next", "three sizes", "one is killed", "some raise and others wait")
+NIGHTLY = (
+    "each with its own value",
+    "each waits for the next",
+    "three sizes",
+    "one is killed",
+    "some raise and others wait",
+)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from tests.properties.paths import OBJECT_PATHS, drill, pack
 MAX_RANKS = 4
 DEADLINE_S = 60.0
 EXAMPLES = (10, pytest.param(100, marks=pytest.mark.nightly))
-CROWD = 400
+CROWDS = (100, pytest.param(400, marks=pytest.mark.nightly))
 
 
 @pytest.fixture(scope="module")
@@ -37,11 +37,11 @@ def check(world: World, path: str, payloads: list[Any], directory: Path) -> None
     assert not directory.exists() or not any(directory.iterdir()), "something was left behind"
 
 
-@pytest.fixture(scope="module")
-def crowd() -> list[Any]:
+@pytest.fixture(scope="module", params=CROWDS)
+def crowd(request: pytest.FixtureRequest) -> list[Any]:
     """Hundreds of payloads, the same in every run: what a few examples alone would seldom meet."""
     found: list[Any] = []
-    many = settings(max_examples=CROWD, derandomize=True, database=None, deadline=None, phases=[Phase.generate])
+    many = settings(max_examples=request.param, derandomize=True, database=None, deadline=None, phases=[Phase.generate])
     many(given(picklables(newer_dtypes=True))(lambda payload: found.append(payload)))()
     many(given(tensors(newer_dtypes=True))(lambda payload: found.append(payload)))()
     return found

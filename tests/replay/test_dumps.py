@@ -252,7 +252,7 @@ def test_of_two_faults_either_is_the_same(tmp_path: Path) -> None:
     assert play(replace(score, besides=()), deadline=DEADLINE_S).as_told(score)
 
 
-@pytest.mark.parametrize("kind", ["pickle", "JSON"])
+@pytest.mark.parametrize("kind", [pytest.param("pickle", marks=pytest.mark.nightly), "JSON"])
 def test_of_a_dump_that_is_torn_or_lies_comes_a_file_that_is_python(kind: str, tmp_path: Path) -> None:
     write(fuzzed(), tmp_path, prefix="rank_")
     raw = raws()[kind == "JSON"]

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from hypothesis import strategies as st
 
 
+@pytest.mark.nightly
 def test_it_measures_every_strategy(tmp_path: Path) -> None:
     file = tmp_path / "drawn.json"
     outcome = CliRunner().invoke(

@@ -159,7 +159,7 @@ def _is_a_list_in_itself(payload: Any) -> bool:
     ("strategy", "said"),
     [
         (picklables(), "payload=None"),
-        (picklables().filter(_is_a_list_in_itself), "x.extend(["),
+        pytest.param(picklables().filter(_is_a_list_in_itself), "x.extend([", marks=pytest.mark.nightly),
         (picklables().filter(lambda payload: type(payload) is specimens.Record), "specimens.Record("),
         (tensors(max_dims=0), "torch.tensor(0.0)"),
         (arrays(max_dims=0, dtypes=["f4"]), "numpy.array(0.0, dtype='float32')"),

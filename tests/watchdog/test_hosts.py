@@ -17,6 +17,7 @@ from tests.recording.test_launched import HANGING, ROOT, torchrun
 from tests.watchdog.test_watchdog import report_of, reports_in, watchdogs_of
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("by", [pytest.param("argument", marks=pytest.mark.nightly), "variable"])
 def test_a_script_with_no_line_is_watched(by: str, tmp_path: Path) -> None:
     script, directory = tmp_path / "train.py", tmp_path / "record"

@@ -138,6 +138,7 @@ def sum_up_for_ever(rank: int) -> None:
     dist.all_reduce(torch.ones(8))
 
 
+@pytest.mark.nightly
 def test_who_keeps_the_gil_is_told_with_its_stack(tmp_path: Path) -> None:
     with watched_job(sum_up_for_ever, 2, tmp_path / "record", after=LATER):
         told = f'File "{FILE}", line {line_of("keeps the GIL")} in sum_up_for_ever'
@@ -247,6 +248,7 @@ def test_it_ends_with_a_job_that_is_killed(tmp_path: Path) -> None:
         await_that(lambda: watchdogs_of(directory) == [], "the watchdog has ended, too")
 
 
+@pytest.mark.nightly
 def test_a_second_job_in_the_same_directory_is_watched_too(tmp_path: Path) -> None:
     directory = tmp_path / "record"
     with job(do_nothing, 2, directory, first=watched_for_long) as first:
@@ -257,6 +259,7 @@ def test_a_second_job_in_the_same_directory_is_watched_too(tmp_path: Path) -> No
         assert len(watchdogs_of(directory)) == 1
 
 
+@pytest.mark.nightly
 def test_where_its_lock_was_removed_the_next_one_takes_its_place(tmp_path: Path) -> None:
     directory = tmp_path / "record"
     with watched_job(leave_one_out, 4, directory, after=LONG):

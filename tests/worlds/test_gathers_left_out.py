@@ -8,7 +8,8 @@ import pytest
 import torch.distributed as dist
 
 from rankdrill import World
-from rankdrill.conformance.ways import WAYS, At
+from rankdrill.conformance import ways
+from rankdrill.conformance.ways import At
 from rankdrill.diagnosis import FindingKind
 from tests.gathers.all_ways import tensor
 
@@ -16,12 +17,12 @@ ODD = 2
 PATIENT_S = 3600.0  # who gives up sooner than the run is ended waits for nobody for ever
 
 
-@pytest.mark.parametrize("name", WAYS)
+@pytest.mark.parametrize("name", ways.WAYS)
 def test_a_gather_left_out_is_told_by_its_name(four: World, name: str, tmp_path: Path) -> None:
     def body() -> None:
         for turn in range(3):
             if turn != 1 or dist.get_rank() != ODD:
-                WAYS[name].call(tensor(turn), At(dist.group.WORLD, str(tmp_path), timeout=PATIENT_S))
+                ways.WAYS[name].call(tensor(turn), At(dist.group.WORLD, str(tmp_path), timeout=PATIENT_S))
 
     outcome = four.run(body, deadline=60.0)
     assert outcome.culprits == (ODD,), outcome.summary()

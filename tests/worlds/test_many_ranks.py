@@ -133,6 +133,7 @@ def test_one_that_skips_a_collective_of_a_group(many: World, shape: str) -> None
     skips_in_a_group(many, shape)
 
 
+@pytest.mark.nightly
 def test_members_that_take_several_records() -> None:
     with World(64) as many:
         assert skips_in_a_group(many, "irregular") > 1

@@ -268,6 +268,7 @@ with World(2) as world:
     assert not list(alone.home.glob("run-*"))
 
 
+@pytest.mark.nightly
 def test_controllers_that_come_at_once_start_one_nursery(alone: Ground) -> None:
     controllers = [alone.start(WHOSE) for _ in range(4)]
     said = [each.process.communicate(timeout=BOUND_S) for each in controllers]
@@ -347,6 +348,7 @@ def forks(of: TemplateClient) -> None:
         handle.close()
 
 
+@pytest.mark.nightly
 def test_a_nursery_that_does_not_answer_is_not_waited_for_for_ever(
     here: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -439,6 +441,7 @@ def test_a_socket_of_somebody_else_is_left_alone(here: Ground) -> None:
     assert here.only()["templates"] == 0
 
 
+@pytest.mark.nightly
 def test_a_file_in_the_way_is_left_alone(alone: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(alone.path))
     monkeypatch.setenv(KEEP_VARIABLE, str(KEEP_S))
