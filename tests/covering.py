@@ -1,16 +1,31 @@
-"""Of a product of parameters, the cases that have every value of each at least once."""
+"""What the day's suite runs of many cases that are alike: the others run at night."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
+from typing import Any
 
 import pytest
 
-__all__ = ["covering", "the_rest_at_night"]
+__all__ = ["covering", "the_rest_at_night", "thinned"]
+
+
+def thinned(cases: Iterable[Any], every: int) -> list[Any]:
+    """`cases` of one parameter, or of several as tuples: from the first on each `every`-th for the day, and the others
+    for the night.
+    """
+    return [case if place % every == 0 else _late(case) for place, case in enumerate(cases)]
+
+
+def _late(case: Any) -> Any:
+    return pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.nightly)
 
 
 def covering(cases: Sequence[Sequence[Hashable]]) -> list[int]:
-    """Which of `cases`, each a value for each parameter, by their places: few, and the same ones every time."""
+    """Of a product of parameters the places of `cases`, each a value for each, that have every value at least once.
+
+    They are few, and the same ones every time.
+    """
     without = [set(enumerate(case)) for case in cases]
     kept = []
     while any(without):

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from tests.covering import covering, the_rest_at_night
+from tests.covering import covering, the_rest_at_night, thinned
 
 PRODUCTS = """
     import pytest
@@ -54,3 +54,12 @@ def test_a_product_runs_in_part_by_day_and_whole_by_night(
     late = [item.name for item in items if item.get_closest_marker("nightly")]
     assert len(late) == 4
     assert {name.partition("[")[0] for name in late} == {"test_product"}
+
+
+def test_of_cases_in_a_row_some_are_for_the_day() -> None:
+    late = [case for case in thinned("abcde", 2) if not isinstance(case, str)]
+    assert [case.values for case in late] == [("b",), ("d",)]
+    assert all(mark.name == "nightly" for case in late for mark in case.marks)
+    one, other, _ = thinned([("a", 1), ("b", 2), ("c", 3)], 2)
+    assert one == ("a", 1)
+    assert other.values == ("b", 2)

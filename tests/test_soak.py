@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from benchmarks.soak import Round, keep, kept, read, run_once
 
 SOME_FAIL = r"""
@@ -34,6 +35,7 @@ def test_a_report_with_what_xml_has_no_room_for() -> None:
     assert read(f"<testsuites><testsuite>{case}</testsuite></testsuites>") == (1, ("a::b",))
 
 
+@pytest.mark.nightly
 def test_a_round_that_cannot_run_says_why(tmp_path: Path) -> None:
     script = Path(__file__).parents[1] / "benchmarks" / "soak.py"
     command = [sys.executable, str(script), "--rounds", "1", "--busy", "0", "--", "--no-such-option"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,7 +21,7 @@ MOST_LINES, WIDEST = 40, 1000  # of a report
 MANY = 24
 LARGER = (40, 128)
 # Of 24 ranks each costs a CPU second. These are told as a size that differs is, or by one rank alone, or have another
-# test with as many ranks.
+# test with as many ranks; of the others every second.
 BY_NIGHT = frozenset(
     {"operator mismatch", "root mismatch", "datatype mismatch", "memory layout", "input hazard", "request leak"}
     | {"leaked group", "lost rank", "stuck rank", "missing call"}
@@ -28,9 +29,10 @@ BY_NIGHT = frozenset(
 
 
 def _params() -> Iterator[object]:
+    turns = itertools.count()
     for ranks in (2, MANY, *LARGER):
         for scaled in SCALED:
-            at_night = ranks in LARGER or (scaled.kind in BY_NIGHT and ranks == MANY)
+            at_night = ranks in LARGER or (ranks == MANY and (scaled.kind in BY_NIGHT or next(turns) % 2))
             marks = [pytest.mark.nightly] if at_night else []
             if ranks >= scaled.least:
                 yield pytest.param(ranks, scaled, id=f"{scaled.name}-{ranks}", marks=marks)

@@ -147,6 +147,7 @@ def test_ctrl_c_shows_what_is_known_and_exits_with_130() -> None:
     assert "Traceback" not in out + err
 
 
+@pytest.mark.nightly
 def test_colour_only_where_it_is_wanted(drill: Drill) -> None:
     arguments = ["--path", "all_gather_object", "--ranks", "2", "--fault", "none", "--payload", "small"]
     agrees(steady(drill(*arguments).stdout, ROOT), fixture("reports") / "drill_passed.txt")
@@ -160,6 +161,7 @@ def test_the_list_explains_paths_strikes_and_payloads(drill: Drill) -> None:
         assert word in done.stdout
 
 
+@pytest.mark.nightly
 def test_a_class_of_conformance_is_asked_what_it_promises(drill: Drill, tmp_path: Path) -> None:
     report, junit = tmp_path / "drill.json", tmp_path / "drill.xml"
     path = "tests.conformance.suites:TestInLatin1"
@@ -182,6 +184,7 @@ def test_a_class_of_conformance_is_asked_what_it_promises(drill: Drill, tmp_path
     assert "BROKEN   1 of 1 question" in again.stdout
 
 
+@pytest.mark.nightly
 def test_an_adapter_of_ones_own_is_asked_and_struck(drill: Drill) -> None:
     path = "tests.conformance.suites:RIGHT"
     asked = drill("--path", path, "--ranks", "2", "--ask", "right: tuples-2ranks")

@@ -55,6 +55,7 @@ def printed(source: str) -> list[str]:
     return [line for line in done.stdout.splitlines() if line]
 
 
+@pytest.mark.nightly
 def test_a_group_without_processes_is_refused() -> None:
     (told,) = printed(FAKE)
     assert told.startswith(NO_STORE)

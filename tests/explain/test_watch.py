@@ -112,6 +112,7 @@ def test_a_job_that_ends_well_is_left_with_0(tmp_path: Path) -> None:
     assert code == 0
 
 
+@pytest.mark.nightly
 def test_who_has_seen_enough_leaves_with_what_is_known(tmp_path: Path) -> None:
     directory, told = tmp_path / "record", tmp_path / "told"
     with job(go_until_told, 2, directory, str(told)) as running:
@@ -125,6 +126,7 @@ def test_who_has_seen_enough_leaves_with_what_is_known(tmp_path: Path) -> None:
     assert code == 0
 
 
+@pytest.mark.nightly
 def test_a_directory_that_is_removed_is_one_line(tmp_path: Path) -> None:
     directory, told = tmp_path / "record", tmp_path / "told"
     with job(go_until_told, 2, directory, str(told)):

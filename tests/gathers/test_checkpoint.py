@@ -14,6 +14,7 @@ import torch.distributed as dist
 import rankdrill
 from rankdrill.errors import StorageError, UsageError
 from rankdrill.gathers import gather_and_save_checkpoint, load_checkpoint
+from tests.covering import thinned
 from tests.gathers.attempts import TIMEOUT_S, Raised, Unloadable, Unpicklable, all_alike, attempt, raiser
 from tests.gathers.checkpoints import in_directory, load, loaded, save
 
@@ -222,7 +223,7 @@ SAVER_DIES = [
 ]
 
 
-@pytest.mark.parametrize("when", SAVER_DIES)
+@pytest.mark.parametrize("when", thinned(SAVER_DIES, 2))
 def test_a_saver_that_is_killed_leaves_a_whole_checkpoint(path: pathlib.Path, when: str) -> None:
     plan = rankdrill.Plan.parse("rank 0: kill " + when.replace("'", '"'))
     with rankdrill.World(4) as world:

@@ -35,6 +35,7 @@ def test_the_benchmark_writes_what_it_measured_between_the_marks(tmp_path: Path)
     assert float(row.split("|")[2]) > 0
 
 
+@pytest.mark.nightly
 def test_a_page_without_marks_is_told_so_and_left(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("no table\n")

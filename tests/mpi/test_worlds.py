@@ -18,6 +18,7 @@ from rankdrill.errors import PlanError
 from rankdrill.faults import Plan
 from rankdrill.faults.among_mpi import check_among_mpi
 from rankdrill.worlds import Verdict
+from tests.covering import thinned
 from tests.mpi import bodies
 from tests.mpi.installed import needs_mpi
 
@@ -71,8 +72,11 @@ def _both() -> tuple[int, int, int]:
     return comm.rank, dist.get_rank(), int(total)
 
 
+BODIES = thinned([bodies.gathers, bodies.every_kind, bodies.is_killed, bodies.leaves_one_out], 2)
+
+
 @needs_mpi
-@pytest.mark.parametrize("body", [bodies.gathers, bodies.is_killed, bodies.leaves_one_out, bodies.every_kind])
+@pytest.mark.parametrize("body", BODIES)
 def test_nothing_is_left(body: Any) -> None:
     with World(3, mpi=True) as world:
         world.run(body)

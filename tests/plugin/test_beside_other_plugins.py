@@ -154,6 +154,7 @@ class Loud(TerminalReporter):
 REPORTERS = ("instafail", "pretty", "rich", "sugar")
 
 
+@pytest.mark.nightly
 def test_who_takes_the_place_of_the_reporter_does_so_in_the_controller_alone(
     run: Run, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -81,6 +81,7 @@ def test_lines_and_branches_that_only_ranks_run_count(run: Run, work: Path, dist
     assert sorted(file.name for file in work.glob(".coverage*")) == [".coverage"]
 
 
+@pytest.mark.nightly
 def test_lines_are_put_down_to_their_tests_and_ranks_are_kept(run: Run, work: Path) -> None:
     ran = run(
         """
@@ -126,6 +127,7 @@ def test_it(rank):
     assert not list(work.glob(".coverage*"))
 
 
+@pytest.mark.nightly
 def test_without_pytest_cov(pytester: pytest.Pytester, work: Path) -> None:
     pytester.makepyfile(test_it=WITHOUT_TORCH + TESTS.replace(", no_cover", ""))
     pytester.makefile(".toml", pyproject="[tool.coverage.run]\nbranch = true\n")

@@ -42,6 +42,7 @@ def test_it(rank, world_size, payloads, n):
     assert {"2 ranks", "3 ranks", "4 ranks", "5 ranks"} <= set(re.findall(r"\d ranks", ran.screen))
 
 
+@pytest.mark.nightly
 def test_all_three_shrink_and_are_printed_as_one_writes_them(run: Run) -> None:
     ran = run(
         HEAD

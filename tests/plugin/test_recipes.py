@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.plugin.conftest import Ran
 
 PAGE = Path(__file__).parents[2] / "docs" / "hypothesis.md"
@@ -24,6 +26,7 @@ def body():
 """
 
 
+@pytest.mark.nightly
 def test_what_is_printed_runs(run: Callable[..., Ran]) -> None:
     printed = re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
     ran = run("\n".join([FOUND_ABOVE, *printed]), subprocess=True)  # a profile would stay

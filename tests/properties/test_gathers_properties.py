@@ -18,7 +18,7 @@ from tests.properties.paths import OBJECT_PATHS, drill, pack
 
 MAX_RANKS = 4
 DEADLINE_S = 60.0
-EXAMPLES = (10, pytest.param(100, marks=pytest.mark.nightly))
+EXAMPLES = (6, pytest.param(100, marks=pytest.mark.nightly))
 CROWDS = (100, pytest.param(400, marks=pytest.mark.nightly))
 
 

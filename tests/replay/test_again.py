@@ -18,6 +18,7 @@ from rankdrill.replay import play, score_from_json, score_of_outcome
 from rankdrill.worlds.job import Job
 from tests.catalogue.drilling import play_program
 from tests.catalogue.programs import Program, catalogue, modules
+from tests.covering import thinned
 from tests.recording.jobs import explained, job
 
 LEAST_ALIKE = 0.95
@@ -65,7 +66,7 @@ def outcome_of(program: Program, worlds: dict[int, World]) -> Outcome:
         return world.run_job(Job(play_program, (program.place, directory), with_context=True), deadline=20)
 
 
-@pytest.mark.parametrize("name", CHOSEN)
+@pytest.mark.parametrize("name", thinned(CHOSEN, 2))
 def test_the_same_comes_of_it(name: str, worlds: dict[int, World]) -> None:
     score = score_from_json(score_of_outcome(outcome_of(PROGRAMS[name], worlds)).to_json())
     played = play(score, deadline=20)

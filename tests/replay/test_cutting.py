@@ -134,6 +134,7 @@ def test_what_was_recorded_is_cut_down_too(tmp_path: Path) -> None:
     assert "there: missing call: 6, which is 2 here\nhere:  missing call: 2" in done.output
 
 
+@pytest.mark.nightly
 def test_so_is_what_a_run_has_written(tmp_path: Path) -> None:
     with World(12) as world:
         score = score_of_outcome(world.run(lambda: skips(dist.get_rank(), 9), deadline=DEADLINE_S))

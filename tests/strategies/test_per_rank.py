@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from rankdrill.errors import UsageError
 from rankdrill_strategies import apart, big_payloads, per_rank, picklables, worlds
 from rankdrill_strategies.big import edges
+from tests.covering import thinned
 
 quickly = settings(max_examples=1000, database=None, deadline=None, derandomize=True)
 # How long drawing takes is for benchmarks/drawing.py to say: a busy machine is slow.
@@ -183,7 +184,7 @@ def test_what_one_rank_has_is_not_copied_from_another() -> None:
     assert sum(alike) < 20  # of so many numbers; 115 where Hypothesis copies
 
 
-@pytest.mark.parametrize("number", range(5))
+@pytest.mark.parametrize("number", thinned(range(5), 4))
 @pytest.mark.parametrize("big", [False, True])
 def test_hypothesis_has_nothing_against_payloads_for_eight_ranks(big: bool, number: int) -> None:
     seen = []

@@ -31,6 +31,7 @@ from hypothesis import strategies as st
 
 from rankdrill.errors import UsageError
 from rankdrill_strategies import explain_difference, picklables, same, specimens
+from tests.covering import thinned
 
 _OPAQUE = (type, types.FunctionType, types.ModuleType, types.BuiltinFunctionType, types.MethodType)
 CENSUS = 8000  # examples: in as many, the rarest kind is met a few times, whatever the versions of hypothesis and torch
@@ -238,6 +239,7 @@ def test_a_shared_list_shrinks_to_a_small_one() -> None:
     assert same(smallest, [smallest[0], smallest[0]])
 
 
+@pytest.mark.nightly
 def test_a_recursive_list_shrinks_to_itself_around_none() -> None:
     smallest = _smallest(lambda payload: type(payload) is list and _among(payload, payload))
     knot = [None]
@@ -281,13 +283,14 @@ _OFF: list[tuple[str, Callable[[Any], bool]]] = [
 ]
 
 
-@pytest.mark.parametrize(("knob", "test"), _OFF, ids=[knob for knob, _ in _OFF])
+@pytest.mark.parametrize(("knob", "test"), thinned(_OFF, 2), ids=[knob for knob, _ in _OFF])
 def test_a_knob_turned_off_leaves_its_kind_out(knob: str, test: Callable[[Any], bool], with_all_on: list[Any]) -> None:
     off: dict[str, Any] = {knob: False}
     assert not _parts_of(picklables(**off), test)
     assert knob == "sharing" or any(map(test, with_all_on))
 
 
+@pytest.mark.nightly
 def test_big_ones_are_drawn_when_asked_for() -> None:
     sizes: list[int] = []
     some = settings(max_examples=1000, database=None, deadline=None, derandomize=True, phases=[Phase.generate])

@@ -107,6 +107,7 @@ def test_arguments_stay_within_what_was_asked() -> None:
     assert min(values["wrong_shape"]) >= 1
 
 
+@pytest.mark.nightly
 def test_only_what_was_asked_is_drawn() -> None:
     for plan in _all(plans(2, strikes=["kill", "delay"], kinds=["file", Kind.OBJECT])):
         for fault in plan:
@@ -138,6 +139,7 @@ def test_a_fault_shrinks_to_the_first_step_of_rank_0() -> None:
     assert str(late) == "rank 3: delay(0) before collective.all_gather #2"
 
 
+@pytest.mark.nightly
 def test_the_fewest_faults_may_be_given() -> None:
     assert {len(plan) for plan in _all(plans(2, min_faults=2, max_faults=3))} == {2, 3}
     assert find(plans(2, min_faults=1), lambda plan: True, settings=quickly).faults

@@ -35,6 +35,7 @@ def test_every_dtype_is_drawn(drawn: list[torch.Tensor]) -> None:
     assert names == {name for name in PICKLED | NEWER if hasattr(torch, name)}
 
 
+@pytest.mark.nightly
 def test_only_dtypes_that_pickle_can_carry_are_drawn_unless_asked() -> None:
     names: set[str] = set()
     some(given(tensors(max_dims=0))(lambda tensor: names.add(str(tensor.dtype).removeprefix("torch."))))()

@@ -155,6 +155,7 @@ except KeyboardInterrupt:
     assert left_alive(pids) == []
 
 
+@pytest.mark.nightly
 def test_a_controller_that_just_ends(controller: Callable[[str], Controller]) -> None:
     victim = controller("""
 world = World(2)

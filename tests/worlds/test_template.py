@@ -57,6 +57,7 @@ print(World(2, preload=["made_in_the_template", "there_is_no_such_module"]).run(
     assert (ran.stdout, ran.stderr) == ("[True, True]\n", "")
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("no_nursery")
 def test_what_is_preloaded_is_settled_once_and_not_for_every_world(tmp_path: Path) -> None:
     (tmp_path / "counts_collections.py").write_text("""
