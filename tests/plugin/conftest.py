@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,10 +26,6 @@ import os, signal
 import pytest
 """
 """For workers of pytest-xdist, each of which would import it."""
-
-# A session collects garbage five times when it ends, each time by way of all that torch has imported.
-gc.collect()
-gc.freeze()
 
 # This process has them already: that is the point of running in it.
 ALREADY_IMPORTED = "ignore:Module already imported:pytest.PytestAssertRewriteWarning"
