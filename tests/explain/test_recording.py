@@ -244,7 +244,7 @@ def test_of_a_job_that_did_well_there_is_no_cause(tmp_path: Path) -> None:
         assert running.wait() == [0] * WORLD
     found = explain_recording(tmp_path / "record")
     assert (found.causes, found.fits, found.victims, found.gaps) == ((), (), (), ())
-    assert [str(place) for place in found.places] == ["ranks 0, 1, 2, 3 came to its end"]
+    assert [str(place) for place in found.places] == ["ranks 0, 1, 2, 3 came to the end"]
 
 
 def go_on(rank: int) -> None:

@@ -25,6 +25,7 @@ CHOSEN = (
     "datatypes.half_for_single",
     "datatypes.in_a_sub_group",
     "deadlocks.a_key_behind_a_barrier",
+    "deadlocks.groups_turned_round_in_the_fiftieth_step",
     "extra.one_more_batch",
     "extra.once_more_in_the_fiftieth_step",
     "group_leaks.pairs_for_each_evaluation",

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from rankdrill.diagnosis import FindingKind
+from rankdrill.diagnosis import Finding, FindingKind
+from rankdrill.diagnosis.calls.contracts import MEMBERS
 from rankdrill.explain import Explanation
 from rankdrill.explain.recording import explain_recording, standing_in
+from rankdrill.explain.recording.mismatches import Mismatch, first_mismatch
 from rankdrill.explain.recording.standing import How, Standing
 from rankdrill.replay.cutting import cut_down
 from rankdrill.replay.from_ledgers import score_of
 from rankdrill.replay.needed import needed
 from rankdrill.replay.playing import ALL_RETURNED, in_words
-from rankdrill.replay.score import End, Score
+from rankdrill.replay.score import End, Part, Score
+from rankdrill.step import NO_SEQUENCE
 from rankdrill.worlds import Verdict
 
 __all__ = ["score_of_recording"]
@@ -36,8 +40,24 @@ def score_of_recording(directory: str | Path, most: int | None = None) -> Score:
     kept = (
         needed(size, most, found.culprits if found is not None else (), sides) if most and most < size else range(size)
     )
-    score = score_of(views, size, verdict, ends, sides, kept, found)
+    score = _up_to(first_mismatch(evidence), score_of(views, size, verdict, ends, sides, kept, found))
     return cut_down(replace(score, cut=(*score.cut, *explanation.gaps)), kept)
+
+
+def _up_to(mismatch: Mismatch | None, score: Score) -> Score:
+    """`score` up to the call in which ranks do not agree: here they do not come further, there a backend let them."""
+    if mismatch is None or mismatch.finding.number == NO_SEQUENCE or mismatch.finding.argument == MEMBERS:
+        return score
+    group, number = mismatch.finding.group, mismatch.finding.number
+    parts = []
+    for part in score.parts:
+        behind = (at for at, call in enumerate(part.calls) if call.group == group and call.number > number)
+        end = next(behind, None)
+        parts.append(part if end is None else Part(part.rank, part.calls[:end]))
+    if tuple(parts) == score.parts:
+        return score
+    told = f"what ranks did behind {mismatch.finding.step}, in which they do not agree, is left out"
+    return replace(score, parts=tuple(parts), cut=(*score.cut, told))
 
 
 def _end(standing: Standing) -> End:
@@ -45,7 +65,8 @@ def _end(standing: Standing) -> End:
         case How.RETURNED:
             return End("returned")
         case How.RAISED if not standing.suffered:
-            return End("raised", text=standing.told)
+            where = f", at {standing.site.path}:{standing.site.line}" if standing.site is not None else ""
+            return End("raised", text=f"{standing.told.removeprefix('raised ')}{where}")
         case How.LEFT:
             return End("exited", code=1)
         case How.GONE:
@@ -56,11 +77,17 @@ def _end(standing: Standing) -> End:
 
 
 def _verdict(explanation: Explanation, standings: list[Standing]) -> str:
-    """In the words of a world's: where a rank was lost, that it died."""
+    """In the words of a world's: where a rank was lost, how."""
     if not explanation.causes:
         return ALL_RETURNED
     finding = explanation.causes[0].finding
     if finding.kind is FindingKind.LOST_RANK:
-        gone = [each.rank for each in standings if each.rank in finding.culprits and each.how in (How.GONE, How.LEFT)]
-        return f"{Verdict.DIED if gone else Verdict.ASYMMETRIC}: {', '.join(map(str, finding.culprits))}"
+        return f"{_how_lost(finding, standings)}: {', '.join(map(str, finding.culprits))}"
     return in_words(finding)
+
+
+def _how_lost(finding: Finding, standings: Sequence[Standing]) -> Verdict:
+    if any(each.rank in finding.culprits and each.how in (How.GONE, How.LEFT) for each in standings):
+        return Verdict.DIED
+    others = any(not set(side.ranks) <= set(finding.culprits) for side in finding.sides)
+    return Verdict.HANG if others else Verdict.ASYMMETRIC  # they wait for it, here for ever

@@ -169,7 +169,7 @@ def _ended(rank: int, here: RankEvidence, progress: Progress, last: Record | Non
     end = here.end
     assert end is not None
     how, told = {
-        "exit": (How.RETURNED, "came to its end"),
+        "exit": (How.RETURNED, "came to the end"),
         "raised": (How.RAISED, f"raised {end.error}"),
     }.get(end.how, (How.LEFT, f"called {end.how}"))
     site = Site(end.file, end.line, end.function) if end.file else None
