@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,11 +10,14 @@ import pytest
 import torch
 import torch.distributed as dist
 from benchmarks.recorded import Again, played_again, recorded
+from click.testing import CliRunner
 
+from rankdrill.cli import main
 from rankdrill.explain.recording import explain_recording
 from rankdrill.replay import score_of_recording
 from tests.catalogue.programs import catalogue
-from tests.recording.jobs import explained, job
+from tests.recording.jobs import await_that, explained, job
+from tests.recording.test_record import steps_in
 
 LEAST_ALIKE = 0.95
 DEADLINE_S = 3.0
@@ -82,6 +86,40 @@ def test_where_ranks_do_not_agree_is_the_end_and_both_sides_are_told(tmp_path: P
     score = score_of_recording(tmp_path / "record")
     assert {len(part.calls) for part in score.parts} == {3}
     assert score.cut == ("what ranks did behind broadcast #2 on 'default', in which they do not agree, is left out",)
+
+
+def test_a_job_that_nobody_brought_to_a_hang_has_nothing_to_come_again(tmp_path: Path) -> None:
+    with job(sums_on_and_on, 2, tmp_path / "record") as running:
+        await_that(lambda: steps_in(tmp_path / "record") > 3, "ranks record")
+        running.kill()
+    test = tmp_path / "test_it.py"
+    done = CliRunner().invoke(main, ["replay", "--as-test", str(test), "--deadline", "3", str(tmp_path / "record")])
+    assert "there: nobody known to be at fault" in done.output
+    if done.exit_code:  # else both were killed at the same call
+        assert done.exit_code == 3
+        assert "cannot be told: what was left shows no cause" in done.output
+
+
+def sums_on_and_on(rank: int) -> None:
+    while True:
+        dist.all_reduce(torch.ones(1))
+        time.sleep(0.01)
+
+
+def test_before_any_call_there_is_nothing_to_play(tmp_path: Path) -> None:
+    with job(waits_for_ever, 2, tmp_path / "record") as running:
+        explained(
+            running.directory, lambda found: "had no process group" not in str(found.places) and found.places != ()
+        )
+        running.kill()
+    done = CliRunner().invoke(main, ["replay", str(tmp_path / "record")])
+    assert done.exit_code == 3, done.output
+    assert "no rank has made a call that could be played" in done.output
+    assert "here:" not in done.output
+
+
+def waits_for_ever(rank: int) -> None:
+    time.sleep(1000)
 
 
 @pytest.mark.nightly

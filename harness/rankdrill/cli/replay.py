@@ -64,8 +64,8 @@ def replay(
       rankdrill replay --as-test test_hang.py http://127.0.0.1:25999
 
     \b
-    Exit codes: 0 the same came of it, 1 something else did, 2 a mistake in the command, 3 something else did, and
-    what was found is nothing that calls alone can bring about, 130 interrupted.
+    Exit codes: 0 the same came of it, 1 something else did, 2 a mistake in the command, 3 it cannot be told, since
+    what was found is nothing that calls alone can bring about, or nothing was found, 130 interrupted.
     """
     path = choose_output("--as-test", test_file)
     check_seconds("--deadline", deadline)
@@ -87,7 +87,9 @@ def replay(
         screen.print(harmless(line), markup=False, soft_wrap=True, style="dim")
     if not any(part.calls for part in score.parts):
         screen.print("no rank has made a call that could be played", markup=False)
-    played = play(score, deadline=deadline)
+        if not score.culprits:
+            ctx.exit(CANNOT_TELL)
+    played = play(score, deadline=deadline, file=path.absolute() if path is not None else None)
     same = played.as_told(score)
     screen.print(f"\n{played.outcome.summary()}", markup=False, soft_wrap=True)
     screen.print(f"\nthere: {score.there}", markup=False, soft_wrap=True)

@@ -10,12 +10,13 @@ from rankdrill.diagnosis import Finding, FindingKind
 from rankdrill.diagnosis.calls.contracts import MEMBERS
 from rankdrill.explain import Explanation
 from rankdrill.explain.recording import explain_recording, standing_in
+from rankdrill.explain.recording.evidence import Evidence
 from rankdrill.explain.recording.mismatches import Mismatch, first_mismatch
 from rankdrill.explain.recording.standing import How, Standing
 from rankdrill.replay.cutting import cut_down
 from rankdrill.replay.from_ledgers import score_of
 from rankdrill.replay.needed import needed
-from rankdrill.replay.playing import ALL_RETURNED, in_words
+from rankdrill.replay.playing import ALL_RETURNED, NOBODY_KNOWN, in_words
 from rankdrill.replay.score import End, Part, Score
 from rankdrill.step import NO_SEQUENCE
 from rankdrill.worlds import Verdict
@@ -32,7 +33,7 @@ def score_of_recording(directory: str | Path, most: int | None = None) -> Score:
     """
     explanation = explain_recording(directory)
     evidence, standings = standing_in(directory)
-    ends = {each.rank: _end(each) for each in standings}
+    ends = {each.rank: _end(each, evidence) for each in standings}
     views = {rank: its.view for rank, its in evidence.ranks.items()}
     verdict, size = _verdict(explanation, standings), evidence.world_size
     found = explanation.causes[0].finding if explanation.causes else None
@@ -60,13 +61,12 @@ def _up_to(mismatch: Mismatch | None, score: Score) -> Score:
     return replace(score, parts=tuple(parts), cut=(*score.cut, told))
 
 
-def _end(standing: Standing) -> End:
+def _end(standing: Standing, evidence: Evidence) -> End:
     match standing.how:
         case How.RETURNED:
             return End("returned")
         case How.RAISED if not standing.suffered:
-            where = f", at {standing.site.path}:{standing.site.line}" if standing.site is not None else ""
-            return End("raised", text=f"{standing.told.removeprefix('raised ')}{where}")
+            return End("raised", text=_raised(standing, evidence))
         case How.LEFT:
             return End("exited", code=1)
         case How.GONE:
@@ -76,10 +76,18 @@ def _end(standing: Standing) -> End:
     return End()
 
 
+def _raised(standing: Standing, evidence: Evidence) -> str:
+    """What DistributedDataParallel found wrong, which says who did it; else what it was, and where."""
+    end = evidence.ranks[standing.rank].end
+    said = end.ddp if end is not None else ""
+    where = f", at {standing.site.path}:{standing.site.line}" if standing.site is not None else ""
+    return said or f"{standing.told.removeprefix('raised ')}{where}"
+
+
 def _verdict(explanation: Explanation, standings: list[Standing]) -> str:
     """In the words of a world's: where a rank was lost, how."""
     if not explanation.causes:
-        return ALL_RETURNED
+        return ALL_RETURNED if all(each.how is How.RETURNED for each in standings) else NOBODY_KNOWN
     finding = explanation.causes[0].finding
     if finding.kind is FindingKind.LOST_RANK:
         return f"{_how_lost(finding, standings)}: {', '.join(map(str, finding.culprits))}"
