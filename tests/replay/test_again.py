@@ -131,6 +131,7 @@ def test_from_what_was_recorded_of_a_job(tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["replay", "--as-test", str(test), str(tmp_path / "recorded")])
     assert done.exit_code == 0, done.output
     assert "there: missing call: 2\nhere:  missing call: 2" in done.output
+    assert f"{test}:" in done.output, "lines are those of the file that stays"
     assert "if rank.index != 2:" in test.read_text()
     asked = CliRunner().invoke(main, ["explain", str(tmp_path / "recorded")])
     assert asked.exit_code == 1
