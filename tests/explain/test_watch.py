@@ -25,7 +25,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from rankdrill.cli import main
-from rankdrill.explain.recording.live import Lines, picture
+from rankdrill.explain.recording.live import WIDE, Lines, picture
 from rankdrill.explain.recording.reading import read_directory
 from rankdrill.explain.recording.sight import RankSeen, Sight
 from rankdrill.explain.recording.stillness import Stillness
@@ -178,10 +178,21 @@ def test_on_a_terminal_each_rank_has_its_line_and_ctrl_c_ends_it(tmp_path: Path)
             assert started.wait(PATIENCE_S) == 1
 
 
-def drawn(sight: Sight) -> str:
+def drawn(sight: Sight, width: int = 120) -> str:
     text = io.StringIO()
-    Console(file=text, width=120, height=40, color_system=None).print(picture(Path("record"), sight, 3.0))
+    Console(file=text, width=width, height=40, color_system=None).print(picture(Path("record"), sight, 3.0, width))
     return text.getvalue()
+
+
+@pytest.mark.parametrize("width", [120, 60, 24])
+def test_however_narrow_the_screen_is_nothing_of_where_a_rank_is_is_cut_off(width: int) -> None:
+    doing = "in all_reduce #1233 on 'default', at /home/me/projects/language/train.py:211 in train_step"
+    ranks = tuple(RankSeen(rank, 1234, doing, 12.0) for rank in range(2))
+    shown = drawn(Sight(2, ranks), width)
+    assert "…" not in shown
+    if width < WIDE:
+        assert "".join(shown.split()).count("".join(doing.split())) == 2
+    assert max(map(len, shown.splitlines())) <= width
 
 
 def test_many_ranks_that_do_the_same_share_a_line() -> None:
