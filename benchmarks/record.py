@@ -82,8 +82,8 @@ def measured(rank: int, size: int, place: str, betweens: Sequence[int], rounds: 
                     pause = between * 1e-6 + (PAUSE_S if way == PAUSED else 0.0)
                     began = time.process_time(), time.thread_time()
                     calls = [timed(tensor, groups[way], pause) for _ in range(CALLS)]
-                    cpu = [(time.process_time() - began[0]) / CALLS, (time.thread_time() - began[1]) / CALLS]
-                    found += [(name, between, way, calls, *cpu)] if turn else []
+                    cpu, own = (time.process_time() - began[0]) / CALLS, (time.thread_time() - began[1]) / CALLS
+                    found += [(name, between, way, calls, cpu, own)] if turn else []
     if rank == 0:
         (Path(place) / "found.json").write_text(json.dumps([found, share_of_watchdog(Path(place))]))
     dist.barrier()
