@@ -2,10 +2,12 @@
 
     python benchmarks/record.py [--ranks 2] [--rounds 60] [--between 0 200] [--watched] [--json FILE]
 
-The ranks are plain processes, which record themselves as those of a job do. Every round measures both ways one after
-the other, `CALLS` calls each, so that what else the machine does falls on both alike; which is first changes from round
-to round. `--between` has each rank compute for so many microseconds before each call: see benchmarks/watch.py. With
-`--watched` a watchdog looks on (`hang_after=`), and the last column is how much of one processor it took.
+The ranks are plain processes, which record themselves as those of a job do. Every round measures all ways one after the
+other, `CALLS` calls each, so that what else the machine does falls on all alike; which is first changes from round to
+round. The third way is bare gloo behind a pause of `PAUSE_S`, about what recording takes: what any code before a call
+would cost, whatever it does. Processor time is that of rank 0: of all its threads, and of the one that calls.
+`--between` has each rank compute for so many microseconds before each call: see benchmarks/watch.py. With `--watched` a
+watchdog looks on (`hang_after=`), and the last column is how much of one processor it took.
 """
 
 from __future__ import annotations
@@ -19,9 +21,10 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import psutil
 import torch
@@ -35,12 +38,14 @@ from rankdrill.native import lane
 CALLS = 50
 HANG_AFTER = 300.0
 ELEMENTS = {"1 element": 1, "1 MiB": 1 << 18}
-BARE, RECORDED = "bare gloo", "recorded"
+BARE, RECORDED, PAUSED = "bare gloo", "recorded", "bare gloo, paused"
+WAYS = BARE, RECORDED, PAUSED
+PAUSE_S = 2.6e-6
 
 
 @dataclass(frozen=True)
 class Figure:
-    """Medians in microseconds over all calls on rank 0, and how they compare."""
+    """Medians in microseconds over all calls on rank 0, and how they compare; of processor time, medians of rounds."""
 
     ranks: int
     tensor: str
@@ -48,7 +53,15 @@ class Figure:
     bare_us: float
     recorded_us: float
     over_bare: float
+    paused_over_bare: float
+    more_cpu_us: float
+    more_thread_cpu_us: float
+    bare_cpu_us: float
     watchdog: float | None = None
+
+
+Measured: TypeAlias = tuple[str, int, str, list[float], float, float]
+"""Of one round: tensor, pause and way, what each call took, and a call's processor time, of all threads and of its."""
 
 
 def measured(rank: int, size: int, place: str, betweens: Sequence[int], rounds: int, watched: bool) -> None:
@@ -59,15 +72,18 @@ def measured(rank: int, size: int, place: str, betweens: Sequence[int], rounds: 
     store = dist.FileStore(str(Path(place) / "store"), size)  # type: ignore[attr-defined]
     dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
     whole: Any = dist.group.WORLD
-    groups = {BARE: whole.inner, RECORDED: whole}
-    found: list[tuple[str, int, str, float]] = []
+    groups = {BARE: whole.inner, RECORDED: whole, PAUSED: whole.inner}
+    found: list[Measured] = []
     for between in betweens:
         for name, elements in ELEMENTS.items():
             tensor = torch.zeros(elements)
             for turn in range(rounds + 1):  # the first warms up
-                for way in (BARE, RECORDED) if turn % 2 else (RECORDED, BARE):
-                    calls = [timed(tensor, groups[way], between * 1e-6) for _ in range(CALLS)]
-                    found += [(name, between, way, each) for each in calls] if turn else []
+                for way in list(groups)[:: 1 if turn % 2 else -1]:
+                    pause = between * 1e-6 + (PAUSE_S if way == PAUSED else 0.0)
+                    began = time.process_time(), time.thread_time()
+                    calls = [timed(tensor, groups[way], pause) for _ in range(CALLS)]
+                    cpu, own = (time.process_time() - began[0]) / CALLS, (time.thread_time() - began[1]) / CALLS
+                    found += [(name, between, way, calls, cpu, own)] if turn else []
     if rank == 0:
         (Path(place) / "found.json").write_text(json.dumps([found, share_of_watchdog(Path(place))]))
     dist.barrier()
@@ -103,13 +119,20 @@ def figures(ranks: int, betweens: Sequence[int], rounds: int, watched: bool) -> 
             each.start()
         for each in started:
             each.join()
-        calls, watchdog = json.loads((Path(place) / "found.json").read_text())
+        rounds_, watchdog = json.loads((Path(place) / "found.json").read_text())
     found = []
     for between in betweens:
         for name in ELEMENTS:
-            of = {way: [c[3] for c in calls if c[:3] == [name, between, way]] for way in (BARE, RECORDED)}
-            bare, recorded = (statistics.median(of[way]) for way in (BARE, RECORDED))
-            found.append(Figure(ranks, name, between, bare * 1e6, recorded * 1e6, recorded / bare - 1, watchdog))
+            here = [one for one in rounds_ if one[:2] == [name, between]]
+            took = {way: statistics.median(chain(*(one[3] for one in here if one[2] == way))) for way in WAYS}
+            cpu, own = (
+                {way: statistics.median(one[at] for one in here if one[2] == way) for way in WAYS} for at in (4, 5)
+            )
+            bare, recorded = took[BARE], took[RECORDED]
+            more = (cpu[RECORDED] - cpu[BARE]) * 1e6, (own[RECORDED] - own[BARE]) * 1e6
+            rates = recorded / bare - 1, took[PAUSED] / bare - 1
+            times = bare * 1e6, recorded * 1e6
+            found.append(Figure(ranks, name, between, *times, *rates, *more, cpu[BARE] * 1e6 - between, watchdog))
     return found
 
 
@@ -123,7 +146,18 @@ def main() -> None:
     asked = parser.parse_args()
     found = [figure for ranks in asked.ranks for figure in figures(ranks, asked.between, asked.rounds, asked.watched)]
     table = Table(
-        "ranks", "all_reduce of", "between, µs", "bare, µs", "recorded, µs", "over bare", "watchdog", title=lane()
+        "ranks",
+        "all_reduce of",
+        "between, µs",
+        "bare, µs",
+        "recorded, µs",
+        "over bare",
+        "paused, over bare",
+        "more CPU, µs",
+        "of its thread",
+        "of",
+        "watchdog",
+        title=lane(),
     )
     for one in found:
         table.add_row(
@@ -133,6 +167,10 @@ def main() -> None:
             f"{one.bare_us:.1f}",
             f"{one.recorded_us:.1f}",
             f"{one.over_bare:+.1%}",
+            f"{one.paused_over_bare:+.1%}",
+            f"{one.more_cpu_us:+.1f}",
+            f"{one.more_thread_cpu_us:+.1f}",
+            f"{one.bare_cpu_us:.0f}",
             "" if one.watchdog is None else f"{one.watchdog:.2%}",
         )
     Console().print(table)

@@ -1,11 +1,12 @@
 """How well mistakes are told from nothing but what a recorded job left: the catalogue's programs, hung and killed.
 
-    python benchmarks/recorded.py [--program 'missing.*'] [--seed 1 --take 20] [--correct] [--json FILE]
+    python benchmarks/recorded.py [--program 'missing.*'] [--seed 1 --take 20] [--correct] [--replay] [--json FILE]
 
 Each program runs as a script does (see benchmarks/cataloguing/bare.py), without contracts, under `rankdrill.record`;
 what still runs after the deadline is killed, and the directory explained. A mistake that is not noticed by a failure or
 a hang is left out. Told are how many explanations name the kind, the ranks, and a guilty line; of correct programs, how
-many get a cause that they do not have.
+many get a cause that they do not have. With `--replay` each record that has a cause is played again, and it is
+counted whether the same comes of it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from fnmatch import fnmatch
 from multiprocessing import get_context
 from multiprocessing.context import ForkServerProcess
@@ -38,13 +40,26 @@ from torch.distributed import FileStore, PrefixStore  # type: ignore[attr-define
 import rankdrill
 from rankdrill.explain import Explanation
 from rankdrill.explain.recording import explain_recording
+from rankdrill.replay import beyond, play, score_of_recording
 
 DEADLINE_S = 3.0
 SIZE = 2 << 20
+PATIENT = 4  # times the deadline of a program is that of playing it
 
 
-def verdict_on(program: Program, deadline: float) -> tuple[Verdict, bool, Explanation]:
-    """What is said of `program`, and whether a rank of it failed or hung."""
+@dataclass(frozen=True)
+class Again:
+    """What was explained of a record, and what came of playing it: `beyond` says why it need not be the same."""
+
+    there: str
+    here: str
+    same: bool
+    beyond: str
+
+
+@contextmanager
+def recorded(program: Program, deadline: float) -> Iterator[tuple[Path, bool]]:
+    """The directory that `program` has left, killed after `deadline` seconds, and whether a rank failed or hung."""
     with tempfile.TemporaryDirectory() as name:
         place, record = Path(name), Path(name) / "record"
         with _started(program, place, record) as ranks:
@@ -55,9 +70,20 @@ def verdict_on(program: Program, deadline: float) -> tuple[Verdict, bool, Explan
                 rank.kill()
             for rank in ranks:
                 rank.join()
-        began = time.monotonic()
-        found = explain_recording(record)
-        return _read(found, program, time.monotonic() - began), showed, found
+        yield record, showed
+
+
+def verdict_on(program: Program, record: Path) -> Verdict:
+    """What is said of `program`, which has left `record`."""
+    began = time.monotonic()
+    return _read(explain_recording(record), program, time.monotonic() - began)
+
+
+def played_again(record: Path, deadline: float) -> Again:
+    """What comes of playing what is left in `record`."""
+    score = score_of_recording(record)
+    played = play(score, deadline=deadline)
+    return Again(score.verdict, played.verdict, played.as_told(score), beyond(score))
 
 
 @contextmanager
@@ -131,12 +157,19 @@ def main() -> None:
     console = Console(width=150)
     rows, counts = [], Counter[str]()
     for program in programs:
-        said, showed, _ = verdict_on(program, chosen.deadline if program.truth is not None else 60.0)
-        judged = Judged(program, said)
         counts["asked"] += 1
+        with recorded(program, chosen.deadline if program.truth is not None else 60.0) as (record, showed):
+            said = verdict_on(program, record)
+            if chosen.replay and said.noticed:
+                again = played_again(record, chosen.deadline * PATIENT)
+                counts["played: the same" if again.same else "played: something else"] += 1
+                if not again.same:
+                    told = f"{again.there}, here {again.here}{again.beyond and f' ({again.beyond})'}"
+                    console.print(f"{program.name}: played again: {told}", markup=False, highlight=False)
         if program.truth is not None and not showed:
             counts["neither failed nor hung"] += 1
             continue
+        judged = Judged(program, said)
         wrong = ["noticed"] if not judged.right else list(judged.wrong_in)
         counts["told right" if not wrong else "told wrong"] += 1
         for part in wrong:
@@ -168,6 +201,7 @@ def _row(program: Program, said: Verdict, wrong: Sequence[str]) -> dict[str, obj
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", metavar="PATTERN", default="")
+    parser.add_argument("--replay", action="store_true", help="play each again from its record, and compare")
     parser.add_argument("--correct", action="store_true", help="programs without a mistake")
     parser.add_argument("--take", type=int, default=0, metavar="N", help="so many of them, drawn by --seed")
     parser.add_argument("--seed", type=int, default=1)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -24,6 +25,7 @@ from rankdrill.explain.debug_server.tables import active_in
 from tests.explain import served_job
 from tests.explain.debug_tables import CASES, TIMES, tables_of
 from tests.fixtures import fixture
+from tests.report.browser import data_of
 
 PATIENCE_S = 120.0
 RANKS = 3 + 1
@@ -174,13 +176,28 @@ def test_tables_have_the_lines_of_the_stacks_beside_them(tmp_path: Path) -> None
     assert [site.line for side in cause.finding.sides for site in side.sites if site] == [13, 13, 13, 12]
 
 
-def test_it_tells_no_steps_in_time_and_cannot_be_watched(tmp_path: Path) -> None:
-    there = str(fixture("debug_server") / "gloo")
-    for option in ("--html", "--perfetto"):
-        done = CliRunner().invoke(main, ["explain", there, option, str(tmp_path / "page")])
-        assert done.exit_code == 2
-        assert "torch's debug server tells no steps in time; give recorded ledgers, or dumps" in done.output
-    done = CliRunner().invoke(main, ["explain", there, "--watch"])
+def page_of(there: Path, page: Path) -> Any:
+    done = CliRunner().invoke(main, ["explain", str(there), "--html", str(page)])
+    assert done.exit_code == 1, done.output
+    return data_of(page.read_text())
+
+
+def test_its_page_has_the_stacks_that_it_told_and_no_steps_where_these_are_all(tmp_path: Path) -> None:
+    data = page_of(fixture("debug_server") / "gloo", tmp_path / "page.html")
+    assert [stack["ranks"] for stack in data["stacks"]] == [[2], [0, 1, 3]]
+    assert "line 12 in main" in data["stacks"][0]["text"]
+    assert all(lane["steps"]["begin"] == [] for lane in data["lanes"])
+    assert any(note.startswith("Stacks are all that the server told") for note in data["notes"])
+    assert data["repeat"] == f"rankdrill replay {fixture('debug_server') / 'gloo'}"
+
+
+def test_its_page_has_the_calls_of_its_tables(tmp_path: Path) -> None:
+    data = page_of(fixture("debug_server") / "nccl" / "apart", tmp_path / "page.html")
+    assert all(lane["steps"]["begin"] for lane in data["lanes"])
+    assert [lane["role"] for lane in data["lanes"]] == ["victim", "victim", "culprit", "victim"]
+
+
+def test_it_cannot_be_watched(tmp_path: Path) -> None:
+    done = CliRunner().invoke(main, ["explain", str(fixture("debug_server") / "gloo"), "--watch"])
     assert done.exit_code == 2
     assert "--watch: give the one directory that rankdrill.record writes to" in done.output
-    assert not list(tmp_path.iterdir())

@@ -181,6 +181,23 @@ def test_whatever_a_damaged_dump_says_there_is_a_page(tmp_path: Path) -> None:
         json.loads(run_as_trace(shown))
 
 
+def test_the_lines_with_which_ranks_made_their_calls_are_stacks_of_which_equal_ones_are_one(tmp_path: Path) -> None:
+    data = data_of(page_of(write(hung(), tmp_path / "dumps")))
+    assert [stack["ranks"] for stack in data["stacks"]] == [[2], [0, 1, 3]]
+    said = data["stacks"][1]["text"]
+    assert said.startswith("in collective.broadcast #5 on 'default'")
+    assert said.endswith('  File "/job/train.py", line 11 in step\n  File "/job/train.py", line 99 in <module>')
+    assert any(note.startswith("Stacks are those with which calls were made") for note in data["notes"])
+    for rank in range(4):
+        dump = dump_of(hung(), rank)
+        for entry in dump["entries"]:
+            entry["frames"] = []
+        (tmp_path / "dumps" / f"nccl_trace_rank_{rank}").write_bytes(torch_pickle(dump))
+    without_lines = data_of(page_of(tmp_path / "dumps"))
+    assert without_lines["stacks"] == []
+    assert not any(note.startswith("Stacks") for note in without_lines["notes"])
+
+
 # ------------------------------------------------------------------------------------ what is shown
 
 

@@ -244,7 +244,7 @@ def test_of_a_job_that_did_well_there_is_no_cause(tmp_path: Path) -> None:
         assert running.wait() == [0] * WORLD
     found = explain_recording(tmp_path / "record")
     assert (found.causes, found.fits, found.victims, found.gaps) == ((), (), (), ())
-    assert [str(place) for place in found.places] == ["ranks 0, 1, 2, 3 came to its end"]
+    assert [str(place) for place in found.places] == ["ranks 0, 1, 2, 3 came to the end"]
 
 
 def go_on(rank: int) -> None:
@@ -414,3 +414,22 @@ def test_what_is_no_record_is_refused(tmp_path: Path) -> None:
 def test_what_is_one_is_known(left_out: Path) -> None:
     assert is_recording(left_out)
     assert not is_recording(left_out / "nowhere")
+
+
+def stay_away(rank: int, directory: str) -> None:
+    """One rank is at something else while the others make their first group."""
+    rankdrill.record(directory)
+    if rank == 1:
+        time.sleep(FOREVER)  # stays away
+
+
+def test_of_ranks_that_have_no_group_yet_it_is_told_where_they_are(tmp_path: Path) -> None:
+    def is_settled_there(found: Explanation) -> bool:
+        where = {rank: place.doing for place in found.places for rank in place.ranks}
+        away = f"test_recording.py:{line_of('stays away')} in stay_away"
+        return len(where) == 3 and away in where[1] and all("in play" in where[rank] for rank in (0, 2))
+
+    with job(leave_early, 3, tmp_path / "record", first=stay_away) as running:
+        found = explained(running.directory, is_settled_there)
+    assert found.causes == ()
+    assert all("had no process group for " in place.doing for place in found.places)

@@ -26,7 +26,7 @@ from rich.console import Console
 
 from rankdrill.cli import main
 from rankdrill.explain import Explanation
-from rankdrill.explain.recording.live import Lines, picture
+from rankdrill.explain.recording.live import WIDE, Lines, picture
 from rankdrill.explain.recording.reading import read_directory
 from rankdrill.explain.recording.sight import RankSeen, Sight
 from rankdrill.explain.recording.stillness import Stillness
@@ -181,9 +181,10 @@ def test_on_a_terminal_each_rank_has_its_line_and_ctrl_c_ends_it(tmp_path: Path)
             assert started.wait(PATIENCE_S) == 1
 
 
-def drawn(sight: Sight, height: int = 40) -> str:
+def drawn(sight: Sight, width: int = 120, height: int = 40) -> str:
     text = io.StringIO()
-    Console(file=text, width=120, height=height, color_system=None).print(picture(Path("record"), sight, 3.0))
+    console = Console(file=text, width=width, height=height, color_system=None)
+    console.print(picture(Path("record"), sight, 3.0, width))
     return text.getvalue()
 
 
@@ -191,12 +192,23 @@ def drawn(sight: Sight, height: int = 40) -> str:
 def test_where_ranks_are_is_seen_on_a_screen_too_short_for_the_explanation(height: int) -> None:
     ranks = [RankSeen(rank, 7, "in all_reduce #6", 2.0) for rank in range(4)]
     explanation = Explanation("record", 4, gaps=("." * 150,) * 4)
-    lines = drawn(Sight(4, tuple(ranks), explanation=explanation), height).splitlines()
+    lines = drawn(Sight(4, tuple(ranks), explanation=explanation), height=height).splitlines()
     assert len(lines) == max(height, 4 + 1 + 4), "the explanation is left four lines at least"
     assert lines[0].startswith("record, 4 ranks")
     assert "nothing there shows which rank is at fault" in lines[1]
     assert any("lines more, when this ends" in line for line in lines)
     assert [line.split("  ")[0] for line in lines[-4:]] == [f"rank {rank}" for rank in range(4)]
+
+
+@pytest.mark.parametrize("width", [120, 60, 24])
+def test_however_narrow_the_screen_is_nothing_of_where_a_rank_is_is_cut_off(width: int) -> None:
+    doing = "in all_reduce #1233 on 'default', at /home/me/projects/language/train.py:211 in train_step"
+    ranks = tuple(RankSeen(rank, 1234, doing, 12.0) for rank in range(2))
+    shown = drawn(Sight(2, ranks), width)
+    assert "…" not in shown
+    if width < WIDE:
+        assert "".join(shown.split()).count("".join(doing.split())) == 2
+    assert max(map(len, shown.splitlines())) <= width
 
 
 def test_many_ranks_that_do_the_same_share_a_line() -> None:

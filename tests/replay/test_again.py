@@ -26,6 +26,7 @@ CHOSEN = (
     "datatypes.half_for_single",
     "datatypes.in_a_sub_group",
     "deadlocks.a_key_behind_a_barrier",
+    "deadlocks.groups_turned_round_in_the_fiftieth_step",
     "extra.one_more_batch",
     "extra.once_more_in_the_fiftieth_step",
     "group_leaks.pairs_for_each_evaluation",
@@ -131,6 +132,7 @@ def test_from_what_was_recorded_of_a_job(tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["replay", "--as-test", str(test), str(tmp_path / "recorded")])
     assert done.exit_code == 0, done.output
     assert "there: missing call: 2\nhere:  missing call: 2" in done.output
+    assert f"{test}:" in done.output, "lines are those of the file that stays"
     assert "if rank.index != 2:" in test.read_text()
     asked = CliRunner().invoke(main, ["explain", str(tmp_path / "recorded")])
     assert asked.exit_code == 1

@@ -50,6 +50,7 @@ def test_the_worst_end_is_the_verdict_but_for_ends_that_were_planned(
         RuntimeError("Timed out waiting 1000ms for recv operation to complete"),
         RuntimeError("wait timeout"),
         RuntimeError("Socket Closed"),
+        RuntimeError("Failed to recv, got 0 bytes. Connection was likely closed. Did the remote server crash?"),
         RuntimeError("the communicator was aborted"),
     ],
     ids=str,

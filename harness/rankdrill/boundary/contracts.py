@@ -82,12 +82,13 @@ def terms_of(op: str, args: dict[str, Any], rank: int, size: int) -> Terms:
             _known.clear()
         reduce_op = _name(reduction)
         contract = _made(op, reduce_op, root, inputs, outputs, splits, rank, size)
+        lies = f"{STRIDES}{_shown_strides(strides)}" if orders else ""
         if orders:
-            contract = replace(contract, orders=orders, shown=f"{contract.shown}{STRIDES}{_shown_strides(strides)}")
+            contract = replace(contract, orders=orders, shown=f"{contract.shown}{lies}")
         if laid:
             contract = replace(contract, laid=laid, shown=f"{contract.shown}{STRIDES}{_shown_ends(strides)}")
         rooted = f"root={'?' if root == NOBODY else root}" if op in ROOTED else ""
-        parts = (shown(inputs), _shown_splits(splits), reduce_op, rooted)
+        parts = (f"{shown(inputs)}{lies}", _shown_splits(splits), reduce_op, rooted)
         found = _known[key] = Terms(contract, " ".join(filter(None, parts)), _nbytes(inputs))
     return found
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from rankdrill.explain import Explanation
+    from rankdrill.explain.debug_server import Served
     from rankdrill.explain.flight.explained import Read
     from rankdrill.explain.recording import Look
     from rankdrill.report import Picture
@@ -89,17 +90,18 @@ def explain(
 
 def _of_server(paths: tuple[str, ...]) -> Explained | None:
     """What torch's debug server tells, where one is asked, or what it has written; None where it is something else."""
-    from rankdrill.explain.debug_server import explain_debug_directory, explain_server, is_address, is_debug_directory
+    from rankdrill.explain.debug_server import read_served
 
-    if len(paths) == 1 and is_address(paths[0]):
-        return explain_server(paths[0]), _no_picture
-    if len(paths) == 1 and is_debug_directory(Path(paths[0])):
-        return explain_debug_directory(Path(paths[0])), _no_picture
-    return None
+    served = read_served(paths)
+    if served is None:
+        return None
+    return served.explanation, lambda: _picture_of_served(served, shlex.join(["rankdrill", "replay", *paths]))
 
 
-def _no_picture() -> Picture:
-    raise UsageError("--html, --perfetto: torch's debug server tells no steps in time; give recorded ledgers, or dumps")
+def _picture_of_served(served: Served, repeat: str) -> Picture:
+    from rankdrill.explain.debug_server.pictured import picture_of_served
+
+    return picture_of_served(served, repeat)
 
 
 def _existing(paths: tuple[str, ...]) -> tuple[Path, ...]:

@@ -33,7 +33,7 @@ CANNOT_TELL = 3
 @click.option("--deadline", type=float, default=60.0, show_default=True, metavar="S", help="End it after that.")
 @click.option("--ranks", type=int, metavar="N", help="At most so many ranks; else what this machine can bear.")
 @click.option("--prefix", metavar="TEXT", help="What the names of the dumps begin with, before the rank.")
-@click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(path_type=Path))
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.pass_context
 def replay(
     ctx: click.Context,
@@ -41,12 +41,13 @@ def replay(
     deadline: float,
     ranks: int | None,
     prefix: str | None,
-    paths: tuple[Path, ...],
+    paths: tuple[str, ...],
 ) -> None:
     """Do again here what the ranks of a job did, and see whether the same comes of it.
 
     PATH is what `rankdrill run --json` wrote; or the directory of `rankdrill.record`; or dumps of PyTorch's Flight
-    Recorder, a directory or the files themselves. Each rank makes the calls that it made there, on gloo and with
+    Recorder, a directory or the files themselves; or the directory that torch.distributed.debug's server writes to, or
+    http://HOST:PORT, where it serves. Each rank makes the calls that it made there, on gloo and with
     tensors of the same types and sizes, as far as they are known, and ends as it ended there. Memory that is touched
     between calls, locks and the values of messages are not part of it.
 
@@ -60,10 +61,11 @@ def replay(
       rankdrill replay --as-test test_hang.py run.json
       rankdrill replay --as-test test_hang.py recorded/
       rankdrill replay --as-test test_hang.py dumps/
+      rankdrill replay --as-test test_hang.py http://127.0.0.1:25999
 
     \b
-    Exit codes: 0 the same came of it, 1 something else did, 2 a mistake in the command, 3 something else did, and
-    what was found is nothing that calls alone can bring about, 130 interrupted.
+    Exit codes: 0 the same came of it, 1 something else did, 2 a mistake in the command, 3 it cannot be told, since
+    what was found is nothing that calls alone can bring about, or nothing was found, 130 interrupted.
     """
     path = choose_output("--as-test", test_file)
     check_seconds("--deadline", deadline)
@@ -85,7 +87,9 @@ def replay(
         screen.print(harmless(line), markup=False, soft_wrap=True, style="dim")
     if not any(part.calls for part in score.parts):
         screen.print("no rank has made a call that could be played", markup=False)
-    played = play(score, deadline=deadline)
+        if not score.culprits:
+            ctx.exit(CANNOT_TELL)
+    played = play(score, deadline=deadline, file=path.absolute() if path is not None else None)
     same = played.as_told(score)
     screen.print(f"\n{played.outcome.summary()}", markup=False, soft_wrap=True)
     screen.print(f"\nthere: {score.there}", markup=False, soft_wrap=True)
@@ -96,15 +100,19 @@ def replay(
     ctx.exit(0 if same else ANOTHER)
 
 
-def _score(paths: tuple[Path, ...], prefix: str | None, most: int) -> Score:
+def _score(places: tuple[str, ...], prefix: str | None, most: int) -> Score:
+    from rankdrill.explain.debug_server import is_address, read_served
     from rankdrill.explain.recording import is_recording
-    from rankdrill.replay import fitted, score_of_dumps, score_of_recording
+    from rankdrill.replay import fitted, score_of_dumps, score_of_recording, score_of_served
 
-    for path in paths:
-        if not path.exists():
+    paths = tuple(map(Path, places))
+    for place, path in zip(places, paths, strict=True):
+        if not path.exists() and not (len(places) == 1 and is_address(place)):
             raise UsageError(f"{path}: No such file or directory; {_GIVE}, or a directory")
     if len(paths) == 1 and is_recording(paths[0]):
         return score_of_recording(paths[0], most)
+    if (served := read_served(places)) is not None:
+        return score_of_served(served, most)
     if len(paths) > 1 or paths[0].is_dir() or _is_dump(paths[0]):
         return score_of_dumps(paths, prefix, most)
     return fitted(_written(paths[0]), most)

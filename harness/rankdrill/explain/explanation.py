@@ -11,6 +11,10 @@ from rankdrill.diagnosis import Finding, name_ranks
 __all__ = ["Cause", "Confidence", "Explanation", "Place", "places_of"]
 
 
+_OF_SEVERAL = {"was": "were", "is": "are", "waits": "wait"}
+"""How a verb is said of several ranks; the page's script knows these too."""
+
+
 class Confidence(StrEnum):
     """How sure a cause is, by what was there to judge by."""
 
@@ -36,7 +40,9 @@ class Place:
     doing: str
 
     def __str__(self) -> str:
-        return f"{name_ranks(self.ranks)} {self.doing}"
+        verb, space, rest = self.doing.partition(" ")
+        verb = _OF_SEVERAL.get(verb, verb) if len(self.ranks) > 1 else verb
+        return f"{name_ranks(self.ranks)} {verb}{space}{rest}"
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,7 @@ def start(directory: Path, size: int, hang_after: float | None = None) -> Record
     recording = Recording(directory, path)
     if hang_after is not None:
         recording.at_close(answer_in(path.with_suffix(STACKS)))
-    return _Recorder(writer, log).begin(recording)
+    return _Recorder(writer, log).begin(recording, is_rank=rank != UNKNOWN_RANK)
 
 
 class _Recorder:
@@ -118,12 +118,14 @@ class _Recorder:
         self._left: tuple[int, dict[str, Any]] = (-1, {})  # by sys.exit with a code: after which step, and where
         self._boundary = Boundary(writer, on_end=self._ends_itself, on_group=self._meet, looks_on=True)
 
-    def begin(self, recording: Recording) -> Recording:
+    def begin(self, recording: Recording, *, is_rank: bool) -> Recording:
         recording.at_close(self._log.close)
         recording.at_close(install(self._boundary, ignored=[recording.directory], between_ranks_only=True))
         self._boundary.recorded = True
         recording.at_close(self._rest)
         recording.at_close(self._take_groups_there())
+        if is_rank:  # it may never come out of making its first group
+            self._live()
         self._before = sys.excepthook
         sys.excepthook = self._raised
         recording.at_close(apply([Patch(sys, "exit", self._around_exit)]))
@@ -159,10 +161,13 @@ class _Recorder:
             self._writer.introduce(group.place, group.members)
             told |= {"rank": group.place, "world_size": group.members}
             told["run"] = "" if earlier else _name_run(torch_seam.store_of(group.inner))
-            if not self._alive:
-                self._alive = True
-                self._heart.start()
+            self._live()
         self._log.write(**told)
+
+    def _live(self) -> None:
+        if not self._alive:
+            self._alive = True
+            self._heart.start()
 
     # ------------------------------------------------------------------------------------ the end
 

@@ -5,6 +5,7 @@ from rankdrill.replay.from_dumps import score_of_dumps
 from rankdrill.replay.from_ledgers import score_of
 from rankdrill.replay.from_outcome import score_of_outcome
 from rankdrill.replay.from_recording import score_of_recording
+from rankdrill.replay.from_server import score_of_served
 from rankdrill.replay.needed import bearable
 from rankdrill.replay.playing import Played, beyond, play, verdict_of
 from rankdrill.replay.score import Score, score_from_json
@@ -24,5 +25,6 @@ __all__ = [
     "score_of_dumps",
     "score_of_outcome",
     "score_of_recording",
+    "score_of_served",
     "verdict_of",
 ]

@@ -70,7 +70,7 @@ class _Cut:
         return tuple(self._places[rank] for rank in ranks if rank in self._places)
 
     def _members(self, group: str) -> tuple[int, ...]:
-        return self.score.groups.get(group) or tuple(range(self.score.world_size))
+        return self.score.members_of(group)
 
     def _stays(self, group: str) -> bool:
         """Whether there are members left that meet there."""

@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rankdrill.diagnosis import Finding, FindingKind, name_ranks
-from rankdrill.explain.flight.explained import gaps_of
+from rankdrill.explain.flight import read_dumps
+from rankdrill.explain.flight.explained import Read
 from rankdrill.explain.flight.job import Job
-from rankdrill.explain.flight.reading import read_job
-from rankdrill.explain.flight.sources import find_dumps
-from rankdrill.explain.flight.verdict import Verdict, verdict_on
+from rankdrill.explain.flight.verdict import Verdict
 from rankdrill.explain.flight.words import either
 from rankdrill.replay.cutting import cut_down
 from rankdrill.replay.dump_calls import Calls
@@ -24,7 +23,7 @@ from rankdrill.replay.score import Call, End, Part, Score
 from rankdrill.step import DEFAULT_GROUP
 from rankdrill.worlds import Verdict as OfWorld
 
-__all__ = ["score_of_dumps"]
+__all__ = ["score_of_dumps", "score_of_read"]
 
 SIGKILL = 9  # for whatever took a rank that left no dump
 
@@ -34,10 +33,12 @@ def score_of_dumps(paths: Sequence[Path], prefix: str | None = None, most: int |
 
     If they were more than `most`, those that the verdict needs. Raises `UsageError` if there are no dumps.
     """
-    sources = find_dumps(paths, prefix)
-    job = read_job(sources.files)
-    verdict = verdict_on(job)
-    gaps = tuple(gaps_of(job, verdict, sources))
+    return score_of_read(read_dumps(paths, prefix), most)
+
+
+def score_of_read(read: Read, most: int | None = None) -> Score:
+    """The same of dumps that have been read."""
+    job, verdict = read.job, read.verdict
     found = verdict.causes[0].finding if verdict.causes else None
     sides = tuple(side.ranks for side in found.sides) if found is not None else ()
     ranks: Sequence[int] = range(job.world_size)
@@ -49,7 +50,7 @@ def score_of_dumps(paths: Sequence[Path], prefix: str | None = None, most: int |
     groups = {name: group.members for name, group in zip(names, job.groups, strict=True) if name != DEFAULT_GROUP}
     first, *others = _found(verdict)
     assumed = (*calls.assumed, *_supposed(rows))
-    score = Score(job.world_size, parts, groups, first, gaps, assumed, tuple(others), sides)
+    score = Score(job.world_size, parts, groups, first, read.explanation.gaps, assumed, tuple(others), sides)
     return cut_down(for_gloo(score), ranks)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from rankdrill.ledger import Record
 from rankdrill.replay.from_ledgers import score_of
 from rankdrill.replay.playing import verdict_of
 from rankdrill.replay.score import End, Score
@@ -38,8 +37,3 @@ def _end(rank: RankOutcome, *, told: bool) -> End:
         ):
             return End("elsewhere", text=rank.doing)
     return End()
-
-
-def _in_a_file(record: Record, *, told: bool) -> bool:
-    """Whether it is a file that it does not come back from, and no finding tells more of it."""
-    return record.step.kind is Kind.FILE and not told

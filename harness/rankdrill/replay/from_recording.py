@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from rankdrill.diagnosis import FindingKind
+from rankdrill.diagnosis import Finding, FindingKind
+from rankdrill.diagnosis.calls.contracts import MEMBERS
 from rankdrill.explain import Explanation
 from rankdrill.explain.recording import explain_recording, standing_in
+from rankdrill.explain.recording.evidence import Evidence
+from rankdrill.explain.recording.mismatches import Mismatch, first_mismatch
 from rankdrill.explain.recording.standing import How, Standing
 from rankdrill.replay.cutting import cut_down
 from rankdrill.replay.from_ledgers import score_of
 from rankdrill.replay.needed import needed
-from rankdrill.replay.playing import ALL_RETURNED, in_words
-from rankdrill.replay.score import End, Score
+from rankdrill.replay.playing import ALL_RETURNED, NOBODY_KNOWN, in_words
+from rankdrill.replay.score import End, Part, Score
+from rankdrill.step import NO_SEQUENCE
 from rankdrill.worlds import Verdict
 
 __all__ = ["score_of_recording"]
@@ -28,7 +33,7 @@ def score_of_recording(directory: str | Path, most: int | None = None) -> Score:
     """
     explanation = explain_recording(directory)
     evidence, standings = standing_in(directory)
-    ends = {each.rank: _end(each) for each in standings}
+    ends = {each.rank: _end(each, evidence) for each in standings}
     views = {rank: its.view for rank, its in evidence.ranks.items()}
     verdict, size = _verdict(explanation, standings), evidence.world_size
     found = explanation.causes[0].finding if explanation.causes else None
@@ -36,16 +41,32 @@ def score_of_recording(directory: str | Path, most: int | None = None) -> Score:
     kept = (
         needed(size, most, found.culprits if found is not None else (), sides) if most and most < size else range(size)
     )
-    score = score_of(views, size, verdict, ends, sides, kept, found)
+    score = _up_to(first_mismatch(evidence), score_of(views, size, verdict, ends, sides, kept, found))
     return cut_down(replace(score, cut=(*score.cut, *explanation.gaps)), kept)
 
 
-def _end(standing: Standing) -> End:
+def _up_to(mismatch: Mismatch | None, score: Score) -> Score:
+    """`score` up to the call in which ranks do not agree: here they do not come further, there a backend let them."""
+    if mismatch is None or mismatch.finding.number == NO_SEQUENCE or mismatch.finding.argument == MEMBERS:
+        return score
+    group, number = mismatch.finding.group, mismatch.finding.number
+    parts = []
+    for part in score.parts:
+        behind = (at for at, call in enumerate(part.calls) if call.group == group and call.number > number)
+        end = next(behind, None)
+        parts.append(part if end is None else Part(part.rank, part.calls[:end]))
+    if tuple(parts) == score.parts:
+        return score
+    told = f"what ranks did behind {mismatch.finding.step}, in which they do not agree, is left out"
+    return replace(score, parts=tuple(parts), cut=(*score.cut, told))
+
+
+def _end(standing: Standing, evidence: Evidence) -> End:
     match standing.how:
         case How.RETURNED:
             return End("returned")
         case How.RAISED if not standing.suffered:
-            return End("raised", text=standing.told)
+            return End("raised", text=_raised(standing, evidence))
         case How.LEFT:
             return End("exited", code=1)
         case How.GONE:
@@ -55,12 +76,26 @@ def _end(standing: Standing) -> End:
     return End()
 
 
+def _raised(standing: Standing, evidence: Evidence) -> str:
+    """What DistributedDataParallel found wrong, which says who did it; else what it was, and where."""
+    end = evidence.ranks[standing.rank].end
+    said = end.ddp if end is not None else ""
+    where = f", at {standing.site.path}:{standing.site.line}" if standing.site is not None else ""
+    return said or f"{standing.told.removeprefix('raised ')}{where}"
+
+
 def _verdict(explanation: Explanation, standings: list[Standing]) -> str:
-    """In the words of a world's: where a rank was lost, that it died."""
+    """In the words of a world's: where a rank was lost, how."""
     if not explanation.causes:
-        return ALL_RETURNED
+        return ALL_RETURNED if all(each.how is How.RETURNED for each in standings) else NOBODY_KNOWN
     finding = explanation.causes[0].finding
     if finding.kind is FindingKind.LOST_RANK:
-        gone = [each.rank for each in standings if each.rank in finding.culprits and each.how in (How.GONE, How.LEFT)]
-        return f"{Verdict.DIED if gone else Verdict.ASYMMETRIC}: {', '.join(map(str, finding.culprits))}"
+        return f"{_how_lost(finding, standings)}: {', '.join(map(str, finding.culprits))}"
     return in_words(finding)
+
+
+def _how_lost(finding: Finding, standings: Sequence[Standing]) -> Verdict:
+    if any(each.rank in finding.culprits and each.how in (How.GONE, How.LEFT) for each in standings):
+        return Verdict.DIED
+    others = any(not set(side.ranks) <= set(finding.culprits) for side in finding.sides)
+    return Verdict.HANG if others else Verdict.ASYMMETRIC  # they wait for it, here for ever

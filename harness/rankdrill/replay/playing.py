@@ -82,16 +82,22 @@ def beyond(score: Score) -> str:
     """Why it cannot be asked of a score that the same comes of it; empty where it can."""
     if any(part.end.how == "elsewhere" and "lock" in part.end.text for part in score.parts):
         return "locks and threads are no calls, and are not played"
+    if score.kind == NOBODY_KNOWN:
+        return "what was left shows no cause, so nothing has to come again"
     return _BY_CHANCE.get(score.kind, "")
 
 
-def play(score: Score, *, deadline: float = DEADLINE_S) -> Played:
-    """Play `score` on a world of its size. Raises `UsageError` for a world that cannot be."""
+def play(score: Score, *, deadline: float = DEADLINE_S, file: Path | None = None) -> Played:
+    """Play `score` on a world of its size, from `file` if it has been written there, whose lines are told then.
+
+    Raises `UsageError` for a world that cannot be.
+    """
     source = pytest_file(score)
     found: dict[str, Any] = {}
     with TemporaryDirectory(prefix="rankdrill-replay-") as directory, World(score.world_size) as world:
-        file = Path(directory, FILE)  # a diagnosis reads the lines that calls are made from
-        file.write_text(source, encoding="utf-8")
+        if file is None:
+            file = Path(directory, FILE)  # a diagnosis reads the lines that calls are made from
+            file.write_text(source, encoding="utf-8")
         found["__file__"] = str(file)
         exec(compile(source, file, "exec"), found)  # written here, of calls and numbers alone
         body: Callable[..., None] = found["test_again"]

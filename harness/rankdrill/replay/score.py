@@ -38,7 +38,8 @@ class Call:
     `root` and `peer` are global ranks, -1 where there is none; a `peer` of -2 is anybody. `via` is torch's public
     function where this is a part of it, `site` the line that called it. With `waits` false it was issued, and nobody
     has waited for it; `touched` says what was done to its memory meanwhile, ``wrote`` or ``read``. Of a store's call
-    `key` is the key, and `value` what was written, if that is known.
+    `key` is the key, and `value` what was written, if that is known. On the groups `then` it would have made the same
+    call next, had it come out of this one.
     """
 
     op: str
@@ -58,6 +59,7 @@ class Call:
     waits: bool = True
     touched: str = ""
     number: int = field(default=-1, compare=False)  # of the group's collectives, from 0
+    then: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,10 @@ class Score:
             return self.verdict
         were = ", ".join(str(self.ranks[rank]) for rank in here)
         return f"{self.kind}: {were}, which {'is' if len(here) == 1 else 'are'} {', '.join(map(str, here))} here"
+
+    def members_of(self, group: str) -> tuple[int, ...]:
+        """The ranks in `group`."""
+        return self.groups.get(group) or tuple(range(self.world_size))
 
     def to_json(self) -> str:
         """As text, which `score_from_json` reads."""

@@ -36,7 +36,8 @@ def staged(score: Score) -> Score:
         score = replace(score, parts=tuple(_without_locks(part) for part in score.parts))
     match score.kind:
         case FindingKind.DEADLOCK:
-            return replace(score, parts=tuple(_with_the_rest(score.parts)))
+            score = replace(score, parts=tuple(_with_the_rest(score.parts)))
+            return replace(score, parts=tuple(_in_two_orders(score)))
         case FindingKind.LEAKED_GROUP:
             return _groups_by_members(score)
         case FindingKind.RACE:
@@ -65,6 +66,19 @@ def _with_the_rest(parts: Sequence[Part]) -> Iterator[Part]:
             if call.op in _AWAITING and call.key and part.rank == _other(rank, stuck):
                 rest.append(Call("set", key=call.key, value="'1'", site=f"rank {part.rank} has {NOT_COME_TO} it"))
         yield replace(part, calls=(*part.calls, *rest))
+
+
+def _in_two_orders(score: Score) -> Iterator[Part]:
+    """Whoever waits in a group for one that waits in another would have made the same call there, too."""
+    stuck = [part.calls[-1] for part in score.parts if part.calls and not part.end.how]
+    for part in score.parts:
+        last = part.calls[-1] if part.calls and not part.end.how else None
+        if last is None or last.number < 0:
+            yield part
+            continue
+        alike = [call.group for call in stuck if call.number >= 0 and call.op == last.op and call.group != last.group]
+        mine = [group for group in dict.fromkeys(alike) if part.rank in score.members_of(group)]
+        yield replace(part, calls=(*part.calls[:-1], replace(last, then=tuple(mine))))
 
 
 def _other(rank: int, stuck: dict[int, Call]) -> int:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from ast import literal_eval
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import prod
 
 from rankdrill.diagnosis import FindingKind
+from rankdrill.replay.findings import NOT_COME_TO
 from rankdrill.replay.merging import NOT_WAITING, Line
 from rankdrill.replay.score import Call, Score, Tensor
 from rankdrill.replay.staging import ADDED_TO, COUNTED_ON, DESTROY, IF_NOT_THERE, LATE, OWN, WHAT_CAME
@@ -93,6 +95,8 @@ def statement(line: Line, groups: Groups) -> str:
     """
     if line.touched:
         line = replace(line, calls=tuple((rank, replace(call, waits=False)) for rank, call in line.calls))
+    if any(call.then for _, call in line.calls):
+        return "\n".join(_in_orders(line, groups))
     told = {rank: _said(call, groups, is_root=rank == call.root) for rank, call in line.calls}
     known = {rank: (name, given) for rank, (name, given) in told.items() if name and not name.startswith("#")}
     if not known:
@@ -126,6 +130,22 @@ def statement(line: Line, groups: Groups) -> str:
     if kept == line.ranks:
         return f"works.append({said})"
     return f"work = {said}\nif {among(kept)}:\n    works.append(work)"
+
+
+def _in_orders(line: Line, groups: Groups) -> Iterator[str]:
+    """The same call on several groups, by some ranks in another order than by others."""
+    ranks: dict[tuple[str, ...], list[int]] = {}
+    for rank, call in line.calls:
+        ranks.setdefault((call.group, *call.then), []).append(rank)
+    ordered = sorted(ranks.items(), key=lambda each: len(each[1]))
+    for at, (order, those) in enumerate(ordered):
+        if len(ordered) > 1:
+            yield "else:" if at + 1 == len(ordered) else f"{'el' * (at > 0)}if {among(those)}:"
+        here = [(rank, call) for rank, call in line.calls if rank in those]
+        for group in order:
+            alike = tuple((rank, replace(call, group=group, then=())) for rank, call in here)
+            said = statement(replace(line, calls=alike), groups) + f"  # {NOT_COME_TO}" * (group != order[0])
+            yield textwrap.indent(said, "    " * (len(ordered) > 1))
 
 
 def _touching(line: Line, name: str, given: Sequence[str]) -> Iterator[str]:

@@ -11,7 +11,8 @@ __all__ = ["lost_another"]
 # torch gives these no type of their own: gloo raises RuntimeError, newer versions a subclass of it. What begins with
 # ProcessGroupGloo:: is about the call's own arguments.
 _PEER_TROUBLE = re.compile(
-    r"connection (was )?(closed|reset|refused)|broken pipe|timed out|timeout|\bgloo[/:]|socket closed|aborted",
+    r"connection (was )?(likely )?(closed|reset|refused)|broken pipe|timed out|timeout|\bgloo[/:]|socket closed"
+    r"|aborted",
     re.IGNORECASE,
 )
 

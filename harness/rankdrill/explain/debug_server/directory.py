@@ -15,16 +15,17 @@ from rankdrill.diagnosis import name_ranks
 from rankdrill.errors import DumpError, UsageError
 from rankdrill.explain.debug_server.judged import Moment, judge
 from rankdrill.explain.debug_server.lines import with_lines
+from rankdrill.explain.debug_server.served import Served
 from rankdrill.explain.debug_server.stacks import Stack, stacks_of
 from rankdrill.explain.debug_server.tables import Active, active_in, as_dumps
 from rankdrill.explain.explanation import Confidence, Explanation, places_of
 from rankdrill.explain.flight.columns import Tables, columns_of
-from rankdrill.explain.flight.explained import explain_job
+from rankdrill.explain.flight.explained import Read, read_of
 from rankdrill.explain.flight.job import Dump, make_job
 from rankdrill.explain.flight.load import read_bytes
-from rankdrill.explain.flight.sources import Sources, looks_like_dump
+from rankdrill.explain.flight.sources import looks_like_dump
 
-__all__ = ["explain_debug_directory", "is_debug_directory", "of_stacks"]
+__all__ = ["explain_debug_directory", "is_debug_directory", "of_stacks", "read_debug_directory"]
 
 MOST_FILES = 300_000  # of the directory that are looked at
 MOST_MOMENTS = 4  # of each kind that are read, the newest
@@ -51,6 +52,11 @@ def _has_dumps(path: Path) -> bool:
 
 
 def explain_debug_directory(path: Path) -> Explanation:
+    """What `read_debug_directory` explains."""
+    return read_debug_directory(path).explanation
+
+
+def read_debug_directory(path: Path) -> Served:
     """What the files in `path` show of the newest moments: by the tables, if there are any, else by the stacks.
 
     Raises `UsageError` where they tell of no rank.
@@ -59,20 +65,21 @@ def explain_debug_directory(path: Path) -> Explanation:
     for kind, file in _files(path):
         by_kind.setdefault(kind, []).append(file)
     gaps: list[str] = []
-    read = {kind: list(_read(files, gaps)) for kind, files in by_kind.items()}
-    moments = [Moment(at_ns, stacks_of(text)) for at_ns, text in read.pop("stacks", ())]
-    tables = any(_TABLE in text for of in read.values() for _, text in of)
+    texts = {kind: list(_read(files, gaps)) for kind, files in by_kind.items()}
+    moments = [Moment(at_ns, stacks_of(text)) for at_ns, text in texts.pop("stacks", ())]
+    tables = any(_TABLE in text for of in texts.values() for _, text in of)
     if not tables and not any(moment.stacks for moment in moments):
         raise UsageError(f"{path}: no dumps of a flight recorder, nor of torch's debug server any that tells of ranks")
-    found = [of for kind in sorted(read) if read[kind] and (of := _of_tables(read[kind])) is not None]
-    found.sort(key=lambda each: not each.causes)
+    found = [of for kind in sorted(texts) if texts[kind] and (of := _of_tables(texts[kind])) is not None]
+    found.sort(key=lambda each: not each.explanation.causes)
     stacks = moments[-1].stacks if moments else {}
-    if found and (found[0].causes or not moments):
-        explanation = with_lines(found[0], stacks)
+    read = found[0] if found and (found[0].explanation.causes or not moments) else None
+    if read is not None:
+        explanation = with_lines(read.explanation, stacks)
     else:
         explanation = of_stacks(moments)
         gaps.append(_why_stacks(tables=tables))
-    return replace(explanation, source=str(path), gaps=(*gaps, *explanation.gaps))
+    return Served(replace(explanation, source=str(path), gaps=(*gaps, *explanation.gaps)), stacks, read)
 
 
 def _why_stacks(*, tables: bool) -> str:
@@ -106,7 +113,7 @@ def _read(files: Sequence[_File], gaps: list[str]) -> Iterator[tuple[int, str]]:
             gaps.append(f"{file.path.name} {error}")
 
 
-def _of_tables(read: Sequence[tuple[int, str]]) -> Explanation | None:
+def _of_tables(read: Sequence[tuple[int, str]]) -> Read | None:
     """What the newest tables show; None where they are empty."""
     moments = [(at_ns, active_in(text)) for at_ns, text in read]
     written_ns, rows = moments[-1]
@@ -117,7 +124,8 @@ def _of_tables(read: Sequence[tuple[int, str]]) -> Explanation | None:
         Dump(rank, f"rank {rank}", columns_of(dump, tables), written_ns=written_ns)
         for rank, dump in sorted(as_dumps(rows, _since(moments)).items())
     ]
-    return _as_tables_tell(explain_job(make_job(dumps, tables), "", Sources(())))
+    found = read_of(make_job(dumps, tables))
+    return replace(found, explanation=_as_tables_tell(found.explanation))
 
 
 def _as_tables_tell(found: Explanation) -> Explanation:

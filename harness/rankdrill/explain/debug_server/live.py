@@ -13,15 +13,15 @@ from rankdrill.explain.debug_server.directory import of_stacks
 from rankdrill.explain.debug_server.judged import Moment
 from rankdrill.explain.debug_server.lines import with_lines
 from rankdrill.explain.debug_server.pages import Answer, NoPageError, answers, is_address
+from rankdrill.explain.debug_server.served import Served
 from rankdrill.explain.debug_server.stacks import Stack, stack_of
 from rankdrill.explain.explanation import Explanation
 from rankdrill.explain.flight.columns import MOST_RANKS, Tables, columns_of
-from rankdrill.explain.flight.explained import explain_job
+from rankdrill.explain.flight.explained import Read, read_of
 from rankdrill.explain.flight.job import Dump, make_job
 from rankdrill.explain.flight.load import load
-from rankdrill.explain.flight.sources import Sources
 
-__all__ = ["explain_server", "is_address"]
+__all__ = ["explain_server", "is_address", "read_server"]
 
 RECORDERS = ("fr_trace_nccl_json", "torchcomms_fr_trace_json", "fr_trace_json")
 """The pages of NCCL's recorder, of TorchComms's, and of the one that gloo has."""
@@ -42,6 +42,11 @@ class _Recorder:
 
 
 def explain_server(address: str) -> Explanation:
+    """What `read_server` explains."""
+    return read_server(address).explanation
+
+
+def read_server(address: str) -> Served:
     """What the recorders of the job at `address` show now, with the lines that its stacks tell.
 
     Raises `UsageError` where no such server answers.
@@ -50,17 +55,17 @@ def explain_server(address: str) -> Explanation:
     stacks = _stacks(address)
     if not stacks and not any(recorder.dumps or recorder.errors for recorder in found):
         raise UsageError(f"{address}: there is no page of torch's debug server with ranks on it")
-    explained = [_explained(recorder) for recorder in found if recorder.entries]
-    explained.sort(key=lambda each: not each.causes)
-    if explained:
-        explanation = with_lines(explained[0], stacks)
-    else:
-        time.sleep(BETWEEN_LOOKS_S)
-        moments = [Moment(0, stacks), Moment(int(BETWEEN_LOOKS_S * 1e9), _stacks(address))]
-        told = "no recorder has an entry: judged by Python stacks alone"
-        explanation = of_stacks(moments)
-        explanation = replace(explanation, gaps=(told, *explanation.gaps))
-    return replace(explanation, source=address)
+    reads = [_read(recorder) for recorder in found if recorder.entries]
+    reads.sort(key=lambda each: not each.explanation.causes)
+    if reads:
+        read = reads[0]
+        explanation = with_lines(read.explanation, stacks)
+        return Served(replace(explanation, source=address), stacks, read)
+    time.sleep(BETWEEN_LOOKS_S)
+    again = _stacks(address)
+    explanation = of_stacks([Moment(0, stacks), Moment(int(BETWEEN_LOOKS_S * 1e9), again)])
+    told = "no recorder has an entry: judged by Python stacks alone"
+    return Served(replace(explanation, source=address, gaps=(told, *explanation.gaps)), again)
 
 
 def _asked(address: str, page: str) -> _Recorder:
@@ -85,13 +90,13 @@ def _of(address: str, page: str) -> Iterator[Answer]:
         yield from answers(address, page)
 
 
-def _explained(recorder: _Recorder) -> Explanation:
-    found = explain_job(make_job(recorder.dumps, recorder.tables), "", Sources(()))
+def _read(recorder: _Recorder) -> Read:
+    read = read_of(make_job(recorder.dumps, recorder.tables))
     silent: dict[str, list[int]] = {}
     for rank, error in sorted(recorder.errors.items()):
         silent.setdefault(error, []).append(rank)
     told = tuple(f"{name_ranks(ranks)} did not answer: {error}" for error, ranks in silent.items())
-    return replace(found, gaps=(*told, *found.gaps))
+    return replace(read, explanation=replace(read.explanation, gaps=(*told, *read.explanation.gaps)))
 
 
 def _stacks(address: str) -> dict[int, Stack]:

@@ -64,7 +64,8 @@ def stack_of(said: str) -> Stack:
     frames = first[-1]
     calls = [str(frame["name"]) for frame in frames if _CALLS.search(frame["filename"])]
     public = [name for name in calls if not name.startswith("_") and name not in HANDS_ON]
-    return Stack(site_of(frames), public[-1] if public else "", "\n".join(map(str, frames)))
+    shown = (f'  File "{frame["filename"]}", line {frame["line"]} in {frame["name"]}' for frame in frames)
+    return Stack(site_of(frames), public[-1] if public else "", "\n".join(("(most recent call first):", *shown)))
 
 
 def _frames(text: str) -> Iterator[Mapping[str, Any]]:

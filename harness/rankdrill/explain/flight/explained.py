@@ -15,11 +15,12 @@ from rankdrill.explain.flight.sources import Sources, find_dumps
 from rankdrill.explain.flight.verdict import Verdict, verdict_on
 from rankdrill.explain.flight.words import call_of, either
 
-__all__ = ["Read", "explain_dumps", "explain_job", "gaps_of", "read_dumps"]
+__all__ = ["Read", "explain_dumps", "gaps_of", "read_dumps", "read_of"]
 
 NEWEST = (2, 10)  # the version of dumps that this was written for
 _OTHER_NUMBERS = "older torch counts batches of messages among them, TorchComms those of all groups"
 _MOST_SAID = 4  # of one kind of gap
+NO_FILES = Sources(())
 
 
 @dataclass(frozen=True)
@@ -47,13 +48,13 @@ def read_dumps(
     """The same, with what it rests on."""
     sources = find_dumps(paths, prefix)
     job = read_job(sources.files, lambda read: look(read, len(sources.files)))
+    return read_of(job, ", ".join(map(str, paths)), sources)
+
+
+def read_of(job: Job, source: str = "", sources: Sources = NO_FILES) -> Read:
+    """What the dumps of `job` say, which need not have been files."""
     verdict = verdict_on(job)
-    return Read(job, verdict, _explanation(job, verdict, ", ".join(map(str, paths)), sources))
-
-
-def explain_job(job: Job, source: str, sources: Sources) -> Explanation:
-    """What the dumps of `job` say."""
-    return _explanation(job, verdict_on(job), source, sources)
+    return Read(job, verdict, _explanation(job, verdict, source, sources))
 
 
 def _explanation(job: Job, verdict: Verdict, source: str, sources: Sources) -> Explanation:

@@ -7,6 +7,7 @@ at about the same time, unless one is late: so clocks that are seconds apart sho
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -19,7 +20,7 @@ from rankdrill.explain.flight.waiting import Meeting
 from rankdrill.explain.pictured import Left, most_steps, pictured
 from rankdrill.ledger import Record, State
 from rankdrill.report import Picture
-from rankdrill.step import NO_SEQUENCE, Kind, Message, Step
+from rankdrill.step import NO_SEQUENCE, Kind, Message, Site, Step
 
 __all__ = ["picture_of_dumps", "shifts_in"]
 
@@ -32,18 +33,28 @@ _ISSUED = (
     "Dumps say when a call was issued, and not when it ended: a mark stands where it was issued, and a bar that goes "
     "to the end is of a call that was not over."
 )
+_STACKS = (
+    "Stacks are those with which calls were made, as far as they are the user's own lines: dumps have no others. Where "
+    "a rank that is in no call was is not known."
+)
 _CLOCKS = (
     "Each rank's times are by the clock of its own host, and nothing in dumps brings these together: from rank to rank "
     "they may be wrong by as much as the clocks were."
 )
 
 
-def picture_of_dumps(read: Read, repeat: str) -> Picture:
-    """The picture of what became of a job; `repeat` is the command to be told."""
+def picture_of_dumps(read: Read, repeat: str, stacks: Mapping[int, str] | None = None) -> Picture:
+    """The picture of what became of a job; `repeat` is the command to be told, `stacks` are the ranks', if known."""
     job = read.job
     shifts = shifts_in(job)
     left = {rank: _left(read, rank, shifts.get(rank, 0)) for rank in job.dumps}
-    return pictured(read.explanation, left, repeat, (_ISSUED, _CLOCKS, *_notes(shifts)), issued=True)
+    if stacks is None:
+        stacks = {rank: stack for rank in job.dumps if (stack := _stack(read, rank))}
+        on_stacks = (_STACKS,) if stacks else ()
+    else:
+        on_stacks = ()
+    left |= {rank: replace(left.get(rank, Left("unknown")), stack=stack) for rank, stack in stacks.items()}
+    return pictured(read.explanation, left, repeat, (_ISSUED, *on_stacks, _CLOCKS, *_notes(shifts)), issued=True)
 
 
 def shifts_in(job: Job) -> dict[int, int]:
@@ -100,6 +111,27 @@ def _left(read: Read, rank: int, shift: int) -> Left:
     start = max(first, end - most_steps(job.world_size) - MARGIN)
     records = [_record(job, row, shift) for row in range(start, end)]
     return Left(_status(meeting), meeting.missing if meeting is not None else None, records, start - first)
+
+
+def _stack(read: Read, rank: int) -> str:
+    """From which lines the rank made the call that it is in, or its last one; nothing where its dump has no lines."""
+    job, (first, end) = read.job, read.job.bounds[rank]
+    meeting = read.verdict.standing.of.get(rank)
+    if first == end:
+        return ""
+    row = meeting.rows[rank] if meeting is not None else end - 1
+    site = job.site_at(row)
+    if site is None:
+        return ""
+    said = f"in {_step(job, row)}" if meeting is not None else f"not in a call; the last was {_step(job, row)}"
+    return "\n".join((f"{said}, called (most recent call first)", *_lines(site)))
+
+
+def _lines(site: Site | None) -> Iterator[str]:
+    """As Python prints them."""
+    while site is not None:
+        yield f'  File "{site.file}", line {site.line} in {site.function}'
+        site = site.caller
 
 
 def _status(meeting: Meeting | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -92,7 +92,8 @@ def _look_at(run: Run) -> Look:
     causes, fits = causes_of(evidence, standings)
     at_odds = {rank for cause in causes for rank in cause.finding.ranks}
     victims = tuple(sorted(waits_of(standings).keys() - at_odds)) if causes else ()
-    places = _places(standings, evidence)
+    apart = {(cause.finding.group, cause.finding.number) for cause in causes}
+    places = _places(standings, evidence, apart)
     found = Explanation("", evidence.world_size, tuple(causes), tuple(fits), victims, places, gaps)
     return Look(run, evidence, standings, found)
 
@@ -136,16 +137,19 @@ def _newest(run: Run) -> list[tuple[int, Slots]]:
     return [(reader.total, reader.view(max(reader.total - FEW, 0)).raw) for reader in readers]
 
 
-def _places(standings: Sequence[Standing], evidence: Evidence) -> tuple[Place, ...]:
+def _places(
+    standings: Sequence[Standing], evidence: Evidence, apart: Collection[tuple[str, int]] = ()
+) -> tuple[Place, ...]:
+    """Where all are; in the calls `apart`, by group and number, ranks do not agree."""
     waiting = waits_of(standings)
-    return places_of([(each.rank, _doing(each, waiting.get(each.rank), evidence)) for each in standings])
+    return places_of([(each.rank, _doing(each, waiting.get(each.rank), evidence, apart)) for each in standings])
 
 
-def _doing(standing: Standing, wait: Wait | None, evidence: Evidence) -> str:
+def _doing(standing: Standing, wait: Wait | None, evidence: Evidence, apart: Collection[tuple[str, int]]) -> str:
     here = evidence.ranks.get(standing.rank)
     alive = "" if here is None or here.alive is None else " (alive)" if here.alive else " (its process is gone)"
     if wait is not None:
-        return f"{_waiting(wait)}{f'; {standing.told}' if standing.suffered else alive}"
+        return f"{_waiting(wait, apart)}{f'; {standing.told}' if standing.suffered else alive}"
     site = standing.site
     if standing.how is How.RUNS and site is None and standing.last is not None:
         site = standing.last.step.site
@@ -153,9 +157,11 @@ def _doing(standing: Standing, wait: Wait | None, evidence: Evidence) -> str:
     return f"{standing.told}{where}{'' if standing.ended else alive}"
 
 
-def _waiting(wait: Wait) -> str:
+def _waiting(wait: Wait, apart: Collection[tuple[str, int]]) -> str:
     """As `Wait` says it, in words that suit one rank and several."""
     step = wait.record.step
+    if not wait.missing and (step.target, step.sequence) in apart:
+        return f"waiting in {step}, in which the ranks do not agree{step.where}"
     if not wait.missing:
         return f"waiting in {step}, to which all have come{step.where}"
     one_of = "one of " if wait.anyone and len(wait.missing) > 1 else ""

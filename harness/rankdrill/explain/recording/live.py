@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from rich.console import Group
 from rich.live import Live
+from rich.padding import Padding
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
@@ -23,10 +24,14 @@ from rankdrill.launch.progress import MOST_LINES
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
-__all__ = ["Lines", "picture", "watch"]
+__all__ = ["WIDE", "Lines", "picture", "watch"]
+
+_Row: TypeAlias = tuple[str, str, str, str]
+"""Of ranks that do the same: who they are, how many steps they took, what they do, and for how long."""
 
 EVERY_S = 0.5
 SHARE = 0.25  # of the time, at most, that looking takes
+WIDE = 80  # columns, from which on all that is told of a rank stands beside each other
 STANDSTILL_S = 5.0  # after which a line says where all are
 LEAST_LINES = 4  # of an explanation, on a screen however short
 
@@ -42,9 +47,10 @@ def watch(directory: Path, console: Console) -> None:
             if sight.over:
                 return
             sight = _next(sights)
-    with Live(picture(directory, sight, 0.0), console=console, transient=True, auto_refresh=False) as live:
+    shown = picture(directory, sight, 0.0, console.width)
+    with Live(shown, console=console, transient=True, auto_refresh=False) as live:
         while not sight.over:
-            live.update(picture(directory, sight, time.monotonic() - began), refresh=True)
+            live.update(picture(directory, sight, time.monotonic() - began, console.width), refresh=True)
             sight = _next(sights)
 
 
@@ -58,15 +64,11 @@ def _next(sights: Sights) -> Sight:
     return sight
 
 
-def picture(directory: Path, sight: Sight, seconds: float) -> RenderableType:
+def picture(directory: Path, sight: Sight, seconds: float, width: int = WIDE) -> RenderableType:
     """The screen: a line for each rank, for those that do the same where there are many, below what is explained."""
-    table = Table.grid(padding=(0, 2))
-    for column in ("ranks", "steps", "doing", "for"):
-        table.add_column(no_wrap=column != "doing", justify="right" if column in ("steps", "for") else "left")
     shown = list(_rows(sight))
-    for ranks, steps, doing, long in shown[:MOST_LINES]:
-        table.add_row(Text(ranks), Text(steps, style="dim"), Text(harmless(doing)), Text(long, style="yellow"))
     head = f"{directory}, {sight.world_size} ranks, watched for {seconds:.0f} s, until Ctrl-C"
+    table = _beside(shown[:MOST_LINES]) if width >= WIDE else _below(shown[:MOST_LINES])
     below: list[RenderableType] = [table]
     if len(shown) > MOST_LINES:
         below.append(Text(f"… and {len(shown) - MOST_LINES} other ways to be", style="dim"))
@@ -98,7 +100,27 @@ class _Screen:
             yield Segment.line()
 
 
-def _rows(sight: Sight) -> Iterator[tuple[str, str, str, str]]:
+def _beside(rows: Sequence[_Row]) -> RenderableType:
+    table = Table.grid(padding=(0, 2))
+    for column in ("ranks", "steps", "doing", "for"):
+        kept = "fold" if column in ("ranks", "doing") else "ellipsis"
+        justify = "right" if column in ("steps", "for") else "left"
+        table.add_column(no_wrap=kept == "ellipsis", overflow=kept, justify=justify)  # type: ignore[arg-type]
+    for ranks, steps, doing, long in rows:
+        table.add_row(Text(ranks), Text(steps, style="dim"), Text(harmless(doing)), Text(long, style="yellow"))
+    return table
+
+
+def _below(rows: Sequence[_Row]) -> RenderableType:
+    """Where there is no room beside each other: what a rank does, its line above all, is never cut off."""
+    parts: list[RenderableType] = []
+    for ranks, steps, doing, long in rows:
+        parts.append(Text.assemble(ranks, "  ", (steps, "dim"), "  ", (long, "yellow"), overflow="fold"))
+        parts.append(Padding(Text(harmless(doing), overflow="fold"), (0, 0, 0, 2)))
+    return Group(*parts)
+
+
+def _rows(sight: Sight) -> Iterator[_Row]:
     if len(sight.ranks) <= MOST_LINES:
         for each in sight.ranks:
             yield f"rank {each.rank}", f"{each.steps} steps", each.doing, _long([each])

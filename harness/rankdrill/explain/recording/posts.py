@@ -12,12 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from rankdrill.ledger import Post, Record
-from rankdrill.step import BY_TWOS, NEW_GROUP, NOBODY
+from rankdrill.step import BY_TWOS, NEW_GROUP, NOBODY, STRIDES
 
 __all__ = ["post_of", "posts_of"]
 
 _TENSOR = re.compile(r"([a-z]\w*)\[([\d,]*)\]")
 _ROOT = re.compile(r"\broot=(\d+)")
+_STRIDES = re.compile(re.escape(STRIDES) + r"(\([\d,]*\)(?:\+\([\d,]*\))*)(?: |$)")
 _SPLITS = re.compile(r"sent as (\d[\d,]*) received as (\d[\d,]*)(?: |$)")
 _REDUCE = frozenset({"sum", "avg", "product", "min", "max", "band", "bor", "bxor", "premul_sum"})
 
@@ -56,8 +57,12 @@ def post_of(rank: int, record: Record, *, sized: bool = False) -> Post:
         sizes = (_mark(text),)
     shown = text if step.op == NEW_GROUP else "+".join(f"{dtype}[{shape}]" for dtype, shape in tensors)
     root_mark = int(root[1]) if root else NOBODY
-    # Of the order in memory no record says anything: that is equal.
-    marks = _mark(step.op), _mark(reduce_op), root_mark, _mark(dtypes), _mark(sizes), 0
+    strides = _STRIDES.search(text)
+    if strides is not None and step.op != NEW_GROUP:
+        shown += f"{STRIDES}{strides[1]}"
+    # Of another order in memory a record has only the strides; of tensors in order, and by twos, nothing.
+    in_memory = _mark(strides[1]) if strides is not None else 0
+    marks = _mark(step.op), _mark(reduce_op), root_mark, _mark(dtypes), _mark(sizes), in_memory
     sends, receives = _splits(text, tensors) if step.op == "all_to_all_single" else ((), ())
     return Post(rank, marks, None, sends, receives, step.op, reduce_op, "+".join(dtypes), shown, step.site)
 

@@ -158,15 +158,18 @@ def _last_failed(here: RankEvidence) -> Record | None:
 
 def _runs(here: RankEvidence, last: Record | None, evidence: Evidence) -> str:
     since = _newest_ns(here) or here.recorded.told_ns + here.shift_ns
+    seconds = (evidence.now_ns - since) / 1e9
+    if not here.recorded.groups:
+        return f"had no process group for {seconds:.1f} s"
     after = f"after {last.step}" if last is not None else "without any call of its group"
-    return f"was in no call for {(evidence.now_ns - since) / 1e9:.1f} s {after}"
+    return f"was in no call for {seconds:.1f} s {after}"
 
 
 def _ended(rank: int, here: RankEvidence, progress: Progress, last: Record | None) -> Standing:
     end = here.end
     assert end is not None
     how, told = {
-        "exit": (How.RETURNED, "came to its end"),
+        "exit": (How.RETURNED, "came to the end"),
         "raised": (How.RAISED, f"raised {end.error}"),
     }.get(end.how, (How.LEFT, f"called {end.how}"))
     site = Site(end.file, end.line, end.function) if end.file else None
