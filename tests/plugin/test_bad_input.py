@@ -48,6 +48,16 @@ def test_it(rank): ...
     ran.result.assert_outcomes(skipped=1)
 
 
+def test_a_size_of_its_own_that_the_marker_does_not_name(run: Run) -> None:
+    ran = run("""
+@pytest.mark.ranks(2)
+@pytest.mark.parametrize("world_size", [2, 4])
+def test_it(world_size): ...
+""")
+    assert "test_it[4]: it parametrizes world_size=4 itself, which the marker does not name; write every" in ran.screen
+    assert ran.result.ret == 2
+
+
 def test_rank_without_the_marker_says_what_is_missing(run: Run) -> None:
     ran = run("def test_it(rank): ...")
     assert "the fixture 'rank' is for tests marked @pytest.mark.ranks(n); mark this one" in ran.screen

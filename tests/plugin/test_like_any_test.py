@@ -26,6 +26,16 @@ def test_it(rank, word, world_size):
     assert "test_it[3ranks-b]" in ran.cases
 
 
+def test_a_test_that_parametrizes_its_world_size_itself_goes_on_doing_so(run: Run) -> None:
+    ran = run("""
+@pytest.mark.ranks(1, 2)
+@pytest.mark.parametrize("degree, world_size", [(3, 1), (4, 2)])
+def test_it(degree, world_size):
+    assert dist.get_world_size() == world_size == degree - 2
+""")
+    assert {test: ran.outcome(test) for test in ran.cases} == {"test_it[3-1]": "passed", "test_it[4-2]": "passed"}
+
+
 def test_several_sizes_need_not_be_named_by_the_test(run: Run) -> None:
     ran = run("""
 @pytest.mark.ranks(1, 2)

@@ -173,6 +173,10 @@ LEFT_BEHIND = {
         "import logging; logging.getLogger().setLevel(1); logging.disable(50)",
         "__import__('logging').getLogger().level != 1 and __import__('logging').root.manager.disable == 0",
     ),
+    "log records": (
+        "import logging; logging.setLogRecordFactory(lambda *_, **__: dist.no_such)",
+        "__import__('logging').getLogRecordFactory() is __import__('logging').LogRecord",
+    ),
     "garbage": ("import gc; gc.disable()", "__import__('gc').isenabled()"),
     "stdout": ("sys.stdout = open('out.txt', 'w')", "sys.stdout.fileno() == 1"),
     "numpy": (

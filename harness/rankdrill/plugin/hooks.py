@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rankdrill.errors import UsageError
-from rankdrill.plugin.marker import MARKER_HELP, SIZE_PARAMETER, read_mark, size_label
+from rankdrill.plugin.marker import MARKER_HELP, SIZE_PARAMETER, parametrizes, read_mark, size_label
 from rankdrill.plugin.refusals import check_worlds, refusal
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             check_worlds(metafunc.definition, mark)
     except UsageError as error:
         raise pytest.Collector.CollectError(f"{metafunc.definition.nodeid}: {error}") from None
-    if mark is None or mark.drawn_size is not None:
+    if mark is None or mark.drawn_size is not None or parametrizes(metafunc.definition, SIZE_PARAMETER):
         return
     if len(mark.sizes) > 1 or SIZE_PARAMETER in metafunc.fixturenames:
         if SIZE_PARAMETER not in metafunc.fixturenames:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from rankdrill.faults import Plan
 
-__all__ = ["MARKER_HELP", "SIZE_PARAMETER", "RanksMark", "is_strategy", "read_mark", "size_label"]
+__all__ = ["MARKER_HELP", "SIZE_PARAMETER", "RanksMark", "is_strategy", "parametrizes", "read_mark", "size_label"]
 
 SIZE_PARAMETER = "world_size"
 """The parameter, and the fixture, of tests of several world sizes."""
@@ -75,6 +75,15 @@ def is_strategy(value: object) -> TypeGuard[SearchStrategy[Any]]:
 def size_label(size: int) -> str:
     """What stands for the size in the id of a test of several."""
     return f"{size}ranks"
+
+
+def parametrizes(node: pytest.Item | pytest.Collector, name: str) -> bool:
+    """Whether a ``parametrize`` mark of `node` gives values to `name`."""
+    for mark in node.iter_markers("parametrize"):
+        names = mark.args[0] if mark.args else mark.kwargs.get("argnames", ())
+        if name in (map(str.strip, names.split(",")) if isinstance(names, str) else names):
+            return True
+    return False
 
 
 def read_mark(node: pytest.Item | pytest.Collector) -> RanksMark | None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rankdrill.errors import UsageError
-from rankdrill.plugin.marker import RanksMark, read_mark
+from rankdrill.plugin.marker import SIZE_PARAMETER, RanksMark, read_mark
 
 __all__ = ["check_worlds", "refusal"]
 
@@ -76,8 +76,13 @@ def _of_mark(item: pytest.Function) -> str:
             f"the marker's {drawn} is a Hypothesis strategy, and nothing draws from it; decorate the test with @given"
         )
     # Not `item.fixturenames`: pytest leaves out of it what is parametrized and not named by the test.
-    parametrized = "world_size" in getattr(getattr(item, "callspec", None), "params", ())
-    if mark is not None and len(mark.sizes) > 1 and not parametrized:
+    given = getattr(getattr(item, "callspec", None), "params", {})
+    if mark is not None and SIZE_PARAMETER in given and given[SIZE_PARAMETER] not in mark.sizes:
+        return (
+            f"it parametrizes {SIZE_PARAMETER}={given[SIZE_PARAMETER]!r} itself, which the marker does not name; "
+            "write every size there is in @pytest.mark.ranks(…), or give the parameter another name"
+        )
+    if mark is not None and len(mark.sizes) > 1 and SIZE_PARAMETER not in given:
         return (
             "several world sizes parametrize a test while it is collected, and this mark came later, from a hook; "
             "write the sizes on the function, its class or its module"

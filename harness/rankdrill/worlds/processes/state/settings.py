@@ -122,6 +122,15 @@ def _logging_back(was: tuple[int, int, tuple[Any, ...]], now: tuple[int, int, tu
             root.addHandler(handler)
 
 
+def _read_log_classes() -> tuple[Any, type[logging.Logger]]:
+    return logging.getLogRecordFactory(), logging.getLoggerClass()
+
+
+def _log_classes_back(was: tuple[Any, type[logging.Logger]], now: object) -> None:
+    logging.setLogRecordFactory(was[0])
+    logging.setLoggerClass(was[1])
+
+
 _LIMITS = (resource.RLIMIT_AS, resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_CORE)
 
 
@@ -194,6 +203,7 @@ SETTINGS = (
     Setting("fault handler", _read_fault_handler, _fault_handler_back),
     Setting("timers", _read_timers, _timers_back),
     Setting("root logger", _read_logging, _logging_back),
+    Setting("classes of loggers and records", _read_log_classes, _log_classes_back),
     Setting("resource limits", _read_limits, _limits_back),
     Setting("standard streams", _read_streams, _streams_back),
     Setting("trace function", sys.gettrace, _set(sys.settrace)),
