@@ -223,6 +223,17 @@ def one_before_a_message_by_a_branch() -> None:
         dist.recv(torch.ones(1), src=ODD)
 
 
+def one_before_another_root() -> None:
+    """Rank ODD comes to the line of rank 0 as well: these two calls were not meant for each other."""
+    pair = dist.new_group([0, ODD])
+    me = dist.get_rank()
+    if me == ODD:
+        dist.broadcast(torch.ones(1), src=ODD, group=pair)
+    if me not in (0, ODD):
+        return
+    dist.broadcast(torch.ones(1), src=0, group=pair)
+
+
 @pytest.mark.parametrize(
     ("body", "kind", "between"),
     [
@@ -232,6 +243,7 @@ def one_before_a_message_by_a_branch() -> None:
         (one_that_is_made_again_in_another_loop, FindingKind.MISSING, (0, ODD)),
         (one_in_a_circle_with_a_rank_that_was_let_go_on, FindingKind.MISSING, (1, ODD)),
         (one_before_a_message_by_a_branch, FindingKind.MISSING, (0, ODD)),
+        (one_before_another_root, FindingKind.MISSING, (0, ODD)),
     ],
     ids=lambda it: getattr(it, "__name__", str(it)),
 )

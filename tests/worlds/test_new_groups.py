@@ -109,6 +109,7 @@ def test_one_against_one_disagree() -> None:
     assert finding.culprits == ()
     assert outcome.culprits == (0, 1)
     assert "rank 0 ends without new_group #0" in outcome.summary()
+    assert finding.sides[0].sites == finding.sides[1].sites != (None,)
 
 
 def everybody() -> None:

@@ -152,6 +152,23 @@ def test_the_one_that_sets_what_the_others_wait_for_is_to_blame(fresh: World) ->
     assert marks(found) == [{"sets"}, {"waits"}]
 
 
+def the_setter_sets_another_and_goes_on(rank: RankContext) -> None:
+    if rank.index == 0:
+        rank.store.set("data/ready/0", "yes")
+    else:
+        rank.store.wait(["data/ready"])  # waits
+    dist.barrier()  # goes on
+
+
+def test_of_who_has_set_another_key_and_gone_on_both_lines_are_told(fresh: World) -> None:
+    found = finding(run(fresh, the_setter_sets_another_and_goes_on))
+    assert (found.kind, found.culprits) == ("missing key", (0,))
+    line = the_setter_sets_another_and_goes_on.__code__.co_firstlineno + 2
+    assert f"has set 'data/ready/0', at tests/worlds/test_stores.py:{line} in " in found.sides[0].did
+    assert found.sides[0].did.endswith(", and not 'data/ready', and waits in barrier #0 on 'default'")
+    assert marks(found) == [{"goes on"}, {"waits"}]
+
+
 def test_of_two_that_do_not_fit_nobody_is_to_blame(two: World) -> None:
     def body(rank: RankContext) -> None:
         if rank.index == 0:

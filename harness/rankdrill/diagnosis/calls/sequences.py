@@ -12,7 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from rankdrill.diagnosis.calls.common_caller import come_round, comes_round_without, from_one_function, loops_below
+from rankdrill.diagnosis.calls.common_caller import (
+    come_round,
+    comes_round_without,
+    from_one_function,
+    loops_below,
+    only_some_come,
+)
 from rankdrill.diagnosis.calls.source import Order, comes_round_alone, made_later_too, order_of
 from rankdrill.diagnosis.finding import FindingKind
 from rankdrill.ledger import GROUP_OP, LedgerView
@@ -175,6 +181,8 @@ def _where_it_showed(theirs: Sequence[Step], mine: Sequence[Step]) -> Parting | 
         return Parting(FindingKind.MISSING, due)  # it has come round the loop
     if came.site in {step.site for step in theirs} or (again and _met_another(theirs, mine)):
         return None
+    if order is Order.AFTER and come_round(at_due, at_came) and only_some_come(at_came, came.site):
+        return Parting(FindingKind.EXTRA, came)  # the others have gone by, into the next round
     if order is Order.AFTER and due.site in before and comes_round_without(due.site, at_due, at_came):
         return Parting(FindingKind.MISSING, due)  # it has left the loop that the others are still in
     if order is Order.AFTER and not (due.site in before and come_round(at_due, at_came)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import linecache
+import re
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from enum import Enum
@@ -15,8 +16,10 @@ __all__ = [
     "Order",
     "comes_later",
     "comes_round_alone",
+    "comes_to_both",
     "function_around",
     "functions_calling",
+    "is_for_some_ranks",
     "is_in_a_comprehension",
     "is_in_a_loop",
     "is_in_a_loop_without",
@@ -34,6 +37,9 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _STRAIGHT = (ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.With, ast.Return, ast.expr)
 _LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_OF_A_RANK = re.compile(
+    r"rank|main|master", re.IGNORECASE
+)  # in a name: `rank == 0`, `is_main_process()`, `self.master`
 _IN_PLACE = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})  # run where they are written
 _Path = tuple[tuple[ast.AST, str], ...]
 """From the function down to a statement: each node, and in which of its parts the next one lies."""
@@ -108,6 +114,29 @@ def comes_round_alone(one: Site, other: Site, *, within: bool = False) -> bool:
     may_be_passed = any(not isinstance(node, _STRAIGHT) for node, _ in mine[shared:])
     block = mine[shared - 1][0]
     return not may_be_passed and not any(isinstance(node, ast.Continue) for node in ast.walk(block))
+
+
+def comes_to_both(one: Site, other: Site) -> bool:
+    """Whether a rank that has come to `one` of the two lines comes to the `other` as well, further down."""
+    paths = _paths(one, other)
+    if paths is None or order_of(one, other) is not Order.AFTER:
+        return False
+    theirs = paths[1][_shared(*paths) :]
+    return all(isinstance(node, _STRAIGHT) for node, _ in theirs)
+
+
+def is_for_some_ranks(site: Site) -> bool:
+    """Whether it lies under a condition that asks which rank it is, and that says nothing of the others."""
+    function = function_around(site)
+    return any(
+        isinstance(node, ast.If) and part == "body" and not node.orelse and _asks_for_the_rank(node.test)
+        for node, part in (_path(function, site.line) if function is not None else None) or ()
+    )
+
+
+def _asks_for_the_rank(test: ast.AST) -> bool:
+    names = (getattr(node, "id", getattr(node, "attr", "")) for node in ast.walk(test))
+    return any(isinstance(name, str) and _OF_A_RANK.search(name) for name in names)
 
 
 def made_later_too(site: Site, behind: Site) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from rankdrill.diagnosis.calls.contracts import MEMBERS
 from rankdrill.diagnosis.calls.naming import in_pass, named
 from rankdrill.diagnosis.calls.sequences import Parting, calls_on, left_out_by_one_side, parting
-from rankdrill.diagnosis.calls.source import Order, made_later_too, order_of, share_a_loop
+from rankdrill.diagnosis.calls.source import Order, comes_to_both, made_later_too, order_of, share_a_loop
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.groups import members_in
 from rankdrill.diagnosis.waits import Wait
@@ -142,11 +142,17 @@ def either_turned_round(finding: Finding) -> bool:
 def _one_lies_behind(finding: Finding) -> bool:
     """Whether two sides disagree of which one has come further down the same code: it left a call out, if not the
     other made one more.
+
+    Calls of one operation in two branches may be meant for each other, and differ in a root or a size by mistake.
     """
-    if finding.culprits or finding.kind is not FindingKind.CALL_ORDERING or len(finding.sides) != 2:
+    if finding.culprits or finding.kind not in _OF_ONE_CALL or len(finding.sides) != 2:
         return False
     one, other = (side.sites[0] for side in finding.sides)
-    return one is not None and other is not None and order_of(one, other) in (Order.AFTER, Order.BEFORE)
+    if one is None or other is None:
+        return False
+    if finding.kind is FindingKind.CALL_ORDERING:
+        return order_of(one, other) in (Order.AFTER, Order.BEFORE)
+    return comes_to_both(one, other) or comes_to_both(other, one)
 
 
 def _parted(finding: Finding, views: Sequence[LedgerView]) -> tuple[tuple[int, ...], Parting] | None:

@@ -113,4 +113,4 @@ def _of_circle(ends: Sequence[MessageEnd], cycle: Sequence[Wait], traffic: Traff
     waiting = next((end for end in ends if end.peer == left.end.rank and end.sends is not left.usual.sends), None)
     if waiting is None or waiting.stream != left.usual.stream:
         return deadlock(cycle, ())
-    return account.missing(waiting, (left.end.rank,))
+    return account.missing(waiting, (left.end.rank,), left.usual)

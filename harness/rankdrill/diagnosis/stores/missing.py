@@ -303,8 +303,12 @@ def _silent(
     rank: int, key: str, known: Mapping[int, Use], lost: Mapping[int, Wait], view: LedgerView, uses: Sequence[Use]
 ) -> Side:
     """A rank that was to set the key, and is somewhere else; one that was nowhere yet, where others set theirs."""
-    what = f"has set {known[rank].key!r} and not {key!r}" if rank in known else f"has not set {key!r}"
     elsewhere = _elsewhere(rank, lost, view)
+    what = f"has not set {key!r}"
+    if rank in known:
+        set_ = known[rank].record.step
+        where = f"{set_.where}," if set_.site not in elsewhere.sites else ""
+        what = f"has set {known[rank].key!r}{where} and not {key!r}"
     there = [use.record for use in known.values()] or [use.record for use in uses if use.record.step.op == "add"]
     if elsewhere.sites[0] is None and there:
         did = f"{elsewhere.did} without having come to where others {'set' if known else there[0].step.op} one"
