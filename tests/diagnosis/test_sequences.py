@@ -204,6 +204,21 @@ def test_what_the_user_called_is_left_out_as_a_whole() -> None:
     assert (shown.kind, shown.call.site) == (FindingKind.EXTRA, more[0].site)
 
 
+def test_a_forward_pass_is_one_call_too_many_as_a_whole() -> None:
+    """One that broadcasts buffers of three dtypes, by one rank alone: it meets the others' next one."""
+
+    def forward(line: int) -> list[Step]:
+        site = Site("gone.py", line, "train", via="DistributedDataParallel.forward")
+        return [Step(Kind.COLLECTIVE, "broadcast", "default", f"{size}", site=site) for size in range(3)]
+
+    backward = calls(30)
+    theirs = [*forward(1), *backward, *forward(1), *backward]
+    mine = [*forward(1), *backward, *forward(2), *forward(1)][: len(theirs)]
+    found = parting(theirs, mine, complete=False)
+    assert found is not None
+    assert (found.kind, found.call.site) == (FindingKind.EXTRA, forward(2)[0].site)
+
+
 def on_lines(sites: Sequence[Site]) -> list[Step]:
     return [
         Step(Kind.COLLECTIVE, "all_reduce", "default", sequence=place, site=site) for place, site in enumerate(sites)

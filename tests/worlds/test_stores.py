@@ -71,7 +71,9 @@ def test_the_rank_that_did_not_set_its_key_is_to_blame(fresh: World) -> None:
     found = finding(outcome)
     assert (found.kind, found.culprits) == ("missing key", (2,))
     assert found.step == "key 'done/2'"
-    assert found.sides[0].did == "has not set 'done/2', and returned after collective.barrier"
+    did, line = found.sides[0].did, one_is_not_done.__code__.co_firstlineno + 3
+    assert did.startswith(f"has not set 'done/2' as others have theirs, at tests/worlds/test_stores.py:{line} in ")
+    assert did.endswith(", and returned after collective.barrier")
     assert str(found.sides[1]).startswith("rank 0 waits for the key 'done/2', which nobody has set, at ")
     assert [side.did for side in found.sides[2:]] == ["set 'done/1'", "set 'done/3'"]
     assert marks(found)[:2] == [{"last"}, {"waits"}]

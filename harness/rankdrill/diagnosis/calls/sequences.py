@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate, groupby, pairwise
 
 from rankdrill.diagnosis.calls.common_caller import (
     come_round,
@@ -30,6 +30,7 @@ ANOTHER_OP = 4  # how little two calls are alike: this, if they are different co
 ANOTHER_CALL = 3  # if tensors, root or reduce op differ
 ANOTHER_SITE = 1
 EXCHANGES = 2  # that a collective of Python objects is made of
+MOST_EXCHANGES = 16  # of one method of a framework, a forward pass say
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +83,23 @@ def _least(costs: Mapping[int, int]) -> int:
 def _costs(longer: Sequence[Step], shorter: Sequence[Step]) -> dict[int, int]:
     """How badly the two fit if the call at a place of `longer` is left out, calls without a partner not counted.
 
-    What the user called is left out as a whole: of two exchanges that belong to one such call never the one alone, if
-    the two fit better.
+    What the user called is left out as a whole: of several exchanges that belong to one such call never the one alone,
+    if the two fit better.
     """
-    alone, both = (_costs_without(longer, shorter, width) for width in (1, EXCHANGES))
-    meets = min(len(longer) - EXCHANGES, len(shorter))  # up to here something behind it fits, or not
-    exchanges = ((place, longer[place : place + EXCHANGES]) for place in range(meets))
-    together = {place: both[place] for place, steps in exchanges if place in both and _belong_together(steps)}
-    return alone | {place: min(cost, alone[place]) for place, cost in together.items()}
+    costs = _costs_without(longer, shorter, 1)
+    for width in _widths(longer):
+        together = _costs_without(longer, shorter, width)
+        meets = min(len(longer) - width, len(shorter))  # up to here something behind it fits, or not
+        for place in range(meets):
+            if together.get(place, costs[place]) < costs[place] and _belong_together(longer[place : place + width]):
+                costs[place] = together[place]
+    return costs
+
+
+def _widths(steps: Sequence[Step]) -> set[int]:
+    """How many exchanges what the user called may consist of: two of objects, others as many as follow each other."""
+    runs = (len(list(run)) for site, run in groupby(steps, lambda step: step.site) if site and _of_several(site))
+    return {EXCHANGES, *(length for length in runs if 1 < length <= MOST_EXCHANGES)}
 
 
 def _costs_without(longer: Sequence[Step], shorter: Sequence[Step], width: int) -> dict[int, int]:
@@ -102,9 +112,14 @@ def _costs_without(longer: Sequence[Step], shorter: Sequence[Step], width: int) 
 
 
 def _belong_together(steps: Sequence[Step]) -> bool:
-    """Whether they may be the exchanges of one call: torch sends the sizes of objects first."""
+    """Whether they may be the exchanges of one call of the user's."""
     sites = {step.site for step in steps}
-    return len(sites) == 1 and all(site and "_object" in site.via for site in sites)
+    return len(sites) == 1 and all(site is not None and _of_several(site) for site in sites)
+
+
+def _of_several(site: Site) -> bool:
+    """Whether torch makes several exchanges of it: sizes of objects first, buffers of each dtype in a forward pass."""
+    return "_object" in site.via or "." in site.via
 
 
 def _unlike(one: Step, other: Step) -> int:

@@ -88,13 +88,22 @@ def retold(finding: Finding, views: Sequence[LedgerView]) -> Finding:
             return replace(finding, kind=FindingKind.CALL_ORDERING)
         return replace(finding, kind=FindingKind.MISSING) if _one_lies_behind(finding) else finding
     culprits, parted = found
-    kind = parted.kind
-    there = kind is FindingKind.EXTRA and parted.call.sequence == finding.number  # which has been told then
+    extra, out_of_turn = parted.kind is FindingKind.EXTRA, _made_after_all(parted, finding, culprits)
+    kind = FindingKind.CALL_ORDERING if out_of_turn else parted.kind
+    there = extra and parted.call.sequence == finding.number  # which has been told then
     rest = [side for side in finding.sides if not there or not set(side.ranks) <= set(culprits)]
     rest.sort(key=lambda side: not set(side.ranks) <= set(culprits))
-    made_it = culprits if kind is FindingKind.EXTRA else _others(finding, culprits)
-    sides = (origin(culprits, parted, views[made_it[0]]), *rest)
+    made_it = culprits if extra else _others(finding, culprits)
+    sides = (origin(culprits, parted, views[made_it[0]], out_of_turn=out_of_turn), *rest)
     return replace(finding, kind=kind, step=named(parted.call), argument="", sides=sides, culprits=culprits)
+
+
+def _made_after_all(parted: Parting, finding: Finding, culprits: Collection[int]) -> bool:
+    """Whether those who seem to lack that call come to it behind the line where it showed, as the source says."""
+    extra = parted.kind is FindingKind.EXTRA
+    lacking = (side for side in finding.sides if (set(side.ranks) <= set(culprits)) is not extra)
+    shows, site = next((side.sites[0] for side in lacking), None), parted.call.site
+    return site is not None and shows is not None and made_later_too(site, shows)
 
 
 def _group_left_out(finding: Finding) -> Finding:
@@ -264,11 +273,13 @@ def _same_call(one: Step, other: Step) -> bool:
 # --------------------------------------------------------------------------------------------- in words
 
 
-def origin(ranks: Sequence[int], found: Parting, view: LedgerView) -> Side:
-    """What `ranks` did; `view` is the ledger of one who made the call."""
-    verb = ("leaves" if len(ranks) == 1 else "leave", "makes" if len(ranks) == 1 else "make")
-    call = f"{named(found.call)}{in_pass(found.call, view)}"
-    did = f"{verb[0]} out {call}" if found.kind is FindingKind.MISSING else f"{verb[1]} one call more, {call}"
+def origin(ranks: Sequence[int], found: Parting, view: LedgerView, *, out_of_turn: bool = False) -> Side:
+    """What `ranks` did; `view` is the ledger of one who made the call, and `out_of_turn` says that all made it."""
+    leave, make = ("leaves", "makes") if len(ranks) == 1 else ("leave", "make")
+    call, extra = f"{named(found.call)}{in_pass(found.call, view)}", found.kind is FindingKind.EXTRA
+    did = f"{make} one call more, {call}" if extra else f"{leave} out {call}"
+    if out_of_turn:
+        did = f"{make} {call} too {'early' if extra else 'late'}"
     return side_of(ranks, did, [found.call.site] * len(ranks))
 
 
