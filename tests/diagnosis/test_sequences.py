@@ -149,7 +149,7 @@ def train(self):
     [
         ("self.rank == 0", "", FindingKind.EXTRA),
         ("is_main_process()", "", FindingKind.EXTRA),
-        ("epoch % 2 == 0", "", FindingKind.MISSING),
+        ("epoch % 2 == 0 and remaining", "", FindingKind.MISSING),
         ("self.rank == 0", "else: evaluate()", FindingKind.MISSING),
     ],
 )
