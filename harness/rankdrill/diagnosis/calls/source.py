@@ -39,8 +39,6 @@ _LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _OF_A_RANK = re.compile(r"(^|_)(my)?(rank|main|master)(\d|_|$)", re.IGNORECASE)
 """In a name: `rank == 0`, `is_main_process()`, `self.is_master`; not `remaining`."""
-    r"rank|main|master", re.IGNORECASE
-)  # in a name: `rank == 0`, `is_main_process()`, `self.master`
 _IN_PLACE = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})  # run where they are written
 _Path = tuple[tuple[ast.AST, str], ...]
 """From the function down to a statement: each node, and in which of its parts the next one lies."""
