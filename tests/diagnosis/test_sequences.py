@@ -151,6 +151,7 @@ def train(self):
         ("is_main_process()", "", FindingKind.EXTRA),
         ("epoch % 2 == 0 and remaining", "", FindingKind.MISSING),
         ("self.rank == 0", "else: evaluate()", FindingKind.MISSING),
+        ("self.rank == 0", "if self.rank: evaluate()", FindingKind.MISSING),
     ],
 )
 def test_what_is_for_some_ranks_alone_was_not_left_out_by_the_others(

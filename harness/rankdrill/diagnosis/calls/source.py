@@ -125,12 +125,20 @@ def comes_to_both(one: Site, other: Site) -> bool:
 
 
 def is_for_some_ranks(site: Site) -> bool:
-    """Whether it lies under a condition that asks which rank it is, and that says nothing of the others."""
+    """Whether it lies under a condition that asks which rank it is, and no such call is written for the others."""
     function = function_around(site)
-    return any(
-        isinstance(node, ast.If) and part == "body" and not node.orelse and _asks_for_the_rank(node.test)
-        for node, part in (_path(function, site.line) if function is not None else None) or ()
+    if function is None:
+        return False
+    asked = any(
+        isinstance(node, ast.If) and part == "body" and _asks_for_the_rank(node.test)
+        for node, part in _path(function, site.line) or ()
     )
+    names = {_name(call) for call in _calls_at(function, site.line)}
+    return asked and _lines_calling(names, function) <= {site.line}
+
+
+def _name(call: ast.Call) -> str:
+    return str(getattr(call.func, "attr", getattr(call.func, "id", "")))
 
 
 def _asks_for_the_rank(test: ast.AST) -> bool:
@@ -195,11 +203,7 @@ def nearest(names: Collection[str], site: Site) -> int | None:
 def _lines_calling(names: Collection[str], function: ast.AST) -> set[int]:
     """The lines in which one of `names` is called, as a function or a method."""
     calls = (node for node in ast.walk(function) if isinstance(node, ast.Call))
-    return {
-        node.lineno
-        for node in calls
-        if not {getattr(node.func, "attr", ""), getattr(node.func, "id", "")}.isdisjoint(names)
-    }
+    return {node.lineno for node in calls if _name(node) in names}
 
 
 def _in_one_block(one: Site, other: Site) -> bool:
