@@ -14,6 +14,7 @@ from rankdrill.diagnosis import FindingKind
 from rankdrill.diagnosis.calls.common_caller import from_one_function
 from rankdrill.diagnosis.calls.sequences import parting
 from rankdrill.diagnosis.calls.source import Order, comes_round_alone, comes_to_both, order_of, share_a_loop
+from rankdrill.diagnosis.calls.wholes import Wholes
 from rankdrill.step import Kind, Site, Step
 
 OPS = ("all_reduce", "broadcast", "barrier")
@@ -218,6 +219,21 @@ def test_a_forward_pass_is_one_call_too_many_as_a_whole() -> None:
     found = parting(theirs, mine, complete=False)
     assert found is not None
     assert (found.kind, found.call.site) == (FindingKind.EXTRA, forward(2)[0].site)
+
+
+def test_what_a_helper_calls_is_one_call_too_many_as_a_whole() -> None:
+    def helper(line: int) -> list[Site]:
+        called = Site("gone.py", line, "train", caller=Site("gone.py", 90, "main"))
+        return [Site("gone.py", at, "forward", caller=called) for at in (50, 51)]
+
+    reduce = Site("gone.py", 3, "train", caller=Site("gone.py", 90, "main"))
+    theirs = on_lines([*helper(2), reduce, *helper(2), reduce])
+    mine = on_lines([*helper(2), reduce, *helper(4), helper(2)[0]])
+    found = parting(theirs, mine, complete=False)
+    assert found is not None
+    assert (found.kind, found.call.site) == (FindingKind.EXTRA, helper(4)[0])
+    # That one line calls all there is makes no two calls one.
+    assert not Wholes(on_lines([reduce, reduce, reduce])).holds(0, 2)
 
 
 def on_lines(sites: Sequence[Site]) -> list[Step]:

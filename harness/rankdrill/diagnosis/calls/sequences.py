@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, groupby, pairwise
+from itertools import accumulate, pairwise
 
 from rankdrill.diagnosis.calls.common_caller import (
     come_round,
@@ -20,6 +20,7 @@ from rankdrill.diagnosis.calls.common_caller import (
     only_some_come,
 )
 from rankdrill.diagnosis.calls.source import Order, comes_round_alone, made_later_too, order_of
+from rankdrill.diagnosis.calls.wholes import Wholes
 from rankdrill.diagnosis.finding import FindingKind
 from rankdrill.ledger import GROUP_OP, LedgerView
 from rankdrill.step import NO_SEQUENCE, Kind, Site, Step
@@ -29,8 +30,6 @@ __all__ = ["Parting", "calls_on", "left_out_by_custom", "left_out_by_one_side", 
 ANOTHER_OP = 4  # how little two calls are alike: this, if they are different collectives
 ANOTHER_CALL = 3  # if tensors, root or reduce op differ
 ANOTHER_SITE = 1
-EXCHANGES = 2  # that a collective of Python objects is made of
-MOST_EXCHANGES = 16  # of one method of a framework, a forward pass say
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,23 +82,18 @@ def _least(costs: Mapping[int, int]) -> int:
 def _costs(longer: Sequence[Step], shorter: Sequence[Step]) -> dict[int, int]:
     """How badly the two fit if the call at a place of `longer` is left out, calls without a partner not counted.
 
-    What the user called is left out as a whole: of several exchanges that belong to one such call never the one alone,
-    if the two fit better.
+    What the user called is left out as a whole: of several calls that belong to one never the one alone, if the two
+    fit better.
     """
     costs = _costs_without(longer, shorter, 1)
-    for width in _widths(longer):
+    wholes = Wholes(longer)
+    for width in wholes.widths:
         together = _costs_without(longer, shorter, width)
         meets = min(len(longer) - width, len(shorter))  # up to here something behind it fits, or not
         for place in range(meets):
-            if together.get(place, costs[place]) < costs[place] and _belong_together(longer[place : place + width]):
+            if together.get(place, costs[place]) < costs[place] and wholes.holds(place, width):
                 costs[place] = together[place]
     return costs
-
-
-def _widths(steps: Sequence[Step]) -> set[int]:
-    """How many exchanges what the user called may consist of: two of objects, others as many as follow each other."""
-    runs = (len(list(run)) for site, run in groupby(steps, lambda step: step.site) if site and _of_several(site))
-    return {EXCHANGES, *(length for length in runs if 1 < length <= MOST_EXCHANGES)}
 
 
 def _costs_without(longer: Sequence[Step], shorter: Sequence[Step], width: int) -> dict[int, int]:
@@ -109,17 +103,6 @@ def _costs_without(longer: Sequence[Step], shorter: Sequence[Step], width: int) 
     behind = list(accumulate(reversed(shifted), initial=0))[::-1]
     places = range(min(len(longer), len(before)))
     return {place: before[place] + behind[min(place, len(shifted))] for place in places}
-
-
-def _belong_together(steps: Sequence[Step]) -> bool:
-    """Whether they may be the exchanges of one call of the user's."""
-    sites = {step.site for step in steps}
-    return len(sites) == 1 and all(site is not None and _of_several(site) for site in sites)
-
-
-def _of_several(site: Site) -> bool:
-    """Whether torch makes several exchanges of it: sizes of objects first, buffers of each dtype in a forward pass."""
-    return "_object" in site.via or "." in site.via
 
 
 def _unlike(one: Step, other: Step) -> int:

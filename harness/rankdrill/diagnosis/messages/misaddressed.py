@@ -245,7 +245,9 @@ def _odd_by_pattern(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> Mes
     if len(rest) < PATTERN:
         return None
     odd = {_against({way(stream) for stream in rest}, {way(mine): end, way(theirs): other}) for way in ways} - {None}
-    return odd.pop() if len(odd) == 1 else None
+    # No address that the other one could name would make them meet: that all send to one rank says nothing of who does
+    # not, as in a tree.
+    return odd.pop() if odd == {_of_both_addresses(end, other)} else None
 
 
 def _against(votes: set[Hashable], ends: dict[Hashable, MessageEnd]) -> MessageEnd | None:
