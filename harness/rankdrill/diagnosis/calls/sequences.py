@@ -25,7 +25,7 @@ from rankdrill.diagnosis.finding import FindingKind
 from rankdrill.ledger import GROUP_OP, LedgerView
 from rankdrill.step import NO_SEQUENCE, Kind, Site, Step
 
-__all__ = ["Parting", "calls_on", "left_out_by_custom", "left_out_by_one_side", "parting"]
+__all__ = ["Parting", "calls_on", "left_out_by_custom", "left_out_by_one_side", "parted_before", "parting"]
 
 ANOTHER_OP = 4  # how little two calls are alike: this, if they are different collectives
 ANOTHER_CALL = 3  # if tensors, root or reduce op differ
@@ -63,7 +63,7 @@ def parting(theirs: Sequence[Step], mine: Sequence[Step], *, complete: bool, by_
         return Parting(kind, longer[_left_out(longer, shorter)]) if len(longer) > len(shorter) else None
     if not theirs or not mine:  # overwritten since
         return None
-    found = _before_it_showed(theirs, mine)
+    found = parted_before(theirs, mine)
     if found is not None or by_source:
         return found or _where_it_showed(theirs, mine)
     return left_out_by_custom(theirs, mine)
@@ -85,24 +85,25 @@ def _costs(longer: Sequence[Step], shorter: Sequence[Step]) -> dict[int, int]:
     What the user called is left out as a whole: of several calls that belong to one never the one alone, if the two
     fit better.
     """
-    costs = _costs_without(longer, shorter, 1)
+    costs = {place: before + behind for place, (before, behind) in _costs_without(longer, shorter, 1).items()}
     wholes = Wholes(longer)
     for width in wholes.widths:
-        together = _costs_without(longer, shorter, width)
         meets = min(len(longer) - width, len(shorter))  # up to here something behind it fits, or not
-        for place in range(meets):
-            if together.get(place, costs[place]) < costs[place] and wholes.holds(place, width):
-                costs[place] = together[place]
+        for place, (before, behind) in _costs_without(longer, shorter, width).items():
+            # The more is left out the less is compared: so all that is has to fit.
+            if place < meets and not behind and before < costs[place] and wholes.holds(place, width):
+                costs[place] = before
     return costs
 
 
-def _costs_without(longer: Sequence[Step], shorter: Sequence[Step], width: int) -> dict[int, int]:
+def _costs_without(longer: Sequence[Step], shorter: Sequence[Step], width: int) -> dict[int, tuple[int, int]]:
+    """How badly they fit before each place, and behind it with so many calls left out there."""
     straight = [_unlike(one, other) for one, other in zip(longer, shorter, strict=False)]
     shifted = [_unlike(one, other) for one, other in zip(longer[width:], shorter, strict=False)]
     before = list(accumulate(straight, initial=0))
     behind = list(accumulate(reversed(shifted), initial=0))[::-1]
     places = range(min(len(longer), len(before)))
-    return {place: before[place] + behind[min(place, len(shifted))] for place in places}
+    return {place: (before[place], behind[min(place, len(shifted))]) for place in places}
 
 
 def _unlike(one: Step, other: Step) -> int:
@@ -111,7 +112,7 @@ def _unlike(one: Step, other: Step) -> int:
     return ANOTHER_CALL * (one.digest != other.digest) + ANOTHER_SITE * (one.site != other.site)
 
 
-def _before_it_showed(theirs: Sequence[Step], mine: Sequence[Step]) -> Parting | None:
+def parted_before(theirs: Sequence[Step], mine: Sequence[Step]) -> Parting | None:
     """The parting, if it came before the call where it showed: what lies between fits only with one call left out."""
     straight = sum(_unlike(one, other) for one, other in zip(theirs[:-1], mine[:-1], strict=False))
     best: tuple[int, Parting] | None = None

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from rankdrill.diagnosis.calls.contracts import MEMBERS
 from rankdrill.diagnosis.calls.naming import in_pass, named
-from rankdrill.diagnosis.calls.sequences import Parting, calls_on, left_out_by_one_side, parting
+from rankdrill.diagnosis.calls.sequences import Parting, calls_on, left_out_by_one_side, parted_before, parting
 from rankdrill.diagnosis.calls.source import Order, comes_to_both, made_later_too, order_of, share_a_loop
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.groups import members_in
-from rankdrill.diagnosis.waits import Wait
+from rankdrill.diagnosis.waits import Wait, name_ranks
 from rankdrill.ledger import LedgerView
 from rankdrill.step import NO_SEQUENCE, Step
 
@@ -86,7 +86,8 @@ def retold(finding: Finding, views: Sequence[LedgerView]) -> Finding:
     if found is None:
         if _turned_round(finding) or either_turned_round(finding):
             return replace(finding, kind=FindingKind.CALL_ORDERING)
-        return replace(finding, kind=FindingKind.MISSING) if _one_lies_behind(finding) else finding
+        early = _parted_before(finding, views)
+        return early or (replace(finding, kind=FindingKind.MISSING) if _one_lies_behind(finding) else finding)
     culprits, parted = found
     extra, out_of_turn = parted.kind is FindingKind.EXTRA, _made_after_all(parted, finding, culprits)
     kind = FindingKind.CALL_ORDERING if out_of_turn else parted.kind
@@ -178,6 +179,26 @@ def _parted(finding: Finding, views: Sequence[LedgerView]) -> tuple[tuple[int, .
     if first is None or any(one is None or _key(one) != _key(first) for one in found):
         return None
     return finding.culprits, first
+
+
+def _parted_before(finding: Finding, views: Sequence[LedgerView]) -> Finding | None:
+    """What is said of two sides at odds whose calls part before it showed: by a call that one of them lacks, or made on
+    top.
+    """
+    if finding.culprits or len(finding.sides) != 2:
+        return None
+    one, other = (_up_to(finding.number, finding.group, views[side.ranks[0]]) for side in finding.sides)
+    if not one or not other:
+        return None
+    parted = parted_before(*_from_one_start(one, other))
+    if parted is None:
+        return None
+    without, made_it = finding.sides if parted.kind is FindingKind.EXTRA else reversed(finding.sides)
+    make, leave = ("make" if len(made_it.ranks) > 1 else "makes"), ("leave" if len(without.ranks) > 1 else "leaves")
+    did = f"{make} {named(parted.call)}, which {name_ranks(without.ranks)} {leave} out, if it is not one too many"
+    first = side_of(made_it.ranks, did, [parted.call.site] * len(made_it.ranks))
+    sides = (first, *finding.sides)
+    return replace(finding, kind=FindingKind.MISSING, step=named(parted.call), argument="", sides=sides)
 
 
 def _parted_by_custom(finding: Finding, views: Sequence[LedgerView]) -> tuple[tuple[int, ...], Parting] | None:
