@@ -27,10 +27,9 @@ def unequal_groups(counts: Mapping[int, int], views: Mapping[int, LedgerView]) -
     odd = tuple(sorted(rank for count in others for rank in by_count[count]))
     calls = {rank: _made(views[rank], number - count) for rank, count in counts.items() if count > number}
     made = _with(calls, number)
-    sides = [_without(by_count[number], number, made.sites[0]), made]
-    if majority and most == number:
-        sides.reverse()
     extra = majority and most == number
+    without = _without(by_count[number], number, None if extra else made.sites[0])
+    sides = [made, without] if extra else [without, made]
     kind = FindingKind.EXTRA if extra else FindingKind.MISSING
     return Finding(kind, _call(number), "members", tuple(sides), odd if majority else ())
 
