@@ -392,6 +392,12 @@ def test_two_that_receive_first_while_others_exchange_in_peace(find: Find) -> No
     assert finding.ranks == (0, 1)
 
 
+def test_that_all_others_send_to_one_rank_says_nothing_of_who_waits_elsewhere(find: Find) -> None:
+    """A tree, of which rank 3 sends to the root and not to rank 1."""
+    finding = find([recv(2), recv(1)], [recv(3)], [send(0)], [send(0)], stuck={0, 1, 3})
+    assert told(finding) == ("deadlock", "order", ())
+
+
 def test_a_reply_that_was_left_out_this_time(find: Find) -> None:
     asks, answers = [send(1), recv(1)], [recv(0), send(0)]
     finding = find([*asks * 3], [*answers * 2, recv(0), recv(0)])

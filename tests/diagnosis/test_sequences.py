@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rankdrill.diagnosis import FindingKind
 from rankdrill.diagnosis.calls.common_caller import from_one_function
 from rankdrill.diagnosis.calls.sequences import parting
-from rankdrill.diagnosis.calls.source import Order, comes_round_alone, order_of, share_a_loop
+from rankdrill.diagnosis.calls.source import Order, comes_round_alone, comes_to_both, order_of, share_a_loop
+from rankdrill.diagnosis.calls.wholes import Wholes
 from rankdrill.step import Kind, Site, Step
 
 OPS = ("all_reduce", "broadcast", "barrier")
@@ -129,6 +131,42 @@ def test_who_leaves_a_loop_early_in_the_first_round_has_left_a_call_out(tmp_path
     assert (found.kind, found.call.site) == (FindingKind.MISSING, reduce)
 
 
+EPOCHS = """
+def evaluate():
+    barrier()
+
+def train(self):
+    for epoch in range(2):
+        for batch in batches:
+            reduce()
+        if {asks}:
+            evaluate()
+        {orelse}
+"""
+
+
+@pytest.mark.parametrize(
+    ("asks", "orelse", "kind"),
+    [
+        ("self.rank == 0", "", FindingKind.EXTRA),
+        ("is_main_process()", "", FindingKind.EXTRA),
+        ("epoch % 2 == 0 and remaining", "", FindingKind.MISSING),
+        ("self.rank == 0", "else: evaluate()", FindingKind.MISSING),
+        ("self.rank == 0", "if self.rank: evaluate()", FindingKind.MISSING),
+    ],
+)
+def test_what_is_for_some_ranks_alone_was_not_left_out_by_the_others(
+    tmp_path: Path, asks: str, orelse: str, kind: FindingKind
+) -> None:
+    source = tmp_path / "epochs.py"
+    source.write_text(EPOCHS.format(asks=asks, orelse=orelse))
+    reduce = Site(str(source), 8, "train")
+    barrier = Site(str(source), 3, "evaluate", caller=Site(str(source), 10, "train"))
+    found = parting(on_lines([reduce, reduce, reduce]), on_lines([reduce, reduce, barrier]), complete=False)
+    assert found is not None
+    assert (found.kind, found.call.site) == (kind, barrier if kind is FindingKind.EXTRA else reduce)
+
+
 def test_lines_of_two_calls_of_a_function_are_told_by_the_calls(tmp_path: Path) -> None:
     source = tmp_path / "layers.py"
     source.write_text(LAYERS)
@@ -166,6 +204,36 @@ def test_what_the_user_called_is_left_out_as_a_whole() -> None:
     shown = parting([*exchanges(4), *calls(8)], exchanges(1, 4)[:3], complete=False)
     assert shown is not None
     assert (shown.kind, shown.call.site) == (FindingKind.EXTRA, more[0].site)
+
+
+def test_a_forward_pass_is_one_call_too_many_as_a_whole() -> None:
+    """One that broadcasts buffers of three dtypes, by one rank alone: it meets the others' next one."""
+
+    def forward(line: int) -> list[Step]:
+        site = Site("gone.py", line, "train", via="DistributedDataParallel.forward")
+        return [Step(Kind.COLLECTIVE, "broadcast", "default", f"{size}", site=site) for size in range(3)]
+
+    backward = calls(30)
+    theirs = [*forward(1), *backward, *forward(1), *backward]
+    mine = [*forward(1), *backward, *forward(2), *forward(1)][: len(theirs)]
+    found = parting(theirs, mine, complete=False)
+    assert found is not None
+    assert (found.kind, found.call.site) == (FindingKind.EXTRA, forward(2)[0].site)
+
+
+def test_what_a_helper_calls_is_one_call_too_many_as_a_whole() -> None:
+    def helper(line: int) -> list[Site]:
+        called = Site("gone.py", line, "train", caller=Site("gone.py", 90, "main"))
+        return [Site("gone.py", at, "forward", caller=called) for at in (50, 51)]
+
+    reduce = Site("gone.py", 3, "train", caller=Site("gone.py", 90, "main"))
+    theirs = on_lines([*helper(2), reduce, *helper(2), reduce])
+    mine = on_lines([*helper(2), reduce, *helper(4), helper(2)[0]])
+    found = parting(theirs, mine, complete=False)
+    assert found is not None
+    assert (found.kind, found.call.site) == (FindingKind.EXTRA, helper(4)[0])
+    # That one line calls all there is makes no two calls one.
+    assert not Wholes(on_lines([reduce, reduce, reduce])).holds(0, 2)
 
 
 def on_lines(sites: Sequence[Site]) -> list[Step]:
@@ -220,6 +288,9 @@ def test_how_lines_lie_to_each_other(tmp_path: Path) -> None:
     assert order_of(at["b"], at["e"]) is Order.AFTER
     assert order_of(at["k"], at["f"]) is Order.BEFORE
     assert order_of(at["a"], at["a"]) is None
+    assert comes_to_both(at["a"], at["k"])
+    assert not comes_to_both(at["k"], at["a"])
+    assert not comes_to_both(at["c"], at["e"]), "it may be passed"
     assert share_a_loop(at["c"], at["d"])
     assert not share_a_loop(at["a"], at["c"])
     assert comes_round_alone(at["c"], at["d"])

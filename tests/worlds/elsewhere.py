@@ -70,6 +70,40 @@ def swapped_between_two_groups() -> None:
         dist.all_reduce(ones(), group=everybody)
 
 
+def swapped_with_one_that_begins_alike() -> None:
+    """The first exchange of the objects meets the call that the others make later, and fits it."""
+    mine, all_ = torch.ones(1, dtype=torch.int64), [torch.ones(1, dtype=torch.int64) for _ in range(4)]
+    if me() == ODD:
+        dist.all_gather(all_, mine)  # here
+    dist.all_gather_object([None] * 4, me())
+    if me() != ODD:
+        dist.all_gather(all_, mine)
+
+
+def on_all_instead_of_alone() -> None:
+    """Its group is its own, so that nobody waits for it there; for its messages one does."""
+    most, alone = dist.new_group([0, 1, 3]), dist.new_group([ODD])
+    mine = alone if me() == ODD else most
+    for step in range(3):
+        dist.all_reduce(ones(), group=dist.group.WORLD if me() == ODD and step == 1 else mine)  # here
+        if me() == ODD:
+            dist.send(ones(), dst=1)
+        if me() == 1:
+            dist.recv(ones(), src=ODD)
+
+
+def sent_to_another_in_a_branch() -> None:
+    """All but rank 0 wait in a circle with it, as they would if these were two messages in the wrong order."""
+    for step in range(3):
+        dist.all_reduce(ones())
+        if me() == ODD and step == 1:
+            dist.send(ones(1 << 20), dst=0)  # here
+        elif me() == ODD:
+            dist.send(ones(1 << 20), dst=1)
+        if me() == 1:
+            dist.recv(ones(1 << 20), src=ODD)
+
+
 def swapped_with_a_call_on_pairs() -> None:
     """In the pair it is one against one; the other pair has made that call, and comes to the odd one's only now."""
     pairs = dist.new_group([0, ODD]), dist.new_group([1, 3])
@@ -380,6 +414,9 @@ ELSEWHERE: dict[Body, FindingKind] = {
     one_more_where_somebody_has_returned: FindingKind.EXTRA,
     one_more_among_messages: FindingKind.EXTRA,
     swapped_between_two_groups: FindingKind.CALL_ORDERING,
+    swapped_with_one_that_begins_alike: FindingKind.CALL_ORDERING,
+    on_all_instead_of_alone: FindingKind.GROUP,
+    sent_to_another_in_a_branch: FindingKind.UNMATCHED,
     swapped_with_a_call_on_pairs: FindingKind.CALL_ORDERING,
     past_a_barrier_to_a_message: FindingKind.MISSING,
     past_a_barrier_to_a_message_in_the_third_round: FindingKind.MISSING,

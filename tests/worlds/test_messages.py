@@ -401,6 +401,47 @@ def test_a_message_in_the_next_run_does_not_meet_one_of_the_last(two: World) -> 
     assert two.births > births
 
 
+def hand_down(sends: int, expects: int) -> None:
+    """From rank 0 to 1 and on to 2; what rank 1 `sends`, rank 2 `expects`."""
+    rank = dist.get_rank()
+    if rank:
+        dist.recv(torch.ones(2 if rank == 1 else expects), rank - 1)
+    if rank < 2:
+        dist.send(torch.ones(sends if rank == 1 else 2), rank + 1)
+
+
+def test_what_an_earlier_run_sent_says_nothing_of_this_one() -> None:
+    with World(3) as three:
+        assert three.run(hand_down, 2, 2).ok
+        births = three.births
+        (finding,) = three.run(hand_down, 3, 2, deadline=DEADLINE_S).findings
+        assert three.births == births  # on the ranks of that run
+    assert (finding.kind, finding.culprits) == ("size mismatch", ())
+    assert finding.step == "message #0 from rank 1 to rank 2 (tag 0) on 'default'"
+
+
+def gives_up_early(odd: int) -> None:
+    """Rank 0 sends to rank 1, and from another line to rank 2, which has returned."""
+    rank = dist.get_rank()
+    if rank == 0:
+        dist.send(torch.ones(2), 1)
+    if rank == 1:
+        dist.recv(torch.ones(2), 0)
+    dist.barrier()  # last
+    if rank == odd:
+        return
+    if rank == 0:
+        dist.send(torch.ones(2), 2)
+    if rank == 2:
+        dist.recv(torch.ones(2), 0)
+
+
+def test_where_others_received_another_message_is_not_where_one_was_left_out(four: World) -> None:
+    (finding,) = four.run(gives_up_early, 2, deadline=DEADLINE_S).findings
+    assert finding.culprits == (2,)
+    assert [marks(side) for side in finding.sides if side.ranks == (2,)] == ["last"]
+
+
 def test_without_contracts_the_backend_does_what_it_does() -> None:
     def body() -> float:
         tensor = torch.zeros(4)

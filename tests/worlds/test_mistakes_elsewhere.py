@@ -223,6 +223,17 @@ def one_before_a_message_by_a_branch() -> None:
         dist.recv(torch.ones(1), src=ODD)
 
 
+def one_before_another_root() -> None:
+    """Rank ODD comes to the line of rank 0 as well: these two calls were not meant for each other."""
+    pair = dist.new_group([0, ODD])
+    me = dist.get_rank()
+    if me == ODD:
+        dist.broadcast(torch.ones(1), src=ODD, group=pair)
+    if me not in (0, ODD):
+        return
+    dist.broadcast(torch.ones(1), src=0, group=pair)
+
+
 @pytest.mark.parametrize(
     ("body", "kind", "between"),
     [
@@ -232,6 +243,7 @@ def one_before_a_message_by_a_branch() -> None:
         (one_that_is_made_again_in_another_loop, FindingKind.MISSING, (0, ODD)),
         (one_in_a_circle_with_a_rank_that_was_let_go_on, FindingKind.MISSING, (1, ODD)),
         (one_before_a_message_by_a_branch, FindingKind.MISSING, (0, ODD)),
+        (one_before_another_root, FindingKind.MISSING, (0, ODD)),
     ],
     ids=lambda it: getattr(it, "__name__", str(it)),
 )
@@ -239,3 +251,21 @@ def test_between_whom_and_what(four: World, body: Body, kind: FindingKind, betwe
     outcome = four.run(body, deadline=DEADLINE_S)
     (finding,) = outcome.findings
     assert (finding.kind, finding.culprits, finding.ranks) == (kind, (), between), outcome.summary()
+
+
+def test_of_two_at_odds_it_is_told_where_their_calls_part(four: World) -> None:
+    """One call too many of one, or too few of the other, met one alike; it shows at the next."""
+
+    def body() -> None:
+        pair = dist.new_group([0, ODD])
+        if dist.get_rank() == ODD:
+            dist.broadcast(torch.ones(1), src=0, group=pair)  # here
+        if dist.get_rank() in (0, ODD):
+            dist.broadcast(torch.ones(1), src=0, group=pair)
+            dist.all_reduce(torch.ones(1), group=pair)
+
+    (finding,) = four.run(body, deadline=DEADLINE_S).findings
+    assert (finding.kind, finding.culprits, finding.ranks) == (FindingKind.MISSING, (), (0, ODD))
+    first = finding.sides[0]
+    assert first.did.endswith(", which rank 0 leaves out, if it is not one too many")
+    assert [site.line for site in first.sites if site is not None] == [guilty_line(body)]

@@ -58,7 +58,7 @@ def another_order() -> None:
 @pytest.mark.parametrize(
     ("body", "kind", "marks"),
     [
-        (leaves_before, "missing call", [set(), {"most"}]),
+        (leaves_before, "missing call", [{"most"}, {"most"}]),
         (makes_one_more, "extra call", [{"odd"}, set()]),
         (another_membership, "group mismatch", [{"odd"}, {"most"}]),
         (another_order, "group mismatch", None),
@@ -109,6 +109,7 @@ def test_one_against_one_disagree() -> None:
     assert finding.culprits == ()
     assert outcome.culprits == (0, 1)
     assert "rank 0 ends without new_group #0" in outcome.summary()
+    assert finding.sides[0].sites == finding.sides[1].sites != (None,)
 
 
 def everybody() -> None:

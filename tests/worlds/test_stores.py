@@ -71,7 +71,9 @@ def test_the_rank_that_did_not_set_its_key_is_to_blame(fresh: World) -> None:
     found = finding(outcome)
     assert (found.kind, found.culprits) == ("missing key", (2,))
     assert found.step == "key 'done/2'"
-    assert found.sides[0].did == "has not set 'done/2', and returned after collective.barrier"
+    did, line = found.sides[0].did, one_is_not_done.__code__.co_firstlineno + 3
+    assert did.startswith(f"has not set 'done/2' as others have theirs, at tests/worlds/test_stores.py:{line} in ")
+    assert did.endswith(", and returned after collective.barrier")
     assert str(found.sides[1]).startswith("rank 0 waits for the key 'done/2', which nobody has set, at ")
     assert [side.did for side in found.sides[2:]] == ["set 'done/1'", "set 'done/3'"]
     assert marks(found)[:2] == [{"last"}, {"waits"}]
@@ -150,6 +152,23 @@ def test_the_one_that_sets_what_the_others_wait_for_is_to_blame(fresh: World) ->
     assert (found.kind, found.culprits) == ("missing key", (0,))
     assert found.sides[0].did == "has set 'step/3' and not 'step/4', and returned after store.set"
     assert marks(found) == [{"sets"}, {"waits"}]
+
+
+def the_setter_sets_another_and_goes_on(rank: RankContext) -> None:
+    if rank.index == 0:
+        rank.store.set("data/ready/0", "yes")
+    else:
+        rank.store.wait(["data/ready"])  # waits
+    dist.barrier()  # goes on
+
+
+def test_of_who_has_set_another_key_and_gone_on_both_lines_are_told(fresh: World) -> None:
+    found = finding(run(fresh, the_setter_sets_another_and_goes_on))
+    assert (found.kind, found.culprits) == ("missing key", (0,))
+    line = the_setter_sets_another_and_goes_on.__code__.co_firstlineno + 2
+    assert f"has set 'data/ready/0', at tests/worlds/test_stores.py:{line} in " in found.sides[0].did
+    assert found.sides[0].did.endswith(", and not 'data/ready', and waits in barrier #0 on 'default'")
+    assert marks(found) == [{"goes on"}, {"waits"}]
 
 
 def test_of_two_that_do_not_fit_nobody_is_to_blame(two: World) -> None:

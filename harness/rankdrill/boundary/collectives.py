@@ -55,9 +55,8 @@ class DrilledGroup(dist.ProcessGroup):
         self.sequence = numbering()
         self.repertoire = Repertoire(self.label)
         self.place, self.members = inner.rank(), inner.size()
-        self.key = boundary.name_group(self.label, ranks)
-        self._collectives_key = self.key
-        self.messages = Messages(self.key, ranks, self.place, boundary.messages)
+        self._key = boundary.name_group(self.label, ranks)
+        self.messages = Messages(self._key, ranks, self.place, boundary.messages)
         # Of groups made from this one, if it is the default group.
         self.making = boundary.name_group(f"groups of {self.label}", ranks)
         self.groups_made = numbering()
@@ -72,12 +71,14 @@ class DrilledGroup(dist.ProcessGroup):
         self.timeout = torch_seam.group_timeout(inner)
 
     def count_anew(self) -> None:
-        """Number collectives from 0 again: a run begins, in which all members have issued equally many so far.
+        """Number collectives and messages from 0 again: a run begins, and all that was issued before it is over.
 
-        To the watch they are another group's: what was posted of those that had these numbers is still there.
+        To the watch they are another group's: what was posted of those that had these numbers is still there, and
+        says nothing of this run.
         """
         self.sequence = numbering()
-        self._collectives_key = (self._collectives_key + 1) & _MOST_KEY
+        self._key = (self._key + 1) & _MOST_KEY
+        self.messages = Messages(self._key, self.global_ranks, self.place, self.boundary.messages)
         self.repertoire.forget()  # that number stands in what its habits post
         self.way = way_of(self)
 
@@ -112,20 +113,17 @@ class DrilledGroup(dist.ProcessGroup):
         """A call that was refused when it was issued never took place: the next one meets the others' there."""
         self.give_back(step, args)
         if self.boundary.watch is not None:
-            self.boundary.watch.retract(self._key_of(step), step)
+            self.boundary.watch.retract(self._key, step)
 
     def enter(self, step: Step) -> None:
         """Tell the watch, if there is one, that this rank is about to do `step`; may raise."""
         if self.boundary.watch is not None:
-            self.boundary.watch.enter(self._key_of(step), self.global_ranks, self.place, step)
+            self.boundary.watch.enter(self._key, self.global_ranks, self.place, step)
 
     def entrance(self, step: Step) -> Callable[[int], None]:
         """What tells the watch, which there is, that this rank is about to do `step`, each time with its number."""
         assert self.boundary.watch is not None
-        return self.boundary.watch.entrance(self._key_of(step), self.global_ranks, self.place, step)
-
-    def _key_of(self, step: Step) -> int:
-        return self.key if step.message is not None else self._collectives_key
+        return self.boundary.watch.entrance(self._key, self.global_ranks, self.place, step)
 
     # A group written in Python has no backends, in which torch would keep these.
     def getGroupName(self) -> str:  # noqa: N802

@@ -9,13 +9,13 @@ from rankdrill.diagnosis.calls.crossed import crossed_groups
 from rankdrill.diagnosis.calls.group_names import named_apart
 from rankdrill.diagnosis.calls.groups_left_out import group_left_out, makes_group
 from rankdrill.diagnosis.calls.siblings import miscounted_beside, sided_by_siblings
-from rankdrill.diagnosis.calls.turns import another_group_at_a_turn
+from rankdrill.diagnosis.calls.turns import alone_at_a_turn, another_group_at_a_turn
 from rankdrill.diagnosis.calls.unmatched import either_turned_round, left_behind, retold, sided_with
 from rankdrill.diagnosis.calls.wrong_group import against_custom, strayed, wrong_group
 from rankdrill.diagnosis.deadlock import circle_in, deadlock, in_every_circle, mixed_circle
 from rankdrill.diagnosis.finding import Finding, FindingKind
 from rankdrill.diagnosis.groups import finding_by_members
-from rankdrill.diagnosis.messages.unmatched import unmatched_message
+from rankdrill.diagnosis.messages.unmatched import sent_astray, unmatched_message
 from rankdrill.diagnosis.races.race import answer_to_another
 from rankdrill.diagnosis.stores.cause import apart, cause_apart
 from rankdrill.diagnosis.waits import Wait, hopeless
@@ -47,6 +47,8 @@ def cause_of_hang(waits: Mapping[int, Wait], returned: Collection[int], views: S
         answer_to_another(inside, dict(enumerate(views)))
         or lost_message(waits, views)
         or stalled_by_loss(inside, views)
+        or sent_astray(lost, dict(enumerate(views)))
+        or alone_at_a_turn(lost, views)
         or mixed_circle(circle, lost, returned, views)
         or (unmatched_message(inside, dict(enumerate(views)), returned) if inside else None)
         or _of_groups(waits, returned, views)

@@ -200,8 +200,8 @@ def _at_odds(program: Program, mistake: Mistake) -> set[frozenset[int]]:
     if mistake.how in (How.LEAK, How.HAZARD, How.RAISE, How.KILL):
         return set()
     if mistake.how is How.RETURN:  # it shows at the first of those that anybody else is concerned in
-        missed = {_group(program, statement, mistake.rank) for statement in _not_come_to(program, mistake)}
+        missed = {frozenset(_group(program, statement, mistake.rank)) for statement in _not_come_to(program, mistake)}
         shared = {group for group in missed if len(group) > 1}
-        return {frozenset(group) for group in shared if len(group) == 2} if len(shared) == 1 else set()
+        return shared if len(shared) == 1 and all(len(group) == 2 for group in shared) else set()
     groups = (_group(program, statement, mistake.rank) for statement in met if statement is not None)
     return {frozenset(group) for group in groups if len(group) == 2 and mistake.rank in group}

@@ -5,10 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import takewhile
 
-from rankdrill.diagnosis.calls.source import function_around, is_in_a_loop, is_in_a_loop_without, share_a_loop
+from rankdrill.diagnosis.calls.source import (
+    function_around,
+    is_for_some_ranks,
+    is_in_a_loop,
+    is_in_a_loop_without,
+    share_a_loop,
+)
 from rankdrill.step import Site
 
-__all__ = ["come_round", "comes_round_without", "from_one_function", "in_any_loop", "loops_below", "outward"]
+__all__ = [
+    "come_round",
+    "comes_round_without",
+    "from_one_function",
+    "in_any_loop",
+    "loops_below",
+    "only_some_come",
+    "outward",
+]
 
 
 def from_one_function(one: Site, other: Site) -> tuple[Site, Site]:
@@ -41,6 +55,11 @@ def _in_one_function(one: Site, other: Site) -> Iterator[tuple[Site, Site]]:
 def loops_below(line: Site, site: Site) -> bool:
     """Whether what is called at `line`, and comes to `site` at last, may do so in a loop of its own."""
     return any(is_in_a_loop(each) for each in takewhile(lambda each: each is not line, outward(site)))
+
+
+def only_some_come(line: Site, site: Site) -> bool:
+    """Whether what is called at `line` is for some ranks alone, or comes to `site` at last by way of what is."""
+    return any(map(is_for_some_ranks, (line, *takewhile(lambda each: each is not line, outward(site)))))
 
 
 def come_round(one: Site, other: Site) -> bool:

@@ -12,18 +12,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from rankdrill.diagnosis.calls.common_caller import come_round, comes_round_without, from_one_function, loops_below
+from rankdrill.diagnosis.calls.common_caller import (
+    come_round,
+    comes_round_without,
+    from_one_function,
+    loops_below,
+    only_some_come,
+)
 from rankdrill.diagnosis.calls.source import Order, comes_round_alone, made_later_too, order_of
+from rankdrill.diagnosis.calls.wholes import Wholes
 from rankdrill.diagnosis.finding import FindingKind
 from rankdrill.ledger import GROUP_OP, LedgerView
 from rankdrill.step import NO_SEQUENCE, Kind, Site, Step
 
-__all__ = ["Parting", "calls_on", "left_out_by_custom", "left_out_by_one_side", "parting"]
+__all__ = ["Parting", "calls_on", "left_out_by_custom", "left_out_by_one_side", "parted_before", "parting"]
 
 ANOTHER_OP = 4  # how little two calls are alike: this, if they are different collectives
 ANOTHER_CALL = 3  # if tensors, root or reduce op differ
 ANOTHER_SITE = 1
-EXCHANGES = 2  # that a collective of Python objects is made of
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +63,7 @@ def parting(theirs: Sequence[Step], mine: Sequence[Step], *, complete: bool, by_
         return Parting(kind, longer[_left_out(longer, shorter)]) if len(longer) > len(shorter) else None
     if not theirs or not mine:  # overwritten since
         return None
-    found = _before_it_showed(theirs, mine)
+    found = parted_before(theirs, mine)
     if found is not None or by_source:
         return found or _where_it_showed(theirs, mine)
     return left_out_by_custom(theirs, mine)
@@ -76,29 +82,28 @@ def _least(costs: Mapping[int, int]) -> int:
 def _costs(longer: Sequence[Step], shorter: Sequence[Step]) -> dict[int, int]:
     """How badly the two fit if the call at a place of `longer` is left out, calls without a partner not counted.
 
-    What the user called is left out as a whole: of two exchanges that belong to one such call never the one alone, if
-    the two fit better.
+    What the user called is left out as a whole: of several calls that belong to one never the one alone, if the two
+    fit better.
     """
-    alone, both = (_costs_without(longer, shorter, width) for width in (1, EXCHANGES))
-    meets = min(len(longer) - EXCHANGES, len(shorter))  # up to here something behind it fits, or not
-    exchanges = ((place, longer[place : place + EXCHANGES]) for place in range(meets))
-    together = {place: both[place] for place, steps in exchanges if place in both and _belong_together(steps)}
-    return alone | {place: min(cost, alone[place]) for place, cost in together.items()}
+    costs = {place: before + behind for place, (before, behind) in _costs_without(longer, shorter, 1).items()}
+    wholes = Wholes(longer)
+    for width in wholes.widths:
+        meets = min(len(longer) - width, len(shorter))  # up to here something behind it fits, or not
+        for place, (before, behind) in _costs_without(longer, shorter, width).items():
+            # The more is left out the less is compared: so all that is has to fit.
+            if place < meets and not behind and before < costs[place] and wholes.holds(place, width):
+                costs[place] = before
+    return costs
 
 
-def _costs_without(longer: Sequence[Step], shorter: Sequence[Step], width: int) -> dict[int, int]:
+def _costs_without(longer: Sequence[Step], shorter: Sequence[Step], width: int) -> dict[int, tuple[int, int]]:
+    """How badly they fit before each place, and behind it with so many calls left out there."""
     straight = [_unlike(one, other) for one, other in zip(longer, shorter, strict=False)]
     shifted = [_unlike(one, other) for one, other in zip(longer[width:], shorter, strict=False)]
     before = list(accumulate(straight, initial=0))
     behind = list(accumulate(reversed(shifted), initial=0))[::-1]
     places = range(min(len(longer), len(before)))
-    return {place: before[place] + behind[min(place, len(shifted))] for place in places}
-
-
-def _belong_together(steps: Sequence[Step]) -> bool:
-    """Whether they may be the exchanges of one call: torch sends the sizes of objects first."""
-    sites = {step.site for step in steps}
-    return len(sites) == 1 and all(site and "_object" in site.via for site in sites)
+    return {place: (before[place], behind[min(place, len(shifted))]) for place in places}
 
 
 def _unlike(one: Step, other: Step) -> int:
@@ -107,7 +112,7 @@ def _unlike(one: Step, other: Step) -> int:
     return ANOTHER_CALL * (one.digest != other.digest) + ANOTHER_SITE * (one.site != other.site)
 
 
-def _before_it_showed(theirs: Sequence[Step], mine: Sequence[Step]) -> Parting | None:
+def parted_before(theirs: Sequence[Step], mine: Sequence[Step]) -> Parting | None:
     """The parting, if it came before the call where it showed: what lies between fits only with one call left out."""
     straight = sum(_unlike(one, other) for one, other in zip(theirs[:-1], mine[:-1], strict=False))
     best: tuple[int, Parting] | None = None
@@ -175,6 +180,8 @@ def _where_it_showed(theirs: Sequence[Step], mine: Sequence[Step]) -> Parting | 
         return Parting(FindingKind.MISSING, due)  # it has come round the loop
     if came.site in {step.site for step in theirs} or (again and _met_another(theirs, mine)):
         return None
+    if order is Order.AFTER and come_round(at_due, at_came) and only_some_come(at_came, came.site):
+        return Parting(FindingKind.EXTRA, came)  # the others have gone by, into the next round
     if order is Order.AFTER and due.site in before and comes_round_without(due.site, at_due, at_came):
         return Parting(FindingKind.MISSING, due)  # it has left the loop that the others are still in
     if order is Order.AFTER and not (due.site in before and come_round(at_due, at_came)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import linecache
+import re
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from enum import Enum
@@ -15,8 +16,10 @@ __all__ = [
     "Order",
     "comes_later",
     "comes_round_alone",
+    "comes_to_both",
     "function_around",
     "functions_calling",
+    "is_for_some_ranks",
     "is_in_a_comprehension",
     "is_in_a_loop",
     "is_in_a_loop_without",
@@ -34,6 +37,8 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _STRAIGHT = (ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.With, ast.Return, ast.expr)
 _LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_OF_A_RANK = re.compile(r"(^|_)(my)?(rank|main|master)(\d|_|$)", re.IGNORECASE)
+"""In a name: `rank == 0`, `is_main_process()`, `self.is_master`; not `remaining`."""
 _IN_PLACE = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})  # run where they are written
 _Path = tuple[tuple[ast.AST, str], ...]
 """From the function down to a statement: each node, and in which of its parts the next one lies."""
@@ -110,6 +115,37 @@ def comes_round_alone(one: Site, other: Site, *, within: bool = False) -> bool:
     return not may_be_passed and not any(isinstance(node, ast.Continue) for node in ast.walk(block))
 
 
+def comes_to_both(one: Site, other: Site) -> bool:
+    """Whether a rank that has come to `one` of the two lines comes to the `other` as well, further down."""
+    paths = _paths(one, other)
+    if paths is None or order_of(one, other) is not Order.AFTER:
+        return False
+    theirs = paths[1][_shared(*paths) :]
+    return all(isinstance(node, _STRAIGHT) for node, _ in theirs)
+
+
+def is_for_some_ranks(site: Site) -> bool:
+    """Whether it lies under a condition that asks which rank it is, and no such call is written for the others."""
+    function = function_around(site)
+    if function is None:
+        return False
+    asked = any(
+        isinstance(node, ast.If) and part == "body" and _asks_for_the_rank(node.test)
+        for node, part in _path(function, site.line) or ()
+    )
+    names = {_name(call) for call in _calls_at(function, site.line)}
+    return asked and _lines_calling(names, function) <= {site.line}
+
+
+def _name(call: ast.Call) -> str:
+    return str(getattr(call.func, "attr", getattr(call.func, "id", "")))
+
+
+def _asks_for_the_rank(test: ast.AST) -> bool:
+    names = (getattr(node, "id", getattr(node, "attr", "")) for node in ast.walk(test))
+    return any(isinstance(name, str) and _OF_A_RANK.search(name) for name in names)
+
+
 def made_later_too(site: Site, behind: Site) -> bool:
     """Whether the call at `site` is written `behind` another line too, word for word, under a condition: for others.
 
@@ -167,11 +203,7 @@ def nearest(names: Collection[str], site: Site) -> int | None:
 def _lines_calling(names: Collection[str], function: ast.AST) -> set[int]:
     """The lines in which one of `names` is called, as a function or a method."""
     calls = (node for node in ast.walk(function) if isinstance(node, ast.Call))
-    return {
-        node.lineno
-        for node in calls
-        if not {getattr(node.func, "attr", ""), getattr(node.func, "id", "")}.isdisjoint(names)
-    }
+    return {node.lineno for node in calls if _name(node) in names}
 
 
 def _in_one_block(one: Site, other: Site) -> bool:

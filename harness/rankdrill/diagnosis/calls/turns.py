@@ -13,7 +13,7 @@ from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import GROUP_OP, LedgerView
 from rankdrill.step import NO_SEQUENCE, Kind, Site, Step
 
-__all__ = ["another_group_at_a_turn", "turn_of"]
+__all__ = ["alone_at_a_turn", "another_group_at_a_turn", "turn_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,53 @@ def another_group_at_a_turn(waits: Mapping[int, Wait], views: Sequence[LedgerVie
             return None
     found = [one for one in found if _explains(one, groups, waits, views)]
     return _told(found[0], waits) if len(found) == 1 else None
+
+
+def alone_at_a_turn(lost: Mapping[int, Wait], views: Sequence[LedgerView]) -> Finding | None:
+    """The one rank that waits alone on a group of which, at that turn of the line, all others called on groups without
+    it; None where not one does.
+
+    A group of one should have been its own, say. None either where one waits for it in a collective: that tells more.
+    """
+    if any(view.dropped for view in views):
+        return None
+    awaited = {rank for wait in lost.values() if wait.record.step.message is None for rank in wait.missing}
+    groups = {name: ranks for view in views for name, ranks in members_in(view).items()}
+    alone = {rank: wait.record.step for rank, wait in lost.items() if rank not in awaited and _is_alone(wait, groups)}
+    if not alone:
+        return None
+    lines = [_by_line(view) for view in views]
+    found = {rank: meant for rank, step in alone.items() if (meant := _meanwhile(rank, step, lines, groups))}
+    if len(found) != 1:
+        return None
+    ((rank, meant),) = found.items()
+    step = alone[rank]
+    did = "call on groups without it at that turn of the line"
+    others = side_of(list(meant), did, [each.site for each in meant.values()])
+    sides = (side_of([rank], f"calls {named(step)}", [step.site]), others)
+    return Finding(FindingKind.GROUP, step.call, "group", sides, (rank,), step.target, step.sequence)
+
+
+def _is_alone(wait: Wait, groups: Mapping[str, Sequence[int]]) -> bool:
+    step = wait.record.step
+    others = {*groups.get(step.target, ())} - {wait.rank}
+    return step.message is None and step.sequence != NO_SEQUENCE and len(others) > 1 and others == {*wait.missing}
+
+
+def _meanwhile(
+    rank: int,
+    step: Step,
+    lines: Sequence[Mapping[tuple[str, Site], Sequence[Step]]],
+    groups: Mapping[str, Sequence[int]],
+) -> dict[int, Step]:
+    """What the others of its group called at that turn of the line, if all did on groups without `rank`."""
+    if step.site is None:
+        return {}
+    made = [line.get((step.op, step.site), ()) for line in lines]
+    turn = len(made[rank]) - 1
+    chosen = {other: made[other][turn] for other in groups[step.target] if other != rank and turn < len(made[other])}
+    astray = all(rank not in groups.get(each.target, (rank,)) for each in chosen.values())
+    return chosen if astray and len(chosen) == len(groups[step.target]) - 1 else {}
 
 
 def _turns(made: Sequence[Sequence[Step]], groups: Mapping[str, Sequence[int]]) -> Iterator[list[_Astray]]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.ledger import LedgerView, Record, State
-from rankdrill.step import DEFAULT_GROUP, NEW_GROUP, Kind
+from rankdrill.step import DEFAULT_GROUP, NEW_GROUP, Kind, Site
 
 __all__ = ["unequal_groups"]
 
@@ -26,10 +26,10 @@ def unequal_groups(counts: Mapping[int, int], views: Mapping[int, LedgerView]) -
     majority = 2 * len(by_count[most]) > len(counts)
     odd = tuple(sorted(rank for count in others for rank in by_count[count]))
     calls = {rank: _made(views[rank], number - count) for rank, count in counts.items() if count > number}
-    sides = [_without(by_count[number], number), _with(calls, number)]
-    if majority and most == number:
-        sides.reverse()
+    made = _with(calls, number)
     extra = majority and most == number
+    without = _without(by_count[number], number, None if extra else made.sites[0])
+    sides = [made, without] if extra else [without, made]
     kind = FindingKind.EXTRA if extra else FindingKind.MISSING
     return Finding(kind, _call(number), "members", tuple(sides), odd if majority else ())
 
@@ -48,9 +48,10 @@ def _made(view: LedgerView, place: int) -> Record | None:
     return records[place] if -place <= len(records) else None
 
 
-def _without(ranks: Sequence[int], number: int) -> Side:
+def _without(ranks: Sequence[int], number: int, site: Site | None) -> Side:
+    """Whoever left it out never was at the `site` where others made it, and it is theirs nevertheless."""
     verb = "ends" if len(ranks) == 1 else "end"
-    return side_of(ranks, f"{verb} without {_call(number)}", [None] * len(ranks))
+    return side_of(ranks, f"{verb} without {_call(number)}", [site] * len(ranks))
 
 
 def _with(calls: Mapping[int, Record | None], number: int) -> Side:

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from rankdrill.diagnosis.calls.contracts import MEMBERS
 from rankdrill.diagnosis.calls.naming import in_pass, named
-from rankdrill.diagnosis.calls.sequences import Parting, calls_on, left_out_by_one_side, parting
-from rankdrill.diagnosis.calls.source import Order, made_later_too, order_of, share_a_loop
+from rankdrill.diagnosis.calls.sequences import Parting, calls_on, left_out_by_one_side, parted_before, parting
+from rankdrill.diagnosis.calls.source import Order, comes_to_both, made_later_too, order_of, share_a_loop
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.groups import members_in
-from rankdrill.diagnosis.waits import Wait
+from rankdrill.diagnosis.waits import Wait, name_ranks
 from rankdrill.ledger import LedgerView
 from rankdrill.step import NO_SEQUENCE, Step
 
@@ -86,15 +86,25 @@ def retold(finding: Finding, views: Sequence[LedgerView]) -> Finding:
     if found is None:
         if _turned_round(finding) or either_turned_round(finding):
             return replace(finding, kind=FindingKind.CALL_ORDERING)
-        return replace(finding, kind=FindingKind.MISSING) if _one_lies_behind(finding) else finding
+        early = _parted_before(finding, views)
+        return early or (replace(finding, kind=FindingKind.MISSING) if _one_lies_behind(finding) else finding)
     culprits, parted = found
-    kind = parted.kind
-    there = kind is FindingKind.EXTRA and parted.call.sequence == finding.number  # which has been told then
+    extra, out_of_turn = parted.kind is FindingKind.EXTRA, _made_after_all(parted, finding, culprits)
+    kind = FindingKind.CALL_ORDERING if out_of_turn else parted.kind
+    there = extra and parted.call.sequence == finding.number  # which has been told then
     rest = [side for side in finding.sides if not there or not set(side.ranks) <= set(culprits)]
     rest.sort(key=lambda side: not set(side.ranks) <= set(culprits))
-    made_it = culprits if kind is FindingKind.EXTRA else _others(finding, culprits)
-    sides = (origin(culprits, parted, views[made_it[0]]), *rest)
+    made_it = culprits if extra else _others(finding, culprits)
+    sides = (origin(culprits, parted, views[made_it[0]], out_of_turn=out_of_turn), *rest)
     return replace(finding, kind=kind, step=named(parted.call), argument="", sides=sides, culprits=culprits)
+
+
+def _made_after_all(parted: Parting, finding: Finding, culprits: Collection[int]) -> bool:
+    """Whether those who seem to lack that call come to it behind the line where it showed, as the source says."""
+    extra = parted.kind is FindingKind.EXTRA
+    lacking = (side for side in finding.sides if (set(side.ranks) <= set(culprits)) is not extra)
+    shows, site = next((side.sites[0] for side in lacking), None), parted.call.site
+    return site is not None and shows is not None and made_later_too(site, shows)
 
 
 def _group_left_out(finding: Finding) -> Finding:
@@ -142,11 +152,17 @@ def either_turned_round(finding: Finding) -> bool:
 def _one_lies_behind(finding: Finding) -> bool:
     """Whether two sides disagree of which one has come further down the same code: it left a call out, if not the
     other made one more.
+
+    Calls of one operation in two branches may be meant for each other, and differ in a root or a size by mistake.
     """
-    if finding.culprits or finding.kind is not FindingKind.CALL_ORDERING or len(finding.sides) != 2:
+    if finding.culprits or finding.kind not in _OF_ONE_CALL or len(finding.sides) != 2:
         return False
     one, other = (side.sites[0] for side in finding.sides)
-    return one is not None and other is not None and order_of(one, other) in (Order.AFTER, Order.BEFORE)
+    if one is None or other is None:
+        return False
+    if finding.kind is FindingKind.CALL_ORDERING:
+        return order_of(one, other) in (Order.AFTER, Order.BEFORE)
+    return comes_to_both(one, other) or comes_to_both(other, one)
 
 
 def _parted(finding: Finding, views: Sequence[LedgerView]) -> tuple[tuple[int, ...], Parting] | None:
@@ -163,6 +179,26 @@ def _parted(finding: Finding, views: Sequence[LedgerView]) -> tuple[tuple[int, .
     if first is None or any(one is None or _key(one) != _key(first) for one in found):
         return None
     return finding.culprits, first
+
+
+def _parted_before(finding: Finding, views: Sequence[LedgerView]) -> Finding | None:
+    """What is said of two sides at odds whose calls part before it showed: by a call that one of them lacks, or made on
+    top.
+    """
+    if finding.culprits or len(finding.sides) != 2:
+        return None
+    one, other = (_up_to(finding.number, finding.group, views[side.ranks[0]]) for side in finding.sides)
+    if not one or not other:
+        return None
+    parted = parted_before(*_from_one_start(one, other))
+    if parted is None:
+        return None
+    without, made_it = finding.sides if parted.kind is FindingKind.EXTRA else reversed(finding.sides)
+    make, leave = ("make" if len(made_it.ranks) > 1 else "makes"), ("leave" if len(without.ranks) > 1 else "leaves")
+    did = f"{make} {named(parted.call)}, which {name_ranks(without.ranks)} {leave} out, if it is not one too many"
+    first = side_of(made_it.ranks, did, [parted.call.site] * len(made_it.ranks))
+    sides = (first, *finding.sides)
+    return replace(finding, kind=FindingKind.MISSING, step=named(parted.call), argument="", sides=sides)
 
 
 def _parted_by_custom(finding: Finding, views: Sequence[LedgerView]) -> tuple[tuple[int, ...], Parting] | None:
@@ -258,11 +294,13 @@ def _same_call(one: Step, other: Step) -> bool:
 # --------------------------------------------------------------------------------------------- in words
 
 
-def origin(ranks: Sequence[int], found: Parting, view: LedgerView) -> Side:
-    """What `ranks` did; `view` is the ledger of one who made the call."""
-    verb = ("leaves" if len(ranks) == 1 else "leave", "makes" if len(ranks) == 1 else "make")
-    call = f"{named(found.call)}{in_pass(found.call, view)}"
-    did = f"{verb[0]} out {call}" if found.kind is FindingKind.MISSING else f"{verb[1]} one call more, {call}"
+def origin(ranks: Sequence[int], found: Parting, view: LedgerView, *, out_of_turn: bool = False) -> Side:
+    """What `ranks` did; `view` is the ledger of one who made the call, and `out_of_turn` says that all made it."""
+    leave, make = ("leaves", "makes") if len(ranks) == 1 else ("leave", "make")
+    call, extra = f"{named(found.call)}{in_pass(found.call, view)}", found.kind is FindingKind.EXTRA
+    did = f"{make} one call more, {call}" if extra else f"{leave} out {call}"
+    if out_of_turn:
+        did = f"{make} {call} too {'early' if extra else 'late'}"
     return side_of(ranks, did, [found.call.site] * len(ranks))
 
 

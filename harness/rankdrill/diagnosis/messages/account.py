@@ -36,21 +36,21 @@ class Account:
         """An end whose other end never comes, because of one of those that are `odd`."""
         return self.missing(end, odd if len(odd) == 1 else ()) if odd else None
 
-    def missing(self, end: MessageEnd, culprits: tuple[int, ...]) -> Finding:
-        """An end whose other end never comes."""
+    def missing(self, end: MessageEnd, culprits: tuple[int, ...], usual: MessageEnd | None = None) -> Finding:
+        """An end whose other end never comes; `usual` is what its peer used to do there, where that is known."""
         extra = culprits == (end.rank,)
         half = "send" if end.sends is extra else "recv"
         sides = [side_of([end.rank], _does(end), [end.site])]
         if end.peer != end.rank:
             sides.append(self._without(end))
         if culprits == (end.peer,):
-            sides = [*self._leaving_out(end), *reversed(sides)]
+            sides = [*self._leaving_out(end, usual), *reversed(sides)]
         argument = f"{'extra' if extra else 'missing'} {half}"
         return Finding(FindingKind.UNMATCHED, _message(end), argument, tuple(sides), culprits)
 
-    def _leaving_out(self, end: MessageEnd) -> Iterator[Side]:
-        """Where the other rank did the same the time before, failing that where all others do it."""
-        sites = self._traffic.sites(end.peer, sends=not end.sends, stream=end.stream)
+    def _leaving_out(self, end: MessageEnd, usual: MessageEnd | None) -> Iterator[Side]:
+        """Where the other rank did the same the time before, failing that where all others do it, if that is known."""
+        sites = self._traffic.sites_met(end) if usual is None else {usual.site}
         if len(sites) == 1:
             did = words.leaves_out(sending=not end.sends, peer=end.rank, tag=end.stream.tag, group=end.stream.group)
             yield side_of([end.peer], did, list(sites))

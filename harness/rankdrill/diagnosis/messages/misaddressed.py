@@ -12,12 +12,12 @@ from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rankdrill.diagnosis.calls.common_caller import in_any_loop, outward
-from rankdrill.diagnosis.calls.source import comes_later, function_around, functions_calling
+from rankdrill.diagnosis.calls.source import Order, comes_later, function_around, functions_calling, order_of
 from rankdrill.diagnosis.messages.habits import departure
 from rankdrill.diagnosis.messages.traffic import MessageEnd, Stream, Traffic
 from rankdrill.step import Site
 
-__all__ = ["Misaddressed", "may_be_for_another", "misaddressed", "never_met"]
+__all__ = ["Misaddressed", "in_another_branch", "may_be_for_another", "misaddressed", "never_met"]
 
 _SENDING = frozenset({"send", "isend", "send_object_list"})
 _RECEIVING = frozenset({"recv", "irecv", "recv_object_list"})
@@ -64,6 +64,29 @@ def misaddressed(
         if certain:
             return Misaddressed((end, other), argument, odd)
     return None
+
+
+def in_another_branch(ends: Sequence[MessageEnd], traffic: Traffic) -> Misaddressed | None:
+    """Of ranks that wait, the one end that is new where its rank used to meet another of `ends`, which waits for that.
+
+    It comes from that very line, or from one in another branch: a run of the function that comes there does not come to
+    the usual one as well, so that the order of the two is no explanation.
+    """
+    found = [
+        Misaddressed((end, other), argument, end)
+        for end in ends
+        for argument, other in _candidates(end, ends)
+        if argument == "peer" and _of_both_addresses(end, other) is end and _replaces(end, other, traffic)
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _replaces(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> bool:
+    """Whether `end` is where its rank used to meet what came from the line of `other`, and has never met anything."""
+    (usual, *more) = traffic.sites_met(other) or {None}
+    if usual is None or more or end.site is None or traffic.met(end.stream) or not traffic.met(other.stream):
+        return False
+    return usual.place == end.site.place or order_of(usual, end.site) is Order.APART
 
 
 def never_met(ends: Sequence[MessageEnd]) -> Misaddressed | None:
@@ -222,7 +245,9 @@ def _odd_by_pattern(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> Mes
     if len(rest) < PATTERN:
         return None
     odd = {_against({way(stream) for stream in rest}, {way(mine): end, way(theirs): other}) for way in ways} - {None}
-    return odd.pop() if len(odd) == 1 else None
+    # No address that the other one could name would make them meet: that all send to one rank says nothing of who does
+    # not, as in a tree.
+    return odd.pop() if odd == {_of_both_addresses(end, other)} else None
 
 
 def _against(votes: set[Hashable], ends: dict[Hashable, MessageEnd]) -> MessageEnd | None:

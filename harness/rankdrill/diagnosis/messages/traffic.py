@@ -73,6 +73,7 @@ class Traffic:
         self._unknown: set[tuple[str, int, int]] = set()  # group, receiver, tag: of some nobody knows whose they took
         for rank, view in views.items():
             self.ends[rank] = list(self._read(rank, view))
+        self._by_name = {(end.sends, end.stream, end.number): end for ends in self.ends.values() for end in ends}
 
     def _read(self, rank: int, view: LedgerView) -> Iterator[MessageEnd]:
         for record in view.where(lambda kind, state: kind is Kind.COLLECTIVE):
@@ -109,17 +110,28 @@ class Traffic:
         ends = self.ends.get(rank, ())
         return sum(end.round == number and end.sends is sends and end.stream == stream for end in ends)
 
-    def sites(self, rank: int, *, sends: bool, stream: Stream) -> set[Site | None]:
-        """Where `rank` last sent into `stream`, or received from it; if it never did, where others do on that tag."""
-        own = [end for end in self.ends.get(rank, ()) if end.sends is sends and end.stream == stream]
-        if own:
-            return {own[-1].site}
-        return {
-            end.site
-            for ends in self.ends.values()
-            for end in ends
-            if end.sends is sends and (end.stream.group, end.stream.tag) == (stream.group, stream.tag)
-        }
+    def sites_met(self, end: MessageEnd) -> set[Site | None]:
+        """Where the other end of `end` was when messages from its line last met one: that rank's own, or else others'.
+
+        From another line another message may have been meant, of which nothing is known.
+        """
+        own, others = set[Site | None](), set[Site | None]()
+        for ends in self.ends.values():
+            for other in ends:
+                if other.sends is end.sends or not self._meets_from(end.site, other, end.stream):
+                    continue
+                if other.stream == end.stream:
+                    own = {other.site}
+                else:
+                    others.add(other.site)
+        return own or others
+
+    def _meets_from(self, site: Site | None, other: MessageEnd, like: Stream) -> bool:
+        """Whether `other`, of a stream of that group and tag, met an end that was at `site`."""
+        if (other.stream.group, other.stream.tag) != (like.group, like.tag):
+            return False
+        met = self._by_name.get((not other.sends, other.stream, other.number))
+        return met is not None and met.site == site
 
     def left_over(self) -> list[MessageEnd]:
         """The ends whose other end has certainly not been begun, in the order in which they began."""

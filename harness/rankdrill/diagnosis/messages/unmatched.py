@@ -9,13 +9,13 @@ from rankdrill.diagnosis.finding import Finding
 from rankdrill.diagnosis.messages.account import Account
 from rankdrill.diagnosis.messages.counts import miscounted, out_of_step
 from rankdrill.diagnosis.messages.habits import departure
-from rankdrill.diagnosis.messages.misaddressed import misaddressed, never_met
+from rankdrill.diagnosis.messages.misaddressed import in_another_branch, misaddressed, never_met
 from rankdrill.diagnosis.messages.traffic import MessageEnd, Traffic
 from rankdrill.diagnosis.waits import Wait, hopeless
 from rankdrill.ledger import LedgerView
 from rankdrill.step import ANYBODY
 
-__all__ = ["unmatched_message", "unreceived_message"]
+__all__ = ["sent_astray", "unmatched_message", "unreceived_message"]
 
 
 def unmatched_message(
@@ -43,6 +43,15 @@ def unmatched_message(
     if finding is None and ends:
         return account.missing(ends[0], (ends[0].peer,) if _explains(ends[0].peer, ends, traffic, returned) else ())
     return finding or next((account.nobody_sends(wait) for wait in roots.values() if _from_anybody(wait)), None)
+
+
+def sent_astray(lost: Mapping[int, Wait], views: Mapping[int, LedgerView]) -> Finding | None:
+    """What is wrong where one of those that wait for ever went to another rank than it used to from there."""
+    ends = list(_ends(lost))
+    if len(ends) < 2:
+        return None
+    traffic = Traffic(views)
+    return Account(lost, views, traffic).misaddressed(in_another_branch(ends, traffic))
 
 
 def unreceived_message(views: Mapping[int, LedgerView]) -> Finding | None:
@@ -113,4 +122,4 @@ def _of_circle(ends: Sequence[MessageEnd], cycle: Sequence[Wait], traffic: Traff
     waiting = next((end for end in ends if end.peer == left.end.rank and end.sends is not left.usual.sends), None)
     if waiting is None or waiting.stream != left.usual.stream:
         return deadlock(cycle, ())
-    return account.missing(waiting, (left.end.rank,))
+    return account.missing(waiting, (left.end.rank,), left.usual)

@@ -9,7 +9,7 @@ Otherwise nobody can say.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.messages import words
@@ -303,13 +303,25 @@ def _silent(
     rank: int, key: str, known: Mapping[int, Use], lost: Mapping[int, Wait], view: LedgerView, uses: Sequence[Use]
 ) -> Side:
     """A rank that was to set the key, and is somewhere else; one that was nowhere yet, where others set theirs."""
-    what = f"has set {known[rank].key!r} and not {key!r}" if rank in known else f"has not set {key!r}"
     elsewhere = _elsewhere(rank, lost, view)
+    if rank in known:
+        set_ = known[rank].record.step
+        where = f"{set_.where}," if set_.site not in elsewhere.sites else ""
+        did = f"has set {known[rank].key!r}{where} and not {key!r}, and {elsewhere.did}"
+        return Side((rank,), did, elsewhere.sites)
     there = [use.record for use in known.values()] or [use.record for use in uses if use.record.step.op == "add"]
     if elsewhere.sites[0] is None and there:
-        did = f"{elsewhere.did} without having come to where others {'set' if known else there[0].step.op} one"
-        return side_of([rank], f"{what}, and {did}", [there[0].step.site])
-    return Side((rank,), f"{what}, and {elsewhere.did}", elsewhere.sites)
+        act = "set" if known else there[0].step.op
+        did = f"has not set {key!r}, and {elsewhere.did} without having come to where others {act} one"
+        return side_of([rank], did, [there[0].step.site])
+    return Side((rank,), f"has not set {key!r}{_as_others_did(known.values())}, and {elsewhere.did}", elsewhere.sites)
+
+
+def _as_others_did(uses: Collection[Use]) -> str:
+    """From which line others have set theirs, if it is one."""
+    sites = {use.record.step.site for use in uses}
+    (site,) = sites if len(sites) == 1 else (None,)
+    return f" as others have theirs, at {site}" if site is not None else ""
 
 
 def _elsewhere(rank: int, lost: Mapping[int, Wait], view: LedgerView) -> Side:
