@@ -202,7 +202,7 @@ def test_where_ranks_are_is_seen_on_a_screen_too_short_for_the_explanation(heigh
 
 @pytest.mark.parametrize("width", [120, 60, 24])
 def test_however_narrow_the_screen_is_nothing_of_where_a_rank_is_is_cut_off(width: int) -> None:
-    doing = "in all_reduce #1233 on 'default', at /home/me/projects/language/train.py:211 in train_step"
+    doing = "in all_reduce #1233 on 'default', at /jobs/of/somebody/language/train.py:211 in train_step"
     ranks = tuple(RankSeen(rank, 1234, doing, 12.0) for rank in range(2))
     shown = drawn(Sight(2, ranks), width)
     assert "…" not in shown

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +16,7 @@ from click.testing import CliRunner
 
 from rankdrill.cli import main
 from rankdrill.explain.recording import explain_recording
-from rankdrill.replay import score_of_recording
+from rankdrill.replay import pytest_file, score_of_recording
 from tests.catalogue.programs import catalogue
 from tests.recording.jobs import await_that, explained, job
 from tests.recording.test_record import steps_in
@@ -60,6 +62,13 @@ def fails_alone(rank: int) -> None:
     dist.all_reduce(torch.ones(1))
 
 
+def kills_itself(rank: int) -> None:
+    dist.all_reduce(torch.ones(1))
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    dist.all_reduce(torch.ones(1))
+
+
 @pytest.mark.parametrize(
     ("body", "verdict"),
     [
@@ -67,10 +76,13 @@ def fails_alone(rank: int) -> None:
         (lies_otherwise, "memory layout: 1"),
         (tries_once_more, "extra call: 2"),
         (fails_alone, "hang: 1"),
+        (kills_itself, "died: 1"),
     ],
 )
 def test_the_same_comes_of_it(body: Callable[[int], None], verdict: str, tmp_path: Path) -> None:
     found = again(body, 3, tmp_path / "record")
+    source = pytest_file(score_of_recording(tmp_path / "record"))
+    assert ("os.kill(os.getpid(), 9)  # called os.kill with SIGKILL, at " in source) is (body is kills_itself)
     assert (found.there, found.here) == (verdict, verdict)
     assert found.same
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -68,7 +69,7 @@ def _end(standing: Standing, evidence: Evidence) -> End:
         case How.RAISED if not standing.suffered:
             return End("raised", text=_raised(standing, evidence))
         case How.LEFT:
-            return End("exited", code=1)
+            return _left(standing)
         case How.GONE:
             return End("killed", code=SIGKILL)
         case How.RUNS:
@@ -80,8 +81,18 @@ def _raised(standing: Standing, evidence: Evidence) -> str:
     """What DistributedDataParallel found wrong, which says who did it; else what it was, and where."""
     end = evidence.ranks[standing.rank].end
     said = end.ddp if end is not None else ""
-    where = f", at {standing.site.path}:{standing.site.line}" if standing.site is not None else ""
-    return said or f"{standing.told.removeprefix('raised ')}{where}"
+    return said or f"{standing.told.removeprefix('raised ')}{_where(standing)}"
+
+
+def _left(standing: Standing) -> End:
+    """By a signal, where it is told that it sent itself one; with which code it left otherwise no record says."""
+    text = f"{standing.told}{_where(standing)}"
+    sent = signal.Signals.__members__.get(standing.told.rpartition(" with ")[2])
+    return End("exited", code=1, text=text) if sent is None else End("killed", code=int(sent), text=text)
+
+
+def _where(standing: Standing) -> str:
+    return f", at {standing.site.path}:{standing.site.line}" if standing.site is not None else ""
 
 
 def _verdict(explanation: Explanation, standings: list[Standing]) -> str:

@@ -159,12 +159,16 @@ def _ending(end: End) -> str:
         case "raised":
             return f"raise RuntimeError({end.text[:200]!r})"
         case "killed":
-            return f"os.kill(os.getpid(), {end.code})"
+            return f"os.kill(os.getpid(), {end.code}){_remark(end)}"
         case "exited":
-            return f"os._exit({end.code})"
+            return f"os._exit({end.code}){_remark(end)}"
         case "elsewhere":
             return f"time.sleep(3600)  # {plain(end.text) or 'in no call'}"
     return ""
+
+
+def _remark(end: End) -> str:
+    return f"  # {plain(end.text)}" if end.text else ""
 
 
 def _sentence(text: str) -> str:
