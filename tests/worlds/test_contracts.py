@@ -33,6 +33,7 @@ LARGE = 24
 @pytest.fixture(scope="module")
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
     with World(request.param, preload=OF_TRAINING) as made:
+        made.run(dist.barrier).unwrap()  # on a busy machine a template may take as long to start as a verdict may take
         yield made
 
 
