@@ -152,6 +152,30 @@ def test_left_out_the_second_time(rank):
     assert "deadline" not in ran.screen
 
 
+def test_ranks_that_would_each_meet_for_rpc_at_a_port_of_their_own_are_told_so(run: Run) -> None:
+    ran = run("""
+import torch.distributed.rpc as rpc
+
+def meet(rank, place):
+    options = rpc.TensorPipeRpcBackendOptions(init_method=place, rpc_timeout=20)
+    rpc.init_rpc(f"worker{rank}", rank=rank.index, world_size=2, rpc_backend_options=options)
+
+@pytest.mark.ranks(2, init=False)
+def test_together(rank, tmp_path):
+    meet(rank, f"file://{tmp_path}/place")
+    assert rpc.rpc_sync(f"worker{1 - rank}", max, args=(1, 2)) == 2
+    rpc.shutdown()
+
+@pytest.mark.ranks(2, init=False)
+def test_apart(rank):
+    meet(rank, f"tcp://127.0.0.1:{5000 + rank.index}")
+""")
+    ran.result.assert_outcomes(passed=1, failed=1)
+    told = ran.failure("test_apart")
+    assert "rendezvous() is to meet at tcp://127.0.0.1:5000 on rank 0, at tcp://127.0.0.1:5001 on rank 1: each" in told
+    assert "take a path in tmp_path, which they share, or the port in MASTER_PORT" in told
+
+
 @pytest.mark.parametrize("place", ["'file://' + tempfile.mktemp()", "'tcp://127.0.0.1:' + str(5000 + rank.index)"])
 def test_ranks_that_would_each_wait_at_a_place_of_their_own_are_told_so(run: Run, place: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from urllib.parse import parse_qsl, urlparse
 
 from torch.distributed.distributed_c10d import PrefixStore, Store
@@ -19,6 +20,10 @@ __all__ = ["Meetings"]
 
 _CHOSEN = ("file", "tcp")
 """Places that the caller has chosen, each rank alike. `env://` is the world's own."""
+PATIENCE = timedelta(seconds=10)
+"""For the others to come to where ranks meet for something else than their group: then each goes to its own place."""
+
+_OR_THE_GROUP_THERE = "or @pytest.mark.ranks({}) without init=False, whose group is there"
 
 
 class Meetings:
@@ -51,21 +56,36 @@ class Meetings:
 
         def real(_call: object) -> None:
             __tracebackhide__ = True
-            self._compare(url, number)
+            places = self._places(url, number)
+            if places is not None and _differ(places):
+                raise UsageError(f"init_process_group() {_apart(places)}, {_OR_THE_GROUP_THERE.format(len(places))}")
             make()
 
         self._boundary.cross(step, {}, real)
 
-    def _compare(self, url: str | None, number: int) -> None:
+    def compare(self, url: str, world_size: int) -> None:
+        """Raise `UsageError` on all ranks if those who meet for something else, rpc say, do so at several places."""
         __tracebackhide__ = True
+        if not self._boundary.open or _size_asked(url, world_size) != len(self._ranks):
+            return
+        with self._boundary.closed():
+            places = self._places(url, next(self._numbers), PATIENCE)
+        if places is not None and _differ(places):
+            raise UsageError(f"torch.distributed.rendezvous() {_apart(places)}, or the port in MASTER_PORT")
+
+    def _places(self, url: str | None, number: int, patience: timedelta | None = None) -> list[str] | None:
+        """Where each rank is to meet; None if that is no place, or not all of them said so in time."""
         parsed = urlparse(url or "")
         if parsed.scheme not in _CHOSEN:
-            return
+            return None
         told = PrefixStore(f"meeting-place-{number}", self._store)
         told.set(str(self._rank), parsed._replace(query="").geturl())
-        places = [told.get(str(rank)).decode() for rank in self._ranks]
-        if len(set(map(_where, places))) > 1:
-            raise UsageError(_remedy(places))
+        if patience is not None:
+            try:
+                told.wait([str(rank) for rank in self._ranks], patience)
+            except RuntimeError:  # whoever is not there is told of by others
+                return None
+        return [told.get(str(rank)).decode() for rank in self._ranks]
 
 
 def _size_asked(url: str | None, world_size: int) -> int:
@@ -81,10 +101,13 @@ def _where(place: str) -> object:
     return parsed.port if parsed.scheme == "tcp" else place
 
 
-def _remedy(places: Sequence[str]) -> str:
+def _differ(places: Sequence[str]) -> bool:
+    return len(set(map(_where, places))) > 1
+
+
+def _apart(places: Sequence[str]) -> str:
     other = next(rank for rank, place in enumerate(places) if _where(place) != _where(places[0]))
     return (
-        f"init_process_group() is to meet at {places[0]} on rank 0, at {places[other]} on rank {other}: each rank "
-        f"makes its own; take a path in tmp_path, which they share, or @pytest.mark.ranks({len(places)}) without "
-        f"init=False, whose group is there"
+        f"is to meet at {places[0]} on rank 0, at {places[other]} on rank {other}: each rank makes its own; "
+        "take a path in tmp_path, which they share"
     )

@@ -105,6 +105,7 @@ class Rendezvous:
         given = self._given_again(dist.init_process_group)
         dist.init_process_group = given
         distributed_c10d.init_process_group = given
+        dist.rendezvous = self._compared_first(dist.rendezvous)  # type: ignore[attr-defined]  # torch's types leave it out
 
     def begin(self) -> None:
         """A new body: the group gives up when it did at first."""
@@ -141,6 +142,18 @@ class Rendezvous:
                     self.notes.append(KEEPS_TIMEOUT.format(self._timeout.total_seconds()))
 
         return init_process_group
+
+    def _compared_first(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        """By `torch.distributed.rendezvous` others meet than groups: `torch.distributed.rpc`."""
+
+        @functools.wraps(real)
+        def rendezvous(url: str, rank: int = _UNSET, world_size: int = _UNSET, **kwargs: Any) -> Any:
+            __tracebackhide__ = True
+            if isinstance(url, str):
+                self._bodies_own.compare(url, world_size)
+            return real(url, rank, world_size, **kwargs)
+
+        return rendezvous
 
     def _may_give(self) -> bool:
         # As often as it is asked for: a test may have started processes more than once, each with an init of its own.
