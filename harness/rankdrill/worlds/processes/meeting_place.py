@@ -1,4 +1,7 @@
-"""A body that makes the default group itself: one step of every rank, all of which have to name one place."""
+"""Where ranks of a body meet, for the default group or for rpc: all of them have to name one place.
+
+To make the group is one step of every rank.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ class Meetings:
 
     Whoever waits in one waits for all the others, and is told where they are instead. And the file or port that one
     launching process chose for all, each rank chooses for itself once it is the test that runs on ranks: torch would
-    have each wait at its own, until the deadline.
+    have each wait at its own, until the deadline. So it is where they meet for rpc.
     """
 
     def __init__(self, store: Store, rank: int, world_size: int, boundary: Boundary) -> None:
@@ -64,7 +67,10 @@ class Meetings:
         self._boundary.cross(step, {}, real)
 
     def compare(self, url: str, world_size: int) -> None:
-        """Raise `UsageError` on all ranks if those who meet for something else, rpc say, do so at several places."""
+        """Raise `UsageError` if the ranks are to meet for something else, rpc say, at several places.
+
+        All raise it that come within `PATIENCE` of each other. It is no step: nobody looks for who does not come.
+        """
         __tracebackhide__ = True
         if not self._boundary.open or _size_asked(url, world_size) != len(self._ranks):
             return
