@@ -197,6 +197,21 @@ def test_another_tag_than_all_others(find: Find) -> None:
     assert told(finding) == ("unmatched message", "tag", (1,))
 
 
+def test_a_tag_that_is_not_counted_from_its_sender(find: Find) -> None:
+    """All others take their own number for a tag: what the odd one takes is that of another rank."""
+    senders = [send(0, 2)], [send(0, 2)], [send(0, 3)]
+    finding = find([recv(1, 1)], *senders, stuck={0, 1, 2, 3})
+    assert told(finding) == ("unmatched message", "tag", (1,))
+
+
+def test_a_tag_of_which_nobody_knows_whether_it_is_counted(find: Find) -> None:
+    """Of one other rank alone its own number is the tag that all are to have, or that each is to have its own."""
+    finding = find([recv(1, 1)], [send(0, 2)], [send(0, 2)], stuck={0, 1, 2})
+    assert told(finding) == ("unmatched message", "tag", ())
+    assert finding is not None
+    assert finding.ranks == (0, 1)
+
+
 def test_another_tag_than_before(find: Find) -> None:
     past = [send(1, 7)] * 2, [recv(0, 7)] * 2
     assert told(find([*past[0], send(1, 8)], [*past[1], recv(0, 7)])) == ("unmatched message", "tag", (0,))

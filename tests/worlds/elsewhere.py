@@ -41,6 +41,27 @@ def one_more_on_another_group_in_the_second_round() -> None:
         dist.all_reduce(ones(), group=everybody)
 
 
+def one_more_before_one_that_is_the_same() -> None:
+    """The others' only one meets the first of its two; it waits in the second, and did not mean to make the first."""
+    most, others = dist.new_group([0, 2, 3]), dist.new_group([0, 1, 2])
+    if me() == ODD:
+        dist.broadcast_object_list([1], src=ODD, group=most)  # here
+    if me() != 1:
+        dist.broadcast_object_list([1], src=ODD, group=most)
+    dist.broadcast_object_list([1], src=ODD, group=others)
+
+
+def one_more_in_a_round_that_others_have_ended() -> None:
+    """Those that wait for it have been past that call already, in the round that it is in."""
+    mine, beside = dist.new_group([0, 2]), dist.new_group([1, 3])
+    most = dist.new_group([0, 2, 3])
+    for step in range(4):
+        dist.scatter(ones(), [ones()] * 4 if me() == ODD else None, src=ODD)
+        if me() == ODD and step == 1:
+            dist.all_reduce(ones(), group=most)  # here
+        dist.all_reduce(ones(2), group=mine if me() in (0, 2) else beside)
+
+
 def one_more_where_somebody_has_returned() -> None:
     others = dist.new_group([1, 2, 3])
     if me() == ODD:
@@ -410,6 +431,8 @@ def objects_for_tensors() -> None:
 
 ELSEWHERE: dict[Body, FindingKind] = {
     one_more_on_another_group: FindingKind.EXTRA,
+    one_more_before_one_that_is_the_same: FindingKind.EXTRA,
+    one_more_in_a_round_that_others_have_ended: FindingKind.EXTRA,
     one_more_on_another_group_in_the_second_round: FindingKind.EXTRA,
     one_more_where_somebody_has_returned: FindingKind.EXTRA,
     one_more_among_messages: FindingKind.EXTRA,

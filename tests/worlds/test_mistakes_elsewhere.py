@@ -42,6 +42,24 @@ def test_who_is_held_up_by_another_is_not_to_blame(four: World) -> None:
     assert (finding.kind, finding.culprits, finding.ranks) == (FindingKind.SIZE, (), (0, 2))
 
 
+def test_the_next_call_on_the_other_group_makes_no_order_of_two(four: World) -> None:
+    """A run comes to one of the two branches; that the one is written once more behind both is another call."""
+
+    def body() -> None:
+        one, other = dist.new_group([2, 3]), dist.new_group([2, 3])
+        for step in range(2):
+            if dist.get_rank() == ODD and step == 0:
+                dist.all_reduce(torch.ones(4), group=one)
+            elif dist.get_rank() > 1:
+                dist.all_reduce(torch.ones(4), group=other)
+            if dist.get_rank() > 1:
+                dist.all_reduce(torch.ones(4), group=other)
+
+    outcome = four.run(body, deadline=DEADLINE_S)
+    (finding,) = outcome.findings
+    assert (finding.kind, finding.culprits, finding.ranks) == (FindingKind.GROUP, (), (2, 3))
+
+
 def test_a_message_behind_a_call_that_both_make_is_a_deadlock(four: World) -> None:
     def body() -> None:
         me = dist.get_rank()

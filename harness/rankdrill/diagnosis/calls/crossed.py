@@ -11,6 +11,7 @@ from rankdrill.diagnosis.calls.naming import named
 from rankdrill.diagnosis.calls.passed import is_behind, lie_behind
 from rankdrill.diagnosis.calls.sequences import Parting, left_out_by_custom, parting
 from rankdrill.diagnosis.calls.source import Order, is_in_a_comprehension, made_later_too, order_of
+from rankdrill.diagnosis.calls.unmatched import on_top
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.waits import Wait, name_ranks
 from rankdrill.ledger import GROUP_OP, LedgerView, Record
@@ -146,10 +147,11 @@ def _by_source(
         further_on = [rank for rank, site in sites.items() if lie_behind(site, early.step.site, here)]
         made = sorted(sites.keys() - set(further_on))
         past += further_on
+        call = on_top(early.step, views[early.rank], views[late.rank]).call
         if len(past) < len(made) and set(late.ranks) <= set(past):
-            return _finding(kind := FindingKind.MISSING, late, early, Parting(kind, early.step), tuple(sorted(past)))
+            return _finding(kind := FindingKind.MISSING, late, early, Parting(kind, call), tuple(sorted(past)))
         if len(past) > len(made):
-            return _finding(kind := FindingKind.EXTRA, early, late, Parting(kind, early.step), tuple(made))
+            return _finding(kind := FindingKind.EXTRA, early, late, Parting(kind, call), tuple(made))
     return None
 
 
@@ -206,8 +208,9 @@ def _kind(odd: Step, step: Step, view: LedgerView, parted: Parting | None, *, ma
     swapped = any(later)
     if one.place == other.place:
         return FindingKind.GROUP if alike else FindingKind.CALL_ORDERING
-    if order_of(other, one) is Order.APART or parted is None:
-        return FindingKind.GROUP if alike and not swapped else FindingKind.CALL_ORDERING
+    apart = order_of(other, one) is Order.APART  # what only one of them comes to later may be the next call
+    if apart or parted is None:
+        return FindingKind.GROUP if alike and (apart or not swapped) else FindingKind.CALL_ORDERING
     return FindingKind.CALL_ORDERING if swapped else parted.kind
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
+from typing import TypeAlias
 
 from rankdrill.diagnosis.calls.common_caller import in_any_loop, outward
 from rankdrill.diagnosis.calls.source import Order, comes_later, function_around, functions_calling, order_of
@@ -19,6 +21,8 @@ from rankdrill.step import Site
 
 __all__ = ["Misaddressed", "in_another_branch", "may_be_for_another", "misaddressed", "never_met"]
 
+_Way: TypeAlias = Callable[[Stream], Hashable]
+_FROM_A_RANK: tuple[_Way, ...] = (lambda stream: stream.tag - stream.source, lambda stream: stream.tag - stream.target)
 _SENDING = frozenset({"send", "isend", "send_object_list"})
 _RECEIVING = frozenset({"recv", "irecv", "recv_object_list"})
 PATTERN = 2  # other streams, of which one alone goes its way by chance
@@ -172,13 +176,21 @@ def _of_both_addresses(end: MessageEnd, other: MessageEnd) -> MessageEnd:
 
 
 def _odd_by_vote(end: MessageEnd, other: MessageEnd, argument: str, traffic: Traffic) -> MessageEnd | None:
-    """The one whose tag, or group, is that of no other rank, while the other's is that of all that have either."""
-    values: dict[Hashable, MessageEnd] = {getattr(each.stream, argument): each for each in (end, other)}
-    votes: set[Hashable] = set()
-    for rank, ends in traffic.ends.items():
-        if rank not in (end.rank, other.rank):
-            votes |= values.keys() & {getattr(each.stream, argument) for each in ends}
-    return _against(votes, values)
+    """The one whose tag, or group, is that of no other rank, while the other's is that of all that have either.
+
+    Tags may be counted from a rank: where all others' are, each names the number of its source, say, that is what
+    tells. Where others fit one end as they are and the other one if counted so, nobody can say.
+    """
+    rest = {each.stream for rank, ends in traffic.ends.items() if rank not in (end.rank, other.rank) for each in ends}
+    as_it_is: _Way = attrgetter(argument)
+    ways = (as_it_is, *(_FROM_A_RANK if argument == "tag" else ()))
+    alike = [way for way in ways if len(set(map(way, rest))) == 1] or [as_it_is]
+    odd = set()
+    for way in alike:
+        values: dict[Hashable, MessageEnd] = {way(each.stream): each for each in (end, other)}
+        odd.add(_against(values.keys() & set(map(way, rest)), values))
+    odd.discard(None)
+    return odd.pop() if len(odd) == 1 else None
 
 
 def _odd_by_habit(end: MessageEnd, other: MessageEnd, usual: Sequence[int]) -> MessageEnd | None:
@@ -231,7 +243,7 @@ def _odd_by_pattern(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> Mes
     mine, theirs = end.stream, other.stream
     shared = "source" if mine.source == theirs.source else "target"
     free = "target" if shared == "source" else "source"
-    ways: tuple[Callable[[Stream], Hashable], ...] = (
+    ways: tuple[_Way, ...] = (
         lambda stream: _offset(stream, traffic),
         lambda stream: getattr(stream, free),
     )
