@@ -113,6 +113,24 @@ def on_all_instead_of_alone() -> None:
             dist.recv(ones(), src=ODD)
 
 
+def sent_to_another_than_the_one_that_waits() -> None:
+    """Neither of the two would come to more: were the address right, both had left something out."""
+    for child in {0: (1, 3), 3: (ODD,)}.get(me(), ()):
+        dist.recv(ones(1), child)
+    if me():
+        dist.send(ones(1), {1: 0, ODD: 1, 3: 0}[me()])  # here
+    dist.barrier()
+
+
+def not_sent_to_one_that_receives_from_each() -> None:
+    """What others have sent meanwhile is no sign of a wrong address: the one that waits comes to that in its loop."""
+    for source in (1, 2, 3) if me() == 0 else ():
+        dist.recv(ones(1), source)
+    if me() in (1, 3):
+        dist.send(ones(1), 0)  # here
+    dist.barrier()
+
+
 def sent_to_another_in_a_branch() -> None:
     """All but rank 0 wait in a circle with it, as they would if these were two messages in the wrong order."""
     for step in range(3):
@@ -440,6 +458,8 @@ ELSEWHERE: dict[Body, FindingKind] = {
     swapped_with_one_that_begins_alike: FindingKind.CALL_ORDERING,
     on_all_instead_of_alone: FindingKind.GROUP,
     sent_to_another_in_a_branch: FindingKind.UNMATCHED,
+    sent_to_another_than_the_one_that_waits: FindingKind.UNMATCHED,
+    not_sent_to_one_that_receives_from_each: FindingKind.UNMATCHED,
     swapped_with_a_call_on_pairs: FindingKind.CALL_ORDERING,
     past_a_barrier_to_a_message: FindingKind.MISSING,
     past_a_barrier_to_a_message_in_the_third_round: FindingKind.MISSING,

@@ -8,7 +8,7 @@ rhythm; or who has gone to one of two peers more often than to the other, though
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import TypeAlias
@@ -19,7 +19,7 @@ from rankdrill.diagnosis.messages.habits import departure
 from rankdrill.diagnosis.messages.traffic import MessageEnd, Stream, Traffic
 from rankdrill.step import Site
 
-__all__ = ["Misaddressed", "in_another_branch", "may_be_for_another", "misaddressed", "never_met"]
+__all__ = ["Misaddressed", "Standing", "in_another_branch", "may_be_for_another", "misaddressed", "never_met"]
 
 _Way: TypeAlias = Callable[[Stream], Hashable]
 _FROM_A_RANK: tuple[_Way, ...] = (lambda stream: stream.tag - stream.source, lambda stream: stream.tag - stream.target)
@@ -38,26 +38,41 @@ class Misaddressed:
     odd: MessageEnd | None
 
 
+@dataclass(frozen=True)
+class Standing:
+    """Where ranks are: those that have `returned` have done all that they were to do, those `at` a site wait there."""
+
+    returned: Collection[int]
+    at: Mapping[int, Site | None]
+
+    def keeps_away_from(self, end: MessageEnd) -> bool:
+        """Whether the peer of `end` will not come to the other half of it; by the source, where it waits."""
+        if end.peer in self.returned or end.peer not in self.at:
+            return end.peer in self.returned
+        known = {each.function for site in self.at.values() if site is not None for each in outward(site)}
+        return not _may_come(end, self.at[end.peer], known)
+
+
 def misaddressed(
     end: MessageEnd,
     left_over: Sequence[MessageEnd],
     traffic: Traffic,
+    stands: Standing,
     *,
-    returned: Collection[int] = (),
     guess: bool = False,
 ) -> Misaddressed | None:
     """What of `left_over` was meant for `end`, which met nothing; None where nothing was.
 
     Ends that name other peers are told only if the pattern does, or for a `guess` if nothing else is left over: each
     may as well lack an end of its own. Then it is the one whose peer is another that is odd: that alone explains both.
-    Ranks that have `returned` have done all that they were to do, as far as they knew.
     """
     for argument, other in _candidates(end, left_over):
         usual = [_usual(each, argument, traffic) for each in (end, other)]
         if argument == "peer":
             odd = _odd_by_pattern(end, other, traffic) or _odd_by_balance(end, other, traffic)
+            odd = odd or _odd_by_both_ends(end, other, left_over, stands)
             if odd is None and len(left_over) == len({end, other}):
-                odd = _odd_by_twins(end, other, traffic, returned)
+                odd = _odd_by_twins(end, other, traffic, stands.returned)
             if odd is None and guess and len(left_over) == len({end, other}) and not all(usual):
                 odd = _of_both_addresses(end, other)
             certain = odd is not None
@@ -124,13 +139,18 @@ def _may_come(end: MessageEnd, site: Site | None, known: Collection[str]) -> boo
 
 
 def may_be_for_another(end: MessageEnd, left_over: Sequence[MessageEnd], traffic: Traffic) -> bool:
-    """Whether it may name the wrong peer: nobody goes as far as that, and with its peer the one other end would fit."""
+    """Whether it may name the wrong peer: nobody goes as far as that, and with its peer the one other end would fit.
+
+    Not where a loop of its rank comes to one peer after the other: that other end may be due in the next round.
+    """
     others = [stream for stream in traffic.streams if stream != end.stream and stream.group == end.stream.group]
     if traffic.met(end.stream) or _offset(end.stream, traffic) in {_offset(stream, traffic) for stream in others}:
         return False
+    goes_on = end.site is not None and in_any_loop(end.site)
     return any(
         argument == "peer" and len(left_over) == len({end, other}) and _of_both_addresses(end, other) is end
         for argument, other in _candidates(end, left_over)
+        if other.peer != end.rank or not goes_on
     )
 
 
@@ -236,6 +256,20 @@ def _odd_by_twins(end: MessageEnd, other: MessageEnd, traffic: Traffic, returned
     twins = (rank for rank in returned if rank not in (odd.rank, odd.peer, met.rank))
     complete = any(done[rank] == done[odd.rank] for rank in twins)
     return odd if complete and done[odd.peer] == done[met.rank] else None
+
+
+def _odd_by_both_ends(
+    end: MessageEnd, other: MessageEnd, left_over: Sequence[MessageEnd], stands: Standing
+) -> MessageEnd | None:
+    """The one at the rank they share, where that explains both, and nothing but that does.
+
+    Nobody will come to either: were its address right, both peers would have left something out. To all else that is
+    left over somebody may still come, who is held up by these two.
+    """
+    nobody_comes = [each for each in left_over if stands.keeps_away_from(each)]
+    if len(nobody_comes) != 2 or any(each not in nobody_comes for each in (end, other)):
+        return None
+    return _of_both_addresses(end, other)
 
 
 def _odd_by_pattern(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> MessageEnd | None:
