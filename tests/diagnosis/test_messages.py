@@ -262,6 +262,12 @@ def test_the_other_way_around_a_ring(find: Find) -> None:
     ]
 
 
+def test_where_nothing_met_no_way_is_usual(find: Find) -> None:
+    """The two in the middle receive from each other first; that those at the ends go one way is no pattern."""
+    finding = find([send(1)], [recv(2)], [recv(1)], [recv(2)], stuck={0, 1, 2, 3})
+    assert told(finding) == ("deadlock", "order", ())
+
+
 def test_to_another_rank_than_all_others(find: Find) -> None:
     finding = find([recv(1), recv(2)], [send(0)], [send(3)], [send(0)], stuck={0, 2, 3})
     assert told(finding) == ("unmatched message", "peer", (2,))

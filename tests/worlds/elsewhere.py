@@ -131,6 +131,16 @@ def not_sent_to_one_that_receives_from_each() -> None:
     dist.barrier()
 
 
+def past_what_one_sends_and_another_expects() -> None:
+    """One in the middle that leaves too early explains both."""
+    for _ in range(3 if me() == ODD else 4):
+        if me() in (ODD, 3):
+            dist.recv(ones(), me() - 1)  # here
+        if me() in (1, ODD):
+            dist.send(ones(), me() + 1)
+    dist.barrier()
+
+
 def sent_to_another_in_a_branch() -> None:
     """All but rank 0 wait in a circle with it, as they would if these were two messages in the wrong order."""
     for step in range(3):
@@ -458,6 +468,7 @@ ELSEWHERE: dict[Body, FindingKind] = {
     swapped_with_one_that_begins_alike: FindingKind.CALL_ORDERING,
     on_all_instead_of_alone: FindingKind.GROUP,
     sent_to_another_in_a_branch: FindingKind.UNMATCHED,
+    past_what_one_sends_and_another_expects: FindingKind.UNMATCHED,
     sent_to_another_than_the_one_that_waits: FindingKind.UNMATCHED,
     not_sent_to_one_that_receives_from_each: FindingKind.UNMATCHED,
     swapped_with_a_call_on_pairs: FindingKind.CALL_ORDERING,

@@ -55,9 +55,16 @@ def test_the_next_call_on_the_other_group_makes_no_order_of_two(four: World) -> 
             if dist.get_rank() > 1:
                 dist.all_reduce(torch.ones(4), group=other)
 
-    outcome = four.run(body, deadline=DEADLINE_S)
-    (finding,) = outcome.findings
-    assert (finding.kind, finding.culprits, finding.ranks) == (FindingKind.GROUP, (), (2, 3))
+    def on_one_line() -> None:
+        one, other = dist.new_group([2, 3]), dist.new_group([2, 3])
+        if dist.get_rank() > 1:
+            dist.barrier(group=one) if dist.get_rank() == ODD else dist.barrier(group=other)
+        if dist.get_rank() > 1:
+            dist.barrier(group=other)
+
+    for each in (body, on_one_line):
+        (finding,) = four.run(each, deadline=DEADLINE_S).findings
+        assert (finding.kind, finding.culprits, finding.ranks) == (FindingKind.GROUP, (), (2, 3))
 
 
 def test_a_message_behind_a_call_that_both_make_is_a_deadlock(four: World) -> None:

@@ -132,6 +132,20 @@ def one_waits_for_another_spelling(rank: RankContext) -> None:
     dist.barrier()
 
 
+def one_waits_under_another_prefix(rank: RankContext) -> None:
+    if rank.index == 0:
+        for other in (1, 2, 3):
+            rank.store.set(f"inn:{other}", "yes")
+    else:
+        prefix = "in" if rank.index == 1 else "inn"
+        rank.store.get(f"{prefix}:{rank.index}")  # waits
+
+
+def test_of_keys_for_each_that_are_got_but_one_the_one_that_waits_names_another(fresh: World) -> None:
+    found = finding(run(fresh, one_waits_under_another_prefix))
+    assert (found.kind, found.culprits) == ("missing key", (1,))
+
+
 def test_the_rank_that_waits_for_another_key_than_the_others_is_to_blame(fresh: World) -> None:
     found = finding(run(fresh, one_waits_for_another_spelling))
     assert (found.kind, found.culprits) == ("missing key", (1,))
@@ -157,7 +171,17 @@ def one_counts_a_round_twice(rank: RankContext) -> None:
     dist.barrier()
 
 
-@pytest.mark.parametrize("body", [one_sets_its_own_a_round_less, one_counts_a_round_twice])
+def one_sets_for_all_but_the_last(rank: RankContext) -> None:
+    if rank.index == 1:
+        for other in (0, 2):
+            rank.store.set(f"work/{other}", "yes")
+    else:
+        rank.store.get(f"work/{rank.index}")  # waits
+
+
+@pytest.mark.parametrize(
+    "body", [one_sets_its_own_a_round_less, one_counts_a_round_twice, one_sets_for_all_but_the_last]
+)
 def test_the_one_whose_row_of_keys_lacks_one_is_to_blame(fresh: World, body: Body) -> None:
     found = finding(run(fresh, body))
     assert (found.kind, found.culprits) == ("missing key", (1,))

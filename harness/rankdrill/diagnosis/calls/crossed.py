@@ -202,12 +202,12 @@ def _kind(odd: Step, step: Step, view: LedgerView, parted: Parting | None, *, ma
     one, other = from_one_function(odd.site, step.site)
     if alike and (_from_both_groups(odd, step, view) or (not majority and _come_to_both(one, other))):
         return FindingKind.DEADLOCK
+    if one.place == other.place:
+        return FindingKind.GROUP if alike else FindingKind.CALL_ORDERING
     later = made_later_too(one, other), made_later_too(other, one)
     if alike and all(later):
         return FindingKind.DEADLOCK  # each would come to the other's call
     swapped = any(later)
-    if one.place == other.place:
-        return FindingKind.GROUP if alike else FindingKind.CALL_ORDERING
     apart = order_of(other, one) is Order.APART  # what only one of them comes to later may be the next call
     if apart or parted is None:
         return FindingKind.GROUP if alike and (apart or not swapped) else FindingKind.CALL_ORDERING

@@ -288,7 +288,7 @@ def _odd_by_pattern(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> Mes
         and getattr(stream, shared) != getattr(mine, shared)
         and stream not in (mine, theirs)
     ]
-    if len(rest) < PATTERN:
+    if len(rest) < PATTERN or not any(map(traffic.met, rest)):  # where nothing met, nothing was right yet:
         return None
     odd = {_against({way(stream) for stream in rest}, {way(mine): end, way(theirs): other}) for way in ways} - {None}
     # No address that the other one could name would make them meet: that all send to one rank says nothing of who does

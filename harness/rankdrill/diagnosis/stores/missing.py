@@ -42,6 +42,8 @@ def missing_key(beside: Mapping[int, Wait], lost: Mapping[int, Wait], views: Seq
     culprits = _who_did_not(key, waiters, uses, len(views))
     if culprits is None:
         culprits = _who_did_not_count(waiters, beside, uses, len(views)) or _who_left_a_gap(key, waiters, uses)
+    if culprits is None:
+        culprits = _who_sets_for_each(key, waiters, uses)
     awaited = beside[waiters[0]].record.step
     misspelt = _misspelt(awaited, waiters, uses, views)
     if misspelt is not None and culprits in (None, (misspelt.rank,)):
@@ -76,7 +78,8 @@ def _who_did_not(key: str, waiters: Sequence[int], uses: Sequence[Use], size: in
 
     Keys may have several numbers, such as that of the round: each may be the rank's, if one alone is.
     """
-    found = [_who_has_not(wanted, setters, waiters, size) for wanted, setters in _rows(key, uses)]
+    sets = [use for use in uses if use.sets]
+    found = [_who_has_not(wanted, setters, waiters, size) for wanted, setters in _rows(key, sets)]
     told = [ranks for ranks in found if ranks is not None]
     return told[0] if len(told) == 1 else None
 
@@ -98,7 +101,7 @@ def _who_has_not(
 def _who_left_a_gap(key: str, waiters: Sequence[int], uses: Sequence[Use]) -> tuple[int, ...] | None:
     """The one rank that sets all such keys, one number after the other, and has gone on without this one."""
     found = set()
-    for wanted, setters in _rows(key, uses):
+    for wanted, setters in _rows(key, [use for use in uses if use.sets]):
         ranks = frozenset().union(*setters.values())
         if len(ranks) == 1 and wanted - 1 in setters and max(setters) > wanted:
             found.add(ranks)
@@ -106,11 +109,26 @@ def _who_left_a_gap(key: str, waiters: Sequence[int], uses: Sequence[Use]) -> tu
     return tuple(ranks) if ranks and ranks.isdisjoint(waiters) else None
 
 
+def _who_sets_for_each(key: str, waiters: Sequence[int], uses: Sequence[Use]) -> tuple[int, ...] | None:
+    """Where each gets a key of its own number, and so does the one that waits: who has set them for all others."""
+    got, was_set = ([use for use in uses if use.sets is sets] for sets in (False, True))
+    own = [
+        wanted
+        for wanted, getters in _rows(key, got)
+        if [wanted] == list(waiters) and all(ranks == {number} for number, ranks in getters.items())
+    ]
+    if not own:
+        return None
+    setters = [row for wanted, row in _rows(key, was_set) if wanted in own and len(row) > 1]
+    ranks = {rank for row in setters for those in row.values() for rank in those}
+    return tuple(ranks) if len(ranks) == 1 and ranks.isdisjoint(waiters) else ()
+
+
 def _rows(key: str, uses: Sequence[Use]) -> Iterator[tuple[int, dict[int, set[int]]]]:
-    """For each number in `key`: that number, and by which ranks keys were set that have another one there alone."""
+    """For each number in `key`: that number, and by which ranks keys were used that have another one there alone."""
     rows: dict[int, tuple[int, dict[int, set[int]]]] = {}
     for use in uses:
-        differs = number_in(key, use.key) if use.sets else None
+        differs = number_in(key, use.key)
         if differs is not None:
             place, wanted, number = differs
             rows.setdefault(place, (wanted, {}))[1].setdefault(number, set()).add(use.rank)
@@ -191,7 +209,10 @@ def _asked_for(views: Sequence[LedgerView]) -> Iterator[int]:
 
 def _outvoted(awaited: Step, waiters: Sequence[int], uses: Sequence[Use]) -> tuple[int, ...]:
     """Those that wait, where others set and await a key like theirs; the one that sets such, where several wait."""
-    like = [use for use in uses if use.rank not in waiters and alike(awaited, use)]
+    others = [use for use in uses if use.rank not in waiters]
+    like = [use for use in others if alike(awaited, use)]
+    # Keys like the one that was set for those that wait: others got theirs.
+    like += [use for use in others if use not in like and any(same_form(use.key, one.key) for one in like if one.sets)]
     users, setters = {use.rank for use in like}, {use.rank for use in like if use.sets}
     agree = any(_is_awaited_by_another(use, like) for use in like if use.sets)
     if agree and len(waiters) < len(users):
