@@ -262,6 +262,14 @@ def test_the_other_way_around_a_ring(find: Find) -> None:
     ]
 
 
+def test_both_ways_around_a_ring_turned(find: Find) -> None:
+    """What it expects itself from the wrong side is no pattern of the others."""
+    ring = [[send((rank + 1) % 4), recv((rank - 1) % 4)] for rank in range(4)]
+    ring[2] = [send(1), recv(3)]
+    finding = find(*ring, stuck={2, 3}, issued={(rank, 0) for rank in range(4)})
+    assert told(finding) == ("unmatched message", "peer", (2,))
+
+
 def test_where_nothing_met_no_way_is_usual(find: Find) -> None:
     """The two in the middle receive from each other first; that those at the ends go one way is no pattern."""
     finding = find([send(1)], [recv(2)], [recv(1)], [recv(2)], stuck={0, 1, 2, 3})

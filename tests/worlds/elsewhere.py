@@ -131,6 +131,20 @@ def not_sent_to_one_that_receives_from_each() -> None:
     dist.barrier()
 
 
+def past_what_others_make_before_they_clean_up() -> None:
+    """Who is told so on the way goes on to the next call, too."""
+
+    def epoch(number: int) -> None:
+        try:
+            if me() != ODD or number != 1:
+                dist.all_reduce(ones())  # here
+        finally:
+            dist.broadcast(ones(1), 0)
+
+    for number in range(3):
+        epoch(number)
+
+
 def past_what_one_sends_and_another_expects() -> None:
     """One in the middle that leaves too early explains both."""
     for _ in range(3 if me() == ODD else 4):
@@ -469,6 +483,7 @@ ELSEWHERE: dict[Body, FindingKind] = {
     on_all_instead_of_alone: FindingKind.GROUP,
     sent_to_another_in_a_branch: FindingKind.UNMATCHED,
     past_what_one_sends_and_another_expects: FindingKind.UNMATCHED,
+    past_what_others_make_before_they_clean_up: FindingKind.MISSING,
     sent_to_another_than_the_one_that_waits: FindingKind.UNMATCHED,
     not_sent_to_one_that_receives_from_each: FindingKind.UNMATCHED,
     swapped_with_a_call_on_pairs: FindingKind.CALL_ORDERING,

@@ -281,14 +281,15 @@ def _odd_by_pattern(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> Mes
         lambda stream: _offset(stream, traffic),
         lambda stream: getattr(stream, free),
     )
+    by_others = (each.stream for rank, made in traffic.ends.items() if rank != getattr(mine, shared) for each in made)
     rest = [
         stream
-        for stream in traffic.streams
+        for stream in set(by_others)
         if (stream.group, stream.tag) == (mine.group, mine.tag)
         and getattr(stream, shared) != getattr(mine, shared)
         and stream not in (mine, theirs)
     ]
-    if len(rest) < PATTERN or not any(map(traffic.met, rest)):  # where nothing met, nothing was right yet:
+    if len(rest) < PATTERN or not any(map(traffic.met, rest)):  # where nothing met, nothing was right yet
         return None
     odd = {_against({way(stream) for stream in rest}, {way(mine): end, way(theirs): other}) for way in ways} - {None}
     # No address that the other one could name would make them meet: that all send to one rank says nothing of who does
