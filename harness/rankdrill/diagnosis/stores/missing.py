@@ -16,7 +16,7 @@ from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.messages import words
 from rankdrill.diagnosis.stores.keys import awaits_key, swaps_what_is_there
 from rankdrill.diagnosis.stores.setters import Setter, gone_by, only_setter
-from rankdrill.diagnosis.stores.spelling import same_but_for_spelling, same_form
+from rankdrill.diagnosis.stores.spelling import same_but_for_spelling, same_form, words_of
 from rankdrill.diagnosis.stores.uses import Use, alike, number_in, uses_of
 from rankdrill.diagnosis.waits import FEW, Wait
 from rankdrill.ledger import LedgerView, Record, State
@@ -210,9 +210,10 @@ def _asked_for(views: Sequence[LedgerView]) -> Iterator[int]:
 def _outvoted(awaited: Step, waiters: Sequence[int], uses: Sequence[Use]) -> tuple[int, ...]:
     """Those that wait, where others set and await a key like theirs; the one that sets such, where several wait."""
     others = [use for use in uses if use.rank not in waiters]
-    like = [use for use in others if alike(awaited, use)]
-    # Keys like the one that was set for those that wait: others got theirs.
-    like += [use for use in others if use not in like and any(same_form(use.key, one.key) for one in like if one.sets)]
+    alike_to_it = {use.key for use in others if alike(awaited, use)}
+    set_so = {words_of(use.key) for use in others if use.sets and use.key in alike_to_it}
+    # And those that are got like the one that was set for who waits.
+    like = [use for use in others if use.key in alike_to_it or words_of(use.key) in set_so]
     users, setters = {use.rank for use in like}, {use.rank for use in like if use.sets}
     agree = any(_is_awaited_by_another(use, like) for use in like if use.sets)
     if agree and len(waiters) < len(users):
