@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 import pytest
 import torch
@@ -40,6 +41,22 @@ def test_who_is_held_up_by_another_is_not_to_blame(four: World) -> None:
     outcome = four.run(body, deadline=DEADLINE_S)
     (finding,) = outcome.findings
     assert (finding.kind, finding.culprits, finding.ranks) == (FindingKind.SIZE, (), (0, 2))
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_it_is_called_the_same_whoever_came_first(four: World, late: int) -> None:
+    def body() -> None:
+        pair, me = dist.new_group([0, 1]), dist.get_rank()
+        for step in range(3):
+            dist.all_reduce(torch.ones(2))
+            if step == 2 and me == late:
+                time.sleep(0.1)  # for the other to wait first
+            if me < 2 and not (me == 1 and step == 2):
+                dist.broadcast(torch.ones(1), 0, group=pair)
+        dist.barrier()
+
+    (finding,) = four.run(body, deadline=DEADLINE_S).findings
+    assert (finding.kind, finding.culprits, finding.ranks) == (FindingKind.MISSING, (), (0, 1))
 
 
 def test_the_next_call_on_the_other_group_makes_no_order_of_two(four: World) -> None:

@@ -172,6 +172,8 @@ def _told(few: _Side, most: _Side, views: Sequence[LedgerView], *, majority: boo
         kind = FindingKind.MISSING
         return _finding(kind, few, most, Parting(kind, step), tuple(sorted(few.ranks)))
     parted = parting(theirs, mine, complete=False) if theirs and mine else None
+    if parted is None and not majority and theirs and mine:
+        parted = parting(mine, theirs, complete=False)  # of two neither is the one that the other is held against
     kind = _kind(odd, step, views[few.rank], parted, majority=majority)
     if not majority and kind is FindingKind.EXTRA:
         kind = FindingKind.MISSING  # as the other sees it
