@@ -103,6 +103,8 @@ def test_a_death_reads_aloud(death: Death, text: str) -> None:
         (raised(1, SystemExit(4), site=SITE), "rank 1 raised SystemExit: 4 at /train.py:12 in step"),
         (raised(1, SystemExit(4)), "rank 1 raised SystemExit: 4"),
         (raised(1, KeyError("k"), site=SITE), "rank 1 raised KeyError: 'k'"),
+        (raised(1, AssertionError(), site=SITE), "rank 1 raised AssertionError at /train.py:12 in step"),
+        (raised(1, AssertionError()), "rank 1 raised AssertionError"),
         (stuck(1, by_plan=True), "rank 1 stopped before its first step, as planned"),
         (waits(1, 0, by_plan=True), "rank 1 stopped in collective.barrier #0 on 'default', as planned"),
         (waits(1, 0), "rank 1 waits in collective.barrier #0 on 'default' for rank 0"),

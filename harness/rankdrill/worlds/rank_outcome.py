@@ -146,9 +146,10 @@ class RankOutcome:
         if self.finding is not None and isinstance(error, ContractBroken):
             last = self.ledger.last
             return f"noticed it{f' at {last.step.site}' if last and last.step.site else ''}"
-        # A traceback tells where others were raised; of an exit the code is all there is.
-        at = f" at {self.site}" if isinstance(error, SystemExit) and self.site is not None else ""
-        return f"raised {type(error).__name__}: {error}{at}"
+        # A traceback tells where others were raised; of an exit the code is all there is, and many asserts say nothing.
+        said = str(error)
+        at = f" at {self.site}" if self.site is not None and (isinstance(error, SystemExit) or not said) else ""
+        return f"raised {type(error).__name__}{said and f': {said}'}{at}"
 
     def __str__(self) -> str:
         return by_members(self._told(), [self.ledger])
