@@ -185,6 +185,7 @@ def test_a_rank_that_waits_past_the_deadline_is_told_with_what_it_does(run: Run)
     assert done.returncode == 1
     assert "rank 1 was still running at the deadline" in done.stderr
     assert "script.py:6" in done.stderr
+    assert "if that takes longer than the deadline of 3 s:\n  rankdrill run --deadline …\n" in done.stderr
 
 
 def test_without_a_deadline_a_certain_hang_is_ended(run: Run) -> None:

@@ -197,6 +197,21 @@ def test_another_tag_than_all_others(find: Find) -> None:
     assert told(finding) == ("unmatched message", "tag", (1,))
 
 
+def test_a_tag_that_is_not_counted_from_its_sender(find: Find) -> None:
+    """All others take their own number for a tag: what the odd one takes is that of another rank."""
+    senders = [send(0, 2)], [send(0, 2)], [send(0, 3)]
+    finding = find([recv(1, 1)], *senders, stuck={0, 1, 2, 3})
+    assert told(finding) == ("unmatched message", "tag", (1,))
+
+
+def test_a_tag_of_which_nobody_knows_whether_it_is_counted(find: Find) -> None:
+    """Of one other rank alone its own number is the tag that all are to have, or that each is to have its own."""
+    finding = find([recv(1, 1)], [send(0, 2)], [send(0, 2)], stuck={0, 1, 2})
+    assert told(finding) == ("unmatched message", "tag", ())
+    assert finding is not None
+    assert finding.ranks == (0, 1)
+
+
 def test_another_tag_than_before(find: Find) -> None:
     past = [send(1, 7)] * 2, [recv(0, 7)] * 2
     assert told(find([*past[0], send(1, 8)], [*past[1], recv(0, 7)])) == ("unmatched message", "tag", (0,))
@@ -245,6 +260,20 @@ def test_the_other_way_around_a_ring(find: Find) -> None:
         "sends float32[4] to rank 1 (tag 0)",
         "waits for a message from rank 2 (tag 0)",
     ]
+
+
+def test_both_ways_around_a_ring_turned(find: Find) -> None:
+    """What it expects itself from the wrong side is no pattern of the others."""
+    ring = [[send((rank + 1) % 4), recv((rank - 1) % 4)] for rank in range(4)]
+    ring[2] = [send(1), recv(3)]
+    finding = find(*ring, stuck={2, 3}, issued={(rank, 0) for rank in range(4)})
+    assert told(finding) == ("unmatched message", "peer", (2,))
+
+
+def test_where_nothing_met_no_way_is_usual(find: Find) -> None:
+    """The two in the middle receive from each other first; that those at the ends go one way is no pattern."""
+    finding = find([send(1)], [recv(2)], [recv(1)], [recv(2)], stuck={0, 1, 2, 3})
+    assert told(finding) == ("deadlock", "order", ())
 
 
 def test_to_another_rank_than_all_others(find: Find) -> None:

@@ -136,6 +136,8 @@ def evaluate():
     barrier()
 
 def train(self):
+    leader = self.rank == 0
+    main = build()
     for epoch in range(2):
         for batch in batches:
             reduce()
@@ -150,6 +152,8 @@ def train(self):
     [
         ("self.rank == 0", "", FindingKind.EXTRA),
         ("is_main_process()", "", FindingKind.EXTRA),
+        ("leader", "", FindingKind.EXTRA),
+        ("main.epoch == 2", "", FindingKind.MISSING),
         ("epoch % 2 == 0 and remaining", "", FindingKind.MISSING),
         ("self.rank == 0", "else: evaluate()", FindingKind.MISSING),
         ("self.rank == 0", "if self.rank: evaluate()", FindingKind.MISSING),
@@ -160,8 +164,8 @@ def test_what_is_for_some_ranks_alone_was_not_left_out_by_the_others(
 ) -> None:
     source = tmp_path / "epochs.py"
     source.write_text(EPOCHS.format(asks=asks, orelse=orelse))
-    reduce = Site(str(source), 8, "train")
-    barrier = Site(str(source), 3, "evaluate", caller=Site(str(source), 10, "train"))
+    reduce = Site(str(source), 10, "train")
+    barrier = Site(str(source), 3, "evaluate", caller=Site(str(source), 12, "train"))
     found = parting(on_lines([reduce, reduce, reduce]), on_lines([reduce, reduce, barrier]), complete=False)
     assert found is not None
     assert (found.kind, found.call.site) == (kind, barrier if kind is FindingKind.EXTRA else reduce)

@@ -158,14 +158,14 @@ def test_which_rank_sets_a_key_further_down(rank: int, key: str, later: bool) ->
 @pytest.mark.parametrize(
     ("key", "other", "numbers"),
     [
-        ("done/4", "done/3", (4, 3)),
-        ("a1/done/4", "a1/done/12", (4, 12)),
+        ("done/4", "done/3", (0, 4, 3)),
+        ("a1/done/4", "a1/done/12", (1, 4, 12)),
         ("a1/done/4", "a2/done/3", None),
         ("done/4", "done/4", None),
         ("done/4", "gone/3", None),
     ],
 )
-def test_two_keys_may_differ_in_one_number(key: str, other: str, numbers: tuple[int, int] | None) -> None:
+def test_two_keys_may_differ_in_one_number(key: str, other: str, numbers: tuple[int, int, int] | None) -> None:
     assert number_in(key, other) == numbers
 
 

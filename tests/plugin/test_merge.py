@@ -11,7 +11,7 @@ import pytest
 from rankdrill.errors import FaultNotFired, RankDied, RanksDisagree, RankStuck, WorldError
 from rankdrill.plugin.commands import When
 from rankdrill.plugin.ends import Ended, Ends, PhaseEnd, RankTestError
-from rankdrill.plugin.merge import Merged, end_of, ends_of, merge, phase_of, uneventful
+from rankdrill.plugin.merge import RUN_AGAIN, Merged, end_of, ends_of, merge, phase_of, uneventful
 from rankdrill.plugin.shown import MergedFailure
 from rankdrill.worlds import Outcome, RankOutcome, Status, Verdict
 from rankdrill.worlds.judge import blame, verdict_on
@@ -274,6 +274,18 @@ def test_one_that_is_stuck_is_told_with_its_stack() -> None:
     assert isinstance(result.error, RankStuck)
     assert (str(result.error), result.error.rank) == (told, 1)
     assert shown(result).blocks == [Block(told, "in sleep")]
+    assert [title for title, _ in shown(result).sections] == [RUN_AGAIN], "of a deadline that bounded nothing here"
+
+
+def test_one_that_may_need_longer_is_told_how_to_get_it() -> None:
+    result = merge(phase_of(outcome(reported(0, passed()), stuck(1)), "call"), WHERE, AGAIN, deadline=2.5)
+    told = ("if that takes longer than the deadline of 2.5 s", "deadline=… on the ranks marker, in seconds")
+    assert shown(result).sections == [told, (RUN_AGAIN, AGAIN)]
+
+
+def test_one_that_waits_for_another_is_not_told_to_wait_longer() -> None:
+    result = merge(phase_of(outcome(waits(0, 1), reported(1, passed())), "call"), WHERE, AGAIN, deadline=2.5)
+    assert [title for title, _ in shown(result).sections] == [RUN_AGAIN]
 
 
 def test_one_that_left_is_told_with_what_the_others_wait_in() -> None:

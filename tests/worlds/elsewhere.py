@@ -41,6 +41,27 @@ def one_more_on_another_group_in_the_second_round() -> None:
         dist.all_reduce(ones(), group=everybody)
 
 
+def one_more_before_one_that_is_the_same() -> None:
+    """The others' only one meets the first of its two; it waits in the second, and did not mean to make the first."""
+    most, others = dist.new_group([0, 2, 3]), dist.new_group([0, 1, 2])
+    if me() == ODD:
+        dist.broadcast_object_list([1], src=ODD, group=most)  # here
+    if me() != 1:
+        dist.broadcast_object_list([1], src=ODD, group=most)
+    dist.broadcast_object_list([1], src=ODD, group=others)
+
+
+def one_more_in_a_round_that_others_have_ended() -> None:
+    """Those that wait for it have been past that call already, in the round that it is in."""
+    mine, beside = dist.new_group([0, 2]), dist.new_group([1, 3])
+    most = dist.new_group([0, 2, 3])
+    for step in range(4):
+        dist.scatter(ones(), [ones()] * 4 if me() == ODD else None, src=ODD)
+        if me() == ODD and step == 1:
+            dist.all_reduce(ones(), group=most)  # here
+        dist.all_reduce(ones(2), group=mine if me() in (0, 2) else beside)
+
+
 def one_more_where_somebody_has_returned() -> None:
     others = dist.new_group([1, 2, 3])
     if me() == ODD:
@@ -90,6 +111,48 @@ def on_all_instead_of_alone() -> None:
             dist.send(ones(), dst=1)
         if me() == 1:
             dist.recv(ones(), src=ODD)
+
+
+def sent_to_another_than_the_one_that_waits() -> None:
+    """Neither of the two would come to more: were the address right, both had left something out."""
+    for child in {0: (1, 3), 3: (ODD,)}.get(me(), ()):
+        dist.recv(ones(1), child)
+    if me():
+        dist.send(ones(1), {1: 0, ODD: 1, 3: 0}[me()])  # here
+    dist.barrier()
+
+
+def not_sent_to_one_that_receives_from_each() -> None:
+    """What others have sent meanwhile is no sign of a wrong address: the one that waits comes to that in its loop."""
+    for source in (1, 2, 3) if me() == 0 else ():
+        dist.recv(ones(1), source)
+    if me() in (1, 3):
+        dist.send(ones(1), 0)  # here
+    dist.barrier()
+
+
+def past_what_others_make_before_they_clean_up() -> None:
+    """Who is told so on the way goes on to the next call, too."""
+
+    def epoch(number: int) -> None:
+        try:
+            if me() != ODD or number != 1:
+                dist.all_reduce(ones())  # here
+        finally:
+            dist.broadcast(ones(1), 0)
+
+    for number in range(3):
+        epoch(number)
+
+
+def past_what_one_sends_and_another_expects() -> None:
+    """One in the middle that leaves too early explains both."""
+    for _ in range(3 if me() == ODD else 4):
+        if me() in (ODD, 3):
+            dist.recv(ones(), me() - 1)  # here
+        if me() in (1, ODD):
+            dist.send(ones(), me() + 1)
+    dist.barrier()
 
 
 def sent_to_another_in_a_branch() -> None:
@@ -410,6 +473,8 @@ def objects_for_tensors() -> None:
 
 ELSEWHERE: dict[Body, FindingKind] = {
     one_more_on_another_group: FindingKind.EXTRA,
+    one_more_before_one_that_is_the_same: FindingKind.EXTRA,
+    one_more_in_a_round_that_others_have_ended: FindingKind.EXTRA,
     one_more_on_another_group_in_the_second_round: FindingKind.EXTRA,
     one_more_where_somebody_has_returned: FindingKind.EXTRA,
     one_more_among_messages: FindingKind.EXTRA,
@@ -417,6 +482,10 @@ ELSEWHERE: dict[Body, FindingKind] = {
     swapped_with_one_that_begins_alike: FindingKind.CALL_ORDERING,
     on_all_instead_of_alone: FindingKind.GROUP,
     sent_to_another_in_a_branch: FindingKind.UNMATCHED,
+    past_what_one_sends_and_another_expects: FindingKind.UNMATCHED,
+    past_what_others_make_before_they_clean_up: FindingKind.MISSING,
+    sent_to_another_than_the_one_that_waits: FindingKind.UNMATCHED,
+    not_sent_to_one_that_receives_from_each: FindingKind.UNMATCHED,
     swapped_with_a_call_on_pairs: FindingKind.CALL_ORDERING,
     past_a_barrier_to_a_message: FindingKind.MISSING,
     past_a_barrier_to_a_message_in_the_third_round: FindingKind.MISSING,

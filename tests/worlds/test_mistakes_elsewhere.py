@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 import pytest
 import torch
@@ -40,6 +41,48 @@ def test_who_is_held_up_by_another_is_not_to_blame(four: World) -> None:
     outcome = four.run(body, deadline=DEADLINE_S)
     (finding,) = outcome.findings
     assert (finding.kind, finding.culprits, finding.ranks) == (FindingKind.SIZE, (), (0, 2))
+
+
+def leaves_out_the_last_of_a_pair(late: int) -> None:
+    pair, me = dist.new_group([0, 1]), dist.get_rank()
+    for step in range(3):
+        dist.all_reduce(torch.ones(2))
+        if step == 2 and me == late:
+            time.sleep(0.1)  # for the other to wait first
+        if me < 2 and (me == 0 or step < 2):
+            dist.broadcast(torch.ones(1), 0, group=pair)
+    dist.barrier()
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_it_is_called_the_same_whoever_came_first(four: World, late: int) -> None:
+    (finding,) = four.run(leaves_out_the_last_of_a_pair, late, deadline=DEADLINE_S).findings
+    assert (finding.kind, finding.culprits, finding.ranks) == (FindingKind.MISSING, (), (0, 1))
+
+
+def test_the_next_call_on_the_other_group_makes_no_order_of_two(four: World) -> None:
+    """A run comes to one of the two branches; that the one is written once more behind both is another call."""
+
+    def body() -> None:
+        one, other = dist.new_group([2, 3]), dist.new_group([2, 3])
+        for step in range(2):
+            if dist.get_rank() == ODD and step == 0:
+                dist.all_reduce(torch.ones(4), group=one)
+            elif dist.get_rank() > 1:
+                dist.all_reduce(torch.ones(4), group=other)
+            if dist.get_rank() > 1:
+                dist.all_reduce(torch.ones(4), group=other)
+
+    def on_one_line() -> None:
+        one, other = dist.new_group([2, 3]), dist.new_group([2, 3])
+        if dist.get_rank() > 1:
+            dist.barrier(group=one) if dist.get_rank() == ODD else dist.barrier(group=other)
+        if dist.get_rank() > 1:
+            dist.barrier(group=other)
+
+    for each in (body, on_one_line):
+        (finding,) = four.run(each, deadline=DEADLINE_S).findings
+        assert (finding.kind, finding.culprits, finding.ranks) == (FindingKind.GROUP, (), (2, 3))
 
 
 def test_a_message_behind_a_call_that_both_make_is_a_deadlock(four: World) -> None:

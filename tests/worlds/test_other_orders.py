@@ -135,8 +135,19 @@ def among_the_ranks_of_a_group() -> float | None:
     return None
 
 
+def each_from_a_line_of_its_own() -> torch.Tensor | int:
+    one, other, third = torch.zeros(2), torch.zeros(2), torch.zeros(2)
+    if dist.get_rank():
+        return sent()
+    dist.recv(one)
+    dist.recv(other)
+    dist.recv(third)
+    return one - other
+
+
 MATTERS = (
     the_first_counts,
+    each_from_a_line_of_its_own,
     an_average_that_forgets,
     a_sum_in_which_the_smallest_is_lost,
     enough_is_enough,
@@ -313,8 +324,19 @@ def with_a_thread_beside() -> float:
         beside.join()
 
 
+def the_largest_of_a_line_each() -> torch.Tensor | int:
+    one, other, third = torch.zeros(2), torch.zeros(2), torch.zeros(2)
+    if dist.get_rank():
+        return sent()
+    dist.recv(one)
+    dist.recv(other)
+    dist.recv(third)
+    return torch.stack([one, other, third]).amax()
+
+
 NO_MATTER = (
     added_up,
+    the_largest_of_a_line_each,
     added_up_in_floats,
     kept_by_sender,
     the_largest,

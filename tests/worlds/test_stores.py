@@ -132,11 +132,60 @@ def one_waits_for_another_spelling(rank: RankContext) -> None:
     dist.barrier()
 
 
+def one_waits_under_another_prefix(rank: RankContext) -> None:
+    if rank.index == 0:
+        for other in (1, 2, 3):
+            rank.store.set(f"inn:{other}", "yes")
+    else:
+        prefix = "in" if rank.index == 1 else "inn"
+        rank.store.get(f"{prefix}:{rank.index}")  # waits
+
+
+def test_of_keys_for_each_that_are_got_but_one_the_one_that_waits_names_another(fresh: World) -> None:
+    found = finding(run(fresh, one_waits_under_another_prefix))
+    assert (found.kind, found.culprits) == ("missing key", (1,))
+
+
 def test_the_rank_that_waits_for_another_key_than_the_others_is_to_blame(fresh: World) -> None:
     found = finding(run(fresh, one_waits_for_another_spelling))
     assert (found.kind, found.culprits) == ("missing key", (1,))
     assert marks(found)[0] == {"waits"}
     assert found.sides[1].did == "set 'weights/ready'"
+
+
+def one_sets_its_own_a_round_less(rank: RankContext) -> None:
+    for step in range(3):
+        if rank.index != 1 or step != 2:
+            rank.store.set(f"seen/{rank.index}/{step}", "yes")
+        if rank.index == 0:
+            rank.store.wait([f"seen/{other}/{step}" for other in range(4)])  # waits
+    dist.barrier()
+
+
+def one_counts_a_round_twice(rank: RankContext) -> None:
+    for step in range(3):
+        if rank.index == 1:
+            rank.store.set(f"round/{step + step // 2}", "yes")
+        elif rank.index == 0:
+            rank.store.wait([f"round/{step}"])  # waits
+    dist.barrier()
+
+
+def one_sets_for_all_but_the_last(rank: RankContext) -> None:
+    if rank.index == 1:
+        for other in (0, 2):
+            rank.store.set(f"work/{other}", "yes")
+    else:
+        rank.store.get(f"work/{rank.index}")  # waits
+
+
+@pytest.mark.parametrize(
+    "body", [one_sets_its_own_a_round_less, one_counts_a_round_twice, one_sets_for_all_but_the_last]
+)
+def test_the_one_whose_row_of_keys_lacks_one_is_to_blame(fresh: World, body: Body) -> None:
+    found = finding(run(fresh, body))
+    assert (found.kind, found.culprits) == ("missing key", (1,))
+    assert marks(found)[1] == {"waits"}
 
 
 def the_setter_stops_too_early(rank: RankContext) -> None:

@@ -132,6 +132,19 @@ def test_where_all_but_the_first_say_so_the_first_differs(three: World) -> None:
     assert outcome.findings[0].sides[1].ranks == (1, 2)
 
 
+def test_where_all_count_other_parameters_than_one_that_one_differs(three: World) -> None:
+    def body(odd: int) -> None:
+        nn.parallel.DistributedDataParallel(nn.Linear(2, 2, bias=dist.get_rank() != odd))
+
+    for odd in (0, ODD):
+        outcome = three.run(body, odd, deadline=LONG)
+        (finding,) = outcome.findings
+        assert (finding.kind, outcome.culprits) == (FindingKind.SIZE, (odd,))
+        assert finding.lines[0].startswith(
+            f"size mismatch: rank {odd} makes DistributedDataParallel of 1 parameters, at "
+        )
+
+
 def test_where_all_say_so_their_own_error_is_all_there_is(three: World) -> None:
     def body() -> None:
         model = nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2)])

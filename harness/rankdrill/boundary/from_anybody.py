@@ -73,14 +73,22 @@ class FromAnybody:
     def take(
         self, differences: Mapping[tuple[Site | None, str, int], tuple[Difference, ...]] | None = None
     ) -> list[TakenThere]:
-        """Where more than one has answered; all of it is forgotten then. `differences` by line, group and tag."""
+        """Where more than one has answered; all of it is forgotten then. `differences` by line, group and tag.
+
+        Where there is a difference those count, too, whose messages other lines took: each its own, in another order.
+        """
         with self._lock:
             taken, self._taken = self._taken, {}
-        return [
-            (*key, tuple(sorted(each.contents)), each.differ, each.elements, (differences or {}).get(key, ()))
-            for key, each in taken.items()
-            if len(each.contents) > 1
-        ]
+        senders: dict[tuple[str, int], set[int]] = {}
+        for (_, group, tag), each in taken.items():
+            senders.setdefault((group, tag), set()).update(each.contents)
+        told: list[TakenThere] = []
+        for key, each in taken.items():
+            different = (differences or {}).get(key, ())
+            those = senders[key[1:]] if different else set(each.contents)
+            if len(those) > 1:
+                told.append((*key, tuple(sorted(those)), each.differ, each.elements, different))
+        return told
 
 
 def _digest(tensors: Sequence[Any]) -> bytes | None:

@@ -112,7 +112,7 @@ def run(
             raise
     for option, path in files.items():  # first: nobody need be reading what is shown
         _write(option, path, launched)
-    _show(launched, err)
+    _show(launched, deadline, err)
     ctx.exit(launched.exit_code)
 
 
@@ -144,9 +144,9 @@ def _plan(faults: tuple[str, ...], plan_file: str | None) -> Plan | None:
     return Plan((*planned.faults, *Plan.parse("\n".join(faults)).faults))
 
 
-def _show(launched: Launched, err: Console) -> None:
+def _show(launched: Launched, deadline: float | None, err: Console) -> None:
     from rankdrill.diagnosis import FindingKind
-    from rankdrill.worlds.told import how_meant, told_of
+    from rankdrill.worlds.told import how_meant, if_longer, told_of
 
     outcome = launched.outcome
     if outcome.ok:
@@ -165,6 +165,10 @@ def _show(launched: Launched, err: Console) -> None:
     if any(finding.kind is not FindingKind.LOST_RANK for finding in outcome.findings):
         err.print(f"\n{how_meant(outcome)}:", style="bold", markup=False)
         err.print("  rankdrill run --no-contracts …", markup=False)
+    longer = if_longer(outcome, deadline) if deadline is not None else None
+    if longer is not None:
+        err.print(f"\n{longer}:", style="bold", markup=False)
+        err.print("  rankdrill run --deadline …", markup=False)
     err.print("\nto run it again:", style="bold")
     err.print(f"  {shlex.join(['rankdrill', *sys.argv[1:]])}", markup=False, soft_wrap=True)
 

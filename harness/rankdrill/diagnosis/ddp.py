@@ -35,10 +35,10 @@ def said_by_ddp(raised: Mapping[int, Raised], last: Sequence[Site | None]) -> Fi
     `last` says, by rank, where each of the ranks has called last.
     """
     size = len(last)
-    if not raised or len(raised) == size:
+    if not raised:
         return None
     if all(_UNREDUCED in message for message, _ in raised.values()):
-        return _unreduced(raised, size)
+        return _unreduced(raised, size) if len(raised) < size else None
     if all(_model(message) for message, _ in raised.values()):
         return _another_model(raised, last)
     return None
@@ -60,16 +60,21 @@ def _unreduced(raised: Mapping[int, Raised], size: int) -> Finding | None:
     return Finding(FindingKind.MISSING, f"{_WRAPPER}'s all_reduce", "", tuple(sides), culprits)
 
 
-def _another_model(raised: Mapping[int, Raised], last: Sequence[Site | None]) -> Finding:
-    """Each rank but the first of the group compares its model with that of the first, and raises where it differs."""
+def _another_model(raised: Mapping[int, Raised], last: Sequence[Site | None]) -> Finding | None:
+    """Each rank but the first of the group compares its model with that of the first, and raises where it differs.
+
+    Before that each compares how many parameters there are, the first one with the others': then all of them raise.
+    """
     alike: dict[str, list[int]] = {}
     for rank, (message, _) in raised.items():
         alike.setdefault(_model(message), []).append(rank)
     sides = [_side(ranks, f"{_verb(ranks, 'make')} {_WRAPPER} {model}", raised) for model, ranks in alike.items()]
     others = [rank for rank in range(len(last)) if rank not in raised]
-    sides.append(
-        side_of(others, f"{_verb(others, 'make')} {_WRAPPER} of another model", [last[rank] for rank in others])
-    )
+    if others:
+        did = f"{_verb(others, 'make')} {_WRAPPER} of another model"
+        sides.append(side_of(others, did, [last[rank] for rank in others]))
+    if len(sides) == 1:
+        return None
     most = max(sides, key=lambda side: len(side.ranks))
     if 2 * len(most.ranks) <= len(last):
         return Finding(FindingKind.SIZE, _WRAPPER, "size", tuple(sides))

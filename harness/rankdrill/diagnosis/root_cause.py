@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from rankdrill.diagnosis.asynchronous import lost_message, stalled_by_loss
 from rankdrill.diagnosis.calls.crossed import crossed_groups
@@ -19,8 +20,8 @@ from rankdrill.diagnosis.messages.unmatched import sent_astray, unmatched_messag
 from rankdrill.diagnosis.races.race import answer_to_another
 from rankdrill.diagnosis.stores.cause import apart, cause_apart
 from rankdrill.diagnosis.waits import Wait, hopeless
-from rankdrill.ledger import LedgerView
-from rankdrill.step import NO_SEQUENCE
+from rankdrill.ledger import LedgerView, State
+from rankdrill.step import NO_SEQUENCE, Kind
 
 __all__ = ["cause_of_hang", "traced_back"]
 
@@ -83,7 +84,25 @@ def _of_two_groups(waits: Mapping[int, Wait], returned: Collection[int], views: 
 
 def traced_back(noticed: Finding, waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> Finding:
     """`noticed`, which a rank found while it ran, as it looks to who knows what all ranks did."""
+    views = [_until(noticed, rank, view) for rank, view in enumerate(views)]
+    waits = {rank: wait for rank, wait in waits.items() if wait.record.index < _end(views[rank])}
     found = wrong_group(waits, views, noticed) if noticed.number != NO_SEQUENCE else None
     if found is None or noticed.culprits not in ((), found.culprits):
         found = strayed(retold(sided_by_siblings(sided_with(noticed, waits, views), views), views), views)
     return finding_by_members(found, views)
+
+
+def _until(noticed: Finding, rank: int, view: LedgerView) -> LedgerView:
+    """`view` up to where the rank was told: what `finally` calls then gets the number of the call that was refused."""
+    sites = {site for side in noticed.sides for each, site in zip(side.ranks, side.sites, strict=True) if each == rank}
+    refused = (
+        record.index
+        for record in view.where(lambda kind, state: kind is Kind.COLLECTIVE and state is State.RAISED)
+        if (record.step.target, record.step.sequence) == (noticed.group, noticed.number) and record.step.site in sites
+    )
+    last = next(refused, None)
+    return view if last is None else replace(view, raw=view.raw[: last + 1 - view.first])
+
+
+def _end(view: LedgerView) -> int:
+    return view.first + len(view.raw)

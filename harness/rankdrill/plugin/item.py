@@ -276,7 +276,7 @@ class RankedItem(pytest.Function):
         for rank in seen.ranks:
             put_in_table(self.config, getattr(end_of(rank), "figures", ()))
         self._keep(when, seen)
-        self._conclude(merge(seen, self._where, self.run_again))
+        self._conclude(merge(seen, self._where, self.run_again, self._deadline))
 
     @property
     def _where(self) -> tuple[str, int]:

@@ -20,12 +20,13 @@ from rankdrill.plugin.ends import Ended, Ends, PhaseEnd, RankTestError
 from rankdrill.plugin.shown import MergedFailure
 from rankdrill.worlds import Outcome, RankOutcome, Status, Verdict
 from rankdrill.worlds.judge import blame, verdict_on
-from rankdrill.worlds.told import Block, how_meant, minority_first, told_of
+from rankdrill.worlds.told import Block, how_meant, if_longer, minority_first, told_of
 
 __all__ = ["RUN_AGAIN", "Merged", "end_of", "ends_of", "merge", "phase_of", "uneventful"]
 
 RUN_AGAIN = "to run it again"
 HOW_TO_MEAN_IT = "contracts=False on the ranks marker, or --no-contracts for all tests"
+HOW_TO_WAIT_LONGER = "deadline=… on the ranks marker, in seconds"
 _LEFT = frozenset({Ended.SKIPPED, Ended.XFAILED})
 
 
@@ -112,8 +113,12 @@ def _in_phase(rank: RankOutcome, when: When, among_others: bool) -> RankOutcome:
     return replace(rank, status=Status.RETURNED, value=end or PhaseEnd(when, Ended.PASSED), exception=None)
 
 
-def merge(outcome: Outcome, where: tuple[str, int], run_again: str) -> Merged:
-    """One result for a phase (see `phase_of`). `where` is the test's file and line, `run_again` the command line."""
+def merge(outcome: Outcome, where: tuple[str, int], run_again: str, deadline: float | None = None) -> Merged:
+    """One result for a phase (see `phase_of`).
+
+    `where` is the test's file and line, `run_again` the command line, `deadline` that of the test, in seconds, where it
+    was what bounded the phase.
+    """
     ends = {rank.rank: end for rank in outcome.ranks if (end := end_of(rank)) is not None}
     alive = [rank.rank for rank in outcome.ranks if not rank.by_plan]
     quiet = all(rank in ends and not ends[rank].raised for rank in alive)
@@ -125,7 +130,8 @@ def merge(outcome: Outcome, where: tuple[str, int], run_again: str) -> Merged:
         if first is None:
             return Merged(Ended.PASSED)
         return Merged(first.ended, first.reason, strict=first.strict)
-    return _failure(outcome, ends, where, run_again)
+    longer = if_longer(outcome, deadline) if deadline is not None else None
+    return _failure(outcome, ends, where, run_again, longer)
 
 
 def _disagreement(ends: dict[int, PhaseEnd], where: tuple[str, int], run_again: str) -> Merged:
@@ -142,12 +148,16 @@ def _who_did_what(ends: dict[int, PhaseEnd]) -> str:
     return minority_first(groups)
 
 
-def _failure(outcome: Outcome, ends: dict[int, PhaseEnd], where: tuple[str, int], run_again: str) -> Merged:
+def _failure(
+    outcome: Outcome, ends: dict[int, PhaseEnd], where: tuple[str, int], run_again: str, longer: str | None
+) -> Merged:
     told = told_of(outcome, {rank: _verb(end) for rank, end in ends.items()})
     blocks = [*told.blocks, *_left_early(outcome, ends)]
     failure = MergedFailure(told.headline, blocks, told.victims, where)
     if outcome.verdict is Verdict.BROKEN:
         failure.sections.append((how_meant(outcome), HOW_TO_MEAN_IT))
+    if longer is not None:
+        failure.sections.append((longer, HOW_TO_WAIT_LONGER))
     failure.sections.append((RUN_AGAIN, run_again))
     error = _error(outcome, told.shown, told.headline)
     return Merged(Ended.FAILED, "", error, failure, _expected(told.shown, ends))

@@ -117,6 +117,11 @@ class RankOutcome:
         at = self.step or self.last_call
         return at.step.site if at is not None else None
 
+    @property
+    def out_of_time(self) -> bool:
+        """Whether the deadline found it at something of its own, which nobody had planned: it may need longer."""
+        return self.status is Status.STUCK and self.wait is None and not (self.cut or self.by_plan)
+
     def _where(self) -> str:
         if self.step:
             at = self.death.site if self.death is not None else None

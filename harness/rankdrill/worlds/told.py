@@ -11,7 +11,17 @@ from rankdrill.errors import WorldError
 from rankdrill.worlds.outcome import Outcome
 from rankdrill.worlds.rank_outcome import RankOutcome, RenderedError, Status
 
-__all__ = ["Block", "Told", "blocks_of", "how_meant", "minority_first", "share_alike", "told_of", "victim_lines"]
+__all__ = [
+    "Block",
+    "Told",
+    "blocks_of",
+    "how_meant",
+    "if_longer",
+    "minority_first",
+    "share_alike",
+    "told_of",
+    "victim_lines",
+]
 
 MEANT = "if ranks are to differ here, leave it to the backend"
 _MEANT_OF = {
@@ -79,6 +89,13 @@ def how_meant(outcome: Outcome) -> str:
     """When what was found is no mistake, as the head of the line that says how to say so."""
     kind = next((finding.kind for finding in outcome.findings), None)
     return _MEANT_OF.get(kind, MEANT) if kind else MEANT
+
+
+def if_longer(outcome: Outcome, deadline: float) -> str | None:
+    """The head of the line that says how to wait longer, where `deadline`, in seconds, found culprits at their own."""
+    if not any(outcome.ranks[rank].out_of_time for rank in outcome.culprits):
+        return None
+    return f"if that takes longer than the deadline of {deadline:g} s"
 
 
 def minority_first(ranks_by_what: Mapping[str, list[int]]) -> str:

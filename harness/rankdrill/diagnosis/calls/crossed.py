@@ -11,6 +11,7 @@ from rankdrill.diagnosis.calls.naming import named
 from rankdrill.diagnosis.calls.passed import is_behind, lie_behind
 from rankdrill.diagnosis.calls.sequences import Parting, left_out_by_custom, parting
 from rankdrill.diagnosis.calls.source import Order, is_in_a_comprehension, made_later_too, order_of
+from rankdrill.diagnosis.calls.unmatched import on_top
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.waits import Wait, name_ranks
 from rankdrill.ledger import GROUP_OP, LedgerView, Record
@@ -146,10 +147,11 @@ def _by_source(
         further_on = [rank for rank, site in sites.items() if lie_behind(site, early.step.site, here)]
         made = sorted(sites.keys() - set(further_on))
         past += further_on
+        call = on_top(early.step, views[early.rank], views[late.rank]).call
         if len(past) < len(made) and set(late.ranks) <= set(past):
-            return _finding(kind := FindingKind.MISSING, late, early, Parting(kind, early.step), tuple(sorted(past)))
+            return _finding(kind := FindingKind.MISSING, late, early, Parting(kind, call), tuple(sorted(past)))
         if len(past) > len(made):
-            return _finding(kind := FindingKind.EXTRA, early, late, Parting(kind, early.step), tuple(made))
+            return _finding(kind := FindingKind.EXTRA, early, late, Parting(kind, call), tuple(made))
     return None
 
 
@@ -170,6 +172,8 @@ def _told(few: _Side, most: _Side, views: Sequence[LedgerView], *, majority: boo
         kind = FindingKind.MISSING
         return _finding(kind, few, most, Parting(kind, step), tuple(sorted(few.ranks)))
     parted = parting(theirs, mine, complete=False) if theirs and mine else None
+    if parted is None and not majority and theirs and mine:
+        parted = parting(mine, theirs, complete=False)  # of two neither is the one that the other is held against
     kind = _kind(odd, step, views[few.rank], parted, majority=majority)
     if not majority and kind is FindingKind.EXTRA:
         kind = FindingKind.MISSING  # as the other sees it
@@ -200,14 +204,15 @@ def _kind(odd: Step, step: Step, view: LedgerView, parted: Parting | None, *, ma
     one, other = from_one_function(odd.site, step.site)
     if alike and (_from_both_groups(odd, step, view) or (not majority and _come_to_both(one, other))):
         return FindingKind.DEADLOCK
+    if one.place == other.place:
+        return FindingKind.GROUP if alike else FindingKind.CALL_ORDERING
     later = made_later_too(one, other), made_later_too(other, one)
     if alike and all(later):
         return FindingKind.DEADLOCK  # each would come to the other's call
     swapped = any(later)
-    if one.place == other.place:
-        return FindingKind.GROUP if alike else FindingKind.CALL_ORDERING
-    if order_of(other, one) is Order.APART or parted is None:
-        return FindingKind.GROUP if alike and not swapped else FindingKind.CALL_ORDERING
+    apart = order_of(other, one) is Order.APART  # what only one of them comes to later may be the next call
+    if apart or parted is None:
+        return FindingKind.GROUP if alike and (apart or not swapped) else FindingKind.CALL_ORDERING
     return FindingKind.CALL_ORDERING if swapped else parted.kind
 
 

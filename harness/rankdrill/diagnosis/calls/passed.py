@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from rankdrill.diagnosis.calls.common_caller import from_one_function, loops_below
 from rankdrill.diagnosis.calls.naming import named
 from rankdrill.diagnosis.calls.sequences import calls_on, left_out_by_custom
-from rankdrill.diagnosis.calls.source import Order, comes_later, made_later_too, order_of, share_a_loop
+from rankdrill.diagnosis.calls.source import Order, comes_later, comes_to_both, made_later_too, order_of, share_a_loop
 from rankdrill.diagnosis.calls.unmatched import on_top, origin
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.messages import words
@@ -42,7 +44,7 @@ def gone_past(
     further_on = [rank for rank, call in made.items() if lie_behind(call.site, step.site, here)]
     mine = {rank: call for rank, call in made.items() if rank not in further_on}
     if len(past) + len(further_on) > len(mine) and not by_custom:
-        return _told(FindingKind.EXTRA, tuple(mine), mine, step, outside)
+        return _on_top(mine, past[0], step, outside, views)
     culprits = tuple(past) if by_custom or len(past) + len(further_on) < len(mine) else ()
     return _told(FindingKind.MISSING, culprits, made, step, outside)
 
@@ -58,17 +60,47 @@ def _by_custom(step: Step, wait: Wait, view: LedgerView) -> bool:
 
 
 def is_behind(step: Step, wait: Wait, views: Sequence[LedgerView]) -> bool:
-    """Whether the rank waits behind the call: in the source, and not since it has come round a loop."""
+    """Whether the rank has gone past the call: it waits behind it in the source, or has come further round a loop."""
     here = wait.record.step.site
-    if (
-        here is None
-        or step.site is None
-        or order_of(step.site, here) is not Order.AFTER
-        or made_later_too(step.site, here)
-    ):
+    if here is None or step.site is None or made_later_too(step.site, here):
         return False
     sites = {each.site for each in _steps(wait, views[wait.rank])[:-1]}
-    return not share_a_loop(step.site, here) or sites.isdisjoint({step.site, here})
+    in_one_round = not share_a_loop(step.site, here) or sites.isdisjoint({step.site, here})
+    if in_one_round and order_of(step.site, here) is Order.AFTER:
+        return True
+    return _is_a_round_ahead(step, wait, views)
+
+
+def _is_a_round_ahead(step: Step, wait: Wait, views: Sequence[LedgerView]) -> bool:
+    """Whether the rank came more often to what lies behind the call, in one loop with it, than those that made it."""
+    before = [made for view in views if (made := _before(step, view)) is not None]
+    if step.site is None or not before or any(view.dropped for view in views):
+        return False
+    sites = Counter(each.site for each in _steps(wait, views[wait.rank]))
+    return any(
+        site is not None and _follows_in_a_loop(step.site, site) and all(count > made[site] for made in before)
+        for site, count in sites.items()
+    )
+
+
+def _before(step: Step, view: LedgerView) -> Counter[Site | None] | None:
+    """How often a rank had been where when it came to the call; None if it has not."""
+    counts = Counter[Site | None]()
+    for record in view.where(lambda kind, state: kind is Kind.COLLECTIVE):
+        each = record.step
+        if each.op == GROUP_OP:
+            continue
+        if (each.target, each.sequence) == (step.target, step.sequence):
+            return counts
+        counts[each.site] += 1
+    return None
+
+
+def _follows_in_a_loop(site: Site, other: Site) -> bool:
+    """Whether each round of a loop that comes to `site` comes to `other` behind it, once: so they can be counted."""
+    at, at_other = from_one_function(site, other)
+    in_each = comes_to_both(at, at_other) and share_a_loop(at, at_other)
+    return in_each and not loops_below(at_other, other) and not made_later_too(at, at_other)
 
 
 def _extra(

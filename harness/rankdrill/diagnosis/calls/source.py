@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 import linecache
-import re
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from enum import Enum
 from functools import lru_cache
 
+from rankdrill.diagnosis.calls.asking import asks_for_the_rank
 from rankdrill.step import Site
 
 __all__ = [
@@ -37,8 +37,6 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _STRAIGHT = (ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.With, ast.Return, ast.expr)
 _LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_OF_A_RANK = re.compile(r"(^|_)(my)?(rank|main|master)(\d|_|$)", re.IGNORECASE)
-"""In a name: `rank == 0`, `is_main_process()`, `self.is_master`; not `remaining`."""
 _IN_PLACE = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})  # run where they are written
 _Path = tuple[tuple[ast.AST, str], ...]
 """From the function down to a statement: each node, and in which of its parts the next one lies."""
@@ -126,11 +124,11 @@ def comes_to_both(one: Site, other: Site) -> bool:
 
 def is_for_some_ranks(site: Site) -> bool:
     """Whether it lies under a condition that asks which rank it is, and no such call is written for the others."""
-    function = function_around(site)
-    if function is None:
+    function, tree = function_around(site), tree_of(site.file)
+    if function is None or tree is None:
         return False
     asked = any(
-        isinstance(node, ast.If) and part == "body" and _asks_for_the_rank(node.test)
+        isinstance(node, ast.If) and part == "body" and asks_for_the_rank(node.test, tree)
         for node, part in _path(function, site.line) or ()
     )
     names = {_name(call) for call in _calls_at(function, site.line)}
@@ -139,11 +137,6 @@ def is_for_some_ranks(site: Site) -> bool:
 
 def _name(call: ast.Call) -> str:
     return str(getattr(call.func, "attr", getattr(call.func, "id", "")))
-
-
-def _asks_for_the_rank(test: ast.AST) -> bool:
-    names = (getattr(node, "id", getattr(node, "attr", "")) for node in ast.walk(test))
-    return any(isinstance(name, str) and _OF_A_RANK.search(name) for name in names)
 
 
 def made_later_too(site: Site, behind: Site) -> bool:

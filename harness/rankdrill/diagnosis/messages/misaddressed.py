@@ -8,8 +8,10 @@ rhythm; or who has gone to one of two peers more often than to the other, though
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
+from typing import TypeAlias
 
 from rankdrill.diagnosis.calls.common_caller import in_any_loop, outward
 from rankdrill.diagnosis.calls.source import Order, comes_later, function_around, functions_calling, order_of
@@ -17,8 +19,10 @@ from rankdrill.diagnosis.messages.habits import departure
 from rankdrill.diagnosis.messages.traffic import MessageEnd, Stream, Traffic
 from rankdrill.step import Site
 
-__all__ = ["Misaddressed", "in_another_branch", "may_be_for_another", "misaddressed", "never_met"]
+__all__ = ["Misaddressed", "Standing", "in_another_branch", "may_be_for_another", "misaddressed", "never_met"]
 
+_Way: TypeAlias = Callable[[Stream], Hashable]
+_FROM_A_RANK: tuple[_Way, ...] = (lambda stream: stream.tag - stream.source, lambda stream: stream.tag - stream.target)
 _SENDING = frozenset({"send", "isend", "send_object_list"})
 _RECEIVING = frozenset({"recv", "irecv", "recv_object_list"})
 PATTERN = 2  # other streams, of which one alone goes its way by chance
@@ -34,26 +38,41 @@ class Misaddressed:
     odd: MessageEnd | None
 
 
+@dataclass(frozen=True)
+class Standing:
+    """Where ranks are: those that have `returned` have done all that they were to do, those `at` a site wait there."""
+
+    returned: Collection[int]
+    at: Mapping[int, Site | None]
+
+    def keeps_away_from(self, end: MessageEnd) -> bool:
+        """Whether the peer of `end` will not come to the other half of it; by the source, where it waits."""
+        if end.peer in self.returned or end.peer not in self.at:
+            return end.peer in self.returned
+        known = {each.function for site in self.at.values() if site is not None for each in outward(site)}
+        return not _may_come(end, self.at[end.peer], known)
+
+
 def misaddressed(
     end: MessageEnd,
     left_over: Sequence[MessageEnd],
     traffic: Traffic,
+    stands: Standing,
     *,
-    returned: Collection[int] = (),
     guess: bool = False,
 ) -> Misaddressed | None:
     """What of `left_over` was meant for `end`, which met nothing; None where nothing was.
 
     Ends that name other peers are told only if the pattern does, or for a `guess` if nothing else is left over: each
     may as well lack an end of its own. Then it is the one whose peer is another that is odd: that alone explains both.
-    Ranks that have `returned` have done all that they were to do, as far as they knew.
     """
     for argument, other in _candidates(end, left_over):
         usual = [_usual(each, argument, traffic) for each in (end, other)]
         if argument == "peer":
             odd = _odd_by_pattern(end, other, traffic) or _odd_by_balance(end, other, traffic)
+            odd = odd or _odd_by_both_ends(end, other, left_over, stands)
             if odd is None and len(left_over) == len({end, other}):
-                odd = _odd_by_twins(end, other, traffic, returned)
+                odd = _odd_by_twins(end, other, traffic, stands.returned)
             if odd is None and guess and len(left_over) == len({end, other}) and not all(usual):
                 odd = _of_both_addresses(end, other)
             certain = odd is not None
@@ -120,13 +139,18 @@ def _may_come(end: MessageEnd, site: Site | None, known: Collection[str]) -> boo
 
 
 def may_be_for_another(end: MessageEnd, left_over: Sequence[MessageEnd], traffic: Traffic) -> bool:
-    """Whether it may name the wrong peer: nobody goes as far as that, and with its peer the one other end would fit."""
+    """Whether it may name the wrong peer: nobody goes as far as that, and with its peer the one other end would fit.
+
+    Not where a loop of its rank comes to one peer after the other: that other end may be due in the next round.
+    """
     others = [stream for stream in traffic.streams if stream != end.stream and stream.group == end.stream.group]
     if traffic.met(end.stream) or _offset(end.stream, traffic) in {_offset(stream, traffic) for stream in others}:
         return False
+    goes_on = end.site is not None and in_any_loop(end.site)
     return any(
         argument == "peer" and len(left_over) == len({end, other}) and _of_both_addresses(end, other) is end
         for argument, other in _candidates(end, left_over)
+        if other.peer != end.rank or not goes_on
     )
 
 
@@ -172,13 +196,21 @@ def _of_both_addresses(end: MessageEnd, other: MessageEnd) -> MessageEnd:
 
 
 def _odd_by_vote(end: MessageEnd, other: MessageEnd, argument: str, traffic: Traffic) -> MessageEnd | None:
-    """The one whose tag, or group, is that of no other rank, while the other's is that of all that have either."""
-    values: dict[Hashable, MessageEnd] = {getattr(each.stream, argument): each for each in (end, other)}
-    votes: set[Hashable] = set()
-    for rank, ends in traffic.ends.items():
-        if rank not in (end.rank, other.rank):
-            votes |= values.keys() & {getattr(each.stream, argument) for each in ends}
-    return _against(votes, values)
+    """The one whose tag, or group, is that of no other rank, while the other's is that of all that have either.
+
+    Tags may be counted from a rank: where all others' are, each names the number of its source, say, that is what
+    tells. Where others fit one end as they are and the other one if counted so, nobody can say.
+    """
+    rest = {each.stream for rank, ends in traffic.ends.items() if rank not in (end.rank, other.rank) for each in ends}
+    as_it_is: _Way = attrgetter(argument)
+    ways = (as_it_is, *(_FROM_A_RANK if argument == "tag" else ()))
+    alike = [way for way in ways if len(set(map(way, rest))) == 1] or [as_it_is]
+    odd = set()
+    for way in alike:
+        values: dict[Hashable, MessageEnd] = {way(each.stream): each for each in (end, other)}
+        odd.add(_against(values.keys() & set(map(way, rest)), values))
+    odd.discard(None)
+    return odd.pop() if len(odd) == 1 else None
 
 
 def _odd_by_habit(end: MessageEnd, other: MessageEnd, usual: Sequence[int]) -> MessageEnd | None:
@@ -226,23 +258,38 @@ def _odd_by_twins(end: MessageEnd, other: MessageEnd, traffic: Traffic, returned
     return odd if complete and done[odd.peer] == done[met.rank] else None
 
 
+def _odd_by_both_ends(
+    end: MessageEnd, other: MessageEnd, left_over: Sequence[MessageEnd], stands: Standing
+) -> MessageEnd | None:
+    """The one at the rank they share, where that explains both, and nothing but that does.
+
+    Nobody will come to either: were its address right, both peers would have left something out. To all else that is
+    left over somebody may still come, who is held up by these two.
+    """
+    nobody_comes = [each for each in left_over if stands.keeps_away_from(each)]
+    if len(nobody_comes) != 2 or any(each not in nobody_comes for each in (end, other)):
+        return None
+    return _of_both_addresses(end, other)
+
+
 def _odd_by_pattern(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> MessageEnd | None:
     """The one that goes another way than all other ranks' messages with this tag: by so many ranks, or to one."""
     mine, theirs = end.stream, other.stream
     shared = "source" if mine.source == theirs.source else "target"
     free = "target" if shared == "source" else "source"
-    ways: tuple[Callable[[Stream], Hashable], ...] = (
+    ways: tuple[_Way, ...] = (
         lambda stream: _offset(stream, traffic),
         lambda stream: getattr(stream, free),
     )
+    by_others = (each.stream for rank, made in traffic.ends.items() if rank != getattr(mine, shared) for each in made)
     rest = [
         stream
-        for stream in traffic.streams
+        for stream in set(by_others)
         if (stream.group, stream.tag) == (mine.group, mine.tag)
         and getattr(stream, shared) != getattr(mine, shared)
         and stream not in (mine, theirs)
     ]
-    if len(rest) < PATTERN:
+    if len(rest) < PATTERN or not any(map(traffic.met, rest)):  # where nothing met, nothing was right yet
         return None
     odd = {_against({way(stream) for stream in rest}, {way(mine): end, way(theirs): other}) for way in ways} - {None}
     # No address that the other one could name would make them meet: that all send to one rank says nothing of who does

@@ -9,7 +9,7 @@ from rankdrill.diagnosis.finding import Finding
 from rankdrill.diagnosis.messages.account import Account
 from rankdrill.diagnosis.messages.counts import miscounted, out_of_step
 from rankdrill.diagnosis.messages.habits import departure
-from rankdrill.diagnosis.messages.misaddressed import in_another_branch, misaddressed, never_met
+from rankdrill.diagnosis.messages.misaddressed import Standing, in_another_branch, misaddressed, never_met
 from rankdrill.diagnosis.messages.traffic import MessageEnd, Traffic
 from rankdrill.diagnosis.waits import Wait, hopeless
 from rankdrill.ledger import LedgerView
@@ -77,18 +77,28 @@ def _of_ends(
 
     Counts tell nothing where all ranks wait in the middle of what they do: then they are not `counted`.
     """
+    stands = Standing(returned, {rank: wait.record.step.site for rank, wait in waits.items()})
     left_over = list({(end.rank, end.record.index): end for end in left_over}.values())
+    gone_past = _gone_past_several(left_over, stands)
     by_counts: list[Callable[[MessageEnd], Finding | None]] = [
         lambda end: account.miscounted(end, miscounted(end, traffic, left_over)),
         lambda end: account.miscounted(end, out_of_step(end, waits, traffic)),
     ]
     explanations: list[Callable[[MessageEnd], Finding | None]] = [
-        lambda end: account.misaddressed(misaddressed(end, left_over, traffic, returned=returned)),
+        lambda end: account.misaddressed(misaddressed(end, left_over, traffic, stands)),
+        lambda end: account.missing(end, (end.peer,)) if end.peer == gone_past else None,
         *(by_counts if counted else ()),
-        lambda end: account.misaddressed(misaddressed(end, left_over, traffic, guess=True)),
+        lambda end: account.misaddressed(misaddressed(end, left_over, traffic, stands, guess=True)),
     ]
     found = (explain(end) for explain in explanations for end in ends)
     return next((finding for finding in found if finding is not None), None)
+
+
+def _gone_past_several(left_over: Sequence[MessageEnd], stands: Standing) -> int | None:
+    """The one rank that will not come to what several wait for; None where others, too, will not come to something."""
+    missed = [end for end in left_over if stands.keeps_away_from(end)]
+    peers, waiting = {end.peer for end in missed}, {end.rank for end in missed}
+    return peers.pop() if len(peers) == 1 and len(waiting) > 1 else None
 
 
 def _explains(peer: int, ends: Sequence[MessageEnd], traffic: Traffic, returned: Collection[int]) -> bool:

@@ -1,9 +1,10 @@
 """A key that ranks wait for and nobody sets: who was to set it, or who waits for a wrong one.
 
 A rank is blamed where most of the others did something else: where each sets a key of its own number but one; where
-all that wait have counted themselves but one; where one alone sets a key that differs in its spelling, and that nobody
-gets; where ranks set and await a key like it; where by the source one alone could have set it, and has gone past that
-line; where one has deleted it before several others got it; where one has only swapped a value that it never had.
+all that wait have counted themselves but one; where one sets them one after the other and has left this one out; where
+one alone sets a key that differs in its spelling, and that nobody gets; where ranks set and await a key like it; where
+by the source one alone could have set it, and has gone past that line; where one has deleted it before several others
+got it; where one has only swapped a value that it never had.
 Otherwise nobody can say.
 """
 
@@ -15,7 +16,7 @@ from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.messages import words
 from rankdrill.diagnosis.stores.keys import awaits_key, swaps_what_is_there
 from rankdrill.diagnosis.stores.setters import Setter, gone_by, only_setter
-from rankdrill.diagnosis.stores.spelling import same_but_for_spelling, same_form
+from rankdrill.diagnosis.stores.spelling import same_but_for_spelling, same_form, words_of
 from rankdrill.diagnosis.stores.uses import Use, alike, number_in, uses_of
 from rankdrill.diagnosis.waits import FEW, Wait
 from rankdrill.ledger import LedgerView, Record, State
@@ -40,7 +41,9 @@ def missing_key(beside: Mapping[int, Wait], lost: Mapping[int, Wait], views: Seq
     waiters, uses = sorted(by_key[key]), uses_of(views)
     culprits = _who_did_not(key, waiters, uses, len(views))
     if culprits is None:
-        culprits = _who_did_not_count(waiters, beside, uses, len(views))
+        culprits = _who_did_not_count(waiters, beside, uses, len(views)) or _who_left_a_gap(key, waiters, uses)
+    if culprits is None:
+        culprits = _who_sets_for_each(key, waiters, uses)
     awaited = beside[waiters[0]].record.step
     misspelt = _misspelt(awaited, waiters, uses, views)
     if misspelt is not None and culprits in (None, (misspelt.rank,)):
@@ -71,23 +74,65 @@ def missing_key(beside: Mapping[int, Wait], lost: Mapping[int, Wait], views: Seq
 
 
 def _who_did_not(key: str, waiters: Sequence[int], uses: Sequence[Use], size: int) -> tuple[int, ...] | None:
-    """Where ranks set keys of their own numbers: who has not, or who wants one of a rank that there is not."""
-    setters: dict[int, set[int]] = {}
-    wanted: set[int] = set()
-    for use in uses:
-        numbers = number_in(key, use.key) if use.sets else None
-        if numbers is not None:
-            wanted.add(numbers[0])
-            setters.setdefault(numbers[1], set()).add(use.rank)
-    owners = set(setters)
-    if len(owners) < 2 or len(wanted) != 1 or any(ranks != {number} for number, ranks in setters.items()):
+    """Where ranks set keys of their own numbers: who has not, or who wants one of a rank that there is not.
+
+    Keys may have several numbers, such as that of the round: each may be the rank's, if one alone is.
+    """
+    sets = [use for use in uses if use.sets]
+    found = [_who_has_not(wanted, setters, waiters, size) for wanted, setters in _rows(key, sets)]
+    told = [ranks for ranks in found if ranks is not None]
+    return told[0] if len(told) == 1 else None
+
+
+def _who_has_not(
+    wanted: int, setters: Mapping[int, set[int]], waiters: Sequence[int], size: int
+) -> tuple[int, ...] | None:
+    """Those whose number is missing among the `setters`, which have each set that of their own."""
+    if len(setters) < 2 or any(ranks != {number} for number, ranks in setters.items()):
         return None
-    without = tuple(rank for rank in range(size) if rank not in owners)
-    if wanted <= set(without):
-        return without if len(without) < len(owners) else None
-    if not without and min(wanted) >= size:
+    without = tuple(rank for rank in range(size) if rank not in setters)
+    if wanted in without:
+        return without if len(without) < len(setters) else None
+    if not without and wanted >= size:
         return tuple(waiters) if 2 * len(waiters) <= size else ()
     return None
+
+
+def _who_left_a_gap(key: str, waiters: Sequence[int], uses: Sequence[Use]) -> tuple[int, ...] | None:
+    """The one rank that sets all such keys, one number after the other, and has gone on without this one."""
+    found = set()
+    for wanted, setters in _rows(key, [use for use in uses if use.sets]):
+        ranks = frozenset().union(*setters.values())
+        if len(ranks) == 1 and wanted - 1 in setters and max(setters) > wanted:
+            found.add(ranks)
+    (ranks,) = found if len(found) == 1 else (frozenset[int](),)
+    return tuple(ranks) if ranks and ranks.isdisjoint(waiters) else None
+
+
+def _who_sets_for_each(key: str, waiters: Sequence[int], uses: Sequence[Use]) -> tuple[int, ...] | None:
+    """Where each gets a key of its own number, and so does the one that waits: who has set them for all others."""
+    got, was_set = ([use for use in uses if use.sets is sets] for sets in (False, True))
+    own = [
+        wanted
+        for wanted, getters in _rows(key, got)
+        if [wanted] == list(waiters) and all(ranks == {number} for number, ranks in getters.items())
+    ]
+    if not own:
+        return None
+    setters = [row for wanted, row in _rows(key, was_set) if wanted in own and len(row) > 1]
+    ranks = {rank for row in setters for those in row.values() for rank in those}
+    return tuple(ranks) if len(ranks) == 1 and ranks.isdisjoint(waiters) else ()
+
+
+def _rows(key: str, uses: Sequence[Use]) -> Iterator[tuple[int, dict[int, set[int]]]]:
+    """For each number in `key`: that number, and by which ranks keys were used that have another one there alone."""
+    rows: dict[int, tuple[int, dict[int, set[int]]]] = {}
+    for use in uses:
+        differs = number_in(key, use.key)
+        if differs is not None:
+            place, wanted, number = differs
+            rows.setdefault(place, (wanted, {}))[1].setdefault(number, set()).add(use.rank)
+    yield from rows.values()
 
 
 def _who_did_not_count(
@@ -164,7 +209,11 @@ def _asked_for(views: Sequence[LedgerView]) -> Iterator[int]:
 
 def _outvoted(awaited: Step, waiters: Sequence[int], uses: Sequence[Use]) -> tuple[int, ...]:
     """Those that wait, where others set and await a key like theirs; the one that sets such, where several wait."""
-    like = [use for use in uses if use.rank not in waiters and alike(awaited, use)]
+    others = [use for use in uses if use.rank not in waiters]
+    alike_to_it = {use.key for use in others if alike(awaited, use)}
+    set_so = {words_of(use.key) for use in others if use.sets and use.key in alike_to_it}
+    # And those that are got like the one that was set for who waits.
+    like = [use for use in others if use.key in alike_to_it or words_of(use.key) in set_so]
     users, setters = {use.rank for use in like}, {use.rank for use in like if use.sets}
     agree = any(_is_awaited_by_another(use, like) for use in like if use.sets)
     if agree and len(waiters) < len(users):

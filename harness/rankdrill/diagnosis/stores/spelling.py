@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["same_but_for_spelling", "same_form"]
+__all__ = ["same_but_for_spelling", "same_form", "words_of"]
 
 _NUMBER = re.compile(r"\d+")
 _SEPARATORS = re.compile(r"[-_./: ]+")
@@ -21,6 +21,11 @@ def same_but_for_spelling(key: str, other: str) -> bool:
     one, two = (_letters("/".join(parts)) for parts in _differing(key.split("/"), other.split("/")))
     shorter = min(len(one), len(two))
     return _slips(one, two) <= (2 if shorter >= LONG else 1 if shorter >= SHORT else 0)
+
+
+def words_of(key: str) -> tuple[str, ...]:
+    """What is between the numbers of a key."""
+    return tuple(_NUMBER.split(key))
 
 
 def same_form(key: str, other: str) -> bool:

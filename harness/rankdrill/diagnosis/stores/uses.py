@@ -63,10 +63,13 @@ def alike(awaited: Step, use: Use) -> float:
     return likeness if likeness >= ALIKE else 0.0
 
 
-def number_in(key: str, other: str) -> tuple[int, int] | None:
-    """The one number in which two keys differ, as each has it; None if they differ in anything else."""
+def number_in(key: str, other: str) -> tuple[int, int, int] | None:
+    """The one number in which two keys differ: which of their numbers it is, and as each has it; None if they differ in
+    anything else.
+    """
     mine, theirs = _NUMBER.findall(key), _NUMBER.findall(other)
     if _NUMBER.split(key) != _NUMBER.split(other):
         return None
-    differing = [(int(one), int(two)) for one, two in zip(mine, theirs, strict=True) if one != two]
+    both = enumerate(zip(mine, theirs, strict=True))
+    differing = [(place, int(one), int(two)) for place, (one, two) in both if one != two]
     return differing[0] if len(differing) == 1 else None
