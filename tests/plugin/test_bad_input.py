@@ -58,6 +58,25 @@ def test_it(world_size): ...
     assert ran.result.ret == 2
 
 
+def test_sizes_that_the_marker_names_and_values_of_the_test_itself_leave_out(run: Run) -> None:
+    ran = run("""
+@pytest.mark.ranks(1, 2)
+@pytest.mark.parametrize("world_size", [2])
+def test_it(world_size): ...
+
+def pytest_generate_tests(metafunc):
+    if metafunc.function.__name__ == "test_by_hook":
+        metafunc.parametrize("world_size", [1])
+
+@pytest.mark.ranks(1, 2)
+def test_by_hook(world_size): ...
+""")
+    left_out = "the marker names world_size={}, which the test's own values for it, {}, leave out; let both name the"
+    assert f"::test_it: {left_out.format(1, 2)} same sizes, or give the sizes in the marker alone" in ran.screen
+    assert f"::test_by_hook: {left_out.format(2, 1)} same sizes" in ran.screen
+    assert ran.result.ret == 2
+
+
 def test_rank_without_the_marker_says_what_is_missing(run: Run) -> None:
     ran = run("def test_it(rank): ...")
     assert "the fixture 'rank' is for tests marked @pytest.mark.ranks(n); mark this one" in ran.screen

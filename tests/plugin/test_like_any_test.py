@@ -36,6 +36,24 @@ def test_it(degree, world_size):
     assert {test: ran.outcome(test) for test in ran.cases} == {"test_it[3-1]": "passed", "test_it[4-2]": "passed"}
 
 
+def test_what_is_nearer_to_a_test_than_the_marker_says_which_of_its_sizes_run(run: Run) -> None:
+    ran = run("""
+pytestmark = pytest.mark.ranks(1, 2)
+
+def pytest_generate_tests(metafunc):
+    if metafunc.function.__name__ == "test_by_hook":
+        metafunc.parametrize("world_size", [2])
+
+@pytest.mark.parametrize("world_size", [1])
+def test_alone(world_size):
+    assert dist.get_world_size() == world_size == 1
+
+def test_by_hook(world_size):
+    assert dist.get_world_size() == world_size == 2
+""")
+    assert {test: ran.outcome(test) for test in ran.cases} == {"test_alone[1]": "passed", "test_by_hook[2]": "passed"}
+
+
 def test_several_sizes_need_not_be_named_by_the_test(run: Run) -> None:
     ran = run("""
 @pytest.mark.ranks(1, 2)

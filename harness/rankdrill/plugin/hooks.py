@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rankdrill.errors import UsageError
-from rankdrill.plugin.marker import MARKER_HELP, SIZE_PARAMETER, parametrizes, read_mark, size_label
-from rankdrill.plugin.refusals import check_worlds, refusal
+from rankdrill.plugin.marker import MARKER_HELP, SIZE_PARAMETER, own_sizes_depth, read_mark, size_label
+from rankdrill.plugin.refusals import check_worlds, refusal, refusals_of_sizes
 
 if TYPE_CHECKING:
     from rankdrill.plugin.item import Session
@@ -141,13 +141,19 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             check_worlds(metafunc.definition, mark)
     except UsageError as error:
         raise pytest.Collector.CollectError(f"{metafunc.definition.nodeid}: {error}") from None
-    if mark is None or mark.drawn_size is not None or parametrizes(metafunc.definition, SIZE_PARAMETER):
+    if mark is None or mark.drawn_size is not None or _has_own_sizes(metafunc):
         return
     if len(mark.sizes) > 1 or SIZE_PARAMETER in metafunc.fixturenames:
         if SIZE_PARAMETER not in metafunc.fixturenames:
             metafunc.fixturenames.append(SIZE_PARAMETER)
         ids = [size_label(size) for size in mark.sizes] if len(mark.sizes) > 1 else [pytest.HIDDEN_PARAM]
         metafunc.parametrize(SIZE_PARAMETER, mark.sizes, indirect=True, ids=ids, scope="function")
+
+
+def _has_own_sizes(metafunc: pytest.Metafunc) -> bool:
+    from rankdrill.plugin import pytest_seam
+
+    return own_sizes_depth(metafunc.definition) is not None or pytest_seam.has_values_for(metafunc, SIZE_PARAMETER)
 
 
 def pytest_collectstart(collector: pytest.Collector) -> None:
@@ -170,7 +176,7 @@ def pytest_make_collect_report(
         report.result = [one for node in report.result or () for one in _for_each_size(node)]
     if not _in_a_rank(collector.config):
         items = [one for one in report.result or () if isinstance(one, pytest.Item)]
-        refused = [f"{item.nodeid}: {why}" for item in items if (why := _why_not(item))]
+        refused = [f"{item.nodeid}: {why}" for item in items if (why := _why_not(item))] or refusals_of_sizes(items)
         if refused:
             report.outcome, report.longrepr, report.result = "failed", "\n".join(refused), []
     return report

@@ -16,7 +16,16 @@ if TYPE_CHECKING:
 
     from rankdrill.faults import Plan
 
-__all__ = ["MARKER_HELP", "SIZE_PARAMETER", "RanksMark", "is_strategy", "parametrizes", "read_mark", "size_label"]
+__all__ = [
+    "MARKER_HELP",
+    "SIZE_PARAMETER",
+    "RanksMark",
+    "is_strategy",
+    "own_sizes_depth",
+    "read_mark",
+    "size_label",
+    "sizes_depth",
+]
 
 SIZE_PARAMETER = "world_size"
 """The parameter, and the fixture, of tests of several world sizes."""
@@ -77,13 +86,22 @@ def size_label(size: int) -> str:
     return f"{size}ranks"
 
 
-def parametrizes(node: pytest.Item | pytest.Collector, name: str) -> bool:
-    """Whether a ``parametrize`` mark of `node` gives values to `name`."""
-    for mark in node.iter_markers("parametrize"):
+def own_sizes_depth(node: pytest.Item | pytest.Collector) -> int | None:
+    """How far in the ``parametrize`` mark stands that gives `node` world sizes; None if there is none.
+
+    The deeper, the nearer: the module is less deep than a class, a class less than a test.
+    """
+    for at, mark in node.iter_markers_with_node("parametrize"):
         names = mark.args[0] if mark.args else mark.kwargs.get("argnames", ())
-        if name in (map(str.strip, names.split(",")) if isinstance(names, str) else names):
-            return True
-    return False
+        if SIZE_PARAMETER in (map(str.strip, names.split(",")) if isinstance(names, str) else names):
+            return node.listchain().index(at)
+    return None
+
+
+def sizes_depth(node: pytest.Item | pytest.Collector) -> int:
+    """How far in the marker stands that says the sizes of `node`, likewise."""
+    marked = next((at for at, mark in node.iter_markers_with_node("ranks") if mark.args), node)
+    return node.listchain().index(marked)
 
 
 def read_mark(node: pytest.Item | pytest.Collector) -> RanksMark | None:

@@ -22,6 +22,7 @@ What is used, and why:
   shown as pytest shows logs live, past its capture.
 - ``_pytest.logging.catching_logs`` and ``LogCaptureHandler``: the handlers for what a test logs are attached by it, for
   each phase; see `lasting_logs.py`. Where pytest attaches them to the root logger alone (before 9.1) it is left alone.
+- ``metafunc._calls``: whether the user's own ``pytest_generate_tests`` has given values to a parameter.
 - ``config._tmp_path_factory``: the session's directory for temporary files.
 """
 
@@ -67,6 +68,7 @@ __all__ = [
     "fixture_names",
     "forget_sections",
     "gives_nothing_away",
+    "has_values_for",
     "ini_options",
     "is_skipped_by_mark",
     "is_unittest_method",
@@ -224,6 +226,11 @@ def is_skipped_by_mark(item: pytest.Item) -> bool:
         return evaluate_skip_marks(item) is not None
     except BaseException:
         return False
+
+
+def has_values_for(metafunc: Any, name: str) -> bool:
+    """Whether a hook that was called earlier gave `name` values."""
+    return any(name in call.params for call in metafunc._calls)
 
 
 def is_unittest_method(item: pytest.Item) -> bool:

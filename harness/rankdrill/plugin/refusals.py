@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
 
 from rankdrill.errors import UsageError
-from rankdrill.plugin.marker import SIZE_PARAMETER, RanksMark, read_mark
+from rankdrill.plugin.marker import SIZE_PARAMETER, RanksMark, own_sizes_depth, read_mark, sizes_depth
 
-__all__ = ["check_worlds", "refusal"]
+__all__ = ["check_worlds", "refusal", "refusals_of_sizes"]
 
 _HARNESSES = {
     "DTensorTestBase": (
@@ -50,6 +51,41 @@ def refusal(item: pytest.Item) -> str:
     return _of_mark(item)
 
 
+def refusals_of_sizes(items: Iterable[pytest.Item]) -> list[str]:
+    """Of tests that give values to `world_size` themselves: which sizes their marker names and nobody runs.
+
+    A marker further out than these values, on the module say, is that of other tests too; what is nearer holds.
+    """
+    tests: dict[tuple[object, str], list[pytest.Item]] = {}
+    for item in items:
+        if SIZE_PARAMETER in _given(item) and item.get_closest_marker("ranks") is not None:
+            tests.setdefault((item.parent, getattr(item, "originalname", item.name)), []).append(item)
+    return [f"{of[0].nodeid.partition('[')[0]}: {why}" for of in tests.values() if (why := _why_not_all_run(of))]
+
+
+def _why_not_all_run(of_one_test: list[pytest.Item]) -> str:
+    first = of_one_test[0]
+    mark, given_at = read_mark(first), own_sizes_depth(first)
+    assert mark is not None
+    ran = [_given(item)[SIZE_PARAMETER] for item in of_one_test]
+    idle = [size for size in mark.sizes if size not in ran]
+    if given_at is None:  # by a hook, for this very test
+        given_at = len(first.listchain()) - 1
+    if not idle or sizes_depth(first) < given_at:
+        return ""
+    return (
+        f"the marker names {SIZE_PARAMETER}={', '.join(map(str, idle))}, which the test's own values for it, "
+        f"{', '.join(map(str, dict.fromkeys(ran)))}, leave out; let both name the same sizes, or give the sizes "
+        "in the marker alone"
+    )
+
+
+def _given(item: pytest.Item) -> Mapping[str, Any]:
+    # Not `item.fixturenames`: pytest leaves out of it what is parametrized and not named by the test.
+    given: Mapping[str, Any] = getattr(getattr(item, "callspec", None), "params", {})
+    return given
+
+
 def check_worlds(item: pytest.Item, mark: RanksMark) -> None:
     """Raise `UsageError` if this machine cannot have a world that `mark` asks for.
 
@@ -75,8 +111,7 @@ def _of_mark(item: pytest.Function) -> str:
         return (
             f"the marker's {drawn} is a Hypothesis strategy, and nothing draws from it; decorate the test with @given"
         )
-    # Not `item.fixturenames`: pytest leaves out of it what is parametrized and not named by the test.
-    given = getattr(getattr(item, "callspec", None), "params", {})
+    given = _given(item)
     if mark is not None and SIZE_PARAMETER in given and given[SIZE_PARAMETER] not in mark.sizes:
         return (
             f"it parametrizes {SIZE_PARAMETER}={given[SIZE_PARAMETER]!r} itself, which the marker does not name; "
