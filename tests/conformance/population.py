@@ -21,7 +21,17 @@ import torch.distributed as dist
 from rankdrill import gathers
 from rankdrill.conformance import Setting
 
-__all__ = ["MISTAKEN", "SOUND", "Gather", "by_torch", "files_of_one_name", "in_latin_1", "of_all_ranks", "raises_alone"]
+__all__ = [
+    "MISTAKEN",
+    "SOUND",
+    "Gather",
+    "by_torch",
+    "files_of_one_name",
+    "in_latin_1",
+    "in_one_tensor",
+    "of_all_ranks",
+    "raises_alone",
+]
 
 Gather = Callable[[Any, Setting], Any]
 
@@ -67,6 +77,13 @@ def in_a_store(payload: Any, at: Setting) -> Any:
         return [pickle.loads(at.store.get(f"{at.turn} {rank}")) for rank in range(at.size)]
     finally:
         at.store.set_timeout(before)
+
+
+def in_one_tensor(tensor: Any, at: Setting) -> Any:
+    """All ranks' rows in one tensor."""
+    received = [torch.empty_like(tensor, memory_format=torch.contiguous_format) for _ in range(at.size)]
+    dist.all_gather(received, tensor.contiguous(), group=at.group)
+    return torch.cat(received)
 
 
 def imports_as_it_is_called(payload: Any, at: Setting) -> Any:

@@ -15,6 +15,7 @@ from tests.conformance.population import (
     Gather,
     by_torch,
     files_of_one_name,
+    in_one_tensor,
     of_all_ranks,
     raises_alone,
 )
@@ -107,3 +108,11 @@ def test_calls_that_meet_only_where_they_follow_at_once_are_right() -> None:
 def test_of_a_bound_that_is_told_no_payload_is_beyond_it() -> None:
     bounded = described(by_torch, room=10_000)
     assert not {"65536 bytes", "65535 bytes"} & {question.name for question in questions_for(bounded, SIZES)}
+
+
+def test_of_tensors_what_is_concatenated_is_one_tensor() -> None:
+    said = described(in_one_tensor, takes="equal tensors", gives="concatenated")
+    asked = [each for each in questions_for(said, (2,)) if each.promise is Promise.RIGHT and "2ranks" in each.id]
+    assert {each.name for each in asked} >= {"a tensor of six numbers", "a view of a tensor"}
+    with Asking(said) as asking:
+        assert {complaint for each in asked if (complaint := asking.ask(each))} == set()

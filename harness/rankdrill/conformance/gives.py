@@ -30,6 +30,10 @@ def _dict(rank: int, payloads: Sequence[Any]) -> Any:
 
 
 def _concatenated(rank: int, payloads: Sequence[Any]) -> Any:
+    import torch
+
+    if all(isinstance(payload, torch.Tensor) and payload.dim() for payload in payloads):
+        return torch.cat(list(payloads))
     return [item for payload in payloads for item in payload]
 
 
@@ -44,4 +48,4 @@ GIVES: dict[str, Callable[[int, Sequence[Any]], Any]] = {
     "concatenated": _concatenated,
     "sum": _sum,
 }
-"""A list on all ranks, or on rank 0 alone; a dict by rank; all ranks' items in one list; the sum."""
+"""A list on all ranks, or on rank 0 alone; a dict by rank; all ranks' items in one list, or in one tensor; the sum."""

@@ -40,13 +40,13 @@ def conformance(
     `gather(payload)` or `gather(payload, setting)` is called on every rank of worlds of `ranks` ranks and returns what
     that rank received: `setting` (a `Setting`) has the rank, the group that calls, a directory, a timeout. `gives` says
     what is right: ``"list"`` of all ranks' payloads in rank order, the same on rank 0 alone (``"dst"``), ``"dict"`` by
-    rank, all ranks' items in one list (``"concatenated"``), ``"sum"``, or a function of the rank and all payloads.
-    `takes` says what payloads are: ``"objects"``, ``"functions"`` that return them, ``"dicts"``, ``"lists"``,
-    ``"tensors"``, those of one dtype (``"ragged tensors"``) that differ in nothing but their length (``"tensors of
-    rows"``) or in nothing (``"equal tensors"``), ``"dicts of tensors"``, ``"numbers"``, or payloads of your own by
-    name. `more` are other fields of `Adapter`: `room`, say, where payloads are bounded. Where `gather` is an `Adapter`,
-    nothing but `ranks` and `promises` is said beside it. Without `promises` everything is promised, or what the
-    `Adapter` says.
+    rank, all ranks' items in one list, of tensors their rows in one tensor (``"concatenated"``), ``"sum"``, or a
+    function of the rank and all payloads. `takes` says what payloads are: ``"objects"``, ``"functions"`` that return
+    them, ``"dicts"``, ``"lists"``, ``"tensors"``, those of one dtype (``"ragged tensors"``) that differ in nothing but
+    their length (``"tensors of rows"``) or in nothing (``"equal tensors"``), ``"dicts of tensors"``, ``"numbers"``, or
+    payloads of your own by name. `more` are other fields of `Adapter`: `room`, say, where payloads are bounded. Where
+    `gather` is an `Adapter`, nothing but `ranks` and `promises` is said beside it. Without `promises` everything is
+    promised, or what the `Adapter` says.
 
     There is one test for each promise and question, named so that one can be selected. What `promises` leaves out is
     asked, too, and its failures are reported as expected: "not promised". Raises `UsageError` for what it does not
