@@ -22,9 +22,11 @@ _INDEX = rb"..[\x00-\x3f]\x00"  # of the memo: for the highest the unpickler res
 # tuples kept from before, or run out of stack in one nested deep enough. So none is kept, and none may be the first
 # half of the next: nothing follows that could lead there.
 _ENDS_TUPLE = rb"\x86(?![q\x94r(\x95]|h.\x86|j....\x86)"
+# No possessive quantifier, which Python gets wrong before 3.11.5 where what it repeats fails half-way (gh-106052); but
+# what is greedy keeps all its steps until it has ended, so it is bounded.
 _RUN = re.compile(
-    rb"(?:h.(?:" + _ENDS_TUPLE + rb")?+|[(\]eu}N\x88\x89a\x94s]|K.|M..|J....|q.|\x8a\x08........|G........"
-    rb"|j" + _INDEX + rb"(?:" + _ENDS_TUPLE + rb")?+|r" + _INDEX + rb"|\x95........)*+",
+    rb"(?:h." + _ENDS_TUPLE + rb"|h.|[(\]eu}N\x88\x89a\x94s]|K.|M..|J....|q.|\x8a\x08........|G........"
+    rb"|j" + _INDEX + _ENDS_TUPLE + rb"|j" + _INDEX + rb"|r" + _INDEX + rb"|\x95........){0,10000}",
     re.DOTALL,
 )
 _LENGTH_BYTES = {0x58: 4, 0x8C: 1, 0x8D: 8, 0x43: 1, 0x42: 4, 0x8A: 1}
@@ -85,7 +87,7 @@ def vet(raw: bytes) -> bool:
             odd_tuples += 1
             quick = quick and code == _TUPLE2 and raw[at + 1 : at + 2] not in (b"q", b"r", b"\x94")
             at += 1
-        else:
+        elif code in _LENGTH_BYTES or match.end() == match.start():
             at += _length(raw, at)
     raise DumpError(f"is cut off: of a pickle {end} bytes are there")
 
