@@ -288,6 +288,12 @@ def test_one_that_waits_for_another_is_not_told_to_wait_longer() -> None:
     assert [title for title, _ in shown(result).sections] == [RUN_AGAIN]
 
 
+def test_one_that_is_stopped_is_not_told_to_wait_longer() -> None:
+    stopped = stuck(1, doing="stopped by a signal")
+    result = merge(phase_of(outcome(reported(0, passed()), stopped), "call"), WHERE, AGAIN, deadline=2.5)
+    assert [title for title, _ in shown(result).sections] == [RUN_AGAIN]
+
+
 def test_one_that_left_is_told_with_what_the_others_wait_in() -> None:
     result = merged(waits(0, 1), reported(1, passed()), waits(2, 1))
     failure = shown(result)

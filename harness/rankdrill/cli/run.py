@@ -165,8 +165,7 @@ def _show(launched: Launched, deadline: float | None, err: Console) -> None:
     if any(finding.kind is not FindingKind.LOST_RANK for finding in outcome.findings):
         err.print(f"\n{how_meant(outcome)}:", style="bold", markup=False)
         err.print("  rankdrill run --no-contracts …", markup=False)
-    longer = if_longer(outcome, deadline) if deadline is not None else None
-    if longer is not None:
+    if (longer := if_longer(outcome, deadline)) is not None:
         err.print(f"\n{longer}:", style="bold", markup=False)
         err.print("  rankdrill run --deadline …", markup=False)
     err.print("\nto run it again:", style="bold")

@@ -130,8 +130,7 @@ def merge(outcome: Outcome, where: tuple[str, int], run_again: str, deadline: fl
         if first is None:
             return Merged(Ended.PASSED)
         return Merged(first.ended, first.reason, strict=first.strict)
-    longer = if_longer(outcome, deadline) if deadline is not None else None
-    return _failure(outcome, ends, where, run_again, longer)
+    return _failure(outcome, ends, where, run_again, deadline)
 
 
 def _disagreement(ends: dict[int, PhaseEnd], where: tuple[str, int], run_again: str) -> Merged:
@@ -149,14 +148,14 @@ def _who_did_what(ends: dict[int, PhaseEnd]) -> str:
 
 
 def _failure(
-    outcome: Outcome, ends: dict[int, PhaseEnd], where: tuple[str, int], run_again: str, longer: str | None
+    outcome: Outcome, ends: dict[int, PhaseEnd], where: tuple[str, int], run_again: str, deadline: float | None
 ) -> Merged:
     told = told_of(outcome, {rank: _verb(end) for rank, end in ends.items()})
     blocks = [*told.blocks, *_left_early(outcome, ends)]
     failure = MergedFailure(told.headline, blocks, told.victims, where)
     if outcome.verdict is Verdict.BROKEN:
         failure.sections.append((how_meant(outcome), HOW_TO_MEAN_IT))
-    if longer is not None:
+    if (longer := if_longer(outcome, deadline)) is not None:
         failure.sections.append((longer, HOW_TO_WAIT_LONGER))
     failure.sections.append((RUN_AGAIN, run_again))
     error = _error(outcome, told.shown, told.headline)

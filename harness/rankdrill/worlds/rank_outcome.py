@@ -17,7 +17,10 @@ from rankdrill.step import Site
 from rankdrill.worlds.death import Death
 from rankdrill.worlds.dumps import innermost_site, threads_in
 
-__all__ = ["RankOutcome", "RenderedError", "Status"]
+__all__ = ["STOPPED_BY", "RankOutcome", "RenderedError", "Status"]
+
+STOPPED_BY = "stopped by "
+"""Begins what a rank is `doing` whose process a signal has stopped."""
 
 _NOTHING_WRITTEN = LedgerView()
 
@@ -120,7 +123,8 @@ class RankOutcome:
     @property
     def out_of_time(self) -> bool:
         """Whether the deadline found it at something of its own, which nobody had planned: it may need longer."""
-        return self.status is Status.STUCK and self.wait is None and not (self.cut or self.by_plan)
+        at_its_own = self.wait is None and not self.doing.startswith(STOPPED_BY)
+        return self.status is Status.STUCK and at_its_own and not (self.cut or self.by_plan)
 
     def _where(self) -> str:
         if self.step:

@@ -91,9 +91,9 @@ def how_meant(outcome: Outcome) -> str:
     return _MEANT_OF.get(kind, MEANT) if kind else MEANT
 
 
-def if_longer(outcome: Outcome, deadline: float) -> str | None:
+def if_longer(outcome: Outcome, deadline: float | None) -> str | None:
     """The head of the line that says how to wait longer, where `deadline`, in seconds, found culprits at their own."""
-    if not any(outcome.ranks[rank].out_of_time for rank in outcome.culprits):
+    if deadline is None or not any(outcome.ranks[rank].out_of_time for rank in outcome.culprits):
         return None
     return f"if that takes longer than the deadline of {deadline:g} s"
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rankdrill.worlds.processes.watching.motion import seconds_wanted
+from rankdrill.worlds.rank_outcome import STOPPED_BY
 
 __all__ = ["STOPPED", "activities"]
 
@@ -16,7 +17,7 @@ SAMPLE_S = 0.1  # over which it is seen whether a process computes
 SAMPLES = 3  # in all of which it does: who is woken on a busy machine waits for a processor for a while
 BUSY = 0.5  # of that time: what wakes now and then does not compute
 COMPUTING = "computing"
-STOPPED = "stopped by a signal"
+STOPPED = f"{STOPPED_BY}a signal"
 _STATES_OF_STOPPED = frozenset("Tt")
 _NAMES: Mapping[str, Mapping[int, str]] = {  # those that programs wait in
     "x86_64": {

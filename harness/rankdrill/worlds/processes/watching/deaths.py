@@ -16,7 +16,7 @@ from rankdrill.worlds.processes.client import TemplateClient
 from rankdrill.worlds.processes.last_words import BY, NOTED, WITH, last_words_of
 from rankdrill.worlds.processes.watching.activity import STOPPED
 from rankdrill.worlds.processes.watching.stacks import of_the_body
-from rankdrill.worlds.rank_outcome import RankOutcome, Status
+from rankdrill.worlds.rank_outcome import STOPPED_BY, RankOutcome, Status
 
 __all__ = ["Inquest"]
 
@@ -81,7 +81,7 @@ class Inquest:
             return rank
         site = innermost_site(own[-1].stack)
         return replace(
-            rank, doing=f"stopped by {own[-1].about}", site=site, stack=of_the_body(own[-1].stack).strip("\n")
+            rank, doing=f"{STOPPED_BY}{own[-1].about}", site=site, stack=of_the_body(own[-1].stack).strip("\n")
         )
 
     def _with_its_notes(self, rank: RankOutcome) -> RankOutcome:
