@@ -86,8 +86,11 @@ QUIET = reported(1, passed("setup"), PhaseEnd("call", Ended.PASSED, seconds=1.5)
 
 
 def test_of_ranks_that_all_passed_quietly_there_is_how_each_did() -> None:
-    found = uneventful(outcome(reported(0, passed("setup"), passed()), QUIET), "call")
-    assert found == [passed(), PhaseEnd("call", Ended.PASSED, seconds=1.5)]
+    found = uneventful(outcome(reported(0, passed("setup"), passed()), QUIET))
+    assert found == {
+        "setup": (passed("setup"), passed("setup")),
+        "call": (passed(), PhaseEnd("call", Ended.PASSED, seconds=1.5)),
+    }
 
 
 @pytest.mark.parametrize(
@@ -109,12 +112,17 @@ def test_of_ranks_that_all_passed_quietly_there_is_how_each_did() -> None:
     ],
 )
 def test_one_rank_with_something_to_tell_is_enough(other: RankOutcome) -> None:
-    assert uneventful(outcome(other, QUIET), "call") is None
-    assert uneventful(outcome(QUIET, other), "call") is None
+    assert "call" not in uneventful(outcome(other, QUIET))
+    assert "call" not in uneventful(outcome(QUIET, other))
 
 
 def test_a_fault_that_did_not_strike_is_something_to_tell() -> None:
-    assert uneventful(outcome(QUIET, unfired=("no such step",)), "call") is None
+    assert uneventful(outcome(QUIET, unfired=("no such step",))) == {}
+
+
+def test_phases_that_not_all_ranks_came_to_are_not_put_beside_others() -> None:
+    short = reported(0, passed("setup"), passed("teardown"))
+    assert list(uneventful(outcome(short, reported(1, passed("setup"), passed(), passed("teardown"))))) == ["setup"]
 
 
 # ------------------------------------------------------------------------------------------- one of several phases

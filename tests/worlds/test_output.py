@@ -89,6 +89,18 @@ def test_what_earlier_runs_printed_does_not_pile_up(tmp_path: Path) -> None:
         assert file.size == KEPT_BYTES + 5
 
 
+def test_what_is_printed_between_two_runs_is_told_of_the_next(tmp_path: Path) -> None:
+    """By a thread, say, or a process that a rank has started: whose it is nobody knows, and nothing is to be lost."""
+    file = OutputFile(tmp_path / "out")
+    for turn, late in enumerate(("", "late of 0\n", "late of 1\n")):
+        file.mark()
+        with open(file.path, "a") as out:
+            out.write(f"turn {turn}\n")
+        assert file.text() == f"{late}turn {turn}\n"
+        with open(file.path, "a") as out:
+            out.write(f"late of {turn}\n")
+
+
 def test_text_that_is_no_utf8(two: World) -> None:
     def body() -> None:
         os.write(1, b"\xff\xfe ok")

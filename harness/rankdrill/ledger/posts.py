@@ -68,6 +68,7 @@ class Told:
     def __init__(self) -> None:
         # By identity: the objects are interned, and these entries keep them from being made anew elsewhere.
         self._known: dict[tuple[int, int], tuple[bytes, int, Contract, Site | None]] = {}
+        self._contracts: dict[int, tuple[_Half, Contract]] = {}  # few, of calls from many lines
 
     def of(self, contract: Contract, site: Site | None) -> tuple[bytes, int]:
         """What is posted of a call, always the same object, and its checksum."""
@@ -76,9 +77,40 @@ class Told:
         if known is None:
             if len(self._known) >= MOST_KNOWN:
                 self._known.clear()
-            told = _write(contract, site)
+            told = _write(self._half_of(contract), site)
             known = self._known[key] = told, zlib.crc32(told), contract, site
         return known[0], known[1]
+
+    def _half_of(self, contract: Contract) -> _Half:
+        known = self._contracts.get(id(contract))
+        if known is None:
+            if len(self._contracts) >= MOST_KNOWN:
+                self._contracts.clear()
+            known = self._contracts[id(contract)] = _Half(contract), contract
+        return known[0]
+
+
+class _Half:
+    """What is posted of a contract, from whatever line."""
+
+    def __init__(self, contract: Contract) -> None:
+        laid = laid_of(contract)
+        dtypes = "+".join(dict.fromkeys(contract.dtypes))
+        self.text = _joined((contract.op, contract.reduce_op, dtypes, contract.shown), _FIELDS)
+        self.marks = (
+            contract.digest,
+            _mark(contract.op),
+            _mark(contract.reduce_op),
+            contract.root,
+            _mark(contract.dtypes),
+            _mark(contract.sizes),
+            _mark(contract.orders),
+            _each(contract),
+        )
+        self.members = len(contract.sends), len(laid[0])
+        self.rows = b"".join(
+            ROW.pack(count & _MOST) for count in (*contract.sends, *contract.receives, *laid[0], *laid[1])
+        )
 
 
 def elements(each: int | None, sends: Sequence[int], receives: Sequence[int], member: int) -> tuple[int, int] | None:
@@ -121,38 +153,17 @@ def _mark(value: object) -> int:
     return zlib.crc32(repr(value).encode())
 
 
-def _write(contract: Contract, site: Site | None) -> bytes:
-    where = site or Site("", 0, "")
-    texts = (
-        contract.op,
-        contract.reduce_op,
-        "+".join(dict.fromkeys(contract.dtypes)),
-        contract.shown,
-        where.file,
-        where.function,
-        where.via,
-        str(where.line),
-        _callers(where, _FIELDS[-1]),
-    )
-    text = _SEPARATOR.join(
-        _cut(each, room, tail=at == _FILE) for at, (each, room) in enumerate(zip(texts, _FIELDS, strict=True))
-    )
-    laid = laid_of(contract)
-    marks = MARKS.pack(
-        contract.digest,
-        _mark(contract.op),
-        _mark(contract.reduce_op),
-        contract.root,
-        _mark(contract.dtypes),
-        _mark(contract.sizes),
-        _mark(contract.orders),
-        _each(contract),
-        len(text),
-        len(contract.sends),
-        len(laid[0]),
-    )
-    rows = b"".join(ROW.pack(count & _MOST) for count in (*contract.sends, *contract.receives, *laid[0], *laid[1]))
-    return marks + rows + text
+def _write(half: _Half, site: Site | None) -> bytes:
+    at = site or Site("", 0, "")
+    callers = _callers(at, _FIELDS[-1])
+    where = _cut(at.file, _FIELDS[_FILE], tail=True)
+    rest = _joined((at.function, at.via, str(at.line), callers), _FIELDS[_FILE + 1 :])
+    text = _SEPARATOR.join((half.text, where, rest))
+    return MARKS.pack(*half.marks, len(text), *half.members) + half.rows + text
+
+
+def _joined(texts: Sequence[str], rooms: Sequence[int]) -> bytes:
+    return _SEPARATOR.join(_cut(text, room, tail=False) for text, room in zip(texts, rooms, strict=False))
 
 
 def _cut(text: str, room: int, *, tail: bool) -> bytes:

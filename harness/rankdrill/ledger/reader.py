@@ -62,6 +62,12 @@ class LedgerView:
         """The newest step that raised."""
         return next(self.where(lambda kind, state: state is f.State.RAISED, newest_first=True), None)
 
+    @property
+    def all_ended(self) -> bool:
+        """Whether every step has come to its end, as nearly always in a run that went well; no record is decoded."""
+        slots = self.raw.joined
+        return slots[f.STATE_OFFSET :: f.RECORD_BYTES].count(f.State.ENDED) * f.RECORD_BYTES == len(slots)
+
     @cached_property
     def torn_at(self) -> tuple[int, ...]:
         """The indexes of the torn records."""
@@ -166,15 +172,16 @@ class LedgerReader:
 
     def run(self, start: int, faults: int) -> tuple[LedgerView, tuple[int, ...]]:
         """The records from index `start` on, and how often each of the plan's first `faults` faults has struck."""
-        return self.view(start), self.fired(faults)
+        return self.view(start), self.fired(faults) if faults else ()
 
     def view(self, start: int = 0) -> LedgerView:
         """A copy of the records from index `start` to the newest."""
         total = self.total
         first = max(start, total - self._ring)
+        if first == total:
+            return LedgerView(first=first, dropped=first - start)
         raw = Slots.of(self._parts(first, total))
-        if len(raw):
-            self._read_sites()
+        self._read_sites()
         return LedgerView(raw, first, dropped=first - start, sites=self._sites)
 
     def close(self) -> None:
@@ -185,7 +192,8 @@ class LedgerReader:
         start = f.HEADER_BYTES + self._ring * f.RECORD_BYTES
         for number in range(len(self._sites) + 1, self._room + 1):
             at = start + (number - 1) * f.SITE_BYTES
-            site = read_site(self._map[at : at + f.SITE_BYTES], number, self._sites)
+            raw = self._map[at : at + f.SITE_BYTES]
+            site = read_site(raw, number, self._sites) if any(raw[-4:]) else None  # nothing there: the usual answer
             if site is None:
                 break
             self._sites[number] = site

@@ -15,7 +15,7 @@ from rankdrill.plugin import pytest_seam
 from rankdrill.plugin.ahead import Ahead
 from rankdrill.plugin.benchmarked import put_in_table
 from rankdrill.plugin.commands import Command, GoOn, Open, TestPlace, When
-from rankdrill.plugin.ends import Ended
+from rankdrill.plugin.ends import Ended, PhaseEnd
 from rankdrill.plugin.lasting_logs import LastingLogs
 from rankdrill.plugin.marker import SIZE_PARAMETER, RanksMark
 from rankdrill.plugin.merge import Merged, end_of, ends_of, merge, phase_of, uneventful
@@ -72,6 +72,7 @@ class RankedItem(pytest.Function):
     _uncollected: Outcome | Exception | None
     _alarm: BaseException | None
     _prepared: bool
+    _looked_at: tuple[Outcome | None, dict[When, tuple[PhaseEnd, ...]]]
 
     @cached_property
     def plain(self) -> bool:
@@ -163,7 +164,7 @@ class RankedItem(pytest.Function):
         following = self.ahead
         if following is None or not following._can_begin or not self.shared.pool.warm(self.key):
             return
-        if all(uneventful(outcome, when) for when in ("setup", "call", "teardown")):
+        if len(self._uneventful(outcome)) == 3:
             self.shared.ahead.begun(following, following._begin())
 
     def runtest(self) -> None:
@@ -194,7 +195,7 @@ class RankedItem(pytest.Function):
                 if self.merged is None or not any(rank.status is Status.STUCK for rank in outcome.ranks):
                     self.take("teardown", outcome)
         finally:
-            self.outcome = None
+            self.outcome, self._looked_at = None, (None, {})
             self.shared.pool.settle(self.key)
 
     def _note_left(self, outcome: Outcome) -> None:
@@ -256,7 +257,7 @@ class RankedItem(pytest.Function):
         """
         before = sum(self.durations.values()) if outcome is self.outcome else 0.0
         self.outcome = outcome
-        quiet = uneventful(outcome, when)
+        quiet = self._uneventful(outcome).get(when)
         last = when == "teardown" and not among_others and self.merged is None
         if self.shared.tells:
             self.told[when] = phase_of(outcome, when, among_others=among_others, last=last)
@@ -277,6 +278,12 @@ class RankedItem(pytest.Function):
             put_in_table(self.config, getattr(end_of(rank), "figures", ()))
         self._keep(when, seen)
         self._conclude(merge(seen, self._where, self.run_again, self._deadline))
+
+    def _uneventful(self, outcome: Outcome) -> dict[When, tuple[PhaseEnd, ...]]:
+        """See there; all phases of a test may have ended in one outcome, which is looked at once."""
+        if self._looked_at[0] is not outcome:
+            self._looked_at = outcome, uneventful(outcome)
+        return self._looked_at[1]
 
     @property
     def _where(self) -> tuple[str, int]:

@@ -60,18 +60,20 @@ def end_of(rank: RankOutcome) -> PhaseEnd | None:
     return ends.phases[0] if isinstance(ends, Ends) and ends.phases else None
 
 
-def uneventful(outcome: Outcome, when: When) -> list[PhaseEnd] | None:
-    """How phase `when` ended on each rank where all passed and none has anything to tell: most tests, most times."""
-    found = []
-    for rank in outcome.ranks:
-        ends = rank.value
-        if rank.status is not Status.RETURNED or rank.finding or not isinstance(ends, Ends) or ends.warnings:
-            return None
-        end = ends.of(when)
-        if end is None or not end.uneventful or rank.stdout or rank.stderr or rank.notes or rank.by_plan:
-            return None
-        found.append(end)
-    return None if outcome.unfired else found
+def uneventful(outcome: Outcome) -> dict[When, tuple[PhaseEnd, ...]]:
+    """How those phases ended on each rank that all passed with nothing to tell: all of them in most tests."""
+    if outcome.unfired or not all(map(_tells_nothing, outcome.ranks)):
+        return {}
+    phases = zip(*(rank.value.phases for rank in outcome.ranks), strict=False)
+    return {ends[0].when: ends for ends in phases if all(end.when == ends[0].when and end.uneventful for end in ends)}
+
+
+def _tells_nothing(rank: RankOutcome) -> bool:
+    """Whether there is nothing to tell of a rank but how its phases ended."""
+    if rank.status is not Status.RETURNED or not isinstance(rank.value, Ends):
+        return False
+    told = rank.finding or rank.value.warnings or rank.stdout or rank.stderr or rank.notes or rank.by_plan
+    return not told
 
 
 def phase_of(outcome: Outcome, when: When, *, among_others: bool = False, last: bool = False) -> Outcome:

@@ -29,7 +29,7 @@ def make_ranked(item: pytest.Function, mark: RanksMark, shared: Session) -> Rank
     item.place = TestPlace(item.nodeid, str(item.path), _tmp_path(item), item.location)
     item.following, item.ahead = None, None
     item.merged, item.outcome, item._uncollected, item._prepared = None, None, None, False
-    item.durations, item.told, item.left = {}, {}, []
+    item.durations, item.told, item.left, item._looked_at = {}, {}, [], (None, {})
     return item
 
 

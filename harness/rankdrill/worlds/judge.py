@@ -17,6 +17,8 @@ __all__ = ["blame", "verdict_on"]
 
 def verdict_on(ranks: Sequence[RankOutcome]) -> Verdict:
     """The one word for how `ranks` ended, those aside that the plan itself ended."""
+    if all(rank.status is Status.RETURNED and rank.finding is None for rank in ranks):
+        return Verdict.TOGETHER
     ranks = [rank for rank in ranks if not rank.by_plan]
     statuses = {rank.status for rank in ranks}
     if any(rank.finding is not None for rank in ranks):

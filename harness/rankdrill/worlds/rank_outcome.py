@@ -96,6 +96,12 @@ class RankOutcome:
     site: Site | None = None
     orphaned: str = ""
 
+    def with_transcript(self, stdout: str, stderr: str, ledger: LedgerView, fired: tuple[int, ...]) -> RankOutcome:
+        """The same, with what the rank printed and wrote down."""
+        told = object.__new__(RankOutcome)  # `replace` gives a frozen dataclass its fields one by one, on every run
+        vars(told).update(vars(self), stdout=stdout, stderr=stderr, ledger=ledger, fired=fired)
+        return told
+
     @property
     def error(self) -> BaseException | None:
         """What the rank raised, whoever rendered it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from rankdrill.errors import LedgerError
@@ -43,10 +44,10 @@ class Ledgers:
         reader = self.of(rank)
         return reader.total if reader else 0
 
-    def of_this_run(self, rank: int, faults: int) -> tuple[LedgerView, tuple[int, ...]]:
-        """What `rank` wrote down in this run, and how often each of the plan's first `faults` faults struck on it."""
-        reader = self.of(rank)
-        return reader.run(self._parts.get(rank, 0), faults) if reader else (LedgerView(), ())
+    def of_this_run(self, ranks: Iterable[int], faults: int) -> list[tuple[LedgerView, tuple[int, ...]]]:
+        """What each rank wrote down in this run, and how often the plan's first `faults` faults struck on it."""
+        readers = [(self.of(rank), self._parts.get(rank, 0)) for rank in ranks]
+        return [reader.run(start, faults) if reader else (LedgerView(), ()) for reader, start in readers]
 
     def view(self, rank: int, start: int) -> LedgerView:
         """A copy of the records of `rank` from index `start` on."""

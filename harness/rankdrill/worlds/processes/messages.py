@@ -75,6 +75,12 @@ class Account(Plain):
     updates: int = 0
     taken: tuple[Taken, ...] = ()
 
+    @property
+    def quiet(self) -> bool:
+        """Whether there is nothing in it that might be wrong, if the other ranks say the same."""
+        told = self.unwaited or self.left_groups or self.messages or self.updates or self.taken
+        return not told and self.collectives >= 0 and self.groups >= 0
+
 
 NO_ACCOUNT = Account()
 """Of a rank that could give none."""

@@ -30,10 +30,11 @@ def log_of(directory: Path, rank: int) -> Path:
 
 @dataclass
 class OutputFile:
-    """One stream of one rank. `start` is where the current run began."""
+    """One stream of one rank. `start` is where the current run began, `told` how much of it has been told."""
 
     path: Path
     start: int = 0
+    told: int = 0
 
     @property
     def size(self) -> int:
@@ -43,15 +44,15 @@ class OutputFile:
             return 0
 
     def mark(self) -> None:
-        """A run begins here; what earlier runs printed is given up when it has grown large."""
-        self.start = self.size
-        if self.start > KEPT_BYTES:
+        """A run begins where the last was told to; what earlier runs printed is given up when it has grown large."""
+        if self.told > KEPT_BYTES:
             os.truncate(self.path, 0)  # its rank appends, wherever the end is
-            self.start = self.size
+            self.told = self.size
+        self.start = self.told
 
     def text(self) -> str:
         """What was printed since the mark, at most its last `KEPT_BYTES`."""
-        size = self.size
+        self.told = size = self.size
         if size == self.start:
             return ""
         first = max(self.start, size - KEPT_BYTES)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
@@ -41,11 +40,8 @@ class Transcripts:
     def complete(self, outcomes: Sequence[RankOutcome], faults: int) -> list[RankOutcome]:
         """`outcomes` with what their ranks printed and wrote down in this run, under a plan of so many faults."""
         texts = [(self._out[one.rank].text(), self._err[one.rank].text()) for one in outcomes]
-        written = [self.ledgers.of_this_run(one.rank, faults) for one in outcomes]
-        return [
-            replace(one, stdout=out, stderr=err, ledger=ledger, fired=fired)
-            for one, (out, err), (ledger, fired) in zip(outcomes, texts, written, strict=True)
-        ]
+        written = self.ledgers.of_this_run([one.rank for one in outcomes], faults)
+        return [one.with_transcript(*text, *ledger) for one, text, ledger in zip(outcomes, texts, written, strict=True)]
 
     def close(self) -> None:
         self.ledgers.close()

@@ -8,7 +8,7 @@ from rankdrill.diagnosis import Finding, leak_on, left_groups_on, lost_update, u
 from rankdrill.diagnosis.races.race import message_race
 from rankdrill.ledger import LedgerView
 from rankdrill.worlds.processes.ledgers import Ledgers
-from rankdrill.worlds.processes.watching.ending import Ending
+from rankdrill.worlds.processes.watching.ending import Ending, at_one
 from rankdrill.worlds.rank_outcome import Status
 
 __all__ = ["found_at_the_end", "pending_messages"]
@@ -16,6 +16,8 @@ __all__ = ["found_at_the_end", "pending_messages"]
 
 def found_at_the_end(endings: Mapping[int, Ending], ledgers: Ledgers) -> Finding | None:
     """What is wrong with a run of no plan whose ranks all returned; None where nothing is, or one did not."""
+    if at_one(endings.values()):
+        return None
     if any(ending.outcome.status is not Status.RETURNED for ending in endings.values()):
         return None
     return (

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from rankdrill.worlds.processes.messages import NO_ACCOUNT, Account
-from rankdrill.worlds.rank_outcome import RankOutcome
+from rankdrill.worlds.rank_outcome import RankOutcome, Status
 
-__all__ = ["Ending"]
+__all__ = ["Ending", "at_one"]
 
 
 @dataclass(frozen=True)
@@ -16,3 +17,11 @@ class Ending:
 
     outcome: RankOutcome
     account: Account = NO_ACCOUNT
+
+
+def at_one(endings: Collection[Ending]) -> bool:
+    """Whether all ranks returned with one and the same account, in which nothing may be wrong: so most runs end."""
+    first = next(iter(endings)).account
+    return first.quiet and all(
+        ending.outcome.status is Status.RETURNED and ending.account == first for ending in endings
+    )

@@ -71,6 +71,8 @@ class Supervision:
         self._gone = False  # a rank has died, or could not start
         self._mourning = False
         self._broken = False  # contracts were; the run is ended for that
+        self._failed = False  # a rank has ended otherwise than by returning
+        self._next_break_look = 0.0
         self._poller = select.poll()
         self._heard_on: dict[int, RankHandle] = {}
 
@@ -86,6 +88,7 @@ class Supervision:
         end, latest = time.monotonic() + START_BOUND_S, 0.0
         started = certain = False
         next_look = time.monotonic() + IDLE_LOOK_S
+        self._next_break_look = time.monotonic() + BREAK_LOOK_S
         while self._running:
             if not started and not self._mourning and not self._starting:
                 started, end = True, time.monotonic() + deadline
@@ -125,8 +128,14 @@ class Supervision:
         return Certainty(self._positions, self._ask_stacks, self._ranks)
 
     def _end_if_broken(self, now: float, end: float) -> float:
-        """When to end the run: at once where contracts were found broken and the rank that noticed has reported."""
-        noticed = self._breaks.noticed_by if self._breaks is not None else None
+        """When to end the run: at once where contracts were found broken and the rank that noticed has reported.
+
+        It reports that it raised; only of one that kept this to itself nothing is known before the next look.
+        """
+        if self._breaks is None or not (self._failed or now >= self._next_break_look):
+            return end
+        self._next_break_look = now + BREAK_LOOK_S
+        noticed = self._breaks.noticed_by
         if noticed is None:
             return end
         if not self._broken:
@@ -202,6 +211,7 @@ class Supervision:
         rank = ending.outcome.rank
         # After a planned death the survivors have the whole deadline: what they do then is what is tested.
         self._gone = self._gone or rank in self._starting
+        self._failed = self._failed or ending.outcome.status is not Status.RETURNED
         self._endings[rank] = ending
         self._running.pop(rank, None)
 
