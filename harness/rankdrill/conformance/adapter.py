@@ -85,7 +85,7 @@ class Adapter:
     - `keeps` are glob patterns of files that it leaves on purpose, below the directory;
     - `promises` are what it is held to by `conformance`, `takes` what payloads are made of there (see `SAMPLES`), or
       payloads of your own by name, and `same(got, wanted)` compares what a rank received, where equality of types and
-      values is too much to ask;
+      values is too much to ask; `near` is how far floats may be off, as a share of what is right;
     - `room` bounds pickled payloads, in bytes, where the gather has a bound of its own;
     - `mpi` says that it is called by the ranks of ``MPI.COMM_WORLD``.
     """
@@ -101,6 +101,7 @@ class Adapter:
     promises: frozenset[Promise] = ALL_PROMISES
     takes: str | Mapping[str, Payload] = "objects"
     same: Callable[[Any, Any], bool] | None = None
+    near: float = 0.0
     room: int = UNBOUNDED
     mpi: bool = False
 
@@ -127,4 +128,4 @@ class Adapter:
             return None if self.same(got, wanted) else f"result is {shown(got)}, not {shown(wanted)}"
         if type(got) is dict and type(wanted) is dict and got.keys() == wanted.keys():
             got = {key: got[key] for key in wanted}  # the order of ranks in a dict means nothing
-        return difference(got, wanted, ordered=ordered)
+        return difference(got, wanted, ordered=ordered, near=self.near)

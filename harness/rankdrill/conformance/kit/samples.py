@@ -14,6 +14,7 @@ import numpy
 import torch
 
 from rankdrill.conformance.adapter import Adapter
+from rankdrill.conformance.gives import GIVES
 
 __all__ = ["PLAIN", "SAMPLES", "Sample", "fitting", "mutable_of", "samples_of", "sized"]
 
@@ -58,7 +59,7 @@ def _own_types(rank: int, size: int, turn: int) -> Any:
 
 
 def _own_keys(rank: int, size: int, turn: int) -> Any:
-    return {f"of rank {rank}": turn, **({"more": {"deep": rank}} if rank % 2 else {})}
+    return {f"of rank {rank}": [rank, turn], **({"more": {"deep": rank}} if rank % 2 else {})}
 
 
 def _own_nesting(rank: int, size: int, turn: int) -> Any:
@@ -174,7 +175,7 @@ def _scalar(rank: int, size: int, turn: int) -> Any:
 
 
 def _whole_numbers(rank: int, size: int, turn: int) -> Any:
-    return torch.tensor([2**62 + rank, -turn, rank])
+    return torch.tensor([2**60 + rank, -turn, rank])
 
 
 def _mutable(rank: int, size: int, turn: int) -> Any:
@@ -217,6 +218,49 @@ def _no_state_on_one(rank: int, size: int, turn: int) -> Any:
 
 def _state_of_own_lengths(rank: int, size: int, turn: int) -> Any:
     return {"seen": torch.arange((rank + turn) % size * 2, dtype=torch.float32), "at": torch.tensor([turn])}
+
+
+def _scalars(rank: int, size: int, turn: int) -> Any:
+    return {"loss": torch.tensor(0.5 + rank + 4.0 * turn), "loss_box": torch.tensor(16.0 * (rank + 1) - turn)}
+
+
+def _numbers_by_name(rank: int, size: int, turn: int) -> Any:
+    return {name: scalar.item() for name, scalar in _scalars(rank, size, turn).items()}
+
+
+def _one_of(make: Callable[[int, int, int], Any]) -> Callable[[int, int, int], Any]:
+    """Only the first of what `make` has by name."""
+    return lambda rank, size, turn: dict(list(make(rank, size, turn).items())[:1])
+
+
+def _many_of(make: Callable[[int, int, int], Any]) -> Callable[[int, int, int], Any]:
+    """What `make` has by name, for turn after turn."""
+
+    def many(rank: int, size: int, turn: int) -> Any:
+        turns = (make(rank, size, turn + more).items() for more in range(20))
+        return {f"{name} of {number}": value for number, items in enumerate(turns) for name, value in items}
+
+    return many
+
+
+def _turned_round(make: Callable[[int, int, int], Any]) -> Callable[[int, int, int], Any]:
+    """What `make` has by name, with the names in another order on each second rank."""
+
+    def turned_round(rank: int, size: int, turn: int) -> Any:
+        named = make(rank, size, turn)
+        return dict(reversed(named.items())) if (rank + turn) % 2 else named
+
+    return turned_round
+
+
+def _metrics(what: str, make: Callable[[int, int, int], Any]) -> tuple[Sample, ...]:
+    """Dicts of the same names on all ranks, as metrics and losses come."""
+    return (
+        Sample(f"two {what} by name", make),
+        Sample(f"one {what[:-1]} by name", _one_of(make)),
+        Sample(f"forty {what} by name", _many_of(make)),
+        Sample("names in another order on each rank", _turned_round(make)),
+    )
 
 
 def _own_numbers(rank: int, size: int, turn: int) -> Any:
@@ -296,6 +340,8 @@ SAMPLES: dict[str, tuple[Sample, ...]] = {
         Sample("no tensors on one rank", _no_state_on_one),
         Sample("tensors of another length on each rank", _state_of_own_lengths),
     ),
+    "dicts of scalars": _metrics("scalars", _scalars),
+    "dicts of numbers": _metrics("numbers", _numbers_by_name),
     "numbers": (Sample("a number on each rank", _number), Sample("whole numbers and others", _own_numbers)),
 }
 """By what a gather takes."""
@@ -312,7 +358,10 @@ def samples_of(adapter: Adapter) -> tuple[Sample, ...]:
     """What `adapter` is asked to carry; the first is the plain one."""
     if not isinstance(adapter.takes, str):
         return tuple(Sample(name, payload.make) for name, payload in adapter.takes.items())
-    return tuple(sample for sample in SAMPLES[adapter.takes] if fitting(sample.least, adapter))
+    found = (sample for sample in SAMPLES[adapter.takes] if fitting(sample.least, adapter))
+    # Whether the mean of whole numbers is one is open.
+    means = adapter.receives in (GIVES["mean"], GIVES["mean at dst"])
+    return tuple(sample for sample in found if not (means and sample is _WHOLE))
 
 
 def mutable_of(adapter: Adapter) -> Sample:
