@@ -30,12 +30,14 @@ __all__ = ["MISTAKES", "Mistake", "each_in_a_directory_of_its_own", "keeps_its_f
 
 @dataclass(frozen=True)
 class Mistake:
-    """A gather that breaks `promise` where what it is asked has `asked` in its name; `more` is for `conformance`."""
+    """A gather that breaks `promise` where what it is asked has `asked` in its name; `more` is for `conformance`.
+    `told` is in what is said of it."""
 
     gather: Gather
     promise: str
     asked: str
     more: dict[str, Any] = field(default_factory=dict)
+    told: str = ""
 
 
 # ------------------------------------------------------------------------------------- lists in turns
@@ -362,8 +364,20 @@ def sends_the_error(function: Any, at: Setting) -> Any:
 
 
 MISTAKES = (
-    Mistake(as_short_as_the_shortest, "right", "as many items", {"takes": "lists", "gives": _in_turns}),
-    Mistake(without_fillers, "right", "items that are None", {"takes": "lists", "gives": _in_turns}),
+    Mistake(
+        as_short_as_the_shortest,
+        "right",
+        "as many items",
+        {"takes": "lists", "gives": _in_turns},
+        "every entry cut to the shortest",
+    ),
+    Mistake(
+        without_fillers,
+        "right",
+        "items that are None",
+        {"takes": "lists", "gives": _in_turns},
+        "the right one without what is None",
+    ),
     Mistake(by_weights_only, "right", "sets"),
     Mistake(as_plain_tuples, "right", "tuples"),
     Mistake(as_plain_tuples, "right", "the order of keys"),

@@ -9,6 +9,7 @@ from rankdrill.conformance.kit.catalogue import questions_for
 from rankdrill.conformance.kit.suite import described
 from rankdrill.conformance.promises import Promise
 from tests.conformance.mistakes import MISTAKES, Mistake, each_in_a_directory_of_its_own, keeps_its_file_where_it_fails
+from tests.conformance.named import NAMED
 from tests.conformance.population import (
     MISTAKEN,
     SOUND,
@@ -19,6 +20,7 @@ from tests.conformance.population import (
     of_all_ranks,
     raises_alone,
 )
+from tests.conformance.sound import SOUND_OF_OTHERS
 from tests.covering import thinned
 
 SIZES = (2, 3)
@@ -39,6 +41,16 @@ def test_a_sound_gather_keeps_what_it_promises(name: str) -> None:
     assert {asked: complaint for asked, complaint in complaints.items() if complaint} == {}
 
 
+@pytest.mark.parametrize("gather", SOUND_OF_OTHERS, ids=lambda gather: gather.__name__)
+def test_so_does_one_of_other_things_than_objects(gather: Gather) -> None:
+    adapter = described(gather, **SOUND_OF_OTHERS[gather])
+    without_faults = (Promise.RIGHT, Promise.GROUPS, Promise.APART, Promise.CLEAN)
+    asked = [question for question in questions_for(adapter, SIZES) if question.promise in without_faults]
+    with Asking(adapter) as asking:
+        complaints = {f"{question.promise} {question.id}": asking.ask(question) for question in asked}
+    assert {asked: complaint for asked, complaint in complaints.items() if complaint} == {}
+
+
 @pytest.mark.parametrize("gather", thinned(MISTAKEN, 2), ids=lambda gather: gather.__name__)
 def test_a_mistake_breaks_the_promise_that_it_should(gather: Gather) -> None:
     adapter = described(gather)
@@ -49,13 +61,17 @@ def test_a_mistake_breaks_the_promise_that_it_should(gather: Gather) -> None:
         assert next(filter(None, complaints), None) is not None
 
 
-@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: f"{mistake.gather.__name__}-{mistake.asked}")
+@pytest.mark.parametrize(
+    "mistake", [*MISTAKES, *NAMED], ids=lambda mistake: f"{mistake.gather.__name__}-{mistake.asked}"
+)
 def test_the_question_that_is_meant_for_a_mistake_finds_it(mistake: Mistake) -> None:
     adapter = described(mistake.gather, **mistake.more)
     of_it = (question for question in questions_for(adapter, SIZES) if question.promise == mistake.promise)
     asked = [question for question in of_it if mistake.asked in question.name]
     with Asking(adapter) as asking:
-        assert any(map(asking.ask, asked)), asked
+        complaint = next(filter(None, map(asking.ask, asked)), "")
+        assert complaint, asked
+        assert mistake.told in complaint
 
 
 def test_what_a_failed_call_leaves_is_its_own_affair_unless_it_promises_to_be_contained() -> None:
