@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ import torch.distributed as dist
 from rankdrill.conformance import Setting
 from tests.conformance.population import Gather, by_torch
 
-__all__ = ["SOUND_OF_OTHERS", "means_by_name", "rows_in_one"]
+__all__ = ["SOUND_OF_OTHERS", "means_by_name", "rows_in_one", "with_an_error_for_all_beyond"]
 
 
 def _added_up(tensor: torch.Tensor, at: Setting) -> torch.Tensor:
@@ -59,6 +60,21 @@ def _by_name(rows: Any) -> Any:
 
 def rows_by_name(named: Any, at: Setting) -> Any:
     return {name: rows_in_one(named[name], at) for name in sorted(named)}
+
+
+def with_an_error_for_all_beyond(payload: Any, at: Setting) -> Any:
+    """Of any object, in slots of `room` bytes."""
+    raw = pickle.dumps(payload)
+    slot = torch.zeros(8 + at.room, dtype=torch.uint8)
+    slot[:8] = torch.tensor([len(raw)]).view(torch.uint8)
+    if len(raw) <= at.room:
+        slot[8 : 8 + len(raw)] = torch.frombuffer(bytearray(raw), dtype=torch.uint8)
+    slots = [torch.empty_like(slot) for _ in range(at.size)]
+    dist.all_gather(slots, slot, group=at.group)
+    lengths = [int(each[:8].view(torch.int64)) for each in slots]
+    if max(lengths) > at.room:
+        raise ValueError(f"{max(lengths)} bytes, of {at.room}")
+    return [pickle.loads(each[8 : 8 + length].numpy().tobytes()) for each, length in zip(slots, lengths, strict=True)]
 
 
 SOUND_OF_OTHERS: dict[Gather, dict[str, Any]] = {

@@ -33,6 +33,7 @@ def _guesses(got: Any, payloads: Sequence[Any], gives: str = "list", own: int = 
 @pytest.mark.parametrize(
     ("gives", "payloads", "got", "told"),
     [
+        ("list", [{"a": 1}, {"a": 1, "b": 2}], [{"a": 1}, {"a": 1}], "what every entry with rank 0's keys alone would"),
         ("list", ENTRIES, ENTRIES[::-1], "what the entries in reversed order would give"),
         ("list", ENTRIES, [ENTRIES[1], ENTRIES[2], ENTRIES[0]], "what the entries of ranks 1, 2, 0, in that order,"),
         ("list", ENTRIES, [ENTRIES[1], ENTRIES[0], ENTRIES[2]], "what its own entry first, then the others' would"),

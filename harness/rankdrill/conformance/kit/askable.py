@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rankdrill.conformance.adapter import Adapter
-from rankdrill.conformance.kit.samples import SAMPLES, samples_of
+from rankdrill.conformance.kit.samples import SAMPLES, least_of, samples_of
 from rankdrill.errors import UsageError
 
 __all__ = ["refuse_what_cannot_be_asked"]
@@ -14,9 +14,15 @@ _SIZE = 2
 _OF_ANYTHING = ("list", "dict", "dst", "dict at dst")
 
 
-def refuse_what_cannot_be_asked(adapter: Adapter, gives: str) -> None:
-    """Raise `UsageError` where `gives` has nothing that would be right for some payload, with what to say instead."""
-    if gives in _OF_ANYTHING or (wrong := _what_is_wrong(adapter)) is None:
+def refuse_what_cannot_be_asked(adapter: Adapter, gives: object) -> None:
+    """Raise `UsageError` where `gives` has nothing that would be right for some payload, or the plainest is beyond
+    the bound, with what to say instead."""
+    if isinstance(adapter.takes, str) and (least := least_of(adapter)) > adapter.room:
+        raise UsageError(
+            f"room={adapter.room} is too little for takes={adapter.takes!r}, of which the plainest payload has {least} "
+            "bytes; say takes={…} with payloads of your own"
+        )
+    if not isinstance(gives, str) or gives in _OF_ANYTHING or (wrong := _what_is_wrong(adapter)) is None:
         return
     name, error = wrong
     about = f"gives={gives!r} has nothing that would be right for {name!r}: {error}"

@@ -79,7 +79,7 @@ def _best_of(guesses: Sequence[Sequence[Guess]], *, some_right: bool) -> str:
     first, *more = guesses or [()]
     candidates = [guess for guess in first if all(guess in its for its in more)] or list(first)
     of_themselves = [guess for guess in candidates if guess.of_itself]
-    chosen = of_themselves if of_themselves and (some_right or more) else candidates
+    chosen = of_themselves if of_themselves and some_right else candidates
     return chosen[0].text if chosen else ""
 
 
@@ -195,6 +195,12 @@ def _padded(payload: Any, length: int) -> Any:
     return payload[:length] + filler[type(payload)] * max(more, 0)
 
 
+def _of_keys(payload: Mapping[Any, Any], keys: Any) -> Any:
+    if not isinstance(keys, Mapping):
+        raise TypeError
+    return {key: payload[key] for key in keys if key in payload}
+
+
 def _without_none(payload: Any) -> Any:
     return [item for item in payload if item is not None] if isinstance(payload, list) else payload
 
@@ -204,6 +210,7 @@ _CHANGES: dict[str, Callable[[Sequence[Any]], Sequence[Any]]] = {
     "the entries without those that are empty": lambda all_: [each for each in all_ if not _is_empty(each)],
     "None for each entry that is empty or zero": lambda all_: [each or None for each in all_],
     "every entry without items that are None": lambda all_: list(map(_without_none, all_)),
+    "every entry with rank 0's keys alone": lambda all_: [_of_keys(each, all_[0]) for each in all_],
     "every entry cut to the shortest": lambda all_: _cut(all_, min(map(len, all_))),
     "every entry padded to the longest": lambda all_: [_padded(each, max(map(len, all_))) for each in all_],
     "every entry as long as rank 0's": lambda all_: [_padded(each, len(all_[0])) for each in all_],

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from rankdrill.conformance.adapter import Adapter
 from rankdrill.conformance.kit.likeness import Guess
-from rankdrill.conformance.kit.samples import Sample
+from rankdrill.conformance.kit.sample import Sample
 
 __all__ = ["Call", "Heard", "Script", "Told"]
 

@@ -102,8 +102,7 @@ def described(
     if isinstance(gives, str):
         more.setdefault("near", NEAR.get(gives, 0.0))
     adapter = Adapter(name, _called(gather), receives, takes=takes, promises=promised, **more)
-    if isinstance(gives, str):
-        refuse_what_cannot_be_asked(adapter, gives)
+    refuse_what_cannot_be_asked(adapter, gives)
     return adapter
 
 
