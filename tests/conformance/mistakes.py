@@ -195,6 +195,11 @@ def with_temporary_files(payload: Any, at: Setting) -> Any:
     return by_torch(payload, at)
 
 
+def with_directories_for_nothing(payload: Any, at: Setting) -> Any:
+    os.makedirs(f"logs/of-{at.rank}", exist_ok=True)
+    return by_torch(payload, at)
+
+
 def told_before_it_is_written(payload: Any, at: Setting) -> Any:
     names = [f"{at.directory}/{'-'.join(map(str, at.members))}-{at.turn}-{rank}" for rank in range(at.size)]
     with open(names[at.rank], "wb") as file:
@@ -400,6 +405,12 @@ MISTAKES = (
     Mistake(in_segments_of_one_name, "survives", "has left segments"),
     Mistake(told_before_it_is_written, "survives", "has left files"),
     Mistake(with_temporary_files, "clean", "calls that worked"),
+    Mistake(
+        with_directories_for_nothing,
+        "clean",
+        "calls that worked",
+        told="left in the working directory: logs/of-0/, logs/of-1/",
+    ),
     Mistake(told_before_it_is_written, "repeatable", "slow after its first file"),
     Mistake(none_for_what_it_cannot_read, "survives", "loses what it writes"),
     Mistake(none_for_what_it_cannot_read, "survives", "writes half"),

@@ -69,7 +69,7 @@ class Directories:
 
     def left(self, keeps: tuple[str, ...]) -> str:
         """What is there and was not."""
-        found = ((where, files_left(str(directory), (_NAME, *keeps))) for where, directory in self._named())
+        found = ((where, files_left(str(directory), (_NAME, *keeps), empty=True)) for where, directory in self._named())
         return "\n".join(f"left in {where}: {', '.join(names)}" for where, names in found if names)
 
     def _named(self) -> tuple[tuple[str, Path], ...]:
