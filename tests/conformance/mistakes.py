@@ -195,6 +195,11 @@ def with_temporary_files(payload: Any, at: Setting) -> Any:
     return by_torch(payload, at)
 
 
+def with_a_temporary_directory_each_time(payload: Any, at: Setting) -> Any:
+    tempfile.mkdtemp()
+    return by_torch(payload, at)
+
+
 def with_directories_for_nothing(payload: Any, at: Setting) -> Any:
     os.makedirs(f"logs/of-{at.rank}", exist_ok=True)
     return by_torch(payload, at)
@@ -405,6 +410,7 @@ MISTAKES = (
     Mistake(in_segments_of_one_name, "survives", "has left segments"),
     Mistake(told_before_it_is_written, "survives", "has left files"),
     Mistake(with_temporary_files, "clean", "calls that worked"),
+    Mistake(with_a_temporary_directory_each_time, "clean", "calls that worked", told="left in the directory for temp"),
     Mistake(
         with_directories_for_nothing,
         "clean",
