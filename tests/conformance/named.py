@@ -80,7 +80,7 @@ NAMED = (
     Mistake(a_tuple, "right", "a small dict", told="right, but tuple for list"),
     Mistake(arrays, "right", "six numbers", {"takes": "tensors"}, "an array of float32 for a tensor of float32"),
     Mistake(summed, "right", "six numbers", {"takes": "equal tensors", "gives": "mean"}, "this is the sum"),
-    Mistake(means_by_place, "right", "names in another order", _METRICS),
+    Mistake(means_by_place, "right", "names in another order", _METRICS, "all values by place, under its own names"),
     Mistake(
         padded_and_left_so,
         "right",

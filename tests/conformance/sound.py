@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections import OrderedDict
 from typing import Any
 
 import torch
@@ -32,6 +33,11 @@ def sums_at_the_first(metrics: Any, at: Setting) -> Any:
     total = torch.tensor([metrics[name] for name in names], dtype=torch.float64)
     dist.reduce(total, dst=at.members[0], group=at.group)
     return dict(zip(names, total.tolist(), strict=True))
+
+
+def sums_as_doubles(metrics: Any, at: Setting) -> Any:
+    received = by_torch(metrics, at)
+    return OrderedDict((name, sum(each[name].double() for each in received)) for name in metrics)
 
 
 def one_after_another(numbers: Any, at: Setting) -> Any:
@@ -80,6 +86,7 @@ def with_an_error_for_all_beyond(payload: Any, at: Setting) -> Any:
 SOUND_OF_OTHERS: dict[Gather, dict[str, Any]] = {
     means_by_name: {"takes": "dicts of scalars", "gives": "mean"},
     sums_at_the_first: {"takes": "dicts of numbers", "gives": "sum at dst"},
+    sums_as_doubles: {"takes": "dicts of scalars", "gives": "sum"},
     one_after_another: {"takes": "numbers", "gives": "mean"},
     stacked: {"takes": "equal tensors", "gives": "stacked"},
     rows_in_one: {"takes": "tensors of rows", "gives": "concatenated"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections import OrderedDict
 from typing import Any
 
 import cloudpickle
@@ -86,6 +87,19 @@ def test_a_mean_may_be_a_little_off_and_a_sum_may_not() -> None:
         assert adapter.differs([third], [third * 1.001]) is not None
     exact = described(lambda payload: payload, gives="mean", takes="equal tensors", near=0.0)
     assert exact.differs(third, third * (1 + 1e-7)) is not None
+
+
+@pytest.mark.parametrize("takes", ["dicts of scalars", "dicts of numbers", "equal tensors"])
+def test_of_numbers_that_are_added_up_types_do_not_count_nor_where_one_says_so(takes: str) -> None:
+    def differs(got: Any, wanted: Any, **more: Any) -> bool:
+        return described(lambda payload: payload, gives="sum", takes=takes, **more).differs(got, wanted) is not None
+
+    other_types = OrderedDict(a=torch.tensor(1.5, dtype=torch.float64)), {"a": 1.5}
+    assert differs(*other_types) is (takes == "equal tensors")
+    assert differs(*other_types, types=True)
+    assert not differs(*other_types, types=False)
+    assert differs({"a": 1.0}, {"a": 1.5}, types=False)
+    assert not differs((1, [torch.tensor([2])]), [1, [[2.0]]], types=False)
 
 
 def test_of_whole_numbers_no_mean_is_asked_for() -> None:

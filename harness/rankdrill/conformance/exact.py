@@ -9,9 +9,10 @@ from typing import Any
 import numpy
 import torch
 
-__all__ = ["difference", "shown"]
+__all__ = ["difference", "plain", "shown"]
 
 _SHOWN = 60
+_EXACT_IN_FLOATS = 1 << 53
 
 
 def difference(got: Any, wanted: Any, where: str = "result", *, ordered: bool = True, near: float = 0.0) -> str | None:
@@ -80,6 +81,33 @@ def _difference_of_sequences(got: Any, wanted: Any, where: str, *, ordered: bool
         difference(left, right, f"{where}[{at}]", ordered=ordered, near=near) for at, (left, right) in enumerate(pairs)
     )
     return next(filter(None, found), None)
+
+
+def plain(value: Any) -> Any:
+    """`value` as it compares where types do not count: arrays as lists of lists, tuples as lists, subclasses of dict as
+    dicts."""
+    match value:
+        case torch.Tensor() | numpy.ndarray():
+            return plain(value.tolist())
+        case numpy.generic():
+            return plain(value.item())
+        case Mapping():
+            return {key: plain(item) for key, item in value.items()}
+        case list() | tuple():
+            return [plain(item) for item in value]
+        case bytearray() | memoryview():
+            return bytes(value)
+        case set() | frozenset():
+            return frozenset(value)
+        case bool() | int():
+            return _whole(value)
+        case _:
+            return value
+
+
+def _whole(value: int) -> float | int:
+    """A whole number as the float that it is, if a float can hold it."""
+    return float(value) if abs(value) <= _EXACT_IN_FLOATS else value
 
 
 def shown(value: Any) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
-__all__ = ["GIVES", "NEAR", "NOT_LOOKED_AT", "Gives"]
+__all__ = ["GIVES", "NEAR", "NOT_LOOKED_AT", "REDUCED", "Gives"]
 
 Gives = Callable[[int, Sequence[Any]], Any]
 """``gives(rank, payloads)``: what `rank` is to receive. Raises `TypeError` or `ValueError` where nothing is right."""
@@ -120,6 +120,9 @@ GIVES: dict[str, Gives] = {
 }
 """A list of all payloads; a dict by rank; all ranks' items in one list, or in one tensor; all in one tensor with a
 dimension more; their sum or mean, of dicts by key. On all ranks, or on rank 0 alone (``"dst"``, ``"sum at dst"``)."""
+
+REDUCED = frozenset(name for name in GIVES if name.startswith(("sum", "mean")))
+"""Those that are of another value than what any rank has sent."""
 
 NEAR: dict[str, float] = {name: 1e-5 for name in GIVES if name.startswith("mean")}
 """How far numbers may be off, as a share of what is right, where one may well compute them in another order."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy
 import torch
 
-from rankdrill.conformance.exact import difference
+from rankdrill.conformance.exact import difference, plain
 
 __all__ = ["begins_with", "how_alike", "length_of", "of_other_types"]
 
@@ -39,7 +39,7 @@ def begins_with(longer: Any, shorter: Any) -> bool:
 
 def of_other_types(got: Any, wanted: Any) -> str:
     """Which types came for which, where the values are the same nevertheless; empty where they are not."""
-    if _plain(got) != _plain(wanted):
+    if difference(plain(got), plain(wanted), ordered=False) is not None:
         return ""
     kinds = next(_other_kinds(got, wanted), None)
     return f"{kinds[0]} for {kinds[1]}" if kinds is not None else ""
@@ -74,27 +74,6 @@ def _first_changed(got: Any, wanted: Any) -> tuple[Any, Any]:
         pairs = list(zip(got, wanted, strict=True))
     changed = next((pair for pair in pairs if difference(*pair) is not None), None)
     return _first_changed(*changed) if changed is not None else (got, wanted)
-
-
-def _plain(value: Any) -> Any:
-    """`value` as it compares where types do not count: arrays as lists of lists, tuples as lists, NaN as equal."""
-    match value:
-        case torch.Tensor() | numpy.ndarray():
-            return _plain(value.tolist())
-        case numpy.generic():
-            return _plain(value.item())
-        case Mapping():
-            return {key: _plain(item) for key, item in value.items()}
-        case list() | tuple():
-            return [_plain(item) for item in value]
-        case bytearray() | memoryview():
-            return bytes(value)
-        case set() | frozenset():
-            return frozenset(value)
-        case float() if value != value:
-            return "not a number"
-        case _:
-            return value
 
 
 def _other_kinds(got: Any, wanted: Any) -> Iterator[tuple[str, str]]:
@@ -153,7 +132,8 @@ def _of_mappings(got: Any, wanted: Mapping[Any, Any]) -> Iterator[str]:
         return
     if list(got) == list(map(str, wanted)) and list(got) != list(wanted):
         yield "right, but with keys that have become text"
-    if got.keys() == wanted.keys() and list(got) == sorted(wanted, key=str):
+    as_sorted = {key: wanted[key] for key in sorted(wanted, key=str)}
+    if difference(dict(got), as_sorted) is None:
         yield "right, but with its keys sorted"
     if got.keys() != wanted.keys() and list(got.values()) == list(wanted.values()):
         yield "the right values under other keys"

@@ -136,6 +136,9 @@ def _in_other_orders(asked: Asked) -> Iterator[tuple[Guess, Sequence[Any]]]:
     yield Guess("the entries in reversed order"), payloads[::-1]
     yield Guess(f"{_OF_ITSELF} entry first, then the others'", of_itself=True), [payloads[own], *others]
     yield Guess(f"the others' entries first, then {_OF_ITSELF}", of_itself=True), [*others, payloads[own]]
+    if all(isinstance(payload, Mapping) for payload in payloads):
+        by_place = [dict(zip(payloads[own], payload.values(), strict=False)) for payload in payloads]
+        yield Guess(f"all values by place, under {_OF_ITSELF} names,", of_itself=True), by_place
     as_text = sorted(range(len(payloads)), key=str)
     yield Guess("the entries in the order of ranks as text"), [payloads[rank] for rank in as_text]
     if len(payloads) <= _MOST_IN_ALL_ORDERS:

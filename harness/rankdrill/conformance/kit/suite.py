@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from rankdrill.conformance.adapter import Adapter, Setting, takes_all
-from rankdrill.conformance.gives import GIVES, NEAR
+from rankdrill.conformance.gives import GIVES, NEAR, REDUCED
 from rankdrill.conformance.kit.answers import CONFORMED
 from rankdrill.conformance.kit.askable import refuse_what_cannot_be_asked
 from rankdrill.conformance.kit.asking import Asking
@@ -23,6 +23,7 @@ from rankdrill.errors import UsageError
 __all__ = ["conformance", "described"]
 
 NOT_PROMISED = "not promised"
+_OF_NUMBERS = ("dicts of scalars", "dicts of numbers", "numbers")  # as what they come back says little
 
 
 def conformance(
@@ -101,6 +102,7 @@ def described(
     promised = checked_promises(tuple(Promise) if promises is None else promises)
     if isinstance(gives, str):
         more.setdefault("near", NEAR.get(gives, 0.0))
+        more.setdefault("types", not (takes in _OF_NUMBERS and gives in REDUCED))
     adapter = Adapter(name, _called(gather), receives, takes=takes, promises=promised, **more)
     refuse_what_cannot_be_asked(adapter, gives)
     return adapter
