@@ -30,12 +30,14 @@ __all__ = ["MISTAKES", "Mistake", "each_in_a_directory_of_its_own", "keeps_its_f
 
 @dataclass(frozen=True)
 class Mistake:
-    """A gather that breaks `promise` where what it is asked has `asked` in its name; `more` is for `conformance`."""
+    """A gather that breaks `promise` where what it is asked has `asked` in its name; `more` is for `conformance`.
+    `told` is in what is said of it."""
 
     gather: Gather
     promise: str
     asked: str
     more: dict[str, Any] = field(default_factory=dict)
+    told: str = ""
 
 
 # ------------------------------------------------------------------------------------- lists in turns
@@ -190,6 +192,16 @@ def by_names_in_latin_1(payload: Any, at: Setting) -> Any:
 def with_temporary_files(payload: Any, at: Setting) -> Any:
     with tempfile.NamedTemporaryFile(delete=False) as log:
         log.write(b"called")
+    return by_torch(payload, at)
+
+
+def with_a_temporary_directory_each_time(payload: Any, at: Setting) -> Any:
+    tempfile.mkdtemp()
+    return by_torch(payload, at)
+
+
+def with_directories_for_nothing(payload: Any, at: Setting) -> Any:
+    os.makedirs(f"logs/of-{at.rank}", exist_ok=True)
     return by_torch(payload, at)
 
 
@@ -362,8 +374,20 @@ def sends_the_error(function: Any, at: Setting) -> Any:
 
 
 MISTAKES = (
-    Mistake(as_short_as_the_shortest, "right", "as many items", {"takes": "lists", "gives": _in_turns}),
-    Mistake(without_fillers, "right", "items that are None", {"takes": "lists", "gives": _in_turns}),
+    Mistake(
+        as_short_as_the_shortest,
+        "right",
+        "as many items",
+        {"takes": "lists", "gives": _in_turns},
+        "every entry cut to the shortest",
+    ),
+    Mistake(
+        without_fillers,
+        "right",
+        "items that are None",
+        {"takes": "lists", "gives": _in_turns},
+        "the right one without what is None",
+    ),
     Mistake(by_weights_only, "right", "sets"),
     Mistake(as_plain_tuples, "right", "tuples"),
     Mistake(as_plain_tuples, "right", "the order of keys"),
@@ -386,6 +410,13 @@ MISTAKES = (
     Mistake(in_segments_of_one_name, "survives", "has left segments"),
     Mistake(told_before_it_is_written, "survives", "has left files"),
     Mistake(with_temporary_files, "clean", "calls that worked"),
+    Mistake(with_a_temporary_directory_each_time, "clean", "calls that worked", told="left in the directory for temp"),
+    Mistake(
+        with_directories_for_nothing,
+        "clean",
+        "calls that worked",
+        told="left in the working directory: logs/of-0/, logs/of-1/",
+    ),
     Mistake(told_before_it_is_written, "repeatable", "slow after its first file"),
     Mistake(none_for_what_it_cannot_read, "survives", "loses what it writes"),
     Mistake(none_for_what_it_cannot_read, "survives", "writes half"),

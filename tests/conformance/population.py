@@ -86,6 +86,11 @@ def in_one_tensor(tensor: Any, at: Setting) -> Any:
     return torch.cat(received)
 
 
+def with_a_directory_for_good(payload: Any, at: Setting) -> Any:
+    os.makedirs(f"{tempfile.gettempdir()}/gathers-{at.rank}", exist_ok=True)
+    return by_files(payload, at)
+
+
 def imports_as_it_is_called(payload: Any, at: Setting) -> Any:
     if at.turn not in imported:
         warnings.simplefilter("default", ImportWarning)  # as some modules do when they are imported
@@ -100,6 +105,7 @@ SOUND: dict[str, tuple[Gather, tuple[str, ...]]] = {
     "torch's": (by_torch, WITHOUT_FAULTS),
     "padded": (by_padding, WITHOUT_FAULTS),
     "over files": (by_files, WITHOUT_FAULTS),
+    "over files, with a directory for good": (with_a_directory_for_good, WITHOUT_FAULTS),
     "in a store": (in_a_store, WITHOUT_FAULTS),
     "importing as it is called": (imports_as_it_is_called, WITHOUT_FAULTS),
     "rankdrill's": (by_rankdrill, (*WITHOUT_FAULTS, "contained", "survives")),

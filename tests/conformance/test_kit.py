@@ -8,7 +8,9 @@ from rankdrill.conformance.kit.asking import Asking
 from rankdrill.conformance.kit.catalogue import questions_for
 from rankdrill.conformance.kit.suite import described
 from rankdrill.conformance.promises import Promise
+from rankdrill.errors import UsageError
 from tests.conformance.mistakes import MISTAKES, Mistake, each_in_a_directory_of_its_own, keeps_its_file_where_it_fails
+from tests.conformance.named import NAMED
 from tests.conformance.population import (
     MISTAKEN,
     SOUND,
@@ -19,6 +21,8 @@ from tests.conformance.population import (
     of_all_ranks,
     raises_alone,
 )
+from tests.conformance.sound import SOUND_OF_OTHERS, with_an_error_for_all_beyond
+from tests.conformance.uneven import UNEVEN
 from tests.covering import thinned
 
 SIZES = (2, 3)
@@ -39,6 +43,16 @@ def test_a_sound_gather_keeps_what_it_promises(name: str) -> None:
     assert {asked: complaint for asked, complaint in complaints.items() if complaint} == {}
 
 
+@pytest.mark.parametrize("gather", SOUND_OF_OTHERS, ids=lambda gather: gather.__name__)
+def test_so_does_one_of_other_things_than_objects(gather: Gather) -> None:
+    adapter = described(gather, **SOUND_OF_OTHERS[gather])
+    without_faults = (Promise.RIGHT, Promise.GROUPS, Promise.APART, Promise.CLEAN)
+    asked = [question for question in questions_for(adapter, SIZES) if question.promise in without_faults]
+    with Asking(adapter) as asking:
+        complaints = {f"{question.promise} {question.id}": asking.ask(question) for question in asked}
+    assert {asked: complaint for asked, complaint in complaints.items() if complaint} == {}
+
+
 @pytest.mark.parametrize("gather", thinned(MISTAKEN, 2), ids=lambda gather: gather.__name__)
 def test_a_mistake_breaks_the_promise_that_it_should(gather: Gather) -> None:
     adapter = described(gather)
@@ -49,13 +63,17 @@ def test_a_mistake_breaks_the_promise_that_it_should(gather: Gather) -> None:
         assert next(filter(None, complaints), None) is not None
 
 
-@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: f"{mistake.gather.__name__}-{mistake.asked}")
+@pytest.mark.parametrize(
+    "mistake", [*MISTAKES, *NAMED, *UNEVEN], ids=lambda mistake: f"{mistake.gather.__name__}-{mistake.asked}"
+)
 def test_the_question_that_is_meant_for_a_mistake_finds_it(mistake: Mistake) -> None:
     adapter = described(mistake.gather, **mistake.more)
     of_it = (question for question in questions_for(adapter, SIZES) if question.promise == mistake.promise)
     asked = [question for question in of_it if mistake.asked in question.name]
     with Asking(adapter) as asking:
-        assert any(map(asking.ask, asked)), asked
+        complaint = next(filter(None, map(asking.ask, asked)), "")
+        assert complaint, asked
+        assert mistake.told in complaint
 
 
 def test_what_a_failed_call_leaves_is_its_own_affair_unless_it_promises_to_be_contained() -> None:
@@ -108,6 +126,20 @@ def test_calls_that_meet_only_where_they_follow_at_once_are_right() -> None:
 def test_of_a_bound_that_is_told_no_payload_is_beyond_it() -> None:
     bounded = described(by_torch, room=10_000)
     assert not {"65536 bytes", "65535 bytes"} & {question.name for question in questions_for(bounded, SIZES)}
+
+
+@pytest.mark.parametrize("room", [150, 700, 5_000])
+def test_nothing_that_is_asked_of_a_bounded_gather_is_beyond_its_bound(room: int) -> None:
+    bounded = described(with_an_error_for_all_beyond, room=room)
+    asked = [each for each in questions_for(bounded, (2,)) if each.promise in (Promise.RIGHT, Promise.APART)]
+    assert {each.promise for each in asked} == {Promise.RIGHT, Promise.APART}
+    with Asking(bounded) as asking:
+        assert {each.id: complaint for each in asked if (complaint := asking.ask(each))} == {}
+
+
+def test_a_bound_that_leaves_nothing_to_ask_is_refused() -> None:
+    with pytest.raises(UsageError, match="room=10 is too little for takes='objects', of which the plainest"):
+        described(by_torch, room=10)
 
 
 def test_of_tensors_what_is_concatenated_is_one_tensor() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -30,6 +31,11 @@ def rename_in(directory: str) -> str:
     path.with_suffix(".part").write_bytes(b"0123456789")
     os.replace(path.with_suffix(".part"), path)
     return path.read_text()
+
+
+def rename_apart(directory: str) -> str:
+    """The same, where no other rank does."""
+    return rename_in(tempfile.mkdtemp(dir=directory))
 
 
 @pytest.mark.parametrize(
@@ -104,6 +110,15 @@ def test_a_stopped_process_does_nothing_more(run: Callable[..., Outcome], tmp_pa
     rank = run(1, "rank 0: stop before file.replace", rename_in, str(tmp_path), deadline=2).ranks[0]
     assert rank.status is Status.STUCK
     assert os.listdir(tmp_path) == ["a.part"]
+
+
+def test_nobody_waits_for_a_stopped_process_when_all_others_have_ended(
+    run: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    outcome = run(2, "rank 0: stop before file.replace", rename_apart, str(tmp_path), deadline=20)
+    assert outcome.elapsed < 15
+    assert (outcome.ranks[0].status, outcome.ranks[0].by_plan) == (Status.STUCK, True)
+    assert outcome.ranks[1].status is Status.RETURNED
 
 
 def count_while_renaming(directory: str) -> tuple[float, float, int]:

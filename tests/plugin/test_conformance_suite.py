@@ -70,7 +70,7 @@ def test_beside_an_adapter_nothing_is_said_that_it_says_itself(says: dict[str, o
 @pytest.mark.parametrize(
     ("says", "told"),
     [
-        ({"gives": "lists"}, "gives='lists' is not known; choose from list, dst, dict, concatenated, sum"),
+        ({"gives": "lists"}, "gives='lists' is not known; choose from list, dict, concatenated, stacked, sum"),
         ({"takes": "everything"}, "takes='everything' is not known; choose from objects, functions, dicts"),
         ({"promises": {"wright"}}, "'wright' is none; there are right, repeatable"),
     ],

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rankdrill.conformance.exact import difference, shown
+from rankdrill.conformance.exact import difference, plain, shown
 from rankdrill.conformance.gives import NOT_LOOKED_AT
 from rankdrill.conformance.payloads import PAYLOADS, Payload
 from rankdrill.conformance.promises import ALL_PROMISES, Promise
@@ -85,7 +85,8 @@ class Adapter:
     - `keeps` are glob patterns of files that it leaves on purpose, below the directory;
     - `promises` are what it is held to by `conformance`, `takes` what payloads are made of there (see `SAMPLES`), or
       payloads of your own by name, and `same(got, wanted)` compares what a rank received, where equality of types and
-      values is too much to ask;
+      values is too much to ask; `near` is how far floats may be off, as a share of what is right, and
+      without `types` an OrderedDict is as good as a dict, and a number as a tensor without dimensions;
     - `room` bounds pickled payloads, in bytes, where the gather has a bound of its own;
     - `mpi` says that it is called by the ranks of ``MPI.COMM_WORLD``.
     """
@@ -101,6 +102,8 @@ class Adapter:
     promises: frozenset[Promise] = ALL_PROMISES
     takes: str | Mapping[str, Payload] = "objects"
     same: Callable[[Any, Any], bool] | None = None
+    near: float = 0.0
+    types: bool = True
     room: int = UNBOUNDED
     mpi: bool = False
 
@@ -125,6 +128,9 @@ class Adapter:
             return None
         if self.same is not None:
             return None if self.same(got, wanted) else f"result is {shown(got)}, not {shown(wanted)}"
+        if not self.types:
+            told = difference(plain(got), plain(wanted), ordered=ordered, near=self.near)
+            return told and f"{told}, whatever their types"
         if type(got) is dict and type(wanted) is dict and got.keys() == wanted.keys():
             got = {key: got[key] for key in wanted}  # the order of ranks in a dict means nothing
-        return difference(got, wanted, ordered=ordered)
+        return difference(got, wanted, ordered=ordered, near=self.near)

@@ -82,9 +82,17 @@ def is_planted(path: Path) -> bool:
         return False  # a link to nowhere, say
 
 
-def files_left(directory: str, keeps: Iterable[str]) -> tuple[str, ...]:
-    """Files below `directory`, relative to it, that match none of `keeps`."""
+def _is_empty(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink() and not any(path.iterdir())
+
+
+def files_left(directory: str, keeps: Iterable[str], *, empty: bool = False) -> tuple[str, ...]:
+    """Files below `directory`, relative to it, that match none of `keeps`; directories with nothing in them, too, if
+    also what is `empty` is asked for.
+    """
     patterns = tuple(keeps)
-    found = (path for path in Path(directory).rglob("*") if not path.is_dir() and not is_planted(path))
-    names = (str(path.relative_to(directory)) for path in found)
+    found = [path for path in Path(directory).rglob("*") if not path.is_dir() and not is_planted(path)]
+    names = [str(path.relative_to(directory)) for path in found]
+    if empty:
+        names += (f"{path.relative_to(directory)}/" for path in Path(directory).rglob("*") if _is_empty(path))
     return tuple(sorted(name for name in names if not any(fnmatch.fnmatch(name, each) for each in patterns)))

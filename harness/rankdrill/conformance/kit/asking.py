@@ -120,7 +120,8 @@ class Asking:
             return complaint
         # After an error its own files are another matter than those of others, but for who promises to be contained.
         own = not question.spoiled or Promise.CONTAINED in self._adapter.promises
-        left = [directories.left(self._adapter.keeps), *(f"left in shared memory: {name}" for name in segments)]
+        on_disk = directories.left(self._adapter.keeps, question.size)
+        left = [on_disk, *(f"left in shared memory: {name}" for name in segments)]
         return directories.theirs_gone() or ("\n".join(filter(None, left)) if own else "")
 
     def _ask_after(self, question: Question, after: After) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from rankdrill.conformance.kit.hints import hint_on
 from rankdrill.conformance.kit.hostile import TOO_LARGE
+from rankdrill.conformance.kit.likeness import with_best
 from rankdrill.conformance.kit.questions import Question
 from rankdrill.conformance.kit.script import Heard, Told
 from rankdrill.conformance.promises import Promise
@@ -61,7 +62,7 @@ def _all_came_out(outcome: Outcome) -> bool:
 def _first_heard(question: Question, told: dict[int, Told]) -> Iterator[str]:
     """Of a run that did not end: what ranks that came out of it have to say."""
     said = (
-        f"rank {rank}, call {heard.call + 1}: {_short(heard.error) or heard.wrong}"
+        f"rank {rank}, call {heard.call + 1}: {_short(heard.error) or with_best(heard.wrong, [heard.like])}"
         for rank, all_told in told.items()
         for heard in all_told.heard
         if heard.error or heard.wrong
@@ -91,14 +92,24 @@ _Judge = Callable[[dict[int, Heard]], str]
 
 
 def _all_right(heard: dict[int, Heard]) -> str:
-    wrong = [f"wrong, on rank {rank}: {said.wrong}" for rank, said in heard.items() if said.wrong]
+    wrong = [_first_wrong(heard)]
     raised = [
         f"raised though nothing was broken, on rank {rank}: {_short(said.error)}"
         for rank, said in heard.items()
         if said.error
     ]
     shared = [f"on rank {rank} {said.shared}" for rank, said in heard.items() if said.shared]
-    return next(iter((*wrong, *raised, *shared)), "")
+    return next(filter(None, (*wrong, *raised, *shared)), "")
+
+
+def _first_wrong(heard: dict[int, Heard]) -> str:
+    wrong = {rank: said for rank, said in heard.items() if said.wrong}
+    some_right = any(not said.wrong and not said.error for said in heard.values())
+    told = (
+        f"wrong, on rank {rank}: {with_best(said.wrong, [each.like for each in wrong.values()], some_right=some_right)}"
+        for rank, said in wrong.items()
+    )
+    return next(told, "")
 
 
 def _all_raise(heard: dict[int, Heard]) -> str:
@@ -123,7 +134,7 @@ def _blames(heard: dict[int, Heard], spoils: int) -> str:
 def _all_or_nothing(heard: dict[int, Heard]) -> str:
     returned = [rank for rank, said in heard.items() if not said.error]
     raised = [rank for rank in heard if rank not in returned]
-    wrong = next((f"wrong, on rank {rank}: {said.wrong}" for rank, said in heard.items() if said.wrong), "")
+    wrong = _first_wrong(heard)
     if wrong or not (returned and raised):
         return wrong
     return f"{name_ranks(returned)} returned, {name_ranks(raised)} raised {_short(heard[raised[0]].error)}"

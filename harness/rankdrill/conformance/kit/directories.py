@@ -13,6 +13,7 @@ from rankdrill.worlds import Outcome
 __all__ = ["Directories"]
 
 _WRITTEN = ("write", "rename", "replace", "link")
+_TEMPORARY = "the directory for temporary files"
 _NAME, _THEIRS = "theirs.txt", "somebody else's file"
 
 
@@ -67,14 +68,20 @@ class Directories:
                 return f"a file of somebody else's, which was in {where}, is gone or has changed"
         return ""
 
-    def left(self, keeps: tuple[str, ...]) -> str:
-        """What is there and was not."""
-        found = ((where, files_left(str(directory), (_NAME, *keeps))) for where, directory in self._named())
-        return "\n".join(f"left in {where}: {', '.join(names)}" for where, names in found if names)
+    def left(self, keeps: tuple[str, ...], ranks: int) -> str:
+        """What is there and was not. Of temporary directories each of `ranks` may have one that it made for good."""
+        found = {where: _left_in(directory, keeps) for where, directory in self._named()}
+        if len([name for name in found[_TEMPORARY] if name.endswith("/")]) <= ranks:
+            found[_TEMPORARY] = [name for name in found[_TEMPORARY] if not name.endswith("/")]
+        return "\n".join(f"left in {where}: {', '.join(names)}" for where, names in found.items() if names)
 
     def _named(self) -> tuple[tuple[str, Path], ...]:
         return (
             ("the directory", self.callers),
             ("the working directory", self.work),
-            ("the directory for temporary files", self.scratch),
+            (_TEMPORARY, self.scratch),
         )
+
+
+def _left_in(directory: Path, keeps: tuple[str, ...]) -> list[str]:
+    return list(files_left(str(directory), (_NAME, *keeps), empty=True))

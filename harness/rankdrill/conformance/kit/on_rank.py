@@ -20,6 +20,7 @@ from rankdrill.boundary.torch_seam import group_timeout, set_timeout
 from rankdrill.conformance.adapter import UNBOUNDED, Adapter, Setting
 from rankdrill.conformance.exact import difference
 from rankdrill.conformance.kit.hostile import TOO_LARGE, contributed, spoiled_payload
+from rankdrill.conformance.kit.likeness import Asked, Guess, likeness, with_best
 from rankdrill.conformance.kit.placed import placed
 from rankdrill.conformance.kit.regrouped import regrouped
 from rankdrill.conformance.kit.scramble import scramble
@@ -122,7 +123,7 @@ class _Calling:
             if not spoils:
                 self._look_at_sent(number, call, sent)
             if wrong:
-                return Heard(number, wrong)
+                return Heard(number, wrong, like=self._like(number, call, got))
             self.held.append((number, call, got))
             return Heard(number, shared=self._shared(call, sent, got) if call.scrambles else "")
 
@@ -130,7 +131,8 @@ class _Calling:
         """What calls have received is looked at again, after all others."""
         for number, call, got in self.held:
             if not call.scrambles and (wrong := self._differs(call, got)):
-                yield f"what call {number + 1} had received was right then and is not after the last: {wrong}"
+                told = with_best(wrong, [self._like(number, call, got)])
+                yield f"what call {number + 1} had received was right then and is not after the last: {told}"
 
     def _prepared(self, call: Call) -> tuple[Setting, Any]:
         """What this rank is told, and what it contributes."""
@@ -189,6 +191,17 @@ class _Calling:
         adapter = self.script.adapter
         with self._of_adapter(call):
             return adapter.differs(got, adapter.receives(own, payloads), ordered=call.sample.ordered) or ""
+
+    def _like(self, number: int, call: Call, got: Any) -> tuple[Guess, ...]:
+        if call.spoils is not None:
+            return ()  # there is nothing that would be right
+        others = {
+            at: self._payloads(other)
+            for at, other in enumerate(self.script.calls)
+            if at != number and other.members == call.members
+        }
+        own = self._members(call).index(self.context.index)
+        return likeness(got, Asked(self.script.adapter, own, self._payloads(call), number, others))
 
     def _look_at_sent(self, number: int, call: Call, sent: Any) -> None:
         own = self._members(call).index(self.context.index)

@@ -5,32 +5,24 @@ Each sample is derivable on every rank, so that each can tell by itself what is 
 
 from __future__ import annotations
 
+import pickle
 from collections import OrderedDict, namedtuple
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy
 import torch
 
-from rankdrill.conformance.adapter import Adapter
+from rankdrill.conformance.adapter import UNBOUNDED, Adapter
+from rankdrill.conformance.gives import GIVES
+from rankdrill.conformance.kit.named import NAMED_NUMBERS, NAMED_SCALARS, NAMED_TENSORS, NUMBERS, no_state
+from rankdrill.conformance.kit.sample import Sample
+from rankdrill.conformance.kit.tensors import EQUAL, RAGGED, ROWS, TENSORS, WHOLE, dtypes, no_rows, own_length
 
-__all__ = ["PLAIN", "SAMPLES", "Sample", "fitting", "mutable_of", "samples_of", "sized"]
+__all__ = ["PLAIN", "SAMPLES", "fitting", "least_of", "mutable_of", "samples_of", "sized"]
 
+_MEASURED = (2, 4)  # ranks, of whose payloads it is seen whether they are within a bound
 _PICKLED = 64  # bytes, at most, that a pickle has besides
 Pair = namedtuple("Pair", "first second")
-
-
-@dataclass(frozen=True)
-class Sample:
-    """`make(rank, size, turn)` builds what a rank contributes: on one of them of `least` bytes or more.
-    With `ordered` the order of keys has to arrive.
-    """
-
-    name: str
-    make: Callable[[int, int, int], Any]
-    least: int = 0
-    ordered: bool = False
 
 
 def _plain(rank: int, size: int, turn: int) -> Any:
@@ -53,12 +45,21 @@ def _falsy(rank: int, size: int, turn: int) -> Any:
     return (0, "", False, 0.0, (), {}, b"", None)[(rank + turn) % 8]
 
 
+def _nothing_anywhere(rank: int, size: int, turn: int) -> Any:
+    return ([], {}, (), "", b"", None)[turn % 6]
+
+
+def _tensor_on_one(rank: int, size: int, turn: int) -> Any:
+    others = (None, [rank, turn], {"rank": rank})[turn % 3]
+    return torch.tensor([[1.0, turn], [rank, 4.0]]) if rank == turn % size else others
+
+
 def _own_types(rank: int, size: int, turn: int) -> Any:
     return (1 + turn, 1.0 + turn, True, "1", b"1", [1], (1,), {1: turn})[(rank + turn) % 8]
 
 
 def _own_keys(rank: int, size: int, turn: int) -> Any:
-    return {f"of rank {rank}": turn, **({"more": {"deep": rank}} if rank % 2 else {})}
+    return {f"of rank {rank}": [rank, turn], **({"more": {"deep": rank}} if rank % 2 else {})}
 
 
 def _own_nesting(rank: int, size: int, turn: int) -> Any:
@@ -98,11 +99,6 @@ def _bytes(rank: int, size: int, turn: int) -> Any:
 
 def _sets(rank: int, size: int, turn: int) -> Any:
     return [{rank, turn, 100}, frozenset({"a", rank})]
-
-
-def _dtypes(rank: int, size: int, turn: int) -> Any:
-    kinds = (torch.float32, torch.int32, torch.float64, torch.int64, torch.bfloat16, torch.bool)
-    return torch.tensor([turn, 1, 0, 2]).to(kinds[rank % len(kinds)])
 
 
 def _views(rank: int, size: int, turn: int) -> Any:
@@ -145,41 +141,17 @@ def sized(count: int) -> Sample:
     return Sample(f"{count} bytes", make, count)
 
 
-def _tensor(rank: int, size: int, turn: int) -> Any:
-    return torch.arange(6, dtype=torch.float32) + 10 * rank + 100 * turn
-
-
-def _tensor_view(rank: int, size: int, turn: int) -> Any:
-    return (torch.arange(60).reshape(6, 10) + 100 * rank + turn)[1:4, ::3]
-
-
 def _items(rank: int, size: int, turn: int) -> Any:
     return [(rank, turn, item) for item in range(3)]
-
-
-def _own_length(rank: int, size: int, turn: int) -> Any:
-    return torch.arange(3 * ((rank + turn) % size + 1), dtype=torch.float32).reshape(-1, 3) + 10 * rank + 100 * turn
-
-
-def _own_shape(rank: int, size: int, turn: int) -> Any:
-    return torch.full((rank + 1, 2 + (turn + size - rank) % 3), float(10 * rank + turn))
-
-
-def _no_rows_on_one(rank: int, size: int, turn: int) -> Any:
-    return torch.full((0 if rank == turn % size else 2, 3), float(10 * rank + turn))
-
-
-def _scalar(rank: int, size: int, turn: int) -> Any:
-    return torch.tensor(10.0 * rank + turn)
-
-
-def _whole_numbers(rank: int, size: int, turn: int) -> Any:
-    return torch.tensor([2**62 + rank, -turn, rank])
 
 
 def _mutable(rank: int, size: int, turn: int) -> Any:
     kept = {"list": [rank, turn, 7], "tensor": torch.arange(540) + 10 * rank + turn, "dict": {"deep": [rank]}}
     return {**kept, "array": numpy.arange(3) + rank, "bytes": bytearray([turn, rank])}
+
+
+def _mutable_and_small(rank: int, size: int, turn: int) -> Any:
+    return {"list": [rank, turn], "dict": {"deep": [rank]}}
 
 
 def _mutable_items(rank: int, size: int, turn: int) -> Any:
@@ -190,6 +162,14 @@ def _none_among_items(rank: int, size: int, turn: int) -> Any:
     return [None, [rank, turn], None] if rank == turn % size else [[rank, turn], None]
 
 
+def _no_items(rank: int, size: int, turn: int) -> Any:
+    return []
+
+
+def _no_keys_on_one(rank: int, size: int, turn: int) -> Any:
+    return {} if rank == turn % size else {f"of rank {rank}": [turn]}
+
+
 def _falsy_items(rank: int, size: int, turn: int) -> Any:
     return [0, "", [], (rank,), {}, False]
 
@@ -198,41 +178,15 @@ def _mixed_items(rank: int, size: int, turn: int) -> Any:
     return [(rank, turn), "naïve 日本", {turn: rank}, 0.5, {rank}, b"ends in zeros\x00\x00"]
 
 
-def _state(rank: int, size: int, turn: int) -> Any:
-    return {"count": torch.tensor(rank + turn), "weight": _tensor(rank, size, turn)}
-
-
-def _state_of_own_keys(rank: int, size: int, turn: int) -> Any:
-    return {**_state(rank, size, turn), f"of rank {rank}": torch.ones(2) * turn}
-
-
-def _state_in_another_order(rank: int, size: int, turn: int) -> Any:
-    state = {"b": torch.tensor([1.0 + rank]), "a": torch.tensor([100.0 + turn]), "c": torch.tensor([-1.0])}
-    return dict(sorted(state.items(), reverse=bool(rank % 2)))
-
-
-def _no_state_on_one(rank: int, size: int, turn: int) -> Any:
-    return {} if rank == turn % size else _state(rank, size, turn)
-
-
-def _state_of_own_lengths(rank: int, size: int, turn: int) -> Any:
-    return {"seen": torch.arange((rank + turn) % size * 2, dtype=torch.float32), "at": torch.tensor([turn])}
-
-
-def _own_numbers(rank: int, size: int, turn: int) -> Any:
-    return 2 * rank if (rank + turn) % 2 else rank + 0.5
-
-
-def _number(rank: int, size: int, turn: int) -> Any:
-    return 10 * rank + turn + 1
-
-
 _OBJECTS = (
     PLAIN,
     Sample("no items on one rank", _nothing_on_one),
     Sample("None on one rank", _none_on_one),
+    Sample("no items on any rank", _nothing_anywhere),
+    Sample("no keys on one rank", _no_keys_on_one),
     Sample("as many items as the rank says", _items_by_rank),
     Sample("falsy things", _falsy),
+    Sample("a tensor on one rank alone", _tensor_on_one),
     Sample("another type on each rank", _own_types),
     Sample("other keys on each rank", _own_keys),
     Sample("nested deeper on each rank", _own_nesting),
@@ -244,8 +198,10 @@ _OBJECTS = (
     Sample("what is no number", _not_a_number),
     Sample("bytes", _bytes),
     Sample("sets", _sets),
-    Sample("tensors of another dtype on each rank", _dtypes),
+    Sample("tensors of another dtype on each rank", dtypes),
     Sample("tensors of another shape on each rank", _shapes),
+    Sample("tensors of another number of rows on each rank", own_length),
+    Sample("tensors without rows", no_rows),
     Sample("views of tensors", _views),
     Sample("arrays", _arrays),
     Sample("several tensors and arrays of some kilobytes", _large_parts, 1 << 14),
@@ -254,72 +210,84 @@ _OBJECTS = (
     Sample("a megabyte on the last rank", _one_big, 1 << 20),
 )
 
-_DICTS = ("other keys on each rank", "nested deeper on each rank", "whole numbers as keys", "the order of keys")
+_DICTS = (
+    "no keys on one rank",
+    "other keys on each rank",
+    "nested deeper on each rank",
+    "whole numbers as keys",
+    "the order of keys",
+)
 _ITEMS = Sample("three items on each rank", _items)
-_TENSOR = Sample("a tensor of six numbers", _tensor)
-_VIEW = Sample("a view of a tensor", _tensor_view)
-_WHOLE = Sample("a tensor of whole numbers", _whole_numbers)
-_ROWS = (
-    _TENSOR,
-    _VIEW,
-    _WHOLE,
-    Sample("tensors of another length on each rank", _own_length),
-    Sample("no rows on one rank", _no_rows_on_one),
-)
-_RAGGED = (
-    *_ROWS,
-    Sample("tensors of another shape on each rank", _own_shape),
-    Sample("tensors without dimensions", _scalar),
-)
-
 SAMPLES: dict[str, tuple[Sample, ...]] = {
     "objects": _OBJECTS,
     "functions": _OBJECTS,
-    "dicts": (PLAIN, *(sample for sample in _OBJECTS if sample.name in _DICTS)),
+    "dicts": (
+        PLAIN,
+        Sample("no keys on any rank", no_state),
+        *(sample for sample in _OBJECTS if sample.name in _DICTS),
+    ),
     "lists": (
         _ITEMS,
         Sample("no items on one rank", _nothing_on_one),
+        Sample("no items on any rank", _no_items),
         Sample("as many items as the rank says", _items_by_rank),
         Sample("items that are None", _none_among_items),
         Sample("falsy items", _falsy_items),
         Sample("items of many types", _mixed_items),
     ),
-    "tensors": (*_RAGGED, Sample("tensors of another dtype on each rank", _dtypes)),
-    "ragged tensors": _RAGGED,
-    "tensors of rows": _ROWS,
-    "equal tensors": (_TENSOR, _VIEW, _WHOLE),
-    "dicts of tensors": (
-        Sample("two tensors by name", _state),
-        Sample("names of its own on each rank", _state_of_own_keys),
-        Sample("names in another order on each rank", _state_in_another_order),
-        Sample("the order of names", _state_in_another_order, ordered=True),
-        Sample("no tensors on one rank", _no_state_on_one),
-        Sample("tensors of another length on each rank", _state_of_own_lengths),
-    ),
-    "numbers": (Sample("a number on each rank", _number), Sample("whole numbers and others", _own_numbers)),
+    "tensors": TENSORS,
+    "ragged tensors": RAGGED,
+    "tensors of rows": ROWS,
+    "equal tensors": EQUAL,
+    "dicts of tensors": NAMED_TENSORS,
+    "dicts of scalars": NAMED_SCALARS,
+    "dicts of numbers": NAMED_NUMBERS,
+    "numbers": NUMBERS,
 }
 """By what a gather takes."""
 
 _MUTABLE = {
-    "objects": Sample("what can be changed", _mutable),
-    "functions": Sample("what can be changed", _mutable),
-    "dicts": Sample("what can be changed", _mutable),
-    "lists": Sample("what can be changed", _mutable_items),
+    "objects": (_mutable, _mutable_and_small),
+    "functions": (_mutable, _mutable_and_small),
+    "dicts": (_mutable, _mutable_and_small),
+    "lists": (_mutable_items,),
 }
 
 
 def samples_of(adapter: Adapter) -> tuple[Sample, ...]:
-    """What `adapter` is asked to carry; the first is the plain one."""
+    """What `adapter` is asked to carry, within the bound that it has; the first is the plain one."""
     if not isinstance(adapter.takes, str):
         return tuple(Sample(name, payload.make) for name, payload in adapter.takes.items())
-    return tuple(sample for sample in SAMPLES[adapter.takes] if fitting(sample.least, adapter))
+    # Whether the mean of whole numbers is one is open.
+    means = adapter.receives in (GIVES["mean"], GIVES["mean at dst"])
+    found = [sample for sample in SAMPLES[adapter.takes] if not (means and sample is WHOLE)]
+    return tuple(sample for sample in found if _fits(sample, adapter))
 
 
 def mutable_of(adapter: Adapter) -> Sample:
     """What has parts that can be changed in place."""
-    return _MUTABLE.get(str(adapter.takes)) or samples_of(adapter)[0]
+    made = (Sample("what can be changed", make) for make in _MUTABLE.get(str(adapter.takes), ()))
+    return next((sample for sample in made if _fits(sample, adapter)), samples_of(adapter)[0])
 
 
 def fitting(count: int, adapter: Adapter) -> bool:
     """Whether `count` bytes, pickled, are within the bound that the gather has."""
     return count + _PICKLED <= adapter.room
+
+
+def least_of(adapter: Adapter) -> int:
+    """The bytes of the plain sample, pickled, on the rank where it has most; 0 where there is no bound."""
+    return 0 if adapter.room == UNBOUNDED else _pickled(SAMPLES[str(adapter.takes)][0], adapter)
+
+
+def _fits(sample: Sample, adapter: Adapter) -> bool:
+    return fitting(sample.least, adapter) and (adapter.room == UNBOUNDED or _pickled(sample, adapter) <= adapter.room)
+
+
+def _pickled(sample: Sample, adapter: Adapter) -> int:
+    """The most bytes that a rank has of `sample`, pickled; 0 where it cannot be."""
+    payloads = ((rank, size, turn) for size in _MEASURED for rank in range(size) for turn in range(size))
+    try:
+        return max(len(pickle.dumps(adapter.dressed(sample.make(*which), *which))) for which in payloads)
+    except (pickle.PicklingError, TypeError, AttributeError):  # what a gather takes need not pickle
+        return 0

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rankdrill.conformance.adapter import Adapter
-from rankdrill.conformance.kit.samples import Sample
+from rankdrill.conformance.kit.likeness import Guess
+from rankdrill.conformance.kit.sample import Sample
 
 __all__ = ["Call", "Heard", "Script", "Told"]
 
@@ -53,8 +54,9 @@ class Script:
 
 @dataclass(frozen=True)
 class Heard:
-    """What a rank has to say of one call: where the result is `wrong`, or which `error` it raised, as text, and which
-    ranks that error `blames`, None if it is of no type that could. `shared` says what changed with something else.
+    """What a rank has to say of one call: where the result is `wrong`, and what it is `like`, the best guess first; or
+    which `error` it raised, as text, and which ranks that error `blames`, None if it is of no type that could. `shared`
+    says what changed with something else.
     """
 
     call: int
@@ -62,6 +64,7 @@ class Heard:
     error: str = ""
     blames: tuple[int, ...] | None = None
     shared: str = ""
+    like: tuple[Guess, ...] = ()
 
 
 @dataclass(frozen=True)

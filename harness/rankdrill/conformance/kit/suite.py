@@ -8,8 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from rankdrill.conformance.adapter import Adapter, Setting, takes_all
-from rankdrill.conformance.gives import GIVES
+from rankdrill.conformance.gives import GIVES, NEAR, REDUCED
 from rankdrill.conformance.kit.answers import CONFORMED
+from rankdrill.conformance.kit.askable import refuse_what_cannot_be_asked
 from rankdrill.conformance.kit.asking import Asking
 from rankdrill.conformance.kit.catalogue import questions_for
 from rankdrill.conformance.kit.questions import Question
@@ -22,6 +23,7 @@ from rankdrill.errors import UsageError
 __all__ = ["conformance", "described"]
 
 NOT_PROMISED = "not promised"
+_OF_NUMBERS = ("dicts of scalars", "dicts of numbers", "numbers")  # as what they come back says little
 
 
 def conformance(
@@ -40,17 +42,19 @@ def conformance(
     `gather(payload)` or `gather(payload, setting)` is called on every rank of worlds of `ranks` ranks and returns what
     that rank received: `setting` (a `Setting`) has the rank, the group that calls, a directory, a timeout. `gives` says
     what is right: ``"list"`` of all ranks' payloads in rank order, the same on rank 0 alone (``"dst"``), ``"dict"`` by
-    rank, all ranks' items in one list, of tensors their rows in one tensor (``"concatenated"``), ``"sum"``, or a
-    function of the rank and all payloads. `takes` says what payloads are: ``"objects"``, ``"functions"`` that return
+    rank, all ranks' items in one list, of tensors their rows in one tensor (``"concatenated"``), ``"stacked"`` tensors,
+    ``"sum"`` or ``"mean"``, of dicts by key; any of these on rank 0 alone (``"sum at dst"``); or a function of the rank
+    and all payloads. `takes` says what payloads are: ``"objects"``, ``"functions"`` that return
     them, ``"dicts"``, ``"lists"``, ``"tensors"``, those of one dtype (``"ragged tensors"``) that differ in nothing but
-    their length (``"tensors of rows"``) or in nothing (``"equal tensors"``), ``"dicts of tensors"``, ``"numbers"``, or
+    their length (``"tensors of rows"``) or in nothing (``"equal tensors"``), ``"dicts of tensors"``, those of the same
+    names on all ranks (``"dicts of scalars"``: tensors without dimensions, ``"dicts of numbers"``), ``"numbers"``, or
     payloads of your own by name. `more` are other fields of `Adapter`: `room`, say, where payloads are bounded. Where
     `gather` is an `Adapter`, nothing but `ranks` and `promises` is said beside it. Without `promises` everything is
     promised, or what the `Adapter` says.
 
     There is one test for each promise and question, named so that one can be selected. What `promises` leaves out is
     asked, too, and its failures are reported as expected: "not promised". Raises `UsageError` for what it does not
-    know.
+    know, and for what `gives` cannot make of what it `takes`.
     """
     adapter = described(gather, gives=gives, takes=takes, promises=promises, **more)
     questions = questions_for(adapter, ranks)
@@ -96,7 +100,12 @@ def described(
     name = more.pop("name", getattr(gather, "__name__", type(gather).__name__))
     receives = GIVES[gives] if isinstance(gives, str) else gives
     promised = checked_promises(tuple(Promise) if promises is None else promises)
-    return Adapter(name, _called(gather), receives, takes=takes, promises=promised, **more)
+    if isinstance(gives, str):
+        more.setdefault("near", NEAR.get(gives, 0.0))
+        more.setdefault("types", not (takes in _OF_NUMBERS and gives in REDUCED))
+    adapter = Adapter(name, _called(gather), receives, takes=takes, promises=promised, **more)
+    refuse_what_cannot_be_asked(adapter, gives)
+    return adapter
 
 
 def _called(gather: Callable[..., Any]) -> Callable[[Any, Setting], Any]:

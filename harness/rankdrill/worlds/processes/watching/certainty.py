@@ -11,7 +11,7 @@ from rankdrill.diagnosis.stores.keys import awaits_key, awaits_lock
 from rankdrill.ledger import Record
 from rankdrill.step import MAKES_GROUP, NO_SEQUENCE
 from rankdrill.worlds.processes.client import RankHandle
-from rankdrill.worlds.processes.watching.motion import seconds_wanted, wants_processor
+from rankdrill.worlds.processes.watching.motion import is_stopped, seconds_wanted, wants_processor
 from rankdrill.worlds.processes.watching.outside import others_may_act
 from rankdrill.worlds.processes.watching.positions import Positions
 from rankdrill.worlds.processes.watching.stacks import count_threads
@@ -56,6 +56,8 @@ class Certainty:
         they have shown what they do; and under a plan: that is what is tested.
         `deadline` is on the monotonic clock: who gives up by itself before it is left to do so.
         """
+        if self.only_stopped(running):
+            return True
         positions = self._positions.now(running)
         bent = self._positions.bent()
         waiting = doomed(positions, bent=bent)
@@ -84,6 +86,13 @@ class Certainty:
             self._acquitted = stuck
             return False
         return certain
+
+    def only_stopped(self, running: Mapping[int, RankHandle]) -> bool:
+        """Whether nobody is left but ranks that the plan has stopped, and that none of the others had go on."""
+        return all(
+            self._positions.stopped(rank) and handle.pid is not None and is_stopped(handle.pid)
+            for rank, handle in running.items()
+        )
 
     def waits_of_stuck(self, running: Mapping[int, RankHandle]) -> dict[int, Wait]:
         """What the ranks that are still there wait for, at the end of the run."""

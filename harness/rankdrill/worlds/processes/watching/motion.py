@@ -1,4 +1,4 @@
-"""Whether a process moves: the time that its threads ran or wanted to, and whether they want to now.
+"""Whether a process moves: the time that its threads ran or wanted to, whether they want to now, or are stopped.
 
 Asked of every rank at each look, of hundreds of threads: pathlib would take most of the time that a look takes.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-__all__ = ["seconds_wanted", "wants_processor"]
+__all__ = ["is_stopped", "seconds_wanted", "wants_processor"]
 
 _MOST_BYTES = 1024  # of what the kernel says of one thread
 
@@ -28,6 +28,12 @@ def seconds_wanted(pid: int) -> float:
 def wants_processor(pid: int) -> bool:
     """Whether a thread of `pid` runs, or waits for a processor: how long it has waited is told once it has had one."""
     return any(told.rpartition(b")")[2].split()[:1] == [b"R"] for told in _of_threads(pid, "stat"))
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a signal has stopped all of `pid`, and none has had it go on."""
+    states = [told.rpartition(b")")[2].split()[:1] for told in _of_threads(pid, "stat")]
+    return bool(states) and all(state == [b"T"] for state in states)
 
 
 def _of_threads(pid: int, name: str) -> Iterator[bytes]:

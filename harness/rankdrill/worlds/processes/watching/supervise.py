@@ -22,6 +22,7 @@ from rankdrill.worlds.processes.watching.at_the_end import found_at_the_end
 from rankdrill.worlds.processes.watching.breaks import Breaks
 from rankdrill.worlds.processes.watching.certainty import Certainty
 from rankdrill.worlds.processes.watching.ending import Ending
+from rankdrill.worlds.processes.watching.motion import is_stopped
 from rankdrill.worlds.processes.watching.native import native_stacks
 from rankdrill.worlds.processes.watching.positions import Positions
 from rankdrill.worlds.processes.watching.stacks import of_the_body, stacks_of
@@ -218,7 +219,9 @@ class Supervision:
     # ---------------------------------------------------------------------------------- the end of a run
 
     def _ask_stacks(self, handles: Collection[RankHandle]) -> dict[int, str]:
-        self._stacks = stacks_of(self._client, list(handles), self._directory)
+        # Who is stopped does not hear it, and would only be waited for.
+        hear = [handle for handle in handles if handle.pid is None or not is_stopped(handle.pid)]
+        self._stacks = stacks_of(self._client, hear, self._directory) if hear else {}
         return self._stacks
 
     def _end_running(self, *, certain: bool) -> None:
