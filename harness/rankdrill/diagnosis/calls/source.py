@@ -131,8 +131,10 @@ def is_in_a_loop(site: Site) -> bool:
 
 
 def _leaves_behind(path: _Path, line: int, innermost: bool) -> bool:
-    """Whether what stands behind `line` in its blocks leaves the loop that `path` begins with."""
+    """Whether what stands behind `line` in its blocks leaves the loop that `path` begins with, whatever fails there."""
     for node, part in reversed(path):
+        if isinstance(node, ast.Try) and part == "body" and node.handlers:
+            return False
         block = getattr(node, part, None)
         for statement in block if isinstance(block, list) else ():
             if getattr(statement, "end_lineno", 0) < line:

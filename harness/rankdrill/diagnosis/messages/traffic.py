@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -73,6 +74,7 @@ class Traffic:
         self._unknown: set[tuple[str, int, int]] = set()  # group, receiver, tag: of some nobody knows whose they took
         for rank, view in views.items():
             self.ends[rank] = list(self._read(rank, view))
+        self._turns = {key: turn for ends in self.ends.values() for key, turn in _turns(ends)}
         self._by_name = {(end.sends, end.stream, end.number): end for ends in self.ends.values() for end in ends}
 
     def _read(self, rank: int, view: LedgerView) -> Iterator[MessageEnd]:
@@ -104,6 +106,10 @@ class Traffic:
     def met(self, stream: Stream) -> int:
         """How many have been begun on both sides."""
         return min(self.sent(stream), self.received(stream))
+
+    def turn(self, end: MessageEnd) -> int:
+        """How many messages its rank had sent to that peer before, or received from it, with whatever tag."""
+        return self._turns[end.rank, end.record.index]
 
     def in_round(self, rank: int, number: int, *, sends: bool, stream: Stream) -> int:
         """How many messages `rank` sent into `stream`, or received from it, after so many collectives."""
@@ -148,6 +154,15 @@ class Traffic:
             return False
         stream = end.stream
         return (begun or 0) <= end.number and (stream.group, stream.target, stream.tag) not in self._unknown
+
+
+def _turns(ends: Sequence[MessageEnd]) -> Iterator[tuple[tuple[int, int], int]]:
+    """Of one rank's ends, each by rank and step, how many of its kind it had begun before."""
+    begun: Counter[tuple[str, bool, int]] = Counter()
+    for end in ends:
+        kind = end.stream.group, end.sends, end.peer
+        yield (end.rank, end.record.index), begun[kind]
+        begun[kind] += 1
 
 
 def _stream(rank: int, record: Record, message: Message) -> Stream:
