@@ -22,7 +22,7 @@ from tests.worlds.conftest import OF_TRAINING
 DEADLINE_S = 60.0
 EARLY_S = 20.0  # far below the deadline, for any machine
 SIZES = (2, 3, 4)
-# Where only two take part nothing tells who of them is wrong; or it is no mistake at all, both neighbours being one.
+# Of two it is no mistake at all, both neighbours being one.
 NO_MISTAKE_OF_TWO = {programs.sends_the_other_way, programs.awaits_the_other_one}
 
 
