@@ -18,6 +18,7 @@ __all__ = [
     "comes_later",
     "comes_round_alone",
     "comes_to_both",
+    "comes_to_the_same",
     "function_around",
     "functions_calling",
     "is_for_some_ranks",
@@ -221,6 +222,19 @@ def made_later_too(site: Site, behind: Site) -> bool:
         and _in_one_block(behind, replace(behind, line=node.lineno))
         for node in ast.walk(function)
         if isinstance(node, ast.Call)
+    )
+
+
+def comes_to_the_same(site: Site, usual: Site) -> bool:
+    """Whether a rank that is at `site` comes further down to a call written word for word as the one at `usual`."""
+    function = function_around(site)
+    if function is None or function_around(usual) is not function:
+        return False
+    written = {ast.unparse(node) for node in _calls_at(function, usual.line)}
+    return any(
+        ast.unparse(node) in written and comes_to_both(site, replace(site, line=node.lineno))
+        for node in ast.walk(function)
+        if isinstance(node, ast.Call) and node.lineno > site.line
     )
 
 

@@ -27,6 +27,7 @@ _FROM_A_RANK: tuple[_Way, ...] = (lambda stream: stream.tag - stream.source, lam
 _SENDING = frozenset({"send", "isend", "send_object_list"})
 _RECEIVING = frozenset({"recv", "irecv", "recv_object_list"})
 PATTERN = 2  # other streams, of which one alone goes its way by chance
+COUNTED = 3  # messages of two ranks with a tag each, of which fewer may have these tags by chance
 HABIT = 2  # messages that met before: enough of them to say which of two was usual
 
 
@@ -216,14 +217,14 @@ def _odd_by_vote(end: MessageEnd, other: MessageEnd, argument: str, traffic: Tra
 
 
 def _odd_by_turn(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> MessageEnd | None:
-    """The one whose tag is not its turn, where tags count the messages from each rank to each, and all others' do."""
-    rest = [
-        each
-        for ends in traffic.ends.values()
-        for each in ends
-        if each.stream.group == end.stream.group and each not in (end, other)
-    ]
-    if len({each.stream.tag for each in rest}) < PATTERN:
+    """The one whose tag is not its turn, where tags count the messages from each rank to each, and all others' do.
+
+    Those of the two alone say so if they have counted for longer.
+    """
+    made = [each for ends in traffic.ends.values() for each in ends if each not in (end, other)]
+    rest = [each for each in made if each.stream.group == end.stream.group]
+    by_others = {each.stream.tag for each in rest if each.rank not in (end.rank, other.rank)}
+    if len(by_others) < PATTERN and len({each.stream.tag for each in rest}) < COUNTED:
         return None
     turns: dict[Hashable, MessageEnd] = {each.stream.tag - traffic.turn(each): each for each in (end, other)}
     return _against({each.stream.tag - traffic.turn(each) for each in rest}, turns)

@@ -132,6 +132,29 @@ class Traffic:
                     others.add(other.site)
         return own or others
 
+    def site_in_turn(self, end: MessageEnd) -> Site | None:
+        """Where the peer of `end` did the other half for others, of whose messages it did as many from the same lines
+        before; None where it did not, or where from several.
+        """
+        before = [self._by_name.get((not end.sends, end.stream, number)) for number in range(end.number)]
+        if None in before:
+            return None
+        sites = [other.site for other in before if other is not None]
+        found = set[Site | None]()
+        for stream in self._beside(end):
+            row = [self._by_name.get((not end.sends, stream, number)) for number in range(end.number + 1)]
+            made = [other.site for other in row if other is not None]
+            if made[:-1] == sites and len(made) == len(row):
+                found.add(made[-1])
+        return found.pop() if len(found) == 1 else None
+
+    def _beside(self, end: MessageEnd) -> Iterator[Stream]:
+        """The other streams of that group and tag that the peer of `end` is at the same end of."""
+        for stream in self.streams:
+            alike = (stream.group, stream.tag) == (end.stream.group, end.stream.tag) and stream != end.stream
+            if alike and end.peer == (stream.target if end.sends else stream.source):
+                yield stream
+
     def _meets_from(self, site: Site | None, other: MessageEnd, like: Stream) -> bool:
         """Whether `other`, of a stream of that group and tag, met an end that was at `site`."""
         if (other.stream.group, other.stream.tag) != (like.group, like.tag):
