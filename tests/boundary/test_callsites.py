@@ -7,7 +7,9 @@ import subprocess
 import sys
 import threading
 import timeit
+import traceback
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from types import CodeType
@@ -187,3 +189,40 @@ def test_a_line_that_was_made_from_text_is_the_users() -> None:
     found: dict[str, Site] = {}
     exec("found['site'] = call_site(1)", {"found": found, "call_site": call_site})
     assert found["site"].file == "<string>"
+
+
+def test_a_pool_calls_where_it_was_told_to(here: Here) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(dist.all_reduce, torch.ones(1)).result()  # submitted
+        list(pool.map(dist.all_reduce, [torch.ones(1)]))  # mapped
+        pool.submit(reduces_by_itself).result()
+    assert [(site.file, line(site).rpartition("# ")[2]) for site in sites(here)] == [
+        (__file__, "submitted"),
+        (__file__, "mapped"),
+        (__file__, "itself"),
+    ]
+    assert [site.function for site in sites(here)] == [
+        "test_a_pool_calls_where_it_was_told_to",
+        "test_a_pool_calls_where_it_was_told_to",
+        "reduces_by_itself",
+    ]
+
+
+def reduces_by_itself() -> None:
+    dist.all_reduce(torch.ones(1))  # itself
+
+
+def test_what_fails_in_a_pool_leads_to_where_it_was_told_to(here: Here) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(torch.load, "/no such file")  # submitted
+        with pytest.raises(FileNotFoundError) as failed:
+            future.result()
+    assert raised_at(failed) == ["submitted", "future.result()"]
+    assert all(entry.lineno for entry in traceback.extract_tb(failed.tb))
+
+
+def raised_at(failed: pytest.ExceptionInfo[BaseException]) -> list[str]:
+    """The lines of this file that it leads through, by their marks, the innermost first."""
+    shown = traceback.extract_tb(failed.tb)
+    own = [(entry.line or "").rpartition("# ")[2] for entry in shown if entry.filename == __file__]
+    return own[::-1]

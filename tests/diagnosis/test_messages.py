@@ -227,17 +227,26 @@ def test_two_tags_in_another_order_than_before_are_a_deadlock(find: Find) -> Non
     assert finding.sides[0].ranks == (1,)
 
 
+def test_a_tag_that_is_not_its_turn(find: Find) -> None:
+    """Tags count the messages of all, the odd one's own earlier ones too: who has one too early is to blame."""
+    in_turn = [send(3, tag) for tag in range(4)], [recv(2, tag) for tag in range(4)]
+    jumps = find([send(1, 0), send(1, 2)], [recv(0, 0), recv(0, 1)], *map(list, in_turn), stuck={0, 1})
+    assert told(jumps) == ("unmatched message", "tag", (0,))
+    expects = find([send(1, 0), send(1, 1)], [recv(0, 0), recv(0, 2)], *map(list, in_turn), stuck={0, 1})
+    assert told(expects) == ("unmatched message", "tag", (1,))
+
+
+def test_of_two_that_have_counted_for_long_the_one_that_jumps_is_to_blame(find: Find) -> None:
+    for turns, odd in ((3, (0,)), (2, ())):
+        sent, expected = ([one(peer, tag) for tag in range(turns)] for one, peer in ((send, 1), (recv, 0)))
+        found = find([*sent, send(1, turns + 1)], [*expected, recv(0, turns)])
+        assert told(found) == ("unmatched message", "tag", odd)
+
+
 def test_another_tag_in_the_middle_of_a_count(find: Find) -> None:
-    """Others have been at both: nobody can say whether one came too early or the other too late."""
-    rounds = range(4)
-    here, there = [send(1, tag) for tag in rounds], [recv(0, tag) for tag in rounds]
-    finding = find(
-        [send(1, 0), send(1, 2)],
-        [recv(0, 0), recv(0, 1)],
-        [(*call[:1], 3, call[2]) for call in here],
-        [(*call[:1], 2, call[2]) for call in there],
-        stuck={0, 1},
-    )
+    """Others leave tags out: nobody can say whether one came too early or the other too late."""
+    here, there = ([one(peer, tag) for tag in (0, 1, 2, 4)] for one, peer in ((send, 3), (recv, 2)))
+    finding = find([send(1, 0), send(1, 2)], [recv(0, 0), recv(0, 1)], here, there, stuck={0, 1})
     assert told(finding) == ("unmatched message", "tag", ())
     assert finding is not None
     assert finding.ranks == (0, 1)

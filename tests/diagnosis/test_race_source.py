@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 from rankdrill.diagnosis.races.answers import answers_in_a_row
 from rankdrill.diagnosis.races.last_word import counts_the_last
-from rankdrill.diagnosis.races.places import kept_in_order
+from rankdrill.diagnosis.races.places import answered_by_place, kept_in_order
 from rankdrill.diagnosis.races.reception import Reception, reception_at
 from rankdrill.step import Site
 
@@ -403,6 +403,66 @@ def answers_by_keyword(workers: int) -> None:
 @pytest.mark.parametrize("function", [answers, answers_by_keyword])
 def test_answers_in_a_row(function: Program) -> None:
     assert answers_in_a_row(reception(function)) == site(function, "answer").line
+
+
+def answers_when_all_have_asked(workers: int) -> None:
+    questions = {}
+    for worker in range(1, workers):
+        question = torch.zeros(MANY)
+        dist.recv(question)  # here
+        questions[worker] = question
+    for worker, question in questions.items():
+        dist.send(-question, dst=worker)  # answer
+
+
+def answers_each_row(workers: int) -> None:
+    rows = []
+    for _ in range(workers):
+        row = torch.zeros(MANY)
+        dist.recv(row)  # here
+        rows.append(row)
+    for worker, row in enumerate(rows):
+        dist.send(row * 2, dst=worker)  # answer
+
+
+@pytest.mark.parametrize("function", [answers_when_all_have_asked, answers_each_row])
+def test_answers_by_the_place_in_which_a_question_was_kept(function: Program) -> None:
+    assert answered_by_place(reception(function)) == site(function, "answer").line
+
+
+def hands_on_what_was_kept() -> None:
+    rows = []
+    for _ in range(3):
+        row = torch.zeros(MANY)
+        dist.recv(row)  # here
+        rows.append(row)
+    for player, row in enumerate(rows):
+        dist.send(row, dst=player)
+
+
+def answers_one_for_all() -> None:
+    rows = []
+    for _ in range(3):
+        row = torch.zeros(MANY)
+        dist.recv(row)  # here
+        rows.append(row)
+    for worker in range(3):
+        dist.send(torch.stack(rows).sum(0), dst=worker)
+
+
+def answers_under_names_of_their_own() -> None:
+    rows = {}
+    for _ in range(3):
+        row = torch.zeros(MANY)
+        dist.recv(row)  # here
+        rows[int(row[0])] = row
+    for worker, row in rows.items():
+        dist.send(row * 2, dst=worker)
+
+
+@pytest.mark.parametrize("function", [hands_on_what_was_kept, answers_one_for_all, answers_under_names_of_their_own])
+def test_kept_ones_that_anybody_may_get(function: Program) -> None:
+    assert answered_by_place(reception(function)) is None
 
 
 def answers_whom_the_message_names() -> None:

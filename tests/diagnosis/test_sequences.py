@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 from rankdrill.diagnosis import FindingKind
 from rankdrill.diagnosis.calls.common_caller import from_one_function
 from rankdrill.diagnosis.calls.sequences import parting
-from rankdrill.diagnosis.calls.source import Order, comes_round_alone, comes_to_both, order_of, share_a_loop
+from rankdrill.diagnosis.calls.source import (
+    Order,
+    comes_round_alone,
+    comes_to_both,
+    is_in_a_loop,
+    order_of,
+    share_a_loop,
+)
 from rankdrill.diagnosis.calls.wholes import Wholes
 from rankdrill.step import Kind, Site, Step
 
@@ -178,6 +185,131 @@ def test_lines_of_two_calls_of_a_function_are_told_by_the_calls(tmp_path: Path) 
     gather, reduce = Site(str(source), 6, "layer", caller=first), Site(str(source), 3, "layer", caller=second)
     assert [site.line for site in from_one_function(reduce, gather)] == [12, 11]
     assert [site.line for site in from_one_function(reduce, replace(gather, caller=second))] == [3, 6]
+
+
+SECTIONS = """
+class Section:
+    def __enter__(self):
+        barrier()
+    def __exit__(self, *error):
+        barrier()
+
+@contextmanager
+def timed():
+    barrier()
+    yield
+    finish()
+
+def finish():
+    barrier()
+
+def part(items):
+    with Section():
+        if not items:
+            return
+        reduce()
+
+def timed_part(items):
+    with timed():
+        if not items:
+            return
+        reduce()
+"""
+
+
+@pytest.mark.parametrize(
+    ("inner", "function", "kind"),
+    [
+        ([(4, "__enter__")], "part", FindingKind.EXTRA),
+        ([(6, "__exit__")], "part", FindingKind.MISSING),
+        ([(10, "timed")], "timed_part", FindingKind.EXTRA),
+        ([(12, "timed")], "timed_part", FindingKind.MISSING),
+        ([(15, "finish"), (12, "timed")], "timed_part", FindingKind.MISSING),
+    ],
+)
+def test_what_a_with_calls_at_its_end_comes_after_what_stands_in_it(
+    tmp_path: Path, inner: list[tuple[int, str]], function: str, kind: FindingKind
+) -> None:
+    source = tmp_path / "sections.py"
+    source.write_text(SECTIONS)
+    head, reduce_line = {"part": (18, 21), "timed_part": (24, 27)}[function]
+    reduce, came = Site(str(source), reduce_line, function), Site(str(source), head, function)
+    for line, name in reversed(inner):
+        came = Site(str(source), line, name, caller=came)
+    found = parting(on_lines([reduce]), on_lines([came]), complete=False)
+    assert found is not None
+    assert (found.kind, found.call.site) == (kind, came if kind is FindingKind.EXTRA else reduce)
+
+
+HANDLED = """
+def step():
+    try:
+        load()
+        reduce()
+    except OSError:
+        tell()
+        {then}
+    reduce()
+"""
+
+
+@pytest.mark.parametrize(("then", "kind"), [("reduce()", FindingKind.EXTRA), ("return", None)])
+def test_who_failed_calls_what_is_due_behind_a_call_of_its_own(
+    tmp_path: Path, then: str, kind: FindingKind | None
+) -> None:
+    """Where that is not due any more nobody can say whether its own call was meant for the others' one."""
+    source = tmp_path / "handled.py"
+    source.write_text(HANDLED.format(then=then))
+    reduce, tell = Site(str(source), 5, "step", via="reduce"), Site(str(source), 7, "step", via="tell")
+    found = parting(on_lines([reduce]), on_lines([tell]), complete=False)
+    assert (found.kind if found is not None else None) is kind
+    assert found is None or found.call.site is tell
+
+
+LEAVING = """
+def reduce_in_a_tree():
+    while True:
+        if parent:
+            send()
+            break
+        receive()
+    for one in range(3):
+        for other in range(3):
+            a()
+            break
+        b()
+    for one in range(3):
+        if one:
+            c()
+            if one == 2:
+                continue
+            return
+        return d()
+    for one in range(3):
+        try:
+            return e()
+        except OSError:
+            pass
+"""
+
+
+def test_a_loop_that_is_left_brings_nobody_back(tmp_path: Path) -> None:
+    source = tmp_path / "leaving.py"
+    source.write_text(LEAVING)
+    lines = {name: number for number, text in enumerate(LEAVING.splitlines(), 1) for name in [text.strip()]}
+    comes_back = {
+        name: is_in_a_loop(Site(str(source), lines[name], "reduce_in_a_tree"))
+        for name in ("send()", "receive()", "a()", "b()", "c()", "return d()", "return e()")
+    }
+    assert comes_back == {
+        "send()": False,
+        "receive()": True,
+        "a()": True,  # of the outer one
+        "b()": True,
+        "c()": True,  # it may go on
+        "return d()": False,
+        "return e()": True,  # where it fails
+    }
 
 
 def test_lines_that_fitted_before_leave_each_other_not_out(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
@@ -23,6 +24,7 @@ from rankdrill.worlds import Outcome, Status, Verdict
 from tests.worlds import bodies
 
 LONG = 60.0  # a deadline that a test which waits for it would not be forgiven
+SOON = 1.5  # a deadline that a test may wait for
 EARLY = 20.0  # well before it, on the busiest machine
 
 
@@ -279,6 +281,29 @@ def test_a_second_thread_may_still_come(two: World) -> None:
         return float(tensor)
 
     assert two.run(body, deadline=LONG).unwrap() == [2.0, 2.0]
+
+
+@pytest.mark.parametrize("pause", [None, 1000.0], ids=["as long as it takes", "for a time"])
+def test_a_second_thread_that_waits_for_the_main_one_will_not(two: World, pause: float | None) -> None:
+    """One of a pool that has nothing to do, one that waits for an event, one that waits for the second."""
+
+    def body() -> None:
+        over = threading.Event()
+        waiting = threading.Thread(target=over.wait, args=(pause,), daemon=True)
+        waiting.start()
+        joining = threading.Thread(target=waiting.join, daemon=True)
+        joining.start()
+        with ThreadPoolExecutor(2) as pool:
+            if dist.get_rank() == 1:
+                over.set()
+                pool.submit(open, "/no such file").result()
+            pool.submit(dist.all_reduce, torch.ones(1)).result()
+
+    outcome = two.run(body, deadline=LONG if pause is None else SOON)
+    assert outcome.culprits == (1,)
+    assert isinstance(outcome.ranks[1].error, FileNotFoundError)
+    # It might have done something by itself: that is waited for.
+    assert outcome.elapsed >= SOON if pause is not None else outcome.elapsed < EARLY
 
 
 def test_a_long_transfer_is_no_hang(four: World) -> None:

@@ -20,10 +20,10 @@ from tests.worlds import message_mistakes as programs
 from tests.worlds.conftest import OF_TRAINING
 
 DEADLINE_S = 60.0
+ODD = 2
 EARLY_S = 20.0  # far below the deadline, for any machine
 SIZES = (2, 3, 4)
-# Where only two take part nothing tells who of them is wrong; or it is no mistake at all, both neighbours being one.
-TWO_DISAGREE = {programs.awaits_another_tag}
+# Of two it is no mistake at all, both neighbours being one.
 NO_MISTAKE_OF_TWO = {programs.sends_the_other_way, programs.awaits_the_other_one}
 
 
@@ -72,11 +72,6 @@ def test_a_message_that_is_never_matched(world: World, body: programs.Body) -> N
     (finding,) = outcome.findings
     assert (finding.kind, finding.argument) == ("unmatched message", programs.MISTAKES[body])
     assert outcome.elapsed < EARLY_S
-    if world.n == 2 and body in TWO_DISAGREE:
-        assert finding.culprits == ()
-        assert outcome.culprits == (0, 1)
-        assert sorted(map(marks, finding.sides)) == ["odd", "other"]
-        return
     assert_odd(finding, odd)
     assert outcome.culprits == (odd,)
     if body is not programs.sends_outside:
@@ -453,3 +448,45 @@ def test_without_contracts_the_backend_does_what_it_does() -> None:
 
     with World(2, contracts=False) as plain:
         assert plain.run(body).unwrap() == [0, 3]
+
+
+def one_is_not_told_to_stop() -> None:
+    rank, task = dist.get_rank(), torch.ones(1)
+    if rank == 0:
+        for worker in (1, 2, 3):
+            for _ in range(2):
+                dist.send(task, worker)
+            if worker != ODD:
+                dist.send(-task, worker)  # odd
+        dist.barrier()
+        return
+    while task.item() > 0:
+        dist.recv(task, 0)  # other
+    dist.barrier()
+
+
+def test_of_a_message_left_out_the_line_is_that_of_its_turn(four: World) -> None:
+    outcome = four.run(one_is_not_told_to_stop, deadline=DEADLINE_S)
+    (finding,) = outcome.findings
+    assert (finding.kind, finding.culprits) == (FindingKind.UNMATCHED, (0,))
+    assert marks(finding.sides[0]) == "odd"
+    assert marks(finding.sides[-1]) == "other"
+
+
+def both_receive_in_the_last_turn() -> None:
+    rank, ball = dist.get_rank(), torch.ones(1)
+    if rank > 1:
+        return
+    for turn in range(3):
+        if turn == 2 or rank == 1:
+            dist.recv(ball, 1 - rank)  # odd
+            dist.send(ball, 1 - rank)
+        else:
+            dist.send(ball, 1 - rank)
+            dist.recv(ball, 1 - rank)
+
+
+def test_who_comes_to_a_receive_before_its_send_has_not_left_it_out(four: World) -> None:
+    (finding,) = four.run(both_receive_in_the_last_turn, deadline=DEADLINE_S).findings
+    assert (finding.kind, finding.culprits) == (FindingKind.DEADLOCK, (0,))
+    assert marks(finding.sides[0]) == "odd"

@@ -347,6 +347,20 @@ def test_who_spells_the_key_in_another_way_than_all_wait_for_is_to_blame(fresh: 
     assert marks(found)[:2] == [{"sets"}, {"waits"}]
 
 
+def one_spells_all_of_them_in_another_way(rank: RankContext) -> None:
+    if rank.index == 0:
+        for worker in range(1, 4):
+            rank.store.set(f"part-{worker}", "yes")  # sets
+    else:
+        rank.store.get(f"part_{rank.index}")  # gets
+
+
+def test_who_spells_the_keys_of_several_in_another_way_is_to_blame(fresh: World) -> None:
+    found = finding(run(fresh, one_spells_all_of_them_in_another_way))
+    assert (found.kind, found.culprits) == ("missing key", (0,))
+    assert marks(found)[:2] == [{"sets"}, {"gets"}]
+
+
 def one_swaps_what_was_never_there(rank: RankContext) -> None:
     if rank.index == 1:
         rank.store.compare_set("leader", "nobody", "1")  # swaps

@@ -20,6 +20,7 @@ from rankdrill.boundary.patch import Patch, apply
 from rankdrill.boundary.saving import saving_patches
 from rankdrill.boundary.shm import shm_patches
 from rankdrill.boundary.stores import store_patches
+from rankdrill.boundary.submitted import submission_patches
 from rankdrill.boundary.territory import Territory
 
 __all__ = ["Prepared", "install", "names_before"]
@@ -99,6 +100,7 @@ def _patches_between_ranks(boundary: Boundary, territory: Territory) -> Iterable
     yield from store_patches(boundary, territory)
     yield from leaving_patches(boundary)
     yield from ending_patches(boundary)
+    yield from submission_patches()
 
 
 def _patches(boundary: Boundary, territory: Territory) -> Iterable[Patch]:
@@ -110,3 +112,4 @@ def _patches(boundary: Boundary, territory: Territory) -> Iterable[Patch]:
     yield from memory_patches(boundary)
     yield from leaving_patches(boundary)
     yield from ending_patches(boundary)
+    yield from submission_patches()

@@ -14,7 +14,7 @@ from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.messages import words
 from rankdrill.diagnosis.waits import FEW, Wait
 from rankdrill.ledger import LedgerView
-from rankdrill.step import SEND, Step
+from rankdrill.step import SEND, Site, Step
 
 __all__ = ["circle_in", "deadlock", "deadlock_of", "in_every_circle", "mixed_circle"]
 
@@ -45,9 +45,19 @@ def mixed_circle(
         return None
     if comes_later(awaited | {"batch_isend_irecv"}, meeting.site):
         return deadlock(circle, in_every_circle(circle, lost))
-    if len(outside) == 1 and order_of(meeting.site, message.site) is Order.APART:
+    # Who has come there by the line of the message says that it comes before the collective, for all.
+    there = [wait.record.step for wait in lost.values() if _is_in(meeting, wait)]
+    if len(outside) == 1 and all(_is_apart(step.site, message.site) for step in there):
         return _another_call(outside[0], meeting, views)
     return None
+
+
+def _is_in(call: Step, wait: Wait) -> bool:
+    return (wait.record.step.target, wait.record.step.sequence) == (call.target, call.sequence)
+
+
+def _is_apart(one: Site | None, other: Site) -> bool:
+    return one is not None and order_of(one, other) is Order.APART
 
 
 def _left_out(message: Wait, inside: Sequence[Wait], awaited: Collection[str]) -> bool:

@@ -102,7 +102,7 @@ def objects_that_nobody_takes(rank: Rank) -> None:
     dist.barrier()  # culprit
 
 
-@mistake("unmatched message", between=(2, 3), ranks=4)
+@mistake("unmatched message", culprits=(2,), ranks=4)
 def a_tag_too_far_in_the_fiftieth_step(rank: Rank) -> None:
     partner, sends = rank.index ^ 1, rank.index % 2 == 0
     for step in range(52):

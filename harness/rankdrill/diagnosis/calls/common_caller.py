@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import takewhile
 
 from rankdrill.diagnosis.calls.source import (
+    LEAVES_WITH,
     function_around,
     is_for_some_ranks,
     is_in_a_loop,
     is_in_a_loop_without,
+    leaves_a_with,
     share_a_loop,
 )
 from rankdrill.step import Site
@@ -45,21 +48,34 @@ def _one_call(one: Site | None, other: Site | None) -> bool:
 
 
 def _in_one_function(one: Site, other: Site) -> Iterator[tuple[Site, Site]]:
-    for mine in outward(one):
-        for theirs in outward(other):
+    for mine in _as_reached(one):
+        for theirs in _as_reached(other):
             function = function_around(mine)
             if function is not None and function is function_around(theirs) and mine.line != theirs.line:
                 yield mine, theirs
 
 
+def _as_reached(site: Site) -> Iterator[Site]:
+    """Its lines outward; what a ``with`` calls when it is left is in the line that it begins with, and comes later."""
+    inner: Site | None = None
+    for each in outward(site):
+        yield replace(each, via=LEAVES_WITH) if leaves_a_with(inner, each) else each
+        inner = each
+
+
 def loops_below(line: Site, site: Site) -> bool:
     """Whether what is called at `line`, and comes to `site` at last, may do so in a loop of its own."""
-    return any(is_in_a_loop(each) for each in takewhile(lambda each: each is not line, outward(site)))
+    return any(map(is_in_a_loop, _below(line, site)))
 
 
 def only_some_come(line: Site, site: Site) -> bool:
     """Whether what is called at `line` is for some ranks alone, or comes to `site` at last by way of what is."""
-    return any(map(is_for_some_ranks, (line, *takewhile(lambda each: each is not line, outward(site)))))
+    return any(map(is_for_some_ranks, (line, *_below(line, site))))
+
+
+def _below(line: Site, site: Site) -> Iterator[Site]:
+    """The lines from `site` outward up to the call at `line`."""
+    return takewhile(lambda each: each.place != line.place or each.caller is not line.caller, outward(site))
 
 
 def come_round(one: Site, other: Site) -> bool:

@@ -19,7 +19,14 @@ from rankdrill.diagnosis.calls.common_caller import (
     loops_below,
     only_some_come,
 )
-from rankdrill.diagnosis.calls.source import Order, comes_round_alone, made_later_too, order_of
+from rankdrill.diagnosis.calls.source import (
+    Order,
+    comes_later,
+    comes_round_alone,
+    is_handled_by,
+    made_later_too,
+    order_of,
+)
 from rankdrill.diagnosis.calls.wholes import Wholes
 from rankdrill.diagnosis.finding import FindingKind
 from rankdrill.ledger import GROUP_OP, LedgerView
@@ -188,6 +195,8 @@ def _where_it_showed(theirs: Sequence[Step], mine: Sequence[Step]) -> Parting | 
         if made_later_too(at_due, at_came):
             return None
         return Parting(FindingKind.MISSING, due)
+    if is_handled_by(at_due, at_came) and comes_later({due.op, _public(due)}, at_came):
+        return Parting(FindingKind.EXTRA, came)  # who has failed calls that alone, and then what is due
     if order is None or order is Order.APART or made_later_too(at_came, at_due):
         return None
     return Parting(FindingKind.EXTRA, came)

@@ -13,16 +13,20 @@ from rankdrill.diagnosis.calls.asking import asks_for_the_rank
 from rankdrill.step import Site
 
 __all__ = [
+    "LEAVES_WITH",
     "Order",
     "comes_later",
     "comes_round_alone",
     "comes_to_both",
+    "comes_to_the_same",
     "function_around",
     "functions_calling",
     "is_for_some_ranks",
+    "is_handled_by",
     "is_in_a_comprehension",
     "is_in_a_loop",
     "is_in_a_loop_without",
+    "leaves_a_with",
     "lines_behind",
     "made_later_too",
     "nearest",
@@ -32,11 +36,14 @@ __all__ = [
     "tree_of",
 ]
 
+LEAVES_WITH = "leaves the with"
+"""The `via` of a line of a ``with`` by which that is left."""
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _STRAIGHT = (ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.With, ast.Return, ast.expr)
 _LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_EXITS = ("__exit__", "__aexit__")
 _IN_PLACE = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})  # run where they are written
 _Path = tuple[tuple[ast.AST, str], ...]
 """From the function down to a statement: each node, and in which of its parts the next one lies."""
@@ -64,7 +71,48 @@ def order_of(one: Site, other: Site) -> Order | None:
             break
     if _leaves_before(*paths) or _leaves_before(*reversed(paths)):
         return Order.APART
-    return Order.AFTER if other.line > one.line else Order.BEFORE
+    return Order.AFTER if _comes_as_of(other) > _comes_as_of(one) else Order.BEFORE
+
+
+def _comes_as_of(site: Site) -> tuple[int, bool]:
+    """Where it is come to, to be compared: a ``with`` is left behind the last line that stands in it."""
+    leaves = site.via == LEAVES_WITH
+    return max((node.end_lineno or 0 for node in _withs_at(site) if leaves), default=site.line), leaves
+
+
+def leaves_a_with(inner: Site | None, site: Site) -> bool:
+    """Whether what is called at `site`, and comes to `inner` there if that is a line of the user's, is what a ``with``
+    ends with: of its ``__exit__``, or of a generator what follows upon its ``yield``.
+    """
+    if inner is None:
+        exits = site.via.endswith(_EXITS)
+    elif inner.function in _EXITS:
+        exits = True
+    else:
+        function = function_around(inner)
+        yields = [node.lineno for node in ast.walk(function) if isinstance(node, ast.Yield)] if function else []
+        exits = _makes_a_context(function) and bool(yields) and inner.line > min(yields)
+    return exits and bool(_withs_at(site))
+
+
+def _makes_a_context(function: ast.AST | None) -> bool:
+    return isinstance(function, _FUNCTIONS) and any("contextmanager" in ast.unparse(d) for d in function.decorator_list)
+
+
+def _withs_at(site: Site) -> list[ast.With | ast.AsyncWith]:
+    """The ``with`` statements whose head is in that line."""
+    function = function_around(site)
+    found = (node for node in ast.walk(function) if isinstance(node, ast.With | ast.AsyncWith)) if function else ()
+    return [node for node in found if node.lineno <= site.line < node.body[0].lineno]
+
+
+def is_handled_by(one: Site, other: Site) -> bool:
+    """Whether `other` stands in an ``except`` of the ``try`` that `one` stands in."""
+    paths = _paths(one, other)
+    return paths is not None and any(
+        node is same and isinstance(node, ast.Try) and part == "body" and their_part.startswith("handlers")
+        for (node, part), (same, their_part) in zip(*paths, strict=False)
+    )
 
 
 def share_a_loop(one: Site, other: Site) -> bool:
@@ -76,10 +124,27 @@ def share_a_loop(one: Site, other: Site) -> bool:
 
 
 def is_in_a_loop(site: Site) -> bool:
-    """Whether there is a loop around it, in its function."""
+    """Whether there is a loop around it, in its function, that may bring a rank to it again."""
     function = function_around(site)
-    path = _path(function, site.line) if function is not None else None
-    return any(isinstance(node, _LOOPS) for node, _ in path or ())
+    path = (_path(function, site.line) if function is not None else None) or ()
+    loops = [place for place, (node, part) in enumerate(path) if isinstance(node, _LOOPS) and part != "orelse"]
+    return any(not _leaves_behind(path[place:], site.line, loops[-1] == place) for place in loops)
+
+
+def _leaves_behind(path: _Path, line: int, innermost: bool) -> bool:
+    """Whether what stands behind `line` in its blocks leaves the loop that `path` begins with, whatever fails there."""
+    for node, part in reversed(path):
+        if isinstance(node, ast.Try) and part == "body" and node.handlers:
+            return False
+        block = getattr(node, part, None)
+        for statement in block if isinstance(block, list) else ():
+            if getattr(statement, "end_lineno", 0) < line:
+                continue
+            if isinstance(statement, ast.Return | ast.Raise) or (innermost and isinstance(statement, ast.Break)):
+                return True
+            if statement.lineno > line and any(isinstance(each, ast.Continue) for each in ast.walk(statement)):
+                return False
+    return False
 
 
 def is_in_a_comprehension(site: Site) -> bool:
@@ -160,6 +225,19 @@ def made_later_too(site: Site, behind: Site) -> bool:
     )
 
 
+def comes_to_the_same(site: Site, usual: Site) -> bool:
+    """Whether a rank that is at `site` comes further down to a call written word for word as the one at `usual`."""
+    function = function_around(site)
+    if function is None or function_around(usual) is not function:
+        return False
+    written = {ast.unparse(node) for node in _calls_at(function, usual.line)}
+    return any(
+        ast.unparse(node) in written and comes_to_both(site, replace(site, line=node.lineno))
+        for node in ast.walk(function)
+        if isinstance(node, ast.Call) and node.lineno > site.line
+    )
+
+
 def comes_later(names: Collection[str], site: Site) -> bool:
     """Whether one of `names` is called behind `site` in the same function, where a rank that has come there may go."""
     return bool(lines_behind(names, site))
@@ -226,7 +304,11 @@ def _leaves_before(mine: _Path, theirs: _Path) -> bool:
     if not shared < min(len(mine), len(theirs)):
         return False
     (node, part), (behind, _) = mine[shared], theirs[shared]
-    block: list[ast.stmt] = getattr(node, part, []) if isinstance(node, ast.If) and part != "test" else []
+    block: list[ast.stmt] = []
+    if isinstance(node, ast.If) and part != "test":
+        block = getattr(node, part)
+    elif isinstance(node, ast.Try) and part.startswith("handlers"):
+        block = node.handlers[int(part.split()[1])].body
     after = getattr(behind, "lineno", 0) > (getattr(node, "end_lineno", None) or 0)
     return after and bool(block) and isinstance(block[-1], _LEAVES)
 

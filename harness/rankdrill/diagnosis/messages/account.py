@@ -49,8 +49,11 @@ class Account:
         return Finding(FindingKind.UNMATCHED, _message(end), argument, tuple(sides), culprits)
 
     def _leaving_out(self, end: MessageEnd, usual: MessageEnd | None) -> Iterator[Side]:
-        """Where the other rank did the same the time before, failing that where all others do it, if that is known."""
-        sites = self._traffic.sites_met(end) if usual is None else {usual.site}
+        """Where the other rank did the same for others at that turn, failing that the time before, failing that where
+        all others do it, if that is known.
+        """
+        in_turn = self._traffic.site_in_turn(end) if usual is None else usual.site
+        sites = {in_turn} if in_turn is not None else self._traffic.sites_met(end)
         if len(sites) == 1:
             did = words.leaves_out(sending=not end.sends, peer=end.rank, tag=end.stream.tag, group=end.stream.group)
             yield side_of([end.peer], did, list(sites))

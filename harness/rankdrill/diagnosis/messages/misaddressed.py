@@ -1,8 +1,9 @@
 """A send and a receive that were meant for each other and never met: they name another tag, group or peer.
 
-Which of the two is wrong the other ranks' messages tell, where these follow a pattern: all with one tag, say, all to
-the next rank, all to the same. Failing that, which of the two is usual, and which is new; or which rank has left its
-rhythm; or who has gone to one of two peers more often than to the other, though these have come equally often.
+Which of the two is wrong the other messages tell, where these follow a pattern: all with one tag, say, or with tags
+that count them, all to the next rank, all to the same. Failing that, which of the two is usual, and which is new; or
+which rank has left its rhythm; or who has gone to one of two peers more often than to the other, though these have come
+equally often.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ _FROM_A_RANK: tuple[_Way, ...] = (lambda stream: stream.tag - stream.source, lam
 _SENDING = frozenset({"send", "isend", "send_object_list"})
 _RECEIVING = frozenset({"recv", "irecv", "recv_object_list"})
 PATTERN = 2  # other streams, of which one alone goes its way by chance
+COUNTED = 3  # messages of two ranks with a tag each, of which fewer may have these tags by chance
 HABIT = 2  # messages that met before: enough of them to say which of two was usual
 
 
@@ -78,6 +80,7 @@ def misaddressed(
             certain = odd is not None
         else:
             odd = _odd_by_vote(end, other, argument, traffic) or _odd_by_habit(end, other, usual)
+            odd = odd or (_odd_by_turn(end, other, traffic) if argument == "tag" else None)
             certain = odd is not None or not all(usual) or _miss_each_other(end, other, traffic)
             odd = odd or _odd_by_rhythm(end, other, traffic)
         if certain:
@@ -211,6 +214,20 @@ def _odd_by_vote(end: MessageEnd, other: MessageEnd, argument: str, traffic: Tra
         odd.add(_against(values.keys() & set(map(way, rest)), values))
     odd.discard(None)
     return odd.pop() if len(odd) == 1 else None
+
+
+def _odd_by_turn(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> MessageEnd | None:
+    """The one whose tag is not its turn, where tags count the messages from each rank to each, and all others' do.
+
+    Those of the two alone say so if they have counted for longer.
+    """
+    made = [each for ends in traffic.ends.values() for each in ends if each not in (end, other)]
+    rest = [each for each in made if each.stream.group == end.stream.group]
+    by_others = {each.stream.tag for each in rest if each.rank not in (end.rank, other.rank)}
+    if len(by_others) < PATTERN and len({each.stream.tag for each in rest}) < COUNTED:
+        return None
+    turns: dict[Hashable, MessageEnd] = {each.stream.tag - traffic.turn(each): each for each in (end, other)}
+    return _against({each.stream.tag - traffic.turn(each) for each in rest}, turns)
 
 
 def _odd_by_habit(end: MessageEnd, other: MessageEnd, usual: Sequence[int]) -> MessageEnd | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -73,6 +74,7 @@ class Traffic:
         self._unknown: set[tuple[str, int, int]] = set()  # group, receiver, tag: of some nobody knows whose they took
         for rank, view in views.items():
             self.ends[rank] = list(self._read(rank, view))
+        self._turns = {key: turn for ends in self.ends.values() for key, turn in _turns(ends)}
         self._by_name = {(end.sends, end.stream, end.number): end for ends in self.ends.values() for end in ends}
 
     def _read(self, rank: int, view: LedgerView) -> Iterator[MessageEnd]:
@@ -105,6 +107,10 @@ class Traffic:
         """How many have been begun on both sides."""
         return min(self.sent(stream), self.received(stream))
 
+    def turn(self, end: MessageEnd) -> int:
+        """How many messages its rank had sent to that peer before, or received from it, with whatever tag."""
+        return self._turns[end.rank, end.record.index]
+
     def in_round(self, rank: int, number: int, *, sends: bool, stream: Stream) -> int:
         """How many messages `rank` sent into `stream`, or received from it, after so many collectives."""
         ends = self.ends.get(rank, ())
@@ -125,6 +131,29 @@ class Traffic:
                 else:
                     others.add(other.site)
         return own or others
+
+    def site_in_turn(self, end: MessageEnd) -> Site | None:
+        """Where the peer of `end` did the other half for others, of whose messages it did as many from the same lines
+        before; None where it did not, or where from several.
+        """
+        before = [self._by_name.get((not end.sends, end.stream, number)) for number in range(end.number)]
+        if None in before:
+            return None
+        sites = [other.site for other in before if other is not None]
+        found = set[Site | None]()
+        for stream in self._beside(end):
+            row = [self._by_name.get((not end.sends, stream, number)) for number in range(end.number + 1)]
+            made = [other.site for other in row if other is not None]
+            if made[:-1] == sites and len(made) == len(row):
+                found.add(made[-1])
+        return found.pop() if len(found) == 1 else None
+
+    def _beside(self, end: MessageEnd) -> Iterator[Stream]:
+        """The other streams of that group and tag that the peer of `end` is at the same end of."""
+        for stream in self.streams:
+            alike = (stream.group, stream.tag) == (end.stream.group, end.stream.tag) and stream != end.stream
+            if alike and end.peer == (stream.target if end.sends else stream.source):
+                yield stream
 
     def _meets_from(self, site: Site | None, other: MessageEnd, like: Stream) -> bool:
         """Whether `other`, of a stream of that group and tag, met an end that was at `site`."""
@@ -148,6 +177,15 @@ class Traffic:
             return False
         stream = end.stream
         return (begun or 0) <= end.number and (stream.group, stream.target, stream.tag) not in self._unknown
+
+
+def _turns(ends: Sequence[MessageEnd]) -> Iterator[tuple[tuple[int, int], int]]:
+    """Of one rank's ends, each by rank and step, how many of its kind it had begun before."""
+    begun: Counter[tuple[str, bool, int]] = Counter()
+    for end in ends:
+        kind = end.stream.group, end.sends, end.peer
+        yield (end.rank, end.record.index), begun[kind]
+        begun[kind] += 1
 
 
 def _stream(rank: int, record: Record, message: Message) -> Stream:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
+from rankdrill.diagnosis.calls.source import comes_to_the_same
 from rankdrill.diagnosis.deadlock import circle_in, deadlock
 from rankdrill.diagnosis.finding import Finding
 from rankdrill.diagnosis.messages.account import Account
 from rankdrill.diagnosis.messages.counts import miscounted, out_of_step
-from rankdrill.diagnosis.messages.habits import departure
+from rankdrill.diagnosis.messages.habits import Departure, departure
 from rankdrill.diagnosis.messages.misaddressed import Standing, in_another_branch, misaddressed, never_met
 from rankdrill.diagnosis.messages.traffic import MessageEnd, Traffic
 from rankdrill.diagnosis.waits import Wait, hopeless
@@ -121,13 +122,19 @@ def _from_anybody(wait: Wait) -> bool:
     return message is not None and message.peer == ANYBODY
 
 
+def _is_still_due(left: Departure) -> bool:
+    """Whether what a rank used to do is written word for word behind where it waits: it came to the other first."""
+    here, usual = left.end.site, left.usual.site
+    return here is not None and usual is not None and comes_to_the_same(here, usual)
+
+
 def _of_circle(ends: Sequence[MessageEnd], cycle: Sequence[Wait], traffic: Traffic, account: Account) -> Finding:
     """Each waits for the next: for want of a message that one of them used to send or receive here, or by order."""
     left = departure(ends, traffic)
     lost = account.misaddressed(never_met(ends)) if left is None else None
     if lost is not None:
         return lost
-    if left is None or left.end.sends is left.usual.sends:
+    if left is None or left.end.sends is left.usual.sends or _is_still_due(left):
         return deadlock(cycle, () if left is None else (left.end.rank,))
     waiting = next((end for end in ends if end.peer == left.end.rank and end.sends is not left.usual.sends), None)
     if waiting is None or waiting.stream != left.usual.stream:

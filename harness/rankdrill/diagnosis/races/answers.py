@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 
 from rankdrill.diagnosis.races.reception import Reception
-from rankdrill.diagnosis.races.written import name_called, names_in, plain_copy_of
+from rankdrill.diagnosis.races.written import Written, name_called, names_in, plain_copy_of
 
-__all__ = ["answers_in_a_row"]
+__all__ = ["answered_as_counted", "answers_in_a_row"]
 
 _SEND = frozenset({"isend", "send"})
 
@@ -23,9 +24,21 @@ def answers_in_a_row(reception: Reception) -> int | None:
     sends = [next(filter(_is_send, written.around(each)), None) for each in uses if id(each) in inside]
     if len({id(each) for each in sends}) != 1 or not isinstance(sends[0], ast.Call):
         return None
-    send = sends[0]
+    return _line_of_answer(written, sends[0], into.id, uses)
+
+
+def answered_as_counted(written: Written, uses: Sequence[ast.Name]) -> int | None:
+    """The line of the one send in which each of `uses` of a message is answered, to a rank that is a count."""
+    sends = [next(filter(_is_send, written.around(each)), None) for each in uses]
+    if len({id(each) for each in sends}) != 1 or not isinstance(sends[0], ast.Call):
+        return None
+    return _line_of_answer(written, sends[0], uses[0].id, uses)
+
+
+def _line_of_answer(written: Written, send: ast.Call, name: str, uses: Sequence[ast.Name]) -> int | None:
+    """Of a `send` of what was made of the message in `name` to a rank that is a count."""
     content, target = _given(send, 0, "tensor"), _given(send, 1, "dst")
-    if content is None or target is None or into.id not in names_in(content):
+    if content is None or target is None or name not in names_in(content):
         return None
     if plain_copy_of(content) in uses:  # it is handed on as it came, to whomever: rows that are shuffled, say
         return None

@@ -10,11 +10,12 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
+from rankdrill.diagnosis.races.answers import answered_as_counted
 from rankdrill.diagnosis.races.compared import compared_in_order, compared_with_a_count
 from rankdrill.diagnosis.races.reception import Reception
 from rankdrill.diagnosis.races.written import LOOPS, Written, name_called, names_in, plain_copy_of
 
-__all__ = ["kept_in_order"]
+__all__ = ["answered_by_place", "kept_in_order"]
 
 _ABOUT = frozenset({"device", "dim", "dtype", "ndim", "numel", "shape", "size"})
 _CLOCKS = frozenset({"elapsed_time", "monotonic", "perf_counter", "perf_counter_ns", "process_time", "time", "timeit"})
@@ -53,6 +54,23 @@ def kept_in_order(reception: Reception, elements: int) -> bool:
     return True in told or (place.made and reception.waits and elements > 1 and not _is_timed(written))
 
 
+def answered_by_place(reception: Reception) -> int | None:
+    """The line of the one send by which what is kept in a place is answered later, to the rank that the place counts.
+
+    None where anything else is done with the places.
+    """
+    written = reception.written
+    place = _place_of(reception) if written.loop_around(reception.call) is not None else None
+    if place is None or place.item or not written.is_made_here(place.container):
+        return None
+    uses = [use for use in written.uses(place.container) if use is not place.named and not _is_about(written, use)]
+    loops = [next((loop for loop in written.around(use) if isinstance(loop, LOOPS)), None) for use in uses]
+    if len(uses) != 1 or loops[0] is None:
+        return None
+    items = _items_in(written, loops[0], uses[0])
+    return answered_as_counted(written, items) if items else None
+
+
 # ------------------------------------------------------------------------------------------- where it is kept
 
 
@@ -78,6 +96,7 @@ def _stored(reception: Reception, name: str) -> _Place | None:
     """What is received is then copied somewhere in the same round, and nothing else is done with it."""
     written = reception.written
     uses = [each for each in written.uses(name) if each is not reception.into]
+    uses = [each for each in uses if not _means_another(written, each, reception.call)]
     if len(uses) != 1 or written.loop_around(uses[0]) is not written.loop_around(reception.call):
         return None
     if uses[0].lineno <= reception.call.lineno:
@@ -92,6 +111,17 @@ def _stored(reception: Reception, name: str) -> _Place | None:
             case ast.stmt():
                 return None
     return None
+
+
+def _means_another(written: Written, use: ast.Name, call: ast.Call) -> bool:
+    """Whether a loop that `use` is in, and `call` is not, has bound its name to something else."""
+    around = list(written.around(call))
+    return any(
+        isinstance(each, ast.Name) and each.id == use.id
+        for loop in written.around(use)
+        if isinstance(loop, ast.For) and loop not in around
+        for each in ast.walk(loop.target)
+    )
 
 
 # ------------------------------------------------------------------------------------------- what is done with it
@@ -136,12 +166,18 @@ def _told_by(written: Written, use: ast.Name) -> bool | None:
 
 def _told_by_loop(written: Written, loop: ast.AST, use: ast.Name) -> bool | None:
     """The same of a loop that runs over all places."""
+    items = _items_in(written, loop, use)
+    return None if items is None else _all(written, items) or None
+
+
+def _items_in(written: Written, loop: ast.AST, use: ast.Name) -> list[ast.Name] | None:
+    """Where each place is read in a loop that runs over all of them, as `use` says; None where it does not."""
     inside = [each for each in ast.walk(loop) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)]
     names = {each.id for each in ast.walk(loop) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
     for name in names:
         over = next((written.runs_over(name, each) for each in inside if each.id == name), None)
         if over is not None and over[1] is use:
-            return _all(written, [each for each in inside if each.id == name]) or None
+            return [each for each in inside if each.id == name]
     return None
 
 

@@ -17,7 +17,7 @@ from rankdrill.diagnosis.races.account import IN_PLACES, THE_LAST, TO_THE_NEXT, 
 from rankdrill.diagnosis.races.answers import answers_in_a_row
 from rankdrill.diagnosis.races.last_word import counts_the_last
 from rankdrill.diagnosis.races.order import all_unordered, destinations, newest_from_anybody, unordered
-from rankdrill.diagnosis.races.places import kept_in_order
+from rankdrill.diagnosis.races.places import answered_by_place, kept_in_order
 from rankdrill.diagnosis.races.reception import reception_at
 from rankdrill.diagnosis.races.taken import Taken
 from rankdrill.diagnosis.waits import Wait
@@ -66,7 +66,7 @@ def _deed(rank: int, taken: Taken, view: LedgerView) -> Deed | None:
         return IN_PLACES
     if counts_the_last(reception, rank):
         return THE_LAST
-    line = answers_in_a_row(reception)
+    line = answers_in_a_row(reception) or answered_by_place(reception)
     # Who hands messages on to others than those that sent them may do so in whatever order.
     answered = line is not None and destinations(view, taken.site.file, line) == set(taken.senders)
     return TO_THE_NEXT if answered else None

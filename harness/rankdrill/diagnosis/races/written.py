@@ -127,9 +127,28 @@ class Written:
             loop = self.parent(parent)
             if not isinstance(loop, ast.For | ast.comprehension):
                 return False
-            given = _paired(loop.iter, parent.elts.index(node))
-            return given == _COUNT or _is_range(given)
+            at = parent.elts.index(node)
+            given = _paired(loop.iter, at)
+            return given == _COUNT or _is_range(given) or (at == 0 and self._is_keyed_by_counts(loop.iter))
         return isinstance(parent, ast.For | ast.comprehension) and _is_range(parent.iter)
+
+    def _is_keyed_by_counts(self, items: ast.expr) -> bool:
+        """Whether `items` are those of a dictionary of which each key was one of a range when it was set."""
+        match items:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=container), attr="items"), args=[]):
+                parents = [self.parent(use) for use in self.uses(container)]
+                set_there = [each.slice for each in parents if isinstance(each, ast.Subscript) and _is_set(each)]
+                return bool(set_there) and all(self._is_of_a_range(key) for key in set_there)
+        return False
+
+    def _is_of_a_range(self, key: ast.expr) -> bool:
+        if not isinstance(key, ast.Name):
+            return False
+        return any(
+            isinstance(target, ast.Name) and target.id == key.id and _is_range(iterated)
+            for loop in self.around(key)
+            for target, iterated in _targets(loop)
+        )
 
     def runs_over(self, name: str, node: ast.AST) -> tuple[ast.AST, ast.Name] | None:
         """The loop around `node` that `name` is bound by, and the name of what it runs over, element by element."""
@@ -146,6 +165,10 @@ class Written:
                 if over is not None:
                     return loop, over
         return None
+
+
+def _is_set(place: ast.Subscript) -> bool:
+    return isinstance(place.ctx, ast.Store)
 
 
 def _is_new(value: ast.AST | None) -> bool:

@@ -45,7 +45,7 @@ def missing_key(beside: Mapping[int, Wait], lost: Mapping[int, Wait], views: Seq
     if culprits is None:
         culprits = _who_sets_for_each(key, waiters, uses)
     awaited = beside[waiters[0]].record.step
-    misspelt = _misspelt(awaited, waiters, uses, views)
+    misspelt = _misspelt(awaited, _waiting_for_such(awaited, beside), uses, views)
     if misspelt is not None and culprits in (None, (misspelt.rank,)):
         culprits = (misspelt.rank,)
         sides = (_set_so(misspelt, key), *_sides(key, waiters, culprits, beside, lost, uses, views)[1:])
@@ -154,7 +154,7 @@ def _who_did_not_count(
 def _misspelt(awaited: Step, waiters: Sequence[int], uses: Sequence[Use], views: Sequence[LedgerView]) -> Use | None:
     """Where one rank has set the key in another spelling, which nobody gets: that, if others spell as it is awaited.
 
-    So they do who wait for it, if they are several, and who set such keys of other numbers that are got.
+    So they do who wait for it, or for such keys of other numbers, if they are several, and who set such that are got.
     """
     asked = set(_asked_for(views))
     meant = [
@@ -168,6 +168,12 @@ def _misspelt(awaited: Step, waiters: Sequence[int], uses: Sequence[Use], views:
     others = (use for use in uses if use.sets and use.record.step.digest in asked)
     agreed = len(waiters) > 1 or any(same_form(awaited.target, use.key) for use in others)
     return meant[-1] if agreed else None
+
+
+def _waiting_for_such(awaited: Step, beside: Mapping[int, Wait]) -> list[int]:
+    """Who waits for that key, or for one of another number in the same form."""
+    keys = {rank: wait.record.step.target for rank, wait in beside.items() if awaits_key(wait.record.step)}
+    return [rank for rank, key in keys.items() if key == awaited.target or same_form(awaited.target, key)]
 
 
 def _deleted(

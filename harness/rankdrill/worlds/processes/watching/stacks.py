@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import linecache
+import re
 import signal
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import thread
 from pathlib import Path
+from types import ModuleType
 
 from rankdrill.diagnosis import name_ranks
 from rankdrill.worlds.processes.client import RankHandle, TemplateClient
@@ -16,6 +21,13 @@ STACKS_S = 0.5  # for a stuck rank to print its stacks
 MORE_S = 0.01  # for each rank: they share the processors
 POLL_S = 0.005
 THREAD_LINE = "hread 0x"  # begins each thread's part of faulthandler's dump
+_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
+# Where a thread is, from the inside out, that has set no timeout: of these places each that sets one is another line.
+_UNTIL_WOKEN = (
+    ((thread, "work_item = work_queue.get(block=True)"),),
+    ((threading, "waiter.acquire()"),),
+    ((threading, "if lock.acquire(block, timeout):"), (threading, "self._wait_for_tstate_lock()")),
+)
 # Frames below the body: rankdrill's own, pytest's and what runs a script, the same for every rank.
 _NOT_THE_BODY = (
     str(Path(__file__).parents[3]),
@@ -48,8 +60,24 @@ def stacks_in(files: Mapping[int, Path], ask: Callable[[], None]) -> dict[int, s
 
 
 def count_threads(stack: str) -> int:
-    """How many Python threads a rank has, from its stacks."""
-    return stack.count(THREAD_LINE)
+    """How many Python threads a rank has, from its stacks, that may do something before another thread of it does.
+
+    Others wait without a timeout: for work that is handed to their pool, or for a future, an event or a queue.
+    """
+    return sum(not _is_to_be_woken(frames) for frames in stack.split(THREAD_LINE)[1:])
+
+
+def _is_to_be_woken(frames: str) -> bool:
+    found = [(match["file"], int(match["line"])) for match in _FRAME.finditer(frames)]
+    return any(
+        len(found) >= len(places) and all(_is_at(at, *place) for at, place in zip(found, places, strict=False))
+        for places in _UNTIL_WOKEN
+    )
+
+
+def _is_at(at: tuple[str, int], module: ModuleType, text: str) -> bool:
+    file, line = at
+    return file == module.__file__ and linecache.getline(file, line).strip().startswith(text)
 
 
 def of_the_body(stack: str) -> str:
