@@ -59,6 +59,15 @@ def test_the_tables_of_groups(group: Any) -> None:
     assert callable(c._unregister_process_group)
 
 
+def test_who_else_holds_a_group(group: Any) -> None:
+    dist.new_group([0])
+    kept = dist.new_group([0])
+    assert torch_seam.held_besides_torch([each for each in c10d._world.pg_map if each is not group]) == [0, 1]
+    in_an_object = [kept]
+    assert torch_seam.held_besides_torch(in_an_object) == [1]
+    assert torch_seam.held_besides_torch(in_an_object, [id(kept)]) == [0]
+
+
 def test_a_group_made_by_its_members_is_called_what_was_foretold(group: Any) -> None:
     for _ in range(2):
         foretold, held = torch_seam.local_group_name([0])

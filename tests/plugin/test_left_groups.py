@@ -81,3 +81,105 @@ def test_groups_of_fixtures_and_one_for_each_test_are_right(run: Run) -> None:
 def test_one_group_for_each_example_is_right(run: Run) -> None:
     ran = run(EXAMPLES)
     assert ran.outcome("test_it") == "passed", ran.screen
+
+
+HELD_NO_MORE = """
+import unittest
+
+pids = []
+
+def note():
+    pids.append(os.getpid())
+    assert len(set(pids)) == 1
+
+@pytest.fixture
+def made():
+    note()
+    yield dist.new_group()
+
+@pytest.mark.ranks(2)
+def test_a_fixtures(made):
+    dist.barrier(made)
+
+@pytest.mark.ranks(2)
+class TestOfUnittest(unittest.TestCase):
+    def setUp(self):
+        note()
+        self.group = dist.new_group()
+
+    def test_of_unittest(self):
+        dist.barrier(self.group)
+
+@pytest.mark.ranks(2)
+class TestPlain:
+    def test_plain(self):
+        note()
+        self.group = dist.new_group()
+        dist.all_reduce(torch.ones(1), group=self.group, async_op=True).wait()
+
+@pytest.mark.ranks(2)
+def test_in_a_model():
+    note()
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2), process_group=dist.new_group())
+    model(torch.ones(1, 2)).sum().backward()
+    model.itself = [model]
+
+@pytest.mark.ranks(2)
+def test_in_a_circle():
+    note()
+    group = dist.new_group()
+    try:
+        dist.all_gather_object([], 0, group=group)
+    except Exception as error:
+        caught = error
+    kept = [group]
+    kept.append(kept)
+
+@pytest.mark.ranks(2)
+def test_skipped():
+    note()
+    group = dist.new_group()
+    pytest.skip("enough")
+
+@pytest.mark.ranks(2)
+@pytest.mark.parametrize("number", range(2))
+def test_after(number):
+    note()
+    assert len(pids) == 7 + number
+"""
+
+
+def test_groups_that_nobody_holds_any_more_keep_the_ranks(run: Run) -> None:
+    ran = run(HELD_NO_MORE, "-v")
+    ran.result.assert_outcomes(passed=7, skipped=1)
+    assert "gets fresh ranks" not in ran.screen
+
+
+FOUND_MADE = """
+import library
+
+@pytest.mark.ranks(2)
+@pytest.mark.parametrize("number", range(3))
+def test_it(number):
+    assert library.local is None
+    library.make()
+    dist.barrier(library.local)
+"""
+
+
+def test_a_library_that_keeps_a_group_never_finds_it_made(run: Run, pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        library="""
+        import torch.distributed as dist
+
+        local = None
+
+        def make():
+            global local
+            assert local is None, "already initialised"
+            local = dist.new_group()
+        """
+    )
+    ran = run(FOUND_MADE, "-v")
+    ran.result.assert_outcomes(passed=3)
+    assert ran.screen.count("left a process group of all ranks, held by library.local: the next test gets") == 3

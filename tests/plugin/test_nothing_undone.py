@@ -218,6 +218,14 @@ NOTICED = {
     "torch.distributed": ("dist.barrier = lambda *_: None", "changed torch.distributed.barrier"),
     "the group": ("dist.destroy_process_group()", ""),
     "some ranks' group": ("dist.new_group([1])", "rank 1 left a process group of 1 of 2 ranks"),
+    "a group that the file keeps": (
+        "global kept; kept = dist.new_group(); dist.barrier(kept)",
+        "left a process group of all ranks, held by test_it.kept",
+    ),
+    "a group in a cache": (
+        "import functools; global cached; cached = functools.cache(dist.new_group); dist.barrier(cached())",
+        "left a process group of all ranks that something still holds",
+    ),
     "a group by its members": (
         # Who leaves before the other has connected ends the other's call.
         "group = dist.new_group([0, 1], use_local_synchronization=True)"

@@ -56,7 +56,15 @@ def test_what_is_set_on_hypothesis_is_still_read() -> None:
 
 def test_items_still_carry_what_is_set_on_them(request: pytest.FixtureRequest) -> None:
     node = request.node
-    for name in ("_fixtureinfo", "_request", "_report_sections", "user_properties", "funcargs", "instance"):
+    for name in (
+        "_fixtureinfo",
+        "_request",
+        "_report_sections",
+        "user_properties",
+        "funcargs",
+        "instance",
+        "_instance",
+    ):
         assert hasattr(node, name), f"pytest's Function has no {name} any more; see plugin/pytest_seam.py"
     assert hasattr(node._fixtureinfo, "name2fixturedefs")
     assert hasattr(request.config, "_tmp_path_factory")

@@ -20,6 +20,8 @@ from rankdrill.step import FILE_LOCKS, Kind, Step
 
 __all__ = ["FD_FUNCTIONS", "PAIR_FUNCTIONS", "PATH_FUNCTIONS", "file_patches"]
 
+__tracebackhide__ = True  # of all frames in here: pytest then ends its traceback in the code under test
+
 # Function of `os` -> op. `remove` is `unlink` by another name.
 PATH_FUNCTIONS = {
     "listdir": "listdir",
@@ -80,7 +82,6 @@ def _opening(boundary: Boundary, territory: Territory) -> Callable[[Any], Any]:
             closefd: bool = True,
             opener: Any = None,
         ) -> Any:
-            __tracebackhide__ = True
             if not boundary.open or not is_plain(mode, buffering, encoding, errors, newline):
                 return original(file, mode, buffering, encoding, errors, newline, closefd, opener)
             text = encoding, errors, newline
@@ -96,7 +97,6 @@ def _opening(boundary: Boundary, territory: Territory) -> Callable[[Any], Any]:
                 return original(file, mode, buffering, encoding, errors, newline, closefd)
 
             def real(call: Call) -> Any:
-                __tracebackhide__ = True
                 raw, opened = compose(call.args["path"], mode, buffering, text, closefd)
                 raw.watch(boundary, kind, path)
                 return opened
@@ -114,7 +114,6 @@ def _os_opening(boundary: Boundary, territory: Territory) -> Callable[[Any], Any
     def make(original: Any) -> Any:
         @functools.wraps(original)
         def open(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> Any:
-            __tracebackhide__ = True
             located = territory.locate(path, dir_fd) if boundary.open else None
             kind = territory.kind(located) if located is not None else None
             if kind is None or located is None:
@@ -136,7 +135,6 @@ def _naming(op: str, boundary: Boundary, territory: Territory) -> Callable[[Any]
     def make(original: Any) -> Any:
         @functools.wraps(original)
         def named(*args: Any, **kwargs: Any) -> Any:
-            __tracebackhide__ = True
             if not boundary.open:
                 return original(*args, **kwargs)
             given = args[0] if args else kwargs.get("path")
@@ -158,7 +156,6 @@ def _pairing(op: str, boundary: Boundary, territory: Territory) -> Callable[[Any
     def make(original: Any) -> Any:
         @functools.wraps(original)
         def paired(src: Any, dst: Any, **kwargs: Any) -> Any:
-            __tracebackhide__ = True
             if not boundary.open:
                 return original(src, dst, **kwargs)
             source = territory.locate(src, kwargs.get("src_dir_fd"))
@@ -180,7 +177,6 @@ def _using(op: str, boundary: Boundary, territory: Territory) -> Callable[[Any],
     def make(original: Any) -> Any:
         @functools.wraps(original)
         def used(fd: Any, *args: Any) -> Any:
-            __tracebackhide__ = True
             if not boundary.open:
                 return original(fd, *args)
             number = fd if isinstance(fd, int) else getattr(fd, "fileno", lambda: None)()
@@ -204,7 +200,6 @@ def _locking(op: str, boundary: Boundary, territory: Territory) -> Callable[[Any
     def make(original: Any) -> Any:
         @functools.wraps(original)
         def lock(fd: Any, command: Any, *args: Any) -> Any:
-            __tracebackhide__ = True
             if not boundary.open or not isinstance(command, int):
                 return original(fd, command, *args)
             path = territory.locate(fd if isinstance(fd, int) else getattr(fd, "fileno", lambda: None)())

@@ -18,6 +18,8 @@ from rankdrill.step import LEAVES_GROUP, Kind, Step
 
 __all__ = ["leaving_patches"]
 
+__tracebackhide__ = True  # of all frames in here: pytest then ends its traceback in the code under test
+
 
 def leaving_patches(boundary: Boundary) -> Iterator[Patch]:
     """What makes each ``destroy_process_group`` of a group that has this rank a step of `boundary`."""
@@ -28,7 +30,6 @@ def leaving_patches(boundary: Boundary) -> Iterator[Patch]:
 def _noted(boundary: Boundary, original: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(original)
     def destroy_process_group(group: Any = None) -> None:
-        __tracebackhide__ = True
         left = dist.group.WORLD if group is None else group
         if not boundary.open or not isinstance(left, DrilledGroup):
             original(group)

@@ -22,6 +22,8 @@ from rankdrill.step import Kind, Step
 
 __all__ = ["MIN_BYTES", "memory_patches"]
 
+__tracebackhide__ = True  # of all frames in here: pytest then ends its traceback in the code under test
+
 MIN_BYTES = 1024  # smaller ones do not fail, and would drown the ledger
 
 Measure = Callable[..., int]
@@ -40,7 +42,6 @@ def _reserving(op: str, measure: Measure, boundary: Boundary) -> Callable[[Any],
     def make(original: Any) -> Any:
         @functools.wraps(original)
         def reserve(*args: Any, **kwargs: Any) -> Any:
-            __tracebackhide__ = True
             if not boundary.open:
                 return original(*args, **kwargs)
             try:
@@ -64,7 +65,6 @@ def _mapping(original: Any, boundary: Boundary) -> Any:
 
     class Mapped(original, metaclass=Kin):  # type: ignore[misc]
         def __new__(cls, fileno: int, length: int, *args: Any, **kwargs: Any) -> Any:
-            __tracebackhide__ = True
             if not boundary.open or length < MIN_BYTES:
                 return original.__new__(cls, fileno, length, *args, **kwargs)
             step = Step(Kind.MEMORY, "mmap", nbytes=length)

@@ -19,6 +19,8 @@ from rankdrill.step import Kind, Step
 
 __all__ = ["object_patches"]
 
+__tracebackhide__ = True  # of all frames in here: pytest then ends its traceback in the code under test
+
 
 def object_patches(boundary: Boundary) -> Iterator[Patch]:
     """What makes pickling and unpickling steps of `boundary`."""
@@ -44,7 +46,6 @@ def _dumping_to_bytes(boundary: Boundary) -> Callable[[Any], Any]:
     def make(original: Any) -> Any:
         @functools.wraps(original)
         def dumps(obj: Any, *args: Any, **kwargs: Any) -> Any:
-            __tracebackhide__ = True
             if not boundary.open:
                 return original(obj, *args, **kwargs)
             step = Step(Kind.OBJECT, "dumps", type_name(obj), nbytes=nbytes_of(obj))
@@ -59,7 +60,6 @@ def _loading_from_bytes(boundary: Boundary) -> Callable[[Any], Any]:
     def make(original: Any) -> Any:
         @functools.wraps(original)
         def loads(data: Any, /, **kwargs: Any) -> Any:
-            __tracebackhide__ = True
             if not boundary.open:
                 return original(data, **kwargs)
             step = Step(Kind.OBJECT, "loads", type_name(data), nbytes=nbytes_of(data))
@@ -74,13 +74,11 @@ def _dumping(boundary: Boundary) -> Callable[[Any], Any]:
     def make(original: Any) -> Any:
         @functools.wraps(original)
         def dump(obj: Any, file: Any, *args: Any, **kwargs: Any) -> Any:
-            __tracebackhide__ = True
             if not boundary.open:
                 return original(obj, file, *args, **kwargs)
             step = Step(Kind.OBJECT, "dump", type_name(obj), nbytes=nbytes_of(obj))
 
             def cross(to: Any) -> Any:
-                __tracebackhide__ = True
                 return boundary.cross(
                     step,
                     {"obj": obj, "file": to},
@@ -98,7 +96,6 @@ def _loading(boundary: Boundary) -> Callable[[Any], Any]:
     def make(original: Any) -> Any:
         @functools.wraps(original)
         def load(file: Any, **kwargs: Any) -> Any:
-            __tracebackhide__ = True
             if not boundary.open:
                 return original(file, **kwargs)
             step = Step(Kind.OBJECT, "load", type_name(file))

@@ -12,6 +12,8 @@ from rankdrill.step import Kind, Step
 
 __all__ = ["DrilledFileIO", "compose", "flags_of", "is_plain"]
 
+__tracebackhide__ = True  # of all frames in here: pytest then ends its traceback in the code under test
+
 _FLAGS = {"r": os.O_RDONLY, "w": os.O_CREAT | os.O_TRUNC, "x": os.O_CREAT | os.O_EXCL, "a": os.O_CREAT | os.O_APPEND}
 
 
@@ -25,27 +27,23 @@ class DrilledFileIO(io.FileIO):
         self._path = path
 
     def write(self, data: Any, /) -> int:
-        __tracebackhide__ = True
         if not self._steps:
             return super().write(data)
         return int(self._cross("write", memoryview(data).nbytes, super().write, data))
 
     def readinto(self, buffer: Any, /) -> int | None:
-        __tracebackhide__ = True
         if not self._steps:
             return super().readinto(buffer)
         read: int | None = self._cross("read", memoryview(buffer).nbytes, super().readinto, buffer)
         return read
 
     def readall(self) -> bytes:
-        __tracebackhide__ = True
         if not self._steps:
             return super().readall()
         read: bytes = self._cross("read", 0, super().readall)
         return read
 
     def read(self, size: int | None = -1, /) -> bytes:
-        __tracebackhide__ = True
         if size is None or size < 0:
             return self.readall()
         if not self._steps:
@@ -58,7 +56,6 @@ class DrilledFileIO(io.FileIO):
         return self._kind is not None and self._boundary.open
 
     def _cross(self, op: str, nbytes: int, real: Callable[..., Any], *data: Any) -> Any:
-        __tracebackhide__ = True
         assert self._kind is not None
         step = Step(self._kind, op, self._path, nbytes=nbytes)
         args = {"fd": self.fileno(), **({"data": data[0]} if data else {})}

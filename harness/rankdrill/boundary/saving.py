@@ -24,6 +24,8 @@ from rankdrill.step import Kind, Step
 
 __all__ = ["saving_patches"]
 
+__tracebackhide__ = True  # of all frames in here: pytest then ends its traceback in the code under test
+
 
 def saving_patches(boundary: Boundary) -> Iterator[Patch]:
     """What makes `torch.save` and `torch.load` steps of `boundary`. `torch.load(mmap=True)` keeps its path."""
@@ -35,13 +37,11 @@ def _saving(boundary: Boundary) -> Callable[[Any], Any]:
     def make(original: Any) -> Any:
         @functools.wraps(original)
         def save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
-            __tracebackhide__ = True
             if not boundary.open:
                 return original(obj, f, *args, **kwargs)
             step = Step(Kind.OBJECT, "save", type_name(obj), nbytes=nbytes_of(obj))
 
             def cross(file: Any) -> Any:
-                __tracebackhide__ = True
                 return boundary.cross(
                     step,
                     {"obj": obj, "file": file},
@@ -62,15 +62,12 @@ def _loading(boundary: Boundary) -> Callable[[Any], Any]:
     def make(original: Any) -> Any:
         @functools.wraps(original)
         def load(f: Any, *args: Any, **kwargs: Any) -> Any:
-            __tracebackhide__ = True
             if not boundary.open or kwargs.get("mmap"):
                 return original(f, *args, **kwargs)
 
             def cross(file: Any) -> Any:
-                __tracebackhide__ = True
 
                 def real(call: Call) -> Any:
-                    __tracebackhide__ = True
                     return original(call.args["file"], *args, **kwargs)
 
                 return boundary.cross(Step(Kind.OBJECT, "load", type_name(file)), {"file": file}, real)

@@ -17,6 +17,8 @@ from rankdrill.step import Kind, Step
 
 __all__ = ["shm_patches"]
 
+__tracebackhide__ = True  # of all frames in here: pytest then ends its traceback in the code under test
+
 _CREATE_FLAGS = os.O_CREAT | os.O_EXCL | os.O_RDWR
 
 
@@ -31,7 +33,6 @@ def _making(boundary: Boundary) -> Callable[[Any], Any]:
     def make(original: Any) -> Any:
         @functools.wraps(original)
         def init(self: Any, name: str | None = None, create: bool = False, size: int = 0, **more: Any) -> None:
-            __tracebackhide__ = True
             if not boundary.open or (name is None and not create):
                 original(self, name, create, size, **more)
                 return
@@ -40,7 +41,6 @@ def _making(boundary: Boundary) -> Callable[[Any], Any]:
             known = known.removeprefix("/")
 
             def real(call: Call) -> None:
-                __tracebackhide__ = True
                 try:
                     original(self, known, create, size, **more)
                 except FileExistsError:
@@ -60,7 +60,6 @@ def _ending(op: str, boundary: Boundary) -> Callable[[Any], Any]:
     def make(original: Any) -> Any:
         @functools.wraps(original)
         def end(self: Any) -> None:
-            __tracebackhide__ = True
             # `__del__` closes what is closed already: no step.
             if not boundary.open or (op == "close" and self._mmap is None):
                 original(self)

@@ -28,6 +28,8 @@ from rankdrill.whose import Whose
 
 __all__ = ["STORES", "StoreName", "StoreNames"]
 
+__tracebackhide__ = True  # of all frames in here: pytest then ends its traceback in the code under test
+
 # torch's stubs leave these out.
 _FILE: Any = dist.FileStore  # type: ignore[attr-defined]
 _HASH: Any = dist.HashStore  # type: ignore[attr-defined]
@@ -82,7 +84,6 @@ class StoreNames:
     def _noting(self, name: Callable[..., StoreName | None], original: Any) -> Any:
         @functools.wraps(original)
         def made(store: Any, *args: Any, **kwargs: Any) -> None:
-            __tracebackhide__ = True
             original(store, *args, **kwargs)
             named = name(store, owner_of(sys._getframe(1).f_code), *args, **kwargs)
             if named is not None:
@@ -93,7 +94,6 @@ class StoreNames:
     def _cloning(self, original: Any) -> Any:
         @functools.wraps(original)
         def clone(store: Any) -> Any:
-            __tracebackhide__ = True
             cloned, named = original(store), self.of(store)
             if named is not None:
                 self._named[cloned] = named

@@ -28,6 +28,8 @@ from rankdrill.whose import Whose
 
 __all__ = ["STORE_FUNCTIONS", "store_patches"]
 
+__tracebackhide__ = True  # of all frames in here: pytest then ends its traceback in the code under test
+
 # Function of a store -> whether what it is given beside the key is worth telling: the value.
 STORE_FUNCTIONS = {
     "add": True,
@@ -66,7 +68,6 @@ def _calling(op: str, boundary: Boundary, names: StoreNames) -> Callable[[Any], 
     def make(original: Any) -> Any:
         @functools.wraps(original)
         def called(store: Any, *args: Any, **kwargs: Any) -> Any:
-            __tracebackhide__ = True
             if not boundary.open or not _is_the_users(sys._getframe(1).f_code):
                 return original(store, *args, **kwargs)
             name = names.of(store)
@@ -82,7 +83,6 @@ def _calling(op: str, boundary: Boundary, names: StoreNames) -> Callable[[Any], 
                 boundary.updates.about_to_set(*digests)
 
             def real(call: Call) -> Any:
-                __tracebackhide__ = True
                 rest = [
                     boundary.note(_step(op, key, _told(op, key, args, place)))
                     for place, key in enumerate(more[:MOST_KEYS], 1)

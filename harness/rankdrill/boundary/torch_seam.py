@@ -36,8 +36,10 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import sys
 import weakref
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from types import CodeType
 from typing import Any
@@ -61,6 +63,7 @@ __all__ = [
     "group_names",
     "group_timeout",
     "groups",
+    "held_besides_torch",
     "keeps_work",
     "known_to_torchscript",
     "local_group_name",
@@ -196,8 +199,7 @@ def adopt_backends(wrapper: Any, group: Any) -> None:
 def replace_group(old: Any, new: Any) -> None:
     """Put `new` wherever torch keeps `old`."""
     world = c10d._world
-    tables: list[dict[Any, Any]] = [world.pg_map, world.pg_names, world.pg_backend_config, world.pg_to_tag]
-    for table in (*tables, world.pg_group_ranks):
+    for table in _tables():
         if old in table:
             table[new] = table.pop(old)
     # No walk through that table: another thread may be making a group, and so adding to it.
@@ -260,6 +262,32 @@ def group_names() -> dict[Any, str]:
 def groups() -> list[Any]:
     """Every process group this process is in, in the order they were made."""
     return list(c10d._world.pg_map)
+
+
+def held_besides_torch(groups: list[Any], known: Iterable[int] = ()) -> list[int]:
+    """How many references there are to each of `groups`, besides those of this list, of torch's tables and `known` ids.
+
+    The caller must hold each by nothing but the list.
+    """
+    counts = _references(groups)
+    by_a_list = _references([object()])[0]  # what looking at one adds is another number in other Pythons
+    listed = Counter(id(group) for tagged in c10d._world.tags_to_pg.values() for group in tagged)
+    listed.update(known)
+    tables = _tables()
+    return [
+        counts[at] - by_a_list - listed[id(group)] - sum(group in table for table in tables)
+        for at, group in enumerate(groups)
+    ]
+
+
+def _references(kept: list[Any]) -> list[int]:
+    return [sys.getrefcount(each) for each in kept]
+
+
+def _tables() -> list[dict[Any, Any]]:
+    """Those in which torch keeps groups as keys."""
+    world = c10d._world
+    return [world.pg_map, world.pg_names, world.pg_backend_config, world.pg_to_tag, world.pg_group_ranks]
 
 
 def known_to_torchscript(replacement: Any, original: Any) -> None:

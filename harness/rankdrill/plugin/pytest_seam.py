@@ -12,7 +12,7 @@ What is used, and why:
   tears down what the next test does not need.
 - ``session._fixturemanager`` and its ``_pending_conftests`` (pytest 9.1): conftest files that later files need.
 - ``item._initrequest``, ``item._request`` and its ``_get_active_fixturedef``, ``item.funcargs``, ``item._fixtureinfo``,
-  ``item._report_sections``: what pytest's own runner and fixtures keep on an item.
+  ``item._report_sections``, ``item._instance``: what pytest's own runner and fixtures keep on an item.
 - ``_pytest.subtests.failed_subtests_key`` (pytest 9): the terminal fails a test whose subtests failed by this count.
 - ``_pytest.unittest.TestCaseFunction`` and its ``_getinstance``, ``_pytest.python.CallSpec`` (in older ones
   ``CallSpec2``), ``_pytest.scope.Scope``: pytest parametrizes no method of a unittest class; the size of a world does.
@@ -72,6 +72,7 @@ __all__ = [
     "ini_options",
     "is_skipped_by_mark",
     "is_unittest_method",
+    "kept_by_instance",
     "locate",
     "log_to",
     "look_up_only",
@@ -199,6 +200,11 @@ def end_request(item: Any) -> None:
     if hasattr(item, "_request"):
         item._request = False
         item.funcargs = None
+
+
+def kept_by_instance(item: Any) -> list[int]:
+    """The ids of what the test has left on the instance of its class, which pytest keeps until the session ends."""
+    return list(map(id, getattr(vars(item).get("_instance"), "__dict__", {}).values()))
 
 
 def fixture_names(item: Any) -> tuple[str, ...]:

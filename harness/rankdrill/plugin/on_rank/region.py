@@ -8,6 +8,7 @@ from functools import partial
 
 import pytest
 
+from rankdrill.plugin import pytest_seam
 from rankdrill.worlds.context import RankContext
 from rankdrill.worlds.processes.state import Condition, Generators
 
@@ -50,6 +51,11 @@ class Region:
             self._is_open = False
             with self._context.boundary.closed():
                 self._context.left.extend(self._condition.restore())
+
+    def end(self, item: pytest.Item) -> None:
+        """The test is over, its item has let go of what fixtures gave it: note what something else still holds."""
+        if not self._is_open and self._condition is not None:
+            self._context.left.extend(self._condition.held(pytest_seam.kept_by_instance(item)))
 
     def forget(self) -> None:
         """Something outside of any test has happened: look anew at the next."""

@@ -181,6 +181,7 @@ class RankSession:
             item.ihook.pytest_runtest_protocol(item=item, nextitem=self.neighbour(opened.following))
         finally:
             self.test = None
+        self.region.end(item)
         return self.obey(test.stray) if test.stray is not None else test.conclude()
 
     def _tear_down_to(self, following: TestPlace | None) -> Ends:

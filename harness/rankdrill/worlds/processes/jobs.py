@@ -156,7 +156,7 @@ class Jobs:
             try:
                 yield
             finally:
-                self.context.left.extend(condition.restore())
+                self.context.left.extend((*condition.restore(), *condition.held()))
 
     def _go_to(self, place: Place) -> None:
         """Follow the controller: take over what has changed there since the last time, and only that.

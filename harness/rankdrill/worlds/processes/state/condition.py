@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from rankdrill.worlds.processes.state.settings import SETTINGS
@@ -49,3 +50,7 @@ class Condition:
                     left.append(f"changed {setting.name} ({error})")
         left.extend(self._watch.left())
         return tuple(left)
+
+    def held(self, kept: Collection[int] = ()) -> tuple[str, ...]:
+        """What else cannot be put back, in words: asked after `restore`, when of the body's own only `kept` is left."""
+        return tuple(self._watch.held(kept))

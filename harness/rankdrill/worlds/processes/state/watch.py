@@ -8,7 +8,7 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -75,6 +75,10 @@ class Watch:
             yield "left a child process"
         if _count_descriptors() != self._open or not self._open:
             yield from self._opened(_descriptors())
+
+    def held(self, kept: Collection[int]) -> Iterator[str]:
+        """Each thing that does harm only while somebody holds it who has not `kept` it for this body alone."""
+        return self._groups.held(kept)
 
     def _left_threads(self) -> Iterator[str]:
         until = time.monotonic() + THREADS_END_S
