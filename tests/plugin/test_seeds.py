@@ -222,3 +222,34 @@ def test_it(n):
 """
     )
     ran.result.assert_outcomes(passed=1)
+
+
+FAILS_AFTER = {
+    "torch": "torch.randn(3)",
+    "numpy": "numpy.random.rand(3000)",
+    "random": "random.random()",
+    "a model": "torch.nn.Linear(2, 2)",
+}
+FAILS_ALIKE = {
+    "nothing": "pass",
+    "own seeds": "torch.manual_seed(0); random.seed(1); numpy.random.seed(2); torch.rand(1); random.random()",
+    "own generators": "torch.randn(3, generator=torch.Generator().manual_seed(0)); random.Random(0).random()",
+    "something else": "torch.randn(3); dist.all_reduce(torch.ones(dist.get_rank() + 1))",
+}
+
+
+def test_a_failure_after_drawing_says_how_all_draw_the_same(run: Run) -> None:
+    tests = [
+        f"@pytest.mark.ranks(2)\ndef test_{kind}_{number}():\n    {line}\n    assert dist.get_rank() > 1\n\n"
+        for kind, lines in (("drew", FAILS_AFTER), ("not", FAILS_ALIKE))
+        for number, line in enumerate(lines.values())
+    ]
+    marks = ["@pytest.mark.ranks(2, seed='same')\ndef test_same", "@pytest.mark.ranks(1)\ndef test_alone"]
+    more = [f"{mark}():\n    torch.randn(3)\n    assert 0\n\n" for mark in marks]
+    fixture = "@pytest.fixture\ndef drawn():\n    return torch.randn(3)\n\n"
+    uses_it = "@pytest.mark.ranks(2)\ndef test_drew_it(drawn):\n    assert 0\n"
+    ran = run("".join(["import random, numpy\n", *tests, *more, fixture, uses_it]))
+    ran.result.assert_outcomes(failed=len(FAILS_AFTER) + len(FAILS_ALIKE) + 3)
+    shown = re.split(r"^_+ (test_\w+) _+$", ran.screen, flags=re.MULTILINE)[1:]
+    told = [name for name, text in zip(shown[::2], shown[1::2], strict=True) if "meant to draw the same:" in text]
+    assert told == [f"test_drew_{number}" for number in range(len(FAILS_AFTER))] + ["test_drew_it"]

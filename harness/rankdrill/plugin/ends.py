@@ -36,7 +36,7 @@ class PhaseEnd(Plain):
     `strict` says of an xpassed one that this fails the test. `sections` are (title, text) as in reports, `more` the
     serialized reports that were logged meanwhile, of subtests say. `returned` describes what a body returned that
     should have returned nothing. `events` and `targets` are what it said to Hypothesis's functions. `site` is the line
-    of the user's that raised.
+    of the user's that raised. `drew` says that random numbers of the rank's own had been drawn when it failed.
     """
 
     when: When
@@ -56,6 +56,7 @@ class PhaseEnd(Plain):
     seconds: float = 0.0
     figures: tuple[dict[str, Any], ...] = ()  # of pytest-benchmark
     site: Site | None = None
+    drew: bool = False
 
     @property
     def raised(self) -> bool:

@@ -27,6 +27,8 @@ __all__ = ["RUN_AGAIN", "Merged", "end_of", "ends_of", "merge", "phase_of", "une
 RUN_AGAIN = "to run it again"
 HOW_TO_MEAN_IT = "contracts=False on the ranks marker, or --no-contracts for all tests"
 HOW_TO_WAIT_LONGER = "deadline=… on the ranks marker, in seconds"
+IF_DRAWN_ALIKE = "each rank drew random numbers of its own; if all are meant to draw the same"
+HOW_TO_DRAW_ALIKE = 'seed="same" on the ranks marker'
 _LEFT = frozenset({Ended.SKIPPED, Ended.XFAILED})
 
 
@@ -159,6 +161,8 @@ def _failure(
         failure.sections.append((how_meant(outcome), HOW_TO_MEAN_IT))
     if (longer := if_longer(outcome, deadline)) is not None:
         failure.sections.append((longer, HOW_TO_WAIT_LONGER))
+    if not outcome.findings and any(rank in ends and ends[rank].drew for rank in told.shown):
+        failure.sections.append((IF_DRAWN_ALIKE, HOW_TO_DRAW_ALIKE))
     failure.sections.append((RUN_AGAIN, run_again))
     error = _error(outcome, told.shown, told.headline)
     return Merged(Ended.FAILED, "", error, failure, _expected(told.shown, ends))

@@ -29,7 +29,8 @@ class OpenTest:
 
     Between phases the rank pauses: so the wrappers of that hook, which catch warnings and explain assertions, span the
     test as they do anywhere, and no rank enters the body before all are set up. `stray` is a command that belongs to
-    no open test: the controller has given this one up. `neighbour` finds the item of another test's place.
+    no open test: the controller has given this one up. `neighbour` finds the item of another test's place; `seed` is
+    what this rank's random numbers come from, if the others have not the same.
     """
 
     def __init__(
@@ -38,11 +39,13 @@ class OpenTest:
         item: pytest.Item,
         opened: Open,
         neighbour: Callable[[TestPlace | None], pytest.Item | pytest.Collector | None],
+        seed: int | None,
     ) -> None:
         self._context = context
         self._item = item
         self._opened = opened
         self._neighbour = neighbour
+        self._seed = seed
         self._hooks = item.ihook  # not to be looked up for each of them
         self._told = Told()
         self._more: list[dict[str, Any]] = []
@@ -169,4 +172,4 @@ class OpenTest:
             made.expect(self._made)
         logged, self._more = self._more, []
         figures, self._measured = figures_since(item.config, self._measured)
-        return end_of(report, call, logged, self._told, figures if self.rank == 0 else ())
+        return end_of(report, call, logged, self._told, figures if self.rank == 0 else (), self._seed)

@@ -10,6 +10,7 @@ from rankdrill.boundary.callsites import raise_site
 from rankdrill.plugin.commands import When
 from rankdrill.plugin.ends import Ended, PhaseEnd, passed
 from rankdrill.worlds.job import dump_error
+from rankdrill.worlds.processes.state import drawn_since
 
 __all__ = ["Told", "end_of", "failed"]
 
@@ -31,8 +32,9 @@ def end_of(
     more: list[dict[str, Any]],
     told: Told,
     figures: tuple[dict[str, Any], ...] = (),
+    seed: int | None = None,
 ) -> PhaseEnd:
-    """How the phase that `report` is about, made of `call`, ended."""
+    """How the phase that `report` is about, made of `call`, ended. `seed` is the rank's own, if it has one."""
     when, excinfo = _when(report.when), call.excinfo
     sections, properties = report.sections[told.sections :], report.user_properties[told.properties :]
     told.sections, told.properties = len(report.sections), len(report.user_properties)
@@ -61,6 +63,7 @@ def end_of(
         seconds=call.duration,
         figures=figures,
         site=raise_site(excinfo.tb) if excinfo is not None else None,
+        drew=ended is Ended.FAILED and seed is not None and drawn_since(seed),
     )
 
 

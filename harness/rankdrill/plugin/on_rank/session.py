@@ -172,11 +172,11 @@ class RankSession:
         __tracebackhide__ = True
         item = self.find(opened.place)
         pytest_seam.teardown_to(self.session, item)
-        self._seed_for(opened)
+        seed = self._seed_for(opened)
         self._logs.begin_test(only_body="teardown" in opened.phases)
         pytest_seam.forget_sections(item)
         pytest_seam.locate(item, opened.place.location)
-        self.test = test = OpenTest(self.context, item, opened, self.neighbour)
+        self.test = test = OpenTest(self.context, item, opened, self.neighbour, seed)
         try:
             item.ihook.pytest_runtest_protocol(item=item, nextitem=self.neighbour(opened.following))
         finally:
@@ -193,12 +193,16 @@ class RankSession:
             return Ends((failed("teardown", pytest.ExceptionInfo.from_current()),)).given()
         return Ends()
 
-    def _seed_for(self, opened: Open) -> None:
-        if not self.region.seeded:
-            index = None if opened.same_seed else self.context.index
-            reseed(seed_of(self._seed, opened.place.nodeid, index))
+    def _seed_for(self, opened: Open) -> int | None:
+        """Seed for the test; returns the seed if it is this rank's alone."""
+        if self.region.seeded:
+            return None
+        index = None if opened.same_seed else self.context.index
+        seed = seed_of(self._seed, opened.place.nodeid, index)
+        reseed(seed)
         if opened.place.path in self._seeded_by_file:
             self._seeded_by_file[opened.place.path].put_back()
+        return seed if index is not None and self.context.world_size > 1 else None
 
     def _finish(self) -> None:
         self._logs.close()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy
 import torch
 
-__all__ = ["Generators", "reseed", "seed_of"]
+__all__ = ["Generators", "drawn_since", "reseed", "seed_of"]
 
 
 def seed_of(base: int, test: str, rank: int | None) -> int:
@@ -26,6 +26,20 @@ def reseed(seed: int) -> None:
     torch.default_generator.manual_seed(seed)
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.manual_seed_all(seed)
+
+
+def drawn_since(seed: int) -> bool:
+    """Whether somebody has drawn numbers since `reseed(seed)`, from a generator that nobody has seeded since."""
+    before: Any = numpy.random.RandomState(seed).get_state()
+    now: Any = numpy.random.get_state()
+    if now[2] != before[2] and _leads_to(before[1], now[1]):  # words, and how many of them have been given out
+        return True
+    before, now = random.Random(seed).getstate()[1], random.getstate()[1]
+    if now[-1] != before[-1] and _leads_to(before[:-1], now[:-1]):
+        return True
+    as_seeded = torch.Generator().manual_seed(seed)
+    moved = not torch.equal(as_seeded.get_state(), torch.get_rng_state())
+    return moved and torch.initial_seed() == as_seeded.initial_seed()
 
 
 class Generators:
