@@ -84,8 +84,7 @@ class Gate(_Looked):
     """Open inside `recording()` only, and not inside a crossing's own real call nor rankdrill's own work."""
 
     def __init__(self) -> None:
-        # These three are asked at every call: plain attributes, which others than this class only look at; C looks where
-        # they lie.
+        # These three are asked at every call: plain attributes, which others than this class only look at.
         self.interceptors = ()
         self.recorded = False
         self.inside = _inside()
