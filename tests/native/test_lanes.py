@@ -289,7 +289,7 @@ def test_calls_are_told_apart_by_all_that_their_records_say(here: Here) -> None:
         ("broadcast", "float32[1,1] root=0"),
     ]
     assert {record.state for record in records} == {State.ENDED}
-    assert default_group().last_used == here.boundary.made.calls == 34
+    assert default_group().last_used == here.boundary.made.moments.upcoming == 34
 
 
 def test_a_timeout_of_a_calls_own_is_on_record(here: Here) -> None:

@@ -60,7 +60,9 @@ def way_of(group: CallingGroup) -> object | None:
     if hot is None or not group.introduced:
         return None
     boundary, waiting = group.boundary, group.waits_at_the_end.waiting
-    asked = boundary, boundary.inside, boundary.made, group.buckets, waiting, group.repertoire.by_key
+    if not isinstance(boundary.inside, hot.Inside):  # the process had no more of them
+        return None
+    asked = boundary, boundary.made.moments, group.used, group.buckets, waiting, group.repertoire.by_key
     return cast(object, hot.Way(*asked, group.inner, group.sequence, group.patience_ms, group.place))
 
 

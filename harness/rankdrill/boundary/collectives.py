@@ -63,7 +63,7 @@ class DrilledGroup(dist.ProcessGroup):
         self.groups_made_alone = 0  # with use_local_synchronization; by members, where this rank is one
         self.made_alone: dict[tuple[int, ...], Numbering] = {}
         self.made: Made | None = None  # by the user
-        self.last_used = 0
+        self.used = numbering()
         self.buckets, self.waits_at_the_end = Buckets(), WaitsAtTheEnd()
         self.lasting = Lasting()
         self.introduced = False
@@ -92,6 +92,15 @@ class DrilledGroup(dist.ProcessGroup):
         self._timeout = seconds
         self.patience_ms = milliseconds(seconds) if seconds else 0
         self.way = way_of(self)
+
+    @property
+    def last_used(self) -> int:
+        """The moment at which it was used last, as `MadeGroups.use` gives them; 0 where it was not."""
+        return self.used.upcoming
+
+    @last_used.setter
+    def last_used(self, moment: int) -> None:
+        self.used.go_to(moment)
 
     def introduce(self) -> None:
         """Write this group's members into the ledger, once, before its first collective."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, cast
 
+from rankdrill.native import hot
 from rankdrill.step import Step
 
 __all__ = ["Call", "Gate", "Interceptor", "Proceed"]
@@ -36,10 +38,33 @@ class Interceptor(Protocol):
     def __call__(self, call: Call, proceed: Proceed) -> Any: ...
 
 
-class _Inside(threading.local):
-    """How deep this thread is in rankdrill's own work, or in the real thing behind a crossing."""
+class _Inside(Protocol):
+    """How deep this thread is in rankdrill's own work, or in the real thing behind a crossing; each has its own."""
 
+    depth: int
+
+
+class _PlainInside(threading.local):
     depth = 0
+
+
+def _inside() -> _Inside:
+    """One for all threads, in C if there is one, and if the process may have one more."""
+    if hot is not None:
+        with contextlib.suppress(RuntimeError):
+            return cast(_Inside, hot.Inside())
+    return _PlainInside()
+
+
+if TYPE_CHECKING:
+
+    class _Looked:
+        interceptors: tuple[Interceptor, ...]
+        recorded: bool
+        inside: _Inside
+
+else:
+    _Looked = object if hot is None else hot.Gate
 
 
 class _Closing:
@@ -55,14 +80,14 @@ class _Closing:
         self._inside.depth -= 1
 
 
-class Gate:
+class Gate(_Looked):
     """Open inside `recording()` only, and not inside a crossing's own real call nor rankdrill's own work."""
 
     def __init__(self) -> None:
         # These three are asked at every call: plain attributes, which others than this class only look at.
-        self.interceptors: tuple[Interceptor, ...] = ()
+        self.interceptors = ()
         self.recorded = False
-        self.inside = _Inside()
+        self.inside = _inside()
         self._closing = _Closing(self.inside)
 
     @property

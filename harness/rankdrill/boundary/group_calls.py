@@ -35,6 +35,7 @@ class CallingGroup(Protocol):
     waits_at_the_end: WaitsAtTheEnd
     introduced: bool
     last_used: int
+    used: Numbering
     patience_ms: int
 
     @property

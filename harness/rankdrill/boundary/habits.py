@@ -17,6 +17,7 @@ from rankdrill.boundary.contracts import REDUCING, ROOTED, Terms, describe, flat
 from rankdrill.boundary.gaps import MINDING_GAPS
 from rankdrill.boundary.strides import MINDING_ORDER
 from rankdrill.ledger import LedgerWriter, Stencil
+from rankdrill.native import hot
 from rankdrill.step import MESSAGES, Site, Step
 
 if TYPE_CHECKING:
@@ -38,21 +39,36 @@ class _Entered(Protocol):
     def entrance(self, step: Step) -> Callable[[int], None]: ...
 
 
-class Habit:
+if TYPE_CHECKING:
+
+    class _Suited:
+        ledger: LedgerWriter | None
+        watch: Watch | None
+        stencil: Stencil | None
+        enter: Callable[[int], None] | None
+
+elif hot is None:
+
+    class _Suited:
+        __slots__ = ("enter", "ledger", "stencil", "watch")
+
+else:
+    _Suited = hot.Suited
+
+
+class Habit(_Suited):
     """One such call of one group: its step, without a number, and what writes it down and posts it.
 
     The latter are made when they are first needed, and anew when the boundary has another ledger or another watch.
     """
 
-    __slots__ = ("enter", "ledger", "stencil", "step", "terms", "watch")
+    __slots__ = ("step", "terms")
 
     def __init__(self, step: Step, terms: Terms) -> None:
         self.step = step
         self.terms = terms  # held, since a habit is known by their identity
-        self.ledger: LedgerWriter | None = None
-        self.watch: Watch | None = None
-        self.stencil: Stencil | None = None
-        self.enter: Callable[[int], None] | None = None
+        self.ledger = self.watch = None
+        self.stencil = self.enter = None
 
     def suit(self, group: _Entered) -> None:
         """Write to the ledger, and tell the watch, that the boundary of `group` has now."""

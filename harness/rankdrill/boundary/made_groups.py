@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Protocol
 
 from rankdrill.boundary.callsites import MOST_FRAMES, call_site, owner_of
+from rankdrill.boundary.numbering import numbering
 from rankdrill.step import Site
 from rankdrill.whose import Whose
 
@@ -55,7 +56,7 @@ class MadeGroups:
     """Those of one rank, and how far it had come when it made them, counted in calls of any group."""
 
     def __init__(self) -> None:
-        self.calls = 0
+        self.moments = numbering()
         self._part = 0
         self._made: dict[tuple[object, ...], list[int]] = {}
         self._due: Container[int] | None = None
@@ -64,12 +65,11 @@ class MadeGroups:
 
     def use(self) -> int:
         """A group is used: the moment."""
-        self.calls += 1
-        return self.calls
+        return self.moments.take() + 1
 
     def make(self, site: Site, members: tuple[int, ...]) -> Made:
         """The user has made a group of `members`."""
-        made = Made(self.upcoming, self.calls, self._part, site, members)
+        made = Made(self.upcoming, self.moments.upcoming, self._part, site, members)
         self.upcoming += 1
         self._made.setdefault(made.line, []).append(made.at)
         return made

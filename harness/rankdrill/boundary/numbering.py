@@ -26,6 +26,9 @@ class Numbering(Protocol):
     def give_back(self, number: int) -> None:
         """Have the next one who asks take `number` again, unless somebody has taken another since."""
 
+    def go_to(self, number: int) -> None:
+        """Go on with `number`."""
+
 
 class PlainNumbering:
     """A `Numbering` in Python."""
@@ -46,6 +49,10 @@ class PlainNumbering:
         with self._lock:
             if self.upcoming == number + 1:
                 self.upcoming = number
+
+    def go_to(self, number: int) -> None:
+        with self._lock:
+            self.upcoming = number
 
 
 numbering: Callable[[], Numbering] = PlainNumbering if hot is None else hot.Numbering

@@ -7,7 +7,7 @@
 /* Of one group, what its calls look at each time. */
 typedef struct {
     PyObject_HEAD
-    PyObject *boundary, *inside, *made, *buckets, *waiting, *by_key, *inner, *sequence, *patience_ms;
+    PyObject *boundary, *moments, *used, *buckets, *waiting, *by_key, *inner, *sequence, *patience_ms;
     long long place; /* of this rank in the group */
 } Way;
 
@@ -29,21 +29,19 @@ typedef struct {
     int asynchronous, in_bucket;
     enum hand hand;
     Spans spans;
-    PyObject *habit, *stencil, *open; /* `open` is how deep it is where nobody is inside */
+    PyObject *habit, *stencil;
 } Making;
 
 #define NAMES(X)                                                                                                       \
-    X(way) X(in_use) X(calls) X(last_used) X(recorded) X(depth) X(interceptors) X(handles) X(under_way) X(ledger)      \
-    X(watch) X(suit) X(stencil) X(enter) X(timeout) X(wait) X(issued) X(next_of) X(take_next) X(waits_at_the_end)      \
+    X(way) X(in_use) X(under_way) X(suit) X(timeout) X(wait) X(issued) X(next_of) X(take_next) X(waits_at_the_end)     \
     X(expect_pass) X(global_ranks) X(__enter__) X(__exit__)
 NAMES(DECLARE_NAME)
 
-static PyObject *one; /* as the depth of a boundary that is closed once */
 static PyObject *nobody; /* no ranks */
 
 int make_names_of_state(void) {
     NAMES(MAKE_NAME)
-    return (one = PyLong_FromLong(1)) && (nobody = PyTuple_New(0)) ? 0 : -1;
+    return (nobody = PyTuple_New(0)) ? 0 : -1;
 }
 
 enum { MOST_HELD = 40 }; /* one for each `hold` and `get` below, and some */
@@ -69,23 +67,34 @@ static int is_empty(PyObject *of, PyObject *name) {
     return empty;
 }
 
+/* One that the boundary has now. */
+static PyObject *field_of(Held *held, Way *way, int field) {
+    PyObject *value = ((Gate *)way->boundary)->field[field];
+    if (!value) PyErr_SetString(PyExc_AttributeError, "a boundary that is not made yet");
+    return hold(held, Py_XNewRef(value));
+}
+
+static Inside *inside_of(Way *way) {
+    PyObject *inside = ((Gate *)way->boundary)->field[GATE_INSIDE];
+    return inside && Py_IS_TYPE(inside, &InsideType) ? (Inside *)inside : NULL;
+}
+
 /* Whether a call made now, on this thread, is a step of which nobody but ledger and watch is to be told. */
 static int is_calm(Held *held, Making *making) {
     Way *way = making->way;
     PyObject *handled = PyErr_GetHandledException();
     Py_XDECREF(handled);
     if ((handled && handled != Py_None) || PyList_GET_SIZE(way->waiting)) return 0;
-    int unrecorded = is_empty(way->boundary, s_recorded);
-    if (unrecorded) return unrecorded < 0 ? -1 : 0;
-    int calm = is_empty(way->boundary, s_interceptors);
-    if (calm != 1) return calm;
-    making->open = get(held, way->inside, s_depth); /* of the thread: asked for once */
-    return making->open ? PyObject_Not(making->open) : -1;
+    PyObject *recorded = field_of(held, way, GATE_RECORDED), *interceptors = field_of(held, way, GATE_INTERCEPTORS);
+    if (!recorded || !interceptors) return -1;
+    if (recorded != Py_True || !PyTuple_CheckExact(interceptors) || PyTuple_GET_SIZE(interceptors)) return 0;
+    const Inside *inside = inside_of(way);
+    return inside && !Inside_depth(inside);
 }
 
 /* What is under way that somebody has a handle of; 0, or -1 with an exception. */
 static int see_handles(Held *held, Making *making) {
-    making->handles = get(held, making->way->boundary, s_handles);
+    making->handles = field_of(held, making->way, GATE_HANDLES);
     if (!making->handles || making->handles == Py_None) return making->handles ? 0 : -1;
     making->under_way = get(held, making->handles, s_under_way);
     if (!making->under_way) return -1;
@@ -161,13 +170,15 @@ static PyObject *habit_of(Beaten *self, Held *held, Making *making) {
 
 /* Where the call is written down, once it is sure that it is; None where that is not done in C. */
 static PyObject *stencil_of(Held *held, PyObject *group, Way *way, PyObject *habit) {
-    PyObject *ledger = get(held, way->boundary, s_ledger), *watch = get(held, way->boundary, s_watch);
-    PyObject *its_ledger = get(held, habit, s_ledger), *its_watch = get(held, habit, s_watch);
-    if (!ledger || !watch || !its_ledger || !its_watch) return NULL;
-    if ((ledger != its_ledger || watch != its_watch) && !hold(held, PyObject_CallMethodOneArg(habit, s_suit, group)))
+    PyObject *ledger = field_of(held, way, GATE_LEDGER), *watch = field_of(held, way, GATE_WATCH);
+    if (!PyObject_TypeCheck(habit, &SuitedType)) return PyErr_Format(PyExc_TypeError, "no such habit");
+    PyObject **its = ((Suited *)habit)->field;
+    if (!ledger || !watch) return NULL;
+    if ((ledger != its[SUITED_LEDGER] || watch != its[SUITED_WATCH]) &&
+        !hold(held, PyObject_CallMethodOneArg(habit, s_suit, group)))
         return NULL;
-    PyObject *stencil = get(held, habit, s_stencil);
-    return !stencil || Py_IS_TYPE(stencil, &StencilType) ? stencil : Py_None;
+    PyObject *stencil = hold(held, Py_XNewRef(its[SUITED_STENCIL]));
+    return stencil && Py_IS_TYPE(stencil, &StencilType) ? stencil : Py_None;
 }
 
 /* `failed` is told of the exception that is set, which stays set. */
@@ -211,7 +222,7 @@ static int keep_apart(Beaten *self, Held *held, Making *making) {
 /* What becomes of a call that is issued, and that torch does not wait for: what is returned is its handle. */
 static PyObject *follow(Beaten *self, Held *held, Making *making, PyObject *number, PyObject *record, PyObject *inner) {
     PyObject *patience = patience_of(self, held, making->group, making->way, making->args[self->given - 1]);
-    PyObject *ledger = patience ? get(held, making->habit, s_ledger) : NULL;
+    PyObject *ledger = patience ? hold(held, Py_XNewRef(((Suited *)making->habit)->field[SUITED_LEDGER])) : NULL;
     if (!ledger || Stencil_note_issued(making->stencil, record) < 0) return NULL;
     Issued *issued = Issued_make(making->group, making->way->boundary, ledger, making->stencil, record, inner, patience);
     if (!hold(held, (PyObject *)issued)) return NULL;
@@ -233,29 +244,13 @@ static PyObject *follow(Beaten *self, Held *held, Making *making, PyObject *numb
 }
 
 /* The moment at which the group was last used, counted in calls of any group; see `MadeGroups.use`. */
-static int note_use(PyObject *group, Way *way) {
-    PyObject *before = PyObject_GetAttr(way->made, s_calls);
-    PyObject *moment = before ? PyNumber_Add(before, one) : NULL;
-    int set = moment ? PyObject_SetAttr(way->made, s_calls, moment) : -1;
-    if (!set) set = PyObject_SetAttr(group, s_last_used, moment);
-    Py_XDECREF(before);
-    Py_XDECREF(moment);
-    return set;
-}
-
-/* The same once the call is issued, or has failed: nobody looks before, and the backend is at it meanwhile. */
-static void note_use_meanwhile(PyObject *group, Way *way) {
-    PyObject *type, *error, *traceback;
-    PyErr_Fetch(&type, &error, &traceback);
-    if (note_use(group, way) < 0) PyErr_WriteUnraisable(group);
-    PyErr_Restore(type, error, traceback);
-}
+static void note_use(Way *way) { ((Numbering *)way->used)->upcoming = ++((Numbering *)way->moments)->upcoming; }
 
 /* From the record's beginning to its end, or to when it is issued; what is returned is the handle. */
 static PyObject *make(Beaten *self, Held *held, Making *making) {
     Way *way = making->way;
     PyObject *const *args = making->args, *stencil = making->stencil, *work = NULL;
-    PyObject *enter = get(held, making->habit, s_enter);
+    PyObject *enter = hold(held, Py_XNewRef(((Suited *)making->habit)->field[SUITED_ENTER]));
     PyObject *number = enter ? hold(held, Numbering_take(way->sequence, NULL)) : NULL;
     PyObject *record = number ? hold(held, Stencil_begin(stencil, number)) : NULL;
     if (!record) return NULL;
@@ -263,7 +258,7 @@ static PyObject *make(Beaten *self, Held *held, Making *making) {
     memcpy(given + 1, args, self->given * sizeof *args);
     if (!keep_apart(self, held, making) && (enter == Py_None || hold(held, PyObject_CallOneArg(enter, number))))
         work = PyObject_VectorcallMethod(self->method, given, (size_t)(self->given + 1), NULL);
-    note_use_meanwhile(making->group, way);
+    note_use(way);
     int issued = work != NULL, done = issued ? 0 : -1;
     if (issued && work != Py_None && making->asynchronous) {
         Py_SETREF(work, follow(self, held, making, number, record, work));
@@ -280,12 +275,12 @@ static PyObject *make(Beaten *self, Held *held, Making *making) {
 
 /* `make`, with the boundary closed, which was open. */
 static PyObject *make_closed(Beaten *self, Held *held, Making *making) {
-    Way *way = making->way;
-    PyObject *type, *error, *traceback;
-    if (PyObject_SetAttr(way->inside, s_depth, one) < 0) return NULL;
+    PyObject *inside = hold(held, Py_XNewRef((PyObject *)inside_of(making->way))), *type, *error, *traceback;
+    if (!inside) return PyErr_Format(PyExc_TypeError, "no such boundary");
+    if (Inside_go((Inside *)inside, 1) < 0) return NULL;
     PyObject *work = make(self, held, making);
     PyErr_Fetch(&type, &error, &traceback);
-    if (PyObject_SetAttr(way->inside, s_depth, making->open) < 0) PyErr_WriteUnraisable(way->inside);
+    if (Inside_go((Inside *)inside, 0) < 0) PyErr_WriteUnraisable(inside);
     PyErr_Restore(type, error, traceback);
     return work;
 }
@@ -386,8 +381,8 @@ PyTypeObject BeatenType = {
 /* The collector has to see through it: a boundary knows of groups. */
 static int Way_traverse(Way *self, visitproc visit, void *arg) {
     Py_VISIT(self->boundary);
-    Py_VISIT(self->inside);
-    Py_VISIT(self->made);
+    Py_VISIT(self->moments);
+    Py_VISIT(self->used);
     Py_VISIT(self->buckets);
     Py_VISIT(self->waiting);
     Py_VISIT(self->by_key);
@@ -400,8 +395,8 @@ static int Way_traverse(Way *self, visitproc visit, void *arg) {
 static void Way_dealloc(Way *self) {
     PyObject_GC_UnTrack(self);
     Py_XDECREF(self->boundary);
-    Py_XDECREF(self->inside);
-    Py_XDECREF(self->made);
+    Py_XDECREF(self->moments);
+    Py_XDECREF(self->used);
     Py_XDECREF(self->buckets);
     Py_XDECREF(self->waiting);
     Py_XDECREF(self->by_key);
@@ -412,17 +407,18 @@ static void Way_dealloc(Way *self) {
 }
 
 static PyObject *Way_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    PyObject *boundary, *inside, *made, *buckets, *waiting, *by_key, *inner, *sequence, *patience_ms;
+    PyObject *boundary, *moments, *used, *buckets, *waiting, *by_key, *inner, *sequence, *patience_ms;
     long long place;
     if (kwargs && PyDict_GET_SIZE(kwargs)) return PyErr_Format(PyExc_TypeError, "Way takes no names");
-    if (!PyArg_ParseTuple(args, "OOOOO!O!OO!O!L", &boundary, &inside, &made, &buckets, &PyList_Type, &waiting,
-                          &PyDict_Type, &by_key, &inner, &NumberingType, &sequence, &PyLong_Type, &patience_ms, &place))
+    if (!PyArg_ParseTuple(args, "O!O!O!OO!O!OO!O!L", &GateType, &boundary, &NumberingType, &moments, &NumberingType,
+                          &used, &buckets, &PyList_Type, &waiting, &PyDict_Type, &by_key, &inner, &NumberingType,
+                          &sequence, &PyLong_Type, &patience_ms, &place))
         return NULL;
     Way *self = (Way *)type->tp_alloc(type, 0);
     if (!self) return NULL;
     self->boundary = Py_NewRef(boundary);
-    self->inside = Py_NewRef(inside);
-    self->made = Py_NewRef(made);
+    self->moments = Py_NewRef(moments);
+    self->used = Py_NewRef(used);
     self->buckets = Py_NewRef(buckets);
     self->waiting = Py_NewRef(waiting);
     self->by_key = Py_NewRef(by_key);

@@ -9,6 +9,7 @@
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -20,7 +21,7 @@
 #define HERE __attribute__((visibility("hidden")))
 
 HERE extern PyTypeObject StencilType, PostingType, CallSitesType, NumberingType, WayType, BeatenType, IssuedType, HeldType,
-    WaitingType, EntranceType;
+    WaitingType, EntranceType, GateType, SuitedType, InsideType;
 
 /* Names of attributes, each made once. */
 #define DECLARE_NAME(name) static PyObject *s_##name;
@@ -32,6 +33,31 @@ HERE int make_names_of_state(void);
 
 /* numbering.c: as `PlainNumbering` of boundary/numbering.py */
 HERE PyObject *Numbering_take(PyObject *numbering, PyObject *unused);
+
+typedef struct {
+    PyObject_HEAD
+    long long upcoming;
+} Numbering;
+
+/* looked.c: what `Gate` of boundary/gate.py, and `Habit` of boundary/habits.py, inherit */
+enum { GATE_RECORDED, GATE_INTERCEPTORS, GATE_INSIDE, GATE_LEDGER, GATE_WATCH, GATE_HANDLES, GATE_FIELDS };
+enum { SUITED_LEDGER, SUITED_WATCH, SUITED_STENCIL, SUITED_ENTER, SUITED_FIELDS };
+typedef struct {
+    PyObject_HEAD
+    PyObject *field[GATE_FIELDS];
+} Gate;
+typedef struct {
+    PyObject_HEAD
+    PyObject *field[SUITED_FIELDS];
+} Suited;
+/* As `_Inside` of boundary/gate.py: a number that each thread has its own of. */
+typedef struct {
+    PyObject_HEAD
+    pthread_key_t key;
+    int has_key;
+} Inside;
+HERE long Inside_depth(const Inside *inside);
+HERE int Inside_go(const Inside *inside, long depth);
 
 /* stencil.c: as `PlainStencil` of ledger/stencil.py */
 HERE void forget_thread(void);

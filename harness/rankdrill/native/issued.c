@@ -20,7 +20,7 @@ typedef struct {
 } Waiting;
 
 #define NAMES(X)                                                                                                       \
-    X(issued) X(wait) X(is_completed) X(fail) X(ledger) X(numbers) X(unsettled) X(under_way) X(watch) X(begin) X(end)  \
+    X(issued) X(wait) X(is_completed) X(fail) X(numbers) X(unsettled) X(under_way) X(watch) X(begin) X(end)            \
     X(loosen) X(trim) X(modes) X(depth)
 NAMES(DECLARE_NAME)
 
@@ -263,9 +263,7 @@ Issued *Issued_make(PyObject *group, PyObject *boundary, PyObject *ledger, PyObj
 
 /* Notes how far it got, unless the boundary has another ledger by now, or none, as in a child of the rank. */
 static int note_in_ledger(Issued *self, int (*note)(PyObject *, PyObject *)) {
-    PyObject *ledger = PyObject_GetAttr(self->boundary, s_ledger);
-    Py_XDECREF(ledger);
-    if (!ledger || ledger != self->ledger) return ledger ? 0 : -1;
+    if (((Gate *)self->boundary)->field[GATE_LEDGER] != self->ledger) return 0;
     return note ? note(self->stencil, self->record) : Stencil_note_waiting(self->stencil, self->record, self->patience);
 }
 

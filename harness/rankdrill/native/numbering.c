@@ -4,11 +4,6 @@
 
 #include <structmember.h>
 
-typedef struct {
-    PyObject_HEAD
-    long long upcoming;
-} Numbering;
-
 PyObject *Numbering_take(PyObject *self, PyObject *Py_UNUSED(unused)) {
     return PyLong_FromLongLong(((Numbering *)self)->upcoming++);
 }
@@ -20,9 +15,17 @@ static PyObject *Numbering_give_back(PyObject *self, PyObject *number) {
     Py_RETURN_NONE;
 }
 
+static PyObject *Numbering_go_to(PyObject *self, PyObject *number) {
+    long long given = PyLong_AsLongLong(number);
+    if (given == -1 && PyErr_Occurred()) return NULL;
+    ((Numbering *)self)->upcoming = given;
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef methods[] = {
     {"take", Numbering_take, METH_NOARGS, NULL},
     {"give_back", Numbering_give_back, METH_O, NULL},
+    {"go_to", Numbering_go_to, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };
 
