@@ -112,6 +112,17 @@ def test_so_is_what_became_of_one_part_of_it(got: Any, wanted: Any, told: str) -
     assert how_alike(around(got), around(wanted)) == told
 
 
+def test_so_is_what_another_group_has_sent() -> None:
+    adapter = Adapter("mine", lambda payload, setting: payload)
+    asked = Asked(adapter, 0, ENTRIES, 0, {}, [("ranks 3 and 4", BEFORE)])
+    for got, told in (
+        (BEFORE, "what the entries of ranks 3 and 4 would give"),
+        ([*ENTRIES, *BEFORE], "what the entries of ranks 3 and 4 behind the right ones would give"),
+        ([ENTRIES[0], BEFORE[1], ENTRIES[2]], "what an entry of ranks 3 and 4 in place of rank 1's would give"),
+    ):
+        assert likeness(got, asked)[0].text == told
+
+
 def test_where_all_of_it_may_be_meant_a_part_is_not_told() -> None:
     assert _guesses("nothing that anybody sent", ENTRIES) == ()
 
