@@ -123,6 +123,10 @@ def _other_payloads(asked: Asked) -> Iterator[tuple[Guess, Sequence[Any]]]:
     for text, change in _CHANGES.items():
         with contextlib.suppress(Exception):
             yield Guess(text), change(asked.payloads)
+    with contextlib.suppress(Exception):
+        length = len(asked.payloads[asked.own])
+        guess = Guess(f"every entry cut or padded to {_OF_ITSELF} length", of_itself=True)
+        yield guess, [_padded(payload, length) for payload in asked.payloads]
     yield from _of_other_calls(asked)
     for made, rank in itertools.product((_of_one, _with_one_elsewhere), range(len(asked.payloads))):
         if rank == asked.own:

@@ -209,7 +209,8 @@ class _Calling:
     def _look_at_sent(self, number: int, call: Call, sent: Any) -> None:
         own = self._members(call).index(self.context.index)
         if self.script.watched and (now := difference(sent, self._payloads(call)[own], "the payload")):
-            self.sent_changed.append(f"call {number + 1} has changed what was sent: {now}")
+            which = f"call {number + 1}" if number >= 0 else "a call before the first"
+            self.sent_changed.append(f"{which} has changed what was sent: {now}")
 
     def _shared(self, call: Call, sent: Any, got: Any) -> str:
         """Have every rank in turn change all it has, and see what changes with it."""
