@@ -199,3 +199,9 @@ def test_what_is_never_asked_is_refused(drill: Drill) -> None:
     done = drill("--path", "tests.conformance.suites:RIGHT", "--ask", "tuples")
     assert done.returncode == 2
     assert "is asked nothing of that name; try right: tuples-2ranks, right: tuples-3ranks" in done.stderr
+
+
+def test_a_promise_of_which_nothing_is_asked_is_not_proposed(drill: Drill) -> None:
+    done = drill("--path", "tests.conformance.suites:OF_NUMBERS", "--ask", "contained")
+    assert done.returncode == 2
+    assert "is asked nothing of that name; try right, repeatable, groups, clean, apart, survives" in done.stderr

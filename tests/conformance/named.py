@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
+import time
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -69,6 +72,21 @@ def means_by_place(metrics: Any, at: Setting) -> Any:
     return dict(zip(metrics, total, strict=True))
 
 
+def means_of_all_ranks(metrics: Any, at: Setting) -> Any:
+    names = sorted(metrics)
+    total = torch.stack([metrics[name] for name in names])
+    dist.all_reduce(total)
+    return dict(zip(names, total / dist.get_world_size(), strict=True))
+
+
+def in_files_of_all_groups(payload: Any, at: Setting) -> Any:
+    names = [f"{at.directory}/part-{at.turn // 2}-{rank}" for rank in range(at.size)]
+    time.sleep(0.2 if at.members[0] else 0.0)  # which half writes last is to be known here
+    Path(names[at.rank]).write_bytes(pickle.dumps(payload))
+    dist.barrier()
+    return [pickle.loads(Path(name).read_bytes()) for name in names]
+
+
 _METRICS = {"takes": "dicts of scalars", "gives": "mean"}
 
 NAMED = (
@@ -81,6 +99,8 @@ NAMED = (
     Mistake(arrays, "right", "six numbers", {"takes": "tensors"}, "an array of float32 for a tensor of float32"),
     Mistake(summed, "right", "six numbers", {"takes": "equal tensors", "gives": "mean"}, "this is the sum"),
     Mistake(means_by_place, "right", "names in another order", _METRICS, "all values by place, under its own names"),
+    Mistake(means_of_all_ranks, "groups", "both halves", _METRICS, "it asks all ranks: all_reduce"),
+    Mistake(in_files_of_all_groups, "groups", "both halves", told="what the entries of ranks 2, 3 would give"),
     Mistake(
         padded_and_left_so,
         "right",

@@ -84,6 +84,17 @@ def test_what_a_failed_call_leaves_is_its_own_affair_unless_it_promises_to_be_co
         assert asked
 
 
+def test_what_dress_mends_is_no_payload_that_fails() -> None:
+    def failing(**more: object) -> set[str]:
+        said = described(by_torch, takes="lists", **more)  # type: ignore[arg-type]
+        asked = [each for each in questions_for(said, (2,)) if each.promise is Promise.CONTAINED]
+        return {question.name.partition(" on rank")[0] for question in asked}
+
+    assert failing() >= {"a payload that does not load"}
+    assert failing(dress=lambda items: [str(item) for item in items]) == {"a payload beyond the bound"}
+    assert failing(dress=lambda items: [len(items)]) == set()
+
+
 def test_what_goes_wrong_beside_another_job_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     adapter = described(SOUND["torch's"][0])
     question = next(question for question in questions_for(adapter, (2,)) if question.beside)

@@ -86,6 +86,10 @@ def test_the_mistake_is_told_by_what_came(gives: str, payloads: list[Any], got: 
         (b"ends", b"ends\0\0", "the first 4 of 6, and the rest is cut off"),
         (b"begins", b"\0begins", "right, but without the zeros or blanks at its ends"),
         ([1, 2, 3, 0], [1, 2, 3], "right, with 1 more behind it"),
+        ([1, "", 2], [1, 2], "right, with ''"),
+        ([1, 3], [1, 2, 3], "right, but without 2"),
+        (list(range(9)), [0, 8], "right, with 1, 2, 3, …"),
+        ([1, 3, 9], [1, 2], ""),
         ({"1": "a"}, {1: "a"}, "right, but with keys that have become text"),
         (OrderedDict(a=1, z=2), OrderedDict(z=2, a=1), "right, but with its keys sorted"),
         (OrderedDict(a=2, z=1), OrderedDict(z=2, a=1), ""),
@@ -106,6 +110,17 @@ def test_the_mistake_is_told_by_what_came(gives: str, payloads: list[Any], got: 
 def test_so_is_what_became_of_one_part_of_it(got: Any, wanted: Any, told: str) -> None:
     around: Callable[[Any], Any] = lambda value: [{"it": (1, value)}]  # noqa: E731
     assert how_alike(around(got), around(wanted)) == told
+
+
+def test_so_is_what_another_group_has_sent() -> None:
+    adapter = Adapter("mine", lambda payload, setting: payload)
+    asked = Asked(adapter, 0, ENTRIES, 0, {}, [("ranks 3 and 4", BEFORE)])
+    for got, told in (
+        (BEFORE, "what the entries of ranks 3 and 4 would give"),
+        ([*ENTRIES, *BEFORE], "what the entries of ranks 3 and 4 behind the right ones would give"),
+        ([ENTRIES[0], BEFORE[1], ENTRIES[2]], "what an entry of ranks 3 and 4 in place of rank 1's would give"),
+    ):
+        assert likeness(got, asked)[0].text == told
 
 
 def test_where_all_of_it_may_be_meant_a_part_is_not_told() -> None:

@@ -50,6 +50,24 @@ def as_its_own_lies(tensor: Any, at: Setting) -> Any:
     return torch.cat(received)
 
 
+def as_if_all_were_alike(tensor: Any, at: Setting) -> Any:
+    received = [torch.empty_like(tensor) for _ in range(at.size)]
+    dist.all_gather(received, tensor.contiguous(), group=at.group)
+    return torch.cat(received)
+
+
+def as_if_all_had_its_dtype(tensor: Any, at: Setting) -> Any:
+    raw = by_torch(tensor.contiguous().flatten().view(torch.uint8) if tensor.dim() else tensor, at)
+    return [each.view(tensor.dtype).reshape(-1) if tensor.dim() else each for each in raw]
+
+
+def in_lists_of_its_own_length(tensor: Any, at: Setting) -> Any:
+    own = torch.zeros(at.size, len(tensor), *tensor.shape[1:], dtype=tensor.dtype)
+    for rank, each in enumerate(by_torch(tensor, at)):
+        own[rank, : len(each)] = each[: len(tensor)]
+    return own.flatten(0, 1)
+
+
 def without_rows_without_shape(tensor: Any, at: Setting) -> Any:
     received = torch.cat(by_torch(tensor, at))
     return received if len(received) else torch.empty(0)
@@ -66,5 +84,9 @@ UNEVEN = (
     Mistake(with_the_keys_of_the_first, "right", "no keys on one rank", {"takes": "dicts"}, "rank 0's keys alone"),
     Mistake(without_those_that_are_empty, "right", "no keys on any rank", {"takes": "dicts"}, _EMPTY),
     Mistake(as_its_own_lies, "right", "a turned tensor on one rank", _EQUAL),
+    Mistake(as_if_all_were_alike, "right", "another length", _ROWS, "all_gather"),
+    Mistake(as_if_all_were_alike, "right", "no rows on one rank", _ROWS, "all_gather"),
+    Mistake(as_if_all_had_its_dtype, "right", "another dtype", {"takes": "tensors"}),
+    Mistake(in_lists_of_its_own_length, "right", "another length", _ROWS, "cut or padded to its own length"),
     Mistake(without_rows_without_shape, "right", "no rows on any rank", _ROWS, "right, but of shape (0,), not (0, 3)"),
 )

@@ -129,8 +129,7 @@ class Adapter:
         if self.same is not None:
             return None if self.same(got, wanted) else f"result is {shown(got)}, not {shown(wanted)}"
         if not self.types:
-            told = difference(plain(got), plain(wanted), ordered=ordered, near=self.near)
-            return told and f"{told}, whatever their types"
+            return difference(plain(got), plain(wanted), ordered=ordered, near=self.near)
         if type(got) is dict and type(wanted) is dict and got.keys() == wanted.keys():
             got = {key: got[key] for key in wanted}  # the order of ranks in a dict means nothing
         return difference(got, wanted, ordered=ordered, near=self.near)

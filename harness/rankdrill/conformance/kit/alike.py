@@ -9,11 +9,12 @@ from typing import Any
 import numpy
 import torch
 
-from rankdrill.conformance.exact import difference, plain
+from rankdrill.conformance.exact import difference, plain, shown
 
 __all__ = ["begins_with", "how_alike", "length_of", "of_other_types"]
 
 _ARRAYS = torch.Tensor | numpy.ndarray
+_MOST_ITEMS = 3  # that are told of those that are too many or too few
 _TEXTS = str | bytes | bytearray
 
 
@@ -60,7 +61,7 @@ def how_alike(got: Any, wanted: Any) -> str:
             told = _of_mappings(got, wanted)
         case int() | float():
             told = _of_numbers(got, wanted)
-    return next(itertools.chain(told, _of_lengths(got, wanted)), "")
+    return next(itertools.chain(told, _of_lengths(got, wanted), _of_items(got, wanted)), "")
 
 
 def _first_changed(got: Any, wanted: Any) -> tuple[Any, Any]:
@@ -152,6 +153,23 @@ def _of_numbers(got: Any, wanted: float) -> Iterator[str]:
 
 def _wrapped(number: int) -> Sequence[int]:
     return [(number + sign) % (1 << bits) - sign for bits in (8, 16, 32, 64) for sign in (0, 1 << (bits - 1))]
+
+
+def _of_items(got: Any, wanted: Any) -> Iterator[str]:
+    """That some items came that are not wanted, or some did not come, and all others are right."""
+    if type(got) is not type(wanted) or not isinstance(wanted, list | tuple) or len(got) == len(wanted):
+        return
+    longer, shorter = (got, wanted) if len(got) > len(wanted) else (wanted, got)
+    rest = list(shorter)
+    besides = []
+    for item in longer:
+        if rest and difference(item, rest[0]) is None:
+            rest.pop(0)
+        else:
+            besides.append(item)
+    if not rest:
+        items = f"{', '.join(map(shown, besides[:_MOST_ITEMS]))}{', …' if len(besides) > _MOST_ITEMS else ''}"
+        yield f"right, {'with' if longer is got else 'but without'} {items}"
 
 
 def _of_lengths(got: Any, wanted: Any) -> Iterator[str]:

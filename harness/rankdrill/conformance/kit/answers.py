@@ -37,7 +37,8 @@ class Wanted:
         known = {str(question.promise) for question in found} | {_name(question) for question in found}
         for name in self.named:
             if name not in known:
-                near = [each for each in sorted(known) if name.lower() in each.lower()][:4] or list(Promise)
+                asked = [promise for promise in Promise if promise in known]
+                near = [each for each in sorted(known) if name.lower() in each.lower()][:4] or asked
                 raise UsageError(f"--ask {name!r}: {self.path} is asked nothing of that name; try {', '.join(near)}")
         return [
             question

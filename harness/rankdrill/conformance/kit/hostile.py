@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import pickle
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -69,15 +71,31 @@ _FUNCTIONS: dict[str, Callable[[], Any]] = {
     "a function whose error does not load": _fail_awkwardly,
     "a function whose error does not pickle": _fail_locked,
 }
+_ENOUGH_ROOM = 1 << 10  # bytes, to see whether one is beyond a bound
 TOO_LARGE = "a payload beyond the bound"
 """Who has no bound may carry it all the same."""
 
 
 def hostile_to(adapter: Adapter) -> list[str]:
-    """What can be the matter with a payload: nothing with a number, or with a tensor."""
+    """What can be the matter with a payload: nothing with a number, or with a tensor, or where `dress` mends it."""
     found = list(_FUNCTIONS) if adapter.takes == "functions" else []
-    found += list(_PAYLOADS) if adapter.takes in ("objects", "dicts", "lists", "functions") else []
-    return [*found, TOO_LARGE] if found else found
+    if adapter.takes in ("objects", "dicts", "lists", "functions"):
+        found += (spoiled for spoiled in (*_PAYLOADS, TOO_LARGE) if _stays_spoiled(adapter, spoiled))
+    return found
+
+
+def _stays_spoiled(adapter: Adapter, spoiled: str) -> bool:
+    """Whether what is the matter with a payload is so when it is dressed."""
+    room = min(adapter.room, _ENOUGH_ROOM)
+    payload = spoiled_payload(adapter, spoiled, room)
+    with contextlib.suppress(Exception):  # it looks into payloads, and this one is then sent as it is
+        payload = adapter.dressed(payload, 0, 2, 0)
+    try:
+        raw = pickle.dumps(payload)
+        pickle.loads(raw)
+    except Exception:
+        return True
+    return spoiled == TOO_LARGE and len(raw) > room
 
 
 def spoiled_payload(adapter: Adapter, spoiled: str, room: int) -> Any:

@@ -40,7 +40,8 @@ class Guess:
 @dataclass(frozen=True)
 class Asked:
     """A call as one rank made it: `own` is its rank in the group, `payloads` are all ranks' in rank order, and
-    `others` the payloads of the other calls, by number; `number` is that of this one, from 0.
+    `others` the payloads of the other calls by the same ranks, by number; `number` is that of this one, from 0.
+    `elsewhere` is what other ranks contributed to their calls, each by their names.
     """
 
     adapter: Adapter
@@ -48,6 +49,7 @@ class Asked:
     payloads: Sequence[Any]
     number: int
     others: Mapping[int, Sequence[Any]]
+    elsewhere: Sequence[tuple[str, Sequence[Any]]] = ()
 
     def right(self, payloads: Sequence[Any]) -> Any:
         """What would be right had the ranks contributed `payloads`."""
@@ -121,6 +123,10 @@ def _other_payloads(asked: Asked) -> Iterator[tuple[Guess, Sequence[Any]]]:
     for text, change in _CHANGES.items():
         with contextlib.suppress(Exception):
             yield Guess(text), change(asked.payloads)
+    with contextlib.suppress(Exception):
+        length = len(asked.payloads[asked.own])
+        guess = Guess(f"every entry cut or padded to {_OF_ITSELF} length", of_itself=True)
+        yield guess, [_padded(payload, length) for payload in asked.payloads]
     yield from _of_other_calls(asked)
     for made, rank in itertools.product((_of_one, _with_one_elsewhere), range(len(asked.payloads))):
         if rank == asked.own:
@@ -152,6 +158,12 @@ def _of_other_calls(asked: Asked) -> Iterator[tuple[Guess, Sequence[Any]]]:
     which = {asked.number - 1: ", the one before,", asked.number + 1: ", the one after,"}
     for number in nearest:
         yield Guess(f"the entries of call {number + 1}{which.get(number, '')}"), asked.others[number]
+    for ranks, payloads in asked.elsewhere:
+        yield Guess(f"the entries of {ranks}"), payloads
+        yield Guess(f"the entries of {ranks} behind the right ones"), [*asked.payloads, *payloads]
+        yield Guess(f"the entries of {ranks} before the right ones"), [*payloads, *asked.payloads]
+        for place, payload in enumerate(payloads[: len(asked.payloads)]):
+            yield Guess(f"an entry of {ranks} in place of rank {place}'s"), _with(asked.payloads, place, payload)
     for number, (rank, payload) in itertools.product(nearest[:2], enumerate(asked.payloads)):
         if number in which and payload is not None:
             guess = Guess(f"rank {rank}'s entry of call {number + 1}{which[number]} among the right ones")

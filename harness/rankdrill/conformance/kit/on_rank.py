@@ -26,6 +26,7 @@ from rankdrill.conformance.kit.regrouped import regrouped
 from rankdrill.conformance.kit.scramble import scramble
 from rankdrill.conformance.kit.script import Call, Heard, Script, Told
 from rankdrill.conformance.kit.surroundings import Surroundings
+from rankdrill.diagnosis import name_ranks
 from rankdrill.errors import UsageError
 from rankdrill.worlds.context import RankContext
 
@@ -195,18 +196,21 @@ class _Calling:
     def _like(self, number: int, call: Call, got: Any) -> tuple[Guess, ...]:
         if call.spoils is not None:
             return ()  # there is nothing that would be right
-        others = {
-            at: self._payloads(other)
-            for at, other in enumerate(self.script.calls)
-            if at != number and other.members == call.members
-        }
+        calls = [(at, other) for at, other in enumerate(self.script.calls) if at != number]
+        others = {at: self._payloads(other) for at, other in calls if other.members == call.members}
+        elsewhere = [
+            (name_ranks(self._members(other)), self._payloads(other))
+            for at, other in calls
+            if abs(at - number) == 1 and other.members != call.members
+        ]
         own = self._members(call).index(self.context.index)
-        return likeness(got, Asked(self.script.adapter, own, self._payloads(call), number, others))
+        return likeness(got, Asked(self.script.adapter, own, self._payloads(call), number, others, elsewhere))
 
     def _look_at_sent(self, number: int, call: Call, sent: Any) -> None:
         own = self._members(call).index(self.context.index)
         if self.script.watched and (now := difference(sent, self._payloads(call)[own], "the payload")):
-            self.sent_changed.append(f"call {number + 1} has changed what was sent: {now}")
+            which = f"call {number + 1}" if number >= 0 else "a call before the first"
+            self.sent_changed.append(f"{which} has changed what was sent: {now}")
 
     def _shared(self, call: Call, sent: Any, got: Any) -> str:
         """Have every rank in turn change all it has, and see what changes with it."""
