@@ -180,6 +180,26 @@ def test_it(data, i):
     ran.result.assert_outcomes(passed=2)
 
 
+def test_what_a_file_seeds_is_put_back_beside_a_fixture_that_seeds_something_else(run: Run) -> None:
+    ran = run(
+        DRAWS
+        + """
+torch.manual_seed(3)
+
+@pytest.fixture(scope="module", autouse=True)
+def seeded():
+    random.seed(5)
+
+@pytest.mark.ranks(2)
+@pytest.mark.parametrize("i", range(2))
+def test_it(i):
+    drawn = torch.rand(1).item()
+    assert drawn == torch.rand(1, generator=torch.Generator().manual_seed(3)).item()
+"""
+    )
+    ran.result.assert_outcomes(passed=2)
+
+
 def test_a_fixture_that_has_been_torn_down_seeds_no_more(run: Run) -> None:
     ran = run(
         DRAWS

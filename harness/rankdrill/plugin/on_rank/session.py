@@ -195,14 +195,14 @@ class RankSession:
 
     def _seed_for(self, opened: Open) -> int | None:
         """Seed for the test; returns the seed if it is this rank's alone."""
-        if self.region.seeded:
-            return None
         index = None if opened.same_seed else self.context.index
         seed = seed_of(self._seed, opened.place.nodeid, index)
-        reseed(seed)
+        own = not self.region.seeded
+        if own:
+            reseed(seed)
         if opened.place.path in self._seeded_by_file:
             self._seeded_by_file[opened.place.path].put_back()
-        return seed if index is not None and self.context.world_size > 1 else None
+        return seed if own and index is not None and self.context.world_size > 1 else None
 
     def _finish(self) -> None:
         self._logs.close()
