@@ -55,6 +55,46 @@ TestWrong = conformance(lambda payload: [payload], promises={{"{promised}"}}, ra
     assert f"{times} answers were wrong before; to be asked all the same, select it with -k" in ran.screen
 
 
+def test_a_gather_that_raises_whatever_it_is_asked_is_asked_little(run: Callable[..., Ran]) -> None:
+    ran = run(
+        """
+from rankdrill.conformance import conformance
+
+def only_on_a_gpu(payload):
+    assert dist.get_backend() == "nccl"
+
+TestWrong = conformance(only_on_a_gpu, promises={"right", "apart"}, ranks=(2,))
+""",
+        "-k",
+        "right or apart",
+    )
+    outcomes = ran.result.parseoutcomes()
+    assert outcomes["failed"] == 5
+    assert outcomes["skipped"] > 20
+    failure = ran.failure("test_apart[all that was sent and received is changed-2ranks]")
+    assert 'in only_on_a_gpu: assert dist.get_backend() == "nccl"' in failure
+
+
+def test_one_that_raises_now_and_then_is_asked_all(run: Callable[..., Ran]) -> None:
+    ran = run(
+        """
+from rankdrill.conformance import conformance
+
+def of_dicts(payload):
+    received = [None] * dist.get_world_size()
+    dist.all_gather_object(received, payload)
+    assert all(isinstance(each, dict) for each in received)
+    return received
+
+TestWrong = conformance(of_dicts, promises={"right"}, ranks=(2,))
+""",
+        "-k",
+        "right and (small or directory or items or falsy or None)",
+    )
+    outcomes = ran.result.parseoutcomes()
+    assert (outcomes["failed"], "skipped" in outcomes) == (5, False)
+
+
 def test_an_adapter_promises_what_it_says_or_what_is_said_beside_it() -> None:
     adapter = described(lambda payload: [payload], promises={"right"})
     assert described(adapter).promises == {Promise.RIGHT}

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
 from rankdrill.conformance.adapter import Adapter
-from rankdrill.conformance.kit.complaints import complaint_on
+from rankdrill.conformance.kit.complaints import complaint_on, error_in
 from rankdrill.conformance.kit.directories import Directories
 from rankdrill.conformance.kit.on_rank import follow, import_all
 from rankdrill.conformance.kit.questions import After, Broken, Question
@@ -28,6 +28,7 @@ __all__ = ["Asking"]
 
 ENOUGH = 8  # wrong answers about one promise: each further one may wait for a deadline
 ENOUGH_UNPROMISED = 3  # about one that was not made
+ENOUGH_ALIKE = 4  # that tell of one error whatever is asked, with nothing broken: of other promises one answer more
 IMPORT_S = 600.0  # of the gather's modules, which is no part of a question
 TIMEOUT_S = 5.0  # what gathers that take one are given
 SPOILED_S = 2.0  # the same where it may have to be waited out, and what the groups then have
@@ -53,7 +54,9 @@ class Asking:
         self._scratch: Path | None = None
         self._asked = 0
         self._run_out = Counter[bool]()
+        self._answers = Counter[Promise]()
         self._complaints = Counter[Promise]()
+        self._errors = defaultdict[str, Counter[Promise]](Counter)
 
     def __enter__(self) -> Asking:
         return self
@@ -76,16 +79,22 @@ class Asking:
     def ask(self, question: Question) -> str:
         """What is wrong with the answer, in a few lines; empty if nothing is."""
         complaint = self._answer(question)
+        self._answers[question.promise] += 1
         self._complaints[question.promise] += bool(complaint)
+        if raised := error_in(complaint):
+            self._errors[raised].update([question.promise])
         return complaint
 
     def has_enough(self, promise: Promise) -> bool:
         """Whether so many answers about `promise` were wrong that more of them say nothing new."""
-        return self._complaints[promise] >= self.enough(promise)
+        enough = ENOUGH if promise in self._adapter.promises else ENOUGH_UNPROMISED
+        alike = {its[promise] for its in self._errors.values() if its.total() >= ENOUGH_ALIKE}
+        whatever_is_asked = self._answers[promise] > 0 and self._answers[promise] in alike
+        return self.wrong_about(promise) >= enough or whatever_is_asked
 
-    def enough(self, promise: Promise) -> int:
-        """How many wrong answers about `promise` that is: of one that the gather does not make, few."""
-        return ENOUGH if promise in self._adapter.promises else ENOUGH_UNPROMISED
+    def wrong_about(self, promise: Promise) -> int:
+        """How many answers about `promise` were wrong."""
+        return self._complaints[promise]
 
     def _answer(self, question: Question) -> str:
         if question.after is not None:

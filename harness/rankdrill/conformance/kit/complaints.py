@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
 from rankdrill.conformance.kit.hints import hint_on
@@ -14,9 +15,11 @@ from rankdrill.diagnosis import name_ranks
 from rankdrill.errors import ContractBroken
 from rankdrill.worlds import Outcome, Status
 
-__all__ = ["complaint_on"]
+__all__ = ["complaint_on", "error_in"]
 
+_COLOURED = re.compile(r"\x1b\[[0-9;]*m")
 _NOTICED = ContractBroken.__name__
+_RAISED = "raised though nothing was broken, on "
 _LONG = 300  # characters of an error's message
 
 
@@ -37,6 +40,12 @@ def complaint_on(question: Question, outcome: Outcome) -> str:
     if any(rank.status in (Status.DIED, Status.RAISED) and not rank.by_plan for rank in outcome.ranks):
         return outcome.summary()
     return _of_calls(question, told, outcome) or left
+
+
+def error_in(complaint: str) -> str:
+    """The error that `complaint` tells of, where nothing was broken; empty if it tells of none."""
+    first = next(iter(complaint.splitlines()), "")
+    return first.partition(_RAISED)[2].partition(": ")[2]
 
 
 def _of_calls(question: Question, told: dict[int, Told], outcome: Outcome) -> str:
@@ -93,11 +102,7 @@ _Judge = Callable[[dict[int, Heard]], str]
 
 def _all_right(heard: dict[int, Heard]) -> str:
     wrong = [_first_wrong(heard)]
-    raised = [
-        f"raised though nothing was broken, on rank {rank}: {_short(said.error)}"
-        for rank, said in heard.items()
-        if said.error
-    ]
+    raised = [f"{_RAISED}rank {rank}: {_short(said.error)}" for rank, said in heard.items() if said.error]
     shared = [f"on rank {rank} {said.shared}" for rank, said in heard.items() if said.shared]
     return next(filter(None, (*wrong, *raised, *shared)), "")
 
@@ -141,5 +146,5 @@ def _all_or_nothing(heard: dict[int, Heard]) -> str:
 
 
 def _short(message: str) -> str:
-    line = " ".join(message.split())
+    line = " ".join(_COLOURED.sub("", message).split())
     return line if len(line) <= _LONG else f"{line[:_LONG]}…"

@@ -6,6 +6,7 @@ import gc
 import os
 import pickle
 import time
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -240,4 +241,8 @@ class _Calling:
 
 
 def _told(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
+    """Type and message; the line where it was raised, if it has none."""
+    if str(error) or error.__traceback__ is None:
+        return f"{type(error).__name__}: {error}"
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} at {frame.filename}:{frame.lineno} in {frame.name}: {frame.line}"

@@ -125,7 +125,7 @@ def _test_of(questions: Sequence[Question], asking: Asking, torch: Torch, *, pro
     @pytest.mark.parametrize("question", [pytest.param(each, id=each.id) for each in questions])
     def test(self: object, question: Question) -> None:
         if asking.has_enough(question.promise):
-            wrong = asking.enough(question.promise)
+            wrong = asking.wrong_about(question.promise)
             pytest.skip(f"{wrong} answers were wrong before; to be asked all the same, select it with -k")
         complaint = asking.ask(question)
         if complaint and not promised:
