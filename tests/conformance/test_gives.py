@@ -110,3 +110,5 @@ def test_of_whole_numbers_no_mean_is_asked_for() -> None:
         return {sample.name for sample in samples_of(adapter)}
 
     assert names("sum") - names("mean") == {"a tensor of whole numbers"}
+    adapter = described(lambda payload: payload, gives="mean", takes="equal tensors")
+    assert {sample.name for sample in samples_of(adapter) if not sample.make(0, 2, 0).is_floating_point()} == set()

@@ -16,7 +16,7 @@ def tensor(rank: int, size: int, turn: int) -> Any:
 
 
 def _tensor_view(rank: int, size: int, turn: int) -> Any:
-    return (torch.arange(60).reshape(6, 10) + 100 * rank + turn)[1:4, ::3]
+    return (torch.arange(60.0).reshape(6, 10) + 100 * rank + turn)[1:4, ::3]
 
 
 def own_length(rank: int, size: int, turn: int) -> Any:
@@ -32,7 +32,7 @@ def no_rows(rank: int, size: int, turn: int) -> Any:
 
 
 def _turned(rank: int, size: int, turn: int) -> Any:
-    return (torch.arange(12).reshape(3, 4) + 100 * rank + 1000 * turn).t()
+    return (torch.arange(12.0).reshape(3, 4) + 100 * rank + 1000 * turn).t()
 
 
 def _turned_on_one(rank: int, size: int, turn: int) -> Any:
