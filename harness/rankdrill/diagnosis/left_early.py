@@ -7,7 +7,7 @@ not when all do (torch 2.13). Who closes its own by then breaks those that are o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.waits import name_ranks
@@ -18,6 +18,7 @@ __all__ = ["Departure", "is_connecting", "left_early", "said_while_connecting"]
 
 _CONNECTING = "connectFullMesh failed"  # gloo's own words
 _NEVER_NS = 1 << 63
+_HEARD_NS = 1_000_000_000  # after a process has closed its connections, for its parent to hear that it has ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +49,10 @@ def left_early(
     process came to its end or gave up all that it had; `views` are the ledgers of all ranks.
     """
     step = next((record.step for record in lost.values() if record is not None), None)
-    gone: dict[int, Departure] = {}
-    for rank, view in views.items():
-        left = _departure(view, lost, ended.get(rank)) if rank not in lost else None
-        if left is not None:
-            gone[rank] = left
+    others = {rank: view for rank, view in views.items() if rank not in lost}
+    gone = _gone(others, lost, ended)
+    if not gone:  # on a busy machine it is heard late
+        gone = _gone(others, lost, {rank: replace(at, at_ns=at.at_ns - _HEARD_NS) for rank, at in ended.items()})
     making = step.call if step is not None else "a group"
     sites = [record.step.site if record is not None else None for record in lost.values()]
     if not gone:
@@ -64,6 +64,13 @@ def left_early(
     still = f"{'was' if len(lost) == 1 else 'were'} still connecting in {making}"
     sides.append(side_of(list(lost), still, sites))
     return Finding(FindingKind.LOST_RANK, making, "rank", tuple(sides), tuple(sorted(gone)))
+
+
+def _gone(
+    views: Mapping[int, LedgerView], lost: Mapping[int, Record | None], ended: Mapping[int, Departure]
+) -> dict[int, Departure]:
+    found = {rank: _departure(view, lost, ended.get(rank)) for rank, view in views.items()}
+    return {rank: left for rank, left in found.items() if left is not None}
 
 
 def _departure(view: LedgerView, lost: Mapping[int, Record | None], ended: Departure | None) -> Departure | None:
