@@ -383,6 +383,37 @@ class Test{base}({base}):
     assert ran.screen.count("see docs/porting.md") >= len(HARNESSES)
 
 
+def test_what_a_harness_alone_called_is_named(run: Run) -> None:
+    ran = run(f"""
+from torch.testing._internal.{COMMON} import MultiProcessTestCase
+
+class Base(MultiProcessTestCase):
+    world_size = 2
+
+    def setUp(self):
+        super().setUp()
+        self._spawn_processes()
+
+    def run_test(self, test_name, *args):
+        self.model = object()
+        super().run_test(test_name, *args)
+
+    @property
+    def file(self):
+        return "a"
+
+class TestIt(Base):
+    @classmethod
+    def _run(cls, *args): ...
+
+    @pytest.mark.ranks(2)
+    def test_one(self): ...
+""")
+    assert ran.result.ret == 2
+    assert "Nobody calls TestIt._run and Base.run_test then: move what is set up there to setUp" in ran.screen
+    assert "Nobody calls Base.setUp" not in ran.screen
+
+
 def test_a_state_machine_is_refused(run: Run) -> None:
     ran = run("""
 from hypothesis.stateful import RuleBasedStateMachine, rule

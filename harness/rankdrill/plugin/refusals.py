@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+import unittest
 from collections.abc import Iterable, Mapping
+from types import FunctionType
 from typing import Any
 
 import pytest
@@ -40,15 +42,31 @@ def refusal(item: pytest.Item) -> str:
     if not isinstance(item, pytest.Function):
         return "@pytest.mark.ranks is for test functions and methods"
     cls = getattr(item, "cls", None)
-    harness = next((base.__name__ for base in getattr(cls, "__mro__", ()) if base.__name__ in _HARNESSES), None)
-    if harness is not None:
-        return f"{harness} {_HARNESSES[harness]}; {_PORTING}"
+    harness = next((base for base in getattr(cls, "__mro__", ()) if base.__name__ in _HARNESSES), None)
+    if cls is not None and harness is not None:
+        return f"{harness.__name__} {_HARNESSES[harness.__name__]}{_what_nobody_calls(cls, harness)}; {_PORTING}"
     if _is_state_machine(cls):
         return (
             "a rule-based state machine draws its rules while it runs, where each rank would draw its own; "
             "draw the rules as a list, with @given(st.lists(...))"
         )
     return _of_mark(item)
+
+
+def _what_nobody_calls(cls: type, harness: type) -> str:
+    """What `cls` and its bases override of `harness`'s own running of tests, and loses with it."""
+    own = cls.__mro__[: cls.__mro__.index(harness)]
+    lost = [
+        f"{base.__name__}.{name}"
+        for base in own
+        for name, value in vars(base).items()
+        if name in vars(harness) and not hasattr(unittest.TestCase, name) and _is_called(value)
+    ]
+    return f". Nobody calls {' and '.join(lost)} then: move what is set up there to setUp" if lost else ""
+
+
+def _is_called(value: object) -> bool:
+    return isinstance(value, (FunctionType, classmethod, staticmethod))
 
 
 def refusals_of_sizes(items: Iterable[pytest.Item]) -> list[str]:
