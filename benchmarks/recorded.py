@@ -38,7 +38,7 @@ from tests.catalogue.scoring import Judged, Verdict, lines_in
 from torch.distributed import FileStore, PrefixStore  # type: ignore[attr-defined]
 
 import rankdrill
-from rankdrill.explain import Explanation
+from rankdrill.explain.explanation import Explanation
 from rankdrill.explain.recording import explain_recording
 from rankdrill.replay import beyond, play, score_of_recording
 

@@ -187,6 +187,11 @@ def test_many_dumps_are_read_by_several_processes(tmp_path: Path, monkeypatch: p
     assert explain(dumps).output == alone
 
 
+def test_processes_that_read_along_start_without_what_explains() -> None:
+    code = "import sys, rankdrill.explain.flight.reading; sys.exit('rankdrill.diagnosis' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

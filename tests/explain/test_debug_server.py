@@ -19,9 +19,9 @@ from click.testing import CliRunner
 
 from rankdrill.cli import main
 from rankdrill.errors import UsageError
-from rankdrill.explain import Confidence, Explanation
 from rankdrill.explain.debug_server import explain_debug_directory, explain_server, is_debug_directory
 from rankdrill.explain.debug_server.tables import active_in
+from rankdrill.explain.explanation import Confidence, Explanation
 from tests.explain import served_job
 from tests.explain.debug_tables import CASES, TIMES, tables_of
 from tests.fixtures import fixture

@@ -13,9 +13,8 @@ from click.testing import CliRunner, Result
 from rankdrill.cli import main
 from rankdrill.diagnosis import FindingKind
 from rankdrill.errors import DumpError
-from rankdrill.explain import Explanation
-from rankdrill.explain.flight import explain_dumps
-from rankdrill.explain.flight.explained import NEWEST
+from rankdrill.explain.explanation import Explanation
+from rankdrill.explain.flight.explained import NEWEST, explain_dumps
 from rankdrill.explain.flight.load import load
 from rankdrill.explain.recording import explain_recording
 from rankdrill.ledger.format import VERSION

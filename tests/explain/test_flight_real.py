@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from rankdrill import World
-from rankdrill.explain import Explanation
-from rankdrill.explain.flight import explain_dumps
+from rankdrill.explain.explanation import Explanation
+from rankdrill.explain.flight.explained import explain_dumps
 from tests.explain.recording import PREFIX, is_there, late_in_a_group, late_rank, well
 from tests.fixtures import fixture
 

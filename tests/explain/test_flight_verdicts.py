@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rankdrill.explain import Confidence, Explanation
-from rankdrill.explain.flight import explain_dumps
+from rankdrill.explain.explanation import Confidence, Explanation
+from rankdrill.explain.flight.explained import explain_dumps
 from tests.explain.flights import VERSIONS, Flight, Op, as_torchcomms, recv, send, torch_pickle, write
 
 ORDER = ("call ordering", "missing call", "extra call")

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from rankdrill.errors import DumpError
-from rankdrill.explain import Explanation
-from rankdrill.explain.flight import explain_dumps
+from rankdrill.explain.explanation import Explanation
 from rankdrill.explain.flight.columns import Columns, Tables, columns_of
+from rankdrill.explain.flight.explained import explain_dumps
 from rankdrill.explain.flight.load import load
 from tests.explain.flights import Flight, Op, dump_of, recv, send, torch_pickle, write
 

@@ -16,7 +16,7 @@ import torch.distributed as dist
 import rankdrill
 from rankdrill.diagnosis import FindingKind
 from rankdrill.errors import UsageError
-from rankdrill.explain import Cause, Confidence, Explanation
+from rankdrill.explain.explanation import Cause, Confidence, Explanation
 from rankdrill.explain.recording import explain_recording, is_recording
 from rankdrill.explain.recording.reading import read_directory
 from rankdrill.recording import recording

@@ -25,7 +25,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from rankdrill.cli import main
-from rankdrill.explain import Explanation
+from rankdrill.explain.explanation import Explanation
 from rankdrill.explain.recording.live import WIDE, Lines, picture
 from rankdrill.explain.recording.reading import read_directory
 from rankdrill.explain.recording.sight import RankSeen, Sight

@@ -12,7 +12,7 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
-from rankdrill.explain import Explanation
+from rankdrill.explain.explanation import Explanation
 from rankdrill.explain.recording import explain_recording
 
 __all__ = ["Job", "await_that", "explained", "job"]

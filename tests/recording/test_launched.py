@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rankdrill.diagnosis import FindingKind
-from rankdrill.explain import Explanation
+from rankdrill.explain.explanation import Explanation
 from rankdrill.explain.recording import explain_recording
 from tests.recording.jobs import explained
 

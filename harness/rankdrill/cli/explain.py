@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from rankdrill.explain import Explanation
     from rankdrill.explain.debug_server import Served
+    from rankdrill.explain.explanation import Explanation
     from rankdrill.explain.flight.explained import Read
     from rankdrill.explain.recording import Look
     from rankdrill.report import Picture
@@ -148,7 +148,7 @@ def _picture_of_dumps(read: Read, repeat: str) -> Picture:
 
 
 def _read(paths: tuple[Path, ...], prefix: str | None, err: Console) -> Read:
-    from rankdrill.explain.flight import read_dumps
+    from rankdrill.explain.flight.explained import read_dumps
 
     if not err.is_terminal:
         return read_dumps(paths, prefix)

@@ -119,7 +119,7 @@ def _score(places: tuple[str, ...], prefix: str | None, most: int) -> Score:
 
 
 def _is_dump(path: Path) -> bool:
-    from rankdrill.explain.flight import looks_like_dump
+    from rankdrill.explain.flight.sources import looks_like_dump
 
     with suppress(OSError), path.open("rb") as file:
         return _OURS not in file.read(_HEAD) and looks_like_dump(path)

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rankdrill.diagnosis import Finding, FindingKind, name_ranks
-from rankdrill.explain.flight import read_dumps
-from rankdrill.explain.flight.explained import Read
+from rankdrill.explain.flight.explained import Read, read_dumps
 from rankdrill.explain.flight.job import Job
 from rankdrill.explain.flight.verdict import Verdict
 from rankdrill.explain.flight.words import either

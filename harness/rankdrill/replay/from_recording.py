@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rankdrill.diagnosis import Finding, FindingKind
 from rankdrill.diagnosis.calls.contracts import MEMBERS
-from rankdrill.explain import Explanation
+from rankdrill.explain.explanation import Explanation
 from rankdrill.explain.recording import explain_recording, standing_in
 from rankdrill.explain.recording.evidence import Evidence
 from rankdrill.explain.recording.mismatches import Mismatch, first_mismatch

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from rankdrill.diagnosis import name_ranks
-from rankdrill.explain import places_of
+from rankdrill.explain.explanation import places_of
 from rankdrill.explain.recording import Look
 from rankdrill.explain.told import harmless, print_explanation
 from rankdrill.outputs import write_whole
