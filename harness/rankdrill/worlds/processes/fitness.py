@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from rankdrill.ledger import Record, State
 from rankdrill.step import DEFAULT_GROUP, NO_SEQUENCE, Kind
 from rankdrill.worlds.job import Job
-from rankdrill.worlds.processes.watching import Ending, at_one, pending_messages
+from rankdrill.worlds.processes.watching import Ending, pending_messages
 from rankdrill.worlds.rank_outcome import RankOutcome, RenderedError, Status
 
 __all__ = ["fit_for_another"]
@@ -43,8 +43,6 @@ def _in_step(outcomes: Sequence[RankOutcome], endings: Collection[Ending], job: 
 def _settled_between(endings: Collection[Ending]) -> bool:
     # Ranks whose counts of collectives differ are out of step: the next collective of one would meet an
     # older one of another. So it is with the groups that they make, and with messages that nobody has received.
-    if at_one(endings):
-        return True
     counts = {ending.account.collectives for ending in endings}
     groups = {ending.account.groups for ending in endings}
     return len(counts) == len(groups) == 1 and -1 not in counts and not pending_messages(endings)
