@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -309,6 +310,13 @@ with World(1) as world:
     wait_until(lambda: not alive(nursery), "it stays")
 
 
+def test_where_commands_lie_is_in_nobodys_way(shared: Ground) -> None:
+    """``py.test`` lies beside ``pytest``, whose directory comes first in the path of its sessions."""
+    [[first, _]] = shared.run(WHOSE)
+    [[second, _]] = shared.run(f"sys.path.insert(0, {sysconfig.get_path('scripts')!r})" + WHOSE)
+    assert first == second == shared.only()["pid"]
+
+
 def test_a_module_of_the_controllers_own_path_is_not_passed_over(shared: Ground, tmp_path: Path) -> None:
     (tmp_path / "queue.py").write_text("""
 import sysconfig
@@ -548,6 +556,9 @@ def test_modules_come_from_where_they_are_first(path: list[str]) -> None:
     assert unlike([*path, first, third], taken, names) is None
     assert unlike([third, *path], taken, names) == f"module would come from {third}, not from {second}"
     assert unlike([third], taken, {"package"}) == f"package would come from nowhere in sys.path, not from {second}"
+    (Path(first) / "module.test").touch()
+    (Path(first) / "package.py.orig").touch()
+    assert unlike(path, taken, names) is None, "files that nobody imports are passed over"
     (Path(first) / "package").mkdir()
     assert unlike(path, taken, names) is None, "a directory alone is passed over"
     (Path(first) / "package" / "__init__.py").touch()

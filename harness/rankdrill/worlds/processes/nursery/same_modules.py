@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import pkgutil
 from collections.abc import Collection, Sequence
+from importlib.machinery import all_suffixes
 
 __all__ = ["suppliers", "unlike"]
 
+_SUFFIXES = frozenset(all_suffixes())
 _PACKAGE = ("__init__.py", "__init__.pyc")
 
 
@@ -46,8 +48,12 @@ def _offers(entry: str, wanted: set[str]) -> set[str]:
         return set()
     found = set()
     for file in listed:
-        name, dot, _ = file.partition(".")
-        # A directory without __init__ gives way to any module further down the path.
-        if name in wanted and (dot or any(os.path.isfile(os.path.join(here, file, init)) for init in _PACKAGE)):
+        name, dot, suffix = file.partition(".")
+        if name in wanted and (dot + suffix in _SUFFIXES or (not dot and _is_package(os.path.join(here, file)))):
             found.add(name)
     return found
+
+
+def _is_package(directory: str) -> bool:
+    # Without __init__ it gives way to any module further down the path.
+    return any(os.path.isfile(os.path.join(directory, init)) for init in _PACKAGE)
