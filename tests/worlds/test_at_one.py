@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rankdrill.diagnosis import Unwaited
-from rankdrill.ledger import LedgerView, State
+from rankdrill.ledger import LedgerView, State, all_ended
 from rankdrill.worlds.processes.messages import NO_ACCOUNT, Account
 from rankdrill.worlds.processes.watching import Ending, at_one
 from tests.worlds.ended import OPEN, barrier, ledger, raised, returned
@@ -48,7 +48,8 @@ def test_a_rank_that_raised_or_gave_no_account() -> None:
 
 
 def test_whether_all_steps_have_ended_is_seen_without_reading_them() -> None:
-    assert LedgerView().all_ended
-    assert ledger(OPEN, barrier(0)).all_ended
+    assert all_ended([])
+    assert all_ended([LedgerView()])
+    assert all_ended([ledger(OPEN, barrier(0)), ledger(barrier(0))])
     for state in State:
-        assert ledger(OPEN, barrier(0), last=state).all_ended is (state is State.ENDED)
+        assert all_ended([ledger(OPEN, barrier(0)), ledger(OPEN, barrier(0), last=state)]) is (state is State.ENDED)

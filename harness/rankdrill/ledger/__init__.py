@@ -5,7 +5,7 @@ from rankdrill.ledger.format import CAPACITY, MAX_FAULTS, UNKNOWN_RANK, Record, 
 from rankdrill.ledger.mailbox import Half, Mailbox, MessageCall
 from rankdrill.ledger.members import GROUP_OP, MOST_RANKS, Members, spell_members
 from rankdrill.ledger.posts import Post
-from rankdrill.ledger.reader import LedgerReader, LedgerView
+from rankdrill.ledger.reader import LedgerReader, LedgerView, all_ended
 from rankdrill.ledger.stencil import Stencil
 from rankdrill.ledger.writer import LedgerWriter, milliseconds
 
@@ -29,6 +29,7 @@ __all__ = [
     "Record",
     "State",
     "Stencil",
+    "all_ended",
     "make_board",
     "milliseconds",
     "spell_members",

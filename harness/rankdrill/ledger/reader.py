@@ -6,7 +6,7 @@ import mmap
 import os
 import struct
 from array import array
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -17,7 +17,7 @@ from rankdrill.ledger.sites import read_site
 from rankdrill.ledger.slots import NOT_WHOLE, Slots
 from rankdrill.step import Kind, Message, Site, Step
 
-__all__ = ["LedgerReader", "LedgerView"]
+__all__ = ["LedgerReader", "LedgerView", "all_ended"]
 
 KNOWN_TEXTS = 4096  # that records have in common
 _U32 = struct.Struct("<I")
@@ -62,12 +62,6 @@ class LedgerView:
         """The newest step that raised."""
         return next(self.where(lambda kind, state: state is f.State.RAISED, newest_first=True), None)
 
-    @property
-    def all_ended(self) -> bool:
-        """Whether every step has come to its end, as nearly always in a run that went well; no record is decoded."""
-        slots = self.raw.joined
-        return slots[f.STATE_OFFSET :: f.RECORD_BYTES].count(f.State.ENDED) * f.RECORD_BYTES == len(slots)
-
     @cached_property
     def torn_at(self) -> tuple[int, ...]:
         """The indexes of the torn records."""
@@ -101,6 +95,12 @@ class LedgerView:
             at = place * f.RECORD_BYTES
             found = self._decoded[place] = _decode(self.raw.joined, at, self.sites, self.shift_ns)
         return found
+
+
+def all_ended(views: Iterable[LedgerView]) -> bool:
+    """Whether every step of `views` has come to its end, as in nearly all runs that went well; decodes no record."""
+    states = [view.raw.joined[f.STATE_OFFSET :: f.RECORD_BYTES] for view in views]
+    return all(of_one.count(f.State.ENDED) == len(of_one) for of_one in states)
 
 
 class LedgerReader:

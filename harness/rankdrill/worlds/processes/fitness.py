@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from rankdrill.ledger import Record, State
+from rankdrill.ledger import Record, State, all_ended
 from rankdrill.step import DEFAULT_GROUP, NO_SEQUENCE, Kind
 from rankdrill.worlds.job import Job
 from rankdrill.worlds.processes.watching import Ending, pending_messages
@@ -37,7 +37,7 @@ def fit_for_another(
 def _in_step(outcomes: Sequence[RankOutcome], endings: Collection[Ending], job: Job) -> bool:
     if any(one.left or one.finding is not None for one in outcomes) or not _settled_between(endings):
         return False
-    return all(one.ledger.all_ended or not _left_open(one, job) for one in outcomes)
+    return all_ended([one.ledger for one in outcomes]) or not any(_left_open(one, job) for one in outcomes)
 
 
 def _settled_between(endings: Collection[Ending]) -> bool:

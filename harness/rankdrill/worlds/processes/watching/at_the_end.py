@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from rankdrill.diagnosis import Finding, leak_on, left_groups_on, lost_update, unequal_groups, unreceived_message
 from rankdrill.diagnosis.races.race import message_race
 from rankdrill.ledger import LedgerView
 from rankdrill.worlds.processes.ledgers import Ledgers
-from rankdrill.worlds.processes.watching.ending import Ending, at_one
+from rankdrill.worlds.processes.watching.ending import Ending
 from rankdrill.worlds.rank_outcome import Status
 
-__all__ = ["found_at_the_end", "pending_messages"]
+__all__ = ["at_one", "found_at_the_end", "pending_messages"]
 
 
 def found_at_the_end(endings: Mapping[int, Ending], ledgers: Ledgers) -> Finding | None:
@@ -27,6 +27,14 @@ def found_at_the_end(endings: Mapping[int, Ending], ledgers: Ledgers) -> Finding
         or _raced(endings, ledgers)
         or _lost(endings, ledgers)
         or _left(endings)
+    )
+
+
+def at_one(endings: Collection[Ending]) -> bool:
+    """Whether all ranks returned with one and the same account, in which nothing may be wrong: so most runs end."""
+    first = next(iter(endings)).account
+    return first.quiet and all(
+        ending.outcome.status is Status.RETURNED and ending.account == first for ending in endings
     )
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 
 from rankdrill.worlds.processes.messages import NO_ACCOUNT, Account
-from rankdrill.worlds.rank_outcome import RankOutcome, Status
+from rankdrill.worlds.rank_outcome import RankOutcome
 
-__all__ = ["Ending", "at_one"]
+__all__ = ["Ending"]
 
 
 @dataclass(frozen=True)
@@ -17,11 +16,3 @@ class Ending:
 
     outcome: RankOutcome
     account: Account = NO_ACCOUNT
-
-
-def at_one(endings: Collection[Ending]) -> bool:
-    """Whether all ranks returned with one and the same account, in which nothing may be wrong: so most runs end."""
-    first = next(iter(endings)).account
-    return first.quiet and all(
-        ending.outcome.status is Status.RETURNED and ending.account == first for ending in endings
-    )
