@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -219,6 +220,55 @@ def test_another(tmp_path):
     assert not list(tmp_path.glob("from-*"))
 """)
     ran.result.assert_outcomes(passed=2)
+
+
+OF_SOMEBODY_ELSE = """
+@pytest.fixture
+def copied(tmp_path):
+    os.mkdir(tmp_path / "data")
+    return tmp_path / "data"
+
+"""
+
+
+def test_ranks_that_make_the_same_directory_are_told_of_their_own(run: Run) -> None:
+    ran = run(
+        OF_SOMEBODY_ELSE
+        + """
+@pytest.mark.ranks(2)
+def test_fixture(copied): ...
+
+@pytest.mark.ranks(2)
+def test_relative(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    try:
+        os.symlink("a", "here")
+    except FileExistsError as error:
+        raise RuntimeError("cannot begin") from error
+
+@pytest.mark.ranks(2)
+def test_elsewhere(): os.mkdir("/tmp")
+
+@pytest.mark.ranks(1)
+def test_alone(copied): os.mkdir(copied)
+
+@pytest.mark.ranks(2)
+class TestMended:
+    @pytest.fixture
+    def tmp_path(self, rank_tmp_path):
+        return rank_tmp_path
+
+    def test_it(self, copied):
+        assert copied.parent.name == f"rank-{dist.get_rank()}"
+"""
+    )
+    ran.result.assert_outcomes(errors=1, failed=3, passed=1)
+    shown = re.split(r"^_+ (?:ERROR at setup of )?(test_\w+) _+$", ran.screen, flags=re.MULTILINE)[1:]
+    told = {name: text for name, text in zip(shown[::2], shown[1::2], strict=True) if "rank_tmp_path" in text}
+    assert told.keys() == {"test_fixture", "test_relative"}
+    for text in told.values():
+        assert "tmp_path is one directory for all ranks; if each is meant to have its own:" in text
+        assert "  def tmp_path(rank_tmp_path): return rank_tmp_path" in text
 
 
 def test_monkeypatch_capsys_and_raises(run: Run) -> None:

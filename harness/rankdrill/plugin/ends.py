@@ -36,7 +36,8 @@ class PhaseEnd(Plain):
     `strict` says of an xpassed one that this fails the test. `sections` are (title, text) as in reports, `more` the
     serialized reports that were logged meanwhile, of subtests say. `returned` describes what a body returned that
     should have returned nothing. `events` and `targets` are what it said to Hypothesis's functions. `site` is the line
-    of the user's that raised. `drew` says that random numbers of the rank's own had been drawn when it failed.
+    of the user's that raised. `drew` says that random numbers of the rank's own had been drawn when it failed, `met`
+    that it found something in the directory it shares with the others which it was about to make.
     """
 
     when: When
@@ -57,6 +58,7 @@ class PhaseEnd(Plain):
     figures: tuple[dict[str, Any], ...] = ()  # of pytest-benchmark
     site: Site | None = None
     drew: bool = False
+    met: bool = False
 
     @property
     def raised(self) -> bool:

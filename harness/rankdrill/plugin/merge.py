@@ -29,6 +29,11 @@ HOW_TO_MEAN_IT = "contracts=False on the ranks marker, or --no-contracts for all
 HOW_TO_WAIT_LONGER = "deadline=… on the ranks marker, in seconds"
 IF_DRAWN_ALIKE = "each rank drew random numbers of its own; if all are meant to draw the same"
 HOW_TO_DRAW_ALIKE = 'seed="same" on the ranks marker'
+IF_APART = "tmp_path is one directory for all ranks; if each is meant to have its own"
+HOW_TO_BE_APART = """\
+the fixture rank_tmp_path, or for fixtures that take tmp_path, beside the test
+  @pytest.fixture
+  def tmp_path(rank_tmp_path): return rank_tmp_path"""
 _LEFT = frozenset({Ended.SKIPPED, Ended.XFAILED})
 
 
@@ -163,6 +168,8 @@ def _failure(
         failure.sections.append((longer, HOW_TO_WAIT_LONGER))
     if not outcome.findings and any(rank in ends and ends[rank].drew for rank in told.shown):
         failure.sections.append((IF_DRAWN_ALIKE, HOW_TO_DRAW_ALIKE))
+    if any(rank in ends and ends[rank].met for rank in told.shown):
+        failure.sections.append((IF_APART, HOW_TO_BE_APART))
     failure.sections.append((RUN_AGAIN, run_again))
     error = _error(outcome, told.shown, told.headline)
     return Merged(Ended.FAILED, "", error, failure, _expected(told.shown, ends))

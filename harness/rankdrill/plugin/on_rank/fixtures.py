@@ -135,17 +135,20 @@ def _fixtures(context: RankContext, open_test: Callable[[], OpenTest | None]) ->
         """The number of ranks of this world: where a parameter says the same, it goes before."""
         return context.world_size
 
-    @pytest.fixture
-    def tmp_path() -> Path:
-        """A temporary directory of this test, the same one on all its ranks."""
+    def shared() -> Path:
         test = open_test()
         assert test is not None
         return _made(context, Path(test.place.tmp_path))
 
     @pytest.fixture
-    def rank_tmp_path(tmp_path: Path) -> Path:
+    def tmp_path() -> Path:
+        """A temporary directory of this test, the same one on all its ranks."""
+        return shared()
+
+    @pytest.fixture
+    def rank_tmp_path() -> Path:  # does not ask for `tmp_path`, which the user's own may be made of it
         """A temporary directory of this test and this rank alone."""
-        return _made(context, tmp_path / f"rank-{context.index}")
+        return _made(context, shared() / f"rank-{context.index}")
 
     return {"rank": rank, "world_size": world_size, "tmp_path": tmp_path, "rank_tmp_path": rank_tmp_path}
 

@@ -172,4 +172,5 @@ class OpenTest:
             made.expect(self._made)
         logged, self._more = self._more, []
         figures, self._measured = figures_since(item.config, self._measured)
-        return end_of(report, call, logged, self._told, figures if self.rank == 0 else (), self._seed)
+        shared = self._opened.place.tmp_path if self._context.world_size > 1 else ""
+        return end_of(report, call, logged, self._told, figures if self.rank == 0 else (), self._seed, shared)

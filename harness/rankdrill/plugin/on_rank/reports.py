@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -33,8 +34,11 @@ def end_of(
     told: Told,
     figures: tuple[dict[str, Any], ...] = (),
     seed: int | None = None,
+    shared: str = "",
 ) -> PhaseEnd:
-    """How the phase that `report` is about, made of `call`, ended. `seed` is the rank's own, if it has one."""
+    """How the phase that `report` is about, made of `call`, ended. `seed` is the rank's own, if it has one; `shared` is
+    the directory it shares with the others.
+    """
     when, excinfo = _when(report.when), call.excinfo
     sections, properties = report.sections[told.sections :], report.user_properties[told.properties :]
     told.sections, told.properties = len(report.sections), len(report.user_properties)
@@ -64,6 +68,7 @@ def end_of(
         figures=figures,
         site=raise_site(excinfo.tb) if excinfo is not None else None,
         drew=ended is Ended.FAILED and seed is not None and drawn_since(seed),
+        met=ended is Ended.FAILED and excinfo is not None and _is_there(excinfo.value, shared),
     )
 
 
@@ -72,6 +77,21 @@ def failed(when: When, excinfo: pytest.ExceptionInfo[BaseException], text: str =
     shown = text or str(excinfo.getrepr())
     crash, error = excinfo.exconly(tryshort=True), dump_error(excinfo.value)
     return PhaseEnd(when, Ended.FAILED, "", shown, crash, error, site=raise_site(excinfo.tb))
+
+
+def _is_there(error: BaseException | None, directory: str) -> bool:
+    """Whether `error`, or one that led to it, is that something is in `directory` already."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        if isinstance(error, FileExistsError) and _is_below(error.filename2 or error.filename, directory):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _is_below(path: object, directory: str) -> bool:
+    return isinstance(path, str) and bool(directory) and os.path.abspath(path).startswith(os.path.join(directory, ""))
 
 
 def _when(when: Any) -> When:
