@@ -75,8 +75,10 @@ def run(pytester: pytest.Pytester, session: Session) -> Callable[..., Ran]:
     ) -> Ran:
         pytester.makepyfile(test_it=header + source)
         options = ["--junitxml=junit.xml", "-W", ALREADY_IMPORTED, *args]
-        # Of every session in this process pytest-rerunfailures would leave a thread and a socket here.
-        options += [part for name in ("cacheprovider", "rerunfailures") for part in ("-p", f"no:{name}")]
+        # Of every session in this process pytest-rerunfailures would leave a thread and a socket here, and syrupy
+        # knows of one session only.
+        unwanted = ["cacheprovider", "rerunfailures", *(() if subprocess or fresh else ("syrupy",))]
+        options += [part for name in unwanted for part in ("-p", f"no:{name}")]
         if not asyncio:
             options += ["-p", "no:asyncio"]
         result = session(*options, fresh=fresh) if subprocess or fresh else pytester.runpytest_inprocess(*options)

@@ -147,6 +147,7 @@ def unconfigure(config: Config) -> None:
 def start_session(config: Config) -> Session:
     """A session that collects and runs nothing by itself."""
     session = Session.from_config(config)
+    session.exitstatus = pytest.ExitCode.OK  # as pytest's own loop sets it; plugins add theirs at the end
     fixtures: Any = _pytest.fixtures
     before, fixtures.FixtureManager = fixtures.FixtureManager, _FixtureManager
     try:

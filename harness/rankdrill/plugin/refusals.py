@@ -35,6 +35,7 @@ _HARNESSES = {
 }
 _HARNESSES["MultiProcContinousTest"] = _HARNESSES["MultiProcContinuousTest"]  # torch's spelling until 2.7
 _PORTING = "see docs/porting.md"
+_SYRUPYS = "disable_unused_snapshots"
 
 
 def refusal(item: pytest.Item) -> str:
@@ -50,7 +51,23 @@ def refusal(item: pytest.Item) -> str:
             "a rule-based state machine draws its rules while it runs, where each rank would draw its own; "
             "draw the rules as a list, with @given(st.lists(...))"
         )
-    return _of_mark(item)
+    return _of_snapshots(item) or _of_mark(item)
+
+
+def _of_snapshots(item: pytest.Function) -> str:
+    from rankdrill.plugin import pytest_seam
+
+    # Ranks compare with them, and rank 0 writes them; what its own session has not seen syrupy deletes, or fails for.
+    syrupys = any(
+        found.argname == "snapshot" and found.func.__module__ == "syrupy"
+        for found in pytest_seam.fixture_definitions(item)
+    )
+    if not syrupys or item.config.getoption(_SYRUPYS, False):
+        return ""
+    return (
+        "syrupy would hold the snapshots of a test on ranks for unused, and delete them with --snapshot-update; "
+        "add --snapshot-disable-unused, which syrupy 7 has, to addopts"
+    )
 
 
 def _what_nobody_calls(cls: type, harness: type) -> str:

@@ -21,6 +21,7 @@ from rankdrill.plugin.ends import Ends
 from rankdrill.plugin.lasting_logs import LastingLogs
 from rankdrill.plugin.on_rank.collecting import Collecting
 from rankdrill.plugin.on_rank.debugging import Debugging
+from rankdrill.plugin.on_rank.ending import end_session
 from rankdrill.plugin.on_rank.fixtures import rank_plugin
 from rankdrill.plugin.on_rank.foundation import laid
 from rankdrill.plugin.on_rank.inner_engines import draw_alike, refuse_state_machines
@@ -206,8 +207,7 @@ class RankSession:
 
     def _finish(self) -> None:
         self._logs.close()
-        self.config.hook.pytest_sessionfinish(session=self.session, exitstatus=0)
-        pytest_seam.unconfigure(self.config)
+        end_session(self.config, self.session, self.context.index)
 
 
 def _config(wanted: SessionSetup, context: RankContext) -> pytest_seam.Config:
