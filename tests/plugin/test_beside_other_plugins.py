@@ -172,6 +172,28 @@ def test_who_takes_the_place_of_the_reporter_does_so_in_the_controller_alone(
         assert len((pytester.path / f"loud_{name}.pids").read_text().splitlines()) == 1, "in one process"
 
 
+REPORTS = """
+def pytest_addoption(parser):
+    parser.addoption("--alluredir", dest="allure_report_dir")
+    parser.addoption("--clean-alluredir", dest="clean_alluredir", action="store_true")
+    parser.addoption("--json-report", dest="json_report", action="store_true")
+    parser.addoption("--other")
+
+def pytest_configure(config):
+    if "RANK" in __import__("os").environ:
+        asked = config.option
+        print(asked.allure_report_dir, asked.clean_alluredir, asked.json_report, asked.other, file=open("rank", "a"))
+"""
+
+
+def test_what_writes_a_report_does_so_in_the_controller_alone(run: Run, pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(REPORTS)
+    options = ("--alluredir=allure", "--clean-alluredir", "--json-report", "--other=1")
+    ran = run("@pytest.mark.ranks(2)\ndef test_it(): ...", *options)
+    ran.result.assert_outcomes(passed=1)
+    assert (pytester.path / "rank").read_text().splitlines() == ["None False False 1"] * 2
+
+
 FORKS = """
 import os
 import pytest

@@ -40,6 +40,9 @@ _NOT_IN_A_RANK: dict[str, Any] = {
     "rankdrill_json": None,
     "rankdrill_html": None,
     "pastebin": None,
+    "json_report": False,  # of pytest-json-report: on ranks its hooks would find no report to add to
+    "allure_report_dir": None,  # of allure-pytest, which would have a result of each rank for a retry
+    "clean_alluredir": False,
     "log_file": None,
     "dist": "no",
     "numprocesses": None,
@@ -71,7 +74,6 @@ _NOT_FOR_RANKS = frozenset(
         "hypothesispytest",
         "rerunfailures",
         "html",
-        "json-report",
         "pytest_forked",
         # Reporters: each takes the place of pytest's own, which a rank has none of.
         "instafail",
