@@ -25,6 +25,12 @@ def test_expects_to_fail(rank):
         pytest.xfail("no such shard")
     dist.new_group([0, 1, 2, 3])
 
+@pytest.mark.ranks(2)
+def test_skips_beside_one(rank):
+    if rank == 1:
+        pytest.skip("only one shard")
+    dist.all_reduce(torch.ones(1))
+
 @pytest.mark.ranks(4)
 def test_returns(rank):
     if rank != 2:
@@ -34,6 +40,9 @@ def test_returns(rank):
     assert "missing call: rank 3 leaves out all_reduce #0" in skips
     assert "\nrank 3 skipped (too few shards)\n" in skips
     assert "\nrank 1 xfailed (no such shard)\n" in ran.failure("test_expects_to_fail")
+    beside_one = ran.failure("test_skips_beside_one")
+    assert "missing call, nobody in the majority: rank 1 leaves out all_reduce #0" in beside_one
+    assert "\nrank 1 skipped (only one shard)\n" in beside_one
     assert "rank 2 passed" not in ran.failure("test_returns")
 
 

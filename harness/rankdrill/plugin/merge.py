@@ -178,7 +178,7 @@ def _failure(
 def _left_early(outcome: Outcome, ends: dict[int, PhaseEnd]) -> list[Block]:
     """Why a call was left out, where the test itself says so: that rank skipped, while others did not."""
     left: dict[str, list[int]] = {}
-    for rank in sorted({rank for finding in outcome.findings for rank in finding.culprits}):
+    for rank in sorted({rank for finding in outcome.findings for rank in finding.ranks}):
         if rank in ends and ends[rank].ended in _LEFT:
             left.setdefault(_verb(ends[rank]), []).append(rank)
     return [Block(minority_first(left))] if left else []

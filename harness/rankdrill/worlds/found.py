@@ -10,6 +10,7 @@ from rankdrill.diagnosis.calls.group_names import named_again
 from rankdrill.diagnosis.ddp import said_by_ddp
 from rankdrill.diagnosis.held_locks import held_lock, stopped_by_lock
 from rankdrill.diagnosis.left_early import Departure, is_connecting, left_early, said_while_connecting
+from rankdrill.diagnosis.monitored import not_passed
 from rankdrill.worlds.dumps import threads_in
 from rankdrill.worlds.suffering import lost_another
 
@@ -37,7 +38,7 @@ def finding_on(ranks: Sequence[RankOutcome]) -> Finding | None:
     if early is not None or any(rank.status == "died" for rank in ranks):
         return early
     if any(rank.status == "raised" for rank in ranks):
-        return _said_by_ddp(ranks)
+        return _not_passed(ranks) or _said_by_ddp(ranks)
     by_lock = _stopped_by_lock(ranks, list(waits.values()))
     if by_lock is not None or any(_runs(rank) for rank in ranks):
         return by_lock
@@ -99,6 +100,15 @@ def _stopped_by_lock(ranks: Sequence[RankOutcome], waits: Sequence[Wait]) -> Fin
         if found is not None:
             return found
     return None
+
+
+def _not_passed(ranks: Sequence[RankOutcome]) -> Finding | None:
+    """Who was missing in a monitored barrier, where nobody has trouble of its own."""
+    raised = {rank.rank: str(rank.error) for rank in ranks if rank.status == "raised"}
+    own_trouble = any(rank.status == "raised" and not lost_another(rank.error) for rank in ranks)
+    if own_trouble or any(rank.status == "stuck" for rank in ranks):
+        return None
+    return not_passed(raised, {rank.rank: rank.ledger for rank in ranks})
 
 
 def _said_by_ddp(ranks: Sequence[RankOutcome]) -> Finding | None:

@@ -12,7 +12,7 @@ __all__ = ["lost_another"]
 # ProcessGroupGloo:: is about the call's own arguments.
 _PEER_TROUBLE = re.compile(
     r"connection (was )?(likely )?(closed|reset|refused)|broken pipe|timed out|timeout|\bgloo[/:]|socket closed"
-    r"|aborted",
+    r"|aborted|monitoredbarrier",
     re.IGNORECASE,
 )
 
