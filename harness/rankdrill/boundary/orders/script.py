@@ -71,7 +71,7 @@ class End:
 
 @dataclass
 class Script:
-    """`parts` are the messages between one collective and the next, `kept` is what went into the rank's own files; `end`
+    """`parts` are the messages between one collective and the next, `kept` is what went into files of the rank's; `end`
     is None where nobody looked so far.
     """
 
