@@ -490,3 +490,19 @@ def test_who_comes_to_a_receive_before_its_send_has_not_left_it_out(four: World)
     (finding,) = four.run(both_receive_in_the_last_turn, deadline=DEADLINE_S).findings
     assert (finding.kind, finding.culprits) == (FindingKind.DEADLOCK, (0,))
     assert marks(finding.sides[0]) == "odd"
+
+
+def parts_of_each() -> None:
+    if dist.get_rank() == 0:
+        parts = torch.zeros(4, 2)
+        assert all(dist.recv(parts[at], src=peer) == peer for at, peer in enumerate((1, 1, 2, 2)))
+    elif dist.get_rank() < 3:
+        for _ in range(2 if dist.get_rank() == 2 else 1):
+            dist.send(torch.ones(2), dst=0)
+
+
+def test_who_would_come_to_the_next_one_in_a_comprehension_has_named_the_right_peer(four: World) -> None:
+    """What rank 2 sends is not what rank 0 waits for: its turn has not come."""
+    (finding,) = four.run(parts_of_each, deadline=DEADLINE_S).findings
+    assert (finding.kind, finding.culprits != (0,)) == (FindingKind.UNMATCHED, True)
+    assert set(finding.ranks) <= {0, 1}

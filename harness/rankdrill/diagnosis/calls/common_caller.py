@@ -10,6 +10,7 @@ from rankdrill.diagnosis.calls.source import (
     LEAVES_WITH,
     function_around,
     is_for_some_ranks,
+    is_in_a_comprehension,
     is_in_a_loop,
     is_in_a_loop_without,
     leaves_a_with,
@@ -86,8 +87,8 @@ def come_round(one: Site, other: Site) -> bool:
 
 
 def in_any_loop(site: Site) -> bool:
-    """Whether there is a loop around it, or around one of the calls that led to it."""
-    return any(map(is_in_a_loop, outward(site)))
+    """Whether there is a loop around it, or a comprehension, or around one of the calls that led to it."""
+    return any(is_in_a_loop(each) or is_in_a_comprehension(each) for each in outward(site))
 
 
 def comes_round_without(site: Site, line: Site, other: Site) -> bool:

@@ -148,10 +148,17 @@ def _leaves_behind(path: _Path, line: int, innermost: bool) -> bool:
 
 
 def is_in_a_comprehension(site: Site) -> bool:
-    """Whether it is written within one, in its function."""
+    """Whether what is called there is called for each element of one, in its function."""
+    if site.function in _IN_PLACE:
+        return True
     function = function_around(site)
-    path = path_to(function, site.line) if function is not None else ()
-    return any(isinstance(node, _COMPREHENSIONS) for node, _ in path)
+    found = (node for node in ast.walk(function) if isinstance(node, _COMPREHENSIONS)) if function is not None else ()
+    return any(_calls_for_each(node, site.line) for node in found)
+
+
+def _calls_for_each(comprehension: ast.AST, line: int) -> bool:
+    each = [getattr(comprehension, part) for part in ("elt", "key", "value") if hasattr(comprehension, part)]
+    return any(_calls_at(part, line) for part in each)
 
 
 def is_in_a_loop_without(site: Site, other: Site) -> bool:

@@ -75,7 +75,8 @@ def misaddressed(
             odd = odd or _odd_by_both_ends(end, other, left_over, stands)
             if odd is None and len(left_over) == len({end, other}):
                 odd = _odd_by_twins(end, other, traffic, stands.returned)
-            if odd is None and guess and len(left_over) == len({end, other}) and not all(usual):
+            alone = len(left_over) == len({end, other}) and not (_may_be_next(end, other) or _may_be_next(other, end))
+            if odd is None and guess and alone and not all(usual):
                 odd = _of_both_addresses(end, other)
             certain = odd is not None
         else:
@@ -144,17 +145,21 @@ def _may_come(end: MessageEnd, site: Site | None, known: Collection[str]) -> boo
 def may_be_for_another(end: MessageEnd, left_over: Sequence[MessageEnd], traffic: Traffic) -> bool:
     """Whether it may name the wrong peer: nobody goes as far as that, and with its peer the one other end would fit.
 
-    Not where a loop of its rank comes to one peer after the other: that other end may be due in the next round.
+    Not where a loop of its rank comes to one peer after the other.
     """
     others = [stream for stream in traffic.streams if stream != end.stream and stream.group == end.stream.group]
     if traffic.met(end.stream) or _offset(end.stream, traffic) in {_offset(stream, traffic) for stream in others}:
         return False
-    goes_on = end.site is not None and in_any_loop(end.site)
     return any(
         argument == "peer" and len(left_over) == len({end, other}) and _of_both_addresses(end, other) is end
         for argument, other in _candidates(end, left_over)
-        if other.peer != end.rank or not goes_on
+        if not _may_be_next(other, end)
     )
+
+
+def _may_be_next(other: MessageEnd, end: MessageEnd) -> bool:
+    """Whether the rank of `end` may come to the other half of `other` in the next round of a loop that it is in."""
+    return other.peer == end.rank and end.site is not None and in_any_loop(end.site)
 
 
 def _offset(stream: Stream, traffic: Traffic) -> int:
