@@ -17,6 +17,7 @@ __all__ = [
     "DDP_BUCKET",
     "DEFAULT_GROUP",
     "FILE_LOCKS",
+    "HANDED_OVER",
     "INIT_GROUP",
     "LEAVES_GROUP",
     "LOCAL_GROUP",
@@ -54,6 +55,10 @@ STRIDES = " strides "
 """What stands, in what a reader is told of tensors that lie in another order than their indices', before how."""
 NEW_GROUP = "new_group"
 """The op of a step that makes a group."""
+HANDED_OVER = " (hands over)"
+"""Ends, on a stack, the name of a function that has handed to another thread what is called there, and may have gone
+on; and is the `Site.via` of such a caller.
+"""
 INIT_GROUP = "init_process_group"
 """The op of a step that makes the default group itself."""
 LOCAL_GROUP = "new_local_group"

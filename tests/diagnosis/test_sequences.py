@@ -12,15 +12,9 @@ from hypothesis import strategies as st
 
 from rankdrill.diagnosis import FindingKind
 from rankdrill.diagnosis.calls.common_caller import from_one_function
+from rankdrill.diagnosis.calls.loops import comes_round_alone, is_in_a_loop, share_a_loop
 from rankdrill.diagnosis.calls.sequences import parting
-from rankdrill.diagnosis.calls.source import (
-    Order,
-    comes_round_alone,
-    comes_to_both,
-    is_in_a_loop,
-    order_of,
-    share_a_loop,
-)
+from rankdrill.diagnosis.calls.source import Order, comes_to_both, order_of
 from rankdrill.diagnosis.calls.wholes import Wholes
 from rankdrill.step import Kind, Site, Step
 

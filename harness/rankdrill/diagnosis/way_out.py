@@ -11,7 +11,7 @@ import ast
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from rankdrill.diagnosis.calls.source import function_around, path_to
+from rankdrill.diagnosis.calls.tree import function_around, path_to
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.step import Site
 

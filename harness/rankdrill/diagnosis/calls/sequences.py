@@ -19,14 +19,8 @@ from rankdrill.diagnosis.calls.common_caller import (
     loops_below,
     only_some_come,
 )
-from rankdrill.diagnosis.calls.source import (
-    Order,
-    comes_later,
-    comes_round_alone,
-    is_handled_by,
-    made_later_too,
-    order_of,
-)
+from rankdrill.diagnosis.calls.loops import comes_round_alone
+from rankdrill.diagnosis.calls.source import Order, comes_later, is_handled_by, made_later_too, order_of
 from rankdrill.diagnosis.calls.wholes import Wholes
 from rankdrill.diagnosis.finding import FindingKind
 from rankdrill.ledger import GROUP_OP, LedgerView

@@ -15,7 +15,8 @@ from operator import attrgetter
 from typing import TypeAlias
 
 from rankdrill.diagnosis.calls.common_caller import in_any_loop, outward
-from rankdrill.diagnosis.calls.source import Order, comes_later, function_around, functions_calling, order_of
+from rankdrill.diagnosis.calls.source import Order, comes_later, functions_calling, order_of
+from rankdrill.diagnosis.calls.tree import function_around
 from rankdrill.diagnosis.messages.habits import departure
 from rankdrill.diagnosis.messages.traffic import MessageEnd, Stream, Traffic
 from rankdrill.step import Site

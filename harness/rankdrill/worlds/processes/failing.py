@@ -12,7 +12,7 @@ from contextlib import suppress
 from types import FrameType, TracebackType
 
 from rankdrill.diagnosis.way_out import Failure, Left
-from rankdrill.step import Site, Step
+from rankdrill.step import HANDED_OVER, Site, Step
 from rankdrill.whose import Whose, whose_file
 
 __all__ = ["FAILING", "failure_of", "failures_in", "written"]
@@ -45,6 +45,8 @@ def _running(frame: FrameType | None, traceback: TracebackType | None) -> Iterat
             return
         code, now = frame.f_code, frame.f_lineno or 0
         met = met or id(frame) in failed
+        if code.co_name.endswith(HANDED_OVER):  # in a thread of its own it comes no further
+            return
         if met and whose_file(code.co_filename) is Whose.USER:
             yield Left(code.co_filename, code.co_name, failed.get(id(frame), now), now)
         frame = frame.f_back
