@@ -156,9 +156,17 @@ class Site:
         return _short(self.file)
 
     def __str__(self) -> str:
-        outer = self._telling_caller
-        called = f", called at {outer.path}:{outer.line} in {outer.function}" if outer is not None else ""
+        told = [each for each in (self._telling_caller, self._elsewhere) if each is not None]
+        called = "".join(f", called at {each.path}:{each.line} in {each.function}" for each in dict.fromkeys(told))
         return f"{self.path}:{self.line} in {self.function}{called}"
+
+    @property
+    def _elsewhere(self) -> Site | None:
+        """The nearest caller in another file: of a framework of the user's own the line that called it."""
+        outer = self.caller
+        while outer is not None and outer.file == self.file:
+            outer = outer.caller
+        return outer
 
     @property
     def _telling_caller(self) -> Site | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from operator import attrgetter
 from typing import TypeAlias
 
@@ -82,7 +83,8 @@ def misaddressed(
             certain = odd is not None
         else:
             odd = _odd_by_vote(end, other, argument, traffic) or _odd_by_habit(end, other, usual)
-            odd = odd or (_odd_by_turn(end, other, traffic) if argument == "tag" else None)
+            if argument == "tag":
+                odd = odd or _odd_by_turn(end, other, traffic) or _odd_by_steps(end, other, traffic)
             certain = odd is not None or not all(usual) or _miss_each_other(end, other, traffic)
             odd = odd or _odd_by_rhythm(end, other, traffic)
         if certain:
@@ -234,6 +236,26 @@ def _odd_by_turn(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> Messag
         return None
     turns: dict[Hashable, MessageEnd] = {each.stream.tag - traffic.turn(each): each for each in (end, other)}
     return _against({each.stream.tag - traffic.turn(each) for each in rest}, turns)
+
+
+def _odd_by_steps(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> MessageEnd | None:
+    """The one whose tag is not the next of its line: where that went on by equal steps, as the other's line does."""
+    due = {each: _next_tag(each, traffic) for each in (end, other)}
+    if None in due.values():
+        return None
+    odd = [each for each, tag in due.items() if each.stream.tag != tag]
+    return odd[0] if len(odd) == 1 and due[odd[0]] == due[other if odd[0] is end else end] else None
+
+
+def _next_tag(end: MessageEnd, traffic: Traffic) -> int | None:
+    """What tag its line would have come to, going on as it did; None where it did not go on by equal steps."""
+    tags = [
+        each.stream.tag
+        for each in traffic.ends.get(end.rank, ())
+        if each.site == end.site and each.sends is end.sends and each.record.index < end.record.index
+    ]
+    steps = {after - before for before, after in pairwise(tags)}
+    return tags[-1] + steps.pop() if len(steps) == 1 else None
 
 
 def _odd_by_habit(end: MessageEnd, other: MessageEnd, usual: Sequence[int]) -> MessageEnd | None:
