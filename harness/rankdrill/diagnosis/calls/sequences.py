@@ -180,9 +180,11 @@ def _where_it_showed(theirs: Sequence[Step], mine: Sequence[Step]) -> Parting | 
         return Parting(FindingKind.EXTRA, came)
     if order is not Order.APART and came.site in before and come_round(at_due, at_came):
         return Parting(FindingKind.MISSING, due)  # it has come round the loop
+    if again and _met_another(theirs, mine):
+        return None
     if order is Order.BEFORE and not come_round(at_due, at_came) and not made_later_too(at_came, at_due):
         return Parting(FindingKind.EXTRA, came)  # it is still behind the others, and nothing brings it back there
-    if came.site in {step.site for step in theirs} or (again and _met_another(theirs, mine)):
+    if came.site in {step.site for step in theirs}:
         return None
     if order is Order.AFTER and come_round(at_due, at_came) and only_some_come(at_came, came.site):
         return Parting(FindingKind.EXTRA, came)  # the others have gone by, into the next round

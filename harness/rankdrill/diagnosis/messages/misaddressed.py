@@ -248,14 +248,14 @@ def _odd_by_steps(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> Messa
 
 
 def _next_tag(end: MessageEnd, traffic: Traffic) -> int | None:
-    """What tag its line would have come to, going on as it did; None where it did not go on by equal steps."""
+    """What tag its line would have come to, going on as it did; None where it did not go on by equal steps for long."""
     tags = [
         each.stream.tag
         for each in traffic.ends.get(end.rank, ())
         if each.site == end.site and each.sends is end.sends and each.record.index < end.record.index
     ]
     steps = {after - before for before, after in pairwise(tags)}
-    return tags[-1] + steps.pop() if len(steps) == 1 else None
+    return tags[-1] + steps.pop() if len(steps) == 1 and len(tags) >= COUNTED else None
 
 
 def _odd_by_habit(end: MessageEnd, other: MessageEnd, usual: Sequence[int]) -> MessageEnd | None:
