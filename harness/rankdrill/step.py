@@ -17,6 +17,7 @@ __all__ = [
     "DDP_BUCKET",
     "DEFAULT_GROUP",
     "FILE_LOCKS",
+    "HANDED_OVER",
     "INIT_GROUP",
     "LEAVES_GROUP",
     "LOCAL_GROUP",
@@ -54,6 +55,10 @@ STRIDES = " strides "
 """What stands, in what a reader is told of tensors that lie in another order than their indices', before how."""
 NEW_GROUP = "new_group"
 """The op of a step that makes a group."""
+HANDED_OVER = " (hands over)"
+"""Ends, on a stack, the name of a function that has handed to another thread what is called there, and may have gone
+on; and is the `Site.via` of such a caller.
+"""
 INIT_GROUP = "init_process_group"
 """The op of a step that makes the default group itself."""
 LOCAL_GROUP = "new_local_group"
@@ -151,9 +156,17 @@ class Site:
         return _short(self.file)
 
     def __str__(self) -> str:
-        outer = self._telling_caller
-        called = f", called at {outer.path}:{outer.line} in {outer.function}" if outer is not None else ""
+        told = [each for each in (self._telling_caller, self._elsewhere) if each is not None]
+        called = "".join(f", called at {each.path}:{each.line} in {each.function}" for each in dict.fromkeys(told))
         return f"{self.path}:{self.line} in {self.function}{called}"
+
+    @property
+    def _elsewhere(self) -> Site | None:
+        """The nearest caller in another file: of a framework of the user's own the line that called it."""
+        outer = self.caller
+        while outer is not None and outer.file == self.file:
+            outer = outer.caller
+        return outer
 
     @property
     def _telling_caller(self) -> Site | None:

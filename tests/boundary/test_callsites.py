@@ -226,3 +226,11 @@ def raised_at(failed: pytest.ExceptionInfo[BaseException]) -> list[str]:
     shown = traceback.extract_tb(failed.tb)
     own = [(entry.line or "").rpartition("# ")[2] for entry in shown if entry.filename == __file__]
     return own[::-1]
+
+
+def test_of_what_a_framework_calls_the_line_that_called_the_framework_is_told_too() -> None:
+    script = Site("train.py", 9, "main")
+    fit = Site("trainer.py", 28, "fit", caller=Site("trainer.py", 12, "run", caller=script))
+    step = Site("trainer.py", 37, "step", caller=fit)
+    assert str(step) == "trainer.py:37 in step, called at trainer.py:28 in fit, called at train.py:9 in main"
+    assert str(Site("trainer.py", 37, "step", caller=script)) == "trainer.py:37 in step, called at train.py:9 in main"

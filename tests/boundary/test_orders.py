@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import Counter
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankdrill.boundary.orders.alike import alike
+from rankdrill.boundary.orders.kept import Kept, told_apart
 from rankdrill.boundary.orders.script import MOST_ORDERS, Came, Made, Script, exchanged
 from rankdrill.step import Message
 
@@ -126,3 +128,34 @@ def test_alike(one: Any, other: Any) -> None:
 @pytest.mark.parametrize(("one", "other"), DIFFERENT, ids=range(len(DIFFERENT)))
 def test_different(one: Any, other: Any) -> None:
     assert not alike(one, other)
+
+
+def kept(text: str, *objects: Any) -> Kept:
+    return Kept("/somewhere/kept", text.encode(), tuple(map(pickle.dumps, objects)))
+
+
+@pytest.mark.parametrize(
+    ("was", "now"),
+    [
+        ("loss 0.30000000000000004", "loss 0.3"),
+        ("one\ntwo\n", "two\none\n"),
+        ('{"a": 1, "b": [2]}', '{"b": [2], "a": 1.0000001}'),
+    ],
+)
+def test_text_that_says_the_same(was: str, now: str) -> None:
+    assert not told_apart(kept(was), kept(now))
+
+
+@pytest.mark.parametrize(("was", "now"), [("loss 0.3", "loss 0.4"), ("[1, 2]", "[2, 1]"), ("one\n", "one\ntwo\n")])
+def test_text_that_says_something_else(was: str, now: str) -> None:
+    assert told_apart(kept(was), kept(now))
+
+
+def test_of_what_was_pickled_the_objects_count() -> None:
+    assert not told_apart(kept("bytes", {"a": 0.3}), kept("others", {"a": 0.1 + 0.2}))
+    assert told_apart(kept("bytes", [1, 2]), kept("others", [2, 1]))
+    assert not told_apart(kept("bytes", [1, 2]), kept("others", [2, 1], "one more"))
+
+
+def test_of_other_bytes_nothing_is_said() -> None:
+    assert not told_apart(Kept("/k", b"\xff\x00"), Kept("/k", b"\xff\x01"))

@@ -12,15 +12,9 @@ from hypothesis import strategies as st
 
 from rankdrill.diagnosis import FindingKind
 from rankdrill.diagnosis.calls.common_caller import from_one_function
+from rankdrill.diagnosis.calls.loops import comes_round_alone, is_in_a_loop, share_a_loop
 from rankdrill.diagnosis.calls.sequences import parting
-from rankdrill.diagnosis.calls.source import (
-    Order,
-    comes_round_alone,
-    comes_to_both,
-    is_in_a_loop,
-    order_of,
-    share_a_loop,
-)
+from rankdrill.diagnosis.calls.source import Order, comes_to_both, order_of
 from rankdrill.diagnosis.calls.wholes import Wholes
 from rankdrill.step import Kind, Site, Step
 
@@ -127,6 +121,48 @@ def test_a_loop_within_the_round_may_have_been_left_early(tmp_path: Path) -> Non
     )
     assert found is not None
     assert (found.kind, found.call.site) == (FindingKind.MISSING, reduce)
+
+
+WARM_UP = """
+def warm_up(times):
+    for _ in range(times):
+        sync()
+
+def train():
+    warm_up(3)
+    for step in range(2):
+        for part in parts:
+            reduce()
+        clip()
+"""
+
+
+def test_who_is_behind_where_nothing_brings_it_back_has_made_one_call_more(tmp_path: Path) -> None:
+    source = tmp_path / "warm_up.py"
+    source.write_text(WARM_UP)
+    sync = Site(str(source), 4, "warm_up", caller=Site(str(source), 7, "train"))
+    reduce = Site(str(source), 10, "train")
+    found = parting(on_lines([sync, sync, reduce]), on_lines([sync, sync, sync]), complete=False)
+    assert found is not None
+    assert (found.kind, found.call.site) == (FindingKind.EXTRA, sync)
+
+
+def of_sizes(*made: tuple[Site, int]) -> list[Step]:
+    return [
+        replace(step, digest=size) for step, (_, size) in zip(on_lines([site for site, _ in made]), made, strict=True)
+    ]
+
+
+def test_who_begins_with_the_first_part_again_has_come_round(tmp_path: Path) -> None:
+    """The second part of three would be of another size: it has left out what stands behind the parts."""
+    source = tmp_path / "warm_up.py"
+    source.write_text(WARM_UP)
+    reduce, clip = (Site(str(source), line, "train") for line in (10, 11))
+    theirs = of_sizes((reduce, 3), (reduce, 2), (clip, 1))
+    for came, kind, site in ((3, FindingKind.MISSING, clip), (4, FindingKind.EXTRA, reduce)):
+        found = parting(theirs, of_sizes((reduce, 3), (reduce, 2), (reduce, came)), complete=False)
+        assert found is not None
+        assert (found.kind, found.call.site) == (kind, site)
 
 
 def test_who_leaves_a_loop_early_in_the_first_round_has_left_a_call_out(tmp_path: Path) -> None:

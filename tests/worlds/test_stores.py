@@ -522,6 +522,35 @@ def test_a_circle_through_file_locks(two: World, tmp_path: Path, body: Callable[
     assert "holds '" in str(found)
 
 
+def one_holds_it_meanwhile(rank: RankContext, directory: str) -> None:
+    with Path(directory, "cache").open("w") as file:
+        if rank.index == 2:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            rank.store.set("building", "yes")
+            dist.barrier()  # holds
+        else:
+            rank.store.wait(["building"])
+            fcntl.flock(file, fcntl.LOCK_EX)
+            dist.barrier()
+
+
+def test_who_holds_what_all_others_wait_for_is_to_blame_if_it_alone_does_so(fresh: World, tmp_path: Path) -> None:
+    found = finding(fresh.run_job(Job(one_holds_it_meanwhile, (str(tmp_path),), with_context=True)))
+    assert (found.kind, found.culprits) == ("deadlock", (2,))
+    assert marks(found)[0] == {"holds"}
+
+
+def all_hold_it_meanwhile(directory: str) -> None:
+    with Path(directory, "cache").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        dist.barrier()
+
+
+def test_who_came_first_of_all_to_a_lock_is_not_to_blame(fresh: World, tmp_path: Path) -> None:
+    found = finding(fresh.run(all_hold_it_meanwhile, str(tmp_path), deadline=DEADLINE_S))
+    assert (found.kind, found.culprits) == ("deadlock", ())
+
+
 def test_a_lock_that_a_rank_never_gives_up(two: World, tmp_path: Path) -> None:
     def body() -> None:
         lock = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)

@@ -21,7 +21,7 @@ from types import CodeType, FrameType, TracebackType
 from rankdrill.boundary.layers import layer_of
 from rankdrill.boundary.public_names import how_telling, spoken
 from rankdrill.native import hot
-from rankdrill.step import Site
+from rankdrill.step import HANDED_OVER, Site
 from rankdrill.whose import Whose, whose_file
 
 __all__ = ["MOST_FRAMES", "call_site", "called_by_user", "owner_of", "raise_site"]
@@ -91,7 +91,7 @@ def raise_site(traceback: TracebackType | None) -> Site | None:
         frame = traceback.tb_frame
         code = frame.f_code
         if whose_file(code.co_filename) is Whose.USER and not _is_the_template(frame):
-            found = Site(code.co_filename, traceback.tb_lineno, code.co_name)
+            found = Site(code.co_filename, traceback.tb_lineno, _name_of(code))
         traceback = traceback.tb_next
     return found
 
@@ -131,11 +131,16 @@ def _meet(key: Hashable, frame: FrameType, via: CodeType | None, callers: Sequen
         _sites.clear()
     outer: Site | None = None
     for caller in reversed(callers):
-        outer = Site(caller.f_code.co_filename, caller.f_lineno or 0, caller.f_code.co_name, "", outer)
+        called, how = caller.f_code, HANDED_OVER if caller.f_code.co_name.endswith(HANDED_OVER) else ""
+        outer = Site(called.co_filename, caller.f_lineno or 0, _name_of(called), how, outer)
     code = frame.f_code
-    site = Site(code.co_filename, frame.f_lineno or 0, code.co_name, spoken(via), outer)
+    site = Site(code.co_filename, frame.f_lineno or 0, _name_of(code), spoken(via), outer)
     # One thread's stays where two meet it at the same time: what is known of a call goes by the identity of its site.
     return _sites.setdefault(key, (site, (code, via, *(caller.f_code for caller in callers))))[0]
+
+
+def _name_of(code: CodeType) -> str:
+    return code.co_name.removesuffix(HANDED_OVER)
 
 
 def _classify(code: CodeType) -> tuple[Whose, int, CodeType]:

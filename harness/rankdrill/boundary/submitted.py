@@ -1,13 +1,15 @@
-"""Work handed to a pool of threads, as a function of torch's: what it calls is called by the line that handed it over.
+"""Work handed to other threads: what is called there is called by the lines that led to the one that handed it over.
 
-``pool.submit(dist.all_reduce, tensor)`` runs with no line of the user's around it. So what is no code of the user's own
-is handed over inside of a function that lies, for whoever looks at the stack, in the line that called ``submit``: call
-sites and tracebacks show that. A function of the user's own says itself where it is, and is left alone.
+``pool.submit(dist.all_reduce, tensor)`` runs with no line of the user's around it, and a function of the user's own has
+none around that. So what is handed to a pool of threads, or begins one, is called inside of functions that lie, for
+whoever looks at the stack, in these lines: call sites and tracebacks show them. Their names say that they handed it
+over: they may have gone on since.
 """
 
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import CodeType, FunctionType
@@ -15,6 +17,7 @@ from typing import Any
 
 from rankdrill.boundary.callsites import call_site, owner_of
 from rankdrill.boundary.patch import Patch
+from rankdrill.step import HANDED_OVER, Site
 from rankdrill.whose import Whose, whose_file
 
 __all__ = ["submission_patches"]
@@ -25,32 +28,64 @@ _LONGEST = 8  # of an entry, in units of code
 
 
 def submission_patches() -> Iterator[Patch]:
-    """What makes calls that a pool of threads makes calls of the line that submitted them."""
+    """What makes calls of other threads calls of the lines that handed them over."""
     yield Patch(ThreadPoolExecutor, "submit", _from_its_line)
+    yield Patch(threading.Thread, "start", _started_by_its_line)
 
 
 def _from_its_line(original: Callable[..., Future[Any]]) -> Callable[..., Future[Any]]:
     @functools.wraps(original)
     def submit(self: ThreadPoolExecutor, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         __tracebackhide__ = True
-        code = getattr(fn, "__code__", None)
-        site = None if isinstance(code, CodeType) and owner_of(code) is Whose.USER else call_site()
-        if site is None or whose_file(site.file) is not Whose.USER:
-            return original(self, fn, *args, **kwargs)
-        return original(self, _in_line(site.file, site.line, site.function), fn, *args, **kwargs)
+        return original(self, *_through(call_site()), fn, *args, **kwargs)
 
     return submit
+
+
+def _started_by_its_line(original: Callable[[threading.Thread], None]) -> Callable[[threading.Thread], None]:
+    @functools.wraps(original)
+    def start(self: threading.Thread) -> None:
+        __tracebackhide__ = True
+        body = getattr(self, "_target", None) if type(self).run is threading.Thread.run else type(self).run
+        code = getattr(body, "__code__", None)
+        if not isinstance(code, CodeType) or owner_of(code) is not Whose.USER or "run" in vars(self):
+            return original(self)
+        through, run = _through(call_site()), self.run
+
+        def run_there() -> None:
+            del vars(self)["run"]
+            called, *args = (*through, run)
+            called(*args)
+
+        self.run = run_there  # type: ignore[method-assign]
+        try:
+            return original(self)
+        except BaseException:  # it has been started before, say
+            vars(self).pop("run", None)
+            raise
+
+    return start
+
+
+def _through(site: Site | None) -> list[Callable[..., Any]]:
+    """Functions that lie in `site` and its callers, the outermost first: each calls what it is given, with the rest."""
+    found: list[Callable[..., Any]] = []
+    while site is not None and whose_file(site.file) is Whose.USER:
+        found.append(_in_line(site.file, site.line, site.function))
+        site = site.caller
+    return found[::-1]
 
 
 @functools.lru_cache(MOST_LINES)
 def _in_line(file: str, line: int, function: str) -> Callable[..., Any]:
     """A function that calls what it is given, and is in that line."""
+    name = function + HANDED_OVER
     code = (lambda called, /, *args, **kwargs: called(*args, **kwargs)).__code__
     units = len(code.co_code) // 2
     table = bytearray()
     for length in (min(_LONGEST, units - at) for at in range(0, units, _LONGEST)):
         table += bytes((_ON_THE_FIRST_LINE | length - 1, 0))
     placed = code.replace(
-        co_filename=file, co_firstlineno=line, co_name=function, co_qualname=function, co_linetable=bytes(table)
+        co_filename=file, co_firstlineno=line, co_name=name, co_qualname=name, co_linetable=bytes(table)
     )
-    return FunctionType(placed, {}, function)
+    return FunctionType(placed, {}, name)

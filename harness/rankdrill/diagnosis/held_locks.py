@@ -10,7 +10,8 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from rankdrill.diagnosis.calls.source import Order, function_around, order_of, path_to
+from rankdrill.diagnosis.calls.source import Order, order_of
+from rankdrill.diagnosis.calls.tree import function_around, path_to
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.messages import words
 from rankdrill.diagnosis.waits import Wait

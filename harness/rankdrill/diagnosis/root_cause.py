@@ -21,7 +21,7 @@ from rankdrill.diagnosis.races.race import answer_to_another
 from rankdrill.diagnosis.stores.cause import apart, cause_apart
 from rankdrill.diagnosis.waits import Wait, hopeless
 from rankdrill.ledger import LedgerView, State
-from rankdrill.step import NO_SEQUENCE, Kind
+from rankdrill.step import NO_SEQUENCE, Kind, Site
 
 __all__ = ["cause_of_hang", "traced_back"]
 
@@ -94,14 +94,21 @@ def traced_back(noticed: Finding, waits: Mapping[int, Wait], views: Sequence[Led
 
 def _until(noticed: Finding, rank: int, view: LedgerView) -> LedgerView:
     """`view` up to where the rank was told: what `finally` calls then gets the number of the call that was refused."""
-    sites = {site for side in noticed.sides for each, site in zip(side.ranks, side.sites, strict=True) if each == rank}
+    told = (pair for side in noticed.sides for pair in zip(side.ranks, side.sites, strict=True))
+    places = {_place(site) for each, site in told if each == rank}
     refused = (
         record.index
         for record in view.where(lambda kind, state: kind is Kind.COLLECTIVE and state is State.RAISED)
-        if (record.step.target, record.step.sequence) == (noticed.group, noticed.number) and record.step.site in sites
+        if (record.step.target, record.step.sequence) == (noticed.group, noticed.number)
+        and _place(record.step.site) in places
     )
     last = next(refused, None)
     return view if last is None else replace(view, raw=view.raw[: last + 1 - view.first])
+
+
+def _place(site: Site | None) -> tuple[str, int] | None:
+    """The line alone: of its callers a post tells fewer than the ledger, where they are many."""
+    return site.place if site is not None else None
 
 
 def _end(view: LedgerView) -> int:

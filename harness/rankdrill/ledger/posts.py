@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rankdrill.step import Contract, Site
+from rankdrill.step import HANDED_OVER, Contract, Site
 
 __all__ = [
     "IN_ORDER",
@@ -196,11 +196,14 @@ def read_post(rank: int, raw: bytes) -> Post:
 
 
 def _callers(site: Site, room: int) -> str:
-    """File, function and line of each, the innermost first; those for which there is no room in bytes are left out."""
+    """File, function and line of each, the innermost first; those for which there is no room in bytes are left out.
+
+    Behind the name of a function it stands if that has handed the call over.
+    """
     told = ""
     while site.caller is not None:
         site = site.caller
-        more = _BETWEEN.join((site.file.replace(_BETWEEN, "?"), site.function, str(site.line), ""))
+        more = _BETWEEN.join((site.file.replace(_BETWEEN, "?"), site.function + site.via, str(site.line), ""))
         if len((told + more).encode("utf-8", "backslashreplace")) > room:
             break
         told += more
@@ -211,5 +214,6 @@ def _caller(told: str) -> Site | None:
     parts = told.split(_BETWEEN)
     found: Site | None = None
     for file, function, line in reversed(list(zip(parts[0::3], parts[1::3], parts[2::3], strict=False))):
-        found = Site(file, int(line), function, "", found)
+        via = HANDED_OVER if function.endswith(HANDED_OVER) else ""
+        found = Site(file, int(line), function.removesuffix(HANDED_OVER), via, found)
     return found

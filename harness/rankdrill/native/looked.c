@@ -4,7 +4,6 @@
 
 #include "hot.h"
 
-#include <pthread.h>
 #include <structmember.h>
 
 /* A class of objects of nothing but attributes, `Fields` of them, all in `members`. */

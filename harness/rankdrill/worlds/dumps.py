@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from rankdrill.step import Site
+from rankdrill.step import HANDED_OVER, Site
 from rankdrill.whose import Whose, whose_file
 
 __all__ = ["innermost_site", "sections", "threads_in"]
@@ -26,7 +26,9 @@ def sections(dump: str) -> Iterator[tuple[bool, list[Site]]]:
                 yield current, frames
             current, frames, inside = heading["current"] != "T", [], True
         elif inside and (found := _FRAME.match(line)) is not None:
-            site = Site(_unescaped(found["file"]), int(found["line"]), _unescaped(found["function"]))
+            name = _unescaped(found["function"])
+            via = HANDED_OVER if name.endswith(HANDED_OVER) else ""
+            site = Site(_unescaped(found["file"]), int(found["line"]), name.removesuffix(HANDED_OVER), via)
             if whose_file(site.file) is not Whose.OURS and (site.file, site.line) != (_TEMPLATE, 1):
                 frames.append(site)
     if inside:
@@ -34,8 +36,8 @@ def sections(dump: str) -> Iterator[tuple[bool, list[Site]]]:
 
 
 def threads_in(dump: str) -> list[list[Site]]:
-    """The frames of each thread, innermost first, all but rankdrill's own."""
-    return [frames for _, frames in sections(dump)]
+    """The frames of each thread, innermost first: all but rankdrill's own, and those that handed over its work."""
+    return [[site for site in frames if site.via != HANDED_OVER] for _, frames in sections(dump)]
 
 
 def innermost_site(dump: str, *, current: bool = True) -> Site | None:

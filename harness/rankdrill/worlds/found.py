@@ -11,6 +11,7 @@ from rankdrill.diagnosis.ddp import said_by_ddp
 from rankdrill.diagnosis.held_locks import held_lock, stopped_by_lock
 from rankdrill.diagnosis.left_early import Departure, is_connecting, left_early, said_while_connecting
 from rankdrill.diagnosis.monitored import not_passed
+from rankdrill.diagnosis.way_out import lost_on_the_way_out
 from rankdrill.worlds.dumps import threads_in
 from rankdrill.worlds.suffering import lost_another
 
@@ -23,6 +24,12 @@ __all__ = ["finding_on"]
 
 def finding_on(ranks: Sequence[RankOutcome]) -> Finding | None:
     """The finding on a run that did not end well; None where ranks have to speak for themselves."""
+    found = _found(ranks)
+    failures = {rank.rank: rank.failures for rank in ranks if rank.failures}
+    return lost_on_the_way_out(found, failures) if found is not None and failures else found
+
+
+def _found(ranks: Sequence[RankOutcome]) -> Finding | None:
     views = [rank.ledger for rank in ranks]
     waits = {rank.rank: rank.wait for rank in ranks if rank.wait is not None}
     noticed = next((rank.finding for rank in ranks if rank.finding is not None), None)

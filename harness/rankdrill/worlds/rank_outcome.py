@@ -11,6 +11,7 @@ from typing import Any
 from rankdrill.diagnosis import Finding, Wait
 from rankdrill.diagnosis.groups import by_members
 from rankdrill.diagnosis.held_locks import held_lock
+from rankdrill.diagnosis.way_out import Failure
 from rankdrill.errors import ContractBroken
 from rankdrill.ledger import LedgerView, Record
 from rankdrill.step import Site
@@ -71,7 +72,8 @@ class RankOutcome:
     ever. `left` says what the body left in its process that can only be noticed, not put back; `notes` is what
     rankdrill has to say about the run. `finding` is what was found wrong with the whole run while it ran, the same on
     every rank. Of a rank that raised `site` is the line of the user's that did. `orphaned` says how the process that
-    ranks are forked from ended, where that took this rank along.
+    ranks are forked from ended, where that took this rank along. `failures` are errors that it was handling when it
+    called collectives.
     """
 
     rank: int
@@ -95,6 +97,7 @@ class RankOutcome:
     finding: Finding | None = None
     site: Site | None = None
     orphaned: str = ""
+    failures: tuple[Failure, ...] = ()
 
     def with_transcript(self, stdout: str, stderr: str, ledger: LedgerView, fired: tuple[int, ...]) -> RankOutcome:
         """The same, with what the rank printed and wrote down."""

@@ -18,6 +18,7 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any, NoReturn
 
+from rankdrill.boundary.orders.kept import NOWHERE
 from rankdrill.boundary.orders.script import Difference, Script, exchanged
 
 __all__ = ["COPY_S", "Copy", "Part", "fork_copy", "leave"]
@@ -152,7 +153,7 @@ def leave() -> NoReturn:
 def _stay_inside(event: str, given: tuple[Any, ...]) -> None:
     """End the copy where it is about to do what others would see."""
     writes = event == "open" and isinstance(given[2], int) and given[2] & _WRITING
-    if writes or event in _OUTWARD:
+    if (writes and given[0] != NOWHERE) or event in _OUTWARD:
         leave()
 
 

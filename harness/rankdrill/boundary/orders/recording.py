@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import cloudpickle
 import torch
 
 from rankdrill.boundary.contracts import flatten
 from rankdrill.boundary.gate import Call, Proceed
 from rankdrill.boundary.handed import asked_to_wait
+from rankdrill.boundary.orders.kept import Kept, is_begun, is_pickled, is_written
 from rankdrill.boundary.orders.script import Came, Made, Script
 from rankdrill.step import ANYBODY, RECV, Kind, Message, Step
 
-__all__ = ["LOCAL", "MOST_BYTES", "Recorder", "given_to", "waits_at_once"]
+__all__ = ["LOCAL", "MOST_BYTES", "Recorder", "given_to", "pickled_for_comparison", "waits_at_once"]
 
-MOST_BYTES = 1 << 20  # of tensors, in one script
+MOST_BYTES = 1 << 20  # of tensors, and of what is kept, in one script
 LOCAL = frozenset({Kind.OBJECT, Kind.MEMORY, Kind.CLOCK})
 """What a rank, and its copy, does for itself."""
 _ALONE = frozenset({"recv", "irecv", "recv_object_list"})  # in which nothing is sent beside
@@ -28,10 +30,15 @@ class Recorder:
         self._script = script
         self._stop = stop
         self._bytes = 0
+        self._objects: list[bytes] = []
 
     def __call__(self, call: Call, proceed: Proceed) -> Any:
         step = call.step
-        if step.kind in LOCAL:
+        if is_pickled(call):
+            self._pickle(call.args["obj"])
+        if is_written(call):
+            self._keep(step.target, bytes(call.args["data"]))
+        if step.kind in LOCAL or is_begun(call) or is_written(call):
             return proceed(call)
         if step.op == RECV and step.site is not None and step.site.via in _ALONE:
             return proceed(call)  # `came` follows, once it has
@@ -58,12 +65,40 @@ class Recorder:
         named = taken.message.peer != ANYBODY
         self._script.came(Came(taken.target, source, message, content, taken.site, named))
 
+    def _pickle(self, obj: Any) -> None:
+        """It is about to be pickled, and may go into a file."""
+        pickled = pickled_for_comparison(obj)
+        if pickled is None or not self._has_room_for(len(pickled)):
+            self._stop()
+        else:
+            self._objects.append(pickled)
+
+    def _keep(self, path: str, data: bytes) -> None:
+        if not self._has_room_for(len(data)):
+            self._stop()
+            return
+        self._script.kept.append(Kept(path, data, tuple(self._objects)))
+        self._objects.clear()
+
+    def _has_room_for(self, nbytes: int) -> bool:
+        self._bytes += nbytes
+        return self._bytes <= MOST_BYTES
+
     def _copied(self, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...] | None:
         """Copies of them; None where they are too much, or not to be had."""
         if any(tensor.device.type != "cpu" or tensor.layout is not torch.strided for tensor in tensors):
             return None
-        self._bytes += sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-        return None if self._bytes > MOST_BYTES else tuple(tensor.detach().clone() for tensor in tensors)
+        nbytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+        return tuple(tensor.detach().clone() for tensor in tensors) if self._has_room_for(nbytes) else None
+
+
+def pickled_for_comparison(obj: Any) -> bytes | None:
+    """None where it cannot be."""
+    try:
+        pickled: bytes = cloudpickle.dumps(obj)
+    except Exception:
+        return None
+    return pickled
 
 
 def waits_at_once(call: Call) -> bool:

@@ -11,7 +11,8 @@ from rankdrill.boundary.contracts import flatten
 from rankdrill.boundary.gate import Call, Proceed
 from rankdrill.boundary.orders.alike import alike
 from rankdrill.boundary.orders.copies import Part, leave
-from rankdrill.boundary.orders.recording import LOCAL, given_to, waits_at_once
+from rankdrill.boundary.orders.kept import NOWHERE, Kept, is_begun, is_pickled, is_written, told_apart
+from rankdrill.boundary.orders.recording import LOCAL, given_to, pickled_for_comparison, waits_at_once
 from rankdrill.boundary.orders.script import Came
 from rankdrill.step import ANYBODY, RECV, Kind
 
@@ -27,10 +28,19 @@ class Replay:
         self._script, self._tell = part.script, part.tell
         self._at = 0  # collectives so far
         self._left = [list(part) for part in part.script.parts]
+        self._kept = list(part.script.kept)
+        self._objects: list[bytes] = []
 
     def __call__(self, call: Call, proceed: Proceed) -> Any:
         step = call.step
-        if step.kind in LOCAL:
+        if is_pickled(call):
+            self._objects.append(pickled_for_comparison(call.args["obj"]) or self.end(_SAME))
+        if is_begun(call):
+            return proceed(call.with_args(path=NOWHERE))
+        if is_written(call):
+            self._keep(Kept(step.target, bytes(call.args["data"]), tuple(self._objects)))
+            self._objects.clear()
+        if step.kind in LOCAL or is_written(call):
             return proceed(call)
         if step.op == RECV and step.message is not None:
             return self._receive(call)
@@ -51,6 +61,14 @@ class Replay:
         left[:] = [other for other in left if other is not one]
         _fill(list(flatten(call.args.get("tensors"))), one.content)
         return _Over(one)
+
+    def _keep(self, now: Kept) -> None:
+        was = next((one for one in self._kept if one.path == now.path), None)
+        if was is None:  # its rank has written there less often, or not while that was written down
+            self.end(_SAME)
+        self._kept.remove(was)
+        if told_apart(was, now):
+            self.end(f"written something else into {now.name}")
 
     def _collective(self, call: Call) -> Any:
         if self._at >= len(self._script.made):

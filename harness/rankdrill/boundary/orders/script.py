@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 import torch
 
+from rankdrill.boundary.orders.kept import Kept
 from rankdrill.step import Message, Site
 
 __all__ = ["Came", "Difference", "End", "Made", "Script", "exchanged"]
@@ -70,10 +71,13 @@ class End:
 
 @dataclass
 class Script:
-    """`parts` are the messages between one collective and the next; `end` is None where nobody looked so far."""
+    """`parts` are the messages between one collective and the next, `kept` is what went into files of the rank's; `end`
+    is None where nobody looked so far.
+    """
 
     parts: list[list[Came]] = field(default_factory=lambda: [[]])
     made: list[Made] = field(default_factory=list)
+    kept: list[Kept] = field(default_factory=list)
     end: End | None = None
 
     def came(self, message: Came) -> None:

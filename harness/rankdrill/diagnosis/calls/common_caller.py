@@ -6,16 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import takewhile
 
-from rankdrill.diagnosis.calls.source import (
-    LEAVES_WITH,
-    function_around,
-    is_for_some_ranks,
-    is_in_a_loop,
-    is_in_a_loop_without,
-    leaves_a_with,
-    share_a_loop,
-)
-from rankdrill.step import Site
+from rankdrill.diagnosis.calls.loops import is_in_a_comprehension, is_in_a_loop, is_in_a_loop_without, share_a_loop
+from rankdrill.diagnosis.calls.source import LEAVES_WITH, is_for_some_ranks, leaves_a_with, waits_between
+from rankdrill.diagnosis.calls.tree import function_around
+from rankdrill.step import HANDED_OVER, Site
 
 __all__ = [
     "come_round",
@@ -32,7 +26,8 @@ def from_one_function(one: Site, other: Site) -> tuple[Site, Site]:
     """The two as lines of one function: their own, or that of a caller of theirs; as they are where there is none.
 
     A barrier in a helper, say, and an `all_reduce` of the training step that called the helper. Where they are known to
-    be lines of one call of that function, these are meant: of two layers, say, not of one.
+    be lines of one call of that function, these are meant: of two layers, say, not of one. Of what a line has handed to
+    another thread it says when it came only if it is waited for before the other line.
     """
     found = list(_in_one_function(one, other))
     of_one_call = (pair for pair in found if _one_call(pair[0].caller, pair[1].caller))
@@ -51,7 +46,9 @@ def _in_one_function(one: Site, other: Site) -> Iterator[tuple[Site, Site]]:
     for mine in _as_reached(one):
         for theirs in _as_reached(other):
             function = function_around(mine)
-            if function is not None and function is function_around(theirs) and mine.line != theirs.line:
+            if function is None or function is not function_around(theirs) or mine.line == theirs.line:
+                continue
+            if HANDED_OVER not in (mine.via, theirs.via) or waits_between(mine, theirs):
                 yield mine, theirs
 
 
@@ -86,8 +83,8 @@ def come_round(one: Site, other: Site) -> bool:
 
 
 def in_any_loop(site: Site) -> bool:
-    """Whether there is a loop around it, or around one of the calls that led to it."""
-    return any(map(is_in_a_loop, outward(site)))
+    """Whether there is a loop around it, or a comprehension, or around one of the calls that led to it."""
+    return any(is_in_a_loop(each) or is_in_a_comprehension(each) for each in outward(site))
 
 
 def comes_round_without(site: Site, line: Site, other: Site) -> bool:

@@ -6,11 +6,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from rankdrill.diagnosis.calls.common_caller import from_one_function, in_any_loop, outward
+from rankdrill.diagnosis.calls.common_caller import from_one_function, in_any_loop
 from rankdrill.diagnosis.calls.naming import named
 from rankdrill.diagnosis.calls.passed import is_behind, lie_behind
 from rankdrill.diagnosis.calls.sequences import Parting, left_out_by_custom, parting
-from rankdrill.diagnosis.calls.source import Order, is_in_a_comprehension, made_later_too, order_of
+from rankdrill.diagnosis.calls.source import Order, made_later_too, order_of
 from rankdrill.diagnosis.calls.unmatched import on_top
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.waits import Wait, name_ranks
@@ -218,7 +218,7 @@ def _kind(odd: Step, step: Step, view: LedgerView, parted: Parting | None, *, ma
 
 def _come_to_both(one: Site, other: Site) -> bool:
     """Whether they are one line, and a loop brings ranks there again: for the other's group, it may be."""
-    again = in_any_loop(one) or any(map(is_in_a_comprehension, outward(one)))
+    again = in_any_loop(one)
     return one.place == other.place and again
 
 

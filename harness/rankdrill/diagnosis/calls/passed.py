@@ -7,9 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from rankdrill.diagnosis.calls.common_caller import from_one_function, loops_below
+from rankdrill.diagnosis.calls.loops import share_a_loop
 from rankdrill.diagnosis.calls.naming import named
 from rankdrill.diagnosis.calls.sequences import calls_on, left_out_by_custom
-from rankdrill.diagnosis.calls.source import Order, comes_later, comes_to_both, made_later_too, order_of, share_a_loop
+from rankdrill.diagnosis.calls.source import Order, comes_later, comes_to_both, made_later_too, order_of
 from rankdrill.diagnosis.calls.unmatched import on_top, origin
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.messages import words

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, takewhile
 
 from rankdrill.diagnosis.calls.common_caller import (
     come_round,
@@ -19,14 +19,8 @@ from rankdrill.diagnosis.calls.common_caller import (
     loops_below,
     only_some_come,
 )
-from rankdrill.diagnosis.calls.source import (
-    Order,
-    comes_later,
-    comes_round_alone,
-    is_handled_by,
-    made_later_too,
-    order_of,
-)
+from rankdrill.diagnosis.calls.loops import comes_round_alone
+from rankdrill.diagnosis.calls.source import Order, comes_later, is_handled_by, made_later_too, order_of
 from rankdrill.diagnosis.calls.wholes import Wholes
 from rankdrill.diagnosis.finding import FindingKind
 from rankdrill.ledger import GROUP_OP, LedgerView
@@ -176,7 +170,8 @@ def _where_it_showed(theirs: Sequence[Step], mine: Sequence[Step]) -> Parting | 
     before = {step.site for step in mine[:-1]}
     again = len(mine) > 1 and mine[-2].site == came.site
     at_due, at_came = from_one_function(due.site, came.site)
-    if again and comes_round_alone(at_due, at_came, within=loops_below(at_came, came.site)):
+    alone = again and not _begins_anew(mine)
+    if alone and comes_round_alone(at_due, at_came, within=loops_below(at_came, came.site)):
         return Parting(FindingKind.EXTRA, came)
     if by_custom := left_out_by_custom(theirs, mine):
         return by_custom
@@ -185,7 +180,11 @@ def _where_it_showed(theirs: Sequence[Step], mine: Sequence[Step]) -> Parting | 
         return Parting(FindingKind.EXTRA, came)
     if order is not Order.APART and came.site in before and come_round(at_due, at_came):
         return Parting(FindingKind.MISSING, due)  # it has come round the loop
-    if came.site in {step.site for step in theirs} or (again and _met_another(theirs, mine)):
+    if again and _met_another(theirs, mine):
+        return None
+    if order is Order.BEFORE and not come_round(at_due, at_came) and not made_later_too(at_came, at_due):
+        return Parting(FindingKind.EXTRA, came)  # it is still behind the others, and nothing brings it back there
+    if came.site in {step.site for step in theirs}:
         return None
     if order is Order.AFTER and come_round(at_due, at_came) and only_some_come(at_came, came.site):
         return Parting(FindingKind.EXTRA, came)  # the others have gone by, into the next round
@@ -212,6 +211,14 @@ def _up_to_where_they_met(theirs: Sequence[Step], mine: Sequence[Step]) -> tuple
             break
         theirs, mine = theirs[:-1], mine[:-1]
     return theirs, mine
+
+
+def _begins_anew(mine: Sequence[Step]) -> bool:
+    """Whether the last call is what its line began with, and not what it goes on with: it is in a new round."""
+    came = mine[-1]
+    in_a_row = takewhile(lambda step: step.site == came.site, reversed(mine[:-1]))
+    *later, first = [step.digest for step in in_a_row] or [0]
+    return came.digest == first and first not in later and bool(later)
 
 
 def _met_before(theirs: Sequence[Step], mine: Sequence[Step]) -> bool:

@@ -10,9 +10,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+from rankdrill.diagnosis.calls.loops import share_a_loop
 from rankdrill.diagnosis.calls.naming import named
 from rankdrill.diagnosis.calls.sequences import Parting, calls_on, parting
-from rankdrill.diagnosis.calls.source import Order, order_of, share_a_loop
+from rankdrill.diagnosis.calls.source import Order, order_of
 from rankdrill.diagnosis.calls.unmatched import origin
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.groups import members_in

@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from operator import attrgetter
 from typing import TypeAlias
 
 from rankdrill.diagnosis.calls.common_caller import in_any_loop, outward
-from rankdrill.diagnosis.calls.source import Order, comes_later, function_around, functions_calling, order_of
+from rankdrill.diagnosis.calls.source import Order, comes_later, functions_calling, order_of
+from rankdrill.diagnosis.calls.tree import function_around
 from rankdrill.diagnosis.messages.habits import departure
 from rankdrill.diagnosis.messages.traffic import MessageEnd, Stream, Traffic
 from rankdrill.step import Site
@@ -75,12 +77,14 @@ def misaddressed(
             odd = odd or _odd_by_both_ends(end, other, left_over, stands)
             if odd is None and len(left_over) == len({end, other}):
                 odd = _odd_by_twins(end, other, traffic, stands.returned)
-            if odd is None and guess and len(left_over) == len({end, other}) and not all(usual):
+            alone = len(left_over) == len({end, other}) and not (_may_be_next(end, other) or _may_be_next(other, end))
+            if odd is None and guess and alone and not all(usual):
                 odd = _of_both_addresses(end, other)
             certain = odd is not None
         else:
             odd = _odd_by_vote(end, other, argument, traffic) or _odd_by_habit(end, other, usual)
-            odd = odd or (_odd_by_turn(end, other, traffic) if argument == "tag" else None)
+            if argument == "tag":
+                odd = odd or _odd_by_turn(end, other, traffic) or _odd_by_steps(end, other, traffic)
             certain = odd is not None or not all(usual) or _miss_each_other(end, other, traffic)
             odd = odd or _odd_by_rhythm(end, other, traffic)
         if certain:
@@ -144,17 +148,21 @@ def _may_come(end: MessageEnd, site: Site | None, known: Collection[str]) -> boo
 def may_be_for_another(end: MessageEnd, left_over: Sequence[MessageEnd], traffic: Traffic) -> bool:
     """Whether it may name the wrong peer: nobody goes as far as that, and with its peer the one other end would fit.
 
-    Not where a loop of its rank comes to one peer after the other: that other end may be due in the next round.
+    Not where a loop of its rank comes to one peer after the other.
     """
     others = [stream for stream in traffic.streams if stream != end.stream and stream.group == end.stream.group]
     if traffic.met(end.stream) or _offset(end.stream, traffic) in {_offset(stream, traffic) for stream in others}:
         return False
-    goes_on = end.site is not None and in_any_loop(end.site)
     return any(
         argument == "peer" and len(left_over) == len({end, other}) and _of_both_addresses(end, other) is end
         for argument, other in _candidates(end, left_over)
-        if other.peer != end.rank or not goes_on
+        if not _may_be_next(other, end)
     )
+
+
+def _may_be_next(other: MessageEnd, end: MessageEnd) -> bool:
+    """Whether the rank of `end` may come to the other half of `other` in the next round of a loop that it is in."""
+    return other.peer == end.rank and end.site is not None and in_any_loop(end.site)
 
 
 def _offset(stream: Stream, traffic: Traffic) -> int:
@@ -228,6 +236,26 @@ def _odd_by_turn(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> Messag
         return None
     turns: dict[Hashable, MessageEnd] = {each.stream.tag - traffic.turn(each): each for each in (end, other)}
     return _against({each.stream.tag - traffic.turn(each) for each in rest}, turns)
+
+
+def _odd_by_steps(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> MessageEnd | None:
+    """The one whose tag is not the next of its line: where that went on by equal steps, as the other's line does."""
+    due = {each: _next_tag(each, traffic) for each in (end, other)}
+    if None in due.values():
+        return None
+    odd = [each for each, tag in due.items() if each.stream.tag != tag]
+    return odd[0] if len(odd) == 1 and due[odd[0]] == due[other if odd[0] is end else end] else None
+
+
+def _next_tag(end: MessageEnd, traffic: Traffic) -> int | None:
+    """What tag its line would have come to, going on as it did; None where it did not go on by equal steps for long."""
+    tags = [
+        each.stream.tag
+        for each in traffic.ends.get(end.rank, ())
+        if each.site == end.site and each.sends is end.sends and each.record.index < end.record.index
+    ]
+    steps = {after - before for before, after in pairwise(tags)}
+    return tags[-1] + steps.pop() if len(steps) == 1 and len(tags) >= COUNTED else None
 
 
 def _odd_by_habit(end: MessageEnd, other: MessageEnd, usual: Sequence[int]) -> MessageEnd | None:

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from rankdrill.diagnosis.calls.source import function_around
+from rankdrill.diagnosis.calls.tree import function_around
 from rankdrill.diagnosis.races.written import Written, name_called
 from rankdrill.step import Site
 

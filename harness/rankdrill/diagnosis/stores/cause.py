@@ -91,7 +91,24 @@ def _deadlock(waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> Finding
         step = wait.record.step
         sides.setdefault((step.op, step.target, step.site, rank in holding), []).append(rank)
     told = [_side(ranks, waits, holding, views) for ranks in sides.values()]
-    return deadlock_of(circle, told)
+    return deadlock_of(circle, told, _holds_alone(waits, holding, views))
+
+
+def _holds_alone(
+    waits: Mapping[int, Wait], holding: Mapping[int, Wait], views: Sequence[LedgerView]
+) -> tuple[int, ...]:
+    """The one that holds what several others wait for, if it has taken it at a line of its own.
+
+    Where all take it at one line, it is by chance that this one was the first.
+    """
+    waiting = [rank for rank, wait in waits.items() if awaits_lock(wait.record.step)]
+    if len(holding) != 1 or len(waiting) < 2 or {*waiting, *holding} != waits.keys():
+        return ()
+    ((holder, wait),) = holding.items()
+    taken = _taken(wait.record, views[holder])
+    site = taken.step.site if taken is not None else None
+    theirs = {at.place if (at := waits[rank].record.step.site) is not None else None for rank in waiting}
+    return (holder,) if site is not None and theirs.isdisjoint({None, site.place}) else ()
 
 
 def _side(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 
-from rankdrill.diagnosis.calls.source import function_around, tree_of
+from rankdrill.diagnosis.calls.tree import function_around, tree_of
 from rankdrill.diagnosis.stores.patterns import names_key, pattern_of
 from rankdrill.step import Site
 

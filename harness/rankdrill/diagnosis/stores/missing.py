@@ -1,10 +1,10 @@
 """A key that ranks wait for and nobody sets: who was to set it, or who waits for a wrong one.
 
-A rank is blamed where most of the others did something else: where each sets a key of its own number but one; where
-all that wait have counted themselves but one; where one sets them one after the other and has left this one out; where
-one alone sets a key that differs in its spelling, and that nobody gets; where ranks set and await a key like it; where
-by the source one alone could have set it, and has gone past that line; where one has deleted it before several others
-got it; where one has only swapped a value that it never had.
+A rank is blamed where most of the others did something else: where each sets a key of its own number but one, or of
+numbers that follow from its own; where all that wait have counted themselves but one; where one sets them one after the
+other and has left this one out; where one alone sets a key that differs in its spelling, and that nobody gets; where
+ranks set and await a key like it; where by the source one alone could have set it, and has gone past that line; where
+one has deleted it before several others got it; where one has only swapped a value that it never had.
 Otherwise nobody can say.
 """
 
@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.messages import words
 from rankdrill.diagnosis.stores.keys import awaits_key, swaps_what_is_there
+from rankdrill.diagnosis.stores.own_keys import whose_own
 from rankdrill.diagnosis.stores.setters import Setter, gone_by, only_setter
 from rankdrill.diagnosis.stores.spelling import same_but_for_spelling, same_form, words_of
 from rankdrill.diagnosis.stores.uses import Use, alike, number_in, uses_of
@@ -39,7 +40,8 @@ def missing_key(beside: Mapping[int, Wait], lost: Mapping[int, Wait], views: Seq
         return None
     key = min(by_key, key=lambda key: (-len(by_key[key]), min(beside[rank].record.begin_ns for rank in by_key[key])))
     waiters, uses = sorted(by_key[key]), uses_of(views)
-    culprits = _who_did_not(key, waiters, uses, len(views))
+    own = whose_own(key, uses, len(views))
+    culprits = (own,) if own is not None else _who_did_not(key, waiters, uses, len(views))
     if culprits is None:
         culprits = _who_did_not_count(waiters, beside, uses, len(views)) or _who_left_a_gap(key, waiters, uses)
     if culprits is None:

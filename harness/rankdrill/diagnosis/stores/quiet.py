@@ -9,7 +9,9 @@ import ast
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from rankdrill.diagnosis.calls.source import Order, function_around, order_of, share_a_loop
+from rankdrill.diagnosis.calls.loops import share_a_loop
+from rankdrill.diagnosis.calls.source import Order, order_of
+from rankdrill.diagnosis.calls.tree import function_around
 from rankdrill.step import Site
 
 __all__ = ["quiet_between"]

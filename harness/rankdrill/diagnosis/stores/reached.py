@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from rankdrill.diagnosis.calls.source import function_around, tree_of
+from rankdrill.diagnosis.calls.tree import function_around, tree_of
 from rankdrill.step import Site
 
 __all__ = ["Code", "functions_from", "own_nodes", "speaks_of"]

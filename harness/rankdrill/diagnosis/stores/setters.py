@@ -8,7 +8,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from rankdrill.diagnosis.calls.source import Order, function_around, is_in_a_loop, order_of, tree_of
+from rankdrill.diagnosis.calls.loops import is_in_a_loop
+from rankdrill.diagnosis.calls.source import Order, order_of
+from rankdrill.diagnosis.calls.tree import function_around, tree_of
 from rankdrill.diagnosis.stores.patterns import names_key, pattern_of
 from rankdrill.diagnosis.stores.reached import Code, functions_from, own_nodes, speaks_of
 from rankdrill.diagnosis.stores.source import SETTING

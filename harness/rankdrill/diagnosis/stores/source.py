@@ -8,7 +8,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from rankdrill.diagnosis.calls.source import Order, function_around, order_of, share_a_loop, tree_of
+from rankdrill.diagnosis.calls.loops import share_a_loop
+from rankdrill.diagnosis.calls.source import Order, order_of
+from rankdrill.diagnosis.calls.tree import function_around, tree_of
 from rankdrill.diagnosis.stores.patterns import names_key, pattern_of
 from rankdrill.step import Site
 

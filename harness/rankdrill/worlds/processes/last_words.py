@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Any, TypeAlias
 
 from rankdrill.step import Site, Step
+from rankdrill.worlds.processes.failing import FAILING, failure_of, written
 
 __all__ = ["BY", "NOTED", "WITH", "LastWords", "last_words_of"]
 
@@ -81,13 +82,19 @@ class LastWords:
     def note_handled(self, step: Step, error: BaseException) -> None:
         """Write that the rank calls `step` while it handles `error`."""
         self._note("it handled", error, f", when it called {step.call}{step.where}")
+        with suppress(Exception):
+            failure = failure_of(step, error, self._raise_site(error.__traceback__))
+            self._write(f"{FAILING}{time.monotonic_ns()}: {written(failure)}\n")
 
     def _note(self, before: str, error: BaseException, behind: str = "") -> None:
         with suppress(Exception):  # a full disk, or the user's exception does not let itself be shown
             site = self._raise_site(error.__traceback__)
             text = f"{type(error).__name__}: {error}".splitlines()[0]
             told = f"{before} {text}{f', raised at {site}' if site is not None else ''}{behind}"
-            self._file.write(f"{NOTED}{time.monotonic_ns()}: {told}\n".encode("utf-8", "backslashreplace"))
+            self._write(f"{NOTED}{time.monotonic_ns()}: {told}\n")
+
+    def _write(self, line: str) -> None:
+        self._file.write(line.encode("utf-8", "backslashreplace"))
 
     @property
     def target(self) -> Target | None:

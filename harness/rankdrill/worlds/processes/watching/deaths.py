@@ -13,6 +13,7 @@ from rankdrill.step import MPI_ABORT
 from rankdrill.worlds.death import Death
 from rankdrill.worlds.dumps import innermost_site, sections
 from rankdrill.worlds.processes.client import TemplateClient
+from rankdrill.worlds.processes.failing import failures_in
 from rankdrill.worlds.processes.last_words import BY, NOTED, WITH, last_words_of
 from rankdrill.worlds.processes.watching.activity import STOPPED
 from rankdrill.worlds.processes.watching.stacks import of_the_body
@@ -86,9 +87,12 @@ class Inquest:
         )
 
     def _with_its_notes(self, rank: RankOutcome) -> RankOutcome:
-        noted = _NOTED.findall(self._read(rank.rank))
+        text = self._read(rank.rank)
+        noted = _NOTED.findall(text)
         notes = [f"rank {rank.rank}: {told}" for at_ns, told in noted if int(at_ns) >= self._began_ns][-MOST_NOTES:]
-        return replace(rank, notes=(*rank.notes, *notes)) if notes else rank
+        if not notes:
+            return rank
+        return replace(rank, notes=(*rank.notes, *notes), failures=failures_in(text, self._began_ns))
 
     def _with_its_words(self, rank: RankOutcome, orphaned: str) -> RankOutcome:
         if rank.status is not Status.DIED or rank.death is None:

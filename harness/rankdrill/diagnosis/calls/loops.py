@@ -1,0 +1,107 @@
+"""Loops around lines of the user's code: whether one brings a rank to a line again, with another line or without it."""
+
+from __future__ import annotations
+
+import ast
+
+from rankdrill.diagnosis.calls.tree import (
+    COMPREHENSIONS,
+    IN_PLACE,
+    LOOPS,
+    STRAIGHT,
+    Path,
+    calls_at,
+    function_around,
+    path_to,
+    paths_of,
+    shared,
+)
+from rankdrill.step import Site
+
+__all__ = [
+    "comes_round_alone",
+    "in_one_block",
+    "is_in_a_comprehension",
+    "is_in_a_loop",
+    "is_in_a_loop_without",
+    "share_a_loop",
+]
+
+
+def share_a_loop(one: Site, other: Site) -> bool:
+    """Whether there is a loop around both."""
+    paths = paths_of(one, other)
+    if paths is None:
+        return False
+    return any(isinstance(node, LOOPS) for node, _ in paths[0][: shared(*paths)])
+
+
+def is_in_a_loop(site: Site) -> bool:
+    """Whether there is a loop around it, in its function, that may bring a rank to it again."""
+    function = function_around(site)
+    path = path_to(function, site.line) if function is not None else ()
+    loops = [place for place, (node, part) in enumerate(path) if isinstance(node, LOOPS) and part != "orelse"]
+    return any(not _leaves_behind(path[place:], site.line, loops[-1] == place) for place in loops)
+
+
+def _leaves_behind(path: Path, line: int, innermost: bool) -> bool:
+    """Whether what stands behind `line` in its blocks leaves the loop that `path` begins with, whatever fails there."""
+    for node, part in reversed(path):
+        if isinstance(node, ast.Try) and part == "body" and node.handlers:
+            return False
+        block = getattr(node, part, None)
+        for statement in block if isinstance(block, list) else ():
+            if getattr(statement, "end_lineno", 0) < line:
+                continue
+            if isinstance(statement, ast.Return | ast.Raise) or (innermost and isinstance(statement, ast.Break)):
+                return True
+            if statement.lineno > line and any(isinstance(each, ast.Continue) for each in ast.walk(statement)):
+                return False
+    return False
+
+
+def is_in_a_comprehension(site: Site) -> bool:
+    """Whether what is called there is called for each element of one, in its function."""
+    if site.function in IN_PLACE:
+        return True
+    function = function_around(site)
+    found = (node for node in ast.walk(function) if isinstance(node, COMPREHENSIONS)) if function is not None else ()
+    return any(_calls_for_each(node, site.line) for node in found)
+
+
+def _calls_for_each(comprehension: ast.AST, line: int) -> bool:
+    each = [getattr(comprehension, part) for part in ("elt", "key", "value") if hasattr(comprehension, part)]
+    return any(calls_at(part, line) for part in each)
+
+
+def is_in_a_loop_without(site: Site, other: Site) -> bool:
+    """Whether a loop around `site`, in the function of both, leaves out `other`."""
+    paths = paths_of(site, other)
+    return paths is not None and any(isinstance(node, LOOPS) for node, _ in paths[0][shared(*paths) :])
+
+
+def comes_round_alone(one: Site, other: Site, *, within: bool = False) -> bool:
+    """Whether a loop brings a rank from `other` to `other` again without `one`, and no other way does.
+
+    So it is where a loop around `other`, or `within` what is called there, leaves out `one`, and what they both lie in
+    never goes past `one`.
+    """
+    paths = paths_of(one, other)
+    if paths is None:
+        return False
+    mine, theirs = paths
+    common = shared(mine, theirs)
+    if not within and not any(isinstance(node, LOOPS) for node, _ in theirs[common:]):
+        return False
+    may_be_passed = any(not isinstance(node, STRAIGHT) for node, _ in mine[common:])
+    block = mine[common - 1][0]
+    return not may_be_passed and not any(isinstance(node, ast.Continue) for node in ast.walk(block))
+
+
+def in_one_block(one: Site, other: Site) -> bool:
+    """Whether no loop is around one of the two alone."""
+    paths = paths_of(one, other)
+    if paths is None:
+        return False
+    common = shared(*paths)
+    return not any(isinstance(node, LOOPS) for path in paths for node, _ in path[common:])

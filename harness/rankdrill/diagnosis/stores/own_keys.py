@@ -1,0 +1,65 @@
+"""Keys whose numbers follow from the rank that sets them: its own, its neighbour's. Then one that nobody set was one's.
+
+The key that is missing says by itself what each rank would have set, if a given one of them was to set it: each number
+in it is the same for all, or lies as far from the rank's own. Where all other ranks have set just these, it was that
+one's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import product
+
+from rankdrill.diagnosis.stores.spelling import words_of
+from rankdrill.diagnosis.stores.uses import Use
+
+__all__ = ["whose_own"]
+
+FEWEST_OTHERS = 2
+MOST_NUMBERS = 4  # in one key, that are not the same in all
+_NUMBER = re.compile(r"\d+")
+
+
+def whose_own(key: str, uses: Sequence[Use], size: int) -> int | None:
+    """The one of `size` ranks that was to set `key`, as all the others have set theirs; None if that is not known."""
+    if size <= FEWEST_OTHERS:
+        return None
+    was_set: dict[int, set[tuple[int, ...]]] = {rank: set() for rank in range(size)}
+    for use in uses:
+        if use.sets and words_of(use.key) == words_of(key):
+            was_set[use.rank].add(_numbers(use.key))
+    if sum(map(bool, was_set.values())) < size - 1:
+        return None
+    wanted = _numbers(key)
+    differ = [
+        place
+        for place, number in enumerate(wanted)
+        if any(one[place] != number for keys in was_set.values() for one in keys)
+    ]
+    if not 0 < len(differ) <= MOST_NUMBERS:
+        return None
+    found = {
+        rank
+        for rank in range(size)
+        for own in _ways(wanted, differ, rank, size)
+        if all(own[other] in was_set[other] for other in range(size) if other != rank)
+    }
+    return found.pop() if len(found) == 1 else None
+
+
+def _ways(wanted: tuple[int, ...], differ: Sequence[int], rank: int, size: int) -> Iterator[list[tuple[int, ...]]]:
+    """What each rank would have set, by rank, were `wanted` that of `rank`."""
+    for moves in product((False, True), repeat=len(differ)):
+        moving = {place for place, each in zip(differ, moves, strict=True) if each and wanted[place] < size}
+        if moving:
+            yield [
+                tuple(
+                    (number + other - rank) % size if place in moving else number for place, number in enumerate(wanted)
+                )
+                for other in range(size)
+            ]
+
+
+def _numbers(key: str) -> tuple[int, ...]:
+    return tuple(map(int, _NUMBER.findall(key)))

@@ -1,0 +1,47 @@
+"""Messages that do not meet, of which one is wrong by how its own line went on: its tags, or who is next."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from rankdrill import World
+from rankdrill.diagnosis import FindingKind
+
+DEADLINE_S = 60.0
+
+
+def parts_of_each() -> None:
+    if dist.get_rank() == 0:
+        parts = torch.zeros(4, 2)
+        assert all(dist.recv(parts[at], src=peer) == peer for at, peer in enumerate((1, 1, 2, 2)))
+    elif dist.get_rank() < 3:
+        for _ in range(2 if dist.get_rank() == 2 else 1):
+            dist.send(torch.ones(2), dst=0)
+
+
+def test_who_would_come_to_the_next_one_in_a_comprehension_has_named_the_right_peer(four: World) -> None:
+    """What rank 2 sends is not what rank 0 waits for: its turn has not come."""
+    (finding,) = four.run(parts_of_each, deadline=DEADLINE_S).findings
+    assert (finding.kind, finding.culprits != (0,)) == (FindingKind.UNMATCHED, True)
+    assert set(finding.ranks) <= {0, 1}
+
+
+def two_streams(odd: int) -> None:
+    """Each has a line and tags of its own, which count; in the last step one rank has left the row."""
+    me = dist.get_rank()
+    for step in range(4):
+        wrong = 50 if step == 3 and me == odd else 0
+        if me == 0:
+            dist.send(torch.ones(2), dst=1, tag=step)
+            dist.send(torch.ones(3), dst=1, tag=100 + step + wrong)
+        else:
+            dist.recv(torch.empty(2), src=0, tag=step)
+            dist.recv(torch.empty(3), src=0, tag=100 + step + wrong)
+
+
+@pytest.mark.parametrize("odd", [0, 1])
+def test_a_tag_that_leaves_the_row_of_its_line_is_the_wrong_one(two: World, odd: int) -> None:
+    (finding,) = two.run(two_streams, odd, deadline=DEADLINE_S).findings
+    assert (finding.kind, finding.argument, finding.culprits) == (FindingKind.UNMATCHED, "tag", (odd,))
