@@ -51,6 +51,7 @@ class Asking:
         self._adapter = adapter
         self._worlds: dict[tuple[int, bool], World] = {}
         self._undisturbed: dict[tuple[int, tuple[Call, ...]], tuple[Outcome, Directories]] = {}
+        self._struck: dict[tuple[int, tuple[Call, ...], str], str] = {}
         self._scratch: Path | None = None
         self._asked = 0
         self._run_out = Counter[bool]()
@@ -72,6 +73,7 @@ class Asking:
             world.discard()
         self._worlds.clear()
         self._undisturbed.clear()
+        self._struck.clear()
         if self._scratch is not None:
             shutil.rmtree(self._scratch, ignore_errors=True)
         self._scratch = None
@@ -145,11 +147,17 @@ class Asking:
             return ""
         op, nth = (first_call[0], 1) if after.first else (first_call[-1], first_call.count(first_call[-1]))
         plan = Plan.parse(f"rank {after.rank}: {after.strike} {after.when} {after.kind}.{op} #{nth}")
+        key = question.size, question.calls, str(plan)
+        if key not in self._struck:  # the first step may be the last
+            self._struck[key] = _under(plan, self._ask_struck(question, after, plan))
+        return self._struck[key]
+
+    def _ask_struck(self, question: Question, after: After, plan: Plan) -> str:
         directories = self._directories()
         complaint = self._ask(question, plan, directories=directories)
         if not complaint and after.kills and after.kind in _STAYING:
             complaint = self._ask_next(question, directories)
-        return _under(plan, complaint)
+        return complaint
 
     def _ask_next(self, question: Question, directories: Directories) -> str:
         """Have another job, of a rank less if there can be one, find what the one that died has left."""
@@ -230,7 +238,7 @@ class Asking:
         if not outcome.ok or any(
             said.error for rank in outcome.ranks if rank.value is not None for said in rank.value.heard
         ):
-            self._world(question.size, second=second).discard()  # the ranks may be out of step
+            self._worlds[question.size, second].discard()  # the ranks may be out of step
         return outcome
 
     def _deadline(self, question: Question) -> float:
