@@ -13,6 +13,7 @@ from types import TracebackType
 from rankdrill.conformance.adapter import Adapter
 from rankdrill.conformance.kit.complaints import complaint_on, error_in
 from rankdrill.conformance.kit.directories import Directories
+from rankdrill.conformance.kit.libraries import libraries_of
 from rankdrill.conformance.kit.on_rank import follow, import_all
 from rankdrill.conformance.kit.questions import After, Broken, Question
 from rankdrill.conformance.kit.script import Call, Script
@@ -249,7 +250,8 @@ class Asking:
     def _world(self, size: int, *, second: bool) -> World:
         world = self._worlds.get((size, second))
         if world is None:
-            world = self._worlds[size, second] = World(size, preload=[_ON_RANKS], mpi=self._adapter.mpi)
+            preload = [_ON_RANKS, *libraries_of(self._adapter.call)]
+            world = self._worlds[size, second] = World(size, preload=preload, mpi=self._adapter.mpi)
         if not world.warm:
             # MPI's ranks could not be given anything after a job that leaves nothing to others.
             imports = Job(import_all, (self._adapter,), prepares=self._adapter.mpi)
