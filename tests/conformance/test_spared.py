@@ -11,8 +11,8 @@ import torch.distributed as dist
 
 from rankdrill.conformance import Adapter, Setting, conformance
 from rankdrill.conformance.kit.asking import Asking
-from rankdrill.conformance.kit.catalogue import questions_for
-from rankdrill.conformance.kit.questions import Question
+from rankdrill.conformance.kit.questions.catalogue import questions_for
+from rankdrill.conformance.kit.questions.question import Question
 from rankdrill.conformance.kit.suite import described
 from tests.conformance.population import by_torch
 

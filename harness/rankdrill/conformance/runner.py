@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from rankdrill.conformance.adapter import Adapter
 from rankdrill.conformance.caller_faults import CALLER_FAULTS
 from rankdrill.conformance.case import Case, CaseResult, Judgement, RankTale
-from rankdrill.conformance.kit.on_rank import import_all
+from rankdrill.conformance.kit.on_rank.follow import import_all
 from rankdrill.conformance.leftovers import files_left
 from rankdrill.conformance.on_rank import RankReport, Trial, read_report, run_trial
 from rankdrill.conformance.segments import segments_left

@@ -11,12 +11,12 @@ from pathlib import Path
 from types import TracebackType
 
 from rankdrill.conformance.adapter import Adapter
-from rankdrill.conformance.kit.complaints import complaint_on, error_in
+from rankdrill.conformance.kit.complaints.on_outcome import complaint_on, error_in
 from rankdrill.conformance.kit.directories import Directories
-from rankdrill.conformance.kit.libraries import libraries_of
-from rankdrill.conformance.kit.on_rank import follow, import_all
-from rankdrill.conformance.kit.questions import After, Broken, Question
-from rankdrill.conformance.kit.script import Call, Script
+from rankdrill.conformance.kit.on_rank.follow import follow, import_all
+from rankdrill.conformance.kit.on_rank.script import Call, Script
+from rankdrill.conformance.kit.questions.question import After, Broken, Question
+from rankdrill.conformance.libraries import libraries_of
 from rankdrill.conformance.promises import Promise
 from rankdrill.conformance.segments import plant_segments, remove_segments, segments_left
 from rankdrill.faults import Plan
@@ -36,7 +36,7 @@ SPOILED_S = 2.0  # the same where it may have to be waited out, and what the gro
 DEADLINES_S = 20.0, 5.0, 2.5  # of the first question to this gather that runs into it, of the next, and of all others
 SPOILED_DEADLINES_S = 8.0, 4.0, 2.5  # the same where somebody cannot contribute
 LEFT_S = 4.0, 2.5  # and for those that a rank has left
-_ON_RANKS = "rankdrill.conformance.kit.on_rank"
+_ON_RANKS = "rankdrill.conformance.kit.on_rank.follow"
 _STAYING = (Kind.FILE, Kind.SHM)  # what outlives a process
 LATE_S = 0.05  # at each step
 _SLOW = Plan.parse("rank *: delay(0.02) before collective.* every")

@@ -11,11 +11,11 @@ from typing import Any
 from rankdrill.conformance.adapter import Adapter, Setting, takes_all
 from rankdrill.conformance.gives import GIVES, NEAR, REDUCED
 from rankdrill.conformance.kit.answers import CONFORMED
-from rankdrill.conformance.kit.askable import refuse_what_cannot_be_asked
 from rankdrill.conformance.kit.asking import Asking
-from rankdrill.conformance.kit.catalogue import questions_for
-from rankdrill.conformance.kit.questions import Question
-from rankdrill.conformance.kit.samples import SAMPLES
+from rankdrill.conformance.kit.questions.askable import refuse_what_cannot_be_asked
+from rankdrill.conformance.kit.questions.catalogue import questions_for
+from rankdrill.conformance.kit.questions.question import Question
+from rankdrill.conformance.kit.samples.chosen import SAMPLES
 from rankdrill.conformance.kit.with_torch import Torch
 from rankdrill.conformance.payloads import Payload
 from rankdrill.conformance.promises import Promise, checked_promises

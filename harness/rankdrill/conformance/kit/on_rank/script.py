@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rankdrill.conformance.adapter import Adapter
-from rankdrill.conformance.kit.likeness import Guess
-from rankdrill.conformance.kit.sample import Sample
+from rankdrill.conformance.kit.complaints.guesses import Guess
+from rankdrill.conformance.kit.samples.sample import Sample
 
 __all__ = ["Call", "Heard", "Script", "Told"]
 

@@ -20,13 +20,13 @@ from rankdrill.boundary.collectives import DrilledGroup
 from rankdrill.boundary.torch_seam import group_timeout, set_timeout
 from rankdrill.conformance.adapter import UNBOUNDED, Adapter, Setting
 from rankdrill.conformance.exact import difference
-from rankdrill.conformance.kit.hostile import TOO_LARGE, contributed, spoiled_payload
-from rankdrill.conformance.kit.likeness import Asked, Guess, likeness, with_best
-from rankdrill.conformance.kit.placed import placed
-from rankdrill.conformance.kit.regrouped import regrouped
-from rankdrill.conformance.kit.scramble import scramble
-from rankdrill.conformance.kit.script import Call, Heard, Script, Told
-from rankdrill.conformance.kit.surroundings import Surroundings
+from rankdrill.conformance.kit.complaints.guesses import Asked, Guess, likeness, with_best
+from rankdrill.conformance.kit.on_rank.placed import placed
+from rankdrill.conformance.kit.on_rank.regrouped import regrouped
+from rankdrill.conformance.kit.on_rank.scramble import scramble
+from rankdrill.conformance.kit.on_rank.script import Call, Heard, Script, Told
+from rankdrill.conformance.kit.on_rank.surroundings import Surroundings
+from rankdrill.conformance.kit.samples.hostile import TOO_LARGE, contributed, spoiled_payload
 from rankdrill.diagnosis import name_ranks
 from rankdrill.errors import UsageError
 from rankdrill.worlds.context import RankContext

@@ -12,7 +12,7 @@ import torch
 
 from rankdrill.conformance.adapter import Adapter
 from rankdrill.conformance.gives import GIVES, NOT_LOOKED_AT
-from rankdrill.conformance.kit.alike import begins_with, how_alike, length_of, of_other_types
+from rankdrill.conformance.kit.complaints.changes import begins_with, how_alike, length_of, of_other_types
 
 __all__ = ["Asked", "Guess", "likeness", "with_best"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from rankdrill.conformance.kit.hints import hint_on
-from rankdrill.conformance.kit.hostile import TOO_LARGE
-from rankdrill.conformance.kit.likeness import with_best
-from rankdrill.conformance.kit.questions import Question
-from rankdrill.conformance.kit.script import Heard, Told
+from rankdrill.conformance.kit.complaints.guesses import with_best
+from rankdrill.conformance.kit.complaints.hints import hint_on
+from rankdrill.conformance.kit.on_rank.script import Heard, Told
+from rankdrill.conformance.kit.questions.question import Question
+from rankdrill.conformance.kit.samples.hostile import TOO_LARGE
 from rankdrill.conformance.promises import Promise
 from rankdrill.diagnosis import name_ranks
 from rankdrill.errors import ContractBroken

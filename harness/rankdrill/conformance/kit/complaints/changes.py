@@ -1,4 +1,4 @@
-"""Two values, one of them wrong: how they are alike nevertheless."""
+"""What was done to a value on its way, as far as what came is like what was sent: cut, cast, sorted, turned."""
 
 from __future__ import annotations
 
