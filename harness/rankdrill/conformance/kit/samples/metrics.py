@@ -60,10 +60,23 @@ def _own_numbers(rank: int, size: int, turn: int) -> Any:
     return 2 * rank if (rank + turn) % 2 else rank + 0.5
 
 
+def _beyond_24_bits(rank: int, size: int, turn: int) -> Any:
+    return (1 << 25) + 2 * rank + 2 * turn + 1  # as samples and tokens are counted; the sum is exact in a double
+
+
+def _beyond_24_bits_by_name(rank: int, size: int, turn: int) -> Any:
+    return {"seen": _beyond_24_bits(rank, size, turn), "right": rank}
+
+
 def _number(rank: int, size: int, turn: int) -> Any:
     return 10 * rank + turn + 1
 
 
 SCALARS_BY_NAME = _by_name("scalars", _scalars)
-NUMBERS_BY_NAME = _by_name("numbers", _numbers_by_name)
-NUMBERS = (Sample("a number on each rank", _number), Sample("whole numbers and others", _own_numbers))
+_EXACT = "whole numbers of more than 24 bits"
+NUMBERS_BY_NAME = (*_by_name("numbers", _numbers_by_name), Sample(_EXACT, _beyond_24_bits_by_name))
+NUMBERS = (
+    Sample("a number on each rank", _number),
+    Sample("whole numbers and others", _own_numbers),
+    Sample(_EXACT, _beyond_24_bits),
+)
