@@ -27,14 +27,14 @@ _KNOWN = {"torch", "numpy", "rankdrill", "cloudpickle", "pytest", "hypothesis", 
 _DEVICES = "/dev/nvidia"
 
 
-def libraries_of(gather: Callable[..., Any]) -> tuple[str, ...]:
-    """Modules of libraries, and of torch, that `gather` leads to by what this process has imported for it.
+def libraries_of(*gathers: Callable[..., Any]) -> tuple[str, ...]:
+    """Modules of libraries, and of torch, that `gathers` lead to by what this process has imported for them.
 
     None where something has opened a GPU: a fork of who has cannot use it, and the import of a library may do that.
     """
     if torch.cuda.is_initialized() or _holds_gpu():  # type: ignore[no-untyped-call]
         return ()
-    own = {_top(name) for name in _modules_of(gather, _DEEP)} - _KNOWN
+    own = {_top(name) for gather in gathers for name in _modules_of(gather, _DEEP)} - _KNOWN
     found: dict[str, None] = {}
     libraries: set[str] = set()
     waiting, seen = [name for name in sys.modules if _top(name) in own], set[str]()
