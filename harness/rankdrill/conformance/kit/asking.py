@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 
 from rankdrill.conformance.adapter import Adapter
-from rankdrill.conformance.kit.complaints.on_outcome import complaint_on, error_in
+from rankdrill.conformance.kit.complaints.on_outcome import complaint_on, mistake_in
 from rankdrill.conformance.kit.directories import Directories
 from rankdrill.conformance.kit.on_rank.follow import follow, import_all
 from rankdrill.conformance.kit.on_rank.script import Call, Script
@@ -29,7 +29,7 @@ __all__ = ["Asking"]
 
 ENOUGH = 8  # wrong answers about one promise: each further one may wait for a deadline
 ENOUGH_UNPROMISED = 3  # about one that was not made
-ENOUGH_ALIKE = 4  # that tell of one error whatever is asked, with nothing broken: of other promises one answer more
+ENOUGH_ALIKE = 4  # that tell of one mistake whatever is asked: of other promises one answer more
 IMPORT_S = 600.0  # of the gather's modules, which is no part of a question
 TIMEOUT_S = 5.0  # what gathers that take one are given
 SPOILED_S = 2.0  # the same where it may have to be waited out, and what the groups then have
@@ -58,7 +58,7 @@ class Asking:
         self._run_out = Counter[bool]()
         self._answers = Counter[Promise]()
         self._complaints = Counter[Promise]()
-        self._errors = defaultdict[str, Counter[Promise]](Counter)
+        self._mistakes = defaultdict[str, Counter[Promise]](Counter)
 
     def __enter__(self) -> Asking:
         return self
@@ -84,14 +84,14 @@ class Asking:
         complaint = self._answer(question)
         self._answers[question.promise] += 1
         self._complaints[question.promise] += bool(complaint)
-        if raised := error_in(complaint):
-            self._errors[raised].update([question.promise])
+        if mistake := mistake_in(complaint):
+            self._mistakes[mistake].update([question.promise])
         return complaint
 
     def has_enough(self, promise: Promise) -> bool:
         """Whether so many answers about `promise` were wrong that more of them say nothing new."""
         enough = ENOUGH if promise in self._adapter.promises else ENOUGH_UNPROMISED
-        alike = {its[promise] for its in self._errors.values() if its.total() >= ENOUGH_ALIKE}
+        alike = {its[promise] for its in self._mistakes.values() if its.total() >= ENOUGH_ALIKE}
         whatever_is_asked = self._answers[promise] > 0 and self._answers[promise] in alike
         return self.wrong_about(promise) >= enough or whatever_is_asked
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from rankdrill.conformance.kit.complaints.guesses import with_best
+from rankdrill.conformance.kit.complaints.guesses import TOLD, with_best
 from rankdrill.conformance.kit.complaints.hints import hint_on
 from rankdrill.conformance.kit.on_rank.script import Heard, Told
 from rankdrill.conformance.kit.questions.question import Question
@@ -15,9 +15,10 @@ from rankdrill.diagnosis import name_ranks
 from rankdrill.errors import ContractBroken
 from rankdrill.worlds import Outcome, Status
 
-__all__ = ["complaint_on", "error_in"]
+__all__ = ["complaint_on", "mistake_in"]
 
 _COLOURED = re.compile(r"\x1b\[[0-9;]*m")
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _NOTICED = ContractBroken.__name__
 _RAISED = "raised though nothing was broken, on "
 _LONG = 300  # characters of an error's message
@@ -39,13 +40,16 @@ def complaint_on(question: Question, outcome: Outcome) -> str:
         )
     if any(rank.status in (Status.DIED, Status.RAISED) and not rank.by_plan for rank in outcome.ranks):
         return outcome.summary()
-    return _of_calls(question, told, outcome) or left
+    of_calls = _of_calls(question, told, outcome)
+    # That what came is wrong is another promise, too; where nothing came there is nothing to be clean after.
+    return left if question.promise is Promise.CLEAN and _RAISED not in of_calls else of_calls or left
 
 
-def error_in(complaint: str) -> str:
-    """The error that `complaint` tells of, where nothing was broken; empty if it tells of none."""
-    first = next(iter(complaint.splitlines()), "")
-    return first.partition(_RAISED)[2].partition(": ")[2]
+def mistake_in(complaint: str) -> str:
+    """What `complaint` tells of that may be the same whatever is asked: an error where nothing was broken, or what a
+    wrong result is; empty if it tells of neither."""
+    first = _ADDRESS.sub("", next(iter(complaint.splitlines()), ""))
+    return first.partition(_RAISED)[2].partition(": ")[2] or first.partition(TOLD)[2]
 
 
 def _of_calls(question: Question, told: dict[int, Told], outcome: Outcome) -> str:
