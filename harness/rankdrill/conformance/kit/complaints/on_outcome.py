@@ -113,7 +113,7 @@ def _all_right(heard: dict[int, Heard]) -> str:
 
 def _first_wrong(heard: dict[int, Heard]) -> str:
     wrong = {rank: said for rank, said in heard.items() if said.wrong}
-    some_right = any(not said.wrong and not said.error for said in heard.values())
+    some_right = any(not said.wrong and not said.error and not said.idle for said in heard.values())
     told = (
         f"wrong, on rank {rank}: {with_best(said.wrong, [each.like for each in wrong.values()], some_right=some_right)}"
         for rank, said in wrong.items()
