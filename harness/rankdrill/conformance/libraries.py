@@ -24,6 +24,7 @@ _NAMES_A_MODULE = (FunctionType, BuiltinFunctionType)
 _DEEP = 4  # functions that an adapter's function is made of: a wrapper, and what it wraps
 _MOST_CHARACTERS = 20_000  # of names; a package leads to most that are below it
 _KNOWN = {"torch", "numpy", "rankdrill", "cloudpickle", "pytest", "hypothesis", "__main__", *sys.stdlib_module_names}
+_ASKS_FOR_GPUS = "torch.testing"  # as it is imported, after which a fork cannot use them
 _DEVICES = "/dev/nvidia"
 
 
@@ -45,7 +46,8 @@ def libraries_of(*gathers: Callable[..., Any]) -> tuple[str, ...]:
         seen.add(name)
         whose = whose_file(getattr(module, "__file__", None) or "<frozen")
         if whose is Whose.TORCH:
-            found[name] = None
+            if not name.startswith(_ASKS_FOR_GPUS):
+                found[name] = None
         elif _top(name) in own or whose is Whose.USER:
             waiting += _named_in(module)
         elif _top(name) not in _KNOWN:
