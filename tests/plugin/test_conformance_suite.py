@@ -94,6 +94,28 @@ TestWrong = conformance(lambda payload: [payload], promises={"right", "repeatabl
     assert "what its own entry alone would give" in ran.failure("test_repeatable[12 calls in a row-2ranks]")
 
 
+def test_one_that_breaks_the_same_contract_whatever_it_is_asked_is_asked_little(run: Callable[..., Ran]) -> None:
+    ran = run(
+        """
+import torch
+from rankdrill.conformance import conformance
+
+def never_waited_for(tensor):
+    received = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]
+    dist.all_gather(received, tensor, async_op=True)
+    dist.barrier()
+    return received
+
+TestWrong = conformance(never_waited_for, takes="equal tensors", promises={"right", "repeatable"}, ranks=(2,))
+""",
+        "-k",
+        "right or repeatable",
+    )
+    outcomes = ran.result.parseoutcomes()
+    assert outcomes["failed"] == 4 + 1
+    assert "never waited for all_gather #0" in ran.failure("test_repeatable[12 calls in a row-2ranks]")
+
+
 def test_one_that_raises_now_and_then_is_asked_all(run: Callable[..., Ran]) -> None:
     ran = run(
         """

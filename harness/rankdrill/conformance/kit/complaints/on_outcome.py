@@ -13,12 +13,13 @@ from rankdrill.conformance.kit.samples.hostile import TOO_LARGE
 from rankdrill.conformance.promises import Promise
 from rankdrill.diagnosis import name_ranks
 from rankdrill.errors import ContractBroken
-from rankdrill.worlds import Outcome, Status
+from rankdrill.worlds import Outcome, Status, Verdict
 
 __all__ = ["complaint_on", "mistake_in"]
 
 _COLOURED = re.compile(r"\x1b\[[0-9;]*m")
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+_OF_A_KIND = re.compile(rf"({Verdict.HANG}|{Verdict.BROKEN}): [a-z ]+")
 _NOTICED = ContractBroken.__name__
 _RAISED = "raised though nothing was broken, on "
 _LONG = 300  # characters of an error's message
@@ -46,9 +47,11 @@ def complaint_on(question: Question, outcome: Outcome) -> str:
 
 
 def mistake_in(complaint: str) -> str:
-    """What `complaint` tells of that may be the same whatever is asked: an error where nothing was broken, or what a
-    wrong result is; empty if it tells of neither."""
+    """What `complaint` tells of that may be the same whatever is asked: an error where nothing was broken, what a
+    wrong result is, or of which kind a hang or a broken contract; empty if it tells of none."""
     first = _ADDRESS.sub("", next(iter(complaint.splitlines()), ""))
+    if found := _OF_A_KIND.match(first):
+        return found[0]
     return first.partition(_RAISED)[2].partition(": ")[2] or first.partition(TOLD)[2]
 
 
