@@ -6,6 +6,9 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+from rankdrill.conformance.libraries import libraries_of
 
 _NOTED = ("stands_on", "somebodys.comm", "of_theirs")
 _NOTES = """\
@@ -37,6 +40,18 @@ def over_torch(payload, at):
 
 TestTheirs = conformance(over_torch, ranks=(2,), promises={"contained"})
 """
+
+
+class _OutsideOfItsContext:
+    def __getattribute__(self, name: str) -> Any:
+        raise RuntimeError(f"there is no {name} here")
+
+
+_STANDS_FOR_ANOTHER = _OutsideOfItsContext()
+
+
+def test_what_stands_for_something_else_is_not_asked_for_it() -> None:
+    assert "rankdrill" not in libraries_of(lambda payload: (_STANDS_FOR_ANOTHER, payload))
 
 
 def _written(path: Path, *parts: str) -> None:

@@ -75,13 +75,12 @@ def _within(characters: int, names: Sequence[str]) -> Iterator[str]:
 
 def _modules_of(function: Any, deep: int) -> Iterator[str]:
     """The modules of `function` and of those that it is made of or names."""
-    if isinstance(function, ModuleType):
+    if issubclass(type(function), ModuleType):  # what stands for something else is not asked for its class
         yield function.__name__
         return
-    module = getattr(function, "__module__", None)
+    module, code = _asked(function, "__module__"), _asked(function, "__code__")
     if isinstance(module, str):
         yield module
-    code = getattr(function, "__code__", None)
     if not isinstance(code, CodeType) or deep == 0 or (isinstance(module, str) and module.startswith("torch.")):
         return
     cells = [cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell)]
@@ -89,6 +88,13 @@ def _modules_of(function: Any, deep: int) -> Iterator[str]:
     # What a function of the adapter names is the gather; what the gather itself names may be a library.
     for part in (*cells, *(names if whose_file(code.co_filename) is Whose.USER else ())):
         yield from _modules_of(part, deep - 1)
+
+
+def _asked(value: Any, name: str) -> Any:
+    try:
+        return getattr(value, name, None)
+    except Exception:  # what stands for something else may raise whatever that would
+        return None
 
 
 def _is_filled(cell: Any) -> bool:
