@@ -55,6 +55,10 @@ def summed(tensor: Any, at: Setting) -> Any:
     return total
 
 
+def summed_in_32_bits(number: Any, at: Setting) -> Any:
+    return summed(torch.tensor(float(number)), at).item()
+
+
 def padded_and_left_so(tensor: Any, at: Setting) -> Any:
     longest = max(by_torch(len(tensor), at))
     own = torch.full((longest, *tensor.shape[1:]), -1, dtype=tensor.dtype)
@@ -87,6 +91,19 @@ def in_files_of_all_groups(payload: Any, at: Setting) -> Any:
     return [pickle.loads(Path(name).read_bytes()) for name in names]
 
 
+def in_turns_to_the_shortest(items: Any, at: Setting) -> Any:
+    turns = zip(*by_torch(items, at), strict=False)
+    return [item for turn in turns for item in turn] if at.rank == 0 else None
+
+
+def all_in_turns_at_the_first(rank: int, payloads: Any) -> Any:
+    """What is right for it."""
+    longest = max(map(len, payloads))
+    turns = (item for place in range(longest) for items in payloads for item in items[place : place + 1])
+    return list(turns) if rank == 0 else None
+
+
+_IN_TURNS = {"takes": "lists", "gives": all_in_turns_at_the_first}
 _METRICS = {"takes": "dicts of scalars", "gives": "mean"}
 
 NAMED = (
@@ -98,6 +115,8 @@ NAMED = (
     Mistake(a_tuple, "right", "a small dict", told="right, but tuple for list"),
     Mistake(arrays, "right", "six numbers", {"takes": "tensors"}, "an array of float32 for a tensor of float32"),
     Mistake(summed, "right", "six numbers", {"takes": "equal tensors", "gives": "mean"}, "this is the sum"),
+    Mistake(summed_in_32_bits, "right", "more than 24 bits", {"takes": "numbers", "gives": "sum"}, "to seven digits"),
+    Mistake(in_turns_to_the_shortest, "right", "no items on one", _IN_TURNS, "every entry cut to the shortest"),
     Mistake(means_by_place, "right", "names in another order", _METRICS, "all values by place, under its own names"),
     Mistake(means_of_all_ranks, "groups", "both halves", _METRICS, "it asks all ranks: all_reduce"),
     Mistake(in_files_of_all_groups, "groups", "both halves", told="what the entries of ranks 2, 3 would give"),

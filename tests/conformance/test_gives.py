@@ -13,7 +13,7 @@ import torch
 from rankdrill.conformance import Payload
 from rankdrill.conformance.exact import difference
 from rankdrill.conformance.gives import GIVES, NOT_LOOKED_AT
-from rankdrill.conformance.kit.samples import SAMPLES
+from rankdrill.conformance.kit.samples.chosen import SAMPLES
 from rankdrill.conformance.kit.suite import described
 from rankdrill.errors import UsageError
 
@@ -103,7 +103,7 @@ def test_of_numbers_that_are_added_up_types_do_not_count_nor_where_one_says_so(t
 
 
 def test_of_whole_numbers_no_mean_is_asked_for() -> None:
-    from rankdrill.conformance.kit.samples import samples_of
+    from rankdrill.conformance.kit.samples.chosen import samples_of
 
     def names(gives: str) -> set[str]:
         adapter = described(lambda payload: payload, gives=gives, takes="equal tensors")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rankdrill.conformance.kit.asking import Asking
-from rankdrill.conformance.kit.catalogue import questions_for
+from rankdrill.conformance.kit.questions.catalogue import questions_for
 from rankdrill.conformance.kit.suite import described
 from rankdrill.conformance.promises import Promise
 from rankdrill.errors import UsageError

@@ -9,7 +9,7 @@ import pytest
 
 from rankdrill.conformance import Judgement, Promise, Setting
 from rankdrill.conformance.gives import GIVES
-from rankdrill.conformance.kit.samples import SAMPLES
+from rankdrill.conformance.kit.samples.chosen import SAMPLES
 from rankdrill.report.matrix import WORDS
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -8,7 +8,7 @@ import pytest
 
 from rankdrill.conformance import Setting
 from rankdrill.conformance.kit.asking import Asking
-from rankdrill.conformance.kit.catalogue import questions_for
+from rankdrill.conformance.kit.questions.catalogue import questions_for
 from rankdrill.conformance.kit.suite import described
 from tests.mpi.installed import needs_mpi
 

@@ -43,7 +43,7 @@ def test_of_a_promise_that_is_broken_again_and_again_no_more_is_asked(
         f"""
 from rankdrill.conformance import conformance
 
-TestWrong = conformance(lambda payload: [payload], promises={{"{promised}"}}, ranks=(2,))
+TestWrong = conformance(lambda payload: [str(payload)], promises={{"{promised}"}}, ranks=(2,))
 """,
         "-k",
         "right",
@@ -73,6 +73,47 @@ TestWrong = conformance(only_on_a_gpu, promises={"right", "apart"}, ranks=(2,))
     assert outcomes["skipped"] > 20
     failure = ran.failure("test_apart[all that was sent and received is changed-2ranks]")
     assert 'in only_on_a_gpu: assert dist.get_backend() == "nccl"' in failure
+
+
+def test_one_that_is_wrong_in_one_way_whatever_it_is_asked_is_asked_little_and_may_be_clean(
+    run: Callable[..., Ran],
+) -> None:
+    ran = run(
+        """
+from rankdrill.conformance import conformance
+
+TestWrong = conformance(lambda payload: [payload], promises={"right", "repeatable", "clean"}, ranks=(2,))
+""",
+        "-k",
+        "right or repeatable or (clean and worked)",
+        "-rs",
+    )
+    outcomes = ran.result.parseoutcomes()
+    assert outcomes["failed"] == 4 + 1
+    assert outcomes["passed"] == 1
+    assert "what its own entry alone would give" in ran.failure("test_repeatable[12 calls in a row-2ranks]")
+
+
+def test_one_that_breaks_the_same_contract_whatever_it_is_asked_is_asked_little(run: Callable[..., Ran]) -> None:
+    ran = run(
+        """
+import torch
+from rankdrill.conformance import conformance
+
+def never_waited_for(tensor):
+    received = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]
+    dist.all_gather(received, tensor, async_op=True)
+    dist.barrier()
+    return received
+
+TestWrong = conformance(never_waited_for, takes="equal tensors", promises={"right", "repeatable"}, ranks=(2,))
+""",
+        "-k",
+        "right or repeatable",
+    )
+    outcomes = ran.result.parseoutcomes()
+    assert outcomes["failed"] == 4 + 1
+    assert "never waited for all_gather #0" in ran.failure("test_repeatable[12 calls in a row-2ranks]")
 
 
 def test_one_that_raises_now_and_then_is_asked_all(run: Callable[..., Ran]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from rankdrill.conformance.exact import difference, plain, shown
@@ -109,7 +110,11 @@ class Adapter:
 
     def dressed(self, payload: Any, rank: int, size: int, turn: int) -> Any:
         """`payload` as this gather accepts it."""
-        return self.dress(payload, rank, size, turn) if takes_all(self.dress, 4) else self.dress(payload)
+        return self.dress(payload, rank, size, turn) if self._dresses_by_rank else self.dress(payload)
+
+    @cached_property
+    def _dresses_by_rank(self) -> bool:
+        return takes_all(self.dress, 4)
 
     def payload(self, name: str, rank: int, size: int, turn: int) -> Any:
         """What `rank` contributes to call number `turn` of a case with the payloads `name`."""

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, TypeAlias
 from rankdrill.conformance.adapter import Adapter
 from rankdrill.conformance.caller_faults import CALLER_FAULTS
 from rankdrill.conformance.case import Case, CaseResult, Judgement, RankTale
-from rankdrill.conformance.kit.on_rank import import_all
+from rankdrill.conformance.kit.on_rank.follow import import_all
 from rankdrill.conformance.leftovers import files_left
+from rankdrill.conformance.libraries import libraries_of
 from rankdrill.conformance.on_rank import RankReport, Trial, read_report, run_trial
 from rankdrill.conformance.segments import segments_left
 from rankdrill.conformance.strikes import Effect, effect_of, is_waited_out, lasts
@@ -158,7 +159,8 @@ class Runner:
     def _world(self, case: Case) -> World:
         key = case.size, self._adapters[case.path].mpi
         if key not in self._worlds:
-            self._worlds[key] = World(case.size, preload=_EVERY_RANK_NEEDS, mpi=key[1])
+            libraries = libraries_of(*(adapter.call for adapter in self._adapters.values()))
+            self._worlds[key] = World(case.size, preload=(*_EVERY_RANK_NEEDS, *libraries), mpi=key[1])
         return self._worlds[key]
 
 

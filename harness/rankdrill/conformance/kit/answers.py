@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from rankdrill.conformance.adapter import Adapter
 from rankdrill.conformance.kit.asking import Asking
-from rankdrill.conformance.kit.catalogue import questions_for
-from rankdrill.conformance.kit.questions import Question
+from rankdrill.conformance.kit.questions.catalogue import questions_for
+from rankdrill.conformance.kit.questions.question import Question
 from rankdrill.conformance.promises import Promise
 from rankdrill.errors import UsageError
 

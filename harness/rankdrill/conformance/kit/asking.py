@@ -11,11 +11,12 @@ from pathlib import Path
 from types import TracebackType
 
 from rankdrill.conformance.adapter import Adapter
-from rankdrill.conformance.kit.complaints import complaint_on, error_in
+from rankdrill.conformance.kit.complaints.on_outcome import complaint_on, mistake_in
 from rankdrill.conformance.kit.directories import Directories
-from rankdrill.conformance.kit.on_rank import follow, import_all
-from rankdrill.conformance.kit.questions import After, Broken, Question
-from rankdrill.conformance.kit.script import Call, Script
+from rankdrill.conformance.kit.on_rank.follow import follow, import_all
+from rankdrill.conformance.kit.on_rank.script import Call, Script
+from rankdrill.conformance.kit.questions.question import After, Broken, Question
+from rankdrill.conformance.libraries import libraries_of
 from rankdrill.conformance.promises import Promise
 from rankdrill.conformance.segments import plant_segments, remove_segments, segments_left
 from rankdrill.faults import Plan
@@ -28,14 +29,14 @@ __all__ = ["Asking"]
 
 ENOUGH = 8  # wrong answers about one promise: each further one may wait for a deadline
 ENOUGH_UNPROMISED = 3  # about one that was not made
-ENOUGH_ALIKE = 4  # that tell of one error whatever is asked, with nothing broken: of other promises one answer more
+ENOUGH_ALIKE = 4  # that tell of one mistake whatever is asked: of other promises one answer more
 IMPORT_S = 600.0  # of the gather's modules, which is no part of a question
 TIMEOUT_S = 5.0  # what gathers that take one are given
 SPOILED_S = 2.0  # the same where it may have to be waited out, and what the groups then have
 DEADLINES_S = 20.0, 5.0, 2.5  # of the first question to this gather that runs into it, of the next, and of all others
 SPOILED_DEADLINES_S = 8.0, 4.0, 2.5  # the same where somebody cannot contribute
 LEFT_S = 4.0, 2.5  # and for those that a rank has left
-_ON_RANKS = "rankdrill.conformance.kit.on_rank"
+_ON_RANKS = "rankdrill.conformance.kit.on_rank.follow"
 _STAYING = (Kind.FILE, Kind.SHM)  # what outlives a process
 LATE_S = 0.05  # at each step
 _SLOW = Plan.parse("rank *: delay(0.02) before collective.* every")
@@ -51,12 +52,13 @@ class Asking:
         self._adapter = adapter
         self._worlds: dict[tuple[int, bool], World] = {}
         self._undisturbed: dict[tuple[int, tuple[Call, ...]], tuple[Outcome, Directories]] = {}
+        self._struck: dict[tuple[int, tuple[Call, ...], str], str] = {}
         self._scratch: Path | None = None
         self._asked = 0
         self._run_out = Counter[bool]()
         self._answers = Counter[Promise]()
         self._complaints = Counter[Promise]()
-        self._errors = defaultdict[str, Counter[Promise]](Counter)
+        self._mistakes = defaultdict[str, Counter[Promise]](Counter)
 
     def __enter__(self) -> Asking:
         return self
@@ -72,6 +74,7 @@ class Asking:
             world.discard()
         self._worlds.clear()
         self._undisturbed.clear()
+        self._struck.clear()
         if self._scratch is not None:
             shutil.rmtree(self._scratch, ignore_errors=True)
         self._scratch = None
@@ -81,14 +84,14 @@ class Asking:
         complaint = self._answer(question)
         self._answers[question.promise] += 1
         self._complaints[question.promise] += bool(complaint)
-        if raised := error_in(complaint):
-            self._errors[raised].update([question.promise])
+        if mistake := mistake_in(complaint):
+            self._mistakes[mistake].update([question.promise])
         return complaint
 
     def has_enough(self, promise: Promise) -> bool:
         """Whether so many answers about `promise` were wrong that more of them say nothing new."""
         enough = ENOUGH if promise in self._adapter.promises else ENOUGH_UNPROMISED
-        alike = {its[promise] for its in self._errors.values() if its.total() >= ENOUGH_ALIKE}
+        alike = {its[promise] for its in self._mistakes.values() if its.total() >= ENOUGH_ALIKE}
         whatever_is_asked = self._answers[promise] > 0 and self._answers[promise] in alike
         return self.wrong_about(promise) >= enough or whatever_is_asked
 
@@ -145,11 +148,17 @@ class Asking:
             return ""
         op, nth = (first_call[0], 1) if after.first else (first_call[-1], first_call.count(first_call[-1]))
         plan = Plan.parse(f"rank {after.rank}: {after.strike} {after.when} {after.kind}.{op} #{nth}")
+        key = question.size, question.calls, str(plan)
+        if key not in self._struck:  # the first step may be the last
+            self._struck[key] = _under(plan, self._ask_struck(question, after, plan))
+        return self._struck[key]
+
+    def _ask_struck(self, question: Question, after: After, plan: Plan) -> str:
         directories = self._directories()
         complaint = self._ask(question, plan, directories=directories)
         if not complaint and after.kills and after.kind in _STAYING:
             complaint = self._ask_next(question, directories)
-        return _under(plan, complaint)
+        return complaint
 
     def _ask_next(self, question: Question, directories: Directories) -> str:
         """Have another job, of a rank less if there can be one, find what the one that died has left."""
@@ -230,7 +239,7 @@ class Asking:
         if not outcome.ok or any(
             said.error for rank in outcome.ranks if rank.value is not None for said in rank.value.heard
         ):
-            self._world(question.size, second=second).discard()  # the ranks may be out of step
+            self._worlds[question.size, second].discard()  # the ranks may be out of step
         return outcome
 
     def _deadline(self, question: Question) -> float:
@@ -241,7 +250,8 @@ class Asking:
     def _world(self, size: int, *, second: bool) -> World:
         world = self._worlds.get((size, second))
         if world is None:
-            world = self._worlds[size, second] = World(size, preload=[_ON_RANKS], mpi=self._adapter.mpi)
+            preload = [_ON_RANKS, *libraries_of(self._adapter.call)]
+            world = self._worlds[size, second] = World(size, preload=preload, mpi=self._adapter.mpi)
         if not world.warm:
             # MPI's ranks could not be given anything after a job that leaves nothing to others.
             imports = Job(import_all, (self._adapter,), prepares=self._adapter.mpi)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from rankdrill.conformance.adapter import Adapter, Setting, takes_all
 from rankdrill.conformance.gives import GIVES, NEAR, REDUCED
 from rankdrill.conformance.kit.answers import CONFORMED
-from rankdrill.conformance.kit.askable import refuse_what_cannot_be_asked
 from rankdrill.conformance.kit.asking import Asking
-from rankdrill.conformance.kit.catalogue import questions_for
-from rankdrill.conformance.kit.questions import Question
-from rankdrill.conformance.kit.samples import SAMPLES
+from rankdrill.conformance.kit.questions.askable import refuse_what_cannot_be_asked
+from rankdrill.conformance.kit.questions.catalogue import questions_for
+from rankdrill.conformance.kit.questions.question import Question
+from rankdrill.conformance.kit.samples.chosen import SAMPLES
 from rankdrill.conformance.kit.with_torch import Torch
 from rankdrill.conformance.payloads import Payload
 from rankdrill.conformance.promises import Promise, checked_promises
@@ -57,22 +58,27 @@ def conformance(
     know, and for what `gives` cannot make of what it `takes`.
     """
     adapter = described(gather, gives=gives, takes=takes, promises=promises, **more)
-    questions = questions_for(adapter, ranks)
-
     asking, torch = Asking(adapter), Torch()
 
     def teardown_class(cls: type) -> None:
         asking.close()
         torch.close()
 
+    # Not before pytest collects: every rank imports the module of the adapter, and asks nothing.
+    questions = cache(lambda: questions_for(adapter, ranks))
+
+    def pytest_generate_tests(self: object, metafunc: Any) -> None:
+        of_it = [question for question in questions() if question.promise == metafunc.function.about]
+        metafunc.parametrize("question", of_it, ids=lambda question: question.id)
+
     body: dict[str, Any] = {
         CONFORMED: (adapter, tuple(ranks)),
+        "pytest_generate_tests": pytest_generate_tests,
         "teardown_class": classmethod(teardown_class),
         "__doc__": f"What {adapter.name} promises.",
     }
     for promise in Promise:
-        of_it = [question for question in questions if question.promise is promise]
-        body[f"test_{promise}"] = _test_of(of_it, asking, torch, promised=promise in adapter.promises)
+        body[f"test_{promise}"] = _test_of(promise, asking, torch, promised=promise in adapter.promises)
     body["__module__"] = sys._getframe(1).f_globals.get("__name__", __name__)
     return type(f"Conformance of {adapter.name}", (), body)
 
@@ -119,11 +125,10 @@ def _called(gather: Callable[..., Any]) -> Callable[[Any, Setting], Any]:
     return call
 
 
-def _test_of(questions: Sequence[Question], asking: Asking, torch: Torch, *, promised: bool) -> Callable[..., None]:
-    import pytest  # who has a class of tests has it; who drills from the command line may not
-
-    @pytest.mark.parametrize("question", [pytest.param(each, id=each.id) for each in questions])
+def _test_of(promise: Promise, asking: Asking, torch: Torch, *, promised: bool) -> Callable[..., None]:
     def test(self: object, question: Question) -> None:
+        import pytest  # who has a class of tests has it; who drills from the command line may not
+
         if asking.has_enough(question.promise):
             wrong = asking.wrong_about(question.promise)
             pytest.skip(f"{wrong} answers were wrong before; to be asked all the same, select it with -k")
@@ -134,4 +139,5 @@ def _test_of(questions: Sequence[Question], asking: Asking, torch: Torch, *, pro
             asked = f"not {question.promise}: {question.name}, {question.size} ranks"
             pytest.fail(f"{asked}\n{complaint}\n{torch.ask(question)}", pytrace=False)
 
+    test.about = promise  # type: ignore[attr-defined]
     return test

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rankdrill.conformance.kit.asking import Asking
-from rankdrill.conformance.kit.questions import Question
+from rankdrill.conformance.kit.questions.question import Question
 from rankdrill.conformance.paths import FOREIGN
 
 __all__ = ["Torch"]

@@ -20,13 +20,14 @@ from rankdrill.boundary.collectives import DrilledGroup
 from rankdrill.boundary.torch_seam import group_timeout, set_timeout
 from rankdrill.conformance.adapter import UNBOUNDED, Adapter, Setting
 from rankdrill.conformance.exact import difference
-from rankdrill.conformance.kit.hostile import TOO_LARGE, contributed, spoiled_payload
-from rankdrill.conformance.kit.likeness import Asked, Guess, likeness, with_best
-from rankdrill.conformance.kit.placed import placed
-from rankdrill.conformance.kit.regrouped import regrouped
-from rankdrill.conformance.kit.scramble import scramble
-from rankdrill.conformance.kit.script import Call, Heard, Script, Told
-from rankdrill.conformance.kit.surroundings import Surroundings
+from rankdrill.conformance.gives import NOT_LOOKED_AT
+from rankdrill.conformance.kit.complaints.guesses import Asked, Guess, likeness, with_best
+from rankdrill.conformance.kit.on_rank.placed import placed
+from rankdrill.conformance.kit.on_rank.regrouped import regrouped
+from rankdrill.conformance.kit.on_rank.scramble import scramble
+from rankdrill.conformance.kit.on_rank.script import Call, Heard, Script, Told
+from rankdrill.conformance.kit.on_rank.surroundings import Surroundings
+from rankdrill.conformance.kit.samples.hostile import TOO_LARGE, contributed, spoiled_payload
 from rankdrill.diagnosis import name_ranks
 from rankdrill.errors import UsageError
 from rankdrill.worlds.context import RankContext
@@ -127,7 +128,8 @@ class _Calling:
             if wrong:
                 return Heard(number, wrong, like=self._like(number, call, got))
             self.held.append((number, call, got))
-            return Heard(number, shared=self._shared(call, sent, got) if call.scrambles else "")
+            shared = self._shared(call, sent, got) if call.scrambles else ""
+            return Heard(number, shared=shared, idle=self._receives_nothing(call))
 
     def changed(self) -> Iterator[str]:
         """What calls have received is looked at again, after all others."""
@@ -193,6 +195,11 @@ class _Calling:
         adapter = self.script.adapter
         with self._of_adapter(call):
             return adapter.differs(got, adapter.receives(own, payloads), ordered=call.sample.ordered) or ""
+
+    def _receives_nothing(self, call: Call) -> bool:
+        own = self._members(call).index(self.context.index)
+        wanted = self.script.adapter.receives(own, self._payloads(call)) if call.spoils is None else ()
+        return wanted is None or wanted is NOT_LOOKED_AT or (type(wanted) is list and not wanted)
 
     def _like(self, number: int, call: Call, got: Any) -> tuple[Guess, ...]:
         if call.spoils is not None:

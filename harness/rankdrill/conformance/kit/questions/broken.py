@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 
 from rankdrill.conformance.adapter import Adapter
-from rankdrill.conformance.kit.hostile import hostile_to
-from rankdrill.conformance.kit.questions import After, Broken, Question
-from rankdrill.conformance.kit.samples import samples_of
-from rankdrill.conformance.kit.script import Call
-from rankdrill.conformance.kit.spoiling import spoil
-from rankdrill.conformance.kit.unbroken import WRITTEN
+from rankdrill.conformance.kit.on_rank.script import Call
+from rankdrill.conformance.kit.questions.question import After, Broken, Question
+from rankdrill.conformance.kit.questions.spoiling import spoil
+from rankdrill.conformance.kit.questions.unbroken import WRITTEN
+from rankdrill.conformance.kit.samples.chosen import samples_of
+from rankdrill.conformance.kit.samples.hostile import hostile_to
 from rankdrill.conformance.promises import Promise
 from rankdrill.step import Kind
 

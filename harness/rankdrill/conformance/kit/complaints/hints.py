@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rankdrill.conformance.kit.questions import Question
+from rankdrill.conformance.kit.questions.question import Question
 from rankdrill.ledger import GROUP_OP
 from rankdrill.step import Kind
 from rankdrill.worlds import Outcome

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rankdrill.conformance.adapter import Adapter
-from rankdrill.conformance.kit.samples import SAMPLES, least_of, samples_of
+from rankdrill.conformance.kit.samples.chosen import SAMPLES, least_of, samples_of
 from rankdrill.errors import UsageError
 
 __all__ = ["refuse_what_cannot_be_asked"]

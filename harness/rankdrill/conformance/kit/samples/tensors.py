@@ -6,16 +6,16 @@ from typing import Any
 
 import torch
 
-from rankdrill.conformance.kit.sample import Sample
+from rankdrill.conformance.kit.samples.sample import Sample
 
-__all__ = ["EQUAL", "RAGGED", "ROWS", "TENSORS", "WHOLE", "dtypes", "no_rows", "own_length", "tensor"]
+__all__ = ["EQUAL", "RAGGED", "ROWS", "TENSORS", "WHOLE", "dtypes", "no_rows", "own_length", "own_shape", "tensor"]
 
 
 def tensor(rank: int, size: int, turn: int) -> Any:
     return torch.arange(6, dtype=torch.float32) + 10 * rank + 100 * turn
 
 
-def _tensor_view(rank: int, size: int, turn: int) -> Any:
+def _view(rank: int, size: int, turn: int) -> Any:
     return (torch.arange(60.0).reshape(6, 10) + 100 * rank + turn)[1:4, ::3]
 
 
@@ -23,7 +23,7 @@ def own_length(rank: int, size: int, turn: int) -> Any:
     return torch.arange(3 * ((rank + turn) % size + 1), dtype=torch.float32).reshape(-1, 3) + 10 * rank + 100 * turn
 
 
-def _own_shape(rank: int, size: int, turn: int) -> Any:
+def own_shape(rank: int, size: int, turn: int) -> Any:
     return torch.full((rank + 1, 2 + (turn + size - rank) % 3), float(10 * rank + turn))
 
 
@@ -53,16 +53,14 @@ def _whole_numbers(rank: int, size: int, turn: int) -> Any:
 
 
 def dtypes(rank: int, size: int, turn: int) -> Any:
-    kinds = (torch.float32, torch.int32, torch.float64, torch.int64, torch.bfloat16, torch.bool)
-    return torch.tensor([turn, 1, 0, 2]).to(kinds[rank % len(kinds)])
+    kinds = (torch.float32, torch.int32, torch.bfloat16, torch.bool, torch.int64, torch.float64)
+    return torch.tensor([turn, 1, 0, 2]).to(kinds[(rank + turn) % len(kinds)])
 
 
-TENSOR = Sample("a tensor of six numbers", tensor)
-VIEW = Sample("a view of a tensor", _tensor_view)
 WHOLE = Sample("a tensor of whole numbers", _whole_numbers)
 EQUAL = (
-    TENSOR,
-    VIEW,
+    Sample("a tensor of six numbers", tensor),
+    Sample("a view of a tensor", _view),
     WHOLE,
     Sample("a turned tensor", _turned),
     Sample("a turned tensor on one rank", _turned_on_one),
@@ -75,7 +73,7 @@ ROWS = (
 )
 RAGGED = (
     *ROWS,
-    Sample("tensors of another shape on each rank", _own_shape),
+    Sample("tensors of another shape on each rank", own_shape),
     Sample("tensors without dimensions", _scalar),
 )
 TENSORS = (*RAGGED, Sample("tensors of another dtype on each rank", dtypes))

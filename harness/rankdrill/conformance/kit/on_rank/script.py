@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rankdrill.conformance.adapter import Adapter
-from rankdrill.conformance.kit.likeness import Guess
-from rankdrill.conformance.kit.sample import Sample
+from rankdrill.conformance.kit.complaints.guesses import Guess
+from rankdrill.conformance.kit.samples.sample import Sample
 
 __all__ = ["Call", "Heard", "Script", "Told"]
 
@@ -56,7 +56,7 @@ class Script:
 class Heard:
     """What a rank has to say of one call: where the result is `wrong`, and what it is `like`, the best guess first; or
     which `error` it raised, as text, and which ranks that error `blames`, None if it is of no type that could. `shared`
-    says what changed with something else.
+    says what changed with something else. Who was `idle` was to receive nothing: that it is right says nothing.
     """
 
     call: int
@@ -65,6 +65,7 @@ class Heard:
     blames: tuple[int, ...] | None = None
     shared: str = ""
     like: tuple[Guess, ...] = ()
+    idle: bool = False
 
 
 @dataclass(frozen=True)

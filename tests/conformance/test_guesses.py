@@ -12,8 +12,8 @@ import torch
 
 from rankdrill.conformance import Adapter
 from rankdrill.conformance.gives import GIVES
-from rankdrill.conformance.kit.alike import how_alike
-from rankdrill.conformance.kit.likeness import Asked, Guess, likeness, with_best
+from rankdrill.conformance.kit.complaints.changes import how_alike
+from rankdrill.conformance.kit.complaints.guesses import Asked, Guess, likeness, with_best
 
 ENTRIES = [{"rank": rank, "words": ["a", "bc"][: rank + 1]} for rank in range(3)]
 BEFORE = [{"rank": rank, "words": []} for rank in range(3)]

@@ -1,4 +1,4 @@
-"""Two values, one of them wrong: how they are alike nevertheless."""
+"""What was done to a value on its way, as far as what came is like what was sent: cut, cast, sorted, turned."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ __all__ = ["begins_with", "how_alike", "length_of", "of_other_types"]
 
 _ARRAYS = torch.Tensor | numpy.ndarray
 _MOST_ITEMS = 3  # that are told of those that are too many or too few
+_OF_32_BITS = 2.0**-22  # as a share: what a few numbers of 24 bits can be off when they are added up
 _TEXTS = str | bytes | bytearray
 
 
@@ -149,6 +150,8 @@ def _of_numbers(got: Any, wanted: float) -> Iterator[str]:
         yield "what a float can hold of it"
     if isinstance(wanted, int) and isinstance(got, int) and got in _wrapped(wanted):
         yield "what is left of it in fewer bits"
+    if wanted and abs(got - wanted) <= abs(wanted) * _OF_32_BITS:
+        yield "right to seven digits, as many as a float of 32 bits has"
 
 
 def _wrapped(number: int) -> Sequence[int]:

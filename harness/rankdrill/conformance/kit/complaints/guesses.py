@@ -12,9 +12,12 @@ import torch
 
 from rankdrill.conformance.adapter import Adapter
 from rankdrill.conformance.gives import GIVES, NOT_LOOKED_AT
-from rankdrill.conformance.kit.alike import begins_with, how_alike, length_of, of_other_types
+from rankdrill.conformance.kit.complaints.changes import begins_with, how_alike, length_of, of_other_types
 
-__all__ = ["Asked", "Guess", "likeness", "with_best"]
+__all__ = ["TOLD", "Asked", "Guess", "likeness", "with_best"]
+
+TOLD = "; this is "
+"""What comes before a guess."""
 
 _MOST_IN_ALL_ORDERS = 4  # ranks: of five there are 120 orders
 _MOST_FITTING = 8  # guesses that are kept of one result
@@ -74,7 +77,7 @@ def with_best(wrong: str, guesses: Sequence[Sequence[Guess]], *, some_right: boo
     Where there is `some_right` rank, what would be the same on all ranks is not what happened.
     """
     best = _best_of(guesses, some_right=some_right)
-    return f"{wrong}; this is {best}" if best else wrong
+    return f"{wrong}{TOLD}{best}" if best else wrong
 
 
 def _best_of(guesses: Sequence[Sequence[Guess]], *, some_right: bool) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rankdrill.conformance.kit.hostile import TOO_LARGE
-from rankdrill.conformance.kit.script import Call
+from rankdrill.conformance.kit.on_rank.script import Call
+from rankdrill.conformance.kit.samples.hostile import TOO_LARGE
 
 __all__ = ["spoil"]
 

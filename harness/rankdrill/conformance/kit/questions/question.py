@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rankdrill.conformance.adapter import Adapter
-from rankdrill.conformance.kit.script import Call
+from rankdrill.conformance.kit.on_rank.script import Call
 from rankdrill.conformance.promises import Promise
 from rankdrill.step import Kind
 

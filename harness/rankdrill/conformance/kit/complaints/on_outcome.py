@@ -5,19 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from rankdrill.conformance.kit.hints import hint_on
-from rankdrill.conformance.kit.hostile import TOO_LARGE
-from rankdrill.conformance.kit.likeness import with_best
-from rankdrill.conformance.kit.questions import Question
-from rankdrill.conformance.kit.script import Heard, Told
+from rankdrill.conformance.kit.complaints.guesses import TOLD, with_best
+from rankdrill.conformance.kit.complaints.hints import hint_on
+from rankdrill.conformance.kit.on_rank.script import Heard, Told
+from rankdrill.conformance.kit.questions.question import Question
+from rankdrill.conformance.kit.samples.hostile import TOO_LARGE
 from rankdrill.conformance.promises import Promise
 from rankdrill.diagnosis import name_ranks
 from rankdrill.errors import ContractBroken
-from rankdrill.worlds import Outcome, Status
+from rankdrill.worlds import Outcome, Status, Verdict
 
-__all__ = ["complaint_on", "error_in"]
+__all__ = ["complaint_on", "mistake_in"]
 
 _COLOURED = re.compile(r"\x1b\[[0-9;]*m")
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+_OF_A_KIND = re.compile(rf"({Verdict.HANG}|{Verdict.BROKEN}): [a-z ]+")
 _NOTICED = ContractBroken.__name__
 _RAISED = "raised though nothing was broken, on "
 _LONG = 300  # characters of an error's message
@@ -39,13 +41,18 @@ def complaint_on(question: Question, outcome: Outcome) -> str:
         )
     if any(rank.status in (Status.DIED, Status.RAISED) and not rank.by_plan for rank in outcome.ranks):
         return outcome.summary()
-    return _of_calls(question, told, outcome) or left
+    of_calls = _of_calls(question, told, outcome)
+    # That what came is wrong is another promise, too; where nothing came there is nothing to be clean after.
+    return left if question.promise is Promise.CLEAN and _RAISED not in of_calls else of_calls or left
 
 
-def error_in(complaint: str) -> str:
-    """The error that `complaint` tells of, where nothing was broken; empty if it tells of none."""
-    first = next(iter(complaint.splitlines()), "")
-    return first.partition(_RAISED)[2].partition(": ")[2]
+def mistake_in(complaint: str) -> str:
+    """What `complaint` tells of that may be the same whatever is asked: an error where nothing was broken, what a
+    wrong result is, or of which kind a hang or a broken contract; empty if it tells of none."""
+    first = _ADDRESS.sub("", next(iter(complaint.splitlines()), ""))
+    if found := _OF_A_KIND.match(first):
+        return found[0]
+    return first.partition(_RAISED)[2].partition(": ")[2] or first.partition(TOLD)[2]
 
 
 def _of_calls(question: Question, told: dict[int, Told], outcome: Outcome) -> str:
@@ -109,7 +116,7 @@ def _all_right(heard: dict[int, Heard]) -> str:
 
 def _first_wrong(heard: dict[int, Heard]) -> str:
     wrong = {rank: said for rank, said in heard.items() if said.wrong}
-    some_right = any(not said.wrong and not said.error for said in heard.values())
+    some_right = any(not said.wrong and not said.error and not said.idle for said in heard.values())
     told = (
         f"wrong, on rank {rank}: {with_best(said.wrong, [each.like for each in wrong.values()], some_right=some_right)}"
         for rank, said in wrong.items()

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 
 from rankdrill.conformance.adapter import Adapter
-from rankdrill.conformance.kit.hostile import hostile_to
-from rankdrill.conformance.kit.questions import After, Question
-from rankdrill.conformance.kit.samples import fitting, mutable_of, samples_of, sized
-from rankdrill.conformance.kit.script import Call
-from rankdrill.conformance.kit.spoiling import spoil
+from rankdrill.conformance.kit.on_rank.script import Call
+from rankdrill.conformance.kit.questions.question import After, Question
+from rankdrill.conformance.kit.questions.spoiling import spoil
+from rankdrill.conformance.kit.samples.chosen import fitting, mutable_of, samples_of
+from rankdrill.conformance.kit.samples.hostile import hostile_to
+from rankdrill.conformance.kit.samples.objects import sized
 from rankdrill.conformance.promises import Promise
 from rankdrill.step import Kind
 

@@ -24,7 +24,7 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import Store
 
 from rankdrill.boundary.torch_seam import group_timeout, groups
-from rankdrill.conformance.kit.names import names_left, note_names
+from rankdrill.conformance.kit.on_rank.socket_names import names_left, note_names
 from rankdrill.conformance.leftovers import Belongings, randomness
 
 __all__ = ["Surroundings"]

@@ -1,27 +1,19 @@
-"""What gathers are asked to carry: what hand-written ones have been seen to change, drop or mix up.
-
-Each sample is derivable on every rank, so that each can tell by itself what is right, and differs by rank and turn.
-"""
+"""Samples of objects, dicts and lists: what hand-written gathers have been seen to change, drop or mix up."""
 
 from __future__ import annotations
 
-import pickle
 from collections import OrderedDict, namedtuple
 from typing import Any
 
 import numpy
 import torch
 
-from rankdrill.conformance.adapter import UNBOUNDED, Adapter
-from rankdrill.conformance.gives import GIVES
-from rankdrill.conformance.kit.named import NAMED_NUMBERS, NAMED_SCALARS, NAMED_TENSORS, NUMBERS, no_state
-from rankdrill.conformance.kit.sample import Sample
-from rankdrill.conformance.kit.tensors import EQUAL, RAGGED, ROWS, TENSORS, WHOLE, dtypes, no_rows, own_length
+from rankdrill.conformance.kit.samples.sample import Sample
+from rankdrill.conformance.kit.samples.states import nothing_by_name
+from rankdrill.conformance.kit.samples.tensors import dtypes, no_rows, own_length, own_shape
 
-__all__ = ["PLAIN", "SAMPLES", "fitting", "least_of", "mutable_of", "samples_of", "sized"]
+__all__ = ["DICTS", "LISTS", "MUTABLE", "MUTABLE_ITEMS", "OBJECTS", "sized"]
 
-_MEASURED = (2, 4)  # ranks, of whose payloads it is seen whether they are within a bound
-_PICKLED = 64  # bytes, at most, that a pickle has besides
 Pair = namedtuple("Pair", "first second")
 
 
@@ -42,11 +34,12 @@ def _items_by_rank(rank: int, size: int, turn: int) -> Any:
 
 
 def _falsy(rank: int, size: int, turn: int) -> Any:
-    return (0, "", False, 0.0, (), {}, b"", None)[(rank + turn) % 8]
+    return (0, "", False, 0.0, (), {}, b"", None)[(rank + size * turn) % 8]
 
 
 def _nothing_anywhere(rank: int, size: int, turn: int) -> Any:
-    return ([], {}, (), "", b"", None)[turn % 6]
+    before = size * (size - 1) // 2 - 1  # of smaller worlds, where each has a turn for each rank: here come others
+    return ([], {}, (), "", None, b"")[(before + turn) % 6]
 
 
 def _tensor_on_one(rank: int, size: int, turn: int) -> Any:
@@ -55,7 +48,7 @@ def _tensor_on_one(rank: int, size: int, turn: int) -> Any:
 
 
 def _own_types(rank: int, size: int, turn: int) -> Any:
-    return (1 + turn, 1.0 + turn, True, "1", b"1", [1], (1,), {1: turn})[(rank + turn) % 8]
+    return (1 + turn, 1.0 + turn, True, "1", b"1", [1], (1,), {1: turn})[(rank + size * turn) % 8]
 
 
 def _own_keys(rank: int, size: int, turn: int) -> Any:
@@ -121,10 +114,6 @@ def _gradients(rank: int, size: int, turn: int) -> Any:
     return [torch.full((3,), float(rank + turn), requires_grad=True), torch.ones(2)]
 
 
-def _shapes(rank: int, size: int, turn: int) -> Any:
-    return torch.full((rank + 1, 2 + turn % 3), float(rank))
-
-
 def _one_big(rank: int, size: int, turn: int) -> Any:
     return bytes([turn % 256]) * (1 << 20 if rank == size - 1 else rank)
 
@@ -178,7 +167,7 @@ def _mixed_items(rank: int, size: int, turn: int) -> Any:
     return [(rank, turn), "naïve 日本", {turn: rank}, 0.5, {rank}, b"ends in zeros\x00\x00"]
 
 
-_OBJECTS = (
+OBJECTS = (
     PLAIN,
     Sample("no items on one rank", _nothing_on_one),
     Sample("None on one rank", _none_on_one),
@@ -199,7 +188,7 @@ _OBJECTS = (
     Sample("bytes", _bytes),
     Sample("sets", _sets),
     Sample("tensors of another dtype on each rank", dtypes),
-    Sample("tensors of another shape on each rank", _shapes),
+    Sample("tensors of another shape on each rank", own_shape),
     Sample("tensors of another number of rows on each rank", own_length),
     Sample("tensors without rows", no_rows),
     Sample("views of tensors", _views),
@@ -210,84 +199,27 @@ _OBJECTS = (
     Sample("a megabyte on the last rank", _one_big, 1 << 20),
 )
 
-_DICTS = (
+_OF_DICTS = (
     "no keys on one rank",
     "other keys on each rank",
     "nested deeper on each rank",
     "whole numbers as keys",
     "the order of keys",
 )
-_ITEMS = Sample("three items on each rank", _items)
-SAMPLES: dict[str, tuple[Sample, ...]] = {
-    "objects": _OBJECTS,
-    "functions": _OBJECTS,
-    "dicts": (
-        PLAIN,
-        Sample("no keys on any rank", no_state),
-        *(sample for sample in _OBJECTS if sample.name in _DICTS),
-    ),
-    "lists": (
-        _ITEMS,
-        Sample("no items on one rank", _nothing_on_one),
-        Sample("no items on any rank", _no_items),
-        Sample("as many items as the rank says", _items_by_rank),
-        Sample("items that are None", _none_among_items),
-        Sample("falsy items", _falsy_items),
-        Sample("items of many types", _mixed_items),
-    ),
-    "tensors": TENSORS,
-    "ragged tensors": RAGGED,
-    "tensors of rows": ROWS,
-    "equal tensors": EQUAL,
-    "dicts of tensors": NAMED_TENSORS,
-    "dicts of scalars": NAMED_SCALARS,
-    "dicts of numbers": NAMED_NUMBERS,
-    "numbers": NUMBERS,
-}
-"""By what a gather takes."""
-
-_MUTABLE = {
-    "objects": (_mutable, _mutable_and_small),
-    "functions": (_mutable, _mutable_and_small),
-    "dicts": (_mutable, _mutable_and_small),
-    "lists": (_mutable_items,),
-}
-
-
-def samples_of(adapter: Adapter) -> tuple[Sample, ...]:
-    """What `adapter` is asked to carry, within the bound that it has; the first is the plain one."""
-    if not isinstance(adapter.takes, str):
-        return tuple(Sample(name, payload.make) for name, payload in adapter.takes.items())
-    # Whether the mean of whole numbers is one is open.
-    means = adapter.receives in (GIVES["mean"], GIVES["mean at dst"])
-    found = [sample for sample in SAMPLES[adapter.takes] if not (means and sample is WHOLE)]
-    return tuple(sample for sample in found if _fits(sample, adapter))
-
-
-def mutable_of(adapter: Adapter) -> Sample:
-    """What has parts that can be changed in place."""
-    made = (Sample("what can be changed", make) for make in _MUTABLE.get(str(adapter.takes), ()))
-    return next((sample for sample in made if _fits(sample, adapter)), samples_of(adapter)[0])
-
-
-def fitting(count: int, adapter: Adapter) -> bool:
-    """Whether `count` bytes, pickled, are within the bound that the gather has."""
-    return count + _PICKLED <= adapter.room
-
-
-def least_of(adapter: Adapter) -> int:
-    """The bytes of the plain sample, pickled, on the rank where it has most; 0 where there is no bound."""
-    return 0 if adapter.room == UNBOUNDED else _pickled(SAMPLES[str(adapter.takes)][0], adapter)
-
-
-def _fits(sample: Sample, adapter: Adapter) -> bool:
-    return fitting(sample.least, adapter) and (adapter.room == UNBOUNDED or _pickled(sample, adapter) <= adapter.room)
-
-
-def _pickled(sample: Sample, adapter: Adapter) -> int:
-    """The most bytes that a rank has of `sample`, pickled; 0 where it cannot be."""
-    payloads = ((rank, size, turn) for size in _MEASURED for rank in range(size) for turn in range(size))
-    try:
-        return max(len(pickle.dumps(adapter.dressed(sample.make(*which), *which))) for which in payloads)
-    except (pickle.PicklingError, TypeError, AttributeError):  # what a gather takes need not pickle
-        return 0
+DICTS = (
+    PLAIN,
+    Sample("no keys on any rank", nothing_by_name),
+    *(sample for sample in OBJECTS if sample.name in _OF_DICTS),
+)
+LISTS = (
+    Sample("three items on each rank", _items),
+    Sample("no items on one rank", _nothing_on_one),
+    Sample("no items on any rank", _no_items),
+    Sample("as many items as the rank says", _items_by_rank),
+    Sample("items that are None", _none_among_items),
+    Sample("falsy items", _falsy_items),
+    Sample("items of many types", _mixed_items),
+)
+MUTABLE = (Sample("what can be changed", _mutable), Sample("what can be changed", _mutable_and_small))
+"""What has parts that can be changed in place; the second, where the first is beyond the bound."""
+MUTABLE_ITEMS = (Sample("what can be changed", _mutable_items),)

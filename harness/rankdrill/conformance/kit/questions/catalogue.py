@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rankdrill.conformance.adapter import Adapter
-from rankdrill.conformance.kit.broken import ask_contained, ask_survives
-from rankdrill.conformance.kit.questions import Ask, Question
-from rankdrill.conformance.kit.unbroken import ask_apart, ask_clean, ask_groups, ask_repeatable, ask_right
+from rankdrill.conformance.kit.questions.broken import ask_contained, ask_survives
+from rankdrill.conformance.kit.questions.question import Ask, Question
+from rankdrill.conformance.kit.questions.unbroken import ask_apart, ask_clean, ask_groups, ask_repeatable, ask_right
 from rankdrill.conformance.promises import Promise
 
 __all__ = ["questions_for"]

@@ -1,0 +1,1 @@
+"""The kit: asks anybody's gather what it promises, question by question."""

@@ -1,0 +1,1 @@
+"""Complaints: what is wrong with the answer to a question, in words."""

@@ -1,0 +1,1 @@
+"""Questions: what a gather is asked."""

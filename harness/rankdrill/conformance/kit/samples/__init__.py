@@ -1,0 +1,1 @@
+"""Samples: what a gather is asked to carry."""
