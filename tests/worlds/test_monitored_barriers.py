@@ -13,7 +13,7 @@ from rankdrill import World
 from rankdrill.diagnosis import FindingKind
 from rankdrill.worlds import Outcome
 
-TIMEOUT = timedelta(seconds=1.5)
+TIMEOUT = timedelta(seconds=0.5)
 DEADLINE_S = 60.0
 
 
@@ -31,7 +31,10 @@ def wait_for(path: Path) -> None:
 
 
 def comes_late(directory: Path, late: int, members: list[int]) -> None:
-    """The members meet, all but `late`, which comes when rank 0 of the group has given up."""
+    """The members meet, all but `late`, which comes when rank 0 of the group has given up.
+
+    It is the group's rank 1, for which rank 0 waits first: so nobody else can be taken for late on a busy machine.
+    """
     me, group = dist.get_rank(), dist.new_group(members)
     dist.all_reduce(torch.ones(1))
     if me == late:
@@ -59,22 +62,22 @@ def run(size: int, body: object, *args: object) -> Outcome:
 
 
 def test_who_comes_too_late_is_at_fault(tmp_path: Path) -> None:
-    outcome = run(4, comes_late, tmp_path, 2, [0, 1, 2, 3])
+    outcome = run(4, comes_late, tmp_path, 1, [0, 1, 2, 3])
     (finding,) = outcome.findings
-    assert (finding.kind, finding.culprits) == (FindingKind.STUCK_RANK, (2,))
-    assert (outcome.culprits, outcome.victims) == ((2,), (0, 1, 3))
+    assert (finding.kind, finding.culprits) == (FindingKind.STUCK_RANK, (1,))
+    assert (outcome.culprits, outcome.victims) == ((1,), (0, 2, 3))
     late, gave_up = finding.lines
-    assert late.startswith("stuck rank: rank 2 comes too late to monitored_barrier #0 on '")
-    assert gave_up.startswith("rank 0 gave it up after 1.5 s, at ")
+    assert late.startswith("stuck rank: rank 1 comes too late to monitored_barrier #0 on '")
+    assert gave_up.startswith("rank 0 gave it up after 0.5 s, at ")
     assert "in give_up" in late
     assert "in give_up" in gave_up
 
 
 def test_ranks_of_a_group_are_told_as_ranks_of_the_world(tmp_path: Path) -> None:
-    """Its third member is rank 3, and gloo calls it rank 2."""
-    outcome = run(4, comes_late, tmp_path, 3, [0, 1, 3])
-    assert (outcome.culprits, outcome.victims) == ((3,), (0, 1))
-    assert "rank 3 comes too late" in str(outcome.findings[0])
+    """Its second member is rank 2, and gloo calls it rank 1."""
+    outcome = run(4, comes_late, tmp_path, 2, [0, 2, 3])
+    assert (outcome.culprits, outcome.victims) == ((2,), (0, 3))
+    assert "rank 2 comes too late" in str(outcome.findings[0])
 
 
 def test_all_who_never_come_are_at_fault(tmp_path: Path) -> None:
