@@ -414,6 +414,21 @@ class TestIt(Base):
     assert "Nobody calls Base.setUp" not in ran.screen
 
 
+def test_a_class_of_ones_own_may_have_a_harness_name(run: Run) -> None:
+    ran = run("""
+import unittest
+
+class DTensorTestBase(unittest.TestCase):
+    device_type = "cpu"
+
+@pytest.mark.ranks(2)
+class TestIt(DTensorTestBase):
+    def test_one(self):
+        assert dist.get_world_size() == 2
+""")
+    ran.result.assert_outcomes(passed=1)
+
+
 def test_a_state_machine_is_refused(run: Run) -> None:
     ran = run("""
 from hypothesis.stateful import RuleBasedStateMachine, rule

@@ -34,6 +34,7 @@ _HARNESSES = {
     ),
 }
 _HARNESSES["MultiProcContinousTest"] = _HARNESSES["MultiProcContinuousTest"]  # torch's spelling until 2.7
+_STARTERS = ("_spawn_processes", "_spawn_threads", "run_rank")  # one of these such a harness has, and a copy of one
 _PORTING = "see docs/porting.md"
 _SYRUPYS = "disable_unused_snapshots"
 
@@ -43,7 +44,7 @@ def refusal(item: pytest.Item) -> str:
     if not isinstance(item, pytest.Function):
         return "@pytest.mark.ranks is for test functions and methods"
     cls = getattr(item, "cls", None)
-    harness = next((base for base in getattr(cls, "__mro__", ()) if base.__name__ in _HARNESSES), None)
+    harness = next(filter(_is_a_harness, getattr(cls, "__mro__", ())), None)
     if cls is not None and harness is not None:
         return f"{harness.__name__} {_HARNESSES[harness.__name__]}{_what_nobody_calls(cls, harness)}; {_PORTING}"
     if _is_state_machine(cls):
@@ -68,6 +69,10 @@ def _of_snapshots(item: pytest.Function) -> str:
         "syrupy would hold the snapshots of a test on ranks for unused, and delete them with --snapshot-update; "
         "add --snapshot-disable-unused, which syrupy 7 has, to addopts"
     )
+
+
+def _is_a_harness(cls: type) -> bool:
+    return cls.__name__ in _HARNESSES and any(hasattr(cls, starter) for starter in _STARTERS)
 
 
 def _what_nobody_calls(cls: type, harness: type) -> str:
