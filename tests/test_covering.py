@@ -48,7 +48,8 @@ def test_what_only_some_combinations_have_is_kept() -> None:
 def test_a_product_runs_in_part_by_day_and_whole_by_night(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:asyncio")  # which warns of an option
+    # The one warns of an option, the other ends sessions that have come to an end, and this one only collects.
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:asyncio -p no:syrupy")
     items = pytester.getitems(PRODUCTS)
     the_rest_at_night(items)
     late = [item.name for item in items if item.get_closest_marker("nightly")]
