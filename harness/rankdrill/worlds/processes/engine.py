@@ -132,7 +132,9 @@ class ProcessEngine:
         self._under_way = None
         faults = len(job.plan.faults) if job.plan is not None else 0
         completed = transcripts.complete([endings[rank].outcome for rank in range(self._n)], faults)
-        outcomes = self._explained(as_planned(job.plan, completed))
+        # Who returned has nothing to be explained.
+        returned = all(outcome.status is Status.RETURNED for outcome in completed)
+        outcomes = completed if returned else self._explained(as_planned(job.plan, completed))
         self._unfit = self._unfit or not fit_for_another(outcomes, endings.values(), job, self._device, once=self._mpi)
         answered = all(outcome.status in (Status.RETURNED, Status.RAISED) for outcome in outcomes)
         if self._unfit and (job.ends or not answered):

@@ -26,9 +26,10 @@ def fit_for_another(
     """
     if job.prepares:
         return True
+    returned = all(one.status is Status.RETURNED for one in outcomes)
     if once or not _in_step(outcomes, endings, job):
         return False
-    if all(one.status is Status.RETURNED for one in outcomes):
+    if returned:
         return True
     # What has failed on a GPU may have failed for good.
     return job.may_raise and job.plan is None and device == "cpu" and all(map(_raised_in_step, outcomes))

@@ -62,8 +62,6 @@ class Inquest:
 
     def explain(self, ranks: Sequence[RankOutcome], orphans: Collection[int]) -> list[RankOutcome]:
         """`ranks`, those that died with all that can be known of it; `orphans` went with the template."""
-        if all(rank.status is Status.RETURNED for rank in ranks):
-            return list(ranks)
         dead = [rank for rank in ranks if rank.status is Status.DIED]
         ranks = [self._stopped(rank) if rank.doing == STOPPED else rank for rank in ranks]
         ranks = [self._with_its_notes(rank) for rank in ranks]

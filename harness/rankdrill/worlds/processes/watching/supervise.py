@@ -178,15 +178,19 @@ class Supervision:
 
     def _hear_all(self, patience: float) -> None:
         """Wait, at most `patience` seconds, for news, and take it from those that have some."""
-        news = [self._heard_on[fd] for fd, _ in self._poller.poll(1000 * patience)]
-        for handle in dict.fromkeys(news):
-            self._hear(handle)
+        news = dict.fromkeys(self._heard_on[fd] for fd, _ in self._poller.poll(1000 * patience))
+        said = [handle.reader.messages() for handle in news]
+        for handle, messages in zip(news, said, strict=True):
+            self._hear(handle, messages)
 
-    def _hear(self, handle: RankHandle) -> None:
-        # What a rank said comes before how it died, whichever of them the poll has seen.
-        for message in handle.reader.messages():
+    def _hear(self, handle: RankHandle, messages: Sequence[Up | Report | Raised]) -> None:
+        for message in messages:
             self._take(handle, message)
-        if handle.rank in self._running and (death := handle.listen()) is not None:
+        death = handle.listen() if handle.rank in self._running else None
+        if death is not None:  # what it said comes before how it died, whichever of them the poll has seen
+            for message in handle.reader.messages():
+                self._take(handle, message)
+        if death is not None and handle.rank in self._running:
             self._gone = self._gone or not self._positions.ended_by_plan(handle.rank)
             self._end(Ending(RankOutcome(handle.rank, Status.DIED, death=death, at_ns=death.at_ns)))
         ended = handle.rank not in self._running
