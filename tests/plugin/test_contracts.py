@@ -39,6 +39,24 @@ def test_the_option_lets_all_tests_be(run: Run) -> None:
     assert run(MISMATCH.format(more=""), "--no-contracts").outcome("test_it") == "passed"
 
 
+ON_THE_WAY_OUT = """
+@pytest.mark.ranks(3)
+def test_it(rank):
+    try:
+        if rank.index == 1:
+            raise KeyError("weights")
+        dist.all_reduce(torch.ones(2))
+    finally:
+        dist.barrier()
+"""
+
+
+def test_a_failure_behind_it_is_meant_by_nobody(run: Run) -> None:
+    shown = run(ON_THE_WAY_OUT).failure("test_it")
+    assert "lost rank: rank 1 raises KeyError: 'weights'" in shown
+    assert "contracts=False" not in shown
+
+
 def test_neither_true_nor_false_is_refused(run: Run) -> None:
     ran = run(MISMATCH.format(more=", contracts='no'"))
     assert "contracts='no' is neither True nor False" in ran.screen

@@ -50,11 +50,11 @@ def _found(rank: int, call: Record, missing: list[int], seconds: float, views: M
             side_of(list(late), f"{verb} too late to {call.step.call}", [at.step.site for at in late.values()])
         )
     if never:
-        verb = "does" if len(never) == 1 else "do"
-        sides.append(side_of(never, f"{verb} not come to {call.step.call}", [None] * len(never)))
+        verb = "leaves" if len(never) == 1 else "leave"
+        sides.append(side_of(never, f"{verb} out {call.step.call}", [None] * len(never)))
     sides.append(side_of([rank], f"gave it up after {seconds:g} s", [call.step.site]))
-    step = call.step
-    return Finding(FindingKind.STUCK_RANK, step.call, "rank", tuple(sides), tuple(sorted(missing)), step.target)
+    step, kind = call.step, FindingKind.STUCK_RANK if late else FindingKind.MISSING
+    return Finding(kind, step.call, "rank", tuple(sides), tuple(sorted(missing)), step.target)
 
 
 def _is_same(one: Record, other: Record) -> bool:

@@ -162,7 +162,8 @@ def _failure(
     told = told_of(outcome, {rank: _verb(end) for rank, end in ends.items()})
     blocks = [*told.blocks, *_left_early(outcome, ends)]
     failure = MergedFailure(told.headline, blocks, told.victims, where)
-    if outcome.verdict is Verdict.BROKEN:
+    lost = any(finding.kind is FindingKind.LOST_RANK for finding in outcome.findings)  # which nobody means to
+    if outcome.verdict is Verdict.BROKEN and not lost:
         failure.sections.append((how_meant(outcome), HOW_TO_MEAN_IT))
     if (longer := if_longer(outcome, deadline)) is not None:
         failure.sections.append((longer, HOW_TO_WAIT_LONGER))
