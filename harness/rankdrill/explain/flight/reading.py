@@ -29,7 +29,7 @@ __all__ = ["read_job", "serve"]
 
 MOST_PROCESSES = 8
 WORTH_BYTES = 16 << 20  # for which a further process has started, and read, before this one were done
-_AHEAD = 4  # a fourth of them this one has read before the other has started
+_HEAD_START = 4  # a fourth of them this one has read before the other has started
 _HELPER = "import sys; from rankdrill.explain.flight.reading import serve; serve(sys.stdin, sys.stdout.buffer)"
 
 
@@ -92,7 +92,7 @@ def _helped(sources: Sequence[Source]) -> Iterator[tuple[Sequence[Source], list[
     """This process's share of `sources`, and the processes that read the others."""
     size = _size(sources)
     count = max(1, min(len(os.sched_getaffinity(0)), MOST_PROCESSES, size // WORTH_BYTES, len(sources)))
-    alone = len(sources) * (WORTH_BYTES // _AHEAD) // size if count > 1 else 0
+    alone = len(sources) * (WORTH_BYTES // _HEAD_START) // size if count > 1 else 0
     shares = [sources[alone + number :: count] for number in range(count)]
     shares[0] = [*sources[:alone], *shares[0]]
     helpers: list[tuple[_Helper, Sequence[Source]]] = []
