@@ -1,4 +1,4 @@
-"""Under pytest-xdist and beside pytest-timeout."""
+"""Under pytest-xdist and beside pytest-timeout, pytest-rerunfailures and others."""
 
 from __future__ import annotations
 
@@ -327,6 +327,26 @@ def test_coroutines_without_the_mark_run_in_its_mode_auto_and_fail_without_a_plu
     ran = run(source, subprocess=True)
     ran.result.assert_outcomes(failed=3)
     assert "async def functions are not natively supported" in ran.failure("test_passes")
+
+
+ATTEMPTS = """
+import pytest
+
+@pytest.fixture
+def attempt(request):
+    return request.node.execution_count
+
+@pytest.mark.ranks(2)
+def test_it(rank, attempt):
+    assert attempt == 3 or not rank.index, attempt
+"""
+
+
+def test_ranks_know_which_attempt_of_rerunfailures_it_is(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(ATTEMPTS)
+    ran = pytester.runpytest_inprocess("--reruns=2", "-p", "no:asyncio")
+    told = ran.parseoutcomes()
+    assert (told["passed"], told["rerun"]) == (1, 2)
 
 
 def test_torchs_own_traces_are_no_logs_of_a_test(run: Run) -> None:

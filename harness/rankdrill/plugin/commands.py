@@ -114,13 +114,15 @@ class Collect(Plain):
 class Open(Plain):
     """Begin a test and run these phases of it; `following` is the next test of this world.
 
-    With `same_seed` all ranks draw the same random numbers.
+    With `same_seed` all ranks draw the same random numbers. `attempt` counts from 1 where pytest-rerunfailures or its
+    like count how often the test has begun, and is None without them.
     """
 
     place: TestPlace
     phases: tuple[When, ...]
     following: TestPlace | None
     same_seed: bool = False
+    attempt: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

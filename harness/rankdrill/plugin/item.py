@@ -240,7 +240,7 @@ class RankedItem(pytest.Function):
     def opened(self, *phases: When) -> Open:
         """The command to begin this test and run `phases`."""
         following = self.following.place if self.following is not None else None
-        return Open(self.place, phases, following, self.mark.seed == "same")
+        return Open(self.place, phases, following, self.mark.seed == "same", getattr(self, "execution_count", None))
 
     def command(self, command: Command, *, plan: Plan | None = None) -> Outcome:
         """Have all ranks obey `command`."""

@@ -177,6 +177,8 @@ class RankSession:
         self._logs.begin_test(only_body="teardown" in opened.phases)
         pytest_seam.forget_sections(item)
         pytest_seam.locate(item, opened.place.location)
+        if opened.attempt is not None:
+            item.execution_count = opened.attempt  # type: ignore[attr-defined]  # where its plugins put it
         self.test = test = OpenTest(self.context, item, opened, self.neighbour, seed)
         try:
             item.ihook.pytest_runtest_protocol(item=item, nextitem=self.neighbour(opened.following))
