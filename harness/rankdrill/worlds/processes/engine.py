@@ -11,7 +11,7 @@ import shutil
 import socket
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -109,7 +109,7 @@ class ProcessEngine:
     def begin(self, job: Job) -> None:
         """Send `job` to every rank, fresh ones if there are none fit for it, and do not wait for it."""
         packed = _pack(job)
-        with self._discarded_if_interrupted():
+        try:
             if not (self.warm or (self.at_rest and not job.begins)):
                 self.discard()
                 self._start()
@@ -121,14 +121,20 @@ class ProcessEngine:
             if self._breaks is not None:
                 self._breaks.begin(anew=job.begins)
             self._send(packed)
+        except BaseException as error:
+            self._interrupted_by(error)
+            raise
 
     def end(self, *, deadline: float, stream: bool) -> list[RankOutcome]:
         """Wait for the job that has begun; returns one outcome per rank, in rank order."""
         job, transcripts = self._under_way, self._transcripts
         assert job is not None
         assert transcripts is not None
-        with self._discarded_if_interrupted():
+        try:
             endings = self._watched(job, transcripts, deadline=deadline, stream=stream)
+        except BaseException as error:
+            self._interrupted_by(error)
+            raise
         self._under_way = None
         faults = len(job.plan.faults) if job.plan is not None else 0
         completed = transcripts.complete([endings[rank].outcome for rank in range(self._n)], faults)
@@ -136,8 +142,7 @@ class ProcessEngine:
         returned = all(outcome.status is Status.RETURNED for outcome in completed)
         outcomes = completed if returned else self._explained(as_planned(job.plan, completed))
         self._unfit = self._unfit or not fit_for_another(outcomes, endings.values(), job, self._device, once=self._mpi)
-        answered = all(outcome.status in (Status.RETURNED, Status.RAISED) for outcome in outcomes)
-        if self._unfit and (job.ends or not answered):
+        if self._unfit and (job.ends or not _answered(outcomes)):
             self.discard()
         return outcomes
 
@@ -157,17 +162,12 @@ class ProcessEngine:
         )
         return supervision.watch(deadline)
 
-    @contextlib.contextmanager
-    def _discarded_if_interrupted(self) -> Iterator[None]:
+    def _interrupted_by(self, error: BaseException) -> None:
         """Ctrl-C, a test's own alarm: the ranks are in the middle of something."""
         try:
-            yield
-        except BaseException as error:
-            try:
-                self._tell_where(error)
-            finally:
-                self.discard()
-            raise
+            self._tell_where(error)
+        finally:
+            self.discard()
 
     def _tell_where(self, error: BaseException) -> None:
         """Have `error` say where the ranks were when it ended their run."""
@@ -255,6 +255,10 @@ class ProcessEngine:
                 if living[fd].listen() is not None:
                     poller.unregister(fd)
                     del living[fd]
+
+
+def _answered(outcomes: Sequence[RankOutcome]) -> bool:
+    return all(outcome.status in (Status.RETURNED, Status.RAISED) for outcome in outcomes)
 
 
 def _here() -> _Here:

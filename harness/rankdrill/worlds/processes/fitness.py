@@ -36,9 +36,10 @@ def fit_for_another(
 
 
 def _in_step(outcomes: Sequence[RankOutcome], endings: Collection[Ending], job: Job) -> bool:
-    if any(one.left or one.finding is not None for one in outcomes) or not _settled_between(endings):
+    if any(one.left or one.finding is not None for one in outcomes):
         return False
-    return all_ended([one.ledger for one in outcomes]) or not any(_left_open(one, job) for one in outcomes)
+    ended = all_ended([one.ledger for one in outcomes]) or not any(_left_open(one, job) for one in outcomes)
+    return ended and _settled_between(endings)
 
 
 def _settled_between(endings: Collection[Ending]) -> bool:
