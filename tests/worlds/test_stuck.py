@@ -163,7 +163,8 @@ def test_c_stacks_come_from_py_spy_if_it_can_be_run(tmp_path: Path, monkeypatch:
     assert native_stacks({1: 1}) == {}, "not installed"
     frames = ["sre_match (libpython.so)", "body (train.py:3)", "Jobs._body (rankdrill/jobs.py:1)", "main (x.py:1)"]
     dump = "\n".join(['Thread 7 (active): "MainThread"', *(f"    {frame}" for frame in frames)])
-    spy.write_text(f"#!/bin/sh\necho 'Python v3'\ncat <<'END'\n{dump}\nEND\n")
+    header = "Process 7: python -c \nimport os\n    os._exit(0)\nPython v3"  # a command of several lines
+    spy.write_text(f"#!/bin/sh\ncat <<'END'\n{header}\n{dump}\nEND\n")
     spy.chmod(0o755)
     monkeypatch.setenv("PATH", os.pathsep.join((str(tmp_path), os.defpath)))
     (told,) = native_stacks({1: 1}).values()
@@ -177,7 +178,7 @@ def test_py_spy_stops_nobody_who_is_to_be_left_running(
     unstopped: bool, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spy = tmp_path / "py-spy"
-    spy.write_text('#!/bin/sh\necho "Thread: $*"\necho "    $*"\n')
+    spy.write_text('#!/bin/sh\necho "Thread 7: $*"\necho "    $*"\n')
     spy.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setenv("PATH", os.pathsep.join((str(tmp_path), os.defpath)))

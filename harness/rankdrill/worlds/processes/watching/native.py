@@ -43,7 +43,7 @@ def _dump(spy: str, how: str, pid: int) -> str:
 
 def _frames(dump: str) -> Iterator[str]:
     """The lines of each thread down to the body, rankdrill's own left out."""
-    below = False
+    below = True  # what comes before the first thread is the command line, which may be of several lines
     for line in dump.splitlines():
         if line.startswith("Thread "):
             below = False
