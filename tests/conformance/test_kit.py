@@ -43,7 +43,7 @@ def test_a_sound_gather_keeps_what_it_promises(name: str) -> None:
     assert {asked: complaint for asked, complaint in complaints.items() if complaint} == {}
 
 
-@pytest.mark.parametrize("gather", SOUND_OF_OTHERS, ids=lambda gather: gather.__name__)
+@pytest.mark.parametrize("gather", thinned(SOUND_OF_OTHERS, 2), ids=lambda gather: gather.__name__)
 def test_so_does_one_of_other_things_than_objects(gather: Gather) -> None:
     adapter = described(gather, **SOUND_OF_OTHERS[gather])
     without_faults = (Promise.RIGHT, Promise.GROUPS, Promise.APART, Promise.CLEAN)
@@ -64,7 +64,9 @@ def test_a_mistake_breaks_the_promise_that_it_should(gather: Gather) -> None:
 
 
 @pytest.mark.parametrize(
-    "mistake", [*MISTAKES, *NAMED, *UNEVEN], ids=lambda mistake: f"{mistake.gather.__name__}-{mistake.asked}"
+    "mistake",
+    thinned([*MISTAKES, *NAMED, *UNEVEN], 2),
+    ids=lambda mistake: f"{mistake.gather.__name__}-{mistake.asked}",
 )
 def test_the_question_that_is_meant_for_a_mistake_finds_it(mistake: Mistake) -> None:
     adapter = described(mistake.gather, **mistake.more)
@@ -139,7 +141,7 @@ def test_of_a_bound_that_is_told_no_payload_is_beyond_it() -> None:
     assert not {"65536 bytes", "65535 bytes"} & {question.name for question in questions_for(bounded, SIZES)}
 
 
-@pytest.mark.parametrize("room", [150, 700, 5_000])
+@pytest.mark.parametrize("room", thinned([150, 700, 5_000], 3))
 def test_nothing_that_is_asked_of_a_bounded_gather_is_beyond_its_bound(room: int) -> None:
     bounded = described(with_an_error_for_all_beyond, room=room)
     asked = [each for each in questions_for(bounded, (2,)) if each.promise in (Promise.RIGHT, Promise.APART)]
