@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from rankdrill.diagnosis.calls.common_caller import outward
 from rankdrill.diagnosis.calls.source import lines_behind
 from rankdrill.diagnosis.messages.misaddressed import may_be_for_another
-from rankdrill.diagnosis.messages.traffic import MessageEnd, Traffic
+from rankdrill.diagnosis.messages.traffic import MessageEnd, Stream, Traffic
 from rankdrill.diagnosis.waits import Wait
 
 __all__ = ["miscounted", "out_of_step"]
@@ -31,6 +31,8 @@ def miscounted(end: MessageEnd, traffic: Traffic, left_over: Sequence[MessageEnd
     as_many = any(_expects_as_many(each, end) for each in left_over)
     if not counts and as_many and not _sends_elsewhere(end, traffic):
         return (end.peer,)
+    if not decided and not as_many and _is_beyond_all_others(end, traffic, undecided):
+        return (end.rank,)
     if counts == {end.number + 1}:
         if may_be_for_another(end, left_over, traffic):
             return (end.rank, end.peer)
@@ -42,6 +44,18 @@ def miscounted(end: MessageEnd, traffic: Traffic, left_over: Sequence[MessageEnd
         return ()
     between_two = all({stream.source, stream.target} == {end.rank, end.peer} for stream in decided)
     return (end.rank, end.peer) if between_two and _begins_a_round(end, traffic) else (end.rank,)
+
+
+def _is_beyond_all_others(end: MessageEnd, traffic: Traffic, undecided: Collection[Stream]) -> bool:
+    """Whether all others have sent each other what these two have, tag by tag, and nobody anything with its tag."""
+    links: dict[tuple[int, int], list[int]] = {}
+    for made in traffic.ends.values():
+        for each in made:
+            if each.stream.group == end.stream.group and each.sends is end.sends and each.stream not in undecided:
+                links.setdefault((each.stream.source, each.stream.target), []).append(each.stream.tag)
+    mine = links.pop((end.stream.source, end.stream.target), [])
+    apart = [tags for pair, tags in links.items() if set(pair) != {end.rank, end.peer}]
+    return bool(mine and apart) and all(tags == mine for tags in links.values())
 
 
 def _begins_a_round(end: MessageEnd, traffic: Traffic) -> bool:

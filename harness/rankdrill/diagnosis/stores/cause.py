@@ -45,7 +45,9 @@ def cause_apart(inside: Mapping[int, Wait], returned: Collection[int], views: Se
     rest = {rank: wait for rank, wait in inside.items() if rank not in beside}
     if hopeless(rest, running | beside):
         return None
-    return missing_key({rank: lost[rank] for rank in beside}, lost, views)
+    # Who would come to set a key, did it not wait for one itself, is held up, as those are that wait for it.
+    roots = {rank for rank in beside if awaits_key(lost[rank].record.step) and not meant[rank].missing}
+    return missing_key({rank: lost[rank] for rank in roots or beside}, lost, views)
 
 
 def _may_set(key: str, lost: Mapping[int, Wait]) -> frozenset[int]:
