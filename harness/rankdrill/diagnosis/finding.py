@@ -42,6 +42,10 @@ _NOT_VOTED = frozenset({FindingKind.UNMATCHED, FindingKind.MISSING_KEY, FindingK
 """Kinds of which no majority decides who is at fault."""
 
 
+_LEFT_OUT = frozenset({FindingKind.MISSING, FindingKind.UNMATCHED})
+"""Kinds of which the first place may be one where the culprits have not come."""
+
+
 NAME = "name"
 """The argument of a finding on groups that are called what they should not be: no majority decides that either."""
 
@@ -111,7 +115,7 @@ class Finding:
         named = f"{self.kind}, nobody in the majority" if voted else str(self.kind)
         first, *others = self.sides
         told = f"{named}: {first}"
-        if self.kind is FindingKind.MISSING and self.culprits and others and others[0].ranks == first.ranks:
+        if self.kind in _LEFT_OUT and self.culprits and others and others[0].ranks == first.ranks:
             told += f", and {others.pop(0).itself}"  # where they are: the first is where they have not come
         yield told
         yield from map(str, others)

@@ -6,6 +6,7 @@ That it does so is why it waits, though somebody else may come to set its key la
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import eq
 
 from rankdrill.diagnosis.finding import Finding, FindingKind, side_of
 from rankdrill.diagnosis.stores.keys import awaits_key
@@ -21,11 +22,12 @@ __all__ = ["asked_for_another"]
 def asked_for_another(waits: Sequence[Wait], views: Sequence[LedgerView]) -> Finding | None:
     """The one rank that waits for another key than all others got which came to its line as often; None if not one.
 
-    Before, it got there what they got: a line at which each has a key of its own says nothing.
+    Before, all that come to that line got there what it got: where each asks for the keys of its own, or of all others
+    but its own, that says nothing. Nor is it the one if anybody else waits for that key, too.
     """
     if any(view.dropped for view in views):
         return None
-    found = {wait.rank: others for wait in waits if (others := _instead(wait, views))}
+    found = {wait.rank: others for wait in waits if (others := _instead(wait, waits, views))}
     if len(found) != 1:
         return None
     ((rank, others),) = found.items()
@@ -38,17 +40,18 @@ def asked_for_another(waits: Sequence[Wait], views: Sequence[LedgerView]) -> Fin
     return Finding(FindingKind.MISSING_KEY, f"key {step.target!r}", "key", sides, (rank,))
 
 
-def _instead(wait: Wait, views: Sequence[LedgerView]) -> Mapping[int, Step]:
+def _instead(wait: Wait, waits: Sequence[Wait], views: Sequence[LedgerView]) -> Mapping[int, Step]:
     """What the others got when they were as often at the line where it waits, if it is one other key."""
     step = wait.record.step
-    if not awaits_key(step) or step.site is None:
+    wanted = [each.record.step.digest for each in waits if awaits_key(each.record.step)]
+    if not awaits_key(step) or step.site is None or wanted.count(step.digest) > 1:
         return {}
     got = [_got_at(step, view) for view in views]
     before = [each.digest for each in got[wait.rank]]
     turn = len(before)
-    rest = {rank: steps for rank, steps in enumerate(got) if rank != wait.rank and len(steps) > turn}
-    there = {rank: steps[turn] for rank, steps in rest.items()}
-    as_before = all([each.digest for each in steps[:turn]] == before for steps in rest.values())
+    rest = {rank: steps for rank, steps in enumerate(got) if rank != wait.rank and steps}
+    there = {rank: steps[turn] for rank, steps in rest.items() if len(steps) > turn}
+    as_before = all(all(map(eq, before, [each.digest for each in steps])) for steps in rest.values())
     one = len({each.digest for each in there.values()}) == 1
     return there if before and as_before and one and all(_is_like(step, each) for each in there.values()) else {}
 

@@ -49,16 +49,21 @@ def whose_own(key: str, uses: Sequence[Use], size: int) -> int | None:
 
 
 def _ways(wanted: tuple[int, ...], differ: Sequence[int], rank: int, size: int) -> Iterator[list[tuple[int, ...]]]:
-    """What each rank would have set, by rank, were `wanted` that of `rank`."""
+    """What each rank would have set, by rank, were `wanted` that of `rank`; numbers of ranks go round."""
     for moves in product((False, True), repeat=len(differ)):
-        moving = {place for place, each in zip(differ, moves, strict=True) if each and wanted[place] < size}
+        moving = {place for place, each in zip(differ, moves, strict=True) if each}
         if moving:
             yield [
                 tuple(
-                    (number + other - rank) % size if place in moving else number for place, number in enumerate(wanted)
+                    _moved(number, other - rank, size) if place in moving else number
+                    for place, number in enumerate(wanted)
                 )
                 for other in range(size)
             ]
+
+
+def _moved(number: int, by: int, size: int) -> int:
+    return (number + by) % size if number < size else number + by
 
 
 def _numbers(key: str) -> tuple[int, ...]:
