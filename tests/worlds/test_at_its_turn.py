@@ -62,13 +62,57 @@ def the_last_stage_expects_a_part_more(rank: RankContext) -> None:
     dist.barrier()
 
 
+def one_of_a_batch_does_not_receive(rank: RankContext) -> None:
+    """What a batch starts together has no order: rank 2 did not send because it had received."""
+    ops = []
+    for other in sorted({0, 1, 2} - {rank.index}):
+        ops.append(dist.P2POp(dist.isend, torch.ones(3), other))
+        if (rank.index, other) != (1, 2):
+            ops.append(dist.P2POp(dist.irecv, torch.empty(3), other))
+    for work in dist.batch_isend_irecv(ops):
+        work.wait()
+    dist.barrier()
+
+
 @pytest.mark.parametrize(
     ("body", "ranks", "culprit"),
-    [(a_sum_up_a_tree, 8, 5), (letters_are_numbered, 3, 0), (the_last_stage_expects_a_part_more, 4, 3)],
+    [
+        (a_sum_up_a_tree, 8, 5),
+        (letters_are_numbered, 3, 0),
+        (the_last_stage_expects_a_part_more, 4, 3),
+        (one_of_a_batch_does_not_receive, 3, 1),
+    ],
 )
 def test_whose_message_it_is(body: Body, ranks: int, culprit: int) -> None:
     finding = found(body, ranks)
     assert (finding.kind, finding.culprits) == (FindingKind.UNMATCHED, (culprit,)), str(finding)
+
+
+def to_the_right(rank: RankContext) -> None:
+    """The last one sends to the first, which does not expect it: a row that goes round, or a ring that stops."""
+    work = dist.isend(torch.ones(1), (rank.index + 1) % 4)
+    if rank.index > 0:
+        dist.recv(torch.empty(1), rank.index - 1)
+    assert work is not None
+    work.wait()
+    dist.barrier()
+
+
+def with_both_neighbours(rank: RankContext) -> None:
+    """The first one takes the last for its neighbour, which takes nobody for that."""
+    others = [rank.index + 1] if rank.index < 3 else []
+    others.append((rank.index - 1) % 4)
+    works = [(dist.isend(torch.ones(1), other), dist.irecv(torch.empty(1), other)) for other in others]
+    for work in (each for both in works for each in both):
+        assert work is not None
+        work.wait()
+    dist.barrier()
+
+
+@pytest.mark.parametrize("body", [to_the_right, with_both_neighbours])
+def test_of_a_row_that_goes_round_nobody_is_accused(body: Body) -> None:
+    finding = found(body, 4)
+    assert (finding.kind, finding.culprits, finding.ranks) == (FindingKind.UNMATCHED, (), (0, 3))
 
 
 # ---------------------------------------------------------------------------------------------------- keys
@@ -93,6 +137,20 @@ def a_round_too_early(rank: RankContext) -> None:
         dist.barrier()
 
 
+def in_another_base(rank: RankContext) -> None:
+    """The number of a key follows from the rank, though it is none: rank 1 writes it in hexadecimal."""
+    number = rank.index + 29999
+    rank.store.set(f"port/{number:x}" if rank.index == 1 else f"port/{number}", "…")
+    for other in range(4):
+        rank.store.wait([f"port/{29999 + other}"])
+
+
+def test_what_was_set_where_others_set_theirs_is_told() -> None:
+    finding = found(in_another_base, 4)
+    assert (finding.kind, finding.culprits) == (FindingKind.MISSING_KEY, (1,))
+    assert "/7530', which nobody gets, and not '" in finding.sides[0].did
+
+
 @pytest.mark.parametrize(("body", "ranks", "culprit"), [(votes_before_the_outcome, 4, 2), (a_round_too_early, 3, 1)])
 def test_whose_key_it_is(body: Body, ranks: int, culprit: int) -> None:
     finding = found(body, ranks)
@@ -100,6 +158,23 @@ def test_whose_key_it_is(body: Body, ranks: int, culprit: int) -> None:
 
 
 # ---------------------------------------------------------------------------------------------------- calls
+
+
+def one_sum_less_in_a_round(rank: RankContext) -> None:
+    """Rank 2 has seen one of its values before, and does not ask again."""
+    known = set[int]()
+    for step in range(12):
+        value = 4 if (rank.index, step) == (2, 9) else step
+        if value not in known:
+            dist.all_reduce(torch.ones(1))
+        known.add(value)
+        if step % 4 == 3:
+            dist.barrier()
+
+
+def test_so_many_calls_were_made_in_each_round_before() -> None:
+    finding = found(one_sum_less_in_a_round, 4)
+    assert (finding.kind, finding.culprits) == (FindingKind.MISSING, (2,))
 
 
 def one_row_more_than_is_expected(rank: RankContext) -> None:
