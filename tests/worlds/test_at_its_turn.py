@@ -74,9 +74,22 @@ def one_of_a_batch_does_not_receive(rank: RankContext) -> None:
     dist.barrier()
 
 
+def an_answer_that_looks_like_a_question(rank: RankContext) -> None:
+    """Rank 1 answers with the tag of what it was asked: that one is usual, but not for what goes to rank 0."""
+    if rank.index == 0:
+        for other in (1, 2, 3):
+            dist.send(torch.ones(1), other, tag=1)
+        for other in (1, 2, 3):
+            dist.recv(torch.empty(1), other, tag=2)
+    else:
+        dist.recv(torch.empty(1), 0, tag=1)
+        dist.send(torch.ones(1), 0, tag=1 if rank.index == 1 else 2)
+
+
 @pytest.mark.parametrize(
     ("body", "ranks", "culprit"),
     [
+        (an_answer_that_looks_like_a_question, 4, 1),
         (a_sum_up_a_tree, 8, 5),
         (letters_are_numbered, 3, 0),
         (the_last_stage_expects_a_part_more, 4, 3),
@@ -151,7 +164,32 @@ def test_what_was_set_where_others_set_theirs_is_told() -> None:
     assert "/7530', which nobody gets, and not '" in finding.sides[0].did
 
 
-@pytest.mark.parametrize(("body", "ranks", "culprit"), [(votes_before_the_outcome, 4, 2), (a_round_too_early, 3, 1)])
+def counted_among_those_that_answer(rank: RankContext) -> None:
+    """Rank 1 names its answer by its place among those that answer; rank 0 gets all, and sets none."""
+    if rank.index == 0:
+        for other in (1, 2, 3):
+            rank.store.get(f"answer/{other}")
+    else:
+        rank.store.set(f"answer/{0 if rank.index == 1 else rank.index}", "yes")
+
+
+def says_the_second_twice(rank: RankContext) -> None:
+    """Who sets them all waits for the third, too."""
+    for turn in range(3):
+        if rank.index == 0:
+            rank.store.set(f"plan/{min(turn, 1)}", "…")
+        rank.store.get(f"plan/{turn}")
+
+
+@pytest.mark.parametrize(
+    ("body", "ranks", "culprit"),
+    [
+        (votes_before_the_outcome, 4, 2),
+        (a_round_too_early, 3, 1),
+        (counted_among_those_that_answer, 4, 1),
+        (says_the_second_twice, 3, 0),
+    ],
+)
 def test_whose_key_it_is(body: Body, ranks: int, culprit: int) -> None:
     finding = found(body, ranks)
     assert (finding.kind, finding.culprits) == (FindingKind.MISSING_KEY, (culprit,)), str(finding)

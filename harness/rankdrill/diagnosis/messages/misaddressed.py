@@ -174,11 +174,12 @@ def _offset(stream: Stream, traffic: Traffic) -> int:
 
 
 def _usual(end: MessageEnd, argument: str, traffic: Traffic) -> int:
-    """How many such messages met before: of the pair, or if it is about tags of any pair."""
+    """How many such messages met before: of the pair, or if it is about tags to that rank, or from it."""
+    mine = end.stream
     if argument != "tag":
-        return traffic.met(end.stream)
-    same = (end.stream.group, end.stream.tag)
-    return sum(traffic.met(stream) for stream in traffic.streams if (stream.group, stream.tag) == same)
+        return traffic.met(mine)
+    alike = [stream for stream in traffic.streams if (stream.group, stream.tag) == (mine.group, mine.tag)]
+    return sum(traffic.met(each) for each in alike if mine.source == each.source or mine.target == each.target)
 
 
 def _candidates(end: MessageEnd, left_over: Sequence[MessageEnd]) -> Iterator[tuple[str, MessageEnd]]:
@@ -212,17 +213,30 @@ def _of_both_addresses(end: MessageEnd, other: MessageEnd) -> MessageEnd:
 def _odd_by_vote(end: MessageEnd, other: MessageEnd, argument: str, traffic: Traffic) -> MessageEnd | None:
     """The one whose tag, or group, is that of no other rank, while the other's is that of all that have either.
 
-    Tags may be counted from a rank: where all others' are, each names the number of its source, say, that is what
-    tells. Where others fit one end as they are and the other one if counted so, nobody can say.
+    What goes to the same rank, or comes from the same, says more than all the rest. Tags may be counted from a rank:
+    where all others' are, each names the number of its source, say, that is what tells. Where others fit one end as
+    they are and the other one if counted so, nobody can say.
     """
     rest = {each.stream for rank, ends in traffic.ends.items() if rank not in (end.rank, other.rank) for each in ends}
+    mine = end.stream
+    beside = (
+        {stream for stream in rest if stream.target == mine.target},
+        {stream for stream in rest if stream.source == mine.source},
+    )
+    near = {odd for streams in beside if (odd := _voted(end, other, argument, streams)) is not None}
+    if near:
+        return near.pop() if len(near) == 1 else None
+    return _voted(end, other, argument, rest)
+
+
+def _voted(end: MessageEnd, other: MessageEnd, argument: str, streams: Collection[Stream]) -> MessageEnd | None:
     as_it_is: _Way = attrgetter(argument)
     ways = (as_it_is, *(_FROM_A_RANK if argument == "tag" else ()))
-    alike = [way for way in ways if len(set(map(way, rest))) == 1] or [as_it_is]
+    alike = [way for way in ways if len(set(map(way, streams))) == 1] or [as_it_is]
     odd = set()
     for way in alike:
         values: dict[Hashable, MessageEnd] = {way(each.stream): each for each in (end, other)}
-        odd.add(_against(values.keys() & set(map(way, rest)), values))
+        odd.add(_against(values.keys() & set(map(way, streams)), values))
     odd.discard(None)
     return odd.pop() if len(odd) == 1 else None
 

@@ -50,8 +50,13 @@ def cause_apart(inside: Mapping[int, Wait], returned: Collection[int], views: Se
     if hopeless(rest, running | beside):
         return None
     # Who would come to set a key, did it not wait for one itself, is held up, as those are that wait for it.
-    roots = {rank for rank in beside if awaits_key(lost[rank].record.step) and not meant[rank].missing}
-    return missing_key({rank: lost[rank] for rank in roots or beside}, lost, views)
+    roots = {_what(lost[rank]) for rank in beside if awaits_key(lost[rank].record.step) and not meant[rank].missing}
+    rooted = {rank for rank in beside if _what(lost[rank]) in roots}
+    return missing_key({rank: lost[rank] for rank in rooted or beside}, lost, views)
+
+
+def _what(wait: Wait) -> int:
+    return wait.record.step.digest
 
 
 def _may_set(key: str, lost: Mapping[int, Wait]) -> frozenset[int]:

@@ -44,7 +44,9 @@ def missing_key(beside: Mapping[int, Wait], lost: Mapping[int, Wait], views: Seq
     own = whose_own(key, uses, len(views))
     culprits = (own,) if own is not None else _who_did_not(key, waiters, uses, len(views))
     if culprits is None:
-        culprits = _who_did_not_count(waiters, beside, uses, len(views)) or _who_left_a_gap(key, waiters, uses)
+        culprits = _who_did_not_count(waiters, beside, uses, len(views)) or _who_left_a_gap(
+            key, waiters, uses, len(views)
+        )
     if culprits is None:
         culprits = _who_sets_for_each(key, waiters, uses)
     awaited = beside[waiters[0]].record.step
@@ -102,15 +104,19 @@ def _who_has_not(
     return None
 
 
-def _who_left_a_gap(key: str, waiters: Sequence[int], uses: Sequence[Use]) -> tuple[int, ...] | None:
-    """The one rank that sets all such keys, one number after the other, and has gone on without this one."""
+def _who_left_a_gap(key: str, waiters: Sequence[int], uses: Sequence[Use], size: int) -> tuple[int, ...] | None:
+    """The one rank that sets all such keys, one number after the other, and has gone on without this one.
+
+    So it has, too, if all wait for the next one, itself among them.
+    """
     found = set()
     for wanted, setters in _rows(key, [use for use in uses if use.sets]):
         ranks = frozenset().union(*setters.values())
-        if len(ranks) == 1 and wanted - 1 in setters and max(setters) > wanted:
+        gone_on = max(setters) > wanted and ranks.isdisjoint(waiters)
+        waits, next_ = len(waiters) == size, len(setters) > 1 and max(setters) == wanted - 1
+        if len(ranks) == 1 and wanted - 1 in setters and (gone_on or (waits and next_)):
             found.add(ranks)
-    (ranks,) = found if len(found) == 1 else (frozenset[int](),)
-    return tuple(ranks) if ranks and ranks.isdisjoint(waiters) else None
+    return tuple(found.pop()) if len(found) == 1 else None
 
 
 def _who_sets_for_each(key: str, waiters: Sequence[int], uses: Sequence[Use]) -> tuple[int, ...] | None:
