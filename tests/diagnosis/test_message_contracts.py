@@ -67,6 +67,16 @@ def test_a_dtype_comes_before_a_size(find: Find) -> None:
     assert (finding.kind, finding.argument) == (FindingKind.DATATYPE, "dtype")
 
 
+@pytest.mark.parametrize(("source", "target", "odd"), [(1, 2, 1), (2, 1, 1), (3, 0, 0), (2, 3, None)])
+def test_who_does_not_fit_a_third_one_either_is_the_odd_one(
+    find: Find, source: int, target: int, odd: int | None
+) -> None:
+    other = replace(CALL, source=source, target=target)
+    finding = find(FOUR, FIVE, (other, Half.SEND, FIVE, LINE), (other, Half.RECV, FOUR, LINE))
+    assert finding is not None
+    assert finding.culprits == (() if odd is None else (odd,))
+
+
 @pytest.mark.parametrize(("theirs", "odd"), [(FOUR, 1), (FIVE, 0), (WHOLE, None)])
 def test_other_ranks_that_did_the_same_before_tell(find: Find, theirs: Contract, odd: int | None) -> None:
     other, turned = replace(CALL, source=2, target=3), contract(9)

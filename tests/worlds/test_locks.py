@@ -88,6 +88,7 @@ def test_a_lock_that_the_thread_has_itself(body: Body) -> None:
     assert (finding.kind, finding.culprits) == (FindingKind.DEADLOCK, (2,))
     assert mark_of(finding.sides[0].sites[0]) == "wanted"
     assert "waits for the lock 'guard', which it has itself taken at " in str(finding)
+    assert (" in log, called at " in finding.lines[0]) == (body is taken_twice)
     assert finding.sides[1].ranks == (0, 1)
 
 

@@ -42,6 +42,10 @@ _NOT_VOTED = frozenset({FindingKind.UNMATCHED, FindingKind.MISSING_KEY, FindingK
 """Kinds of which no majority decides who is at fault."""
 
 
+_LEFT_OUT = frozenset({FindingKind.MISSING, FindingKind.UNMATCHED})
+"""Kinds of which the first place may be one where the culprits have not come."""
+
+
 NAME = "name"
 """The argument of a finding on groups that are called what they should not be: no majority decides that either."""
 
@@ -55,7 +59,12 @@ class Side:
     sites: tuple[Site | None, ...]
 
     def __str__(self) -> str:
-        return f"{name_ranks(self.ranks)} {self.did}{self._where()}"
+        return f"{name_ranks(self.ranks)} {self.itself}"
+
+    @property
+    def itself(self) -> str:
+        """What they did, and where."""
+        return f"{self.did}{self._where()}"
 
     def _where(self) -> str:
         by_site: dict[Site, list[int]] = {}
@@ -94,7 +103,7 @@ class Finding:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The culprit's side first, then the others, each in one line."""
+        """The culprit's side first, then the others, each in one line; a call left out with what was made instead."""
         return tuple(self._lines())
 
     def _lines(self) -> Iterator[str]:
@@ -104,8 +113,12 @@ class Finding:
             return
         voted = self.kind not in _NOT_VOTED and self.argument != NAME and not self.culprits and len(self.sides) > 1
         named = f"{self.kind}, nobody in the majority" if voted else str(self.kind)
-        yield f"{named}: {self.sides[0]}"
-        yield from map(str, self.sides[1:])
+        first, *others = self.sides
+        told = f"{named}: {first}"
+        if self.kind in _LEFT_OUT and self.culprits and others and others[0].ranks == first.ranks:
+            told += f", and {others.pop(0).itself}"  # where they are: the first is where they have not come
+        yield told
+        yield from map(str, others)
 
     def __str__(self) -> str:
         return "; ".join(self.lines)

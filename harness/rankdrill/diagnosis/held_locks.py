@@ -52,8 +52,15 @@ def held_lock(threads: Sequence[Thread]) -> HeldLock | None:
             for holder in (waiting, *(thread for thread in threads if thread is not waiting)):
                 taken = _taken(lock, holder, waiting[0].file)
                 if taken is not None:
-                    return HeldLock(lock, waiting[0], taken, holder, holder is waiting)
+                    return HeldLock(lock, _with_callers(waiting), taken, holder, holder is waiting)
     return None
+
+
+def _with_callers(thread: Thread) -> Site:
+    """Its innermost line, and whence that was called."""
+    users = [site for site in thread if whose_file(site.file) is Whose.USER]
+    site, *callers = users
+    return replace(site, caller=_with_callers(callers)) if callers else site
 
 
 def stopped_by_lock(rank: int, held: HeldLock, waits: Sequence[Wait]) -> Finding | None:

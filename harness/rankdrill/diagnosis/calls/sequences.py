@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise, takewhile
+from itertools import accumulate, takewhile
 
 from rankdrill.diagnosis.calls.common_caller import (
     come_round,
@@ -139,26 +139,28 @@ def left_out_by_one_side(
 
 
 def left_out_by_custom(theirs: Sequence[Step], mine: Sequence[Step]) -> Parting | None:
-    """The call that `mine` left out right where it showed, if that call has always come before `mine`'s last one."""
+    """The call that `mine` left out right where it showed, if that call has always come before `mine`'s last one.
+
+    In each round up to `mine`'s last call, that is; or so many times in each, and not so many in this one.
+    """
     due, came = theirs[-1], mine[-1]
     if due.site is None or came.site is None or due.site == came.site:
         return None
-    before = [step.site for step in mine[:-1]]
-    if came.site not in before:
-        return None
-    round_ = before[max(place for place, site in enumerate(before) if site == came.site) + 1 :]
-    return (
-        Parting(FindingKind.MISSING, due)
-        if due.site not in round_ and _by_custom(came.site, due.site, before)
-        else None
-    )
+    *rounds, made = _rounds(due.site, came.site, [step.site for step in mine[:-1]])
+    usual = rounds[1:] or rounds  # the first one may have begun before
+    always, as_often = bool(usual) and all(usual), len(set(usual)) == 1
+    return Parting(FindingKind.MISSING, due) if always and (not made or (as_often and made < usual[0])) else None
 
 
-def _by_custom(site: Site, due: Site, history: Sequence[Site | None]) -> bool:
-    """Whether a call from `due` came between each two from `site`; of a single one, before it."""
-    places = [place for place, at in enumerate(history) if at == site]
-    between = pairwise(places) if len(places) > 1 else [(-1, places[0])]
-    return all(due in history[one + 1 : other] for one, other in between)
+def _rounds(due: Site, came: Site, history: Sequence[Site | None]) -> list[int]:
+    """How many calls from `due` came before each one from `came`, since the one before; and since the last one."""
+    counts = [0]
+    for site in history:
+        if site == came:
+            counts.append(0)
+        else:
+            counts[-1] += site == due
+    return counts
 
 
 def _where_it_showed(theirs: Sequence[Step], mine: Sequence[Step]) -> Parting | None:

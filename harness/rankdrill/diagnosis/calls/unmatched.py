@@ -59,12 +59,17 @@ def sided_with(finding: Finding, waits: Mapping[int, Wait], views: Sequence[Ledg
         return finding
     one, other = finding.sides
     members = {rank for view in views for rank in members_in(view).get(finding.group, ())}
-    waits = {rank: wait for rank, wait in waits.items() if rank in members}
+    elsewhere = (rank for rank in waits.keys() & members if not _is_in(finding, waits[rank].record.step))
+    waits = {rank: waits[rank] for rank in elsewhere}
     for_one, for_other = _let_down_by(other, one, waits), _let_down_by(one, other, waits)
     if len(for_one) == len(for_other) or {*for_one, *for_other} == {*one.ranks, *other.ranks}:
         return finding
     few, most = (one, other) if len(for_one) < len(for_other) else (other, one)
     return replace(finding, sides=(few, most), culprits=few.ranks)
+
+
+def _is_in(finding: Finding, step: Step) -> bool:
+    return (step.target, step.sequence) == (finding.group, finding.number)
 
 
 def _let_down_by(few: Side, most: Side, waits: Mapping[int, Wait]) -> set[int]:

@@ -41,13 +41,29 @@ def break_in_message(
 
 
 def _odd_one(call: MessageCall, ends: dict[Half, Post], seen: list[Posted], *, by_dtype: bool) -> Half | None:
-    """The end that other ranks' messages speak against, or failing these its own past; None where nothing tells."""
+    """The end that other ranks' messages speak against, or failing these its own past; None where nothing tells.
+
+    Failing that too, the one whose rank does not fit another one either.
+    """
     others = _others(call, seen, call.number)
     # Each pair may have a size of its own: others tell what it should be only if it was theirs the time before.
     if not by_dtype and not _did_as(_others(call, seen, call.number - 1), _before(call, seen)):
         others = set()
     agreeing = {half for half, post in ends.items() if post.marks in others} or _unchanged(call, ends, seen)
-    return next(iter(agreeing)).other if len(agreeing) == 1 else None
+    if len(agreeing) == 1:
+        return next(iter(agreeing)).other
+    unfit = {half for half in ends if _unfit_elsewhere(call.of(half), call, seen)}
+    return unfit.pop() if not agreeing and len(unfit) == 1 else None
+
+
+def _unfit_elsewhere(rank: int, call: MessageCall, seen: list[Posted]) -> bool:
+    """Whether a message that `rank` exchanges with a third one does not fit either."""
+    apart: dict[MessageCall, set[Marks]] = {}
+    for other, _, post in seen:
+        ends = {other.source, other.target}
+        if rank in ends and ends != {call.source, call.target}:
+            apart.setdefault(other, set()).add(post.marks)
+    return any(len(marks) > 1 for marks in apart.values())
 
 
 def _others(call: MessageCall, seen: list[Posted], number: int) -> set[Marks]:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
 
 from rankdrill.diagnosis.calls.common_caller import outward
 from rankdrill.diagnosis.calls.source import lines_behind
 from rankdrill.diagnosis.messages.misaddressed import may_be_for_another
-from rankdrill.diagnosis.messages.traffic import MessageEnd, Traffic
+from rankdrill.diagnosis.messages.traffic import MessageEnd, Stream, Traffic
 from rankdrill.diagnosis.waits import Wait
 
 __all__ = ["miscounted", "out_of_step"]
 
 _SENDS = frozenset({"send", "isend", "send_object_list", "batch_isend_irecv"})
+FEWEST_IN_A_ROW = 3
 
 
 def miscounted(end: MessageEnd, traffic: Traffic, left_over: Sequence[MessageEnd]) -> tuple[int, ...]:
@@ -31,17 +33,46 @@ def miscounted(end: MessageEnd, traffic: Traffic, left_over: Sequence[MessageEnd
     as_many = any(_expects_as_many(each, end) for each in left_over)
     if not counts and as_many and not _sends_elsewhere(end, traffic):
         return (end.peer,)
+    if not decided and not as_many and _is_beyond_all_others(end, traffic, undecided):
+        return (end.rank,)
     if counts == {end.number + 1}:
         if may_be_for_another(end, left_over, traffic):
             return (end.rank, end.peer)
         start = _handed_on_from(end, traffic)
         if start is None:
-            return (end.peer,)
+            return (end.rank, end.peer) if _closes_a_ring(end, decided, traffic) else (end.peer,)
         return (end.rank,) if start.site == end.site else (end.rank, end.peer)
     if counts != {end.number} or as_many:
         return ()
     between_two = all({stream.source, stream.target} == {end.rank, end.peer} for stream in decided)
     return (end.rank, end.peer) if between_two and _begins_a_round(end, traffic) else (end.rank,)
+
+
+def _is_beyond_all_others(end: MessageEnd, traffic: Traffic, undecided: Collection[Stream]) -> bool:
+    """Whether all others have sent each other what these two have, tag by tag, and nobody anything with its tag."""
+    links: dict[tuple[int, int], list[int]] = {}
+    for made in traffic.ends.values():
+        for each in made:
+            if each.stream.group == end.stream.group and each.sends is end.sends and each.stream not in undecided:
+                links.setdefault((each.stream.source, each.stream.target), []).append(each.stream.tag)
+    mine = links.pop((end.stream.source, end.stream.target), [])
+    apart = [tags for pair, tags in links.items() if set(pair) != {end.rank, end.peer}]
+    return bool(mine and apart) and all(tags == mine for tags in links.values())
+
+
+def _closes_a_ring(end: MessageEnd, decided: Collection[Stream], traffic: Traffic) -> bool:
+    """Whether all others go on by one rank like it, from the first to the last, and it goes from there to the first.
+
+    What was meant for a row has gone round, or what was meant for a ring has stopped; nobody can say, unless the two
+    have met before, or the other way round.
+    """
+    ranks = sorted({rank for stream in decided for rank in (stream.source, stream.target)})
+    if len(ranks) < FEWEST_IN_A_ROW or {end.rank, end.peer} != {ranks[0], ranks[-1]}:
+        return False
+    row = ranks if end.stream.target == ranks[0] else ranks[::-1]
+    links = {(stream.source, stream.target) for stream in decided}
+    back = end.stream._replace(source=end.stream.target, target=end.stream.source)
+    return set(pairwise(row)) <= links and not traffic.met(back) and not traffic.met(end.stream)
 
 
 def _begins_a_round(end: MessageEnd, traffic: Traffic) -> bool:
@@ -102,7 +133,7 @@ def _newest_before(sent: MessageEnd, traffic: Traffic) -> MessageEnd | None:
         each
         for each in traffic.ends.get(sent.rank, ())
         if not each.sends
-        and each.record.index < sent.record.index
+        and 0 < each.record.end_ns <= sent.record.begin_ns
         and (each.stream.group, each.stream.tag, each.number) == (sent.stream.group, sent.stream.tag, sent.number)
     ]
     if len(received) != 1:

@@ -73,7 +73,8 @@ def misaddressed(
     for argument, other in _candidates(end, left_over):
         usual = [_usual(each, argument, traffic) for each in (end, other)]
         if argument == "peer":
-            odd = _odd_by_pattern(end, other, traffic) or _odd_by_balance(end, other, traffic)
+            odd = _odd_by_pattern(end, other, traffic) or _odd_at_its_line(end, other, traffic)
+            odd = odd or _odd_by_balance(end, other, traffic)
             odd = odd or _odd_by_both_ends(end, other, left_over, stands)
             if odd is None and len(left_over) == len({end, other}):
                 odd = _odd_by_twins(end, other, traffic, stands.returned)
@@ -82,9 +83,11 @@ def misaddressed(
                 odd = _of_both_addresses(end, other)
             certain = odd is not None
         else:
-            odd = _odd_by_vote(end, other, argument, traffic) or _odd_by_habit(end, other, usual)
+            # What its own line says of a tag is more than that others have had that tag, too: they may all be counted.
+            odd = _odd_by_steps(end, other, traffic) if argument == "tag" else None
+            odd = odd or _odd_by_vote(end, other, argument, traffic) or _odd_by_habit(end, other, usual)
             if argument == "tag":
-                odd = odd or _odd_by_turn(end, other, traffic) or _odd_by_steps(end, other, traffic)
+                odd = odd or _odd_by_turn(end, other, traffic)
             certain = odd is not None or not all(usual) or _miss_each_other(end, other, traffic)
             odd = odd or _odd_by_rhythm(end, other, traffic)
         if certain:
@@ -171,11 +174,12 @@ def _offset(stream: Stream, traffic: Traffic) -> int:
 
 
 def _usual(end: MessageEnd, argument: str, traffic: Traffic) -> int:
-    """How many such messages met before: of the pair, or if it is about tags of any pair."""
+    """How many such messages met before: of the pair, or if it is about tags to that rank, or from it."""
+    mine = end.stream
     if argument != "tag":
-        return traffic.met(end.stream)
-    same = (end.stream.group, end.stream.tag)
-    return sum(traffic.met(stream) for stream in traffic.streams if (stream.group, stream.tag) == same)
+        return traffic.met(mine)
+    alike = [stream for stream in traffic.streams if (stream.group, stream.tag) == (mine.group, mine.tag)]
+    return sum(traffic.met(each) for each in alike if mine.source == each.source or mine.target == each.target)
 
 
 def _candidates(end: MessageEnd, left_over: Sequence[MessageEnd]) -> Iterator[tuple[str, MessageEnd]]:
@@ -209,17 +213,30 @@ def _of_both_addresses(end: MessageEnd, other: MessageEnd) -> MessageEnd:
 def _odd_by_vote(end: MessageEnd, other: MessageEnd, argument: str, traffic: Traffic) -> MessageEnd | None:
     """The one whose tag, or group, is that of no other rank, while the other's is that of all that have either.
 
-    Tags may be counted from a rank: where all others' are, each names the number of its source, say, that is what
-    tells. Where others fit one end as they are and the other one if counted so, nobody can say.
+    What goes to the same rank, or comes from the same, says more than all the rest. Tags may be counted from a rank:
+    where all others' are, each names the number of its source, say, that is what tells. Where others fit one end as
+    they are and the other one if counted so, nobody can say.
     """
     rest = {each.stream for rank, ends in traffic.ends.items() if rank not in (end.rank, other.rank) for each in ends}
+    mine = end.stream
+    beside = (
+        {stream for stream in rest if stream.target == mine.target},
+        {stream for stream in rest if stream.source == mine.source},
+    )
+    near = {odd for streams in beside if (odd := _voted(end, other, argument, streams)) is not None}
+    if near:
+        return near.pop() if len(near) == 1 else None
+    return _voted(end, other, argument, rest)
+
+
+def _voted(end: MessageEnd, other: MessageEnd, argument: str, streams: Collection[Stream]) -> MessageEnd | None:
     as_it_is: _Way = attrgetter(argument)
     ways = (as_it_is, *(_FROM_A_RANK if argument == "tag" else ()))
-    alike = [way for way in ways if len(set(map(way, rest))) == 1] or [as_it_is]
+    alike = [way for way in ways if len(set(map(way, streams))) == 1] or [as_it_is]
     odd = set()
     for way in alike:
         values: dict[Hashable, MessageEnd] = {way(each.stream): each for each in (end, other)}
-        odd.add(_against(values.keys() & set(map(way, rest)), values))
+        odd.add(_against(values.keys() & set(map(way, streams)), values))
     odd.discard(None)
     return odd.pop() if len(odd) == 1 else None
 
@@ -340,6 +357,28 @@ def _odd_by_pattern(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> Mes
     # No address that the other one could name would make them meet: that all send to one rank says nothing of who does
     # not, as in a tree.
     return odd.pop() if odd == {_of_both_addresses(end, other)} else None
+
+
+def _odd_at_its_line(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> MessageEnd | None:
+    """The one at the rank they share, where that of all ranks which came to its line with the same message of theirs,
+    the third, say, goes by as many ranks as the other one's: as in one round of a tree.
+    """
+    odd = _of_both_addresses(end, other)
+    met = other if odd is end else end
+    place = _place(odd, traffic.ends[odd.rank])
+    there = [
+        made[place]
+        for rank, made in traffic.ends.items()
+        if rank != odd.rank and place < len(made) and (made[place].sends, made[place].site) == (odd.sends, odd.site)
+    ]
+    by = {(each.peer - each.rank) % len(traffic.ends) for each in there}
+    agreed = len(there) >= PATTERN and any(traffic.met(each.stream) for each in there)
+    return odd if agreed and odd.site is not None and by == {(met.rank - odd.rank) % len(traffic.ends)} else None
+
+
+def _place(end: MessageEnd, made: Sequence[MessageEnd]) -> int:
+    """Which of the messages of its rank it is."""
+    return sum(each.record.index < end.record.index for each in made)
 
 
 def _against(votes: set[Hashable], ends: dict[Hashable, MessageEnd]) -> MessageEnd | None:

@@ -11,6 +11,7 @@ from rankdrill.diagnosis.finding import Finding, Side, side_of
 from rankdrill.diagnosis.messages import words
 from rankdrill.diagnosis.stores.keys import awaits_key, awaits_lock
 from rankdrill.diagnosis.stores.missing import missing_key
+from rankdrill.diagnosis.stores.other_key import asked_for_another
 from rankdrill.diagnosis.stores.source import sets_later
 from rankdrill.diagnosis.waits import Wait, hopeless
 from rankdrill.ledger import LedgerView, Record, State
@@ -35,6 +36,9 @@ def cause_apart(inside: Mapping[int, Wait], returned: Collection[int], views: Se
     beside = {rank for rank, wait in lost.items() if apart(wait)}
     if not beside:
         return None
+    found = asked_for_another([lost[rank] for rank in sorted(beside)], views)
+    if found is not None:
+        return found
     keys = {wait.record.step.target for wait in lost.values() if awaits_key(wait.record.step)}
     setters = {key: _may_set(key, lost) for key in keys}
     meant = {rank: _meant(wait, setters) for rank, wait in lost.items()}
@@ -45,7 +49,14 @@ def cause_apart(inside: Mapping[int, Wait], returned: Collection[int], views: Se
     rest = {rank: wait for rank, wait in inside.items() if rank not in beside}
     if hopeless(rest, running | beside):
         return None
-    return missing_key({rank: lost[rank] for rank in beside}, lost, views)
+    # Who would come to set a key, did it not wait for one itself, is held up, as those are that wait for it.
+    roots = {_what(lost[rank]) for rank in beside if awaits_key(lost[rank].record.step) and not meant[rank].missing}
+    rooted = {rank for rank in beside if _what(lost[rank]) in roots}
+    return missing_key({rank: lost[rank] for rank in rooted or beside}, lost, views)
+
+
+def _what(wait: Wait) -> int:
+    return wait.record.step.digest
 
 
 def _may_set(key: str, lost: Mapping[int, Wait]) -> frozenset[int]:

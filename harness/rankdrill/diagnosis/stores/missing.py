@@ -15,13 +15,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.messages import words
 from rankdrill.diagnosis.stores.keys import awaits_key, swaps_what_is_there
+from rankdrill.diagnosis.stores.other_name import misspelt_by, set_at_their_line, waiting_for_such
 from rankdrill.diagnosis.stores.own_keys import whose_own
 from rankdrill.diagnosis.stores.setters import Setter, gone_by, only_setter
-from rankdrill.diagnosis.stores.spelling import same_but_for_spelling, same_form, words_of
+from rankdrill.diagnosis.stores.spelling import words_of
 from rankdrill.diagnosis.stores.uses import Use, alike, number_in, uses_of
 from rankdrill.diagnosis.waits import FEW, Wait
 from rankdrill.ledger import LedgerView, Record, State
-from rankdrill.step import STORE_WAITS, Kind, Site, Step
+from rankdrill.step import Kind, Site, Step
 from rankdrill.whose import Whose, whose_file
 
 __all__ = ["missing_key"]
@@ -43,11 +44,14 @@ def missing_key(beside: Mapping[int, Wait], lost: Mapping[int, Wait], views: Seq
     own = whose_own(key, uses, len(views))
     culprits = (own,) if own is not None else _who_did_not(key, waiters, uses, len(views))
     if culprits is None:
-        culprits = _who_did_not_count(waiters, beside, uses, len(views)) or _who_left_a_gap(key, waiters, uses)
+        culprits = _who_did_not_count(waiters, beside, uses, len(views)) or _who_left_a_gap(
+            key, waiters, uses, len(views)
+        )
     if culprits is None:
         culprits = _who_sets_for_each(key, waiters, uses)
     awaited = beside[waiters[0]].record.step
-    misspelt = _misspelt(awaited, _waiting_for_such(awaited, beside), uses, views)
+    misspelt = misspelt_by(awaited, waiting_for_such(awaited, beside), uses, views)
+    misspelt = misspelt or (set_at_their_line(key, culprits[0], uses, views) if culprits else None)
     if misspelt is not None and culprits in (None, (misspelt.rank,)):
         culprits = (misspelt.rank,)
         sides = (_set_so(misspelt, key), *_sides(key, waiters, culprits, beside, lost, uses, views)[1:])
@@ -80,8 +84,8 @@ def _who_did_not(key: str, waiters: Sequence[int], uses: Sequence[Use], size: in
 
     Keys may have several numbers, such as that of the round: each may be the rank's, if one alone is.
     """
-    sets = [use for use in uses if use.sets]
-    found = [_who_has_not(wanted, setters, waiters, size) for wanted, setters in _rows(key, sets)]
+    rows = _rows(key, [use for use in uses if use.sets])
+    found = [_who_has_not(wanted, setters, waiters, size) for wanted, setters in rows]
     told = [ranks for ranks in found if ranks is not None]
     return told[0] if len(told) == 1 else None
 
@@ -100,15 +104,19 @@ def _who_has_not(
     return None
 
 
-def _who_left_a_gap(key: str, waiters: Sequence[int], uses: Sequence[Use]) -> tuple[int, ...] | None:
-    """The one rank that sets all such keys, one number after the other, and has gone on without this one."""
+def _who_left_a_gap(key: str, waiters: Sequence[int], uses: Sequence[Use], size: int) -> tuple[int, ...] | None:
+    """The one rank that sets all such keys, one number after the other, and has gone on without this one.
+
+    So it has, too, if all wait for the next one, itself among them.
+    """
     found = set()
     for wanted, setters in _rows(key, [use for use in uses if use.sets]):
         ranks = frozenset().union(*setters.values())
-        if len(ranks) == 1 and wanted - 1 in setters and max(setters) > wanted:
+        gone_on = max(setters) > wanted and ranks.isdisjoint(waiters)
+        waits, next_ = len(waiters) == size, len(setters) > 1 and max(setters) == wanted - 1
+        if len(ranks) == 1 and wanted - 1 in setters and (gone_on or (waits and next_)):
             found.add(ranks)
-    (ranks,) = found if len(found) == 1 else (frozenset[int](),)
-    return tuple(ranks) if ranks and ranks.isdisjoint(waiters) else None
+    return tuple(found.pop()) if len(found) == 1 else None
 
 
 def _who_sets_for_each(key: str, waiters: Sequence[int], uses: Sequence[Use]) -> tuple[int, ...] | None:
@@ -153,31 +161,6 @@ def _who_did_not_count(
     return without if without and came == set(waiters) and len(without) < len(came) else None
 
 
-def _misspelt(awaited: Step, waiters: Sequence[int], uses: Sequence[Use], views: Sequence[LedgerView]) -> Use | None:
-    """Where one rank has set the key in another spelling, which nobody gets: that, if others spell as it is awaited.
-
-    So they do who wait for it, or for such keys of other numbers, if they are several, and who set such that are got.
-    """
-    asked = set(_asked_for(views))
-    meant = [
-        use
-        for use in uses
-        if use.sets and use.record.step.digest not in asked and same_but_for_spelling(awaited.target, use.key)
-    ]
-    was_set = any(use.sets and use.record.step.digest == awaited.digest for use in uses)
-    if was_set or len({use.rank for use in meant}) != 1:
-        return None
-    others = (use for use in uses if use.sets and use.record.step.digest in asked)
-    agreed = len(waiters) > 1 or any(same_form(awaited.target, use.key) for use in others)
-    return meant[-1] if agreed else None
-
-
-def _waiting_for_such(awaited: Step, beside: Mapping[int, Wait]) -> list[int]:
-    """Who waits for that key, or for one of another number in the same form."""
-    keys = {rank: wait.record.step.target for rank, wait in beside.items() if awaits_key(wait.record.step)}
-    return [rank for rank, key in keys.items() if key == awaited.target or same_form(awaited.target, key)]
-
-
 def _deleted(
     awaited: Step, waiters: Sequence[int], uses: Sequence[Use], views: Sequence[LedgerView]
 ) -> tuple[int, Record] | None:
@@ -205,14 +188,6 @@ def _swapped(
     }
     alone = len(swaps) == 1 and swaps.keys().isdisjoint(waiters)
     return next(iter(swaps.items())) if alone else None
-
-
-def _asked_for(views: Sequence[LedgerView]) -> Iterator[int]:
-    """The keys that a rank has got, or looked for, or waits for."""
-    for view in views:
-        for record in view.where(lambda kind, _state: kind is Kind.STORE):
-            if record.step.op in STORE_WAITS or record.step.op == "check":
-                yield record.step.digest
 
 
 def _outvoted(awaited: Step, waiters: Sequence[int], uses: Sequence[Use]) -> tuple[int, ...]:

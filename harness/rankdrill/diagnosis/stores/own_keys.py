@@ -29,8 +29,7 @@ def whose_own(key: str, uses: Sequence[Use], size: int) -> int | None:
     for use in uses:
         if use.sets and words_of(use.key) == words_of(key):
             was_set[use.rank].add(_numbers(use.key))
-    if sum(map(bool, was_set.values())) < size - 1:
-        return None
+    setters = {rank for rank, keys in was_set.items() if keys}
     wanted = _numbers(key)
     differ = [
         place
@@ -39,26 +38,33 @@ def whose_own(key: str, uses: Sequence[Use], size: int) -> int | None:
     ]
     if not 0 < len(differ) <= MOST_NUMBERS:
         return None
+    # Who sets none may not be to set any, as the one that gets all: unless that is the one which is to set this key.
     found = {
         rank
         for rank in range(size)
+        if len(setters - {rank}) >= FEWEST_OTHERS and (rank in setters or len(setters) == size - 1)
         for own in _ways(wanted, differ, rank, size)
-        if all(own[other] in was_set[other] for other in range(size) if other != rank)
+        if all(own[other] in was_set[other] for other in setters - {rank})
     }
     return found.pop() if len(found) == 1 else None
 
 
 def _ways(wanted: tuple[int, ...], differ: Sequence[int], rank: int, size: int) -> Iterator[list[tuple[int, ...]]]:
-    """What each rank would have set, by rank, were `wanted` that of `rank`."""
+    """What each rank would have set, by rank, were `wanted` that of `rank`; numbers of ranks go round."""
     for moves in product((False, True), repeat=len(differ)):
-        moving = {place for place, each in zip(differ, moves, strict=True) if each and wanted[place] < size}
+        moving = {place for place, each in zip(differ, moves, strict=True) if each}
         if moving:
             yield [
                 tuple(
-                    (number + other - rank) % size if place in moving else number for place, number in enumerate(wanted)
+                    _moved(number, other - rank, size) if place in moving else number
+                    for place, number in enumerate(wanted)
                 )
                 for other in range(size)
             ]
+
+
+def _moved(number: int, by: int, size: int) -> int:
+    return (number + by) % size if number < size else number + by
 
 
 def _numbers(key: str) -> tuple[int, ...]:

@@ -1,0 +1,55 @@
+"""A key that somebody waits for, and that somebody else has set under another name, which nobody asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from rankdrill.diagnosis.stores.keys import awaits_key
+from rankdrill.diagnosis.stores.spelling import same_but_for_spelling, same_form, words_of
+from rankdrill.diagnosis.stores.uses import Use
+from rankdrill.diagnosis.waits import Wait
+from rankdrill.ledger import LedgerView
+from rankdrill.step import STORE_WAITS, Kind, Step
+
+__all__ = ["misspelt_by", "set_at_their_line", "waiting_for_such"]
+
+
+def misspelt_by(awaited: Step, waiters: Sequence[int], uses: Sequence[Use], views: Sequence[LedgerView]) -> Use | None:
+    """Where one rank has set the key in another spelling, which nobody gets: that, if others spell as it is awaited.
+
+    So they do who wait for it, or for such keys of other numbers, if they are several, and who set such that are got.
+    """
+    asked = set(_asked_for(views))
+    meant = [
+        use
+        for use in uses
+        if use.sets and use.record.step.digest not in asked and same_but_for_spelling(awaited.target, use.key)
+    ]
+    was_set = any(use.sets and use.record.step.digest == awaited.digest for use in uses)
+    if was_set or len({use.rank for use in meant}) != 1:
+        return None
+    others = (use for use in uses if use.sets and use.record.step.digest in asked)
+    agreed = len(waiters) > 1 or any(same_form(awaited.target, use.key) for use in others)
+    return meant[-1] if agreed else None
+
+
+def set_at_their_line(key: str, rank: int, uses: Sequence[Use], views: Sequence[LedgerView]) -> Use | None:
+    """What `rank` set, and nobody asks for, where others set keys like `key`."""
+    sets, asked = [use for use in uses if use.sets], set(_asked_for(views))
+    there = {use.record.step.site for use in sets if use.rank != rank and words_of(use.key) == words_of(key)}
+    mine = (use for use in reversed(sets) if use.rank == rank and use.record.step.site in there - {None})
+    return next((use for use in mine if use.record.step.digest not in asked), None)
+
+
+def waiting_for_such(awaited: Step, beside: Mapping[int, Wait]) -> list[int]:
+    """Who waits for that key, or for one of another number in the same form."""
+    keys = {rank: wait.record.step.target for rank, wait in beside.items() if awaits_key(wait.record.step)}
+    return [rank for rank, key in keys.items() if key == awaited.target or same_form(awaited.target, key)]
+
+
+def _asked_for(views: Sequence[LedgerView]) -> Iterator[int]:
+    """The keys that a rank has got, or looked for, or waits for."""
+    for view in views:
+        for record in view.where(lambda kind, _state: kind is Kind.STORE):
+            if record.step.op in STORE_WAITS or record.step.op == "check":
+                yield record.step.digest
