@@ -105,7 +105,8 @@ def test_taking_it_away_restores_everything() -> None:
     with rank_here():
         assert torch.empty is not before[0]
         assert "resize_" in vars(torch.Tensor)
-    assert (torch.empty, torch.cat, torch.Tensor.resize_, mmap.mmap) == before
+    after = torch.empty, torch.cat, torch.Tensor.resize_, mmap.mmap
+    assert all(one is other for one, other in zip(after, before, strict=True))
     assert "resize_" not in vars(torch.Tensor), "it was inherited, and is again"
 
 

@@ -213,6 +213,7 @@ NOTICED = {
     "a thread": ("import threading; threading.Thread(target=time.sleep, args=(60,), daemon=True).start()", "thread"),
     "a process": ("import subprocess; subprocess.Popen(['sleep', '60'])", "left a child process"),
     "a file": ("global kept; kept = open('left.txt', 'w')", "left.txt open"),
+    "a port": ("global kept; kept = dist.TCPStore('127.0.0.1', 0, is_master=True)", "left port "),
     "a module": ("import json; sys.modules['json'] = sys.modules['os']", "changed sys.modules"),
     "torch": ("torch.Tensor.add_ = lambda *_: None", "changed Tensor.add_"),
     "torch.distributed": ("dist.barrier = lambda *_: None", "changed torch.distributed.barrier"),
@@ -259,6 +260,41 @@ def test_after(rank):
     ran.result.assert_outcomes(passed=3)
     assert ran.screen.count("the next test gets fresh ranks") == (1 if told else 0)
     assert told in ran.screen
+
+
+def test_a_failed_test_does_not_keep_its_port_from_the_next(run: Run) -> None:
+    # What the body made lives on in the traceback, whose frames hold each other.
+    ran = run("""
+import socket
+
+def serve():
+    with socket.socket() as anywhere:
+        anywhere.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        anywhere.bind(("127.0.0.1", 0))
+        port = int(os.environ.setdefault("CHOSEN", str(anywhere.getsockname()[1])))
+    return dist.TCPStore("127.0.0.1", port, is_master=True)
+
+def fail():
+    try:
+        store, port = serve(), os.environ["CHOSEN"]
+        with open("port.txt", "w") as file:
+            file.write(port)
+        raise ValueError("fails")
+    except ValueError as error:
+        held = error
+        raise
+
+@pytest.mark.ranks(1)
+def test_fails():
+    fail()
+
+@pytest.mark.ranks(1)
+def test_next():
+    with open("port.txt") as file:
+        os.environ["CHOSEN"] = file.read()
+    serve()
+""")
+    ran.result.assert_outcomes(failed=1, passed=1)
 
 
 def test_the_line_about_fresh_ranks_is_not_captured(run: Run) -> None:

@@ -17,7 +17,8 @@ import torch
 from rankdrill.boundary.crossing import Boundary
 from rankdrill.boundary.patch import Patch
 from rankdrill.boundary.sizes import nbytes_of
-from rankdrill.boundary.torch_seam import known_to_torchscript, note_device_constructors
+from rankdrill.boundary.stand_in import StandIn
+from rankdrill.boundary.torch_seam import note_device_constructors
 from rankdrill.step import Kind, Step
 
 __all__ = ["MIN_BYTES", "memory_patches"]
@@ -40,7 +41,6 @@ def memory_patches(boundary: Boundary) -> Iterator[Patch]:
 
 def _reserving(op: str, measure: Measure, boundary: Boundary) -> Callable[[Any], Any]:
     def make(original: Any) -> Any:
-        @functools.wraps(original)
         def reserve(*args: Any, **kwargs: Any) -> Any:
             if not boundary.open:
                 return original(*args, **kwargs)
@@ -52,8 +52,7 @@ def _reserving(op: str, measure: Measure, boundary: Boundary) -> Callable[[Any],
                 return original(*args, **kwargs)
             return boundary.cross(Step(Kind.MEMORY, op, nbytes=nbytes), {}, lambda call: original(*args, **kwargs))
 
-        known_to_torchscript(reserve, original)
-        return reserve
+        return StandIn(original, reserve)
 
     return make
 

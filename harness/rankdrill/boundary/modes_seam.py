@@ -5,6 +5,7 @@ What is used, and why:
 - ``torch._C._push_on_torch_function_stack`` and its kin: the public way to enter a function mode puts it on top, where
   the user's own modes, as they are left, would take it off in their place. ``torch._GLOBAL_DEVICE_CONTEXT``: the one
   that has to be at the bottom.
+- ``torch._C._is_torch_function_mode_enabled``: what `torch.overrides.handle_torch_function` asks itself.
 - ``torch._C.DisableTorchFunction``: to look at a tensor without asking the modes that are on.
 - ``TorchDispatchMode._should_skip_dynamo``, ``ignore_compile_internals``: what a mode has to do with the compiler.
 - ``OpOverload._schema``: which arguments an operator writes.
@@ -24,6 +25,7 @@ __all__ = [
     "FUNCTION_MODES",
     "DispatchMode",
     "arguments_of",
+    "function_mode_is_on",
     "is_operator",
     "lay_function_mode",
     "lift_function_mode",
@@ -49,6 +51,11 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch
     @classmethod
     def ignore_compile_internals(cls) -> bool:
         return True
+
+
+def function_mode_is_on() -> bool:
+    """Whether functions of torch ask a mode first, now and on this thread."""
+    return bool(torch._C._is_torch_function_mode_enabled())
 
 
 def plainly() -> Any:

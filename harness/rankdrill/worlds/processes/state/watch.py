@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import os
 import random
+import socket
 import sys
 import threading
 import time
@@ -43,6 +44,7 @@ _OWNERS: tuple[Any, ...] = (
 THREADS_END_S = 0.1  # for threads to end that are about to
 _FDS = "/proc/self/fd/"
 _NOT_LEFT = ("/dev/", "/proc/", "/memfd:")
+_EVERYWHERE = ("0.0.0.0", "::")
 _TORCH = str(Path(torch.__file__).parent)
 # Files that torch and Python open once, when first needed, and keep.
 _KEPT = (".so", ".py", ".pyc", ".zip")
@@ -91,7 +93,9 @@ class Watch:
     def _opened(self, now: dict[int, str]) -> Iterator[str]:
         for fd, target in now.items():
             new = self._descriptors.get(fd) != target
-            # Pipes and sockets may be gloo's, which opens them when it needs them.
+            # Pipes and most sockets may be gloo's, which opens them when it needs them.
+            if new and target.startswith("socket:") and (port := _awaits_anybody(fd)):
+                yield f"left port {port} open"
             if new and target.startswith("/") and not target.startswith(_NOT_LEFT) and not target.endswith(_KEPT):
                 yield f"left {target} open"
 
@@ -142,6 +146,21 @@ def _descriptors() -> dict[int, str]:
         with suppress(OSError):
             found[int(fd)] = os.readlink(_FDS + fd)
     return found
+
+
+def _awaits_anybody(fd: int) -> int:
+    """The port at which the socket waits for connections to whichever address; 0 if it does not.
+
+    So does the server of a `TCPStore`, which a failed test may hold by its traceback: the next one would not get that
+    port. gloo waits at one address each time, with ports that nobody has chosen.
+    """
+    with suppress(OSError), socket.socket(fileno=os.dup(fd)) as looked_at:
+        if looked_at.family in (socket.AF_INET, socket.AF_INET6) and looked_at.getsockopt(
+            socket.SOL_SOCKET, socket.SO_ACCEPTCONN
+        ):
+            address, port, *_ = looked_at.getsockname()
+            return port if address in _EVERYWHERE else 0
+    return 0
 
 
 def _count_descriptors() -> int:
