@@ -40,13 +40,20 @@ Path = tuple[tuple[ast.AST, str], ...]
 """From the function down to a statement: each node, and in which of its parts the next one lies."""
 
 
-@lru_cache(maxsize=16)
 def tree_of(file: str) -> ast.Module | None:
     """The source of `file`; None where it is not to be had."""
     try:
-        return ast.parse("".join(linecache.getlines(file)))
-    except (SyntaxError, ValueError):
+        return _parsed(file)
+    except (OSError, SyntaxError, ValueError):
         return None
+
+
+@lru_cache(maxsize=16)
+def _parsed(file: str) -> ast.Module:
+    lines = linecache.getlines(file)
+    if not lines:  # want of memory, or of descriptors, may be over when it is asked for next: so that is not kept
+        raise FileNotFoundError(file)
+    return ast.parse("".join(lines))
 
 
 def function_around(site: Site) -> ast.AST | None:
