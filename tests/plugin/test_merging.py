@@ -73,6 +73,7 @@ class TestCase(unittest.TestCase):
     assert ran.screen.count("rank 2 failed: assert (2, 1) != (2, 1)") >= 2
     assert ran.screen.count("SUBFAILED(n='1')") + ran.screen.count("SUBFAILED(n=1)") >= 2
     assert "rank 0 failed" not in ran.screen
+    assert ran.screen.count("to run it again:") == ran.screen.count("SUBFAIL"), "each by its own"
 
 
 def test_a_world_that_gives_way_to_others_is_torn_down(run: Run, pytester: pytest.Pytester) -> None:

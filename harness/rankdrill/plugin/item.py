@@ -273,7 +273,7 @@ class RankedItem(pytest.Function):
         self.durations[when] = max(unended, *(end.seconds for end in ends if end), 0.0)
         logged = [(rank.rank, data) for rank in seen.ranks for data in getattr(end_of(rank), "more", ())]
         if logged:
-            self.failed_subtests[when] = tell_subreports(self, logged, self._where)
+            self.failed_subtests[when] = tell_subreports(self, logged, self._where, self.run_again)
         for rank in seen.ranks:
             put_in_table(self.config, getattr(end_of(rank), "figures", ()))
         self._keep(when, seen)

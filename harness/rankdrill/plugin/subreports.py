@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from rankdrill.plugin.ends import COUNTED
+from rankdrill.plugin.merge import RUN_AGAIN
 from rankdrill.plugin.pytest_seam import count_failed_subtest
 from rankdrill.plugin.shown import MergedFailure
 from rankdrill.worlds.told import minority_first, share_alike
@@ -19,9 +20,10 @@ _ABOUT = ("$report_type", "_report_type", "_subtest.context", "when")
 
 
 def tell_subreports(
-    item: pytest.Item, logged: Iterable[tuple[int, dict[str, Any]]], where: tuple[str, int]
+    item: pytest.Item, logged: Iterable[tuple[int, dict[str, Any]]], where: tuple[str, int], run_again: str
 ) -> list[tuple[str, list[int]]]:
-    """Log one report for what each rank logged of the same thing; `logged` has serialized ones by rank, in order.
+    """Log one report for what each rank logged of the same thing; `logged` has serialized ones by rank, in order;
+    `run_again` is the command that repeats the test.
 
     Returns of those that failed the headline and the ranks.
     """
@@ -41,6 +43,7 @@ def tell_subreports(
         failing = [rank for rank, report in reports.items() if report.failed]
         report = _one_of(reports, where)
         if isinstance(report.longrepr, MergedFailure):
+            report.longrepr.sections.append((RUN_AGAIN, run_again))
             failed.append((report.longrepr.headline, failing))
         if report.failed and key in counted:
             count_failed_subtest(item)
