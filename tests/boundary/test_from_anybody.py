@@ -23,21 +23,21 @@ def taken(*messages: tuple[int, torch.Tensor]) -> list[TakenThere]:
 
 def test_different_messages_of_two() -> None:
     (found,) = taken((2, torch.ones(3)), (1, torch.zeros(4)))
-    assert found == (Site("server.py", 3, "serve"), "default", 0, (1, 2), True, 3, ())
+    assert found == (Site("server.py", 3, "serve"), "default", 0, (1, 2), True, 3, (), False)
 
 
 def test_the_same_of_all() -> None:
-    ((*_, senders, differ, _, _),) = taken((1, torch.ones(3)), (2, torch.ones(3)), (3, torch.ones(3)))
+    ((*_, senders, differ, _, _, _),) = taken((1, torch.ones(3)), (2, torch.ones(3)), (3, torch.ones(3)))
     assert (senders, differ) == ((1, 2, 3), False)
 
 
 def test_rounds_in_each_of_which_all_say_the_same() -> None:
-    ((*_, differ, _, _),) = taken(*((source, torch.full((2,), turn)) for turn in range(3) for source in (1, 2)))
+    ((*_, differ, _, _, _),) = taken(*((source, torch.full((2,), turn)) for turn in range(3) for source in (1, 2)))
     assert not differ
 
 
 def test_one_that_only_says_less() -> None:
-    ((*_, differ, _, _),) = taken((1, torch.zeros(1)), (1, torch.ones(1)), (2, torch.zeros(1)))
+    ((*_, differ, _, _, _),) = taken((1, torch.zeros(1)), (1, torch.ones(1)), (2, torch.zeros(1)))
     assert not differ
 
 
@@ -45,12 +45,18 @@ def test_one_sender_is_of_no_interest() -> None:
     assert taken((1, torch.ones(3)), (1, torch.zeros(3))) == []
 
 
-def test_lines_and_tags_are_kept_apart() -> None:
+def test_tags_are_kept_apart() -> None:
     received = FromAnybody()
     for source in (1, 2):
-        received.add(step(line=source), source, [torch.ones(1)])
         received.add(step(tag=source), source, [torch.ones(1)])
     assert received.take() == []
+
+
+def test_several_lines_of_a_function_are_told_together() -> None:
+    received = FromAnybody()
+    for source in (2, 1):
+        received.add(step(line=source), source, [torch.full((3 + source,), float(source))])
+    assert received.take() == [(Site("server.py", 1, "serve"), "default", 0, (1, 2), True, 4, (), True)]
 
 
 def test_what_has_been_told_is_forgotten() -> None:
@@ -63,15 +69,15 @@ def test_what_has_been_told_is_forgotten() -> None:
 
 
 def test_empty_and_large_messages() -> None:
-    ((*_, differ, elements, _),) = taken((1, torch.zeros(0)), (2, torch.zeros(0)))
+    ((*_, differ, elements, _, _),) = taken((1, torch.zeros(0)), (2, torch.zeros(0)))
     assert (differ, elements) == (False, 0)
     large = torch.zeros(2 * MOST_BYTES, dtype=torch.uint8)
     other = large.clone()
     other[-1] = 1
-    ((*_, differ, _, _),) = taken((1, large), (2, other))
+    ((*_, differ, _, _, _),) = taken((1, large), (2, other))
     assert not differ
     other[0] = 1
-    ((*_, differ, _, _),) = taken((1, large), (2, other))
+    ((*_, differ, _, _, _),) = taken((1, large), (2, other))
     assert differ
 
 
@@ -86,6 +92,6 @@ def test_as_much_as_there_is_room_for() -> None:
     for line in range(MOST_LINES + 5):
         for source in range(MOST_SENDERS + 5):
             received.add(step(line=line), source, [torch.tensor([source])])
-    found = received.take()
+    *found, together = received.take()
     assert len(found) == MOST_LINES
-    assert {len(senders) for *_, senders, _, _, _ in found} == {MOST_SENDERS}
+    assert {len(senders) for *_, senders, _, _, _, _ in [*found, together]} == {MOST_SENDERS}

@@ -11,7 +11,7 @@ from rankdrill.boundary.work import NeverWaited
 from rankdrill.diagnosis import Finding, FindingKind, Unwaited, Wait, each_for_itself, leak_on, unwaited
 from rankdrill.diagnosis.asynchronous import MOST_TOLD, hazard_on, lost_message, stalled_by_loss
 from rankdrill.ledger import LedgerReader, LedgerView, LedgerWriter, Record, State
-from rankdrill.step import NO_SEQUENCE, Kind, Site, Step
+from rankdrill.step import NO_SEQUENCE, Kind, Message, Site, Step
 
 
 def at(line: int, via: str = "") -> Site:
@@ -24,6 +24,10 @@ def reduction(number: int, line: int) -> Step:
 
 def message(op: str, line: int, via: str) -> Step:
     return Step(Kind.COLLECTIVE, op, "default", "float32[2] peer=1 tag=0", sequence=NO_SEQUENCE, site=at(line, via))
+
+
+def to(peer: int, op: str, line: int) -> Step:
+    return Step(Kind.COLLECTIVE, op, "default", "float32[2]", site=at(line, op), message=Message(peer, 0))
 
 
 READ = Access(Use.READ, "output", at(9))
@@ -161,3 +165,23 @@ def test_what_one_of_several_is_to_wait_for() -> None:
     assert finding is not None
     assert finding.culprits == (0, 2)
     assert leak_on({0: mine, 1: ()}) is None  # the other has come to no end, and says nothing
+
+
+def test_of_two_that_are_at_the_two_ends_of_a_message_one_gave_up_an_earlier_one(tmp_path: Path) -> None:
+    with LedgerWriter(tmp_path / "0", rank=0, world_size=2) as ledger:
+        ledger.fail(ledger.begin(to(1, "send", 4)), NeverWaited())
+        gave_up = LedgerReader(tmp_path / "0").view()
+    ledgers = [gave_up, LedgerView()]
+    sender, receiver = Wait(0, record(to(1, "send", 6)), (1,)), Wait(1, record(to(0, "recv", 9)), ())
+    finding = stalled_by_loss({0: sender, 1: receiver}, ledgers)
+    assert finding is not None
+    assert (finding.kind, finding.culprits) == (FindingKind.REQUEST_LEAK, (0,))
+    assert finding.lines == (
+        "request leak: rank 0 never waited for send on 'default', at train.py:4 in step",
+        "rank 0 waits for rank 1 to receive float32[2] (tag 0), in vain since then, at train.py:6 in step",
+    )
+    assert stalled_by_loss({0: sender}, ledgers) is None, "nobody receives"
+    assert stalled_by_loss({0: sender, 1: Wait(1, record(to(0, "send", 9)), ())}, ledgers) is None
+    assert stalled_by_loss({0: sender, 1: receiver}, [LedgerView()] * 2) is None, "nothing was given up"
+    backward = {0: Wait(0, record(to(1, "recv", 6)), (1,)), 1: Wait(1, record(to(0, "send", 9)), ())}
+    assert stalled_by_loss(backward, ledgers) is None, "what was given up went the other way"

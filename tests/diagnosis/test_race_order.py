@@ -27,10 +27,10 @@ Find = Callable[..., "tuple[int, int] | None"]
 def find(tmp_path: Path) -> Find:
     """The ranks whose sends to rank 0 nothing orders, if ranks did this one after the other."""
 
-    def look(*events: Event, room: int = 64, the_last: bool = False) -> tuple[int, int] | None:
+    def look(*events: Event, room: int = 64, the_last: bool = False, by_lines: bool = False) -> tuple[int, int] | None:
         folder = tmp_path / str(len(list(tmp_path.iterdir())))
         folder.mkdir()
-        pair = unordered(0, TAKEN, _written(folder, events, room), the_last=the_last)
+        pair = unordered(0, replace(TAKEN, by_lines=by_lines), _written(folder, events, room), the_last=the_last)
         return (pair[0].rank, pair[1].rank) if pair is not None else None
 
     return look
@@ -63,6 +63,9 @@ def _step(does: str, peer: int, number: int) -> Step:
         case "take" | "take elsewhere":  # from whom it turned out to be
             site = HERE if does == "take" else replace(HERE, caller=Site("server.py", 70, "begin"))
             message = Message(peer, 0, number)
+            return Step(Kind.COLLECTIVE, "recv", "default", "float32[4] peer=any tag=0", site=site, message=message)
+        case "take below":
+            site, message = replace(HERE, line=8), Message(peer, 0, number)
             return Step(Kind.COLLECTIVE, "recv", "default", "float32[4] peer=any tag=0", site=site, message=message)
         case "take from":
             return Step(Kind.COLLECTIVE, "recv", "default", "float32[4] peer=2", site=HERE, message=Message(peer, 0))
@@ -181,3 +184,17 @@ def test_one_sender(find: Find) -> None:
 def test_what_the_ledger_no_longer_reaches(find: Find) -> None:
     lost = [event for _ in range(4) for event in whole(2, "clock")]
     assert find(*FIRST, *whole(2, "recv", 1), *lost, *SECOND, *TOOK, room=4) is None
+
+
+def test_two_that_two_lines_take(find: Find) -> None:
+    by_two = [*whole(0, "take", 1), *whole(0, "take below", 2)]
+    assert find(*FIRST, *SECOND, *by_two, by_lines=True) == (1, 2)
+    assert find(*FIRST, *SECOND, *TOOK, by_lines=True) is None, "one line has taken both"
+    assert find(*FIRST, *whole(0, "take from", 2), *SECOND, *by_two, by_lines=True) is None, "a sender is named there"
+    assert find(*whole(1, "send", 2), (2, "recv", 1), *FIRST, (2, "end recv", 1), *SECOND, *by_two, by_lines=True) == (
+        1,
+        2,
+    )
+    assert find(*FIRST, (1, "send", 2), *whole(2, "recv", 1), *SECOND, *by_two, by_lines=True) is None, (
+        "they are ordered"
+    )

@@ -13,6 +13,7 @@ import torch.distributed as dist
 
 from rankdrill.diagnosis.races.answers import answers_in_a_row
 from rankdrill.diagnosis.races.last_word import counts_the_last
+from rankdrill.diagnosis.races.lines import has_a_line_for_each
 from rankdrill.diagnosis.races.places import answered_by_place, kept_in_order
 from rankdrill.diagnosis.races.reception import Reception, reception_at
 from rankdrill.step import Site
@@ -625,3 +626,75 @@ def test_a_helper_that_does_more_is_not_followed(helper: Program, call: str) -> 
 
 def test_a_helper_whose_caller_nobody_knows() -> None:
     assert reception_at(site(take)) is None
+
+
+# ----------------------------------------------------------------------------------------- a line for each
+
+
+def two_by_name() -> None:
+    weights, rates = torch.empty(MANY), torch.empty(MANY)
+    dist.recv(weights)  # here
+    dist.recv(rates)
+    print(weights.shape)
+
+
+def head_and_body_in_a_loop() -> None:
+    for _ in range(2):
+        head = torch.zeros(2)
+        dist.recv(head)  # here
+        body = torch.zeros(MANY)
+        dist.irecv(body).wait()  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("function", [two_by_name, head_and_body_in_a_loop])
+def test_a_line_and_a_name_for_each(function: Program) -> None:
+    assert has_a_line_for_each(reception(function), MANY)
+    assert not has_a_line_for_each(reception(function), 1), "a token may be anybody's"
+
+
+def added_to_each_other() -> torch.Tensor:
+    one, other = torch.empty(MANY), torch.empty(MANY)
+    dist.recv(one)  # here
+    dist.recv(other)
+    return one + other
+
+
+def twice_into_the_same() -> None:
+    row = torch.empty(MANY)
+    dist.recv(row)  # here
+    dist.recv(row)
+
+
+def the_second_is_by_name(source: int) -> None:
+    head, body = torch.empty(2), torch.empty(MANY)
+    dist.recv(head)  # here
+    dist.recv(body, src=source)
+
+
+def one_or_the_other(first: bool) -> None:
+    one, other = torch.empty(MANY), torch.empty(MANY)
+    if first:
+        dist.recv(one)  # here
+    else:
+        dist.recv(other)
+
+
+def one_now_and_one_in_each_round() -> None:
+    one, other = torch.empty(MANY), torch.empty(MANY)
+    dist.recv(one)  # here
+    for _ in range(2):
+        dist.recv(other)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        added_to_each_other,
+        twice_into_the_same,
+        the_second_is_by_name,
+        one_or_the_other,
+        one_now_and_one_in_each_round,
+    ],
+)
+def test_lines_that_may_be_for_any_message(function: Program) -> None:
+    assert not has_a_line_for_each(reception(function), MANY)

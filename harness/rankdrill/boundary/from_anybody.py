@@ -24,9 +24,9 @@ MOST_SENDERS = 64  # of one line
 MOST_CONTENTS = 16  # of one sender, the first
 MOST_BYTES = 1 << 16  # of one message: those that differ only further on count as the same
 Line: TypeAlias = tuple[Site | None, str, int]
-TakenThere: TypeAlias = tuple[Site, str, int, tuple[int, ...], bool, int, tuple[Difference, ...]]
-"""Line, group, tag, senders, whether they sent different things, the fewest elements of one message, and what would
-have been different in other orders."""
+TakenThere: TypeAlias = tuple[Site, str, int, tuple[int, ...], bool, int, tuple[Difference, ...], bool]
+"""Line, group, tag, senders, whether they sent different things, the fewest elements of one message, what would have
+been different in other orders, and whether other lines of the function are meant, too."""
 
 
 @dataclass
@@ -40,6 +40,12 @@ class _Taken:
             known = self.contents.setdefault(source, set())
             if len(known) < MOST_CONTENTS:
                 known.add(content)
+
+    def join(self, other: _Taken) -> None:
+        """Take what `other` has for one's own."""
+        self.elements = min(self.elements, other.elements)
+        for source, contents in other.contents.items():
+            self.contents.setdefault(source, set()).update(contents)
 
     @property
     def differ(self) -> bool:
@@ -76,6 +82,7 @@ class FromAnybody:
         """Where more than one has answered; all of it is forgotten then. `differences` by line, group and tag.
 
         Where there is a difference those count, too, whose messages other lines took: each its own, in another order.
+        Several lines of one function are told once more, all together, by the first of them.
         """
         with self._lock:
             taken, self._taken = self._taken, {}
@@ -87,8 +94,24 @@ class FromAnybody:
             different = (differences or {}).get(key, ())
             those = senders[key[1:]] if different else set(each.contents)
             if len(those) > 1:
-                told.append((*key, tuple(sorted(those)), each.differ, each.elements, different))
-        return told
+                told.append((*key, tuple(sorted(those)), each.differ, each.elements, different, False))
+        return told + _together(taken)
+
+
+def _together(taken: Mapping[tuple[Site, str, int], _Taken]) -> list[TakenThere]:
+    """The same of functions in each of which several lines have received, where more than one has answered."""
+    functions: dict[tuple[str, str, str, int], list[tuple[Site, _Taken]]] = {}
+    for (site, group, tag), each in taken.items():
+        functions.setdefault((site.file, site.function, group, tag), []).append((site, each))
+    told: list[TakenThere] = []
+    for (_, _, group, tag), lines in functions.items():
+        whole = _Taken()
+        for _, each in lines:
+            whole.join(each)
+        if len({site.line for site, _ in lines}) > 1 and len(whole.contents) > 1:
+            first = min((site for site, _ in lines), key=lambda site: site.line)
+            told.append((first, group, tag, tuple(sorted(whole.contents)), whole.differ, whole.elements, (), True))
+    return told
 
 
 def _digest(tensors: Sequence[Any]) -> bytes | None:

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
+from rankdrill.diagnosis.messages import words
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import LedgerView, State
 from rankdrill.step import NEVER_WAITED, NO_SEQUENCE, RECV, SEND, Kind, Site, Step
@@ -85,15 +86,55 @@ def lost_message(waits: Mapping[int, Wait], ledgers: Sequence[LedgerView]) -> Fi
 def stalled_by_loss(waits: Mapping[int, Wait], ledgers: Sequence[LedgerView]) -> Finding | None:
     """What is wrong where all have come to the call that they wait in, and it does not end; None if nobody can say.
 
-    A receive that was given up leaves what was sent to it in gloo's way.
+    A receive that was given up leaves what was sent to it in gloo's way, and a send the receive that it was for.
     """
-    if not waits or any(wait.missing or wait.record.step.message is not None for wait in waits.values()):
-        return None
+    between = _stalled_between_two(waits, ledgers)
+    if (
+        between is not None
+        or not waits
+        or any(wait.missing or wait.record.step.message is not None for wait in waits.values())
+    ):
+        return between
     return each_for_itself(
         Finding(FindingKind.REQUEST_LEAK, one.call, "request", (_leak(rank, one), *_in_it(waits)), (rank,))
         for rank, ledger in enumerate(ledgers)
         for one in unwaited((step, ()) for step in _lost(ledger) if step.op in (SEND, RECV))
     )
+
+
+def _stalled_between_two(waits: Mapping[int, Wait], ledgers: Sequence[LedgerView]) -> Finding | None:
+    """The same of one that sends and one that receives just that, after one of them gave up a message of the two."""
+    return each_for_itself(
+        Finding(FindingKind.REQUEST_LEAK, one.call, "request", (_leak(rank, one), _in_vain(rank, wait)), (rank,))
+        for rank, wait in waits.items()
+        if _meets_its_other_half(rank, wait, waits)
+        for one in unwaited((step, ()) for step in _lost(ledgers[rank]) if _is_same_way(step, wait.record.step))
+    )
+
+
+def _in_vain(rank: int, wait: Wait) -> Side:
+    return side_of([rank], f"{words.waits(wait.record)}, in vain since then", [wait.record.step.site])
+
+
+def _meets_its_other_half(rank: int, wait: Wait, waits: Mapping[int, Wait]) -> bool:
+    step = wait.record.step
+    message = step.message
+    if message is None or message.peer not in waits:
+        return False
+    other = waits[message.peer].record.step
+    return (
+        other.message is not None
+        and {step.op, other.op} == {SEND, RECV}
+        and (other.message.peer, other.message.tag, other.target) == (rank, message.tag, step.target)
+    )
+
+
+def _is_same_way(given_up: Step, awaited: Step) -> bool:
+    """Whether one is a message from the same rank to the same rank as the other."""
+    one, other = given_up.message, awaited.message
+    if one is None or other is None:
+        return False
+    return (given_up.op, given_up.target, one.peer) == (awaited.op, awaited.target, other.peer)
 
 
 def _in_it(waits: Mapping[int, Wait]) -> list[Side]:

@@ -343,3 +343,39 @@ def the_last_who_comes_turns_off_the_light(rank: Rank) -> int:
         mine += int(piece.item())
     whole = torch.tensor([mine + 1])
     return int(whole)
+
+
+@correct(ranks=3)
+def two_tokens_by_name(rank: Rank) -> None:
+    if rank.index == 0:
+        one, other = torch.zeros(1), torch.zeros(1)
+        dist.recv(one)
+        dist.recv(other)
+    else:
+        dist.send(torch.tensor([float(rank.index)]), dst=0)
+
+
+@correct(ranks=3)
+def a_name_for_each_and_a_turn_for_each(rank: Rank) -> None:
+    if rank.index == 0:
+        weights, rates = torch.zeros(4), torch.zeros(4)
+        dist.recv(weights)
+        dist.barrier()
+        dist.recv(rates)
+    else:
+        if rank.index == 2:
+            dist.barrier()
+        dist.send(torch.full((4,), float(rank.index)), dst=0)
+        if rank.index == 1:
+            dist.barrier()
+
+
+@correct(ranks=3)
+def two_by_name_that_are_added(rank: Rank) -> torch.Tensor:
+    one, other = torch.zeros(4), torch.zeros(4)
+    if rank.index == 0:
+        dist.recv(one)
+        dist.recv(other)
+    else:
+        dist.send(torch.full((4,), float(rank.index)), dst=0)
+    return one + other

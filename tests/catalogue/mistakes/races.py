@@ -257,3 +257,33 @@ def names_by_the_order_of_arrival(rank: Rank) -> dict[str, float]:
             dist.recv(report, group=group)  # culprit
             book[next_free(book)] = report[0].item()
     return book
+
+
+@mistake("message race", culprits=(2,), ranks=4)
+def a_name_for_each_of_two(rank: Rank) -> None:
+    """Who is expected first has more to do."""
+    if rank.index == 2:
+        gradient, threshold = torch.empty(4), torch.empty(4)
+        dist.recv(gradient, tag=3)  # culprit
+        dist.recv(threshold, tag=3)  # culprit
+        return
+    if rank.index == 0:
+        time.sleep(0.01)
+        dist.send(torch.arange(4.0), dst=2, tag=3)
+    elif rank.index == 1:
+        dist.send(torch.full((4,), 0.125), dst=2, tag=3)
+
+
+@mistake("message race", culprits=(0,), ranks=3)
+def a_length_and_then_what_is_so_long(rank: Rank) -> None:
+    if rank.index == 0:
+        for _ in range(2):
+            length = torch.zeros(2, dtype=torch.long)
+            dist.recv(length)  # culprit
+            words = torch.zeros(2, dtype=torch.long)
+            dist.recv(words)  # culprit
+    else:
+        time.sleep(0.01 * rank.index)
+        dist.send(torch.tensor([2, rank.index]), dst=0)
+        time.sleep(0.03)
+        dist.send(torch.tensor([70, 71]) + rank.index, dst=0)

@@ -10,7 +10,7 @@ from rankdrill.diagnosis.messages import words
 from rankdrill.diagnosis.races.order import Sent
 from rankdrill.diagnosis.races.taken import Taken
 
-__all__ = ["IN_PLACES", "THE_LAST", "TO_THE_NEXT", "Deed", "Race", "in_another_order", "told"]
+__all__ = ["BY_LINES", "IN_PLACES", "THE_LAST", "TO_THE_NEXT", "Deed", "Race", "in_another_order", "told"]
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,10 @@ class Deed:
 
 IN_PLACES = Deed(
     "keeps what it receives in the order in which it comes", "keep what they receive in the order in which it comes"
+)
+BY_LINES = Deed(
+    "has a line and a name for each message, whoever sent it",
+    "have a line and a name for each message, whoever sent it",
 )
 TO_THE_NEXT = Deed(
     "answers whoever is the first as if it were the first in a row",

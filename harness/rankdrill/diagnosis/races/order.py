@@ -42,6 +42,8 @@ def unordered(
     Where only `the_last` that it took counts, one of the two is that.
     """
     received = _received(taken, views[receiver])
+    if taken.by_lines:
+        return _of_two_lines(receiver, taken, received, views)
     if not received or any(not _is_from_anybody(record) or not _is_there(record, taken) for record in received):
         return None  # another line might have taken one of them
     sends = sorted(_sends_to(receiver, taken, views), key=lambda sent: sent.record.begin_ns)
@@ -56,6 +58,31 @@ def unordered(
         pairs = [pair for pair in pairs if wanted in {_number(sent.record, sent.rank) for sent in pair} - {None}]
     run = _Run(views)
     return next((pair for pair in pairs[:MOST_PAIRS] if run.free(*pair)), None)
+
+
+def _of_two_lines(
+    receiver: int, taken: Taken, received: Sequence[Record], views: Mapping[int, LedgerView]
+) -> tuple[Sent, Sent] | None:
+    """Two sends that nothing orders, each of which another line of one function has taken."""
+    if any(not _is_from_anybody(record) or not _is_in_function(record, taken) for record in received):
+        return None
+    lines = {
+        _number(record, record.step.message.peer): record.step.site.line
+        for record in received
+        if record.step.message is not None and record.step.site is not None
+    }
+    lines.pop(None, None)
+    sends = sorted(_sends_to(receiver, taken, views), key=lambda sent: sent.record.begin_ns)
+    run = _Run(views)
+    for one, other in [*pairwise(sends)][:MOST_PAIRS]:
+        by = {
+            lines[number]
+            for number in (_number(one.record, one.rank), _number(other.record, other.rank))
+            if number in lines
+        }
+        if one.rank != other.rank and len(by) == 2 and run.free(one, other):
+            return one, other
+    return None
 
 
 def all_unordered(
@@ -112,6 +139,11 @@ def _is_from_anybody(record: Record) -> bool:
 
 def _is_there(record: Record, taken: Taken) -> bool:
     return record.step.site is not None and record.step.site.place == taken.site.place
+
+
+def _is_in_function(record: Record, taken: Taken) -> bool:
+    site = record.step.site
+    return site is not None and (site.file, site.function) == (taken.site.file, taken.site.function)
 
 
 def _only_looks(record: Record) -> bool:

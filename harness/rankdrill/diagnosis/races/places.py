@@ -15,7 +15,7 @@ from rankdrill.diagnosis.races.compared import compared_in_order, compared_with_
 from rankdrill.diagnosis.races.reception import Reception
 from rankdrill.diagnosis.races.written import LOOPS, Written, name_called, names_in, plain_copy_of
 
-__all__ = ["answered_by_place", "kept_in_order"]
+__all__ = ["answered_by_place", "is_about", "kept_in_order"]
 
 _ABOUT = frozenset({"device", "dim", "dtype", "ndim", "numel", "shape", "size"})
 _CLOCKS = frozenset({"elapsed_time", "monotonic", "perf_counter", "perf_counter_ns", "process_time", "time", "timeit"})
@@ -63,7 +63,7 @@ def answered_by_place(reception: Reception) -> int | None:
     place = _place_of(reception) if written.loop_around(reception.call) is not None else None
     if place is None or place.item or not written.is_made_here(place.container):
         return None
-    uses = [use for use in written.uses(place.container) if use is not place.named and not _is_about(written, use)]
+    uses = [use for use in written.uses(place.container) if use is not place.named and not is_about(written, use)]
     loops = [next((loop for loop in written.around(use) if isinstance(loop, LOOPS)), None) for use in uses]
     if len(uses) != 1 or loops[0] is None:
         return None
@@ -141,7 +141,7 @@ def _told_by_item(reception: Reception, place: _Place) -> bool | None:
 
 
 def _all(written: Written, uses: list[ast.Name]) -> bool | None:
-    compared = [each for each in uses if not _is_about(written, each)]
+    compared = [each for each in uses if not is_about(written, each)]
     if not all(compared_with_a_count(written, each) for each in compared):
         return None
     return bool(compared)
@@ -149,7 +149,7 @@ def _all(written: Written, uses: list[ast.Name]) -> bool | None:
 
 def _told_by(written: Written, use: ast.Name) -> bool | None:
     """The same of one `use` of all places."""
-    if _is_about(written, use) or _is_written_to(written, use):
+    if is_about(written, use) or _is_written_to(written, use):
         return False
     if compared_in_order(written, use):
         return True
@@ -181,11 +181,11 @@ def _items_in(written: Written, loop: ast.AST, use: ast.Name) -> list[ast.Name] 
     return None
 
 
-def _is_about(written: Written, node: ast.AST) -> bool:
+def is_about(written: Written, node: ast.AST) -> bool:
     """Whether it, or one of its parts, is asked for its length, shape or the like."""
     parent = written.parent(node)
     if isinstance(parent, ast.Subscript) and parent.value is node:
-        return _is_about(written, parent)
+        return is_about(written, parent)
     if isinstance(parent, ast.Attribute):
         return parent.attr in _ABOUT
     return isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name) and parent.func.id == "len"

@@ -13,9 +13,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rankdrill.diagnosis.finding import Finding
-from rankdrill.diagnosis.races.account import IN_PLACES, THE_LAST, TO_THE_NEXT, Deed, Race, in_another_order, told
+from rankdrill.diagnosis.races.account import (
+    BY_LINES,
+    IN_PLACES,
+    THE_LAST,
+    TO_THE_NEXT,
+    Deed,
+    Race,
+    in_another_order,
+    told,
+)
 from rankdrill.diagnosis.races.answers import answers_in_a_row
 from rankdrill.diagnosis.races.last_word import counts_the_last
+from rankdrill.diagnosis.races.lines import has_a_line_for_each
 from rankdrill.diagnosis.races.order import all_unordered, destinations, newest_from_anybody, unordered
 from rankdrill.diagnosis.races.places import answered_by_place, kept_in_order
 from rankdrill.diagnosis.races.reception import reception_at
@@ -62,6 +72,8 @@ def _deed(rank: int, taken: Taken, view: LedgerView) -> Deed | None:
     reception = reception_at(taken.site)
     if reception is None:
         return None
+    if taken.by_lines:
+        return BY_LINES if has_a_line_for_each(reception, taken.elements) else None
     if kept_in_order(reception, taken.elements):
         return IN_PLACES
     if counts_the_last(reception, rank):

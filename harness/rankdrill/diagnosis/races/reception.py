@@ -14,7 +14,7 @@ from rankdrill.diagnosis.calls.tree import function_around
 from rankdrill.diagnosis.races.written import Written, name_called
 from rankdrill.step import Site
 
-__all__ = ["Reception", "reception_at"]
+__all__ = ["Reception", "reception_at", "receptions_in"]
 
 MOST_CALLERS = 3  # that are followed outward
 _RECEIVE = frozenset({"recv", "irecv"})
@@ -54,6 +54,27 @@ def reception_at(site: Site) -> Reception | None:
         if not _is_handed_in(found):
             return found
     return None
+
+
+def receptions_in(written: Written) -> list[Reception]:
+    """All receives of a function, in the order of its text; nothing where one names its sender, or can know it."""
+    calls = [node for node in ast.walk(written.function) if name_called(node) in _RECEIVE]
+    found: list[Reception] = []
+    for call in sorted(calls, key=lambda node: getattr(node, "lineno", 0)):
+        assert isinstance(call, ast.Call)
+        into = _into(call)
+        if into is None or _names_a_sender(call):
+            return []
+        each = Reception(written, call, into, _waits(written, call))
+        if not _drops_what_it_gives(each):
+            return []
+        found.append(each)
+    return found
+
+
+def _names_a_sender(call: ast.Call) -> bool:
+    named = [each.value for each in call.keywords if each.arg in ("src", "group_src")] + call.args[1:2]
+    return any(not (isinstance(each, ast.Constant) and each.value is None) for each in named)
 
 
 def _functions(site: Site) -> Iterator[Site]:

@@ -15,7 +15,8 @@ class Taken:
 
     `differ`: they have not all sent the same. `elements` is how many the smallest message had. `otherwise` is what
     the rank would have done had they come in other orders, as copies of it did: in words, and the pairs of messages, by
-    sender and number, of which the second came first.
+    sender and number, of which the second came first. `by_lines`: `site` is the first of several lines of its function
+    that took them.
     """
 
     site: Site
@@ -25,3 +26,4 @@ class Taken:
     differ: bool
     elements: int
     otherwise: tuple[tuple[str, tuple[tuple[tuple[int, int], tuple[int, int]], ...]], ...] = ()
+    by_lines: bool = False

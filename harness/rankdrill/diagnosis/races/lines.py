@@ -1,0 +1,50 @@
+"""Messages that are received from anybody by several lines, each into a name of its own, and are read by nobody.
+
+Who writes a line for each message, and a name, means one message by each; only tokens of one element may be whosever.
+What is done with what was received would be seen in another order; of what nothing is done, the names have to speak.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from rankdrill.diagnosis.races.places import is_about
+from rankdrill.diagnosis.races.reception import Reception, receptions_in
+from rankdrill.diagnosis.races.written import Written
+
+__all__ = ["has_a_line_for_each"]
+
+
+def has_a_line_for_each(reception: Reception, elements: int) -> bool:
+    """Whether each receive of the function around takes from anybody, once a round, into a new name that nobody reads.
+
+    `elements` is how many the smallest message had.
+    """
+    written = reception.written
+    receptions = receptions_in(written)
+    names = {each.into.id for each in receptions if isinstance(each.into, ast.Name)}
+    if elements < 2 or len(receptions) < 2 or len(names) < len(receptions):
+        return False
+    blocks = {_block_of(written, each.call) for each in receptions}
+    return len(blocks) == 1 and all(_is_unread(written, each) for each in receptions)
+
+
+def _block_of(written: Written, call: ast.Call) -> tuple[int, str]:
+    """The block of statements that `call` is in: of two in one block both have their turn."""
+    inner: ast.AST = call
+    for outer in written.around(call):
+        if isinstance(inner, ast.stmt) and not isinstance(outer, ast.With | ast.AsyncWith):
+            return id(outer), next(
+                name for name, held in ast.iter_fields(outer) if isinstance(held, list) and inner in held
+            )
+        inner = outer
+    return id(written.function), ""
+
+
+def _is_unread(written: Written, reception: Reception) -> bool:
+    """Whether the name is bound by this function to something new, and only asked for its shape and the like."""
+    assert isinstance(reception.into, ast.Name)
+    name = reception.into.id
+    if not reception.waits or name in written.parameters or not written.is_made_here(name):
+        return False
+    return all(use is reception.into or is_about(written, use) for use in written.uses(name))
