@@ -3,7 +3,7 @@
 from rankdrill.faults.arming import Armed, arm
 from rankdrill.faults.check import domain
 from rankdrill.faults.fault import Fault
-from rankdrill.faults.firing import unfired
+from rankdrill.faults.firing import struck, unfired
 from rankdrill.faults.grammar import parse_fault
 from rankdrill.faults.plan import Plan
 from rankdrill.faults.registry import ENDING, FAMILIES, STRIKES
@@ -27,5 +27,6 @@ __all__ = [
     "arm",
     "domain",
     "parse_fault",
+    "struck",
     "unfired",
 ]

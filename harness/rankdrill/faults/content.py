@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rankdrill.boundary import Call, Proceed
 
 __all__ = ["LEFT_OVER", "MAX_REMEMBERED", "STRIKES"]
+__tracebackhide__ = True  # of all frames in here: pytest then ends its traceback in the code under test
 
 LEFT_OVER = b"left over from a run that crashed\n"
 MAX_REMEMBERED = 1 << 28  # bytes of older generations; what does not fit is forgotten, the oldest first

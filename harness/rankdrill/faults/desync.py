@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rankdrill.boundary import Call, Proceed
 
 __all__ = ["STRIKES"]
+__tracebackhide__ = True  # of all frames in here: pytest then ends its traceback in the code under test
 
 # Of a store: the others give something that nobody could make up.
 _WITHOUT_RESULT = frozenset({"append", "barrier", "multi_set", "queue_push", "set", "wait"})

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rankdrill.boundary import Call, Proceed
 
 __all__ = ["STRIKES", "failure"]
+__tracebackhide__ = True  # of all frames in here: pytest then ends its traceback in the code under test
 
 _LOOKING = frozenset({"stat", "lstat", "listdir", "scandir", "unlink", "rmdir", "rename", "replace", "link"})
 _MAKING = frozenset({"write", "fsync", "rename", "replace", "link", "mkdir"})

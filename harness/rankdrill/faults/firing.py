@@ -10,9 +10,19 @@ from rankdrill.faults.fault import Fault
 from rankdrill.faults.plan import Plan
 from rankdrill.ledger import GROUP_OP, LedgerView
 
-__all__ = ["MAX_LISTED", "unfired"]
+__all__ = ["MAX_LISTED", "struck", "unfired"]
 
 MAX_LISTED = 8  # runs of equal steps named in one message
+
+
+def struck(plan: Plan, fired: Sequence[Sequence[int]]) -> list[tuple[Fault, list[int]]]:
+    """Each fault of `plan` that struck, and on which ranks; `fired` as `unfired` has it."""
+    found = []
+    for index, fault in enumerate(plan.faults):
+        ranks = [rank for rank, counts in enumerate(fired) if sum(counts[index : index + 1])]
+        if ranks:
+            found.append((fault, ranks))
+    return found
 
 
 def unfired(plan: Plan, fired: Sequence[Sequence[int]], ledgers: Sequence[LedgerView]) -> list[str]:

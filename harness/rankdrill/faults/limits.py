@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rankdrill.boundary import Call
 
 __all__ = ["STRIKES", "address_space"]
+__tracebackhide__ = True  # of all frames in here: pytest then ends its traceback in the code under test
 
 MAX_BYTES = 2**50
 

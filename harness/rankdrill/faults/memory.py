@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rankdrill.boundary import Call, Proceed
 
 __all__ = ["STRIKES"]
+__tracebackhide__ = True  # of all frames in here: pytest then ends its traceback in the code under test
 
 
 class Oom(Strike):

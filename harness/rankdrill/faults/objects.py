@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rankdrill.boundary import Call, Proceed
 
 __all__ = ["STRIKES", "RefusesToLoad", "grown"]
+__tracebackhide__ = True  # of all frames in here: pytest then ends its traceback in the code under test
 
 MAX_BYTES = 2**40
 NO_OPCODE = b"\xff"

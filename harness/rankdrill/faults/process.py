@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rankdrill.boundary import Call
 
 __all__ = ["STRIKES", "Crash"]
+__tracebackhide__ = True  # of all frames in here: pytest then ends its traceback in the code under test
 
 MAX_SECONDS = 3600.0
 _SECONDS = Argument("seconds", float, 0.0, MAX_SECONDS, "seconds")

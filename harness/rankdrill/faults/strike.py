@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rankdrill.boundary import Boundary, Call, Proceed
 
 __all__ = ["AROUND", "Argument", "Number", "Steps", "Strike", "When", "around", "at"]
+__tracebackhide__ = True  # of all frames in here: pytest then ends its traceback in the code under test
 
 Number = int | float
 Steps = Mapping[Kind, frozenset[str]]

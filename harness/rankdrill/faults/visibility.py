@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rankdrill.boundary import Call, Proceed
 
 __all__ = ["STRIKES"]
+__tracebackhide__ = True  # of all frames in here: pytest then ends its traceback in the code under test
 
 MAX_SECONDS = 3600.0
 _NAMING = frozenset({"rename", "replace", "link"})

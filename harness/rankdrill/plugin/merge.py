@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from rankdrill.diagnosis import FindingKind
+from rankdrill.diagnosis import FindingKind, name_ranks
 from rankdrill.errors import (
     ContractBroken,
     FaultNotFired,
@@ -15,6 +15,7 @@ from rankdrill.errors import (
     TemplateDied,
     WorldError,
 )
+from rankdrill.faults import struck
 from rankdrill.plugin.commands import When
 from rankdrill.plugin.ends import Ended, Ends, PhaseEnd, RankTestError
 from rankdrill.plugin.shown import MergedFailure
@@ -25,6 +26,7 @@ from rankdrill.worlds.told import Block, how_meant, if_longer, minority_first, t
 __all__ = ["RUN_AGAIN", "Merged", "end_of", "ends_of", "merge", "phase_of", "uneventful"]
 
 RUN_AGAIN = "to run it again"
+AS_PLANNED = "what the plan did"
 HOW_TO_MEAN_IT = "contracts=False on the ranks marker, or --no-contracts for all tests"
 HOW_TO_WAIT_LONGER = "deadline=… on the ranks marker, in seconds"
 IF_DRAWN_ALIKE = "each rank drew random numbers of its own; if all are meant to draw the same"
@@ -162,6 +164,8 @@ def _failure(
     told = told_of(outcome, {rank: _verb(end) for rank, end in ends.items()})
     blocks = [*told.blocks, *_left_early(outcome, ends)]
     failure = MergedFailure(told.headline, blocks, told.victims, where)
+    if struck_there := _as_planned(outcome):
+        failure.sections.append((AS_PLANNED, struck_there))
     lost = any(finding.kind is FindingKind.LOST_RANK for finding in outcome.findings)  # which nobody means to
     if outcome.verdict is Verdict.BROKEN and not lost:
         failure.sections.append((how_meant(outcome), HOW_TO_MEAN_IT))
@@ -174,6 +178,16 @@ def _failure(
     failure.sections.append((RUN_AGAIN, run_again))
     error = _error(outcome, told.shown, told.headline)
     return Merged(Ended.FAILED, "", error, failure, _expected(told.shown, ends))
+
+
+def _as_planned(outcome: Outcome) -> str:
+    """The faults that struck, a line each, so that nobody looks in the code for what the plan did."""
+    if outcome.plan is None:
+        return ""
+    found = struck(outcome.plan, [rank.fired for rank in outcome.ranks])
+    return "\n".join(
+        str(fault) if fault.where.rank is not None else f"{fault} ({name_ranks(on)})" for fault, on in found
+    )
 
 
 def _left_early(outcome: Outcome, ends: dict[int, PhaseEnd]) -> list[Block]:
