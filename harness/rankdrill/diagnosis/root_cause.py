@@ -12,7 +12,7 @@ from rankdrill.diagnosis.calls.groups_left_out import group_left_out, makes_grou
 from rankdrill.diagnosis.calls.siblings import miscounted_beside, sided_by_siblings
 from rankdrill.diagnosis.calls.turns import alone_at_a_turn, another_group_at_a_turn
 from rankdrill.diagnosis.calls.unmatched import either_turned_round, left_behind, retold, sided_with
-from rankdrill.diagnosis.calls.wrong_group import against_custom, strayed, wrong_group
+from rankdrill.diagnosis.calls.wrong_group import against_custom, made_elsewhere, strayed, wrong_group
 from rankdrill.diagnosis.deadlock import circle_in, deadlock, in_every_circle, mixed_circle
 from rankdrill.diagnosis.finding import Finding, FindingKind
 from rankdrill.diagnosis.groups import finding_by_members
@@ -78,7 +78,9 @@ def _of_two_groups(waits: Mapping[int, Wait], returned: Collection[int], views: 
     crossed = crossed_groups(waits, views, returned)
     if crossed is not None and not crossed.culprits:
         by_group = wrong_group(waits, views, None)
-        return against_custom(waits, views) or (by_group if by_group is not None and by_group.culprits else crossed)
+        if by_group is not None and by_group.culprits:
+            return against_custom(waits, views) or by_group
+        return against_custom(waits, views) or made_elsewhere(waits, views) or crossed
     return crossed or wrong_group(waits, views, None)
 
 

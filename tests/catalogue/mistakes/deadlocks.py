@@ -180,3 +180,26 @@ def a_lock_held_in_a_collective(rank: Rank) -> None:
         saver.start()
         saver.join()
         dist.barrier()
+
+
+@mistake("deadlock", between=(0, 3), also=("call ordering",), ranks=4)
+def shared_weights_before_or_after_the_norm(rank: Rank) -> None:
+    """Those between call what one of the two has still before it, from a line of their own."""
+    ends = dist.new_group([0, 3])
+
+    def add_shared(grad: torch.Tensor) -> None:
+        dist.all_reduce(grad, group=ends)  # culprit
+
+    def add_norms(grad: torch.Tensor) -> None:
+        dist.all_reduce(grad.square().sum())  # culprit
+
+    grad = torch.ones(4)
+    match rank.index:
+        case 0:
+            add_norms(grad)  # culprit
+            add_shared(grad)  # culprit
+        case 3:
+            add_shared(grad)  # culprit
+            add_norms(grad)  # culprit
+        case _:
+            add_norms(torch.ones(2))

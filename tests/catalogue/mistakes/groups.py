@@ -111,3 +111,14 @@ def calls_on_a_group_it_is_not_in(rank: Rank) -> None:
     else:
         dist.all_reduce(value, group=pair)  # culprit
     dist.barrier()
+
+
+@mistake("group mismatch", culprits=(3,), ranks=4)
+def across_where_the_others_go_along(rank: Rank) -> None:
+    """Both calls of the one that is wrong are met by somebody's, or wait for another round."""
+    along = [dist.new_group([0, 1]), dist.new_group([2, 3])][rank.index // 2]
+    across = [dist.new_group([0, 2]), dist.new_group([1, 3])][rank.index % 2]
+    first, second = torch.ones(3), torch.ones(3)
+    dist.all_reduce(first, group=across if rank.index == 3 else along)  # culprit
+    dist.all_reduce(second, group=across)
+    dist.barrier()

@@ -209,3 +209,17 @@ def the_first_stage_drops_what_is_left(rank: Rank) -> None:
             dist.recv(activation, src=rank.index - 1)
         if rank.index < 3:
             dist.send(activation, dst=rank.index + 1)  # culprit
+
+
+@mistake("unmatched message", culprits=(4,), ranks=5)
+def numbered_by_the_hundred(rank: Rank) -> None:
+    """Tags begin with the number of the stage that sends; the last one takes its own."""
+    block = torch.ones(3)
+    for part in range(2):
+        if rank.index == 4:
+            dist.recv(block, src=3, tag=100 * rank.index + part)  # culprit
+            continue
+        if rank.index:
+            dist.recv(block, src=rank.index - 1, tag=100 * (rank.index - 1) + part)
+        dist.send(block, dst=rank.index + 1, tag=100 * rank.index + part)
+    dist.barrier()

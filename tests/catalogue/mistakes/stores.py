@@ -195,3 +195,22 @@ def taken_away_by_the_first_reader(rank: Rank) -> None:
     if rank.index == 1:
         rank.store.delete_key("plan")  # culprit
     dist.barrier()
+
+
+@mistake("missing key", culprits=(3,), ranks=4)
+def two_under_one_number(rank: Rank) -> None:
+    """Two nodes of two: the last one says its number on its node."""
+    number = rank.index - 2 if rank.index == 3 else rank.index  # culprit
+    rank.store.set(f"port/{number}", str(29500 + rank.index))  # culprit
+    for peer in range(rank.world_size):
+        rank.store.get(f"port/{peer}")
+    dist.barrier()
+
+
+@mistake("missing key", culprits=(2,), ranks=4)
+def one_more_than_there_are(rank: Rank) -> None:
+    rank.store.set(f"loaded/{rank.index}", "1")
+    if rank.index == 2:
+        for other in range(rank.world_size + 1):  # culprit
+            rank.store.wait([f"loaded/{other}"])  # culprit
+    dist.barrier()

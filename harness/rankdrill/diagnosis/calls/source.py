@@ -177,7 +177,7 @@ def made_later_too(site: Site, behind: Site) -> bool:
     return any(
         node.lineno not in (site.line, behind.line)
         and ast.unparse(node) in written
-        and any(isinstance(around, ast.If) for around, _ in path_to(function, node.lineno))
+        and any(isinstance(around, ast.If | ast.Match) for around, _ in path_to(function, node.lineno))
         and order_of(behind, replace(behind, line=node.lineno)) is Order.AFTER
         and in_one_block(behind, replace(behind, line=node.lineno))
         for node in ast.walk(function)

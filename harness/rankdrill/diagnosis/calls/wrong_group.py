@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from rankdrill.diagnosis.calls.common_caller import from_one_function
+from rankdrill.diagnosis.calls.common_caller import from_one_function, outward
 from rankdrill.diagnosis.calls.naming import named
 from rankdrill.diagnosis.calls.sequences import calls_on
-from rankdrill.diagnosis.calls.source import Order, order_of
+from rankdrill.diagnosis.calls.source import Order, comes_later, made_later_too, order_of
 from rankdrill.diagnosis.calls.turns import turn_of
 from rankdrill.diagnosis.finding import Finding, FindingKind, side_of
 from rankdrill.diagnosis.groups import members_in
@@ -16,7 +16,7 @@ from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import GROUP_OP, LedgerView
 from rankdrill.step import NO_SEQUENCE, Kind, Site, Step
 
-__all__ = ["against_custom", "strayed", "wrong_group"]
+__all__ = ["against_custom", "made_elsewhere", "strayed", "wrong_group"]
 
 _HOW_IT_SHOWS = frozenset({FindingKind.MISSING, FindingKind.EXTRA, FindingKind.CALL_ORDERING})
 CUSTOM = 2  # times that a line was at one group before it is a custom
@@ -128,7 +128,15 @@ def _in_one_place(step: Step, theirs: Step) -> bool:
     if theirs.op != step.op or theirs.site is None or step.site is None:
         return False
     one, other = from_one_function(theirs.site, step.site)
-    return one.place == other.place or order_of(one, other) is Order.APART
+    return one.place == other.place or (
+        order_of(one, other) is Order.APART and not _has_still_to_make(theirs.site, one, other)
+    )
+
+
+def _has_still_to_make(theirs: Site, one: Site, behind: Site) -> bool:
+    """Whether who is at `behind` comes to the call `theirs` later, or to the helper that others make it by at `one`."""
+    helpers = {site.function for site in outward(theirs) if site.function != one.function}
+    return made_later_too(one, behind) or comes_later(helpers, behind)
 
 
 def _at_one_turn(step: Step, view: LedgerView, theirs: Step, their_view: LedgerView) -> bool:
@@ -145,6 +153,40 @@ def _meant(step: Step, wait: Wait, rank: int, views: Sequence[LedgerView]) -> bo
     theirs = wait.record.step
     elsewhere = rank in wait.missing and theirs.target != step.target
     return elsewhere and _in_one_place(step, theirs) and _at_one_turn(step, views[rank], theirs, views[wait.rank])
+
+
+def made_elsewhere(waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> Finding | None:
+    """The one rank that made the call which others wait in on another group, where it is a call ahead and waits itself.
+
+    It has made the same call of the program at the same turn, and has gone on since, as its backend let it.
+    """
+    found: dict[int, tuple[Step, list[int]]] = {}
+    for rank, wait in waits.items():
+        for other in wait.missing:
+            step = _made_where_it_waits(wait, waits.get(other), views) if other < len(views) else None
+            if step is not None:
+                found.setdefault(other, (step, []))[1].append(rank)
+    if len(found) != 1:
+        return None
+    ((odd, (step, awaiting)),) = found.items()
+    return _told(odd, step, awaiting, waits)
+
+
+def _made_where_it_waits(wait: Wait, ahead: Wait | None, views: Sequence[LedgerView]) -> Step | None:
+    """The call of the program in `wait` as the rank made it that is `ahead`, if that was on the group it is now in."""
+    step = wait.record.step
+    if ahead is None or not ahead.missing or step.sequence == NO_SEQUENCE:
+        return None
+    group = ahead.record.step.target
+    made = [
+        each
+        for each in _with_site(views[ahead.rank])
+        if each.target == group != step.target
+        and each.sequence < ahead.record.step.sequence
+        and _in_one_place(step, each)
+        and _at_one_turn(step, views[wait.rank], each, views[ahead.rank])
+    ]
+    return made[0] if len(made) == 1 else None
 
 
 def against_custom(waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> Finding | None:

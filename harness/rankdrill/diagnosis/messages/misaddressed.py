@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from operator import attrgetter
 from typing import TypeAlias
 
@@ -19,6 +18,7 @@ from rankdrill.diagnosis.calls.common_caller import in_any_loop, outward
 from rankdrill.diagnosis.calls.source import Order, comes_later, functions_calling, order_of
 from rankdrill.diagnosis.calls.tree import function_around
 from rankdrill.diagnosis.messages.habits import departure
+from rankdrill.diagnosis.messages.tags import PATTERN, against, odd_by_slope, odd_by_steps, odd_by_turn
 from rankdrill.diagnosis.messages.traffic import MessageEnd, Stream, Traffic
 from rankdrill.step import Site
 
@@ -28,8 +28,6 @@ _Way: TypeAlias = Callable[[Stream], Hashable]
 _FROM_A_RANK: tuple[_Way, ...] = (lambda stream: stream.tag - stream.source, lambda stream: stream.tag - stream.target)
 _SENDING = frozenset({"send", "isend", "send_object_list"})
 _RECEIVING = frozenset({"recv", "irecv", "recv_object_list"})
-PATTERN = 2  # other streams, of which one alone goes its way by chance
-COUNTED = 3  # messages of two ranks with a tag each, of which fewer may have these tags by chance
 HABIT = 2  # messages that met before: enough of them to say which of two was usual
 
 
@@ -84,10 +82,10 @@ def misaddressed(
             certain = odd is not None
         else:
             # What its own line says of a tag is more than that others have had that tag, too: they may all be counted.
-            odd = _odd_by_steps(end, other, traffic) if argument == "tag" else None
+            odd = odd_by_steps(end, other, traffic) if argument == "tag" else None
             odd = odd or _odd_by_vote(end, other, argument, traffic) or _odd_by_habit(end, other, usual)
             if argument == "tag":
-                odd = odd or _odd_by_turn(end, other, traffic)
+                odd = odd or odd_by_turn(end, other, traffic) or odd_by_slope(end, other, traffic)
             certain = odd is not None or not all(usual) or _miss_each_other(end, other, traffic)
             odd = odd or _odd_by_rhythm(end, other, traffic)
         if certain:
@@ -236,43 +234,9 @@ def _voted(end: MessageEnd, other: MessageEnd, argument: str, streams: Collectio
     odd = set()
     for way in alike:
         values: dict[Hashable, MessageEnd] = {way(each.stream): each for each in (end, other)}
-        odd.add(_against(values.keys() & set(map(way, streams)), values))
+        odd.add(against(values.keys() & set(map(way, streams)), values))
     odd.discard(None)
     return odd.pop() if len(odd) == 1 else None
-
-
-def _odd_by_turn(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> MessageEnd | None:
-    """The one whose tag is not its turn, where tags count the messages from each rank to each, and all others' do.
-
-    Those of the two alone say so if they have counted for longer.
-    """
-    made = [each for ends in traffic.ends.values() for each in ends if each not in (end, other)]
-    rest = [each for each in made if each.stream.group == end.stream.group]
-    by_others = {each.stream.tag for each in rest if each.rank not in (end.rank, other.rank)}
-    if len(by_others) < PATTERN and len({each.stream.tag for each in rest}) < COUNTED:
-        return None
-    turns: dict[Hashable, MessageEnd] = {each.stream.tag - traffic.turn(each): each for each in (end, other)}
-    return _against({each.stream.tag - traffic.turn(each) for each in rest}, turns)
-
-
-def _odd_by_steps(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> MessageEnd | None:
-    """The one whose tag is not the next of its line: where that went on by equal steps, as the other's line does."""
-    due = {each: _next_tag(each, traffic) for each in (end, other)}
-    if None in due.values():
-        return None
-    odd = [each for each, tag in due.items() if each.stream.tag != tag]
-    return odd[0] if len(odd) == 1 and due[odd[0]] == due[other if odd[0] is end else end] else None
-
-
-def _next_tag(end: MessageEnd, traffic: Traffic) -> int | None:
-    """What tag its line would have come to, going on as it did; None where it did not go on by equal steps for long."""
-    tags = [
-        each.stream.tag
-        for each in traffic.ends.get(end.rank, ())
-        if each.site == end.site and each.sends is end.sends and each.record.index < end.record.index
-    ]
-    steps = {after - before for before, after in pairwise(tags)}
-    return tags[-1] + steps.pop() if len(steps) == 1 and len(tags) >= COUNTED else None
 
 
 def _odd_by_habit(end: MessageEnd, other: MessageEnd, usual: Sequence[int]) -> MessageEnd | None:
@@ -353,7 +317,7 @@ def _odd_by_pattern(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> Mes
     ]
     if len(rest) < PATTERN or not any(map(traffic.met, rest)):  # where nothing met, nothing was right yet
         return None
-    odd = {_against({way(stream) for stream in rest}, {way(mine): end, way(theirs): other}) for way in ways} - {None}
+    odd = {against({way(stream) for stream in rest}, {way(mine): end, way(theirs): other}) for way in ways} - {None}
     # No address that the other one could name would make them meet: that all send to one rank says nothing of who does
     # not, as in a tree.
     return odd.pop() if odd == {_of_both_addresses(end, other)} else None
@@ -379,12 +343,3 @@ def _odd_at_its_line(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> Me
 def _place(end: MessageEnd, made: Sequence[MessageEnd]) -> int:
     """Which of the messages of its rank it is."""
     return sum(each.record.index < end.record.index for each in made)
-
-
-def _against(votes: set[Hashable], ends: dict[Hashable, MessageEnd]) -> MessageEnd | None:
-    """The end that the `votes`, if they are of one mind, do not speak for."""
-    if len(votes) != 1 or len(ends) != 2:
-        return None
-    (vote,) = votes
-    against = [each for value, each in ends.items() if value != vote]
-    return against[0] if len(against) == 1 else None

@@ -20,7 +20,7 @@ from rankdrill.diagnosis.stores.own_keys import whose_own
 from rankdrill.diagnosis.stores.setters import Setter, gone_by, only_setter
 from rankdrill.diagnosis.stores.spelling import words_of
 from rankdrill.diagnosis.stores.uses import Use, alike, number_in, uses_of
-from rankdrill.diagnosis.waits import FEW, Wait
+from rankdrill.diagnosis.waits import FEW, Wait, name_ranks
 from rankdrill.ledger import LedgerView, Record, State
 from rankdrill.step import Kind, Site, Step
 from rankdrill.whose import Whose, whose_file
@@ -51,10 +51,11 @@ def missing_key(beside: Mapping[int, Wait], lost: Mapping[int, Wait], views: Seq
         culprits = _who_sets_for_each(key, waiters, uses)
     awaited = beside[waiters[0]].record.step
     misspelt = misspelt_by(awaited, waiting_for_such(awaited, beside), uses, views)
-    misspelt = misspelt or (set_at_their_line(key, culprits[0], uses, views) if culprits else None)
+    if misspelt is None and culprits and not set(waiters) <= set(culprits):  # of who alone waits, the key is wrong
+        misspelt = set_at_their_line(key, culprits[0], uses, views)
     if misspelt is not None and culprits in (None, (misspelt.rank,)):
         culprits = (misspelt.rank,)
-        sides = (_set_so(misspelt, key), *_sides(key, waiters, culprits, beside, lost, uses, views)[1:])
+        sides = (_set_so(misspelt, key, uses), *_sides(key, waiters, culprits, beside, lost, uses, views)[1:])
         return Finding(FindingKind.MISSING_KEY, f"key {key!r}", "key", sides, culprits)
     if culprits is None:
         culprits = _outvoted(awaited, waiters, uses)
@@ -314,8 +315,11 @@ def _deletions(digest: int, view: LedgerView) -> Iterator[Record]:
             yield record
 
 
-def _set_so(use: Use, key: str) -> Side:
-    return side_of([use.rank], f"has set {use.key!r}, which nobody gets, and not {key!r}", [use.record.step.site])
+def _set_so(use: Use, key: str, uses: Sequence[Use]) -> Side:
+    step = use.record.step
+    others = sorted({each.rank for each in uses if each.sets and each.record.step.digest == step.digest} - {use.rank})
+    whose = f"as {name_ranks(others)} did" if others else "which nobody gets"
+    return side_of([use.rank], f"has set {use.key!r}, {whose}, and not {key!r}", [step.site])
 
 
 def _swap(rank: int, record: Record) -> Side:

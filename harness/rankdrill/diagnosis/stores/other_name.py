@@ -34,11 +34,12 @@ def misspelt_by(awaited: Step, waiters: Sequence[int], uses: Sequence[Use], view
 
 
 def set_at_their_line(key: str, rank: int, uses: Sequence[Use], views: Sequence[LedgerView]) -> Use | None:
-    """What `rank` set, and nobody asks for, where others set keys like `key`."""
+    """What `rank` set, and nobody asks for or another has set there too, where others set keys like `key`."""
     sets, asked = [use for use in uses if use.sets], set(_asked_for(views))
-    there = {use.record.step.site for use in sets if use.rank != rank and words_of(use.key) == words_of(key)}
-    mine = (use for use in reversed(sets) if use.rank == rank and use.record.step.site in there - {None})
-    return next((use for use in mine if use.record.step.digest not in asked), None)
+    others = [use for use in sets if use.rank != rank and words_of(use.key) == words_of(key)]
+    there, theirs = {use.record.step.site for use in others}, {use.record.step.digest for use in others}
+    mine = [use for use in reversed(sets) if use.rank == rank and use.record.step.site in there - {None}]
+    return next((use for use in mine if use.record.step.digest not in asked or use.record.step.digest in theirs), None)
 
 
 def waiting_for_such(awaited: Step, beside: Mapping[int, Wait]) -> list[int]:

@@ -1,0 +1,91 @@
+"""Two ends of one message that name two tags: which of them is wrong, where the tags of others follow a law.
+
+A tag may be the next of its line, the number of its message between two ranks, or go up with the rank that sends or
+receives it, by one or by a hundred.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from itertools import pairwise
+from operator import attrgetter
+
+from rankdrill.diagnosis.messages.traffic import MessageEnd, Traffic
+
+__all__ = ["PATTERN", "against", "odd_by_slope", "odd_by_steps", "odd_by_turn"]
+
+PATTERN = 2  # other streams, of which one alone goes its way by chance
+COUNTED = 3  # messages of two ranks with a tag each, of which fewer may have these tags by chance
+
+
+def odd_by_turn(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> MessageEnd | None:
+    """The one whose tag is not its turn, where tags count the messages from each rank to each, and all others' do.
+
+    Those of the two alone say so if they have counted for longer.
+    """
+    made = [each for ends in traffic.ends.values() for each in ends if each not in (end, other)]
+    rest = [each for each in made if each.stream.group == end.stream.group]
+    by_others = {each.stream.tag for each in rest if each.rank not in (end.rank, other.rank)}
+    if len(by_others) < PATTERN and len({each.stream.tag for each in rest}) < COUNTED:
+        return None
+    turns: dict[Hashable, MessageEnd] = {each.stream.tag - traffic.turn(each): each for each in (end, other)}
+    return against({each.stream.tag - traffic.turn(each) for each in rest}, turns)
+
+
+def odd_by_steps(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> MessageEnd | None:
+    """The one whose tag is not the next of its line: where that went on by equal steps, as the other's line does."""
+    due = {each: _next_tag(each, traffic) for each in (end, other)}
+    if None in due.values():
+        return None
+    odd = [each for each, tag in due.items() if each.stream.tag != tag]
+    return odd[0] if len(odd) == 1 and due[odd[0]] == due[other if odd[0] is end else end] else None
+
+
+def _next_tag(end: MessageEnd, traffic: Traffic) -> int | None:
+    """What tag its line would have come to, going on as it did; None where it did not go on by equal steps for long."""
+    tags = [
+        each.stream.tag
+        for each in traffic.ends.get(end.rank, ())
+        if each.site == end.site and each.sends is end.sends and each.record.index < end.record.index
+    ]
+    steps = {after - before for before, after in pairwise(tags)}
+    return tags[-1] + steps.pop() if len(steps) == 1 and len(tags) >= COUNTED else None
+
+
+def odd_by_slope(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> MessageEnd | None:
+    """The one that is not on the straight line which the others' tags, at that turn, and the other end lie on, by rank.
+
+    Each of the others has one tag there: those of several senders, or receivers, and no two the same.
+    """
+    turn = traffic.turn(end)
+    rest = [
+        each.stream
+        for rank, ends in traffic.ends.items()
+        if rank not in (end.rank, other.rank)
+        for each in ends
+        if each.stream.group == end.stream.group and traffic.turn(each) == turn
+    ]
+    odd = set()
+    for rank_of in (attrgetter("source"), attrgetter("target")):
+        due = _on_line({(rank_of(stream), stream.tag) for stream in rest}, rank_of(end.stream))
+        odd.add(against(set() if due is None else {due}, {each.stream.tag: each for each in (end, other)}))
+    return odd.pop() if len(odd) == 1 and traffic.turn(other) == turn else None
+
+
+def _on_line(points: set[tuple[int, int]], rank: int) -> int | None:
+    """The tag that `rank` has if it lies on the line through all `points`, which are ranks and their tags."""
+    if len({x for x, _ in points} - {rank}) < max(PATTERN, len(points)):
+        return None
+    (x0, y0), (x1, y1) = sorted(points)[:2]
+    slope, left = divmod(y1 - y0, x1 - x0)
+    straight = not left and slope and all(y - y0 == slope * (x - x0) for x, y in points)
+    return y0 + slope * (rank - x0) if straight else None
+
+
+def against(votes: set[Hashable], ends: dict[Hashable, MessageEnd]) -> MessageEnd | None:
+    """The end that the `votes`, if they are of one mind, do not speak for."""
+    if len(votes) != 1 or len(ends) != 2:
+        return None
+    (vote,) = votes
+    against = [each for value, each in ends.items() if value != vote]
+    return against[0] if len(against) == 1 else None
