@@ -112,6 +112,14 @@ def test_a_collective_between_the_two(find: Find) -> None:
     assert find(entered[0], entered[1], *FIRST, entered[2], *left, *SECOND, *TOOK) is None
 
 
+def test_a_collective_that_one_came_to_late_who_had_heard_of_nobody(find: Find) -> None:
+    """A broadcast, say, which most have left by then."""
+    before = [*whole(1, "barrier"), (2, "barrier", 0)]
+    late = [*whole(0, "barrier"), (2, "end barrier", 0)]
+    assert find(*before, *FIRST, *late, *SECOND, *TOOK) == (1, 2)
+    assert find(*before, *FIRST, *whole(0, "take", 1), *late, *SECOND, *whole(0, "take", 2)) is None
+
+
 def test_a_message_between_the_two(find: Find) -> None:
     passed = [(2, "recv", 1), *FIRST, *whole(1, "send", 2), (2, "end recv", 1)]
     assert find(*passed, *SECOND, *TOOK) is None

@@ -19,6 +19,7 @@ from rankdrill.step import DEFAULT_GROUP, LEAVES_GROUP, NO_SEQUENCE, RECV, SEND,
 
 __all__ = ["Sent", "all_unordered", "destinations", "newest_from_anybody", "unordered"]
 
+MOST_HOPS = 2  # by which one may have heard of a send: who further on might be told of it is taken to be told
 MOST_PAIRS = 256  # of sends that are looked at, one after the other as they began
 _ALONE = frozenset({Kind.MEMORY, Kind.CLOCK})  # what a rank does for itself
 _SEEN_BY_LOOKING = frozenset({Kind.FILE, Kind.STORE, Kind.GROUP})  # and by no other way
@@ -214,16 +215,21 @@ class _Run:
     def free(self, first: Sent, second: Sent) -> bool:
         """Whether nothing can have told the rank of the `second` send that the `first` had begun."""
         since, until = first.record.begin_ns, second.record.begin_ns
-        view = self._views[second.rank]
-        if view.torn or not view.records or (view.dropped and view.records[0].begin_ns > since):
-            return False
         if self._by_memory(since, until, second.rank):
             return False
-        return not any(
-            self._tells(second.rank, record, since, until)
+        return not self._has_heard(second.rank, first, until, MOST_HOPS, second.record.index)
+
+    def _has_heard(self, rank: int, first: Sent, until: int, hops: int, but: int = -1) -> bool:
+        """Whether `rank` may know of the `first` send before `until`, by others that may, at most `hops` of them."""
+        since, view = first.record.begin_ns, self._views[rank]
+        whole = not view.torn and view.records and not (view.dropped and view.records[0].begin_ns > since)
+        if rank == first.rank or not hops or not whole:
+            return True
+        return any(
+            self._tells(rank, record, first, until, hops)
             for record in view.where(lambda kind, state: kind not in _ALONE)
-            if since < record.end_ns <= until and record.index != second.record.index
-            if (second.rank, record.index) not in self._aside
+            if since < record.end_ns <= until and record.index != but
+            if (rank, record.index) not in self._aside
         )
 
     def _by_memory(self, since: int, until: int, rank: int) -> bool:
@@ -242,9 +248,9 @@ class _Run:
             for record in view.where(lambda its, state: its is kind)
         )
 
-    def _tells(self, rank: int, record: Record, since: int, until: int) -> bool:
-        """Whether what `rank` did in `record` may have told it what others have done `since`."""
-        step, message = record.step, record.step.message
+    def _tells(self, rank: int, record: Record, first: Sent, until: int, hops: int) -> bool:
+        """Whether what `rank` did in `record` may have told it of the `first` send."""
+        step, message, since = record.step, record.step.message, first.record.begin_ns
         if step.op in (GROUP_OP, LEAVES_GROUP):
             return False
         if step.kind in _SEEN_BY_LOOKING:
@@ -255,8 +261,12 @@ class _Run:
         if message is not None:
             other = RECV if step.op == SEND else SEND  # gloo ends a send when its receive has been posted
             ends = (rank, message.peer) if step.op == SEND else (message.peer, rank)
-            began = self._ends.get((other, step.target, *ends, message.tag, message.number))
-            return began is None or began > since
-        entered = self._entered.get((step.target, step.sequence), {})
-        members = self._members.get(step.target, ())
-        return not members or any(entered.get(member, since + 1) > since for member in members)
+            came = {message.peer: self._ends.get((other, step.target, *ends, message.tag, message.number))}
+        else:
+            entered = self._entered.get((step.target, step.sequence), {})
+            came = {member: entered.get(member) for member in self._members.get(step.target, ())}
+        return not came or any(
+            began is None or (began >= since and self._has_heard(other, first, began, hops - 1))
+            for other, began in came.items()
+            if other != rank
+        )
