@@ -37,6 +37,7 @@ __all__ = [
     "is_for_some_ranks",
     "is_handled_by",
     "leaves_a_with",
+    "lines_alike",
     "lines_behind",
     "made_later_too",
     "nearest",
@@ -171,18 +172,29 @@ def made_later_too(site: Site, behind: Site) -> bool:
     that stands behind that line itself.
     """
     function = function_around(site)
-    if function is None or function_around(behind) is not function or order_of(behind, site) is Order.AFTER:
+    if function is None or order_of(behind, site) is Order.AFTER:
         return False
-    written = {ast.unparse(node) for node in calls_at(function, site.line)}
     return any(
-        node.lineno not in (site.line, behind.line)
-        and ast.unparse(node) in written
-        and any(isinstance(around, ast.If | ast.Match) for around, _ in path_to(function, node.lineno))
-        and order_of(behind, replace(behind, line=node.lineno)) is Order.AFTER
-        and in_one_block(behind, replace(behind, line=node.lineno))
+        any(isinstance(around, ast.If | ast.Match) for around, _ in path_to(function, line))
+        and in_one_block(behind, replace(behind, line=line))
+        for line in lines_alike(site, behind)
+    )
+
+
+def lines_alike(site: Site, behind: Site) -> set[int]:
+    """Where the call at `site` is written once more, word for word, behind the line `behind` of the same function."""
+    function = function_around(site)
+    if function is None or function_around(behind) is not function:
+        return set()
+    written = {ast.unparse(node) for node in calls_at(function, site.line)}
+    return {
+        node.lineno
         for node in ast.walk(function)
         if isinstance(node, ast.Call)
-    )
+        and node.lineno not in (site.line, behind.line)
+        and ast.unparse(node) in written
+        and order_of(behind, replace(behind, line=node.lineno)) is Order.AFTER
+    }
 
 
 def comes_to_the_same(site: Site, usual: Site) -> bool:

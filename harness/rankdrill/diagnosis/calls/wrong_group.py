@@ -8,7 +8,7 @@ from dataclasses import replace
 from rankdrill.diagnosis.calls.common_caller import from_one_function, outward
 from rankdrill.diagnosis.calls.naming import named
 from rankdrill.diagnosis.calls.sequences import calls_on
-from rankdrill.diagnosis.calls.source import Order, comes_later, made_later_too, order_of
+from rankdrill.diagnosis.calls.source import Order, lines_alike, lines_behind, order_of
 from rankdrill.diagnosis.calls.turns import turn_of
 from rankdrill.diagnosis.finding import Finding, FindingKind, side_of
 from rankdrill.diagnosis.groups import members_in
@@ -134,9 +134,13 @@ def _in_one_place(step: Step, theirs: Step) -> bool:
 
 
 def _has_still_to_make(theirs: Site, one: Site, behind: Site) -> bool:
-    """Whether who is at `behind` comes to the call `theirs` later, or to the helper that others make it by at `one`."""
+    """Whether who is at `behind` comes to the call `theirs` later, or to the helper that others make it by at `one`.
+
+    In a branch of its own: what all come to is another call.
+    """
     helpers = {site.function for site in outward(theirs) if site.function != one.function}
-    return made_later_too(one, behind) or comes_later(helpers, behind)
+    lines = lines_alike(one, behind) | lines_behind(helpers, behind)
+    return any(order_of(one, replace(one, line=line)) is Order.APART for line in lines)
 
 
 def _at_one_turn(step: Step, view: LedgerView, theirs: Step, their_view: LedgerView) -> bool:
