@@ -79,7 +79,7 @@ class FromAnybody:
     def take(
         self, differences: Mapping[tuple[Site | None, str, int], tuple[Difference, ...]] | None = None
     ) -> list[TakenThere]:
-        """Where more than one has answered; all of it is forgotten then. `differences` by line, group and tag.
+        """Who has answered at each line; all of it is forgotten then. `differences` by line, group and tag.
 
         Where there is a difference those count, too, whose messages other lines took: each its own, in another order.
         Several lines of one function are told once more, all together, by the first of them.
@@ -93,8 +93,7 @@ class FromAnybody:
         for key, each in taken.items():
             different = (differences or {}).get(key, ())
             those = senders[key[1:]] if different else set(each.contents)
-            if len(those) > 1:
-                told.append((*key, tuple(sorted(those)), each.differ, each.elements, different, False))
+            told.append((*key, tuple(sorted(those)), each.differ, each.elements, different, False))
         return told + _together(taken)
 
 

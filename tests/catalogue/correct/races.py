@@ -379,3 +379,47 @@ def two_by_name_that_are_added(rank: Rank) -> torch.Tensor:
     else:
         dist.send(torch.full((4,), float(rank.index)), dst=0)
     return one + other
+
+
+@correct(ranks=3)
+def whoever_comes_and_then_the_other(rank: Rank) -> torch.Tensor:
+    parts = torch.zeros(3, 2)
+    if rank.index == 0:
+        part = torch.zeros(2)
+        first = dist.recv(part)
+        parts[first] = part
+        dist.recv(part, src=3 - first)
+        parts[3 - first] = part
+    else:
+        dist.send(torch.full((2,), float(rank.index)), dst=0)
+    return parts
+
+
+@correct(ranks=3)
+def the_second_by_name_when_the_first_is_done(rank: Rank) -> None:
+    """Nobody asks who comes first: only one may."""
+    word = torch.zeros(2)
+    if rank.index == 0:
+        dist.recv(word)
+        dist.send(word, dst=2, tag=1)
+        dist.recv(word, src=2)
+    elif rank.index == 1:
+        dist.send(word + 1, dst=0)
+    else:
+        dist.recv(word, src=0, tag=1)
+        dist.send(word + 1, dst=0)
+
+
+@correct(ranks=4)
+def momenta_by_whom_they_came_from(rank: Rank) -> None:
+    mine, momenta = torch.full((2,), float(rank.index)), torch.zeros(4, 2)
+    if rank.index == 0:
+        for _ in range(3):
+            step = torch.empty(2)
+            worker = dist.recv(step)
+            momenta[worker or 0].mul_(0.5).sub_(step)
+        for worker in range(1, 4):
+            dist.send(momenta[worker], dst=worker)
+    else:
+        dist.send(mine, dst=0)
+        dist.recv(mine, src=0)

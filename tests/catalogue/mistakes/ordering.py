@@ -155,3 +155,18 @@ def the_way_without_experts(rank: Rank) -> None:
 
     for step in range(4):
         layer(torch.ones(6), dense=rank.index == 1 and step == 2)
+
+
+@mistake("call ordering", culprits=(1,), ranks=3)
+def tasks_by_what_they_cost_here(rank: Rank) -> None:
+    """Every rank measures for itself how long its tasks take, and begins with the shortest."""
+    flags, weights = torch.ones(2), torch.ones(3)
+    tasks = {
+        "flags": lambda: dist.all_reduce(flags),  # culprit
+        "weights": lambda: dist.broadcast(weights, src=0),  # culprit
+    }
+    for step in range(4):
+        slow = rank.index == 1 and step == 3
+        cost = {"flags": 0.4 if slow else 0.1, "weights": 0.2}
+        for name in sorted(tasks, key=cost.__getitem__):  # culprit
+            tasks[name]()  # culprit

@@ -287,3 +287,46 @@ def a_length_and_then_what_is_so_long(rank: Rank) -> None:
         dist.send(torch.tensor([2, rank.index]), dst=0)
         time.sleep(0.03)
         dist.send(torch.tensor([70, 71]) + rank.index, dst=0)
+
+
+@mistake("message race", culprits=(1,), ranks=4)
+def whoever_comes_and_then_the_third(rank: Rank) -> None:
+    """Should the third come first, it is waited for in vain."""
+    if rank.index == 1:
+        early, late = torch.zeros(3), torch.zeros(3)
+        dist.recv(early)  # culprit
+        dist.recv(late, src=3)
+        torch.dot(early, late)
+    elif rank.index in (0, 3):
+        time.sleep(0.02 * rank.index)
+        dist.send(torch.full((3,), float(rank.index)), dst=1)
+
+
+class _Momenta:
+    """What a server keeps of each of its workers."""
+
+    def __init__(self, workers: range) -> None:
+        self.of = {worker: torch.zeros(2) for worker in workers}
+
+    def take(self) -> None:
+        step = torch.empty(2)
+        for worker in self.of:
+            dist.recv(step)
+            self.of[worker].mul_(0.5).sub_(step)
+
+    def give(self) -> None:
+        for worker in self.of:
+            dist.send(self.of[worker], dst=worker)
+
+
+@mistake("message race", culprits=(0,), ranks=4)
+def momenta_of_the_wrong_workers(rank: Rank) -> None:
+    mine = torch.full((2,), float(rank.index))
+    momenta = _Momenta(range(1, 4))
+    for _ in range(2):
+        if rank.index == 0:
+            momenta.take()  # culprit
+            momenta.give()
+        else:
+            dist.send(mine, dst=0)
+            dist.recv(mine, src=0)

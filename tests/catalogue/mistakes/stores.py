@@ -214,3 +214,43 @@ def one_more_than_there_are(rank: Rank) -> None:
         for other in range(rank.world_size + 1):  # culprit
             rank.store.wait([f"loaded/{other}"])  # culprit
     dist.barrier()
+
+
+@mistake("missing key", culprits=(0,), ranks=3)
+def cleared_before_the_last_has_read_it(rank: Rank) -> None:
+    if rank.index == 0:
+        rank.store.set("seed", "7")
+    if rank.index == 1:
+        rank.store.get("seed")
+    dist.barrier()
+    if rank.index == 0:
+        rank.store.delete_key("seed")  # culprit
+    dist.barrier()
+    if rank.index == 2:
+        rank.store.get("seed")
+
+
+class _Seen:
+    """How many samples all have seen, as it is in the store."""
+
+    def __init__(self, rank: Rank) -> None:
+        self.store = rank.store
+        if rank.index == 0:
+            self.store.set("seen", "0")
+        dist.barrier()
+
+    @property
+    def samples(self) -> int:
+        return int(self.store.get("seen"))  # culprit
+
+    @samples.setter
+    def samples(self, value: int) -> None:
+        self.store.set("seen", str(value))  # culprit
+
+
+@mistake("lost update", culprits=(0, 1, 2), ranks=3)
+def counted_by_a_property(rank: Rank) -> None:
+    seen = _Seen(rank)
+    for _ in range(4):
+        seen.samples += 8  # culprit
+    dist.barrier()

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import takewhile
+from itertools import pairwise, takewhile
 
-from rankdrill.diagnosis.calls.loops import is_in_a_comprehension, is_in_a_loop, is_in_a_loop_without, share_a_loop
+from rankdrill.diagnosis.calls.loops import (
+    is_in_a_comprehension,
+    is_in_a_loop,
+    is_in_a_loop_without,
+    is_in_turn,
+    share_a_loop,
+)
 from rankdrill.diagnosis.calls.source import LEAVES_WITH, is_for_some_ranks, leaves_a_with, waits_between
 from rankdrill.diagnosis.calls.tree import function_around
 from rankdrill.step import HANDED_OVER, Site
@@ -16,6 +22,7 @@ __all__ = [
     "comes_round_without",
     "from_one_function",
     "in_any_loop",
+    "in_turn_by_one_line",
     "loops_below",
     "only_some_come",
     "outward",
@@ -98,3 +105,18 @@ def outward(site: Site) -> Iterator[Site]:
     while outer is not None:
         yield outer
         outer = outer.caller
+
+
+def in_turn_by_one_line(one: Site, other: Site) -> bool:
+    """Whether the two are in functions that one line calls, each when a ``for`` comes to it, and none is left out."""
+    theirs = {site.place: inner for inner, site in pairwise(outward(other))}
+    for mine, site in pairwise(outward(one)):
+        if site.place in theirs:
+            return _in_two_functions(mine, theirs[site.place]) and is_in_turn(site)
+    return False
+
+
+def _in_two_functions(one: Site, other: Site) -> bool:
+    if one.function == other.function == "<lambda>":
+        return one.place != other.place
+    return (one.file, one.function) != (other.file, other.function)

@@ -7,6 +7,7 @@ import ast
 from rankdrill.diagnosis.calls.tree import (
     COMPREHENSIONS,
     IN_PLACE,
+    LEAVES,
     LOOPS,
     STRAIGHT,
     Path,
@@ -24,6 +25,7 @@ __all__ = [
     "is_in_a_comprehension",
     "is_in_a_loop",
     "is_in_a_loop_without",
+    "is_in_turn",
     "share_a_loop",
 ]
 
@@ -58,6 +60,19 @@ def _leaves_behind(path: Path, line: int, innermost: bool) -> bool:
             if statement.lineno > line and any(isinstance(each, ast.Continue) for each in ast.walk(statement)):
                 return False
     return False
+
+
+def is_in_turn(site: Site) -> bool:
+    """Whether what is called there is called for each element of the ``for`` around it, whatever that is."""
+    function = function_around(site)
+    path = path_to(function, site.line) if function is not None else ()
+    place = max((place for place, (node, _) in enumerate(path) if isinstance(node, LOOPS)), default=None)
+    if place is None:
+        return False
+    loop, part = path[place]
+    straight = all(isinstance(node, STRAIGHT) for node, _ in path[place + 1 :])
+    leaves = any(isinstance(node, LEAVES) for node in ast.walk(loop))
+    return isinstance(loop, ast.For) and part == "body" and straight and not leaves
 
 
 def is_in_a_comprehension(site: Site) -> bool:

@@ -16,6 +16,7 @@ from rankdrill.diagnosis.calls.common_caller import (
     come_round,
     comes_round_without,
     from_one_function,
+    in_turn_by_one_line,
     loops_below,
     only_some_come,
 )
@@ -175,6 +176,8 @@ def _where_it_showed(theirs: Sequence[Step], mine: Sequence[Step]) -> Parting | 
     alone = again and not _begins_anew(mine)
     if alone and comes_round_alone(at_due, at_came, within=loops_below(at_came, came.site)):
         return Parting(FindingKind.EXTRA, came)
+    if in_turn_by_one_line(due.site, came.site):
+        return None  # each has its turn: one has another before it
     if by_custom := left_out_by_custom(theirs, mine):
         return by_custom
     order = order_of(at_due, at_came)

@@ -10,7 +10,17 @@ from rankdrill.diagnosis.messages import words
 from rankdrill.diagnosis.races.order import Sent
 from rankdrill.diagnosis.races.taken import Taken
 
-__all__ = ["BY_LINES", "IN_PLACES", "THE_LAST", "TO_THE_NEXT", "Deed", "Race", "in_another_order", "told"]
+__all__ = [
+    "BY_LINES",
+    "IN_PLACES",
+    "THE_LAST",
+    "TO_THE_NEXT",
+    "Deed",
+    "Race",
+    "by_name_later",
+    "in_another_order",
+    "told",
+]
 
 
 @dataclass(frozen=True)
@@ -39,6 +49,13 @@ def in_another_order(otherwise: str) -> Deed:
     return Deed(
         f"would have {otherwise}, had they come in another order",
         f"would have {otherwise}, had they come in another order",
+    )
+
+
+def by_name_later(sender: int) -> Deed:
+    return Deed(
+        f"waits by name for the message of rank {sender} later, which might have come first",
+        f"wait by name for the message of rank {sender} later, which might have come first",
     )
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
+from rankdrill.diagnosis.calls.tree import tree_of
 from rankdrill.diagnosis.races.reception import Reception
 from rankdrill.diagnosis.races.written import Written, name_called, names_in, plain_copy_of
 
-__all__ = ["answered_as_counted", "answers_in_a_row"]
+__all__ = ["answered_as_counted", "answered_as_filed", "answers_in_a_row"]
 
 _SEND = frozenset({"isend", "send"})
 
@@ -33,6 +34,53 @@ def answered_as_counted(written: Written, uses: Sequence[ast.Name]) -> int | Non
     if len({id(each) for each in sends}) != 1 or not isinstance(sends[0], ast.Call):
         return None
     return _line_of_answer(written, sends[0], uses[0].id, uses)
+
+
+def answered_as_filed(reception: Reception, file: str) -> int | None:
+    """The line of the one send of `file` of what lies under a number, to the rank of that number, where each message
+    goes under the number of its round: that of the worker whose turn it would be, and not of who has sent it.
+    """
+    written, into, tree = reception.written, reception.into, tree_of(file)
+    loop = written.loop_around(reception.call)
+    if tree is None or not isinstance(into, ast.Name) or not isinstance(loop, ast.For):
+        return None
+    if not isinstance(loop.target, ast.Name) or loop.target.id in _names_in_call(reception.call):
+        return None
+    inside = {id(node) for node in ast.walk(loop)}
+    uses = [use for use in written.uses(into.id) if use is not into]
+    filed = {_filed_under(written, use, loop.target.id) for use in uses if id(use) in inside}
+    if len(uses) != 1 or len(filed) != 1 or None in filed:
+        return None
+    sends = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _is_send(node)]
+    lines = [send.lineno for send in sends if _sends_what_is_under(send, filed)]
+    return lines[0] if len(lines) == 1 else None
+
+
+def _filed_under(written: Written, use: ast.Name, number: str) -> str | None:
+    """What keeps it in a place of that `number`, by the statement that it is used in."""
+    statement = next((each for each in written.around(use) if isinstance(each, ast.stmt)), None)
+    places = [
+        ast.unparse(node.value)
+        for node in ast.walk(statement or use)
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Name) and node.slice.id == number
+    ]
+    return places[0] if len(places) == 1 else None
+
+
+def _sends_what_is_under(send: ast.Call, filed: Collection[str | None]) -> bool:
+    content, target = _given(send, 0, "tensor"), _given(send, 1, "dst")
+    return (
+        isinstance(content, ast.Subscript)
+        and isinstance(target, ast.Name)
+        and ast.unparse(content.value) in filed
+        and isinstance(content.slice, ast.Name)
+        and content.slice.id == target.id
+    )
+
+
+def _names_in_call(call: ast.Call) -> set[str]:
+    """What the receive itself goes by: who names its sender, or a tag for each, knows who it is."""
+    return {node.id for node in ast.walk(call) if isinstance(node, ast.Name)}
 
 
 def _line_of_answer(written: Written, send: ast.Call, name: str, uses: Sequence[ast.Name]) -> int | None:

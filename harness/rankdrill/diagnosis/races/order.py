@@ -17,7 +17,7 @@ from rankdrill.diagnosis.races.taken import Taken
 from rankdrill.ledger import GROUP_OP, LedgerView, Record, State
 from rankdrill.step import DEFAULT_GROUP, LEAVES_GROUP, NO_SEQUENCE, RECV, SEND, Kind
 
-__all__ = ["Sent", "all_unordered", "destinations", "newest_from_anybody", "unordered"]
+__all__ = ["Sent", "all_unordered", "before_its_turn", "destinations", "newest_from_anybody", "unordered"]
 
 MOST_HOPS = 2  # by which one may have heard of a send: who further on might be told of it is taken to be told
 MOST_PAIRS = 256  # of sends that are looked at, one after the other as they began
@@ -84,6 +84,44 @@ def _of_two_lines(
         if one.rank != other.rank and len(by) == 2 and run.free(one, other):
             return one, other
     return None
+
+
+def before_its_turn(receiver: int, taken: Taken, views: Mapping[int, LedgerView]) -> tuple[Sent, Sent] | None:
+    """A send that `receiver` took as `taken` says, and one that it took later, by its sender's name, in any order.
+
+    All that this sender sends is taken by its name: what came first there would be missing later.
+    """
+    received = _received(taken, views[receiver])
+    sends = {_number(sent.record, sent.rank): sent for sent in _sends_to(receiver, taken, views)}
+    by_name = [record for record in received if not _is_from_anybody(record)]
+    run = _Run(views)
+    for place, record in enumerate(received):
+        if not (_is_from_anybody(record) and _is_there(record, taken)) or record.step.message is None:
+            continue
+        first = sends.get(_number(record, record.step.message.peer))
+        for later in _next_of_each(received[place:]):
+            assert later.step.message is not None
+            peer = later.step.message.peer
+            second = sends.get(_number(later, peer))
+            if first is None or second is None or first.rank == peer or not _all_by_name(peer, sends, by_name):
+                continue
+            if run.free(*sorted((first, second), key=lambda sent: sent.record.begin_ns)):
+                return first, second
+    return None
+
+
+def _next_of_each(received: Sequence[Record]) -> list[Record]:
+    """The first of `received` of each sender that is named, if it was not taken from anybody before."""
+    found: dict[int, Record] = {}
+    for record in received:
+        if record.step.message is not None:
+            found.setdefault(record.step.message.peer, record)
+    return [record for record in found.values() if not _is_from_anybody(record) and record.state is State.ENDED]
+
+
+def _all_by_name(peer: int, sends: Mapping[tuple[int, int] | None, Sent], by_name: Sequence[Record]) -> bool:
+    named = {_number(record, peer) for record in by_name if record.step.message and record.step.message.peer == peer}
+    return None not in sends and {number for number, sent in sends.items() if sent.rank == peer} == named
 
 
 def all_unordered(

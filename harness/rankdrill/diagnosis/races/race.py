@@ -20,13 +20,14 @@ from rankdrill.diagnosis.races.account import (
     TO_THE_NEXT,
     Deed,
     Race,
+    by_name_later,
     in_another_order,
     told,
 )
-from rankdrill.diagnosis.races.answers import answers_in_a_row
+from rankdrill.diagnosis.races.answers import answered_as_filed, answers_in_a_row
 from rankdrill.diagnosis.races.last_word import counts_the_last
 from rankdrill.diagnosis.races.lines import has_a_line_for_each
-from rankdrill.diagnosis.races.order import all_unordered, destinations, newest_from_anybody, unordered
+from rankdrill.diagnosis.races.order import all_unordered, before_its_turn, destinations, newest_from_anybody, unordered
 from rankdrill.diagnosis.races.places import answered_by_place, kept_in_order
 from rankdrill.diagnosis.races.reception import reception_at
 from rankdrill.diagnosis.races.taken import Taken
@@ -44,7 +45,7 @@ def message_race(taken: Mapping[int, Sequence[Taken]], views: Mapping[int, Ledge
     """
     races: dict[int, Race] = {}
     for rank, each in sorted(taken.items()):
-        found = (_race(rank, one, views) for one in each if one.differ or one.otherwise)
+        found = (_race(rank, one, views) or _out_of_turn(rank, one, views) for one in each)
         race = next((one for one in found if one is not None), None)
         if race is not None:
             races[rank] = race
@@ -67,6 +68,14 @@ def _race(rank: int, taken: Taken, views: Mapping[int, LedgerView]) -> Race | No
     return Race(taken, pair, deed) if deed is not None and pair is not None else None
 
 
+def _out_of_turn(rank: int, taken: Taken, views: Mapping[int, LedgerView]) -> Race | None:
+    """That who is named later might have been taken first; unless the rank asks whom it took, to name the other."""
+    pair = None if taken.by_lines else before_its_turn(rank, taken, views)
+    if pair is None or reception_at(taken.site) is None:
+        return None
+    return Race(taken, pair, by_name_later(pair[1].rank))
+
+
 def _deed(rank: int, taken: Taken, view: LedgerView) -> Deed | None:
     """What is done with messages that depends on which came first; None where nothing is, or nobody can say."""
     reception = reception_at(taken.site)
@@ -78,7 +87,7 @@ def _deed(rank: int, taken: Taken, view: LedgerView) -> Deed | None:
         return IN_PLACES
     if counts_the_last(reception, rank):
         return THE_LAST
-    line = answers_in_a_row(reception) or answered_by_place(reception)
+    line = answers_in_a_row(reception) or answered_by_place(reception) or answered_as_filed(reception, taken.site.file)
     # Who hands messages on to others than those that sent them may do so in whatever order.
     answered = line is not None and destinations(view, taken.site.file, line) == set(taken.senders)
     return TO_THE_NEXT if answered else None

@@ -1,4 +1,4 @@
-"""What a rank tells of a line where it has received from anybody, and several have answered."""
+"""What a rank tells of a line where it has received from anybody."""
 
 from __future__ import annotations
 

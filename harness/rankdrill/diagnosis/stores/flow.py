@@ -23,6 +23,7 @@ _CONDITIONS = (ast.If, ast.While, ast.IfExp)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _FILLING = frozenset({"append", "extend", "update"})  # with one argument: a store's own take two
 _SELF = "self."
+_PROPERTIES = ("property", ".setter")
 _GETS, _SETS = frozenset({"get", "multi_get", "check"}), frozenset({"set", "multi_set"})
 MOST_ROUNDS = 8  # of following names from one assignment to the next
 MOST_KNOWN = 1 << 8  # pairs of lines: a loop asks of one again and again
@@ -36,7 +37,7 @@ class _Level:
     """
 
     function: ast.AST
-    call: ast.Call | None
+    call: ast.expr | None
     names: frozenset[str]
     asked: tuple[ast.AST, ...] = field(default=())
 
@@ -91,7 +92,7 @@ def _levels(got: Site, put: Site, *, value: bool, key: str) -> list[_Level]:
 def _out_of(way: Sequence[Site], asked: Sequence[ast.AST]) -> list[_Level]:
     """What is had of what was got, function by function; the outermost hands on what is `asked`."""
     function = function_around(way[0])
-    call = _the_call(function, _GETS, way[0].line)
+    call: ast.expr | None = _the_call(function, _GETS, way[0].line)
     seeds: frozenset[str] = frozenset()
     levels: list[_Level] = []
     if function is None or call is None:
@@ -100,7 +101,7 @@ def _out_of(way: Sequence[Site], asked: Sequence[ast.AST]) -> list[_Level]:
         within = _level(function, call, seeds, _returned(function))
         levels.append(within)
         function = function_around(outer)
-        called = _the_call(function, {inner.function}, outer.line)
+        called = _the_call(function, {inner.function}, outer.line) or _the_property(function, inner, outer.line)
         if function is None or called is None:
             return []
         seeds = frozenset(_attribute(called, name) for name in within.names if name.startswith(_SELF)) - {""}
@@ -124,6 +125,9 @@ def _asked(way: Sequence[Site], *, value: bool, key: str) -> list[ast.AST] | Non
             break
         needed = _needed(function, asked)
         inner, function = function, function_around(way[at + 1])
+        attribute = _the_property(function, site, way[at + 1].line)
+        if function is not None and attribute is not None and at + 2 == len(way):
+            return _assigned_to(function, attribute)
         call = _the_call(function, {site.function}, way[at + 1].line)
         if function is None or call is None or any(isinstance(given, ast.Starred) for given in call.args):
             return None
@@ -165,9 +169,10 @@ def _handed(inner: ast.AST, call: ast.Call, needed: set[str]) -> Iterator[ast.AS
             yield ast.parse(text, mode="eval").body
 
 
-def _attribute(call: ast.Call, name: str) -> str:
-    """What ``self.items`` is called where the method is `called`; empty where it is no method."""
-    return f"{ast.unparse(call.func.value)}.{name.removeprefix(_SELF)}" if isinstance(call.func, ast.Attribute) else ""
+def _attribute(call: ast.expr, name: str) -> str:
+    """What ``self.items`` is called where the method is `called`, or a property read; empty where it is no method."""
+    method = call.func if isinstance(call, ast.Call) else call
+    return f"{ast.unparse(method.value)}.{name.removeprefix(_SELF)}" if isinstance(method, ast.Attribute) else ""
 
 
 def _parameters(function: ast.AST) -> list[str]:
@@ -191,6 +196,34 @@ def _the_call(function: ast.AST | None, names: Set[str], line: int) -> ast.Call 
     return calls[0] if len(calls) == 1 else None
 
 
+def _the_property(function: ast.AST | None, inner: Site, line: int) -> ast.Attribute | None:
+    """The attribute in that line by which the property `inner` is read, or set; None where there is not just one."""
+    own = function_around(inner)
+    if function is None or not isinstance(own, _FUNCTIONS):
+        return None
+    if not any(ast.unparse(each).endswith(_PROPERTIES) for each in own.decorator_list):
+        return None
+    found = [
+        node
+        for node in ast.walk(function)
+        if isinstance(node, ast.Attribute)
+        and node.attr == inner.function
+        and node.lineno <= line <= (node.end_lineno or node.lineno)
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _assigned_to(function: ast.AST, attribute: ast.Attribute) -> list[ast.AST] | None:
+    """What is assigned to it; of ``seen += 1`` what it was, too."""
+    for node in ast.walk(function):
+        match node:
+            case ast.Assign(targets=[target], value=value) if target is attribute:
+                return [value]
+            case ast.AugAssign(target=target, value=value) if target is attribute:
+                return [target, value]
+    return None
+
+
 def _outward(site: Site) -> Iterator[Site]:
     outer: Site | None = site
     while outer is not None:
@@ -201,7 +234,7 @@ def _outward(site: Site) -> Iterator[Site]:
 # --------------------------------------------------------------------------------------------- in one function
 
 
-def _level(function: ast.AST, call: ast.Call | None, seeds: frozenset[str], asked: Sequence[ast.AST]) -> _Level:
+def _level(function: ast.AST, call: ast.expr | None, seeds: frozenset[str], asked: Sequence[ast.AST]) -> _Level:
     """With the names of what holds what `call` gave or `seeds` hold, or something made of it."""
     names = set(seeds)
     for _ in range(MOST_ROUNDS):
@@ -226,7 +259,9 @@ def _grows(level: _Level) -> bool:
     added = (node for part in made for node in ast.walk(part) if isinstance(node, ast.BinOp))
     sums = (node for node in added if isinstance(node.op, _MORE) and level.uses(node))
     steps = (node for node in ast.walk(level.function) if isinstance(node, ast.AugAssign))
-    grown = (node for node in steps if isinstance(node.op, _MORE))
+    grown = [node for node in steps if isinstance(node.op, _MORE)]
+    if any(node.target is level.call for node in grown):  # a property
+        return True
     return any(sums) or any(name in level.names for node in grown for name in _stored(node.target))
 
 
@@ -278,7 +313,7 @@ def _conditions_around(function: ast.AST, call: ast.Call) -> Iterator[ast.If | a
             yield node
 
 
-def _uses(part: ast.AST, call: ast.Call | None, names: Iterable[str]) -> bool:
+def _uses(part: ast.AST, call: ast.expr | None, names: Iterable[str]) -> bool:
     return any(
         node is call or (isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node) in names)
         for node in ast.walk(part)

@@ -168,9 +168,12 @@ def _deleted(
     """Who has deleted the key that was there, and where, if it is one rank, and several wait that never got it."""
     of_key = [use for use in uses if use.record.step.digest == awaited.digest]
     deleted = [(rank, record) for rank, view in enumerate(views) for record in _deletions(awaited.digest, view)]
-    if len(waiters) < 2 or len(deleted) != 1 or not any(use.sets for use in of_key):
+    setters = {use.rank for use in of_key if use.sets}
+    if len(deleted) != 1 or not setters:
         return None
     rank, _record = deleted[0]
+    if len(waiters) < 2 and setters != {rank}:  # one that is late itself, of what is nobody's own
+        return None
     got_before = any(use.rank in waiters for use in of_key)
     return deleted[0] if rank not in waiters and not got_before else None
 
