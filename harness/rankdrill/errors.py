@@ -163,7 +163,7 @@ class RankDied(WorldError):
 
 
 class RankStuck(WorldError):
-    """A rank was still running at the deadline, in a place where it waited for no other rank."""
+    """A rank was still running at the deadline, or asleep for good, in a place where it waited for no other rank."""
 
 
 class RankLeft(WorldError):

@@ -36,7 +36,7 @@ def sleeps() -> None:
 
 
 def awaits_an_event() -> None:
-    threading.Event().wait()
+    threading.Event().wait(1000)
 
 
 def reads() -> None:

@@ -18,7 +18,7 @@ from rankdrill.diagnosis.waits import Wait
 from rankdrill.step import Site
 from rankdrill.whose import Whose, whose_file
 
-__all__ = ["HeldLock", "held_lock", "stopped_by_lock"]
+__all__ = ["HeldLock", "held_lock", "stopped_by_lock", "wants_a_lock"]
 
 Thread = Sequence[Site]
 """The lines a thread is at, innermost first."""
@@ -54,6 +54,11 @@ def held_lock(threads: Sequence[Thread]) -> HeldLock | None:
                 if taken is not None:
                     return HeldLock(lock, _with_callers(waiting), taken, holder, holder is waiting)
     return None
+
+
+def wants_a_lock(thread: Thread) -> bool:
+    """Whether its innermost line takes something that was there before, as one does a lock."""
+    return bool(thread) and whose_file(thread[0].file) is Whose.USER and bool(_wanted(thread[0]))
 
 
 def _with_callers(thread: Thread) -> Site:

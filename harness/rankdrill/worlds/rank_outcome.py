@@ -18,9 +18,10 @@ from rankdrill.step import Site
 from rankdrill.worlds.death import Death
 from rankdrill.worlds.dumps import innermost_site, threads_in
 
-__all__ = ["STOPPED_BY", "RankOutcome", "RenderedError", "Status"]
+__all__ = ["ASLEEP", "STOPPED_BY", "RankOutcome", "RenderedError", "Status"]
 
 STOPPED_BY = "stopped by "
+ASLEEP = "waiting to be woken by another of its threads, and none will"
 """Begins what a rank is `doing` whose process a signal has stopped."""
 
 _NOTHING_WRITTEN = LedgerView()
@@ -132,7 +133,7 @@ class RankOutcome:
     @property
     def out_of_time(self) -> bool:
         """Whether the deadline found it at something of its own, which nobody had planned: it may need longer."""
-        at_its_own = self.wait is None and not self.doing.startswith(STOPPED_BY)
+        at_its_own = self.wait is None and not self.doing.startswith((STOPPED_BY, ASLEEP))
         return self.status is Status.STUCK and at_its_own and not (self.cut or self.by_plan)
 
     def _where(self) -> str:
@@ -182,6 +183,8 @@ class RankOutcome:
                 return f"rank {self.rank} was{where} when the run was ended"
             case Status.STUCK if self.wait:
                 return f"rank {self.rank} {self.wait}"
+            case Status.STUCK if self.doing == ASLEEP:
+                return f"rank {self.rank} sleeps for good{self._doing()},{where}"
             case _:
                 when = "when the run was ended" if self.cut else "at the deadline"
                 return f"rank {self.rank} was still running {when}{self._doing()},{where}"
@@ -191,6 +194,8 @@ class RankOutcome:
         if held is not None:
             return f", {held}"
         at = innermost_site(self.stack, current=False) if self.site is None else self.site
+        if self.doing == ASLEEP:
+            return f", {self.doing}{f', at {at}' if at is not None else ''}"
         if self.cut and not self.doing:
             return f", at {at}" if at is not None else ""
         return f", {self.doing}{f' at {at}' if at is not None else ''}" if self.doing else ""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from rankdrill.diagnosis import Position, Wait, doomed, waits
 from rankdrill.diagnosis.stores.keys import awaits_key, awaits_lock
 from rankdrill.ledger import Record
 from rankdrill.step import MAKES_GROUP, NO_SEQUENCE
 from rankdrill.worlds.processes.client import RankHandle
+from rankdrill.worlds.processes.watching.asleep import Sleepers
 from rankdrill.worlds.processes.watching.motion import is_stopped, seconds_wanted, wants_processor
 from rankdrill.worlds.processes.watching.outside import others_may_act
 from rankdrill.worlds.processes.watching.positions import Positions
@@ -44,6 +46,9 @@ class Certainty:
         self._since = 0.0  # on the monotonic clock: who is suspected has been since then
         self._ran: dict[int, float] = {}
         self._looked = 0.0
+        self._sleepers = Sleepers(stacks)
+        self.asleep: frozenset[int] = frozenset()
+        """The ranks that will never do anything again, though they are in no step, where that is why it is certain."""
 
     @property
     def suspects(self) -> bool:
@@ -67,7 +72,7 @@ class Certainty:
         whom = pending if self._positions.planned or not _decided(waiting.values()) else waiting
         if not stuck or stuck.keys() != whom.keys() or stuck == self._acquitted:
             self._suspected = {}
-            return False
+            return self._all_but_sleepers_wait(running, positions, deadline)
         # gloo's own thread spins for ever once a message is dropped (2.13). Whoever is half way through a transfer with
         # that rank moves too.
         # Who waits for a key, as one does for the others' when a group is made, may ask for it again and again; who
@@ -86,6 +91,23 @@ class Certainty:
             self._acquitted = stuck
             return False
         return certain
+
+    def _all_but_sleepers_wait(
+        self, running: Mapping[int, RankHandle], positions: Sequence[Position], deadline: float
+    ) -> bool:
+        """Whether all that are in a step wait for ever if the others do nothing more, and these sleep for good."""
+        out = {rank: handle for rank, handle in running.items() if _is_elsewhere(positions[rank])}
+        if not out or self._positions.planned:
+            return False
+        waiting = doomed([replace(each, ended=True) if rank in out else each for rank, each in enumerate(positions)])
+        if waiting.keys() | out.keys() != running.keys() or any(
+            _gives_up(wait.record, deadline) for wait in waiting.values()
+        ):
+            return False
+        if not self._sleepers.are_asleep(out):
+            return False
+        self.asleep = frozenset(out)
+        return True
 
     def only_stopped(self, running: Mapping[int, RankHandle]) -> bool:
         """Whether nobody is left but ranks that the plan has stopped, and that none of the others had go on."""
@@ -148,6 +170,10 @@ def _decided(waits: Collection[Wait]) -> bool:
         for wait in waits
         if wait.record.step.sequence != NO_SEQUENCE
     )
+
+
+def _is_elsewhere(position: Position) -> bool:
+    return not position.ended and position.at is None and position.locking is None
 
 
 def _gives_up(record: Record, deadline: float) -> bool:

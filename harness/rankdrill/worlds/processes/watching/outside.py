@@ -15,7 +15,7 @@ from types import FrameType
 from rankdrill.step import OWN_STORE, Kind, Step
 from rankdrill.whose import whose_file
 
-__all__ = ["others_may_act"]
+__all__ = ["another_thread_may_act", "has_children", "others_may_act"]
 
 _INSTALLED = tuple({os.path.join(sysconfig.get_path(name), "") for name in ("purelib", "platlib")})
 _ASYNCIO = f"{os.sep}asyncio{os.sep}"
@@ -30,16 +30,16 @@ def others_may_act(awaited: Iterable[Step], pids: Collection[int]) -> bool:
     From a child of theirs, whose calls no ledger holds; from another thread of this process; or from whoever else
     uses a store that none of the ranks serves.
     """
-    if any(_has_children(pid) for pid in pids):
+    if any(has_children(pid) for pid in pids):
         return True
     stores = {step.fingerprint for step in awaited if step.kind is Kind.STORE} - {OWN_STORE}
     if not stores:
         return False
     ports = {int(store.rpartition(":")[2]) for store in stores if store.startswith(_TCP)}
-    return _another_thread_may_act() or not ports <= set(_served(ports, pids))
+    return another_thread_may_act() or not ports <= set(_served(ports, pids))
 
 
-def _another_thread_may_act() -> bool:
+def another_thread_may_act() -> bool:
     """Whether this process has a thread of which nothing says that it is at a library's own work, as pytest-xdist's."""
     return any(not _is_a_librarys(frame) for own, frame in sys._current_frames().items() if own != get_ident())
 
@@ -53,7 +53,8 @@ def _is_a_librarys(innermost: FrameType) -> bool:
     return any(file.startswith(_INSTALLED) for file in files) and all(whose_file(file) for file in files)
 
 
-def _has_children(pid: int) -> bool:
+def has_children(pid: int) -> bool:
+    """Whether the process `pid` has any, that have not been waited for."""
     for path in Path(f"/proc/{pid}/task").glob("*/children"):
         with suppress(OSError):  # the thread has ended meanwhile
             if path.read_text().strip():

@@ -26,7 +26,7 @@ from rankdrill.worlds.processes.watching.motion import is_stopped
 from rankdrill.worlds.processes.watching.native import native_stacks
 from rankdrill.worlds.processes.watching.positions import Positions
 from rankdrill.worlds.processes.watching.stacks import of_the_body, stacks_of
-from rankdrill.worlds.rank_outcome import RankOutcome, Status
+from rankdrill.worlds.rank_outcome import ASLEEP, RankOutcome, Status
 
 if TYPE_CHECKING:
     from rankdrill.faults import Plan
@@ -240,8 +240,14 @@ class Supervision:
         self._client.kill(list(self._running.values()))
         for rank in list(self._running):
             stack = "\n".join(filter(None, (of_the_body(self._stacks.get(rank, "")), in_c.get(rank))))
+            asleep = certain and rank in self._certainty.asleep
             outcome = RankOutcome(
-                rank, Status.STUCK, wait=waiting.get(rank), stack=stack, cut=cut, doing=doing.get(rank, "")
+                rank,
+                Status.STUCK,
+                wait=None if asleep else waiting.get(rank),
+                stack=stack,
+                cut=cut and not asleep,
+                doing=ASLEEP if asleep else doing.get(rank, ""),
             )
             self._end(Ending(outcome))
 
