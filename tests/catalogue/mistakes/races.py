@@ -330,3 +330,18 @@ def momenta_of_the_wrong_workers(rank: Rank) -> None:
         else:
             dist.send(mine, dst=0)
             dist.recv(mine, src=0)
+
+
+@mistake("message race", culprits=(3,), ranks=4)
+def a_label_and_what_it_is_for(rank: Rank) -> dict[int, float]:
+    losses: dict[int, float] = {}
+    if rank.index == 3:
+        label, loss = torch.zeros(1, dtype=torch.long), torch.zeros(2)
+        for _ in range(3):
+            dist.recv(label, tag=10)  # culprit
+            dist.recv(loss, tag=11)  # culprit
+            losses[int(label)] = loss.mean().item()  # culprit
+    else:
+        dist.send(torch.tensor([7 * rank.index]), dst=3, tag=10)
+        dist.send(torch.full((2,), 0.5 + rank.index), dst=3, tag=11)
+    return dict.fromkeys(losses, 0.0)

@@ -127,3 +127,22 @@ def a_line_of_its_own_that_always_fitted(rank: Rank) -> None:
             dist.all_reduce(torch.zeros(6 if step == 3 else 5))  # culprit
         if rank.index != 0:
             dist.all_reduce(torch.ones(5))
+
+
+@mistake("size mismatch", culprits=(1,), ranks=4)
+def a_rest_that_does_not_divide(rank: Rank) -> None:
+    """The root cuts what there is in four, and the last piece is shorter; all expect as much."""
+    mine = torch.empty(3)
+    pieces = list(torch.arange(11.0).split(3)) if rank.index == 1 else None  # culprit
+    dist.scatter(mine, pieces, src=1)  # culprit
+
+
+@mistake("size mismatch", culprits=(2,), ranks=3)
+def takes_no_more_than_there_is_room_for(rank: Rank) -> None:
+    sends = [[1, 2, 2], [2, 1, 1], [1, 1, 4]][rank.index]
+    counts = torch.empty(3, dtype=torch.long)
+    dist.all_to_all_single(counts, torch.tensor(sends))
+    takes = counts.tolist()
+    if rank.index == 2:
+        takes = [min(count, 1) for count in takes]  # culprit
+    dist.all_to_all_single(torch.empty(sum(takes)), torch.ones(sum(sends)), takes, sends)  # culprit

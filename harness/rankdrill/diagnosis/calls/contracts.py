@@ -19,6 +19,7 @@ MEMBERS = "members"
 _DIVIDING = frozenset({"new_subgroups", "new_subgroups_by_enumeration"})
 SPLIT = "split"
 """What does not fit where ranks need only fit by twos."""
+_OF_ONE = frozenset({"gather", "scatter"})
 # In the order of `Post.marks`: what is wrong first explains the rest.
 _ARGUMENTS = (
     (FindingKind.CALL_ORDERING, "op"),
@@ -248,6 +249,8 @@ def _culprits(posts: Sequence[Post], pairs: list[tuple[Post, Post]], members: Se
     common = set.intersection(*({post.rank for post in pair} for pair in pairs))
     if len(common) == 1:
         return sorted(common)
+    if common and (odd := _at_odds_with_itself(common, posts, members) or _uneven(common, posts, members)):
+        return odd
     if common and (odd := _fits_nobody(common, posts, members)):
         return odd
     sizes: dict[str, list[int]] = {}
@@ -257,6 +260,36 @@ def _culprits(posts: Sequence[Post], pairs: list[tuple[Post, Post]], members: Se
     odd_ones = {post.rank for pair in pairs for post in pair} - set(most)
     explained = all({post.rank for post in pair} & odd_ones for pair in pairs)
     return sorted(odd_ones) if 2 * len(most) > len(members) and odd_ones and explained else []
+
+
+def _at_odds_with_itself(pair: Collection[int], posts: Sequence[Post], members: Sequence[int]) -> list[int]:
+    """The one of two that does not expect from itself what it sends there."""
+    place = {rank: at for at, rank in enumerate(members)}
+    odd = [post.rank for post in posts if post.rank in pair and not _fit(post, post, place)]
+    return odd if len(odd) == 1 else []
+
+
+def _uneven(pair: Collection[int], posts: Sequence[Post], members: Sequence[int]) -> list[int]:
+    """The root, if it deals with one of the others otherwise than with the rest, and that one with it as the rest do;
+    or that one, if it is the other way round.
+    """
+    if posts[0].op not in _OF_ONE:
+        return []
+    by_rank = {post.rank: post for post in posts}
+    root = members[posts[0].marks[2]]
+    rest = [rank for rank in by_rank if rank not in (*pair, root)]
+    if root not in pair or not rest:
+        return []
+    place = {rank: at for at, rank in enumerate(members)}
+    (one,) = set(pair) - {root}
+    by_root = [_with(by_rank[root], rank, place) for rank in (*rest, one)]
+    by_others = [_with(by_rank[rank], root, place) for rank in (*rest, one)]
+    alike = [len(set(each[:-1])) == 1 and each[-1] == each[0] for each in (by_root, by_others)]
+    return {(False, True): [root], (True, False): [one]}.get((alike[0], alike[1]), [])
+
+
+def _with(post: Post, other: int, place: Mapping[int, int]) -> tuple[int, int] | None:
+    return elements(post.each, post.sends, post.receives, place[other])
 
 
 def _fits_nobody(pair: Collection[int], posts: Sequence[Post], members: Sequence[int]) -> list[int]:

@@ -38,6 +38,10 @@ BY_LINES = Deed(
     "has a line and a name for each message, whoever sent it",
     "have a line and a name for each message, whoever sent it",
 )
+TOGETHER = Deed(
+    "takes it to be of the same sender as what it receives from anybody beside it",
+    "take it to be of the same sender as what they receive from anybody beside it",
+)
 TO_THE_NEXT = Deed(
     "answers whoever is the first as if it were the first in a row",
     "answer whoever is the first as if it were the first in a row",

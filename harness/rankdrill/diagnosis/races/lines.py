@@ -1,7 +1,8 @@
-"""Messages that are received from anybody by several lines, each into a name of its own, and are read by nobody.
+"""Messages that are received from anybody by several lines of one block, each into a name of its own.
 
 Who writes a line for each message, and a name, means one message by each; only tokens of one element may be whosever.
 What is done with what was received would be seen in another order; of what nothing is done, the names have to speak.
+And who keeps one under what another says means that both are of one sender.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ import ast
 
 from rankdrill.diagnosis.races.places import is_about
 from rankdrill.diagnosis.races.reception import Reception, receptions_in
-from rankdrill.diagnosis.races.written import Written
+from rankdrill.diagnosis.races.written import Written, names_in
 
-__all__ = ["has_a_line_for_each"]
+__all__ = ["has_a_line_for_each", "is_put_with_another"]
 
 
 def has_a_line_for_each(reception: Reception, elements: int) -> bool:
@@ -27,6 +28,35 @@ def has_a_line_for_each(reception: Reception, elements: int) -> bool:
         return False
     blocks = {_block_of(written, each.call) for each in receptions}
     return len(blocks) == 1 and all(_is_unread(written, each) for each in receptions)
+
+
+def is_put_with_another(reception: Reception) -> bool:
+    """Whether it and what another line of the block takes from anybody are one's, as they are used: one is kept under
+    the other, as a payload is under what its header says.
+    """
+    written = reception.written
+    block = _block_of(written, reception.call)
+    names = [
+        each.into.id
+        for each in receptions_in(written)
+        if isinstance(each.into, ast.Name) and each.waits and _block_of(written, each.call) == block
+    ]
+    if not isinstance(reception.into, ast.Name) or len(names) != 2 or len(set(names)) < 2:
+        return False
+    return reception.into.id in names and any(
+        (names[0] in names_in(index) and names[1] in names_in(value))
+        or (names[1] in names_in(index) and names[0] in names_in(value))
+        for index, value in _kept_under(written)
+    )
+
+
+def _kept_under(written: Written) -> list[tuple[ast.AST, ast.AST]]:
+    """What is assigned into a place, each after what the place is told by."""
+    return [
+        (node.targets[0].slice, node.value)
+        for node in ast.walk(written.function)
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript)
+    ]
 
 
 def _block_of(written: Written, call: ast.Call) -> tuple[int, str]:

@@ -18,6 +18,7 @@ from rankdrill.diagnosis.races.account import (
     IN_PLACES,
     THE_LAST,
     TO_THE_NEXT,
+    TOGETHER,
     Deed,
     Race,
     by_name_later,
@@ -26,7 +27,7 @@ from rankdrill.diagnosis.races.account import (
 )
 from rankdrill.diagnosis.races.answers import answered_as_filed, answers_in_a_row
 from rankdrill.diagnosis.races.last_word import counts_the_last
-from rankdrill.diagnosis.races.lines import has_a_line_for_each
+from rankdrill.diagnosis.races.lines import has_a_line_for_each, is_put_with_another
 from rankdrill.diagnosis.races.order import all_unordered, before_its_turn, destinations, newest_from_anybody, unordered
 from rankdrill.diagnosis.races.places import answered_by_place, kept_in_order
 from rankdrill.diagnosis.races.reception import reception_at
@@ -85,6 +86,8 @@ def _deed(rank: int, taken: Taken, view: LedgerView) -> Deed | None:
         return BY_LINES if has_a_line_for_each(reception, taken.elements) else None
     if kept_in_order(reception, taken.elements):
         return IN_PLACES
+    if is_put_with_another(reception):
+        return TOGETHER
     if counts_the_last(reception, rank):
         return THE_LAST
     line = answers_in_a_row(reception) or answered_by_place(reception) or answered_as_filed(reception, taken.site.file)
