@@ -263,7 +263,9 @@ def _culprits(posts: Sequence[Post], pairs: list[tuple[Post, Post]], members: Se
 
 
 def _at_odds_with_itself(pair: Collection[int], posts: Sequence[Post], members: Sequence[int]) -> list[int]:
-    """The one of two that does not expect from itself what it sends there."""
+    """The one of two that does not expect from itself what it sends there; one against one is for others to judge."""
+    if len(members) == len(pair):
+        return []
     place = {rank: at for at, rank in enumerate(members)}
     odd = [post.rank for post in posts if post.rank in pair and not _fit(post, post, place)]
     return odd if len(odd) == 1 else []
