@@ -3,9 +3,9 @@
     python benchmarks/soak.py [--rounds 20] [--busy 1] [--json FILE [--again]] [-- PYTEST ARGUMENTS]
 
 `--busy` processes compute beside it all the time, at least as eagerly as the tests do. Every round is a session of its
-own, `-n 2` unless told otherwise. FILE is written after each, so that `--again` goes on where a soak was interrupted:
-of which commits its rounds were is told. Exits with 1 where any test failed in any round; the table says which, and how
-often.
+own, `-n 2` unless told otherwise. FILE is written after each, so that `--again` goes on where a soak was interrupted: of
+which commits its rounds were is told, and FILE has what failed tests said. Exits with 1 where any test failed in any
+round; the table says which, and how often.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -31,18 +32,22 @@ from rich.table import Table
 
 ROOT = Path(__file__).resolve().parents[1]
 DEFAULT = ("-q", "-n", "2", "tests")
+MOST_TOLD = 1 << 14  # characters of what one failed test said, the last ones
 _SPIN = "while True: pass"
 
 
 @dataclass(frozen=True)
 class Round:
-    """One session: its exit code, how many tests ran, which failed, how long it took, and the commit that it was of."""
+    """One session: its exit code, how many tests ran, which failed, how long it took, the commit that it was of, and
+    what each test that failed said.
+    """
 
     code: int
     tests: int
     failed: tuple[str, ...]
     seconds: float
     commit: str = ""
+    told: tuple[str, ...] = ()
 
 
 @contextmanager
@@ -66,7 +71,8 @@ def run_once(arguments: Sequence[str]) -> Round:
         seconds = time.monotonic() - began
         if not report.exists():
             sys.exit(f"{' '.join(command)} did not run:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
-        return Round(done.returncode, *read(report.read_text()), seconds, commit())
+        tests, failed = read(report.read_text())
+        return Round(done.returncode, tests, tuple(failed), seconds, commit(), tuple(failed.values()))
 
 
 def commit() -> str:
@@ -84,7 +90,8 @@ def kept(file: Path | None) -> list[Round]:
     """The rounds that an earlier soak has left in `file`."""
     if file is None or not file.exists():
         return []
-    return [Round(**one | {"failed": tuple(one["failed"])}) for one in json.loads(file.read_text())]
+    each = json.loads(file.read_text())
+    return [Round(**one | {name: tuple(one.get(name, ())) for name in ("failed", "told")}) for one in each]
 
 
 def keep(file: Path | None, rounds: Sequence[Round]) -> None:
@@ -94,13 +101,16 @@ def keep(file: Path | None, rounds: Sequence[Round]) -> None:
         aside.replace(file)
 
 
-def read(report: str) -> tuple[int, tuple[str, ...]]:
-    """How many tests a JUnit report tells of, and which of them failed."""
+def read(report: str) -> tuple[int, dict[str, str]]:
+    """How many tests a JUnit report tells of, and what those that failed said, by their names."""
     # Of tests on many ranks the report has text that XML has no room for.
     tree = ElementTree.fromstring(re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f]", "?", report))
     cases = list(tree.iter("testcase"))
-    failed = (case for case in cases if case.find("failure") is not None or case.find("error") is not None)
-    return len(cases), tuple(f"{case.get('classname')}::{case.get('name')}" for case in failed)
+    failed: dict[str, str] = {}
+    for case in cases:
+        for how in (*case.findall("failure"), *case.findall("error")):
+            failed[f"{case.get('classname')}::{case.get('name')}"] = (how.text or str(how.get("message")))[-MOST_TOLD:]
+    return len(cases), failed
 
 
 def table_of(rounds: Sequence[Round]) -> Table:
@@ -111,6 +121,11 @@ def table_of(rounds: Sequence[Round]) -> Table:
     return table
 
 
+def _end_as_if_left(*_: object) -> None:
+    """Who ends the soak ends what computes beside it, and the session of its round."""
+    sys.exit(128 + signal.SIGTERM)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=20)
@@ -119,6 +134,7 @@ def main() -> int:
     parser.add_argument("--again", action="store_true", help="count the rounds that are in --json already")
     parser.add_argument("pytest", nargs="*", metavar="ARGUMENT", help=f"of pytest (default: {' '.join(DEFAULT)})")
     asked = parser.parse_args()
+    signal.signal(signal.SIGTERM, _end_as_if_left)
     if asked.again and asked.json is None:
         parser.error("--again needs the --json FILE of the soak that is to go on")
     console, rounds = Console(), kept(asked.json) if asked.again else []
