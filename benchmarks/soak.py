@@ -3,9 +3,9 @@
     python benchmarks/soak.py [--rounds 20] [--busy 1] [--json FILE [--again]] [-- PYTEST ARGUMENTS]
 
 `--busy` processes compute beside it all the time, at least as eagerly as the tests do. Every round is a session of its
-own, `-n 2` unless told otherwise. FILE is written after each, so that `--again` goes on where a soak was interrupted: of
-which commits its rounds were is told, and FILE has what failed tests said. Exits with 1 where any test failed in any
-round; the table says which, and how often.
+own, `-n 2` unless told otherwise. FILE is written after each, so that `--again` goes on where a soak was interrupted:
+it has what failed tests said, and of which commits the rounds were. Exits with 1 where any test failed in any round;
+the table says which, and how often.
 """
 
 from __future__ import annotations
