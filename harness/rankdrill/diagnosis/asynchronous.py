@@ -88,13 +88,10 @@ def stalled_by_loss(waits: Mapping[int, Wait], ledgers: Sequence[LedgerView]) ->
 
     A receive that was given up leaves what was sent to it in gloo's way, and a send the receive that it was for.
     """
-    between = _stalled_between_two(waits, ledgers)
-    if (
-        between is not None
-        or not waits
-        or any(wait.missing or wait.record.step.message is not None for wait in waits.values())
-    ):
+    if between := _stalled_between_two(waits, ledgers):
         return between
+    if not waits or any(wait.missing or wait.record.step.message is not None for wait in waits.values()):
+        return None
     return each_for_itself(
         Finding(FindingKind.REQUEST_LEAK, one.call, "request", (_leak(rank, one), *_in_it(waits)), (rank,))
         for rank, ledger in enumerate(ledgers)
