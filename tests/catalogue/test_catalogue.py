@@ -48,6 +48,7 @@ CHOSEN = (
     "messages.numbered_by_the_hundred",
     "races.the_last_word_counts",
     "races.a_name_for_each_of_two",
+    "races.the_third_comes_first",
     "requests.one_rank_does_not_wait",
     "requests.all_but_the_last_bucket",
     "group_leaks.a_group_for_each_step",

@@ -17,7 +17,7 @@ from rankdrill.diagnosis.deadlock import circle_in, deadlock, in_every_circle, m
 from rankdrill.diagnosis.finding import Finding, FindingKind
 from rankdrill.diagnosis.groups import finding_by_members
 from rankdrill.diagnosis.messages.unmatched import sent_astray, unmatched_message
-from rankdrill.diagnosis.races.race import answer_to_another
+from rankdrill.diagnosis.races.race import answer_to_another, waits_for_what_came_first
 from rankdrill.diagnosis.stores.cause import apart, cause_apart
 from rankdrill.diagnosis.waits import Wait, hopeless
 from rankdrill.ledger import LedgerView, State
@@ -46,6 +46,7 @@ def cause_of_hang(waits: Mapping[int, Wait], returned: Collection[int], views: S
     circle = [lost[rank] for rank in circle_in(lost)]
     found = (
         answer_to_another(inside, dict(enumerate(views)))
+        or waits_for_what_came_first(lost, dict(enumerate(views)))
         or lost_message(waits, views)
         or stalled_by_loss(inside, views)
         or sent_astray(lost, dict(enumerate(views)))

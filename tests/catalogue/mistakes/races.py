@@ -345,3 +345,16 @@ def a_label_and_what_it_is_for(rank: Rank) -> dict[int, float]:
         dist.send(torch.tensor([7 * rank.index]), dst=3, tag=10)
         dist.send(torch.full((2,), 0.5 + rank.index), dst=3, tag=11)
     return dict.fromkeys(losses, 0.0)
+
+
+@mistake("message race", culprits=(1,), ranks=4)
+def the_third_comes_first(rank: Rank) -> None:
+    """What is waited for by name has been taken already."""
+    if rank.index == 1:
+        early, late = torch.zeros(3), torch.zeros(3)
+        dist.recv(early)  # culprit
+        dist.recv(late, src=3)
+    elif rank.index in (0, 3):
+        time.sleep(0.1 * (3 - rank.index))
+        dist.send(torch.full((3,), float(rank.index)), dst=1)
+    dist.barrier()

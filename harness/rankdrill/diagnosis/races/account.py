@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.messages import words
-from rankdrill.diagnosis.races.order import Sent
+from rankdrill.diagnosis.races.heard import Sent
 from rankdrill.diagnosis.races.taken import Taken
 
 __all__ = [
@@ -56,10 +56,12 @@ def in_another_order(otherwise: str) -> Deed:
     )
 
 
-def by_name_later(sender: int) -> Deed:
+def by_name_later(sender: int, *, came: bool = False) -> Deed:
+    """What follows is a receive from `sender`, whose message may be the first to come, or `came` first."""
+    which = "which came first" if came else "which might have come first"
     return Deed(
-        f"waits by name for the message of rank {sender} later, which might have come first",
-        f"wait by name for the message of rank {sender} later, which might have come first",
+        f"waits by name for the message of rank {sender} later, {which}",
+        f"wait by name for the message of rank {sender} later, {which}",
     )
 
 

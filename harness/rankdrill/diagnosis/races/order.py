@@ -1,38 +1,31 @@
-"""Whether anything orders two sends to one rank, as far as ledgers tell: if so, who comes first is no chance.
+"""Sends to one rank that came in one order and might have come in another: which, of those that it took somehow.
 
-The later of two is free of the earlier if its rank has heard of nobody between the two beginnings: no collective that
-somebody entered since, no message that was sent since, no store or file that it looked at and somebody has changed, no
-object that it unpickled.
-Where a ledger does not reach back so far, or anything else is in doubt, they are taken to be ordered.
+Of two sends that nothing orders (`heard.py`) it is chance which comes first. Where anything is in doubt, they are taken
+to be ordered.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from rankdrill.diagnosis.groups import members_in
+from rankdrill.diagnosis.races.heard import Run, Sent, calls_in
 from rankdrill.diagnosis.races.taken import Taken
-from rankdrill.ledger import GROUP_OP, LedgerView, Record, State
-from rankdrill.step import DEFAULT_GROUP, LEAVES_GROUP, NO_SEQUENCE, RECV, SEND, Kind
+from rankdrill.ledger import LedgerView, Record, State
+from rankdrill.step import NO_SEQUENCE, RECV, SEND, Site
 
-__all__ = ["Sent", "all_unordered", "before_its_turn", "destinations", "newest_from_anybody", "unordered"]
+__all__ = [
+    "Sent",
+    "all_unordered",
+    "before_its_turn",
+    "destinations",
+    "newest_from_anybody",
+    "taken_already",
+    "unordered",
+]
 
-MOST_HOPS = 2  # by which one may have heard of a send: who further on might be told of it is taken to be told
 MOST_PAIRS = 256  # of sends that are looked at, one after the other as they began
-_ALONE = frozenset({Kind.MEMORY, Kind.CLOCK})  # what a rank does for itself
-_SEEN_BY_LOOKING = frozenset({Kind.FILE, Kind.STORE, Kind.GROUP})  # and by no other way
-_LOOKS = frozenset({"stat", "lstat", "listdir", "scandir", "read", "get", "multi_get", "wait", "check", "num_keys"})
 _FROM_ANYBODY = "peer=any"
-
-
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """Rank `rank` sent in the step `record`."""
-
-    rank: int
-    record: Record
 
 
 def unordered(
@@ -57,7 +50,7 @@ def unordered(
         last = here[-1].step.message if here else None
         wanted = _number(here[-1], last.peer) if last is not None else None
         pairs = [pair for pair in pairs if wanted in {_number(sent.record, sent.rank) for sent in pair} - {None}]
-    run = _Run(views)
+    run = Run(views)
     return next((pair for pair in pairs[:MOST_PAIRS] if run.free(*pair)), None)
 
 
@@ -74,7 +67,7 @@ def _of_two_lines(
     }
     lines.pop(None, None)
     sends = sorted(_sends_to(receiver, taken, views), key=lambda sent: sent.record.begin_ns)
-    run = _Run(views)
+    run = Run(views)
     for one, other in [*pairwise(sends)][:MOST_PAIRS]:
         by = {
             lines[number]
@@ -94,7 +87,7 @@ def before_its_turn(receiver: int, taken: Taken, views: Mapping[int, LedgerView]
     received = _received(taken, views[receiver])
     sends = {_number(sent.record, sent.rank): sent for sent in _sends_to(receiver, taken, views)}
     by_name = [record for record in received if not _is_from_anybody(record)]
-    run = _Run(views)
+    run = Run(views)
     for place, record in enumerate(received):
         if not (_is_from_anybody(record) and _is_there(record, taken)) or record.step.message is None:
             continue
@@ -107,6 +100,30 @@ def before_its_turn(receiver: int, taken: Taken, views: Mapping[int, LedgerView]
                 continue
             if run.free(*sorted((first, second), key=lambda sent: sent.record.begin_ns)):
                 return first, second
+    return None
+
+
+def taken_already(waiting: Record, receiver: int, views: Mapping[int, LedgerView]) -> tuple[Site, Sent, Sent] | None:
+    """Where `receiver`, which is `waiting` for a message by its sender's name, has taken that one from anybody, and
+    what another rank has sent, which nobody took and which may have come first.
+    """
+    step, message = waiting.step, waiting.step.message
+    if step.op != RECV or message is None or _is_from_anybody(waiting):
+        return None
+    likewise = _likewise(step.target, message.tag)
+    received = [record for record in calls_in(views[receiver]) if record.step.op == RECV and likewise(record)]
+    before = [record for record in received if _is_from_anybody(record) and record.state is State.ENDED]
+    own = [record for record in before if record.step.message and record.step.message.peer == message.peer]
+    if not own or own[-1].step.site is None:
+        return None
+    numbers = {_number(record, record.step.message.peer) for record in received if record.step.message}
+    sends = list(_sent_to(receiver, likewise, views))
+    first = [sent for sent in sends if _number(sent.record, sent.rank) == _number(own[-1], message.peer)]
+    run = Run(views)
+    others = (sent for sent in sends if sent.rank != message.peer and _number(sent.record, sent.rank) not in numbers)
+    for sent in others if first else ():
+        if run.free(*sorted((first[0], sent), key=lambda one: one.record.begin_ns)):
+            return own[-1].step.site, first[0], sent
     return None
 
 
@@ -136,7 +153,7 @@ def all_unordered(
     """
     sends = list(_sends_to(receiver, taken, views))
     aside = {(sent.rank, sent.record.index) for sent in sends}
-    run, found = _Run(views, aside), list[tuple[Sent, Sent]]()
+    run, found = Run(views, aside), list[tuple[Sent, Sent]]()
     for first, second in pairs:
         both = [(one, other) for one in _those(first, sends) for other in _those(second, sends)]
         if not both or not all(run.may_exchange(*pair) for pair in both):
@@ -156,7 +173,7 @@ def destinations(view: LedgerView, file: str, line: int) -> set[int]:
     """To whom a rank has sent from that line."""
     return {
         record.step.message.peer
-        for record in _calls(view)
+        for record in calls_in(view)
         if record.step.op == SEND
         and record.step.message is not None
         and record.step.site is not None
@@ -166,7 +183,7 @@ def destinations(view: LedgerView, file: str, line: int) -> set[int]:
 
 def newest_from_anybody(view: LedgerView, before: int) -> Record | None:
     """The newest receive of a rank before its step number `before`, if it took from anybody and is over."""
-    received = [record for record in _calls(view) if record.step.op == RECV and record.index < before]
+    received = [record for record in calls_in(view) if record.step.op == RECV and record.index < before]
     newest = received[-1] if received else None
     over = newest is not None and newest.state is State.ENDED
     return newest if newest is not None and over and _is_from_anybody(newest) else None
@@ -185,12 +202,6 @@ def _is_in_function(record: Record, taken: Taken) -> bool:
     return site is not None and (site.file, site.function) == (taken.site.file, taken.site.function)
 
 
-def _only_looks(record: Record) -> bool:
-    step = record.step
-    opens_to_read = step.op == "open" and step.fingerprint in ("r", "rb", "rt", "O_RDONLY")
-    return step.op in _LOOKS or opens_to_read
-
-
 def _number(record: Record, sender: int) -> tuple[int, int] | None:
     """Which message of which sender it is an end of; None where nobody can say."""
     message = record.step.message
@@ -199,112 +210,24 @@ def _number(record: Record, sender: int) -> tuple[int, int] | None:
 
 def _received(taken: Taken, view: LedgerView) -> list[Record]:
     """All that the receiver took with this tag, in the order in which it set out to."""
-    return [
-        record
-        for record in _calls(view)
-        if record.step.op == RECV
-        and record.step.target == taken.group
-        and record.step.message is not None
-        and record.step.message.tag == taken.tag
-    ]
+    likewise = _likewise(taken.group, taken.tag)
+    return [record for record in calls_in(view) if record.step.op == RECV and likewise(record)]
 
 
 def _sends_to(receiver: int, taken: Taken, views: Mapping[int, LedgerView]) -> Iterator[Sent]:
+    return _sent_to(receiver, _likewise(taken.group, taken.tag), views)
+
+
+def _sent_to(receiver: int, likewise: Callable[[Record], bool], views: Mapping[int, LedgerView]) -> Iterator[Sent]:
     for rank, view in views.items():
-        for record in _calls(view):
+        for record in calls_in(view):
             message = record.step.message
-            if message is None or record.step.op != SEND or record.step.target != taken.group:
-                continue
-            if (message.peer, message.tag) == (receiver, taken.tag) and rank != receiver:
+            if record.step.op == SEND and likewise(record) and message is not None and message.peer == receiver != rank:
                 yield Sent(rank, record)
 
 
-def _calls(view: LedgerView) -> Iterator[Record]:
-    return view.where(lambda kind, state: kind is Kind.COLLECTIVE)
-
-
-class _Run:
-    """What all ranks did, to be asked what may have told one of another."""
-
-    def __init__(self, views: Mapping[int, LedgerView], aside: Collection[tuple[int, int]] = ()) -> None:
-        self._views = views
-        self._aside = aside  # steps, by rank and index, that tell nobody anything
-        self._entered: dict[tuple[str, int], dict[int, int]] = {}  # group and number: when each rank began
-        self._ends: dict[tuple[str, str, int, int, int, int], int] = {}  # op, group, from, to, tag, number: likewise
-        self._members = {name: ranks for view in views.values() for name, ranks in members_in(view).items()}
-        self._members[DEFAULT_GROUP] = tuple(views)
-        for rank, view in views.items():
-            for record in _calls(view):
-                self._read(rank, record)
-
-    def _read(self, rank: int, record: Record) -> None:
-        step, message = record.step, record.step.message
-        if message is not None:
-            if message.number != NO_SEQUENCE and message.peer >= 0:
-                ends = (rank, message.peer) if step.op == SEND else (message.peer, rank)
-                self._ends[step.op, step.target, *ends, message.tag, message.number] = record.begin_ns
-        elif step.sequence != NO_SEQUENCE:
-            self._entered.setdefault((step.target, step.sequence), {})[rank] = record.begin_ns
-
-    def may_exchange(self, one: Sent, other: Sent) -> bool:
-        """Whether `other` may have come first."""
-        return one.record.begin_ns >= other.record.begin_ns or self.free(one, other)
-
-    def free(self, first: Sent, second: Sent) -> bool:
-        """Whether nothing can have told the rank of the `second` send that the `first` had begun."""
-        since, until = first.record.begin_ns, second.record.begin_ns
-        if self._by_memory(since, until, second.rank):
-            return False
-        return not self._has_heard(second.rank, first, until, MOST_HOPS, second.record.index)
-
-    def _has_heard(self, rank: int, first: Sent, until: int, hops: int, but: int = -1) -> bool:
-        """Whether `rank` may know of the `first` send before `until`, by others that may, at most `hops` of them."""
-        since, view = first.record.begin_ns, self._views[rank]
-        whole = not view.torn and view.records and not (view.dropped and view.records[0].begin_ns > since)
-        if rank == first.rank or not hops or not whole:
-            return True
-        return any(
-            self._tells(rank, record, first, until, hops)
-            for record in view.where(lambda kind, state: kind not in _ALONE)
-            if since < record.end_ns <= until and record.index != but
-            if (rank, record.index) not in self._aside
-        )
-
-    def _by_memory(self, since: int, until: int, rank: int) -> bool:
-        """Whether others may have changed what `rank` sees without a step: a file, meanwhile; at any time something in
-        memory that they share.
-        """
-        shares = any(True for view in self._views.values() for _ in view.where(lambda kind, state: kind is Kind.SHM))
-        return shares or self._changed(Kind.FILE, since, until, rank)
-
-    def _changed(self, kind: Kind, since: int, until: int, rank: int) -> bool:
-        """Whether another than `rank` did something of that kind meanwhile that others can see."""
-        return any(
-            since < record.begin_ns < until and not _only_looks(record)
-            for other, view in self._views.items()
-            if other != rank
-            for record in view.where(lambda its, state: its is kind)
-        )
-
-    def _tells(self, rank: int, record: Record, first: Sent, until: int, hops: int) -> bool:
-        """Whether what `rank` did in `record` may have told it of the `first` send."""
-        step, message, since = record.step, record.step.message, first.record.begin_ns
-        if step.op in (GROUP_OP, LEAVES_GROUP):
-            return False
-        if step.kind in _SEEN_BY_LOOKING:
-            waited = step.kind is Kind.FILE and record.begin_ns < since  # for a lock, which is let go without a step
-            return waited or self._changed(step.kind, since, until, rank)
-        if record.state is not State.ENDED or step.kind is not Kind.COLLECTIVE:
-            return True
-        if message is not None:
-            other = RECV if step.op == SEND else SEND  # gloo ends a send when its receive has been posted
-            ends = (rank, message.peer) if step.op == SEND else (message.peer, rank)
-            came = {message.peer: self._ends.get((other, step.target, *ends, message.tag, message.number))}
-        else:
-            entered = self._entered.get((step.target, step.sequence), {})
-            came = {member: entered.get(member) for member in self._members.get(step.target, ())}
-        return not came or any(
-            began is None or (began >= since and self._has_heard(other, first, began, hops - 1))
-            for other, began in came.items()
-            if other != rank
-        )
+def _likewise(group: str, tag: int) -> Callable[[Record], bool]:
+    """Whether a record is of a message on that group with that tag."""
+    return lambda record: (
+        record.step.target == group and record.step.message is not None and record.step.message.tag == tag
+    )

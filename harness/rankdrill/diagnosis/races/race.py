@@ -28,15 +28,22 @@ from rankdrill.diagnosis.races.account import (
 from rankdrill.diagnosis.races.answers import answered_as_filed, answers_in_a_row
 from rankdrill.diagnosis.races.last_word import counts_the_last
 from rankdrill.diagnosis.races.lines import has_a_line_for_each, is_put_with_another
-from rankdrill.diagnosis.races.order import all_unordered, before_its_turn, destinations, newest_from_anybody, unordered
+from rankdrill.diagnosis.races.order import (
+    all_unordered,
+    before_its_turn,
+    destinations,
+    newest_from_anybody,
+    taken_already,
+    unordered,
+)
 from rankdrill.diagnosis.races.places import answered_by_place, kept_in_order
 from rankdrill.diagnosis.races.reception import reception_at
 from rankdrill.diagnosis.races.taken import Taken
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import LedgerView
-from rankdrill.step import SEND
+from rankdrill.step import ANY_TAG, SEND
 
-__all__ = ["answer_to_another", "message_race"]
+__all__ = ["answer_to_another", "message_race", "waits_for_what_came_first"]
 
 
 def message_race(taken: Mapping[int, Sequence[Taken]], views: Mapping[int, LedgerView]) -> Finding | None:
@@ -111,6 +118,20 @@ def answer_to_another(waits: Mapping[int, Wait], views: Mapping[int, LedgerView]
         pair = unordered(rank, taken, views) if (took.step.site.file, line) == step.site.place else None
         if pair is not None:
             return told({rank: Race(taken, pair, TO_THE_NEXT)})
+    return None
+
+
+def waits_for_what_came_first(waits: Mapping[int, Wait], views: Mapping[int, LedgerView]) -> Finding | None:
+    """What is wrong where a rank waits by name for a message that it has taken from anybody, another's being there."""
+    for rank, wait in waits.items():
+        found = taken_already(wait.record, rank, views)
+        if found is None or reception_at(found[0]) is None:
+            continue
+        site, first, other = found
+        step = wait.record.step
+        tag = step.message.tag if step.message is not None else ANY_TAG
+        taken = Taken(site, step.target, tag, tuple(sorted((first.rank, other.rank))), True, 1)
+        return told({rank: Race(taken, (first, other), by_name_later(first.rank, came=True))})
     return None
 
 
