@@ -41,22 +41,25 @@ def test_one_that_only_says_less() -> None:
     assert not differ
 
 
-def test_one_sender_is_of_no_interest() -> None:
-    assert taken((1, torch.ones(3)), (1, torch.zeros(3))) == []
+def test_one_sender_does_not_differ_from_itself() -> None:
+    (found,) = taken((1, torch.ones(3)), (1, torch.zeros(3)))
+    assert found == (Site("server.py", 3, "serve"), "default", 0, (1,), False, 3, (), False)
 
 
 def test_tags_are_kept_apart() -> None:
     received = FromAnybody()
     for source in (1, 2):
         received.add(step(tag=source), source, [torch.ones(1)])
-    assert received.take() == []
+    assert [(tag, senders) for _, _, tag, senders, *_ in received.take()] == [(1, (1,)), (2, (2,))]
 
 
 def test_several_lines_of_a_function_are_told_together() -> None:
     received = FromAnybody()
     for source in (2, 1):
         received.add(step(line=source), source, [torch.full((3 + source,), float(source))])
-    assert received.take() == [(Site("server.py", 1, "serve"), "default", 0, (1, 2), True, 4, (), True)]
+    *each, together = received.take()
+    assert [senders for _, _, _, senders, *_ in each] == [(2,), (1,)]
+    assert together == (Site("server.py", 1, "serve"), "default", 0, (1, 2), True, 4, (), True)
 
 
 def test_what_has_been_told_is_forgotten() -> None:
@@ -64,8 +67,10 @@ def test_what_has_been_told_is_forgotten() -> None:
     for source in (1, 2):
         received.add(step(), source, [torch.ones(1)])
     assert len(received.take()) == 1
-    received.add(step(), 1, [torch.ones(1)])
     assert received.take() == []
+    received.add(step(), 1, [torch.ones(1)])
+    ((*_, senders, _, _, _, _),) = received.take()
+    assert senders == (1,)
 
 
 def test_empty_and_large_messages() -> None:
