@@ -50,7 +50,7 @@ def held_lock(threads: Sequence[Thread]) -> HeldLock | None:
             continue
         for lock in _wanted(waiting[0]):
             for holder in (waiting, *(thread for thread in threads if thread is not waiting)):
-                taken = _taken(lock, holder, waiting[0].file)
+                taken = _taken(lock, holder, waiting[0].file, but=waiting[0])
                 if taken is not None:
                     return HeldLock(lock, _with_callers(waiting), taken, holder, holder is waiting)
     return None
@@ -127,13 +127,15 @@ def _wanted(site: Site) -> list[str]:
     return taken + [name for node in nodes for name in _called(node, "acquire")]
 
 
-def _taken(lock: str, thread: Thread, file: str) -> Site | None:
-    """The line by which `thread` has taken `lock`."""
+def _taken(lock: str, thread: Thread, file: str, but: Site) -> Site | None:
+    """The line by which `thread` has taken `lock`; it is about to, `but` has not yet, at that one."""
     for site in thread:
         if site.file != file or (function := function_around(site)) is None:
             continue
         for node, part in reversed(path_to(function, site.line)):
-            if isinstance(node, ast.With) and part == "body" and lock in _names(node):
+            if not isinstance(node, ast.With) or part != "body" or lock not in _names(node):
+                continue
+            if site is not but or node.lineno != but.line:  # not the ``with`` that it is at, all of it in one line
                 return replace(site, line=node.lineno)
         line = _acquired(lock, function, site.line)
         if line is not None:
