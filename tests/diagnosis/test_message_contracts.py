@@ -124,8 +124,12 @@ def test_another_round_or_tag_of_others_does_not(find: Find) -> None:
 
 @pytest.mark.parametrize(("before", "odd"), [(FOUR, 1), (FIVE, 0)])
 def test_who_has_changed_since_the_message_before_is_the_odd_one(find: Find, before: Contract, odd: int) -> None:
-    past = replace(CALL, number=2)
-    finding = find(FOUR, FIVE, (past, Half.SEND, before, LINE), (past, Half.RECV, before, LINE))
+    past, elsewhere = replace(CALL, number=2), replace(CALL, source=2, target=3, number=0)
+    alone = find(FOUR, FIVE, (past, Half.SEND, before, LINE), (past, Half.RECV, before, LINE))
+    assert alone is not None
+    assert alone.culprits == (), "one against one, whatever was usual"
+    beside = (elsewhere, Half.SEND, WHOLE, LINE), (elsewhere, Half.RECV, WHOLE, LINE)
+    finding = find(FOUR, FIVE, (past, Half.SEND, before, LINE), (past, Half.RECV, before, LINE), *beside)
     assert finding is not None
     assert finding.culprits == (odd,)
 

@@ -213,9 +213,12 @@ def test_a_tag_of_which_nobody_knows_whether_it_is_counted(find: Find) -> None:
 
 
 def test_another_tag_than_before(find: Find) -> None:
+    """Of two ranks nobody can say which is right, whatever was usual; that others talk too is of some weight."""
     past = [send(1, 7)] * 2, [recv(0, 7)] * 2
-    assert told(find([*past[0], send(1, 8)], [*past[1], recv(0, 7)])) == ("unmatched message", "tag", (0,))
-    assert told(find([*past[0], send(1, 7)], [*past[1], recv(0, 8)])) == ("unmatched message", "tag", (1,))
+    for tags, odd in (((8, 7), 0), ((7, 8), 1)):
+        here = [*past[0], send(1, tags[0])], [*past[1], recv(0, tags[1])]
+        assert told(find(*here)) == ("unmatched message", "tag", ())
+        assert told(find(*here, [send(3, 0)], [recv(2, 0)], stuck={0, 1})) == ("unmatched message", "tag", (odd,))
 
 
 def test_two_tags_in_another_order_than_before_are_a_deadlock(find: Find) -> None:
@@ -237,10 +240,13 @@ def test_a_tag_that_is_not_its_turn(find: Find) -> None:
 
 
 def test_of_two_that_have_counted_for_long_the_one_that_jumps_is_to_blame(find: Find) -> None:
+    """Where others talk, too."""
     for turns, odd in ((3, (0,)), (2, ())):
         sent, expected = ([one(peer, tag) for tag in range(turns)] for one, peer in ((send, 1), (recv, 0)))
-        found = find([*sent, send(1, turns + 1)], [*expected, recv(0, turns)])
-        assert told(found) == ("unmatched message", "tag", odd)
+        here = [*sent, send(1, turns + 1)], [*expected, recv(0, turns)]
+        assert told(find(*here)) == ("unmatched message", "tag", ())
+        others = [send(3, 0)], [recv(2, 0)]
+        assert told(find(*here, *others, stuck={0, 1})) == ("unmatched message", "tag", odd)
 
 
 def test_another_tag_in_the_middle_of_a_count(find: Find) -> None:

@@ -31,6 +31,9 @@ def test_who_would_come_to_the_next_one_in_a_comprehension_has_named_the_right_p
 def two_streams(odd: int) -> None:
     """Each has a line and tags of its own, which count; in the last step one rank has left the row."""
     me = dist.get_rank()
+    if me > 1:
+        dist.send(torch.ones(1), dst=3) if me == 2 else dist.recv(torch.ones(1), src=2)
+        return
     for step in range(4):
         wrong = 50 if step == 3 and me == odd else 0
         if me == 0:
@@ -42,6 +45,8 @@ def two_streams(odd: int) -> None:
 
 
 @pytest.mark.parametrize("odd", [0, 1])
-def test_a_tag_that_leaves_the_row_of_its_line_is_the_wrong_one(two: World, odd: int) -> None:
-    (finding,) = two.run(two_streams, odd, deadline=DEADLINE_S).findings
+def test_a_tag_that_leaves_the_row_of_its_line_is_the_wrong_one(two: World, four: World, odd: int) -> None:
+    (finding,) = four.run(two_streams, odd, deadline=DEADLINE_S).findings
     assert (finding.kind, finding.argument, finding.culprits) == (FindingKind.UNMATCHED, "tag", (odd,))
+    (finding,) = two.run(two_streams, odd, deadline=DEADLINE_S).findings
+    assert (finding.kind, finding.argument, finding.culprits) == (FindingKind.UNMATCHED, "tag", ())

@@ -129,7 +129,7 @@ def a_line_of_its_own_that_always_fitted(rank: Rank) -> None:
             dist.all_reduce(torch.ones(5))
 
 
-@mistake("size mismatch", culprits=(1,), ranks=4)
+@mistake("size mismatch", culprits=(1,), also=("lost rank",), ranks=4)
 def a_rest_that_does_not_divide(rank: Rank) -> None:
     """The root cuts what there is in four, and the last piece is shorter; all expect as much."""
     mine = torch.empty(3)

@@ -49,7 +49,9 @@ def _odd_one(call: MessageCall, ends: dict[Half, Post], seen: list[Posted], *, b
     # Each pair may have a size of its own: others tell what it should be only if it was theirs the time before.
     if not by_dtype and not _did_as(_others(call, seen, call.number - 1), _before(call, seen)):
         others = set()
-    agreeing = {half for half, post in ends.items() if post.marks in others} or _unchanged(call, ends, seen)
+    agreeing = {half for half, post in ends.items() if post.marks in others}
+    if not agreeing and {post.rank for _, _, post in seen} - {call.source, call.target}:  # else it is one against one
+        agreeing = _unchanged(call, ends, seen)
     if len(agreeing) == 1:
         return next(iter(agreeing)).other
     unfit = {half for half in ends if _unfit_elsewhere(call.of(half), call, seen)}

@@ -68,6 +68,7 @@ def misaddressed(
     Ends that name other peers are told only if the pattern does, or for a `guess` if nothing else is left over: each
     may as well lack an end of its own. Then it is the one whose peer is another that is odd: that alone explains both.
     """
+    talking = {rank for rank, ends in traffic.ends.items() if ends}
     for argument, other in _candidates(end, left_over):
         usual = [_usual(each, argument, traffic) for each in (end, other)]
         if argument == "peer":
@@ -88,6 +89,8 @@ def misaddressed(
                 odd = odd or odd_by_turn(end, other, traffic) or odd_by_slope(end, other, traffic)
             certain = odd is not None or not all(usual) or _miss_each_other(end, other, traffic)
             odd = odd or _odd_by_rhythm(end, other, traffic)
+        if argument == "tag" and talking <= {end.rank, other.rank}:
+            odd = None  # one against one
         if certain:
             return Misaddressed((end, other), argument, odd)
     return None
