@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
@@ -12,11 +13,11 @@ from rankdrill.diagnosis.calls.sequences import calls_on
 from rankdrill.diagnosis.calls.source import Order, comes_later, nearest, order_of
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.messages import words
-from rankdrill.diagnosis.waits import FEW, Wait
+from rankdrill.diagnosis.waits import FEW, Wait, name_ranks
 from rankdrill.ledger import LedgerView
 from rankdrill.step import SEND, Site, Step
 
-__all__ = ["circle_in", "deadlock", "deadlock_of", "in_every_circle", "mixed_circle"]
+__all__ = ["circle_in", "deadlock", "deadlock_of", "in_circles_alike", "in_every_circle", "mixed_circle"]
 
 
 def mixed_circle(
@@ -123,23 +124,47 @@ def _go_round(ranks: Collection[int], lost: Mapping[int, Wait]) -> bool:
     return False
 
 
-def deadlock(circle: Sequence[Wait], culprits: tuple[int, ...] = ()) -> Finding:
-    """Each waits for the next; of those that did it in another order than before, one is a culprit."""
+def deadlock(circle: Sequence[Wait], culprits: tuple[int, ...] = (), likewise: Sequence[Wait] = ()) -> Finding:
+    """Each waits for the next; of those that did it in another order than before, one is a culprit.
+
+    Those that wait `likewise` do so in circles of their own.
+    """
     sides: dict[object, list[Wait]] = {}
-    for wait in circle:
+    for wait in (*circle, *likewise):
         step = wait.record.step
-        alike = (step.op, step.site) if len(circle) > FEW else wait.rank
+        alike = (step.op, step.site) if len(circle) + len(likewise) > FEW else wait.rank
         sides.setdefault(alike, []).append(wait)
-    return deadlock_of(circle, [_in_circle(waits) for waits in sides.values()], culprits)
+    told = [_in_circle(waits) for waits in sides.values()]
+    return deadlock_of(circle, told, culprits, [wait.rank for wait in likewise])
 
 
-def deadlock_of(circle: Sequence[Wait], sides: Sequence[Side], culprits: tuple[int, ...] = ()) -> Finding:
-    """That of `circle`, told by `sides`, which may tell of more ranks than are in it."""
+def in_circles_alike(circle: Sequence[Wait], lost: Mapping[int, Wait]) -> list[Wait]:
+    """Those of the `lost` that wait in other circles, in the calls and at the lines that `circle` waits in."""
+    found: list[Wait] = []
+    rest = {rank: wait for rank, wait in lost.items() if rank not in {each.rank for each in circle}}
+    while another := [rest[rank] for rank in circle_in(rest)]:
+        if _calls(another) == _calls(circle):
+            found += another
+        for wait in another:
+            del rest[wait.rank]
+    return found
+
+
+def _calls(circle: Sequence[Wait]) -> Counter[tuple[str, Site | None]]:
+    return Counter((wait.record.step.op, wait.record.step.site) for wait in circle)
+
+
+def deadlock_of(
+    circle: Sequence[Wait], sides: Sequence[Side], culprits: tuple[int, ...] = (), likewise: Sequence[int] = ()
+) -> Finding:
+    """That of `circle`, told by `sides`, which may tell of more ranks than are in it; others wait `likewise`."""
     names = [f"rank {wait.rank}" for wait in (*circle[:FEW], circle[0])]
     if len(circle) > FEW:
         names.insert(FEW, f"… {len(circle) - FEW} more …")
     first, second, *more = names
     told = f"{first} waits for {second}" + "".join(f", which waits for {name}" for name in more)
+    if likewise:
+        told += f", and so do {name_ranks(sorted(likewise))} among themselves"
     told_of = sorted(sides, key=lambda side: side.ranks != culprits)
     return Finding(FindingKind.DEADLOCK, told, "order", tuple(told_of), culprits)
 

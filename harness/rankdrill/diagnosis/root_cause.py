@@ -13,7 +13,7 @@ from rankdrill.diagnosis.calls.siblings import miscounted_beside, sided_by_sibli
 from rankdrill.diagnosis.calls.turns import alone_at_a_turn, another_group_at_a_turn
 from rankdrill.diagnosis.calls.unmatched import either_turned_round, left_behind, retold, sided_with
 from rankdrill.diagnosis.calls.wrong_group import against_custom, made_elsewhere, strayed, wrong_group
-from rankdrill.diagnosis.deadlock import circle_in, deadlock, in_every_circle, mixed_circle
+from rankdrill.diagnosis.deadlock import circle_in, deadlock, in_circles_alike, in_every_circle, mixed_circle
 from rankdrill.diagnosis.finding import Finding, FindingKind
 from rankdrill.diagnosis.groups import finding_by_members
 from rankdrill.diagnosis.messages.unmatched import sent_astray, unmatched_message
@@ -55,7 +55,7 @@ def cause_of_hang(waits: Mapping[int, Wait], returned: Collection[int], views: S
         or (unmatched_message(inside, dict(enumerate(views)), returned) if inside else None)
         or _of_groups(waits, returned, views)
         or left_behind(waits, returned, views)
-        or (deadlock(circle, in_every_circle(circle, lost)) if circle else None)
+        or (deadlock(circle, in_every_circle(circle, lost), in_circles_alike(circle, lost)) if circle else None)
     )
     return finding_by_members(strayed(found, views), views) if found is not None else None
 

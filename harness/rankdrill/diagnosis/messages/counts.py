@@ -33,6 +33,8 @@ def miscounted(end: MessageEnd, traffic: Traffic, left_over: Sequence[MessageEnd
     as_many = any(_expects_as_many(each, end) for each in left_over)
     if not counts and as_many and not _sends_elsewhere(end, traffic):
         return (end.peer,)
+    if counts != {end.number + 1} and _others_get_as_many(end, decided, left_over, traffic):
+        return (end.peer,)
     if not decided and not as_many and _is_beyond_all_others(end, traffic, undecided):
         return (end.rank,)
     if counts == {end.number + 1}:
@@ -46,6 +48,19 @@ def miscounted(end: MessageEnd, traffic: Traffic, left_over: Sequence[MessageEnd
         return ()
     between_two = all({stream.source, stream.target} == {end.rank, end.peer} for stream in decided)
     return (end.rank, end.peer) if between_two and _begins_a_round(end, traffic) else (end.rank,)
+
+
+def _others_get_as_many(
+    end: MessageEnd, decided: Collection[Stream], left_over: Sequence[MessageEnd], traffic: Traffic
+) -> bool:
+    """Whether all others that its rank sends to have got as many, and one waits for the last of as many: a worker, say,
+    whose turn it is when this one has had its own.
+    """
+    if not end.sends:
+        return False
+    got = {traffic.met(stream) for stream in decided if stream.source == end.rank}
+    waiting = (each for each in left_over if not each.sends and each.peer == end.rank and each.rank != end.peer)
+    return got == {end.number + 1} and any(each.number == end.number and each.record.state.open for each in waiting)
 
 
 def _is_beyond_all_others(end: MessageEnd, traffic: Traffic, undecided: Collection[Stream]) -> bool:

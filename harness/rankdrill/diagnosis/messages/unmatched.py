@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from rankdrill.diagnosis.calls.source import comes_to_the_same
-from rankdrill.diagnosis.deadlock import circle_in, deadlock
+from rankdrill.diagnosis.deadlock import circle_in, deadlock, in_circles_alike
 from rankdrill.diagnosis.finding import Finding
 from rankdrill.diagnosis.messages.account import Account
 from rankdrill.diagnosis.messages.counts import miscounted, out_of_step
@@ -40,7 +40,7 @@ def unmatched_message(
     circle = not direct and len(ends) == len(roots)
     finding = _of_ends(ends, ends + traffic.left_over(), waits, returned, traffic, account, counted=not circle)
     if finding is None and circle:
-        return _of_circle(ends, list(roots.values()), traffic, account)
+        return _of_circle(ends, list(roots.values()), lost, traffic, account)
     if finding is None and ends:
         return account.missing(ends[0], (ends[0].peer,) if _explains(ends[0].peer, ends, traffic, returned) else ())
     return finding or next((account.nobody_sends(wait) for wait in roots.values() if _from_anybody(wait)), None)
@@ -128,14 +128,18 @@ def _is_still_due(left: Departure) -> bool:
     return here is not None and usual is not None and comes_to_the_same(here, usual)
 
 
-def _of_circle(ends: Sequence[MessageEnd], cycle: Sequence[Wait], traffic: Traffic, account: Account) -> Finding:
+def _of_circle(
+    ends: Sequence[MessageEnd], cycle: Sequence[Wait], lost: Mapping[int, Wait], traffic: Traffic, account: Account
+) -> Finding:
     """Each waits for the next: for want of a message that one of them used to send or receive here, or by order."""
     left = departure(ends, traffic)
-    lost = account.misaddressed(never_met(ends)) if left is None else None
-    if lost is not None:
-        return lost
-    if left is None or left.end.sends is left.usual.sends or _is_still_due(left):
-        return deadlock(cycle, () if left is None else (left.end.rank,))
+    astray = account.misaddressed(never_met(ends)) if left is None else None
+    if astray is not None:
+        return astray
+    if left is None:
+        return deadlock(cycle, (), in_circles_alike(cycle, lost))
+    if left.end.sends is left.usual.sends or _is_still_due(left):
+        return deadlock(cycle, (left.end.rank,))
     waiting = next((end for end in ends if end.peer == left.end.rank and end.sends is not left.usual.sends), None)
     if waiting is None or waiting.stream != left.usual.stream:
         return deadlock(cycle, ())
