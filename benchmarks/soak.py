@@ -121,9 +121,12 @@ def table_of(rounds: Sequence[Round]) -> Table:
     return table
 
 
-def _end_as_if_left(*_: object) -> None:
-    """Who ends the soak ends what computes beside it, and the session of its round."""
-    sys.exit(128 + signal.SIGTERM)
+def _end_all(*_: object) -> None:
+    """Who ends the soak ends what computes beside it, and the session of its round, though it has only begun."""
+    for children in Path("/proc/self/task").glob("*/children"):
+        for pid in map(int, children.read_text().split()):
+            os.kill(pid, signal.SIGKILL)
+    os._exit(128 + signal.SIGTERM)
 
 
 def main() -> int:
@@ -134,7 +137,7 @@ def main() -> int:
     parser.add_argument("--again", action="store_true", help="count the rounds that are in --json already")
     parser.add_argument("pytest", nargs="*", metavar="ARGUMENT", help=f"of pytest (default: {' '.join(DEFAULT)})")
     asked = parser.parse_args()
-    signal.signal(signal.SIGTERM, _end_as_if_left)
+    signal.signal(signal.SIGTERM, _end_all)
     if asked.again and asked.json is None:
         parser.error("--again needs the --json FILE of the soak that is to go on")
     console, rounds = Console(), kept(asked.json) if asked.again else []
