@@ -203,3 +203,36 @@ def shared_weights_before_or_after_the_norm(rank: Rank) -> None:
             add_norms(grad)  # culprit
         case _:
             add_norms(torch.ones(2))
+
+
+@mistake("deadlock", ranks=6)
+def all_pairs_listen_first(rank: Rank) -> None:
+    """Three circles of two, for one reason."""
+    theirs, partner = torch.zeros(2), rank.index ^ 1
+    dist.all_reduce(torch.ones(2))
+    dist.recv(theirs, src=partner)  # culprit
+    dist.send(torch.ones(2), dst=partner)
+
+
+@mistake("deadlock", between=(1, 2), also=("call ordering",), ranks=4)
+def turned_round_for_one(rank: Rank) -> None:
+    """What is to be done stands in one line, for all."""
+    inner = dist.new_group([1, 2])
+    near, far = torch.ones(2), torch.ones(3)
+    todo = [lambda: dist.all_reduce(near, group=inner), lambda: dist.all_reduce(far)]  # culprit
+    if rank.index in (0, 3):
+        del todo[0]
+    if rank.index == 1:
+        todo.reverse()  # culprit
+    for step in todo:
+        step()  # culprit
+
+
+@mistake("deadlock", between=(0, 1), also=("missing key",), ranks=3)
+def each_waits_to_be_greeted(rank: Rank) -> None:
+    def meet(own: str, other: str) -> None:
+        rank.store.wait([other])  # culprit
+        rank.store.set(own, "here")  # culprit
+
+    if rank.index < 2:
+        meet(f"hello/{rank.index}", f"hello/{1 - rank.index}")  # culprit

@@ -224,3 +224,20 @@ def numbered_by_the_hundred(rank: Rank) -> None:
             dist.recv(block, src=rank.index - 1, tag=100 * (rank.index - 1) + part)
         dist.send(block, dst=rank.index + 1, tag=100 * rank.index + part)
     dist.barrier()
+
+
+@mistake("unmatched message", culprits=(2,), also=("missing call",), ranks=4)
+def one_worker_leaves_before_its_last_task(rank: Rank) -> None:
+    task = torch.zeros(1)
+    if rank.index == 0:
+        for number in range(9):
+            worker = 1 + number % 3
+            dist.send(torch.tensor([number + 1.0]), dst=worker)
+            dist.recv(task, src=worker)
+    else:
+        for _ in range(3):
+            if rank.index == 2 and task.item() > 4:  # culprit
+                break  # culprit
+            dist.recv(task, src=0)  # culprit
+            dist.send(task * 2, dst=0)
+    dist.barrier()  # culprit

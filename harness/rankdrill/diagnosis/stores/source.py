@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from rankdrill.diagnosis.calls.loops import share_a_loop
 from rankdrill.diagnosis.calls.source import Order, order_of
-from rankdrill.diagnosis.calls.tree import function_around, tree_of
+from rankdrill.diagnosis.calls.tree import calls_at, function_around, name_called, tree_of
 from rankdrill.diagnosis.stores.patterns import names_key, pattern_of
 from rankdrill.step import Site
 
@@ -43,11 +43,26 @@ def _set_behind(site: Site) -> tuple[_Setting, ...]:
         return ()
     found = []
     for call in _calls(function, SETTING):
-        pattern = pattern_of(call.args[0], tree_of(site.file)) if call.args else None
+        pattern = _pattern(call.args[0], function, site) if call.args else None
         if pattern is not None and call.lineno != site.line and _comes(site, replace(site, line=call.lineno)):
             around = tuple((node.test, _in_body(node, call)) for node in _conditions_around(function, call))
             found.append(_Setting(pattern, around))
     return tuple(found)
+
+
+def _pattern(given: ast.expr, function: ast.AST, site: Site) -> str | None:
+    """What the key looks like that is `given` in the `function` around `site`; of a parameter what its caller gives."""
+    pattern = pattern_of(given, tree_of(site.file))
+    if pattern is not None or not isinstance(given, ast.Name) or site.caller is None:
+        return pattern
+    outer = function_around(site.caller)
+    calls = [call for call in calls_at(outer, site.caller.line) if name_called(call) == site.function] if outer else []
+    parameters = getattr(function, "args", None)
+    if len(calls) != 1 or not isinstance(parameters, ast.arguments):
+        return None
+    names = [each.arg for each in parameters.args if each.arg not in ("self", "cls")]
+    handed = dict(zip(names, calls[0].args, strict=False)) | {each.arg: each.value for each in calls[0].keywords}
+    return pattern_of(handed[given.id], tree_of(site.caller.file)) if given.id in handed else None
 
 
 def _is_for(rank: int, conditions: Iterable[tuple[ast.expr, bool]]) -> bool:
