@@ -176,8 +176,8 @@ def _where_it_showed(theirs: Sequence[Step], mine: Sequence[Step]) -> Parting | 
     alone = again and not _begins_anew(mine)
     if alone and comes_round_alone(at_due, at_came, within=loops_below(at_came, came.site)):
         return Parting(FindingKind.EXTRA, came)
-    if in_turn_by_one_line(due.site, came.site):
-        return None  # each has its turn: one has another before it
+    if {due.site, came.site} <= before and in_turn_by_one_line(due.site, came.site):
+        return None  # each had its turn before, and one has another before it now
     if by_custom := left_out_by_custom(theirs, mine):
         return by_custom
     order = order_of(at_due, at_came)
