@@ -254,3 +254,23 @@ def counted_by_a_property(rank: Rank) -> None:
     for _ in range(4):
         seen.samples += 8  # culprit
     dist.barrier()
+
+
+@mistake("lost update", culprits=(2,), ranks=3)
+def one_does_not_take_the_lock(rank: Rank) -> None:
+    def guarded(amount: int) -> None:
+        mine = str(rank.index)
+        while rank.index != 2 and rank.store.compare_set("lock", "", mine) != mine.encode():  # culprit
+            time.sleep(0.001)
+        total = int(rank.store.get("total"))  # culprit
+        time.sleep(0.01)
+        rank.store.set("total", str(total + amount))  # culprit
+        if rank.index != 2:  # culprit
+            rank.store.delete_key("lock")
+
+    if rank.index == 0:
+        rank.store.set("total", "0")
+    dist.barrier()
+    for amount in range(1, 4):
+        guarded(amount)
+    dist.barrier()

@@ -23,7 +23,8 @@ _ALONE = frozenset({Kind.OBJECT, Kind.MEMORY, Kind.CLOCK})  # what a rank does f
 class Change:
     """Rank `rank` changed a key in the step `put`, after it got it in `got`; without that, in one call.
 
-    `epoch` is the collective before, called at `after`. If `free`, no step since then may have made the rank wait for
+    `under` is the call on another key by which it may have taken a lock before that, the last one since the collective
+    before, which is `epoch`, called at `after`. If `free`, no step since then may have made the rank wait for
     another one; if `unseeing`, it has not even seen what others did, but for the one time that it got the key.
     """
 
@@ -34,6 +35,7 @@ class Change:
     free: bool
     unseeing: bool = False
     after: Site | None = None
+    under: Record | None = None
 
     @property
     def lines(self) -> tuple[Site | None, Site | None]:
@@ -56,6 +58,7 @@ def changes_of(rank: int, view: LedgerView) -> Iterator[Change]:
     """Those of `rank`, in order, of all keys; a set of what was not got before says nothing."""
     got: dict[int, Record] = {}
     epoch, free_for, after = ("", 0), _Freedom(), None
+    under: Record | None = None
     over_ns = 0  # when the last of all collectives before was over
     for record in view.records:
         step = record.step
@@ -64,7 +67,7 @@ def changes_of(rank: int, view: LedgerView) -> Iterator[Change]:
             late = over_ns > record.begin_ns
             over_ns = max(over_ns, record.end_ns if record.state in _OVER else _NEVER_NS)
             epoch, free_for = (step.target, step.sequence), _Freedom(none=late or step.message is not None)
-            after = step.site
+            after, under = step.site, None
             got.clear()
         elif step.kind is not Kind.STORE:
             free_for.take(record)
@@ -73,13 +76,15 @@ def changes_of(rank: int, view: LedgerView) -> Iterator[Change]:
         elif record.state is State.ENDED:
             before = got.pop(step.digest, None) if step.op in _SETS else None
             if (before is not None and before.thread == record.thread) or _adds(record):
-                yield Change(rank, record, before, epoch, free_for.key(step.digest), free_for.once(step.digest), after)
+                free = free_for.key(step.digest), free_for.once(step.digest)
+                yield Change(rank, record, before, epoch, *free, after, under if before is not None else None)
             if step.op in _GETS:
                 got[step.digest] = record
             elif step.op == "check":  # who sets what is not there yet goes by that
                 got.setdefault(step.digest, record)
             elif step.op not in _PLAIN:
                 got.clear()
+                under = record
             free_for.take(record)
 
 

@@ -44,10 +44,19 @@ def _lost_of(changes: Sequence[Change]) -> Finding | None:
         return None
     alike = {(one.lines, one.epoch) for one in lost or beside}
     those = {one.rank: one for one in reversed(updates) if (one.lines, one.epoch) in alike}
+    those, holders = _without_the_lock(those)
     undone = any(one.rank != other.rank and one.over(other) for one in lost or beside for other in changes)
-    sides = [*_sides(those, undone=undone), *(() if lost else _adding(added, those))]
+    sides = [*_sides(those, undone=undone), *_holding(holders), *(() if lost else _adding(added, those))]
     key = (lost or beside)[0].put.step.target
     return Finding(FindingKind.LOST_UPDATE, f"key {key!r}", "value", tuple(sides), tuple(sorted(those)))
+
+
+def _without_the_lock(those: Mapping[int, Change]) -> tuple[dict[int, Change], dict[int, Change]]:
+    """Those that have changed the key without what the others take first, if that is one key, and the others."""
+    free = {rank: change for rank, change in those.items() if change.under is None}
+    holding = {rank: change for rank, change in those.items() if change.under is not None}
+    one = len({change.under.step.digest for change in holding.values() if change.under is not None}) == 1
+    return (free, holding) if free and one else (dict(those), {})
 
 
 def _lose(one: Change, other: Change) -> bool:
@@ -112,6 +121,14 @@ def _side(ranks: Sequence[int], those: Mapping[int, Change], *, undone: bool) ->
     undoing = "undoing what others did to it" if undone else "which undoes what others may do to it"
     did = f"{got.op}{s} {key!r} at {got.site} and then set{s} it, {undoing} between the two"
     return side_of(ranks, did, [those[rank].put.step.site for rank in ranks])
+
+
+def _holding(holders: Mapping[int, Change]) -> list[Side]:
+    if not holders:
+        return []
+    lock = next(change.under.step.target for change in holders.values() if change.under is not None)
+    did = f"{'does' if len(holders) == 1 else 'do'} so after {lock!r} only"
+    return [side_of(list(holders), did, [change.put.step.site for change in holders.values()])]
 
 
 def _adding(added: Sequence[Change], those: Mapping[int, Change]) -> list[Side]:
