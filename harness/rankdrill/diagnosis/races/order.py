@@ -85,8 +85,10 @@ def before_its_turn(receiver: int, taken: Taken, views: Mapping[int, LedgerView]
     All that this sender sends is taken by its name: what came first there would be missing later.
     """
     received = _received(taken, views[receiver])
-    sends = {_number(sent.record, sent.rank): sent for sent in _sends_to(receiver, taken, views)}
     by_name = [record for record in received if not _is_from_anybody(record)]
+    if not by_name:
+        return None
+    sends = {_number(sent.record, sent.rank): sent for sent in _sends_to(receiver, taken, views)}
     run = Run(views)
     for place, record in enumerate(received):
         if not (_is_from_anybody(record) and _is_there(record, taken)) or record.step.message is None:
