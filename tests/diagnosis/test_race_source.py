@@ -646,7 +646,14 @@ def head_and_body_in_a_loop() -> None:
         dist.irecv(body).wait()  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("function", [two_by_name, head_and_body_in_a_loop])
+def the_second_less_the_first() -> list[float]:
+    before, after = torch.empty(MANY), torch.empty(MANY)
+    dist.recv(before)  # here
+    dist.recv(after)
+    return list((after - before).tolist())
+
+
+@pytest.mark.parametrize("function", [two_by_name, head_and_body_in_a_loop, the_second_less_the_first])
 def test_a_line_and_a_name_for_each(function: Program) -> None:
     assert has_a_line_for_each(reception(function), MANY)
     assert not has_a_line_for_each(reception(function), 1), "a token may be anybody's"
@@ -657,6 +664,13 @@ def added_to_each_other() -> torch.Tensor:
     dist.recv(one)  # here
     dist.recv(other)
     return one + other
+
+
+def how_far_they_are_apart() -> float:
+    one, other = torch.empty(MANY), torch.empty(MANY)
+    dist.recv(one)  # here
+    dist.recv(other)
+    return float((one - other).abs().max())
 
 
 def twice_into_the_same() -> None:
@@ -690,6 +704,7 @@ def one_now_and_one_in_each_round() -> None:
     "function",
     [
         added_to_each_other,
+        how_far_they_are_apart,
         twice_into_the_same,
         the_second_is_by_name,
         one_or_the_other,

@@ -8,16 +8,21 @@ And who keeps one under what another says means that both are of one sender.
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection, Container
 
 from rankdrill.diagnosis.races.places import is_about
 from rankdrill.diagnosis.races.reception import Reception, receptions_in
-from rankdrill.diagnosis.races.written import Written, names_in
+from rankdrill.diagnosis.races.written import Written, name_called, names_in
 
 __all__ = ["has_a_line_for_each", "is_put_with_another"]
 
+_ONE_WAY = (ast.Sub, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.MatMult)
+_SIZES = frozenset({"abs", "absolute", "dist", "mse_loss", "norm", "pow", "square"})
+
 
 def has_a_line_for_each(reception: Reception, elements: int) -> bool:
-    """Whether each receive of the function around takes from anybody, once a round, into a new name that nobody reads.
+    """Whether each receive of the function around takes from anybody, once a round, into a new name that nobody reads,
+    or that is told apart from the others.
 
     `elements` is how many the smallest message had.
     """
@@ -27,7 +32,34 @@ def has_a_line_for_each(reception: Reception, elements: int) -> bool:
     if elements < 2 or len(receptions) < 2 or len(names) < len(receptions):
         return False
     blocks = {_block_of(written, each.call) for each in receptions}
-    return len(blocks) == 1 and all(_is_unread(written, each) for each in receptions)
+    apart = {id(node) for pair in _told_apart(written, names) for node in ast.walk(pair)}
+    return len(blocks) == 1 and all(_is_unread(written, each, apart) for each in receptions)
+
+
+def _told_apart(written: Written, names: Collection[str]) -> list[ast.BinOp]:
+    """Where one of the `names` is subtracted from another, or the like: the other way round it comes to something else.
+
+    Not where only the size of that counts.
+    """
+    return [
+        node
+        for node in ast.walk(written.function)
+        if isinstance(node, ast.BinOp)
+        and isinstance(node.op, _ONE_WAY)
+        and len(names_in(node.left) & {*names}) == len(names_in(node.right) & {*names}) == 1
+        and names_in(node.left) & {*names} != names_in(node.right) & {*names}
+        and _SIZES.isdisjoint(_methods_around(written, node))
+    ]
+
+
+def _methods_around(written: Written, node: ast.AST) -> set[str]:
+    """What is called on it, or with it, in its statement."""
+    found = set[str]()
+    for around in written.around(node):
+        if isinstance(around, ast.stmt):
+            break
+        found.add(around.attr if isinstance(around, ast.Attribute) else name_called(around))
+    return found
 
 
 def is_put_with_another(reception: Reception) -> bool:
@@ -71,10 +103,12 @@ def _block_of(written: Written, call: ast.Call) -> tuple[int, str]:
     return id(written.function), ""
 
 
-def _is_unread(written: Written, reception: Reception) -> bool:
-    """Whether the name is bound by this function to something new, and only asked for its shape and the like."""
+def _is_unread(written: Written, reception: Reception, apart: Container[int] = ()) -> bool:
+    """Whether the name is bound by this function to something new, and only asked for its shape and the like, or read
+    where it is told `apart` from the others.
+    """
     assert isinstance(reception.into, ast.Name)
     name = reception.into.id
     if not reception.waits or name in written.parameters or not written.is_made_here(name):
         return False
-    return all(use is reception.into or is_about(written, use) for use in written.uses(name))
+    return all(use is reception.into or id(use) in apart or is_about(written, use) for use in written.uses(name))
