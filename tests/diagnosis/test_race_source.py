@@ -673,6 +673,21 @@ def how_far_they_are_apart() -> float:
     return float((one - other).abs().max())
 
 
+def the_square_of_what_lies_between() -> float:
+    one, other = torch.empty(MANY), torch.empty(MANY)
+    dist.recv(one)  # here
+    dist.recv(other)
+    return float(((one - other) ** 2).sum())
+
+
+def a_difference_that_is_kept() -> float:
+    one, other = torch.empty(MANY), torch.empty(MANY)
+    dist.recv(one)  # here
+    dist.recv(other)
+    between = one - other
+    return float(between.abs().max())
+
+
 def twice_into_the_same() -> None:
     row = torch.empty(MANY)
     dist.recv(row)  # here
@@ -705,6 +720,8 @@ def one_now_and_one_in_each_round() -> None:
     [
         added_to_each_other,
         how_far_they_are_apart,
+        the_square_of_what_lies_between,
+        a_difference_that_is_kept,
         twice_into_the_same,
         the_second_is_by_name,
         one_or_the_other,

@@ -87,5 +87,5 @@ def against(votes: set[Hashable], ends: dict[Hashable, MessageEnd]) -> MessageEn
     if len(votes) != 1 or len(ends) != 2:
         return None
     (vote,) = votes
-    against = [each for value, each in ends.items() if value != vote]
-    return against[0] if len(against) == 1 else None
+    odd = [each for value, each in ends.items() if value != vote]
+    return odd[0] if len(odd) == 1 else None

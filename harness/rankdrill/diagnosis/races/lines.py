@@ -39,7 +39,7 @@ def has_a_line_for_each(reception: Reception, elements: int) -> bool:
 def _told_apart(written: Written, names: Collection[str]) -> list[ast.BinOp]:
     """Where one of the `names` is subtracted from another, or the like: the other way round it comes to something else.
 
-    Not where only the size of that counts.
+    Not where only the size of that counts, or where it is kept and nobody knows what for.
     """
     return [
         node
@@ -48,18 +48,19 @@ def _told_apart(written: Written, names: Collection[str]) -> list[ast.BinOp]:
         and isinstance(node.op, _ONE_WAY)
         and len(names_in(node.left) & {*names}) == len(names_in(node.right) & {*names}) == 1
         and names_in(node.left) & {*names} != names_in(node.right) & {*names}
-        and _SIZES.isdisjoint(_methods_around(written, node))
+        and _is_given_as_it_is(written, node)
     ]
 
 
-def _methods_around(written: Written, node: ast.AST) -> set[str]:
-    """What is called on it, or with it, in its statement."""
-    found = set[str]()
+def _is_given_as_it_is(written: Written, node: ast.AST) -> bool:
+    """Whether its statement returns it, or hands it on, and takes no power or size of it before."""
     for around in written.around(node):
         if isinstance(around, ast.stmt):
-            break
-        found.add(around.attr if isinstance(around, ast.Attribute) else name_called(around))
-    return found
+            return isinstance(around, ast.Expr | ast.Return)
+        method = around.attr if isinstance(around, ast.Attribute) else name_called(around)
+        if method in _SIZES or isinstance(around, ast.BinOp):
+            return False
+    return False
 
 
 def is_put_with_another(reception: Reception) -> bool:
@@ -103,7 +104,7 @@ def _block_of(written: Written, call: ast.Call) -> tuple[int, str]:
     return id(written.function), ""
 
 
-def _is_unread(written: Written, reception: Reception, apart: Container[int] = ()) -> bool:
+def _is_unread(written: Written, reception: Reception, apart: Container[int]) -> bool:
     """Whether the name is bound by this function to something new, and only asked for its shape and the like, or read
     where it is told `apart` from the others.
     """
