@@ -9,10 +9,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
 import torch.distributed as dist
+from torch.distributed import rpc
 
 from rankdrill import World
 from rankdrill.diagnosis import FindingKind
@@ -170,4 +172,33 @@ def gives_up_by_itself() -> None:
 )
 def test_who_will_be_woken_is_left_alone(two: World, body: Callable[[], None]) -> None:
     outcome = two.run(body, deadline=DEADLINE_S)
+    assert outcome.ok, outcome.summary()
+
+
+def woken_by_rpc(meeting: str, slow: bool) -> None:
+    """By what another rank calls here, on a thread of C++: late, or long in doing it."""
+    me = dist.get_rank()
+    options = rpc.TensorPipeRpcBackendOptions(init_method=f"file://{meeting}")
+    rpc.init_rpc(f"rank{me}", rank=me, world_size=dist.get_world_size(), rpc_backend_options=options)  # type: ignore[no-untyped-call]
+    if me == ODD:
+        CALLED.wait()
+    else:
+        time.sleep(0 if slow else LATE_S)
+        rpc.rpc_async(f"rank{ODD}", call, args=(LATE_S if slow else 0.0,))
+    dist.barrier()
+    rpc.shutdown()
+
+
+CALLED = threading.Event()
+
+
+def call(pause_s: float) -> None:
+    time.sleep(pause_s)
+    CALLED.set()
+
+
+@pytest.mark.parametrize("slow", [False, True])
+def test_who_is_called_by_another_rank_is_left_alone(tmp_path: Path, slow: bool) -> None:
+    with World(2) as world:
+        outcome = world.run(woken_by_rpc, str(tmp_path / "meeting"), slow, deadline=DEADLINE_S)
     assert outcome.ok, outcome.summary()
