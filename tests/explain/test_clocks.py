@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import time
 from pathlib import Path
 
 import numpy
@@ -79,13 +80,15 @@ def move_to_another_machine(directory: Path, rank: int, apart: int) -> None:
     (total,) = struct.unpack_from("<Q", raw, f.TOTAL_OFFSET)
     places = [f.HEADER_BYTES + index * f.RECORD_BYTES + at for index in range(total) for at in (8, 16)]
     for place in (f.HEART_OFFSET, *places):
-        (time,) = struct.unpack_from("<Q", raw, place)
-        struct.pack_into("<Q", raw, place, time + apart if time else 0)
+        (moment,) = struct.unpack_from("<Q", raw, place)
+        struct.pack_into("<Q", raw, place, moment + apart if moment else 0)
     ledger.write_bytes(raw)
 
 
-@pytest.mark.parametrize("apart", [-1000 * SECOND, pytest.param(5_000_000 * SECOND, marks=pytest.mark.nightly)])
-def test_a_job_of_two_machines_is_explained_as_of_one(apart: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("later", [True, pytest.param(False, marks=pytest.mark.nightly)])
+def test_a_job_of_two_machines_is_explained_as_of_one(later: bool, tmp_path: Path) -> None:
+    # Of one started later the clock is still not below zero, on a machine that is up for a few minutes, too.
+    apart = -min(1000 * SECOND, time.monotonic_ns() // 2) if later else 5_000_000 * SECOND
     directory = tmp_path / "record"
     with job(leave_one_out, 4, directory) as running:
         explained(directory, lambda found: any(cause.finding.culprits for cause in found.causes))

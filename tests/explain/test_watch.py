@@ -161,7 +161,8 @@ def shown_until(ours: int, *said: str) -> str:
     """What the terminal gets until all that is said was there."""
     shown, until = b"", time.monotonic() + PATIENCE_S
     while not all(each.encode() in shown for each in said):
-        assert time.monotonic() < until, shown[-3000:]
+        missing = [each for each in said if each.encode() not in shown]
+        assert time.monotonic() < until, f"{missing} not in {shown[-6000:].decode(errors='replace')}"
         if select.select([ours], [], [], 0.1)[0]:
             shown += os.read(ours, 1 << 16)
     return shown.decode()
