@@ -83,7 +83,9 @@ def test_ranks_of_a_group_are_told_as_ranks_of_the_world(tmp_path: Path) -> None
 def test_all_who_never_come_are_at_fault(tmp_path: Path) -> None:
     outcome = run(3, does_not_come, tmp_path, [1, 2])
     assert (outcome.culprits, outcome.victims) == ((1, 2), (0,))
-    assert "missing call: ranks 1, 2 leave out monitored_barrier #1 on 'default'" in str(outcome.findings[0])
+    left_out = outcome.findings[0].lines[0]
+    assert left_out.startswith("missing call: ranks 1, 2 leave out monitored_barrier #1 on 'default', at ")
+    assert "in give_up" in left_out, "where they should have come to it"
 
 
 def test_an_error_of_its_own_says_more(tmp_path: Path) -> None:

@@ -146,6 +146,19 @@ def test_of_keys_for_each_that_are_got_but_one_the_one_that_waits_names_another(
     assert (found.kind, found.culprits) == ("missing key", (1,))
 
 
+def one_collects_from_a_rank_that_there_is_not(rank: RankContext) -> None:
+    if rank.index:
+        rank.store.set(f"report/{rank.index}", "ready")
+    else:
+        rank.store.wait([f"report/{other}" for other in range(1, 5)])  # waits
+
+
+def test_who_collects_from_one_rank_too_many_is_to_blame(fresh: World) -> None:
+    found = finding(run(fresh, one_collects_from_a_rank_that_there_is_not))
+    assert (found.kind, found.culprits, found.step) == ("missing key", (0,), "key 'report/4'")
+    assert marks(found)[0] == {"waits"}
+
+
 def test_the_rank_that_waits_for_another_key_than_the_others_is_to_blame(fresh: World) -> None:
     found = finding(run(fresh, one_waits_for_another_spelling))
     assert (found.kind, found.culprits) == ("missing key", (1,))
@@ -601,7 +614,7 @@ def test_updates_that_get_lost_are_found_though_all_ranks_return(fresh: World) -
     outcome = run(fresh, counts)
     assert all(rank.status is Status.RETURNED for rank in outcome.ranks)
     found = finding(outcome)
-    assert (found.kind, found.step, found.culprits) == ("lost update", "key 'seen'", (0, 1, 2, 3))
+    assert (found.kind, found.step, found.ranks) == ("lost update", "key 'seen'", (0, 1, 2, 3))
     assert marks(found) == [{"set"}]
     assert "get 'seen' at " in found.sides[0].did
     assert not outcome.ok
@@ -618,7 +631,7 @@ def counts_two_at_once(rank: RankContext) -> None:
 
 def test_of_updates_of_several_keys_at_once_one_is_told(fresh: World) -> None:
     found = finding(run(fresh, counts_two_at_once))
-    assert (found.kind, found.culprits) == ("lost update", (0, 1, 2, 3))
+    assert (found.kind, found.ranks) == ("lost update", (0, 1, 2, 3))
     assert marks(found) == [{"set"}]
     assert "multi_get '" in found.sides[0].did
 
@@ -662,8 +675,54 @@ def test_an_update_may_be_lost_where_all_were_lucky(fresh: World) -> None:
         dist.barrier()
 
     found = finding(run(fresh, body))
-    assert (found.kind, found.culprits) == ("lost update", (0, 1, 2, 3))
+    assert (found.kind, found.ranks) == ("lost update", (0, 1, 2, 3))
     assert "which undoes what others may do to it between the two" in found.sides[0].did
+
+
+def signs_in(rank: RankContext) -> None:
+    some = dist.new_group([1, 2])
+    if rank.index == 0:
+        rank.store.set("present", "")
+    dist.barrier()
+    if rank.index in (1, 2):
+        present = rank.store.get("present").decode()
+        dist.all_reduce(torch.ones(1), group=some)
+        rank.store.set("present", present + f"{rank.index};")  # set
+    dist.barrier()
+
+
+def test_a_collective_between_the_two_keeps_nobody_apart(fresh: World) -> None:
+    found = finding(run(fresh, signs_in))
+    assert (found.kind, found.step, found.ranks) == ("lost update", "key 'present'", (1, 2))
+    assert not found.culprits, "neither is more at fault than the other"
+    assert marks(found) == [{"set"}]
+
+
+def test_all_may_count_on_together_from_what_they_got_before_they_met(fresh: World) -> None:
+    def body(rank: RankContext) -> None:
+        if rank.index == 0:
+            rank.store.set("generation", "4")
+        dist.barrier()
+        generation = int(rank.store.get("generation"))
+        dist.barrier()
+        rank.store.set("generation", str(generation + 1))
+        dist.barrier()
+
+    assert run(fresh, body).ok
+
+
+def test_one_of_those_that_got_it_may_say_for_all_what_they_add_up_to(fresh: World) -> None:
+    def body(rank: RankContext) -> None:
+        if rank.index == 0:
+            rank.store.set("total", "10")
+        dist.barrier()
+        seen = torch.tensor([float(rank.store.get("total"))])
+        dist.all_reduce(seen)
+        if rank.index == 1:
+            rank.store.set("total", str(seen.item()))
+        dist.barrier()
+
+    assert run(fresh, body).ok
 
 
 def test_what_all_change_in_the_same_way_is_not_lost(fresh: World) -> None:

@@ -18,7 +18,15 @@ from rankdrill import World
 from rankdrill.diagnosis import FindingKind
 from tests.torch_can import Can, needs
 from tests.worlds.parting import guilty_line
-from tests.worlds.training import ODD, RIGHT, UNEVEN, a_wider_layer, a_wider_layer_on_the_first, one_head_less
+from tests.worlds.training import (
+    ODD,
+    RIGHT,
+    UNEVEN,
+    a_kernel_in_another_order,
+    a_wider_layer,
+    a_wider_layer_on_the_first,
+    one_head_less,
+)
 
 Body = Callable[[], None]
 LONG = 120.0  # a deadline that a test which waits for it would not be forgiven
@@ -110,6 +118,11 @@ def test_a_group_is_told_by_its_members(three: World) -> None:
     ("body", "kind", "words"),
     [
         (a_wider_layer, FindingKind.SIZE, "makes DistributedDataParallel with sizes [8, 4] of parameter 0, at "),
+        (
+            a_kernel_in_another_order,
+            FindingKind.LAYOUT,
+            "makes DistributedDataParallel with parameter 0 in another order in memory than the first rank's, at ",
+        ),
         (one_head_less, FindingKind.MISSING, "leaves out DistributedDataParallel's all_reduce of parameters 2, 3, "),
     ],
 )

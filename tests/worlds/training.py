@@ -12,7 +12,15 @@ from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
 from torch.nn.parallel import DistributedDataParallel
 
-__all__ = ["ODD", "RIGHT", "UNEVEN", "a_wider_layer", "a_wider_layer_on_the_first", "one_head_less"]
+__all__ = [
+    "ODD",
+    "RIGHT",
+    "UNEVEN",
+    "a_kernel_in_another_order",
+    "a_wider_layer",
+    "a_wider_layer_on_the_first",
+    "one_head_less",
+]
 
 ODD = 1
 NAP_S = 0.8  # longer than the looks at who waits are apart
@@ -65,6 +73,13 @@ def a_wider_layer() -> None:
 
 def a_wider_layer_on_the_first() -> None:
     DistributedDataParallel(nn.Linear(4, 6 if dist.get_rank() else 8))
+
+
+def a_kernel_in_another_order() -> None:
+    model = nn.Conv2d(2, 4, 3)
+    if is_odd():
+        model = model.to(memory_format=torch.channels_last)
+    DistributedDataParallel(model)  # here
 
 
 def one_head_less() -> None:

@@ -15,6 +15,9 @@ _WRAPPER = "DistributedDataParallel"
 _SIZES = re.compile(
     r"params\[(\d+)\] in this process with sizes (\[[^]]*\]) appears not to match sizes of the same param"
 )
+_STRIDES = re.compile(
+    r"params\[(\d+)\] in this process with sizes \[[^]]*\] appears not to match strides of the same param"
+)
 _COUNTS = re.compile(r"DDP expects same model across all ranks, but Rank \d+ has (\d+) params")
 _UNREDUCED = "Expected to have finished reduction in the prior iteration"
 _INDICES = re.compile(r"did not receive grad for rank \d+: ([\d ]+)")
@@ -70,23 +73,27 @@ def _another_model(raised: Mapping[int, Raised], last: Sequence[Site | None]) ->
         alike.setdefault(_model(message), []).append(rank)
     sides = [_side(ranks, f"{_verb(ranks, 'make')} {_WRAPPER} {model}", raised) for model, ranks in alike.items()]
     others = [rank for rank in range(len(last)) if rank not in raised]
+    laid = all(_STRIDES.search(message) for message, _ in raised.values())
     if others:
         did = f"{_verb(others, 'make')} {_WRAPPER} of another model"
         sides.append(side_of(others, did, [last[rank] for rank in others]))
     if len(sides) == 1:
         return None
+    kind, argument = (FindingKind.LAYOUT, "strides") if laid else (FindingKind.SIZE, "size")
     most = max(sides, key=lambda side: len(side.ranks))
     if 2 * len(most.ranks) <= len(last):
-        return Finding(FindingKind.SIZE, _WRAPPER, "size", tuple(sides))
+        return Finding(kind, _WRAPPER, argument, tuple(sides))
     rest = [side for side in sides if side is not most]
     culprits = tuple(sorted(rank for side in rest for rank in side.ranks))
-    return Finding(FindingKind.SIZE, _WRAPPER, "size", (*rest, most), culprits)
+    return Finding(kind, _WRAPPER, argument, (*rest, most), culprits)
 
 
 def _model(message: str) -> str:
     """``with sizes [8, 4] of parameter 0``; nothing where the message is of something else."""
     if found := _SIZES.search(message):
         return f"with sizes {found[2]} of parameter {found[1]}"
+    if found := _STRIDES.search(message):
+        return f"with parameter {found[1]} in another order in memory than the first rank's"
     found = _COUNTS.search(message)
     return f"of {found[1]} parameters" if found is not None else ""
 

@@ -51,7 +51,7 @@ def _found(rank: int, call: Record, missing: list[int], seconds: float, views: M
         )
     if never:
         verb = "leaves" if len(never) == 1 else "leave"
-        sides.append(side_of(never, f"{verb} out {call.step.call}", [None] * len(never)))
+        sides.append(side_of(never, f"{verb} out {call.step.call}", [call.step.site] * len(never)))
     sides.append(side_of([rank], f"gave it up after {seconds:g} s", [call.step.site]))
     step, kind = call.step, FindingKind.STUCK_RANK if late else FindingKind.MISSING
     return Finding(kind, step.call, "rank", tuple(sides), tuple(sorted(missing)), step.target)

@@ -26,7 +26,7 @@ _OVERWRITE = frozenset({"copy_", "fill_", "zero_"})
 class _Place:
     """Messages are kept in `container`, which `named` stands for where that is done. `made`: one is there for each.
 
-    `item` is what the place itself is called in `loop`, if it has a name.
+    `item` is what the place itself is called in `loop`, if it has a name. `read`: it is what came that is kept there.
     """
 
     container: str
@@ -34,12 +34,13 @@ class _Place:
     made: bool
     item: str = ""
     loop: ast.AST | None = None
+    read: bool = False
 
 
 def kept_in_order(reception: Reception, elements: int) -> bool:
     """Whether it matters which message comes first, as far as the function around says.
 
-    Of `elements` a message has at least so many: one alone that nobody reads only says that something is done.
+    Of `elements` a message has at least so many: one alone only says that something is done, unless it is read.
     """
     written = reception.written
     if written.loop_around(reception.call) is None:
@@ -51,7 +52,8 @@ def kept_in_order(reception: Reception, elements: int) -> bool:
     told += [_told_by(written, use) for use in written.uses(place.container) if use is not place.named]
     if None in told:
         return False
-    return True in told or (place.made and reception.waits and elements > 1 and not _is_timed(written))
+    means_something = elements > 1 or place.read
+    return True in told or (place.made and reception.waits and means_something and not _is_timed(written))
 
 
 def answered_by_place(reception: Reception) -> int | None:
@@ -105,7 +107,7 @@ def _stored(reception: Reception, name: str) -> _Place | None:
         match node:
             case ast.Assign(targets=[ast.Subscript(value=ast.Name() as container, slice=index)], value=value):
                 plain = plain_copy_of(value) is uses[0] and _counts(written, index)
-                return _Place(container.id, container, True) if plain else None
+                return _Place(container.id, container, True, read=True) if plain else None
             case ast.Call(func=ast.Attribute(value=ast.Name() as container, attr="append"), args=[value]):
                 return _Place(container.id, container, False) if plain_copy_of(value) is uses[0] else None
             case ast.stmt():

@@ -14,7 +14,8 @@ _ADDING = frozenset({"add", "append"})
 _GETS, _SETS = frozenset({"get", "multi_get"}), frozenset({"set", "multi_set"})
 _PLAIN = _GETS | _SETS | {"check"}  # of other keys: these keep nobody away from this one
 _OVER = (State.ENDED, State.RAISED)
-_ALONE = frozenset({GROUP_OP, LEAVES_GROUP})  # in which nobody meets another
+_MEETINGS = (Kind.COLLECTIVE, Kind.GROUP)
+_MEETS_NOBODY = frozenset({GROUP_OP, LEAVES_GROUP})  # of these
 _NEVER_NS = 1 << 62
 _ALONE = frozenset({Kind.OBJECT, Kind.MEMORY, Kind.CLOCK})  # what a rank does for itself
 
@@ -25,7 +26,8 @@ class Change:
 
     `under` is the call on another key by which it may have taken a lock before that, the last one since the collective
     before, which is `epoch`, called at `after`. If `free`, no step since then may have made the rank wait for
-    another one; if `unseeing`, it has not even seen what others did, but for the one time that it got the key.
+    another one; if `unseeing`, it has not even seen what others did, but for the one time that it got the key. If it
+    has `met` others, that was in a collective between the two.
     """
 
     rank: int
@@ -36,6 +38,7 @@ class Change:
     unseeing: bool = False
     after: Site | None = None
     under: Record | None = None
+    met: bool = False
 
     @property
     def lines(self) -> tuple[Site | None, Site | None]:
@@ -57,33 +60,36 @@ class Change:
 def changes_of(rank: int, view: LedgerView) -> Iterator[Change]:
     """Those of `rank`, in order, of all keys; a set of what was not got before says nothing."""
     got: dict[int, Record] = {}
+    long_got: dict[int, Record] = {}  # before the last collective
     epoch, free_for, after = ("", 0), _Freedom(), None
     under: Record | None = None
     over_ns = 0  # when the last of all collectives before was over
     for record in view.records:
         step = record.step
-        if step.kind in (Kind.COLLECTIVE, Kind.GROUP) and step.op not in _ALONE:
+        if step.kind in _MEETINGS and step.op not in _MEETS_NOBODY:
             # What was issued before and is waited for only then may be over because of what another one did since.
             late = over_ns > record.begin_ns
             over_ns = max(over_ns, record.end_ns if record.state in _OVER else _NEVER_NS)
             epoch, free_for = (step.target, step.sequence), _Freedom(none=late or step.message is not None)
             after, under = step.site, None
-            got.clear()
+            long_got, got = {**long_got, **got}, {}
         elif step.kind is not Kind.STORE:
             free_for.take(record)
             if step.op in FILE_LOCKS:
-                got.clear()
+                got, long_got = {}, {}
         elif record.state is State.ENDED:
-            before = got.pop(step.digest, None) if step.op in _SETS else None
+            long_before = long_got.pop(step.digest, None) if step.op in _SETS else None
+            before = got.pop(step.digest, long_before) if step.op in _SETS else None
             if (before is not None and before.thread == record.thread) or _adds(record):
-                free = free_for.key(step.digest), free_for.once(step.digest)
-                yield Change(rank, record, before, epoch, *free, after, under if before is not None else None)
+                met = before is not None and before is long_before
+                free = not met and free_for.key(step.digest), not met and free_for.once(step.digest)
+                yield Change(rank, record, before, epoch, *free, after, under if before is not None else None, met)
             if step.op in _GETS:
                 got[step.digest] = record
             elif step.op == "check":  # who sets what is not there yet goes by that
                 got.setdefault(step.digest, record)
             elif step.op not in _PLAIN:
-                got.clear()
+                got, long_got = {}, {}
                 under = record
             free_for.take(record)
 

@@ -46,9 +46,11 @@ def _lost_of(changes: Sequence[Change]) -> Finding | None:
     those = {one.rank: one for one in reversed(updates) if (one.lines, one.epoch) in alike}
     those, holders = _without_the_lock(those)
     undone = any(one.rank != other.rank and one.over(other) for one in lost or beside for other in changes)
-    sides = [*_sides(those, undone=undone), *_holding(holders), *(() if lost else _adding(added, those))]
-    key = (lost or beside)[0].put.step.target
-    return Finding(FindingKind.LOST_UPDATE, f"key {key!r}", "value", tuple(sides), tuple(sorted(those)))
+    others = [*_holding(holders), *(() if lost else _adding(added, those))]
+    # Of several that do the same, and nobody does better, none is more at fault than the next.
+    culprits = tuple(sorted(those)) if others or len(those) == 1 else ()
+    key, sides = (lost or beside)[0].put.step.target, (*_sides(those, undone=undone), *others)
+    return Finding(FindingKind.LOST_UPDATE, f"key {key!r}", "value", sides, culprits)
 
 
 def _without_the_lock(those: Mapping[int, Change]) -> tuple[dict[int, Change], dict[int, Change]]:
@@ -60,10 +62,15 @@ def _without_the_lock(those: Mapping[int, Change]) -> tuple[dict[int, Change], d
 
 
 def _lose(one: Change, other: Change) -> bool:
-    """Whether of two updates one is lost, or may be: who sets the same once more has lost something if both count."""
+    """Whether of two updates one is lost, or may be: who sets the same once more has lost something if both count.
+
+    Those that have met between the two may all count on from the same, to what is to be.
+    """
     if not (one.meets(other) or _unordered(one, other)):
         return False
-    return one.put.step.fingerprint != other.put.step.fingerprint or (_counts(one) and _counts(other))
+    if one.put.step.fingerprint != other.put.step.fingerprint:
+        return True
+    return not (one.met or other.met) and _counts(one) and _counts(other)
 
 
 def _unordered(one: Change, other: Change) -> bool:
@@ -88,6 +95,8 @@ def _counts(update: Change) -> bool:
 
 
 def _loses(update: Change, added: Change) -> bool:
+    if update.met:  # and may have heard there what was added
+        return False
     if update.over(added):
         return True
     if not (update.free and added.free and update.epoch == added.epoch):

@@ -100,7 +100,7 @@ def _who_has_not(
     without = tuple(rank for rank in range(size) if rank not in setters)
     if wanted in without:
         return without if len(without) < len(setters) else None
-    if not without and wanted >= size:
+    if wanted >= size and {*without} <= {*waiters}:  # who collects them sets none
         return tuple(waiters) if 2 * len(waiters) <= size else ()
     return None
 
