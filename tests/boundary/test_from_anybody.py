@@ -23,34 +23,34 @@ def taken(*messages: tuple[int, torch.Tensor]) -> list[TakenThere]:
 
 def test_different_messages_of_two() -> None:
     (found,) = taken((2, torch.ones(3)), (1, torch.zeros(4)))
-    assert found == (Site("server.py", 3, "serve"), "default", 0, (1, 2), True, 3, (), False)
+    assert found == TakenThere(Site("server.py", 3, "serve"), "default", 0, (1, 2), True, 3, (), False, False)
 
 
 def test_the_same_of_all() -> None:
-    ((*_, senders, differ, _, _, _),) = taken((1, torch.ones(3)), (2, torch.ones(3)), (3, torch.ones(3)))
-    assert (senders, differ) == ((1, 2, 3), False)
+    (found,) = taken((1, torch.ones(3)), (2, torch.ones(3)), (3, torch.ones(3)))
+    assert (found.senders, found.differ, found.vary) == ((1, 2, 3), False, False)
 
 
 def test_rounds_in_each_of_which_all_say_the_same() -> None:
-    ((*_, differ, _, _, _),) = taken(*((source, torch.full((2,), turn)) for turn in range(3) for source in (1, 2)))
-    assert not differ
+    (found,) = taken(*((source, torch.full((2,), turn)) for turn in range(3) for source in (1, 2)))
+    assert (found.differ, found.vary) == (False, True)
 
 
 def test_one_that_only_says_less() -> None:
-    ((*_, differ, _, _, _),) = taken((1, torch.zeros(1)), (1, torch.ones(1)), (2, torch.zeros(1)))
-    assert not differ
+    (found,) = taken((1, torch.zeros(1)), (1, torch.ones(1)), (2, torch.zeros(1)))
+    assert not found.differ
 
 
 def test_one_sender_does_not_differ_from_itself() -> None:
     (found,) = taken((1, torch.ones(3)), (1, torch.zeros(3)))
-    assert found == (Site("server.py", 3, "serve"), "default", 0, (1,), False, 3, (), False)
+    assert found == TakenThere(Site("server.py", 3, "serve"), "default", 0, (1,), False, 3, (), False, True)
 
 
 def test_tags_are_kept_apart() -> None:
     received = FromAnybody()
     for source in (1, 2):
         received.add(step(tag=source), source, [torch.ones(1)])
-    assert [(tag, senders) for _, _, tag, senders, *_ in received.take()] == [(1, (1,)), (2, (2,))]
+    assert [(found.tag, found.senders) for found in received.take()] == [(1, (1,)), (2, (2,))]
 
 
 def test_several_lines_of_a_function_are_told_together() -> None:
@@ -58,8 +58,8 @@ def test_several_lines_of_a_function_are_told_together() -> None:
     for source in (2, 1):
         received.add(step(line=source), source, [torch.full((3 + source,), float(source))])
     *each, together = received.take()
-    assert [senders for _, _, _, senders, *_ in each] == [(2,), (1,)]
-    assert together == (Site("server.py", 1, "serve"), "default", 0, (1, 2), True, 4, (), True)
+    assert [found.senders for found in each] == [(2,), (1,)]
+    assert together == TakenThere(Site("server.py", 1, "serve"), "default", 0, (1, 2), True, 4, (), True, False)
 
 
 def test_what_has_been_told_is_forgotten() -> None:
@@ -69,21 +69,21 @@ def test_what_has_been_told_is_forgotten() -> None:
     assert len(received.take()) == 1
     assert received.take() == []
     received.add(step(), 1, [torch.ones(1)])
-    ((*_, senders, _, _, _, _),) = received.take()
-    assert senders == (1,)
+    (found,) = received.take()
+    assert found.senders == (1,)
 
 
 def test_empty_and_large_messages() -> None:
-    ((*_, differ, elements, _, _),) = taken((1, torch.zeros(0)), (2, torch.zeros(0)))
-    assert (differ, elements) == (False, 0)
+    (found,) = taken((1, torch.zeros(0)), (2, torch.zeros(0)))
+    assert (found.differ, found.elements) == (False, 0)
     large = torch.zeros(2 * MOST_BYTES, dtype=torch.uint8)
     other = large.clone()
     other[-1] = 1
-    ((*_, differ, _, _, _),) = taken((1, large), (2, other))
-    assert not differ
+    (found,) = taken((1, large), (2, other))
+    assert not found.differ
     other[0] = 1
-    ((*_, differ, _, _, _),) = taken((1, large), (2, other))
-    assert differ
+    (found,) = taken((1, large), (2, other))
+    assert found.differ
 
 
 def test_memory_that_cannot_be_read_says_nothing() -> None:
@@ -99,4 +99,4 @@ def test_as_much_as_there_is_room_for() -> None:
             received.add(step(line=line), source, [torch.tensor([source])])
     *found, together = received.take()
     assert len(found) == MOST_LINES
-    assert {len(senders) for *_, senders, _, _, _, _ in [*found, together]} == {MOST_SENDERS}
+    assert {len(each.senders) for each in [*found, together]} == {MOST_SENDERS}

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from rankdrill.boundary.contracts import flatten
 from rankdrill.boundary.modes_seam import plainly
@@ -24,9 +24,20 @@ MOST_SENDERS = 64  # of one line
 MOST_CONTENTS = 16  # of one sender, the first
 MOST_BYTES = 1 << 16  # of one message: those that differ only further on count as the same
 Line: TypeAlias = tuple[Site | None, str, int]
-TakenThere: TypeAlias = tuple[Site, str, int, tuple[int, ...], bool, int, tuple[Difference, ...], bool]
-"""Line, group, tag, senders, whether they sent different things, the fewest elements of one message, what would have
-been different in other orders, and whether other lines of the function are meant, too."""
+
+
+class TakenThere(NamedTuple):
+    """At `site` messages with `tag` on `group` were received from anybody: what diagnosis knows as `Taken`."""
+
+    site: Site
+    group: str
+    tag: int
+    senders: tuple[int, ...]
+    differ: bool
+    elements: int
+    otherwise: tuple[Difference, ...]
+    by_lines: bool
+    vary: bool
 
 
 @dataclass
@@ -52,6 +63,11 @@ class _Taken:
         """Whether one has sent what another has not, and the other way round."""
         each = list(self.contents.values())
         return any(one - other and other - one for at, one in enumerate(each) for other in each[:at])
+
+    @property
+    def vary(self) -> bool:
+        """Whether one has sent different things, one after the other."""
+        return any(len(contents) > 1 for contents in self.contents.values())
 
 
 class FromAnybody:
@@ -93,7 +109,7 @@ class FromAnybody:
         for key, each in taken.items():
             different = (differences or {}).get(key, ())
             those = senders[key[1:]] if different else set(each.contents)
-            told.append((*key, tuple(sorted(those)), each.differ, each.elements, different, False))
+            told.append(_there(key, those, each, different))
         return told + _together(taken)
 
 
@@ -109,8 +125,19 @@ def _together(taken: Mapping[tuple[Site, str, int], _Taken]) -> list[TakenThere]
             whole.join(each)
         if len({site.line for site, _ in lines}) > 1 and len(whole.contents) > 1:
             first = min((site for site, _ in lines), key=lambda site: site.line)
-            told.append((first, group, tag, tuple(sorted(whole.contents)), whole.differ, whole.elements, (), True))
+            told.append(_there((first, group, tag), whole.contents, whole, (), by_lines=True))
     return told
+
+
+def _there(
+    key: tuple[Site, str, int],
+    senders: Iterable[int],
+    taken: _Taken,
+    different: tuple[Difference, ...],
+    *,
+    by_lines: bool = False,
+) -> TakenThere:
+    return TakenThere(*key, tuple(sorted(senders)), taken.differ, taken.elements, different, by_lines, taken.vary)
 
 
 def _digest(tensors: Sequence[Any]) -> bytes | None:

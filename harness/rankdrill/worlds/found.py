@@ -11,6 +11,7 @@ from rankdrill.diagnosis.ddp import said_by_ddp
 from rankdrill.diagnosis.held_locks import held_lock, stopped_by_lock
 from rankdrill.diagnosis.left_early import Departure, is_connecting, left_early, said_while_connecting
 from rankdrill.diagnosis.monitored import not_passed
+from rankdrill.diagnosis.no_member import root_of_no_member
 from rankdrill.diagnosis.way_out import lost_on_the_way_out
 from rankdrill.worlds.dumps import threads_in
 from rankdrill.worlds.suffering import lost_another
@@ -45,7 +46,7 @@ def _found(ranks: Sequence[RankOutcome]) -> Finding | None:
     if early is not None or any(rank.status == "died" for rank in ranks):
         return early
     if any(rank.status == "raised" for rank in ranks):
-        return _not_passed(ranks) or _said_by_ddp(ranks)
+        return _not_passed(ranks) or _told_by_errors(ranks)
     by_lock = _stopped_by_lock(ranks, list(waits.values()))
     if by_lock is not None or any(_runs(rank) for rank in ranks):
         return by_lock
@@ -118,11 +119,13 @@ def _not_passed(ranks: Sequence[RankOutcome]) -> Finding | None:
     return not_passed(raised, {rank.rank: rank.ledger for rank in ranks})
 
 
-def _said_by_ddp(ranks: Sequence[RankOutcome]) -> Finding | None:
+def _told_by_errors(ranks: Sequence[RankOutcome]) -> Finding | None:
+    """What torch itself said is wrong, where that is all that ranks raised."""
     own = [rank for rank in ranks if rank.status == "raised" and not lost_another(rank.error)]
     raised = {rank.rank: (str(rank.error), rank.site) for rank in own}
     last = [rank.last_call for rank in ranks]
-    return said_by_ddp(raised, [call.step.site if call is not None else None for call in last])
+    said = said_by_ddp(raised, [call.step.site if call is not None else None for call in last])
+    return said or root_of_no_member(raised)
 
 
 def _runs(rank: RankOutcome) -> bool:

@@ -12,12 +12,14 @@ from rankdrill.diagnosis.races.taken import Taken
 
 __all__ = [
     "BY_LINES",
+    "BY_ROUNDS",
     "IN_PLACES",
     "THE_LAST",
     "TO_THE_NEXT",
     "Deed",
     "Race",
     "by_name_later",
+    "by_name_otherwise",
     "in_another_order",
     "told",
 ]
@@ -48,6 +50,12 @@ TO_THE_NEXT = Deed(
 )
 
 
+BY_ROUNDS = Deed(
+    "takes it to be of its round, though a sender's next may come before another one's",
+    "take it to be of their round, though a sender's next may come before another one's",
+)
+
+
 def in_another_order(otherwise: str) -> Deed:
     """What a copy of the rank did, after *would have*."""
     return Deed(
@@ -62,6 +70,14 @@ def by_name_later(sender: int, *, came: bool = False) -> Deed:
     return Deed(
         f"waits by name for the message of rank {sender} later, {which}",
         f"wait by name for the message of rank {sender} later, {which}",
+    )
+
+
+def by_name_otherwise(sender: int) -> Deed:
+    """In all other rounds it receives from `sender` there."""
+    return Deed(
+        f"receives from rank {sender} there in all other rounds",
+        f"receive from rank {sender} there in all other rounds",
     )
 
 

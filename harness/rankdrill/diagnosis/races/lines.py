@@ -65,17 +65,21 @@ def _is_given_as_it_is(written: Written, node: ast.AST) -> bool:
 
 def is_put_with_another(reception: Reception) -> bool:
     """Whether it and what another line of the block takes from anybody are one's, as they are used: one is kept under
-    the other, as a payload is under what its header says.
+    the other, as a payload is under what its header says. Or as they are called, where both come again and again and
+    nothing at all is done with them: who receives two in each round means two of one sender.
     """
     written = reception.written
     block = _block_of(written, reception.call)
-    names = [
-        each.into.id
+    those = [
+        each
         for each in receptions_in(written)
         if isinstance(each.into, ast.Name) and each.waits and _block_of(written, each.call) == block
     ]
+    names = [each.into.id for each in those if isinstance(each.into, ast.Name)]
     if not isinstance(reception.into, ast.Name) or len(names) != 2 or len(set(names)) < 2:
         return False
+    if written.loop_around(reception.call) is not None and all(_is_unread(written, each, ()) for each in those):
+        return reception.into.id in names
     return reception.into.id in names and any(
         (names[0] in names_in(index) and names[1] in names_in(value))
         or (names[1] in names_in(index) and names[0] in names_in(value))

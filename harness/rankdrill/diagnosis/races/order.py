@@ -7,7 +7,7 @@ to be ordered.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 
 from rankdrill.diagnosis.races.heard import Run, Sent, calls_in
 from rankdrill.diagnosis.races.taken import Taken
@@ -19,12 +19,15 @@ __all__ = [
     "all_unordered",
     "before_its_turn",
     "destinations",
+    "named_otherwise",
     "newest_from_anybody",
+    "of_two_rounds",
     "taken_already",
     "unordered",
 ]
 
 MOST_PAIRS = 256  # of sends that are looked at, one after the other as they began
+FEWEST_NAMED = 2  # receives of a line that name one sender, so that it is meant where none is named, too
 _FROM_ANYBODY = "peer=any"
 
 
@@ -103,6 +106,58 @@ def before_its_turn(receiver: int, taken: Taken, views: Mapping[int, LedgerView]
             if run.free(*sorted((first, second), key=lambda sent: sent.record.begin_ns)):
                 return first, second
     return None
+
+
+def named_otherwise(receiver: int, taken: Taken, views: Mapping[int, LedgerView]) -> tuple[int, Sent, Sent] | None:
+    """Whom else `receiver` names where it took from anybody, and two sends of which either may have been taken there.
+
+    Who takes from anybody first may go on with the one that came.
+    """
+    received = _received(taken, views[receiver])
+    here = [record for record in received if record.step.site == taken.site]
+    peers = [record.step.message.peer for record in here if record.step.message and not _is_from_anybody(record)]
+    if len(peers) < FEWEST_NAMED or len({*peers}) != 1:
+        return None
+    sends = {_number(sent.record, sent.rank): sent for sent in _sends_to(receiver, taken, views)}
+    run = Run(views)
+    for record in here:
+        message = record.step.message
+        if not _is_from_anybody(record) or message is None or (record is here[0] and message.peer == peers[0]):
+            continue
+        before = [each for each in received if each.index < record.index]
+        gone = {_number(each, each.step.message.peer) for each in before if each.step.message}
+        came = sends.get(_number(record, message.peer))
+        for number, sent in sends.items():
+            if came is None or sent.rank == came.rank or number in gone:
+                continue
+            first, second = sorted((came, sent), key=lambda one: one.record.begin_ns)
+            if run.free(first, second):
+                return peers[0], first, second
+    return None
+
+
+def of_two_rounds(receiver: int, taken: Taken, views: Mapping[int, LedgerView]) -> tuple[Sent, Sent] | None:
+    """A sender's message of one round and another one's of the next, which may have come before it, if all that
+    `receiver` took are so many of each sender.
+    """
+    received = _received(taken, views[receiver])
+    if any(not _is_from_anybody(record) or record.step.site != taken.site for record in received):
+        return None
+    of_sender: dict[int, list[Sent]] = {}
+    for sent in _sends_to(receiver, taken, views):
+        of_sender.setdefault(sent.rank, []).append(sent)
+    rounds = {len(sends) for sends in of_sender.values()}
+    if len(of_sender) < 2 or len(rounds) != 1 or sum(map(len, of_sender.values())) != len(received):
+        return None
+    run = Run(views)
+    pairs = (
+        (mine[at], theirs[at + 1])
+        for at in range(rounds.pop() - 1)
+        for mine in of_sender.values()
+        for theirs in of_sender.values()
+        if mine is not theirs
+    )
+    return next(((one, other) for one, other in islice(pairs, MOST_PAIRS) if run.may_exchange(one, other)), None)
 
 
 def taken_already(waiting: Record, receiver: int, views: Mapping[int, LedgerView]) -> tuple[Site, Sent, Sent] | None:

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from rankdrill.diagnosis.finding import Finding
 from rankdrill.diagnosis.races.account import (
     BY_LINES,
+    BY_ROUNDS,
     IN_PLACES,
     THE_LAST,
     TO_THE_NEXT,
@@ -22,6 +23,7 @@ from rankdrill.diagnosis.races.account import (
     Deed,
     Race,
     by_name_later,
+    by_name_otherwise,
     in_another_order,
     told,
 )
@@ -32,12 +34,15 @@ from rankdrill.diagnosis.races.order import (
     all_unordered,
     before_its_turn,
     destinations,
+    named_otherwise,
     newest_from_anybody,
+    of_two_rounds,
     taken_already,
     unordered,
 )
 from rankdrill.diagnosis.races.places import answered_by_place, kept_in_order
 from rankdrill.diagnosis.races.reception import reception_at
+from rankdrill.diagnosis.races.rounds import counts_by_rounds
 from rankdrill.diagnosis.races.taken import Taken
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import LedgerView
@@ -53,7 +58,7 @@ def message_race(taken: Mapping[int, Sequence[Taken]], views: Mapping[int, Ledge
     """
     races: dict[int, Race] = {}
     for rank, each in sorted(taken.items()):
-        found = (_race(rank, one, views) or _out_of_turn(rank, one, views) for one in each)
+        found = (kind(rank, one, views) for one in each for kind in _KINDS)
         race = next((one for one in found if one is not None), None)
         if race is not None:
             races[rank] = race
@@ -82,6 +87,25 @@ def _out_of_turn(rank: int, taken: Taken, views: Mapping[int, LedgerView]) -> Ra
     if pair is None or reception_at(taken.site) is None:
         return None
     return Race(taken, pair, by_name_later(pair[1].rank))
+
+
+def _named_otherwise(rank: int, taken: Taken, views: Mapping[int, LedgerView]) -> Race | None:
+    """That a line which names its sender in all other rounds names none in one."""
+    found = None if taken.by_lines else named_otherwise(rank, taken, views)
+    if found is None or reception_at(taken.site) is None:
+        return None
+    sender, first, second = found
+    return Race(taken, (first, second), by_name_otherwise(sender))
+
+
+def _by_rounds(rank: int, taken: Taken, views: Mapping[int, LedgerView]) -> Race | None:
+    """That one of the next round may be taken for one of this."""
+    reception = reception_at(taken.site) if taken.vary and not taken.by_lines else None
+    pair = of_two_rounds(rank, taken, views) if reception is not None and counts_by_rounds(reception) else None
+    return Race(taken, pair, BY_ROUNDS) if pair is not None else None
+
+
+_KINDS = (_race, _out_of_turn, _named_otherwise, _by_rounds)
 
 
 def _deed(rank: int, taken: Taken, view: LedgerView) -> Deed | None:

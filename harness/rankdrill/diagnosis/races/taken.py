@@ -16,7 +16,7 @@ class Taken:
     `differ`: they have not all sent the same. `elements` is how many the smallest message had. `otherwise` is what
     the rank would have done had they come in other orders, as copies of it did: in words, and the pairs of messages, by
     sender and number, of which the second came first. `by_lines`: `site` is the first of several lines of its function
-    that took them.
+    that took them. `vary`: one has sent different things, one after the other.
     """
 
     site: Site
@@ -27,3 +27,4 @@ class Taken:
     elements: int
     otherwise: tuple[tuple[str, tuple[tuple[tuple[int, int], tuple[int, int]], ...]], ...] = ()
     by_lines: bool = False
+    vary: bool = False

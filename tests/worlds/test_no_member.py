@@ -1,0 +1,77 @@
+"""A root that is no member of the group is told as one, though torch refuses it before there is a call."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from rankdrill import World
+from rankdrill.diagnosis import FindingKind
+from rankdrill.worlds import Outcome
+
+DEADLINE_S = 60.0
+
+
+def halves() -> dist.ProcessGroup:
+    groups = [dist.new_group([0, 1]), dist.new_group([2, 3])]
+    mine = groups[dist.get_rank() // 2]
+    assert isinstance(mine, dist.ProcessGroup)
+    return mine
+
+
+def counts_in_the_group() -> None:
+    dist.broadcast(torch.zeros(2), src=0, group=halves())  # of ranks 2 and 3 it is 2
+
+
+def names_each_others() -> None:
+    dist.gather_object("shard", [None, None], dst=(dist.get_rank() + 2) % 4, group=halves())
+
+
+def is_refused_and_has_trouble() -> None:
+    group = halves()
+    if dist.get_rank() == 3:
+        raise KeyError("trouble")
+    dist.broadcast(torch.zeros(2), src=0, group=group)
+
+
+def expects_it() -> None:
+    group = halves()
+    if dist.get_rank() > 1:
+        with pytest.raises(ValueError, match="is not part of group"):
+            dist.broadcast(torch.zeros(2), src=0, group=group)
+
+
+def run(body: object) -> Outcome:
+    with World(4) as world:
+        return world.run(body, deadline=DEADLINE_S)  # type: ignore[arg-type]
+
+
+def test_who_names_it_is_told_with_the_line_and_the_error() -> None:
+    outcome = run(counts_in_the_group)
+    (finding,) = outcome.findings
+    assert (finding.kind, finding.culprits) == (FindingKind.ROOT, (2, 3))
+    assert "ranks 2, 3 call broadcast with root 0, which is no member of the group;" in finding.lines[0]
+    (line,) = {site.line for site in finding.sides[0].sites if site is not None}
+    assert line == counts_in_the_group.__code__.co_firstlineno + 1
+    with pytest.raises(ExceptionGroup) as caught:
+        outcome.unwrap()
+    assert "Global rank 0 is not part of group" in str(caught.value.exceptions[0].__cause__), "what torch raised"
+
+
+def test_each_root_is_told_of_those_that_name_it() -> None:
+    (finding,) = run(names_each_others).findings
+    assert finding.culprits == (0, 1, 2, 3)
+    assert {side.ranks: side.did.split(",")[0] for side in finding.sides} == {
+        (rank,): f"calls gather_object with root {(rank + 2) % 4}" for rank in range(4)
+    }
+
+
+def test_beside_another_error_nothing_is_said_of_it() -> None:
+    outcome = run(is_refused_and_has_trouble)
+    assert not outcome.findings
+    assert {2, 3} <= {*outcome.culprits}
+
+
+def test_who_expects_it_passes() -> None:
+    assert run(expects_it).ok
