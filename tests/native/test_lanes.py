@@ -338,6 +338,8 @@ def test_what_the_watch_refuses_is_not_issued(here: Here) -> None:
 
         def misread(self, step: Step, shown: str, strides: tuple[int, ...]) -> None: ...
 
+        def overwritten(self, step: Step, shown: str, parts: int) -> None: ...
+
         def entrance(self, *_: Any) -> Callable[[int], None]:
             def enter(number: int) -> None:
                 issued.append(number)

@@ -26,6 +26,7 @@ from rankdrill.boundary.numbering import Numbering, numbering
 from rankdrill.boundary.reducers import Buckets, WaitsAtTheEnd
 from rankdrill.boundary.regions import Buffers, buffers_of
 from rankdrill.boundary.repertoire import Repertoire
+from rankdrill.boundary.shared_outputs import TAKING_APART, shared_output
 from rankdrill.boundary.work import NeverWaited, TrackedWork
 from rankdrill.ledger import GROUP_OP, State, milliseconds, spell_members
 from rankdrill.step import ANYBODY, DEFAULT_GROUP, MESSAGES, NO_SEQUENCE, RECV, Kind, Step
@@ -204,6 +205,8 @@ def _override(
         bound.update(kwargs, group=self)
         if op in MINDING_GAPS and boundary.watch is not None:
             _refuse_gaps(self, op, bound)
+        if op in TAKING_APART and boundary.watch is not None:
+            _refuse_shared(self, op, bound)
         if boundary.undisturbed and not getattr(bound.get("opts"), "asyncOp", True):
             habit = habit_of(self, op, bound, call_site(2))
             return at_once(self, habit, bound.get("opts"), getattr(self.inner, method), args, kwargs)
@@ -266,6 +269,19 @@ def _refuse_gaps(group: DrilledGroup, op: str, args: dict[str, Any]) -> None:
     step = Step(Kind.COLLECTIVE, op, group.label, sequence=group.sequence.upcoming, site=call_site(2))
     with group.boundary.closed():
         group.boundary.watch.misread(step, shown(describe(tensor)), tuple(tensor.stride()))
+
+
+def _refuse_shared(group: DrilledGroup, op: str, args: dict[str, Any]) -> None:
+    """Tell the watch of one tensor that is given for what several ranks send; may raise."""
+    __tracebackhide__ = True
+    found = shared_output(args)
+    if found is None or group.members < 2:
+        return
+    assert group.boundary.watch is not None
+    tensor, parts = found
+    step = Step(Kind.COLLECTIVE, op, group.label, sequence=group.sequence.upcoming, site=call_site(2))
+    with group.boundary.closed():
+        group.boundary.watch.overwritten(step, shown(describe(tensor)), parts)
 
 
 def _delivered_by_handle(op: str, args: dict[str, Any]) -> bool:

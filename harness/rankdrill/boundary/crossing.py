@@ -40,6 +40,9 @@ class Watch(Protocol):
     def misread(self, step: Step, shown: str, strides: tuple[int, ...]) -> None:
         """The backend would misread a tensor of `step`, `shown` in short, for its `strides`; may raise."""
 
+    def overwritten(self, step: Step, shown: str, parts: int) -> None:
+        """One tensor of `step`, `shown` in short, is to be filled with that many ranks' parts; may raise."""
+
     def bend(self) -> None:
         """From here on it is the plan that sets ranks apart."""
 

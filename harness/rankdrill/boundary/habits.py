@@ -9,6 +9,7 @@ its record, and what is posted of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import torch.distributed as dist
@@ -86,8 +87,8 @@ def well_known(op: str, names: tuple[str, ...]) -> bool:
 def plain_keys_of(op: str) -> KeyOf:
     """What tells a well known `op`, by its arguments and line, from other calls of one group.
 
-    There is no key of one that has more to it: that torch does not wait for, or that has gaps in its tensors. Sites
-    are told apart by identity: who keeps a key keeps the site too.
+    There is no key of one that has more to it: that torch does not wait for, or that has gaps in its tensors, or one
+    of them for several. Sites are told apart by identity: who keeps a key keeps the site too.
     """
     reduces, rooted, reduction = op in REDUCING, op in ROOTED, dist.ReduceOp
     minds_gaps = op in MINDING_GAPS or op in MINDING_ORDER
@@ -106,6 +107,8 @@ def plain_keys_of(op: str) -> KeyOf:
                 root = opts.rootRank
             if minds_gaps and not all(tensor.is_contiguous() for tensor in flatten(list(args[:-1]))):
                 return None
+            if any(map(_repeats, args[:-1])):
+                return None
         except (AttributeError, TypeError, RuntimeError):  # a torch whose options are others, or somebody's own
             return None
         if len(args) == 2:
@@ -113,3 +116,10 @@ def plain_keys_of(op: str) -> KeyOf:
         return op, id(site), reduced, root, *[describe(each) for each in args[:-1]]
 
     return key_of
+
+
+def _repeats(given: Any) -> bool:
+    """Whether a tensor stands twice in a list, one after the other: see `shared_outputs`."""
+    if not isinstance(given, list):
+        return False
+    return any(one is other for one, other in pairwise(given)) or any(map(_repeats, given))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 from rankdrill.diagnosis.asynchronous import hazard_on
 from rankdrill.diagnosis.calls.contracts import break_in, may_change
 from rankdrill.diagnosis.finding import Finding
-from rankdrill.diagnosis.layouts import gaps_on
+from rankdrill.diagnosis.layouts import gaps_on, shared_on
 from rankdrill.diagnosis.messages.watch import MessageWatch
 from rankdrill.errors import ContractBroken
 from rankdrill.ledger import Board, BoardCall
@@ -122,17 +122,24 @@ class ContractWatch:
         """
         __tracebackhide__ = True
         if not self._board.bent:
-            finding = hazard_on(self._rank, handle.step, access, lost=handle.lost)
-            self._note(finding)
-            raise ContractBroken(str(finding), self._rank)
+            self._report_own(hazard_on(self._rank, handle.step, access, lost=handle.lost))
 
     def misread(self, step: Step, shown: str, strides: tuple[int, ...]) -> None:
         """Raise `ContractBroken`: the backend would misread a tensor; see `Watch`. The run goes on for the others."""
         __tracebackhide__ = True
         if not self._board.bent:
-            finding = gaps_on(self._rank, step, shown, strides)
-            self._note(finding)
-            raise ContractBroken(str(finding), self._rank)
+            self._report_own(gaps_on(self._rank, step, shown, strides))
+
+    def overwritten(self, step: Step, shown: str, parts: int) -> None:
+        """Raise `ContractBroken`: a tensor is to hold the parts of several; see `Watch`. The run goes on likewise."""
+        __tracebackhide__ = True
+        if not self._board.bent:
+            self._report_own(shared_on(self._rank, step, shown, parts))
+
+    def _report_own(self, finding: Finding) -> None:
+        __tracebackhide__ = True
+        self._note(finding)
+        raise ContractBroken(str(finding), self._rank)
 
     def _note(self, finding: Finding | None) -> None:
         self._tell(finding)
