@@ -62,6 +62,9 @@ def cause_of_hang(waits: Mapping[int, Wait], returned: Collection[int], views: S
 
 def _of_groups(waits: Mapping[int, Wait], returned: Collection[int], views: Sequence[LedgerView]) -> Finding | None:
     found = another_group_at_a_turn(waits, views) or _of_two_groups(waits, returned, views)
+    custom = against_custom(waits, views)
+    if custom is not None and (found is None or found.culprits in ((), custom.culprits)):
+        return custom  # how two threads of it came to wait is chance
     if found is not None and found.culprits:
         return found
     beside = miscounted_beside(waits, returned, views)

@@ -9,6 +9,7 @@ from rankdrill.diagnosis.deadlock import circle_in, deadlock, in_circles_alike
 from rankdrill.diagnosis.finding import Finding
 from rankdrill.diagnosis.messages.account import Account
 from rankdrill.diagnosis.messages.counts import miscounted, out_of_step
+from rankdrill.diagnosis.messages.from_anybody import sent_with_another_tag
 from rankdrill.diagnosis.messages.habits import Departure, departure
 from rankdrill.diagnosis.messages.misaddressed import Standing, in_another_branch, misaddressed, never_met
 from rankdrill.diagnosis.messages.traffic import MessageEnd, Traffic
@@ -37,6 +38,9 @@ def unmatched_message(
     ends = list(_ends(roots))
     traffic = Traffic(views)
     account = Account(waits, views, traffic)
+    from_anybody = account.misaddressed(sent_with_another_tag(lost, traffic))
+    if from_anybody is not None:
+        return from_anybody
     circle = not direct and len(ends) == len(roots)
     finding = _of_ends(ends, ends + traffic.left_over(), waits, returned, traffic, account, counted=not circle)
     if finding is None and circle:

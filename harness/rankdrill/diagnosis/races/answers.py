@@ -37,8 +37,9 @@ def answered_as_counted(written: Written, uses: Sequence[ast.Name]) -> int | Non
 
 
 def answered_as_filed(reception: Reception, file: str) -> int | None:
-    """The line of the one send of `file` of what lies under a number, to the rank of that number, where each message
-    goes under the number of its round: that of the worker whose turn it would be, and not of who has sent it.
+    """The line of the one send of the function, or else of `file`, of what lies under a number, to the rank of that
+    number, where each message goes under the number of its round: that of the worker whose turn it would be, and not of
+    who has sent it.
     """
     written, into, tree = reception.written, reception.into, tree_of(file)
     loop = written.loop_around(reception.call)
@@ -51,9 +52,13 @@ def answered_as_filed(reception: Reception, file: str) -> int | None:
     filed = {_filed_under(written, use, loop.target.id) for use in uses if id(use) in inside}
     if len(uses) != 1 or len(filed) != 1 or None in filed:
         return None
-    sends = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _is_send(node)]
-    lines = [send.lineno for send in sends if _sends_what_is_under(send, filed)]
+    lines = _lines_that_send(written.function, filed) or _lines_that_send(tree, filed)
     return lines[0] if len(lines) == 1 else None
+
+
+def _lines_that_send(among: ast.AST, filed: Collection[str | None]) -> list[int]:
+    sends = [node for node in ast.walk(among) if isinstance(node, ast.Call) and _is_send(node)]
+    return [send.lineno for send in sends if _sends_what_is_under(send, filed)]
 
 
 def _filed_under(written: Written, use: ast.Name, number: str) -> str | None:

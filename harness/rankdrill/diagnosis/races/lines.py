@@ -14,9 +14,15 @@ from rankdrill.diagnosis.races.places import is_about
 from rankdrill.diagnosis.races.reception import Reception, receptions_in
 from rankdrill.diagnosis.races.written import Written, name_called, names_in
 
-__all__ = ["has_a_line_for_each", "is_put_with_another"]
+__all__ = ["has_a_line_for_each", "is_put_under_another_sender", "is_put_with_another"]
 
 _ONE_WAY = (ast.Sub, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.MatMult)
+_EITHER_WAY = frozenset(
+    {"add", "add_", "allclose", "append", "bitwise_and", "bitwise_or", "cat", "cosine_similarity", "dist", "dot", "eq"}
+    | {"equal", "hypot", "inner", "isclose", "l1_loss", "logaddexp", "logical_and", "logical_or", "max", "maximum"}
+    | {"min", "minimum", "mse_loss", "mul", "mul_", "ne", "print", "stack", "sum", "vdot", "zip"}
+)
+"""Of what is called with two of them, what comes to the same the other way round, or only shows them."""
 _SIZES = frozenset({"abs", "absolute", "dist", "mse_loss", "norm", "pow", "square"})
 
 
@@ -36,20 +42,31 @@ def has_a_line_for_each(reception: Reception, elements: int) -> bool:
     return len(blocks) == 1 and all(_is_unread(written, each, apart) for each in receptions)
 
 
-def _told_apart(written: Written, names: Collection[str]) -> list[ast.BinOp]:
+def _told_apart(written: Written, names: Collection[str]) -> list[ast.AST]:
     """Where one of the `names` is subtracted from another, or the like: the other way round it comes to something else.
+    So it does where two are handed to one call, each for something else.
 
     Not where only the size of that counts, or where it is kept and nobody knows what for.
     """
     return [
         node
         for node in ast.walk(written.function)
-        if isinstance(node, ast.BinOp)
-        and isinstance(node.op, _ONE_WAY)
-        and len(names_in(node.left) & {*names}) == len(names_in(node.right) & {*names}) == 1
-        and names_in(node.left) & {*names} != names_in(node.right) & {*names}
-        and _is_given_as_it_is(written, node)
+        if (_is_one_way(node, {*names}) or _hands_over(node, {*names})) and _is_given_as_it_is(written, node)
     ]
+
+
+def _is_one_way(node: ast.AST, names: set[str]) -> bool:
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, _ONE_WAY):
+        return False
+    left, right = names_in(node.left) & names, names_in(node.right) & names
+    return len(left) == len(right) == 1 and left != right
+
+
+def _hands_over(node: ast.AST, names: set[str]) -> bool:
+    if not isinstance(node, ast.Call) or name_called(node) in _EITHER_WAY:
+        return False
+    given = [each.id for each in node.args if isinstance(each, ast.Name) and each.id in names]
+    return len({*given}) == len(given) > 1
 
 
 def _is_given_as_it_is(written: Written, node: ast.AST) -> bool:
@@ -87,13 +104,33 @@ def is_put_with_another(reception: Reception) -> bool:
     )
 
 
+def is_put_under_another_sender(reception: Reception) -> bool:
+    """Whether it is kept under the rank that sent what was received from anybody just before, whoever has sent it."""
+    written, into = reception.written, reception.into
+    block = _block_of(written, reception.call)
+    senders = {
+        target.id
+        for node in ast.walk(written.function)
+        if isinstance(node, ast.Assign) and name_called(node.value) == "recv" and node.value is not reception.call
+        for target in node.targets
+        if isinstance(target, ast.Name) and isinstance(node.value, ast.Call) and _block_of(written, node.value) == block
+    }
+    if not senders or not isinstance(into, ast.Name) or not reception.waits:
+        return False
+    kept = [(index, value) for index, value in _kept_under(written) if into.id in names_in(value)]
+    return bool(kept) and all(names_in(index) & senders for index, _ in kept)
+
+
 def _kept_under(written: Written) -> list[tuple[ast.AST, ast.AST]]:
     """What is assigned into a place, each after what the place is told by."""
-    return [
-        (node.targets[0].slice, node.value)
-        for node in ast.walk(written.function)
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript)
-    ]
+    found: list[tuple[ast.AST, ast.AST]] = []
+    for node in ast.walk(written.function):
+        match node:
+            case ast.Assign(targets=[ast.Subscript(slice=index)], value=value):
+                found.append((index, value))
+            case ast.AugAssign(target=ast.Subscript(slice=index), value=value):
+                found.append((index, value))
+    return found
 
 
 def _block_of(written: Written, call: ast.Call) -> tuple[int, str]:

@@ -32,11 +32,17 @@ _FROM_ANYBODY = "peer=any"
 
 
 def unordered(
-    receiver: int, taken: Taken, views: Mapping[int, LedgerView], *, the_last: bool = False
+    receiver: int,
+    taken: Taken,
+    views: Mapping[int, LedgerView],
+    *,
+    the_last: bool = False,
+    if_buffered: bool = False,
 ) -> tuple[Sent, Sent] | None:
     """Two sends to `receiver` that nothing orders, and that it took as `taken` says, whichever of them came first.
 
-    Where only `the_last` that it took counts, one of the two is that.
+    Where only `the_last` that it took counts, one of the two is that. If that is asked `if_buffered`, when a sender's
+    own message before was taken says nothing: gloo's send ends only then, and MPI's may end before.
     """
     received = _received(taken, views[receiver])
     if taken.by_lines:
@@ -53,7 +59,8 @@ def unordered(
         last = here[-1].step.message if here else None
         wanted = _number(here[-1], last.peer) if last is not None else None
         pairs = [pair for pair in pairs if wanted in {_number(sent.record, sent.rank) for sent in pair} - {None}]
-    run = Run(views)
+    aside = {(sent.rank, sent.record.index) for sent in _sent_to(receiver, _on_group(taken.group), views)}
+    run = Run(views, aside if if_buffered else ())
     return next((pair for pair in pairs[:MOST_PAIRS] if run.free(*pair)), None)
 
 
@@ -281,6 +288,10 @@ def _sent_to(receiver: int, likewise: Callable[[Record], bool], views: Mapping[i
             message = record.step.message
             if record.step.op == SEND and likewise(record) and message is not None and message.peer == receiver != rank:
                 yield Sent(rank, record)
+
+
+def _on_group(group: str) -> Callable[[Record], bool]:
+    return lambda record: record.step.target == group
 
 
 def _likewise(group: str, tag: int) -> Callable[[Record], bool]:

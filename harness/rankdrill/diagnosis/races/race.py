@@ -29,7 +29,7 @@ from rankdrill.diagnosis.races.account import (
 )
 from rankdrill.diagnosis.races.answers import answered_as_filed, answers_in_a_row
 from rankdrill.diagnosis.races.last_word import counts_the_last
-from rankdrill.diagnosis.races.lines import has_a_line_for_each, is_put_with_another
+from rankdrill.diagnosis.races.lines import has_a_line_for_each, is_put_under_another_sender, is_put_with_another
 from rankdrill.diagnosis.races.order import (
     all_unordered,
     before_its_turn,
@@ -77,8 +77,10 @@ def _race(rank: int, taken: Taken, views: Mapping[int, LedgerView]) -> Race | No
         if pair is not None:
             return Race(taken, pair, in_another_order(words))
     deed = _deed(rank, taken, views[rank]) if taken.differ else None
-    pair = unordered(rank, taken, views, the_last=deed is THE_LAST) if deed is not None else None
-    return Race(taken, pair, deed) if deed is not None and pair is not None else None
+    if deed is None:
+        return None
+    pair = unordered(rank, taken, views, the_last=deed is THE_LAST, if_buffered=deed is TOGETHER)
+    return Race(taken, pair, deed) if pair is not None else None
 
 
 def _out_of_turn(rank: int, taken: Taken, views: Mapping[int, LedgerView]) -> Race | None:
@@ -117,7 +119,7 @@ def _deed(rank: int, taken: Taken, view: LedgerView) -> Deed | None:
         return BY_LINES if has_a_line_for_each(reception, taken.elements) else None
     if kept_in_order(reception, taken.elements):
         return IN_PLACES
-    if is_put_with_another(reception):
+    if is_put_with_another(reception) or is_put_under_another_sender(reception):
         return TOGETHER
     if counts_the_last(reception, rank):
         return THE_LAST
