@@ -229,3 +229,13 @@ def a_column_reduced_by_way_of_a_copy(rank: Rank) -> None:
     dist.all_reduce(column)
     table[:, 2] = column
     assert table.sum().item() == 60 + 6 * 2
+
+
+@correct(ranks=3)
+def one_tensor_is_sent_to_all(rank: Rank) -> None:
+    """What is sent may be the same for all; what is received lies side by side in one."""
+    mine, same, whole = torch.zeros(2), torch.ones(2), torch.zeros(3, 2)
+    for _ in range(3):
+        dist.reduce_scatter(mine, [same] * 3)
+        dist.all_gather(list(whole), mine)
+    assert whole.tolist() == [[3, 3]] * 3

@@ -438,3 +438,31 @@ def a_label_and_what_its_sender_says(rank: Rank) -> dict[int, float]:
         dist.send(torch.tensor([7 * rank.index]), dst=3, tag=10)
         dist.send(torch.full((2,), 0.5 + rank.index), dst=3, tag=11)
     return losses
+
+
+@correct(ranks=4)
+def adds_up_what_comes_until_all_meet(rank: Rank) -> None:
+    for step in range(3):
+        if rank.index == 0:
+            total, part = torch.zeros(4), torch.empty(4)
+            for _ in range(3):
+                dist.recv(part)
+                total += part
+            assert total[0] == 3 * step
+        else:
+            dist.send(torch.full((4,), float(step)), dst=0)
+        dist.barrier()
+
+
+@correct(ranks=3)
+def a_row_of_whoever_sent_its_header(rank: Rank) -> None:
+    if rank.index == 2:
+        table, row, header = torch.zeros(2, 4), torch.empty(4), torch.empty(1)
+        for _ in range(2):
+            sender = dist.recv(header, tag=1)
+            dist.recv(row, src=sender, tag=2)
+            table[sender] = row
+        assert table[1, 0] == 1
+    else:
+        dist.send(torch.tensor([float(rank.index)]), dst=2, tag=1)
+        dist.send(torch.full((4,), float(rank.index)), dst=2, tag=2)

@@ -466,3 +466,16 @@ def the_turn_comes_with_what_was_asked_for_before(rank: Rank) -> None:
         dist.send(torch.zeros(1), dst=1)
     dist.barrier()
     assert float(rank.store.get("losses")) == 1.0
+
+
+@correct(ranks=3)
+def all_count_the_generation_on_together(rank: Rank) -> None:
+    """All got it before they met, and all set it to the same."""
+    if rank.index == 0:
+        rank.store.set("generation", "7")
+    dist.barrier()
+    generation = int(rank.store.get("generation"))
+    dist.barrier()
+    rank.store.set("generation", str(generation + 1))
+    dist.barrier()
+    assert int(rank.store.get("generation")) == 8

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import torch
@@ -122,3 +123,23 @@ def across_where_the_others_go_along(rank: Rank) -> None:
     dist.all_reduce(first, group=across if rank.index == 3 else along)  # culprit
     dist.all_reduce(second, group=across)
     dist.barrier()
+
+
+@mistake("group mismatch", culprits=(1,), ranks=3)
+def one_of_two_threads_takes_the_others_group(rank: Rank) -> None:
+    weights, metrics = dist.new_group(), dist.new_group()
+
+    def average() -> None:
+        for _ in range(4):
+            dist.all_reduce(torch.ones(2), group=weights)
+
+    def count() -> None:
+        for step in range(4):
+            mine = weights if rank.index == 1 and step == 3 else metrics
+            dist.all_reduce(torch.ones(2), group=mine)  # culprit
+
+    threads = [threading.Thread(target=each, daemon=True) for each in (average, count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import torch
 import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
 from tests.catalogue.programs import Rank, mistake
 
@@ -67,3 +69,27 @@ def one_multiplies_the_other_way_round(rank: Rank) -> None:
     work = dist.all_reduce(product, async_op=True)  # culprit
     assert work is not None
     work.wait()
+
+
+@mistake("memory layout", culprits=(0, 1, 2), ranks=3)
+def one_tensor_for_what_all_have(rank: Rank) -> None:
+    losses = [torch.zeros(1)] * 3  # culprit
+    dist.all_gather(losses, torch.tensor([float(rank.index)]))  # culprit
+
+
+@mistake("memory layout", culprits=(2,), ranks=4)
+def one_tensor_for_all_parts_in_the_fiftieth_step(rank: Rank) -> None:
+    for step in range(50):
+        parts = [torch.empty(2) for _ in range(4)]
+        if step == 49 and rank.index == 2:
+            parts = [parts[0]] * 4
+        dist.all_to_all(parts, list(torch.ones(4, 2)))  # culprit
+
+
+@mistake("memory layout", culprits=(1,), ranks=3)
+def replicas_of_a_kernel_in_another_order(rank: Rank) -> None:
+    model = nn.Conv2d(3, 2, 3)
+    if rank.index == 1:
+        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # mypy knows no such one
+    replica = DistributedDataParallel(model)  # culprit
+    replica(torch.ones(1, 3, 4, 4)).sum().backward()

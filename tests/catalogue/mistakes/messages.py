@@ -241,3 +241,16 @@ def one_worker_leaves_before_its_last_task(rank: Rank) -> None:
             dist.recv(task, src=0)  # culprit
             dist.send(task * 2, dst=0)
     dist.barrier()  # culprit
+
+
+@mistake("unmatched message", culprits=(2,), ranks=4)
+def a_worker_answers_under_another_tag(rank: Rank) -> None:
+    """Its answer in the second step, to one that takes anybody's."""
+    answer = torch.ones(4)
+    for step in range(3):
+        if rank.index == 0:
+            for _ in range(3):
+                dist.recv(answer, tag=5)
+        else:
+            dist.send(answer, dst=0, tag=6 if rank.index == 2 and step == 1 else 5)  # culprit
+        dist.barrier()

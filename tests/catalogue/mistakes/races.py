@@ -358,3 +358,66 @@ def the_third_comes_first(rank: Rank) -> None:
         time.sleep(0.1 * (3 - rank.index))
         dist.send(torch.full((3,), float(rank.index)), dst=1)
     dist.barrier()
+
+
+@mistake("message race", culprits=(0,), ranks=4)
+def adds_up_what_comes_in_each_round(rank: Rank) -> None:
+    """Who is quick may send for the second round before another one has sent for the first."""
+    for _ in range(3):
+        if rank.index == 0:
+            total, part = torch.zeros(4), torch.empty(4)
+            for _ in range(3):
+                dist.recv(part)  # culprit
+                total += part
+    if rank.index:
+        for step in range(3):
+            dist.send(torch.full((4,), float(step)), dst=0)
+    dist.barrier()
+
+
+@mistake("message race", culprits=(1,), ranks=3)
+def names_nobody_in_the_last_round(rank: Rank) -> None:
+    left, right = torch.empty(3), torch.empty(3)
+    for step in range(20):
+        if rank.index == 1:
+            dist.recv(left, src=0 if step < 19 else None)  # culprit
+            dist.recv(right, src=2 if step < 19 else None)  # culprit
+        else:
+            dist.send(torch.full((3,), float(rank.index)), dst=1)
+        dist.barrier()
+
+
+@mistake("message race", culprits=(0,), ranks=3)
+def a_gradient_and_a_count_of_whoever(rank: Rank) -> None:
+    if rank.index == 0:
+        gradient, samples = torch.empty(4), torch.empty(2)
+        for _ in range(2):
+            dist.recv(gradient, tag=1)  # culprit
+            dist.recv(samples, tag=2)  # culprit
+    else:
+        dist.send(torch.full((4,), float(rank.index)), dst=0, tag=1)
+        dist.send(torch.full((2,), float(rank.index)), dst=0, tag=2)
+
+
+@mistake("message race", culprits=(2,), ranks=3)
+def rows_under_the_sender_of_their_header(rank: Rank) -> None:
+    if rank.index == 2:
+        table, row, header = torch.zeros(2, 4), torch.empty(4), torch.empty(1)
+        for _ in range(2):
+            sender = dist.recv(header, tag=1)
+            dist.recv(row, tag=2)  # culprit
+            table[sender] = row
+    else:
+        dist.send(torch.tensor([float(rank.index)]), dst=2, tag=1)
+        dist.send(torch.full((4,), float(rank.index)), dst=2, tag=2)
+
+
+@mistake("message race", culprits=(0,), ranks=3)
+def scores_by_the_turn_of_their_ranks(rank: Rank) -> None:
+    if rank.index == 0:
+        scores, score = {}, torch.empty(1)
+        for worker in (1, 2):
+            dist.recv(score)  # culprit
+            scores[worker] = score.item()
+    else:
+        dist.send(torch.tensor([float(rank.index)]), dst=0)

@@ -95,3 +95,11 @@ def asynchronous_from_another(rank: Rank) -> None:
         works.append(dist.broadcast(buffer, src, async_op=True))  # culprit
     for work in works:
         work.wait()
+
+
+@mistake("root mismatch", culprits=(2, 3), ranks=4)
+def the_first_of_the_world_for_the_first_of_its_half(rank: Rank) -> None:
+    """Torch refuses it on the ranks of the other half, and the first half does well."""
+    halves = [dist.new_group([0, 1]), dist.new_group([2, 3])]
+    settings = [{"lr": 0.1}] if rank.index % 2 == 0 else [None]
+    dist.broadcast_object_list(settings, src=0, group=halves[rank.index // 2])  # culprit

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 
+import torch
 import torch.distributed as dist
 
 from tests.catalogue.programs import Rank, mistake
@@ -273,4 +274,27 @@ def one_does_not_take_the_lock(rank: Rank) -> None:
     dist.barrier()
     for amount in range(1, 4):
         guarded(amount)
+    dist.barrier()
+
+
+@mistake("missing key", culprits=(0,), ranks=3)
+def collects_from_a_rank_that_there_is_not(rank: Rank) -> None:
+    if rank.index == 0:
+        rank.store.wait([f"ready/{worker}" for worker in range(1, rank.world_size + 1)])  # culprit
+    else:
+        rank.store.set(f"ready/{rank.index}", "yes")
+    dist.barrier()
+
+
+@mistake("lost update", between=(1, 3), ranks=4)
+def two_sign_in_at_once(rank: Rank) -> None:
+    """They meet between the two, and each goes on from what was there before."""
+    odd = dist.new_group([1, 3])
+    if rank.index == 0:
+        rank.store.set("present", "")
+    dist.barrier()
+    if rank.index % 2:
+        present = rank.store.get("present").decode()  # culprit
+        dist.all_reduce(torch.ones(1), group=odd)
+        rank.store.set("present", f"{present} {rank.index}")  # culprit
     dist.barrier()

@@ -28,7 +28,7 @@ def counts_by_rounds(reception: Reception) -> bool:
         return False
     inside_outer, inside_inner = ({id(node) for node in ast.walk(loop)} for loop in (outer, inner))
     bindings = [node for name in taken_in if name is not None for node in written.bindings(name)]
-    plain = [node for node in bindings if isinstance(written.parent(node), ast.Assign)]
+    plain = [node for node in bindings if not isinstance(written.parent(node), ast.AugAssign)]
     return bool(plain) and all(id(node) in inside_outer and id(node) not in inside_inner for node in plain)
 
 
