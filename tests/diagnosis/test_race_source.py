@@ -283,6 +283,17 @@ def test_in_any_order(function: Program) -> None:
     assert answers_in_a_row(found) is None
 
 
+def scores_by_their_number() -> None:
+    scores, score = {}, torch.zeros(1)
+    for worker in (1, 2, 3):
+        dist.recv(score)  # here
+        scores[worker] = score.item()
+
+
+def test_one_element_that_is_read_is_more_than_a_signal() -> None:
+    assert kept_in_order(reception(scores_by_their_number), 1)
+
+
 def test_a_message_of_one_element_that_nobody_reads_is_a_signal() -> None:
     assert not kept_in_order(reception(rows_of_a_tensor), 1)
     assert kept_in_order(reception(compared_as_a_whole), 1)
@@ -653,7 +664,16 @@ def the_second_less_the_first() -> list[float]:
     return list((after - before).tolist())
 
 
-@pytest.mark.parametrize("function", [two_by_name, head_and_body_in_a_loop, the_second_less_the_first])
+def each_for_something_else() -> torch.Tensor:
+    weight, bias = torch.empty(MANY), torch.empty(MANY)
+    dist.recv(weight)  # here
+    dist.recv(bias)
+    return torch.addcmul(bias, weight, torch.ones(MANY))
+
+
+@pytest.mark.parametrize(
+    "function", [two_by_name, head_and_body_in_a_loop, the_second_less_the_first, each_for_something_else]
+)
 def test_a_line_and_a_name_for_each(function: Program) -> None:
     assert has_a_line_for_each(reception(function), MANY)
     assert not has_a_line_for_each(reception(function), 1), "a token may be anybody's"
@@ -664,6 +684,13 @@ def added_to_each_other() -> torch.Tensor:
     dist.recv(one)  # here
     dist.recv(other)
     return one + other
+
+
+def the_larger_of_both() -> torch.Tensor:
+    one, other = torch.empty(MANY), torch.empty(MANY)
+    dist.recv(one)  # here
+    dist.recv(other)
+    return torch.maximum(one, other)
 
 
 def how_far_they_are_apart() -> float:
@@ -719,6 +746,7 @@ def one_now_and_one_in_each_round() -> None:
     "function",
     [
         added_to_each_other,
+        the_larger_of_both,
         how_far_they_are_apart,
         the_square_of_what_lies_between,
         a_difference_that_is_kept,
