@@ -262,6 +262,18 @@ def steps_before_the_reduction(odd: int) -> None:
         work.wait()
 
 
+def clips_what_a_hook_reduces(odd: int) -> None:
+    weight, works = torch.ones(4, requires_grad=True), []
+    weight.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
+        lambda leaf: works.append(dist.all_reduce(leaf.grad, async_op=True))  # issued
+    )
+    (weight * 2).sum().backward()  # type: ignore[no-untyped-call]
+    if dist.get_rank() == odd:
+        torch.nn.utils.clip_grad_norm_([weight], 1.0)  # odd
+    for work in works:
+        work.wait()
+
+
 def reduces_twice(odd: int) -> None:
     tensor = torch.ones(4)
     first = dist.all_reduce(tensor, async_op=True)  # issued
@@ -310,6 +322,7 @@ HAZARDS: dict[Body, tuple[str, bool]] = {
     the_root_overwrites: ("input", False),
     accumulates_over_a_reduction: ("output", True),
     steps_before_the_reduction: ("output", True),
+    clips_what_a_hook_reduces: ("output", False),
     reduces_twice: ("output", True),
     at_the_50th_iteration: ("output", True),
     under_modes_of_its_own: ("output", True),

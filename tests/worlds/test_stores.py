@@ -505,6 +505,24 @@ def test_a_circle_through_keys_alone(fresh: World) -> None:
     assert {rank for side in found.sides for rank in side.ranks} == {0, 1, 2, 3}
 
 
+def each_waits_by_names_of_its_own(rank: RankContext) -> None:
+    for turn in range(3):
+        mine, other = f"turn{turn}/{rank.index}", f"turn{turn}/{(rank.index + 1) % 4}"
+        if turn == 2:
+            rank.store.wait([other])  # key
+            rank.store.set(mine, "here")
+        else:
+            rank.store.set(mine, "here")
+            rank.store.wait([other])
+        dist.barrier()
+
+
+def test_a_circle_through_keys_that_have_names(fresh: World) -> None:
+    found = finding(run(fresh, each_waits_by_names_of_its_own))
+    assert (found.kind, found.culprits, found.ranks) == ("deadlock", (), (0, 1, 2, 3))
+    assert marks(found) == [{"key"}] * 4
+
+
 def two_locks(rank: RankContext, directory: str) -> None:
     paths = [Path(directory, name) for name in ("a", "b")]
     if rank.index == 1:
@@ -696,6 +714,41 @@ def test_a_collective_between_the_two_keeps_nobody_apart(fresh: World) -> None:
     assert (found.kind, found.step, found.ranks) == ("lost update", "key 'present'", (1, 2))
     assert not found.culprits, "neither is more at fault than the other"
     assert marks(found) == [{"set"}]
+
+
+def counts_on_from_before_the_others_added(rank: RankContext) -> None:
+    rank.store.add("samples", 1)
+    dist.barrier()
+    stale = int(rank.store.get("samples")) if rank.index == 2 else 0
+    dist.barrier()
+    if rank.index != 2:
+        rank.store.add("samples", 1)
+    dist.barrier()
+    if rank.index == 2:
+        rank.store.set("samples", str(stale + 1))  # set
+    dist.barrier()
+
+
+def test_who_counts_on_from_before_the_others_added_is_at_fault(fresh: World) -> None:
+    found = finding(run(fresh, counts_on_from_before_the_others_added))
+    assert (found.kind, found.culprits) == ("lost update", (2,))
+    assert marks(found)[0] == {"set"}
+
+
+def test_who_puts_back_what_was_there_before_means_it(fresh: World) -> None:
+    def body(rank: RankContext) -> None:
+        rank.store.add("samples", 1)
+        dist.barrier()
+        before = rank.store.get("samples").decode() if rank.index == 2 else ""
+        dist.barrier()
+        if rank.index != 2:
+            rank.store.add("samples", 1)
+        dist.barrier()
+        if rank.index == 2:
+            rank.store.set("samples", before)
+        dist.barrier()
+
+    assert run(fresh, body).ok
 
 
 def test_all_may_count_on_together_from_what_they_got_before_they_met(fresh: World) -> None:

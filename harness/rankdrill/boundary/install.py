@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from rankdrill.boundary.backward import backward_patches
 from rankdrill.boundary.collectives import install_collectives
 from rankdrill.boundary.crossing import Boundary
 from rankdrill.boundary.early import Early, early_names, early_patches
@@ -110,6 +111,7 @@ def _patches(boundary: Boundary, territory: Territory) -> Iterable[Patch]:
     yield from object_patches(boundary)
     yield from saving_patches(boundary)
     yield from memory_patches(boundary)
+    yield from backward_patches(boundary)
     yield from leaving_patches(boundary)
     yield from ending_patches(boundary)
     yield from submission_patches()

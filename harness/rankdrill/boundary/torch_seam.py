@@ -22,7 +22,8 @@ What is used, and why:
   set is made once, when first asked for, and has to be made of torch's own functions.
 - ``torch.jit._builtins._get_builtin_table``, from ``id(function)`` to an operator's name: TorchScript knows torch's
   functions by identity, so one that replaces another must be known for the same operator.
-- ``autograd.graph._engine_run_backward``: the frame that C++ is called from in a backward pass, known by its code;
+- ``autograd.graph._engine_run_backward``: the frame that C++ is called from in a backward pass, known by its code,
+  and the name by which ``torch.autograd`` begins one;
   ``torch._C._current_graph_task_id``: which pass it is; ``Variable._execution_engine.queue_callback``: the engine calls
   at the end of a pass, in the order in which it was asked to. ``torch.distributed.Reducer``: what
   DistributedDataParallel makes its reducers with.
@@ -55,6 +56,7 @@ __all__ = [
     "ENGINE",
     "GATHERS_AS_IT_LIES",
     "PICKLER_NAMES",
+    "WHERE_PASSES_BEGIN",
     "adopt_backends",
     "at_end_of_backward",
     "backend_on_cpu",
@@ -82,6 +84,8 @@ __all__ = [
 ]
 
 ENGINE: CodeType = autograd_graph._engine_run_backward.__code__
+WHERE_PASSES_BEGIN = (torch.autograd, autograd_graph._engine_run_backward.__name__)
+"""The module, and the name in it, that all backward passes are begun by."""
 PICKLER_NAMES = ("_pickler", "_unpickler")
 
 # gloo's gather sends what lies in memory, whatever the strides say: mended in torch 2.9 (pytorch/pytorch#158903).

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, pairwise
 
 from rankdrill.diagnosis.calls.common_caller import from_one_function, in_any_loop
 from rankdrill.diagnosis.calls.naming import named
@@ -73,7 +73,8 @@ def crossed_groups(
             if found is not None:
                 return found
             if stay and few.meeting.missing <= waits.keys():
-                return _told(few, most, views, majority=False)
+                early = [pair for pair in ((few, most), (most, few)) if _came_before_its_turn(*pair, views)]
+                return _told(*(early[0] if len(early) == 1 else (few, most)), views, majority=len(early) == 1)
     return None
 
 
@@ -120,6 +121,16 @@ def _votes(one: _Meeting, other: _Meeting) -> tuple[_Side, _Side]:
         first = there is None or (here is not None and here.index < there.index)
         sides[0 if first else 1].ranks.append(rank)
     return sides
+
+
+def _came_before_its_turn(side: _Side, other: _Side, views: Sequence[LedgerView]) -> bool:
+    """Whether the call of `other`, in which others wait too, came right before that of `side` each time but now."""
+    places = [step.site.place if step.site is not None else None for step in _calls(side, views)]
+    theirs = other.step.site.place if other.step.site is not None else None
+    before = {one for one, two in pairwise(places[:-1]) if two == places[-1]}
+    if len(other.meeting.waiting) <= len(side.ranks) or None in (theirs, places[-1]) or len(places) < 2:
+        return False
+    return before == {theirs} and places[-2] != theirs
 
 
 # --------------------------------------------------------------------------------------------- what it is called

@@ -95,8 +95,8 @@ def _counts(update: Change) -> bool:
 
 
 def _loses(update: Change, added: Change) -> bool:
-    if update.met:  # and may have heard there what was added
-        return False
+    if update.met:  # and may have heard there what was added: who counts on has not
+        return update.over(added) and _counts(update)
     if update.over(added):
         return True
     if not (update.free and added.free and update.epoch == added.epoch):

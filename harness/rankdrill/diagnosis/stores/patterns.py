@@ -17,8 +17,10 @@ def names_key(pattern: str, key: str) -> bool:
     return re.search(f"(^|[/…])({pattern})$", key) is not None
 
 
-def pattern_of(given: ast.expr, tree: ast.Module | None, steps: int = MOST_STEPS) -> str | None:
-    """What the key that is `given` looks like, names looked up in `tree`; None where that may be anything."""
+def pattern_of(given: ast.expr, tree: ast.AST | None, steps: int = MOST_STEPS) -> str | None:
+    """What the key that is `given` looks like, names looked up in `tree`, a file or a function; None where that may be
+    anything.
+    """
     match given:
         case ast.Constant(value=str(text)):
             return re.escape(text)
@@ -47,14 +49,17 @@ def _with_slots(text: str) -> str:
     return _ANYTHING.join(re.escape(part) for part in _SLOT.split(text))
 
 
-def _assigned_once(name: str, tree: ast.Module) -> ast.expr | None:
-    """What the name, or the attribute of that name, stands for all over the file."""
+def _assigned_once(name: str, tree: ast.AST) -> ast.expr | None:
+    """What the name, or the attribute of that name, stands for all over `tree`."""
     values: list[ast.expr] = []
     stored = 0
     for node in ast.walk(tree):
         match node:
             case ast.Assign(targets=[ast.Name(id=found) | ast.Attribute(attr=found)], value=value) if found == name:
                 values.append(value)
+            case ast.Assign(targets=[ast.Tuple(elts=several)], value=ast.Tuple(elts=given)):
+                pairs = zip(several, given, strict=False)
+                values += [value for each, value in pairs if isinstance(each, ast.Name) and each.id == name]
             case ast.AnnAssign(target=ast.Name(id=found), value=ast.expr() as value) if found == name:
                 values.append(value)
             case ast.Name(id=found, ctx=ast.Store()) | ast.Attribute(attr=found, ctx=ast.Store()) if found == name:

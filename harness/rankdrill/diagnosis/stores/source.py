@@ -52,7 +52,7 @@ def _set_behind(site: Site) -> tuple[_Setting, ...]:
 
 def _pattern(given: ast.expr, function: ast.AST, site: Site) -> str | None:
     """What the key looks like that is `given` in the `function` around `site`; of a parameter what its caller gives."""
-    pattern = pattern_of(given, tree_of(site.file))
+    pattern = pattern_of(given, function if _is_bound_in(given, function) else tree_of(site.file))
     if pattern is not None or not isinstance(given, ast.Name) or site.caller is None:
         return pattern
     outer = function_around(site.caller)
@@ -63,6 +63,12 @@ def _pattern(given: ast.expr, function: ast.AST, site: Site) -> str | None:
     names = [each.arg for each in parameters.args if each.arg not in ("self", "cls")]
     handed = dict(zip(names, calls[0].args, strict=False)) | {each.arg: each.value for each in calls[0].keywords}
     return pattern_of(handed[given.id], tree_of(site.caller.file)) if given.id in handed else None
+
+
+def _is_bound_in(given: ast.expr, function: ast.AST) -> bool:
+    """Whether it is a name of the function's own."""
+    names = (node for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+    return isinstance(given, ast.Name) and any(node.id == given.id for node in names)
 
 
 def _is_for(rank: int, conditions: Iterable[tuple[ast.expr, bool]]) -> bool:
