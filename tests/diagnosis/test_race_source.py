@@ -671,8 +671,21 @@ def each_for_something_else() -> torch.Tensor:
     return torch.addcmul(bias, weight, torch.ones(MANY))
 
 
+def one_place_after_the_other() -> None:
+    tokens = [torch.empty(MANY), torch.empty(MANY)]
+    dist.recv(tokens[0])  # here
+    dist.recv(tokens[1])
+
+
 @pytest.mark.parametrize(
-    "function", [two_by_name, head_and_body_in_a_loop, the_second_less_the_first, each_for_something_else]
+    "function",
+    [
+        one_place_after_the_other,
+        two_by_name,
+        head_and_body_in_a_loop,
+        the_second_less_the_first,
+        each_for_something_else,
+    ],
 )
 def test_a_line_and_a_name_for_each(function: Program) -> None:
     assert has_a_line_for_each(reception(function), MANY)
@@ -691,6 +704,13 @@ def the_larger_of_both() -> torch.Tensor:
     dist.recv(one)  # here
     dist.recv(other)
     return torch.maximum(one, other)
+
+
+def places_that_are_added_up() -> torch.Tensor:
+    tokens = [torch.empty(MANY), torch.empty(MANY)]
+    dist.recv(tokens[0])  # here
+    dist.recv(tokens[1])
+    return torch.stack(tokens).sum(0)
 
 
 def how_far_they_are_apart() -> float:
@@ -747,6 +767,7 @@ def one_now_and_one_in_each_round() -> None:
     [
         added_to_each_other,
         the_larger_of_both,
+        places_that_are_added_up,
         how_far_they_are_apart,
         the_square_of_what_lies_between,
         a_difference_that_is_kept,

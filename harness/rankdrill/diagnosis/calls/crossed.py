@@ -10,7 +10,7 @@ from rankdrill.diagnosis.calls.common_caller import from_one_function, in_any_lo
 from rankdrill.diagnosis.calls.naming import named
 from rankdrill.diagnosis.calls.passed import is_behind, lie_behind
 from rankdrill.diagnosis.calls.sequences import Parting, left_out_by_custom, parting
-from rankdrill.diagnosis.calls.source import Order, made_later_too, order_of
+from rankdrill.diagnosis.calls.source import Order, lines_alike, made_later_too, order_of
 from rankdrill.diagnosis.calls.unmatched import on_top
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.waits import Wait, name_ranks
@@ -124,13 +124,17 @@ def _votes(one: _Meeting, other: _Meeting) -> tuple[_Side, _Side]:
 
 
 def _came_before_its_turn(side: _Side, other: _Side, views: Sequence[LedgerView]) -> bool:
-    """Whether the call of `other`, in which others wait too, came right before that of `side` each time but now."""
-    places = [step.site.place if step.site is not None else None for step in _calls(side, views)]
-    theirs = other.step.site.place if other.step.site is not None else None
-    before = {one for one, two in pairwise(places[:-1]) if two == places[-1]}
-    if len(other.meeting.waiting) <= len(side.ranks) or None in (theirs, places[-1]) or len(places) < 2:
+    """Whether the call of `other`, in which more ranks wait, came right before such a call each time but now."""
+    *before, now = _calls(side, views)
+    theirs = _place(other.step)
+    usual = {_place(one) for one, two in pairwise(before) if (two.op, two.target) == (now.op, now.target)}
+    if len(other.meeting.waiting) <= len(side.meeting.waiting) or theirs is None or not before:
         return False
-    return before == {theirs} and places[-2] != theirs
+    return usual == {theirs} and _place(before[-1]) != theirs
+
+
+def _place(step: Step) -> tuple[str, int] | None:
+    return step.site.place if step.site is not None else None
 
 
 # --------------------------------------------------------------------------------------------- what it is called
@@ -222,6 +226,8 @@ def _kind(odd: Step, step: Step, view: LedgerView, parted: Parting | None, *, ma
         return FindingKind.DEADLOCK  # each would come to the other's call
     swapped = any(later)
     apart = order_of(other, one) is Order.APART  # what only one of them comes to later may be the next call
+    if apart and alike and lines_alike(one, other) and lines_alike(other, one):
+        return FindingKind.CALL_ORDERING  # in branches of their own they make the same two calls, turned round
     if apart or parted is None:
         return FindingKind.GROUP if alike and (apart or not swapped) else FindingKind.CALL_ORDERING
     return FindingKind.CALL_ORDERING if swapped else parted.kind

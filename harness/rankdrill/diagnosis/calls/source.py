@@ -153,16 +153,28 @@ def comes_to_both(one: Site, other: Site) -> bool:
 
 
 def is_for_some_ranks(site: Site) -> bool:
-    """Whether it lies under a condition that asks which rank it is, and no such call is written for the others."""
+    """Whether it lies under a condition that asks which rank it is, and no such call is written for the others.
+
+    What all come to is not for the others: they would make it besides.
+    """
     function, tree = function_around(site), tree_of(site.file)
-    if function is None or tree is None:
+    if function is None or tree is None or not _asks_for_the_rank(function, tree, site.line):
         return False
-    asked = any(
-        isinstance(node, ast.If) and part == "body" and asks_for_the_rank(node.test, tree)
-        for node, part in path_to(function, site.line)
-    )
     names = {name_called(call) for call in calls_at(function, site.line)}
-    return asked and lines_calling(names, function) <= {site.line}
+    return not any(
+        order_of(site, replace(site, line=line)) is Order.APART or _asks_for_the_rank(function, tree, line)
+        for line in lines_calling(names, function) - {site.line}
+    )
+
+
+def _asks_for_the_rank(function: ast.AST, tree: ast.Module, line: int) -> bool:
+    """Whether who comes to `line` is asked for its rank before."""
+    return any(
+        isinstance(node, ast.If)
+        and (part == "body" or node.body[0].lineno == line)  # all of it in one line
+        and asks_for_the_rank(node.test, tree)
+        for node, part in path_to(function, line)
+    )
 
 
 def made_later_too(site: Site, behind: Site) -> bool:

@@ -9,7 +9,7 @@ from rankdrill.diagnosis.calls.contracts import MEMBERS
 from rankdrill.diagnosis.calls.loops import share_a_loop
 from rankdrill.diagnosis.calls.naming import in_pass, named
 from rankdrill.diagnosis.calls.sequences import Parting, calls_on, left_out_by_one_side, parted_before, parting
-from rankdrill.diagnosis.calls.source import Order, comes_to_both, made_later_too, order_of
+from rankdrill.diagnosis.calls.source import Order, comes_to_both, lines_alike, made_later_too, order_of
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.groups import members_in
 from rankdrill.diagnosis.waits import Wait, name_ranks
@@ -89,6 +89,7 @@ def retold(finding: Finding, views: Sequence[LedgerView]) -> Finding:
     if finding.kind is FindingKind.GROUP and finding.argument == MEMBERS:
         return _group_left_out(finding)
     found = _parted(finding, views) if finding.culprits else _parted_by_custom(finding, views)
+    found = found or _in_a_branch_without(finding, views)
     if found is None:
         if _turned_round(finding) or either_turned_round(finding):
             return replace(finding, kind=FindingKind.CALL_ORDERING)
@@ -103,6 +104,19 @@ def retold(finding: Finding, views: Sequence[LedgerView]) -> Finding:
     made_it = culprits if extra else _others(finding, culprits)
     sides = (origin(culprits, parted, views[made_it[0]], out_of_turn=out_of_turn), *rest)
     return replace(finding, kind=kind, step=named(parted.call), argument="", sides=sides, culprits=culprits)
+
+
+def _in_a_branch_without(finding: Finding, views: Sequence[LedgerView]) -> tuple[tuple[int, ...], Parting] | None:
+    """The culprits and the call that they left out, where they came to a branch of their own without it, whose call
+    the others come to later.
+    """
+    odd, most = finding.sides[0].sites[0], finding.sides[-1].sites[0]
+    if not finding.culprits or odd is None or most is None or order_of(odd, most) is not Order.APART:
+        return None
+    due = calls_on(finding.group, views[finding.sides[-1].ranks[0]]).get(finding.number)
+    if due is None or not lines_alike(odd, most) or lines_alike(most, odd):
+        return None
+    return finding.culprits, Parting(FindingKind.MISSING, due)
 
 
 def _made_after_all(parted: Parting, finding: Finding, culprits: Collection[int]) -> bool:

@@ -8,7 +8,7 @@ And who keeps one under what another says means that both are of one sender.
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Container
+from collections.abc import Collection, Container, Sequence
 
 from rankdrill.diagnosis.races.places import is_about
 from rankdrill.diagnosis.races.reception import Reception, receptions_in
@@ -28,18 +28,35 @@ _SIZES = frozenset({"abs", "absolute", "dist", "mse_loss", "norm", "pow", "squar
 
 def has_a_line_for_each(reception: Reception, elements: int) -> bool:
     """Whether each receive of the function around takes from anybody, once a round, into a new name that nobody reads,
-    or that is told apart from the others.
+    or that is told apart from the others; or each into a place of one list, by its number.
 
     `elements` is how many the smallest message had.
     """
     written = reception.written
     receptions = receptions_in(written)
+    blocks = {_block_of(written, each.call) for each in receptions}
+    if elements > 1 and len(receptions) > 1 and len(blocks) == 1 and _are_numbered_places(written, receptions):
+        return True
     names = {each.into.id for each in receptions if isinstance(each.into, ast.Name)}
     if elements < 2 or len(receptions) < 2 or len(names) < len(receptions):
         return False
-    blocks = {_block_of(written, each.call) for each in receptions}
     apart = {id(node) for pair in _told_apart(written, names) for node in ast.walk(pair)}
     return len(blocks) == 1 and all(_is_unread(written, each, apart) for each in receptions)
+
+
+def _are_numbered_places(written: Written, receptions: Sequence[Reception]) -> bool:
+    """Whether each is into another place of what is made here, and nobody reads any of them."""
+    numbers, containers = set[object](), set[str]()
+    for each in receptions:
+        match each.into:
+            case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=int(number))) if each.waits:
+                numbers.add(number)
+                containers.add(name)
+    if len(numbers) < len(receptions) or len(containers) != 1:
+        return False
+    (name,) = containers
+    given = {id(each.into.value) for each in receptions if isinstance(each.into, ast.Subscript)}
+    return written.is_made_here(name) and all(id(use) in given or is_about(written, use) for use in written.uses(name))
 
 
 def _told_apart(written: Written, names: Collection[str]) -> list[ast.AST]:

@@ -261,7 +261,7 @@ def _sides(
     for ranks in (own, [rank for rank in waiters if rank not in own]):
         if ranks:
             itself = ranks is own and len(own) < len(waiters)
-            sides.append(_waiting(ranks, key, beside, views, uses, itself=itself))
+            sides.append(_waiting(ranks, key, beside, views, uses, itself=itself, before=known))
     told = {rank for side in sides for rank in side.ranks}
     sides += _setters({rank: use for rank, use in known.items() if rank not in told}, key)
     if not known and not culprits:
@@ -299,10 +299,16 @@ def _waiting(
     uses: Sequence[Use],
     *,
     itself: bool,
+    before: Mapping[int, Use],
 ) -> Side:
     sites: list[Site | None] = [beside[rank].record.step.site for rank in ranks]
     if itself:  # as those do that it should set it for
-        return side_of(ranks, f"{'has' if len(ranks) == 1 else 'have'} not set {key!r}, and waits for it", sites)
+        has, waits = ("has", "waits") if len(ranks) == 1 else ("have", "wait")
+        usual = before.get(ranks[0])
+        as_before = (
+            f" as {usual.key!r} before{usual.record.step.where}" if usual is not None and len(ranks) == 1 else ""
+        )
+        return side_of(ranks, f"{has} not set {key!r}{as_before}, and {waits} for it", sites)
     digest = beside[ranks[0]].record.step.digest
     deleted = [rank for rank, view in enumerate(views) if any(_deletions(digest, view))]
     was_set = [use.rank for use in uses if use.sets and use.record.step.digest == digest]

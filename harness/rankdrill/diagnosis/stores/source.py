@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from rankdrill.diagnosis.calls.loops import share_a_loop
 from rankdrill.diagnosis.calls.source import Order, order_of
-from rankdrill.diagnosis.calls.tree import calls_at, function_around, name_called, tree_of
+from rankdrill.diagnosis.calls.tree import LOOPS, calls_at, function_around, name_called, tree_of
 from rankdrill.diagnosis.stores.patterns import names_key, pattern_of
 from rankdrill.step import Site
 
@@ -44,7 +44,7 @@ def _set_behind(site: Site) -> tuple[_Setting, ...]:
     found = []
     for call in _calls(function, SETTING):
         pattern = _pattern(call.args[0], function, site) if call.args else None
-        if pattern is not None and call.lineno != site.line and _comes(site, replace(site, line=call.lineno)):
+        if pattern is not None and call.lineno != site.line and _comes(site, function, call):
             around = tuple((node.test, _in_body(node, call)) for node in _conditions_around(function, call))
             found.append(_Setting(pattern, around))
     return tuple(found)
@@ -101,9 +101,25 @@ def asks_again(site: Site) -> bool:
     return False
 
 
-def _comes(site: Site, other: Site) -> bool:
+def _comes(site: Site, function: ast.AST, call: ast.Call) -> bool:
+    """Whether a rank at `site` may come to `call` of the same key: in this round, or in one that does not change it."""
+    other = replace(site, line=call.lineno)
     order = order_of(site, other)
-    return order is Order.AFTER or (order is Order.BEFORE and share_a_loop(site, other))
+    if order is not Order.BEFORE or not share_a_loop(site, other):
+        return order is Order.AFTER
+    key = {node.id for node in ast.walk(call.args[0]) if isinstance(node, ast.Name)}
+    around_both = [
+        node
+        for node in ast.walk(function)
+        if isinstance(node, LOOPS)
+        and all(node.lineno <= line <= (node.end_lineno or 0) for line in (site.line, call.lineno))
+    ]
+    return any(key.isdisjoint(_bound_in(loop)) for loop in around_both) or not around_both
+
+
+def _bound_in(loop: ast.AST) -> set[str]:
+    """The names that mean something else in its next round."""
+    return {node.id for node in ast.walk(loop) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
 
 
 def _calls(function: ast.AST, names: frozenset[str] | set[str]) -> Iterator[ast.Call]:
