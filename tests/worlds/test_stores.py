@@ -764,6 +764,20 @@ def test_all_may_count_on_together_from_what_they_got_before_they_met(fresh: Wor
     assert run(fresh, body).ok
 
 
+def test_what_is_a_sum_they_do_not_count_on_together(fresh: World) -> None:
+    def body(rank: RankContext) -> None:
+        if rank.index == 0:
+            rank.store.set("samples", "0")
+        dist.barrier()
+        seen = int(rank.store.get("samples"))
+        dist.barrier()
+        rank.store.set("samples", str(seen + 1))
+        dist.barrier()
+
+    found = finding(run(fresh, body))
+    assert (found.kind, found.ranks) == ("lost update", (0, 1, 2, 3))
+
+
 def test_one_of_those_that_got_it_may_say_for_all_what_they_add_up_to(fresh: World) -> None:
     def body(rank: RankContext) -> None:
         if rank.index == 0:

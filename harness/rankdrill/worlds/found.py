@@ -11,7 +11,7 @@ from rankdrill.diagnosis.ddp import said_by_ddp
 from rankdrill.diagnosis.held_locks import held_lock, stopped_by_lock
 from rankdrill.diagnosis.left_early import Departure, is_connecting, left_early, said_while_connecting
 from rankdrill.diagnosis.monitored import not_passed
-from rankdrill.diagnosis.no_member import root_of_no_member
+from rankdrill.diagnosis.refused import refused_by_torch
 from rankdrill.diagnosis.way_out import lost_on_the_way_out
 from rankdrill.worlds.dumps import threads_in
 from rankdrill.worlds.suffering import lost_another
@@ -125,7 +125,7 @@ def _told_by_errors(ranks: Sequence[RankOutcome]) -> Finding | None:
     raised = {rank.rank: (str(rank.error), rank.site) for rank in own}
     last = [rank.last_call for rank in ranks]
     said = said_by_ddp(raised, [call.step.site if call is not None else None for call in last])
-    return said or root_of_no_member(raised)
+    return said or refused_by_torch(raised)
 
 
 def _runs(rank: RankOutcome) -> bool:

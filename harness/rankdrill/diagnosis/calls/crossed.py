@@ -248,7 +248,7 @@ def _from_both_groups(odd: Step, step: Step, view: LedgerView) -> bool:
     groups = {
         record.step.target
         for record in view.where(lambda kind, state: kind is Kind.COLLECTIVE)
-        if record.step.site == odd.site
+        if record.step.site == odd.site and not _same(record.step, odd)
     }
     return odd.site is not None and {odd.target, step.target} <= groups
 

@@ -14,6 +14,7 @@ collective, unless the rank asks again and again: it may wait for what the other
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
@@ -24,6 +25,8 @@ from rankdrill.diagnosis.stores.source import asks_again
 from rankdrill.ledger import LedgerView
 
 __all__ = ["lost_update"]
+
+_STAGE = re.compile(r"epoch|generation|iteration|phase|round|stage|step|turn|version", re.IGNORECASE)
 
 
 def lost_update(views: Mapping[int, LedgerView]) -> Finding | None:
@@ -64,13 +67,14 @@ def _without_the_lock(those: Mapping[int, Change]) -> tuple[dict[int, Change], d
 def _lose(one: Change, other: Change) -> bool:
     """Whether of two updates one is lost, or may be: who sets the same once more has lost something if both count.
 
-    Those that have met between the two may all count on from the same, to what is to be.
+    Those that have met between the two may all count a stage on, each to the same: what is called so is no sum.
     """
     if not (one.meets(other) or _unordered(one, other)):
         return False
     if one.put.step.fingerprint != other.put.step.fingerprint:
         return True
-    return not (one.met or other.met) and _counts(one) and _counts(other)
+    together = (one.met or other.met) and _STAGE.search(one.put.step.target) is not None
+    return not together and _counts(one) and _counts(other)
 
 
 def _unordered(one: Change, other: Change) -> bool:

@@ -1,4 +1,4 @@
-"""A root that is no member of the group is told as one, though torch refuses it before there is a call."""
+"""What torch refuses before there is a call is told as what it is: a root that is no member, a view with gaps."""
 
 from __future__ import annotations
 
@@ -71,6 +71,20 @@ def test_beside_another_error_nothing_is_said_of_it() -> None:
     outcome = run(is_refused_and_has_trouble)
     assert not outcome.findings
     assert {2, 3} <= {*outcome.culprits}
+
+
+def sends_a_column() -> None:
+    grid = torch.arange(8.0).reshape(4, 2)
+    if dist.get_rank() == 1:
+        dist.send(grid[:, 1], dst=0)
+    elif dist.get_rank() == 0:
+        dist.recv(torch.zeros(4), src=1)
+
+
+def test_a_message_that_does_not_lie_in_order() -> None:
+    (finding,) = run(sends_a_column).findings
+    assert (finding.kind, finding.culprits) == (FindingKind.LAYOUT, (1,))
+    assert "rank 1 calls send with a tensor that is not contiguous; give it .contiguous(), at " in finding.lines[0]
 
 
 def test_who_expects_it_passes() -> None:
