@@ -142,7 +142,9 @@ def _of_circle(
         return astray
     if left is None:
         return deadlock(cycle, (), in_circles_alike(cycle, lost))
-    if left.end.sends is left.usual.sends or _is_still_due(left):
+    if _is_still_due(left):
+        return deadlock(cycle, ())  # by order, which is one's as well as the other's
+    if left.end.sends is left.usual.sends:
         return deadlock(cycle, (left.end.rank,))
     waiting = next((end for end in ends if end.peer == left.end.rank and end.sends is not left.usual.sends), None)
     if waiting is None or waiting.stream != left.usual.stream:
