@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 import torch.distributed as dist
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from rankdrill import World
 from rankdrill.boundary.shared_outputs import shared_output
@@ -105,4 +106,6 @@ def test_only_tensors_that_lie_somewhere_can_share() -> None:
     assert shared_output({"outputs": [[whole, whole[:2]]]}) is not None, "one begins where the other does"
     assert shared_output({"outputs": [[torch.empty(2, device="meta")] * 2]}) is None
     assert shared_output({"outputs": [[torch.zeros(0)] * 2]}) is None
+    with FakeTensorMode():
+        assert shared_output({"outputs": [[torch.zeros(2), torch.zeros(2)]]}) is None, "fake ones lie nowhere"
     assert shared_output({"outputs": SimpleNamespace()}) is None

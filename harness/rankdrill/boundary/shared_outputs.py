@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from rankdrill.boundary.contracts import flatten
+from rankdrill.boundary.regions import extent_of
 
 __all__ = ["TAKING_APART", "shared_output"]
 
@@ -26,11 +27,8 @@ def shared_output(args: dict[str, Any]) -> tuple[torch.Tensor, int] | None:
     """
     places: dict[tuple[Any, int], list[torch.Tensor]] = {}
     for tensor in flatten(args.get("outputs")):
-        if _lies_somewhere(tensor):
-            places.setdefault((tensor.device, tensor.data_ptr()), []).append(tensor)
+        extent = extent_of(tensor)
+        if extent is not None:
+            places.setdefault((tensor.device, extent.first), []).append(tensor)
     shared: Sequence[torch.Tensor] = next((each for each in places.values() if len(each) > 1), ())
     return (shared[0], len(shared)) if shared else None
-
-
-def _lies_somewhere(tensor: torch.Tensor) -> bool:
-    return tensor.layout is torch.strided and tensor.device.type != "meta" and tensor.numel() > 0

@@ -27,7 +27,7 @@ MEANT = "if ranks are to differ here, leave it to the backend"
 _MEANT_OF = {
     FindingKind.REQUEST_LEAK: "if nobody needs to wait here",
     FindingKind.INPUT_HAZARD: "if nobody minds what is sent or received here",
-    FindingKind.LAYOUT: "if elements may be taken as they lie in memory",
+    FindingKind.LAYOUT: "if it may be taken as it lies in memory",
     FindingKind.LEAKED_GROUP: "if these groups are to stay",
     FindingKind.RACE: "if any of them may come first",
     FindingKind.LOST_UPDATE: "if one update may undo another",
