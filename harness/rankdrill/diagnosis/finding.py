@@ -66,6 +66,16 @@ class Side:
         """What they did, and where."""
         return f"{self.did}{self._where()}"
 
+    @property
+    def leaves_out(self) -> bool:
+        """Whether it tells what they did not do; its sites are where they should have."""
+        return self.did.startswith(("leaves out ", "leave out "))
+
+    @property
+    def returned(self) -> bool:
+        """Whether it tells that they came to their end; its sites are where they were last."""
+        return self.did.startswith("returned")
+
     def _where(self) -> str:
         by_site: dict[Site, list[int]] = {}
         for rank, site in zip(self.ranks, self.sites, strict=True):
@@ -115,8 +125,11 @@ class Finding:
         named = f"{self.kind}, nobody in the majority" if voted else str(self.kind)
         first, *others = self.sides
         told = f"{named}: {first}"
-        if self.kind in _LEFT_OUT and self.culprits and others and others[0].ranks == first.ranks:
-            told += f", and {others.pop(0).itself}"  # where they are: the first is where they have not come
+        if self.kind in _LEFT_OUT and self.culprits:
+            same: list[str] = []  # how they went past, and where they are: the first is where they have not come
+            while others and others[0].ranks == first.ranks and len(same) < 2:
+                same.append(others.pop(0).itself)
+            told = ", and ".join([", ".join([told, *same[:-1]]), *same[-1:]])
         yield told
         yield from map(str, others)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from rankdrill.diagnosis.calls.conditions import with_condition
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.groups import members_in
 from rankdrill.ledger import LedgerView, Record
@@ -35,7 +36,8 @@ def not_passed(raised: Mapping[int, str], views: Mapping[int, LedgerView]) -> Fi
         missing = [int(number) for number in told[1].split(", ")]
         if members is None or max(missing) >= len(members):
             return None
-        return _found(rank, call, [members[number] for number in missing], int(told[2]) / 1000, views)
+        found = _found(rank, call, [members[number] for number in missing], int(told[2]) / 1000, views)
+        return with_condition(found, views)
     return None
 
 

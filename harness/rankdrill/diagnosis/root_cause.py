@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from rankdrill.diagnosis.asynchronous import lost_message, stalled_by_loss
+from rankdrill.diagnosis.calls.conditions import with_condition
 from rankdrill.diagnosis.calls.crossed import crossed_groups
 from rankdrill.diagnosis.calls.group_names import named_apart
 from rankdrill.diagnosis.calls.groups_left_out import group_left_out, makes_group
@@ -57,7 +58,7 @@ def cause_of_hang(waits: Mapping[int, Wait], returned: Collection[int], views: S
         or left_behind(waits, returned, views)
         or (deadlock(circle, in_every_circle(circle, lost), in_circles_alike(circle, lost)) if circle else None)
     )
-    return finding_by_members(strayed(found, views), views) if found is not None else None
+    return finding_by_members(with_condition(strayed(found, views), views), views) if found is not None else None
 
 
 def _of_groups(waits: Mapping[int, Wait], returned: Collection[int], views: Sequence[LedgerView]) -> Finding | None:
@@ -95,7 +96,7 @@ def traced_back(noticed: Finding, waits: Mapping[int, Wait], views: Sequence[Led
     found = wrong_group(waits, views, noticed) if noticed.number != NO_SEQUENCE else None
     if found is None or noticed.culprits not in ((), found.culprits):
         found = strayed(retold(sided_by_siblings(sided_with(noticed, waits, views), views), views), views)
-    return finding_by_members(found, views)
+    return finding_by_members(with_condition(found, views), views)
 
 
 def _until(noticed: Finding, rank: int, view: LedgerView) -> LedgerView:

@@ -253,6 +253,10 @@ def _culprits(posts: Sequence[Post], pairs: list[tuple[Post, Post]], members: Se
         return odd
     if common and (odd := _fits_nobody(common, posts, members)):
         return odd
+    if (
+        common and posts[0].op not in _OF_ONE
+    ):  # each pair has a size of its own: what others exchange says nothing of it
+        return []
     sizes: dict[str, list[int]] = {}
     for post in posts:
         sizes.setdefault(post.shown, []).append(post.rank)

@@ -190,7 +190,8 @@ def _parted(finding: Finding, views: Sequence[LedgerView]) -> tuple[tuple[int, .
     others = set(finding.sides[-1].ranks) - set(finding.culprits)
     if not others:
         return None
-    theirs = _up_to(finding.number, finding.group, views[min(others)])
+    with_them = _comes_as(finding.culprits[0], others, finding.group, finding.number, views)
+    theirs = _up_to(finding.number, finding.group, views[with_them])
     found = [
         parting(*_from_one_start(theirs, _up_to(finding.number, finding.group, views[rank])), complete=False)
         for rank in finding.culprits[:MOST_COMPARED]
@@ -238,10 +239,11 @@ def _missing(
     *,
     majority: bool,
 ) -> Finding:
-    theirs = _up_to(step.sequence, step.target, views[min(calls)])
+    with_them = _comes_as(away[0], calls.keys(), step.target, step.sequence, views)
+    theirs = _up_to(step.sequence, step.target, views[with_them])
     origins: list[Side] = []
     for ranks, found in _alike(away, theirs, step, views):
-        origins.append(origin(ranks, found, views[min(calls)]))
+        origins.append(origin(ranks, found, views[with_them]))
     sides = (*origins, _waiting(calls, waits, views), *_gone(away, step.target, views))
     culprits = tuple(away) if majority else ()
     return Finding(FindingKind.MISSING, named(step), "", sides, culprits, step.target, step.sequence)
@@ -286,6 +288,16 @@ def _key(found: Parting) -> object:
 
 
 # --------------------------------------------------------------------------------------------- whose calls
+
+
+def _comes_as(rank: int, others: Collection[int], group: str, number: int, views: Sequence[LedgerView]) -> int:
+    """Which of the `others` made their call of that `number` where `rank` has called, too, if any did: its own branch
+    says what it left out.
+    """
+    own = {step.site.place for step in calls_on(group, views[rank]).values() if step.site is not None}
+    made = {other: calls_on(group, views[other]).get(number) for other in sorted(others)}
+    there = (one for one, step in made.items() if step is not None and step.site is not None and step.site.place in own)
+    return next(there, min(others))
 
 
 def _up_to(number: int, group: str, view: LedgerView) -> dict[int, Step]:

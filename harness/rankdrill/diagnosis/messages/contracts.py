@@ -45,17 +45,22 @@ def _odd_one(call: MessageCall, ends: dict[Half, Post], seen: list[Posted], *, b
 
     Failing that too, the one whose rank does not fit another one either.
     """
-    others = _others(call, seen, call.number)
+    there = [posted for posted in seen if _place(posted[2]) in {_place(post) for post in ends.values()}]
+    others = _others(call, there, call.number)
     # Each pair may have a size of its own: others tell what it should be only if it was theirs the time before.
-    if not by_dtype and not _did_as(_others(call, seen, call.number - 1), _before(call, seen)):
+    if not by_dtype and not _did_as(_others(call, there, call.number - 1), _before(call, seen)):
         others = set()
     agreeing = {half for half, post in ends.items() if post.marks in others}
-    if not agreeing and {post.rank for _, _, post in seen} - {call.source, call.target}:  # else it is one against one
+    if not agreeing and {post.rank for _, _, post in there} - {call.source, call.target}:  # else it is one against one
         agreeing = _unchanged(call, ends, seen)
     if len(agreeing) == 1:
         return next(iter(agreeing)).other
     unfit = {half for half in ends if _unfit_elsewhere(call.of(half), call, seen)}
     return unfit.pop() if not agreeing and len(unfit) == 1 else None
+
+
+def _place(post: Post) -> tuple[str, int] | None:
+    return post.site.place if post.site is not None else None
 
 
 def _unfit_elsewhere(rank: int, call: MessageCall, seen: list[Posted]) -> bool:

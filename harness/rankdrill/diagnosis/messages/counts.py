@@ -172,8 +172,8 @@ def out_of_step(end: MessageEnd, waits: Mapping[int, Wait], traffic: Traffic) ->
         now, before = (traffic.in_round(rank, each, sends=sends, stream=end.stream) for each in (number, number - 1))
         return now - before
 
-    more = change(end.rank, mine, sends=end.sends) > 0
-    less = change(end.peer, theirs, sends=not end.sends) < 0
-    if more is less:
+    own, others = change(end.rank, mine, sends=end.sends), change(end.peer, theirs, sends=not end.sends)
+    more, less = own > 0, others < 0
+    if more is less or (own > 0 and others > 0):  # of the first such round, say, neither had one before
         return ()
     return (end.rank,) if more else (end.peer,)

@@ -1,0 +1,225 @@
+"""How a rank went past a call that it left out, where the source leaves one way alone.
+
+Past a line lead an ``if`` around it, one before it that ends in a return, a ``continue`` or a ``break``, and the end of
+a loop around it. Where the rank is now, and whether it has come there before, rule some of them out. Of two that are
+left none is told, and none either where an error that was caught may have led past, or where the line itself may have
+been come to without the call: a backward pass, say, under DDP's `no_sync`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from rankdrill.diagnosis.calls.asking import asks_for_the_rank
+from rankdrill.diagnosis.calls.common_caller import outward
+from rankdrill.diagnosis.calls.tree import (
+    COMPREHENSIONS,
+    FUNCTIONS,
+    LOOPS,
+    STRAIGHT,
+    Path,
+    calls_at,
+    function_around,
+    name_called,
+    path_to,
+    tree_of,
+)
+from rankdrill.diagnosis.finding import Finding, FindingKind, side_of
+from rankdrill.ledger import LedgerView
+from rankdrill.step import Site
+from rankdrill.whose import Whose, whose_file
+
+__all__ = ["with_condition"]
+
+MOST_SHOWN = 60  # characters of a condition
+_KINDS = frozenset({FindingKind.MISSING, FindingKind.UNMATCHED})
+_LEAVES = (ast.Return, ast.Continue, ast.Break)
+_PLAIN = (
+    ast.Name,
+    ast.Constant,
+    ast.Compare,
+    ast.BoolOp,
+    ast.UnaryOp,
+    ast.expr_context,
+    ast.cmpop,
+    ast.boolop,
+    ast.unaryop,
+)
+_KNOWN = (*STRAIGHT, *FUNCTIONS, *LOOPS, ast.If, ast.Try, ast.Module)
+_SWALLOWS = ("suppress(", "raises(")
+
+
+@dataclass(frozen=True)
+class _Way:
+    """The `node` by which a rank may go past a line, and to what then, if that is a block of the node's own."""
+
+    node: ast.If | ast.For | ast.AsyncFor | ast.While
+    taken: Sequence[ast.stmt] = ()
+
+
+def with_condition(finding: Finding, views: Sequence[LedgerView] | Mapping[int, LedgerView]) -> Finding:
+    """`finding`, and of a call that was left out how the culprits went past it, if it can be said."""
+    first, *others = finding.sides
+    if finding.kind not in _KINDS or first.ranks != finding.culprits or not first.leaves_out:
+        return finding
+    site, *more = dict.fromkeys(first.sites)
+    if site is None or more:
+        return finding
+    now = next((side.sites[0] for side in others if side.ranks == first.ranks and not side.returned), None)
+    found = _way_past(site, now, again=all(_has_come(site, views[rank]) for rank in first.ranks))
+    if found is None:
+        return finding
+    line, told = found
+    how = side_of(
+        first.ranks, f"{'goes' if len(first.ranks) == 1 else 'go'} past it by {told}", [line] * len(first.ranks)
+    )
+    return replace(finding, sides=(first, how, *others))
+
+
+def _has_come(site: Site, view: LedgerView) -> bool:
+    return any(record.step.site is not None and record.step.site.place == site.place for record in view.records)
+
+
+def _way_past(site: Site, now: Site | None, *, again: bool) -> tuple[Site, str] | None:
+    """The line of the one way past `site` for a rank that is at `now`, and what stands there; None if there are others.
+
+    `again` says that the rank had come to `site` before. None as `now` says that it has returned.
+    """
+    found: list[tuple[Site, _Way]] = []
+    for each in outward(site):
+        function, tree = function_around(each), tree_of(each.file)
+        if function is None or tree is None or whose_file(each.file) is not Whose.USER:
+            break
+        if each is site and not _is_called_there(site, function):
+            break
+        path = path_to(function, each.line)
+        there = next((line for line in outward(now) if function_around(line) is function), None) if now else None
+        ways = _ways(path, each.line)
+        if there is not None:
+            ways = [way for way in ways if not _is_around(way, each.line, there.line)]
+            ways = [way for way in ways if _holds(way.taken, there.line)] or ways
+        if again:
+            ways = [way for way in ways if _may_change(way, function, path, tree)]
+        if _may_be_thrown_past(path, there):
+            return None
+        found += [(each, way) for way in ways]
+        if there is not None:
+            break
+    if len(found) != 1:
+        return None
+    (each, way), *_ = found
+    return Site(each.file, way.node.lineno, each.function, caller=each.caller), _words(way.node)
+
+
+def _words(node: ast.If | ast.For | ast.AsyncFor | ast.While) -> str:
+    head = ast.unparse(node).partition("\n")[0].removesuffix(":")
+    shown = head if len(head) <= MOST_SHOWN else f"{head[: MOST_SHOWN - 1]}…"
+    return f"`{shown}`" if isinstance(node, ast.If) else f"the end of `{shown}`"
+
+
+def _is_called_there(site: Site, function: ast.AST) -> bool:
+    """Whether the user's own line calls it by its name, as far as that is known."""
+    name = site.via.rpartition(".")[2]
+    return not name or name in {name_called(call) for call in calls_at(function, site.line)}
+
+
+# --------------------------------------------------------------------------------------------- which there are
+
+
+def _ways(path: Path, line: int) -> list[_Way]:
+    """All that lead past `line`, to which `path` leads."""
+    found: list[_Way] = []
+    for node, part in path:
+        if isinstance(node, ast.If):
+            in_body = part == "body" or (part == "test" and node.body[0].lineno == line)  # all of it in one line
+            if in_body or part == "orelse":
+                found.append(_Way(node, node.orelse if in_body else node.body))
+        elif isinstance(node, ast.For | ast.AsyncFor | ast.While) and part == "body":
+            found += [] if _is_fixed(node) else [_Way(node)]
+            behind = (each for each in node.body if each.lineno > line)
+            found += [way for each in behind for way in _leaving(each, (ast.Return, ast.Break))]
+        block = getattr(node, part)
+        for statement in block if isinstance(block, list) else ():
+            if (statement.end_lineno or statement.lineno) < line:
+                found += _leaving(statement, _LEAVES)
+    return found
+
+
+def _is_fixed(loop: ast.For | ast.AsyncFor | ast.While) -> bool:
+    """Whether it has as many rounds on all ranks, if nothing leaves it: ``for step in range(100)``."""
+    told = loop.test if isinstance(loop, ast.While) else loop.iter
+    if isinstance(told, ast.Call):
+        return name_called(told) == "range" and all(isinstance(each, ast.Constant) for each in told.args)
+    return isinstance(told, ast.Constant | ast.Tuple | ast.List)
+
+
+def _leaving(node: ast.AST, leaves: tuple[type[ast.stmt], ...]) -> Iterator[_Way]:
+    """What in `node` ends in one that `leaves`; within a loop of its own only a return does."""
+    if isinstance(node, FUNCTIONS):
+        return
+    if isinstance(node, ast.If):
+        yield from (_Way(node, block) for block in (node.body, node.orelse) if block and isinstance(block[-1], leaves))
+    for child in ast.iter_child_nodes(node):
+        yield from _leaving(child, (ast.Return,) if isinstance(node, LOOPS) else leaves)
+
+
+# --------------------------------------------------------------------------------------------- which it was not
+
+
+def _is_around(way: _Way, line: int, now: int) -> bool:
+    """Whether the rank has come to `now` by the other way, which leads to `line`, too."""
+    node = way.node
+    return any(_holds(block, now) and block is not way.taken for block in (node.body, node.orelse)) and (
+        isinstance(node, ast.If) or _holds(node.body, line)
+    )
+
+
+def _holds(block: Sequence[ast.stmt], line: int) -> bool:
+    return bool(block) and block[0].lineno <= line <= (block[-1].end_lineno or block[-1].lineno)
+
+
+def _may_change(way: _Way, function: ast.AST, path: Path, tree: ast.AST) -> bool:
+    """Whether it may lead elsewhere one time than the time before: not so what asks for the rank alone."""
+    if not isinstance(way.node, ast.If):
+        return True
+    test = way.node.test
+    loops: list[ast.AST] = [node for node, part in path if isinstance(node, LOOPS) and part == "body"]
+    names = {each.id for each in ast.walk(test) if isinstance(each, ast.Name)}
+    given = set() if loops else {name for name in _arguments(function) if asks_for_the_rank(ast.Name(name), tree)}
+    if any(names & _bound(scope) - given for scope in loops or [function]):
+        return True
+    return not asks_for_the_rank(test, tree) and not all(isinstance(each, _PLAIN) for each in ast.walk(test))
+
+
+def _bound(scope: ast.AST) -> set[str]:
+    stored = {each.id for each in ast.walk(scope) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+    return stored | _arguments(scope)
+
+
+def _arguments(scope: ast.AST) -> set[str]:
+    return {each.arg for each in ast.walk(scope) if isinstance(each, ast.arg)}
+
+
+def _may_be_thrown_past(path: Path, now: Site | None) -> bool:
+    """Whether an error may have led past the line unseen, or what stands around it in its own statement."""
+    for node, part in path:
+        if now is not None and _is_in(node, part, now.line):
+            continue
+        if isinstance(node, ast.Try) and part == "body" and node.handlers:
+            return True
+        if isinstance(node, ast.With | ast.AsyncWith) and part == "body" and _swallows(node):
+            return True
+        if not isinstance(node, _KNOWN) or isinstance(node, (ast.IfExp, ast.BoolOp, *COMPREHENSIONS)):
+            return True
+    return False
+
+
+def _swallows(node: ast.With | ast.AsyncWith) -> bool:
+    return any(word in ast.unparse(item.context_expr) for item in node.items for word in _SWALLOWS)
+
+
+def _is_in(node: ast.AST, part: str, line: int) -> bool:
+    block = getattr(node, part, None)
+    return isinstance(block, list) and _holds(block, line)

@@ -1,0 +1,138 @@
+"""How a rank went past a call that it left out: the one way that its source leaves, and none where it leaves more."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from rankdrill import World
+
+ODD = 3
+DEADLINE_S = 20.0
+
+
+def by_an_if_around_it() -> None:
+    dist.barrier()
+    if dist.get_rank() != ODD:
+        dist.all_reduce(torch.ones(2))
+    dist.barrier()
+
+
+def by_a_return() -> None:
+    has_work = dist.get_rank() != ODD
+    if not has_work:
+        return
+    dist.all_reduce(torch.ones(2))
+
+
+def by_a_continue_in_one_round() -> None:
+    for step in range(4):
+        if dist.get_rank() == 0:  # as in all rounds
+            dist.all_reduce(torch.ones(2))
+            continue
+        batch = torch.ones(0 if (dist.get_rank(), step) == (ODD, 2) else 4)
+        if not len(batch):
+            continue
+        dist.all_reduce(batch[:2])
+    dist.broadcast(torch.ones(1), 0)
+
+
+def by_a_break() -> None:
+    loss = 1.0
+    for step in range(5):
+        dist.all_reduce(torch.tensor(loss))
+        loss /= 4.0 if dist.get_rank() == ODD else 2.0
+        if loss < 0.1 and step < 3:
+            break
+    dist.broadcast(torch.ones(1), 0)
+
+
+def by_a_shorter_loop() -> None:
+    shards = [torch.ones(2)] * (2 if dist.get_rank() == ODD else 3)
+    for shard in shards:
+        dist.all_reduce(shard)
+    dist.barrier()
+
+
+def in_a_caller_of_its_helper() -> None:
+    def average(value: torch.Tensor) -> torch.Tensor:
+        dist.all_reduce(value)
+        return value / dist.get_world_size()
+
+    for step in range(3):
+        if step != 1 or dist.get_rank() != ODD:
+            average(torch.ones(2))
+    dist.broadcast(torch.ones(1), 0)
+
+
+def in_the_branch_where_it_is() -> None:
+    ready = dist.get_rank() != ODD
+    if dist.get_world_size() > 1 and ready:
+        dist.all_reduce(torch.ones(2))
+        dist.barrier()
+    else:
+        dist.barrier()
+
+
+def by_one_of_two() -> None:
+    empty, broken = dist.get_rank() == ODD, dist.get_rank() == -1
+    if empty:
+        return
+    if broken:
+        return
+    dist.all_reduce(torch.ones(2))
+
+
+def by_an_error_that_was_caught() -> None:
+    ready = dist.get_rank() < 4
+    try:
+        if ready:
+            torch.ones(2 if dist.get_rank() != ODD else 0)[1] += 1
+            dist.all_reduce(torch.ones(2))
+    except IndexError:
+        pass
+    dist.barrier()
+
+
+def by_what_the_library_does_with_it() -> None:
+    model = nn.parallel.DistributedDataParallel(nn.Linear(2, 1))
+    for step in range(int(torch.tensor(3))):
+        if dist.get_rank() == ODD and step == 2:
+            with model.no_sync():
+                model(torch.ones(4, 2)).sum().backward()
+        else:
+            model(torch.ones(4, 2)).sum().backward()
+    dist.barrier()
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (by_an_if_around_it, "goes past it by `if dist.get_rank() != ODD`, at"),
+        (by_a_return, "goes past it by `if not has_work`, at"),
+        (by_a_continue_in_one_round, "goes past it by `if not len(batch)`, at"),
+        (by_a_break, "goes past it by `if loss < 0.1 and step < 3`, at"),
+        (by_a_shorter_loop, "goes past it by the end of `for shard in shards`, at"),
+        (in_a_caller_of_its_helper, "goes past it by `if step != 1 or dist.get_rank() != ODD`, at"),
+        (in_the_branch_where_it_is, "goes past it by `if dist.get_world_size() > 1 and ready`, at"),
+    ],
+)
+def test_the_one_way_past_is_told(four: World, body: Callable[[], None], told: str) -> None:
+    outcome = four.run(body, deadline=DEADLINE_S)
+    (finding,) = outcome.findings
+    assert (finding.kind, finding.culprits) == ("missing call", (ODD,)), finding
+    assert told in finding.lines[0]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [by_one_of_two, by_an_error_that_was_caught, by_what_the_library_does_with_it],
+    ids=lambda body: body.__name__,
+)
+def test_of_more_ways_none_is_told(four: World, body: Callable[[], None]) -> None:
+    outcome = four.run(body, deadline=DEADLINE_S)
+    (finding,) = outcome.findings
+    assert (finding.kind, finding.culprits) == ("missing call", (ODD,)), finding
+    assert "goes past it" not in str(finding)
