@@ -10,12 +10,13 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from rankdrill.diagnosis.calls.source import Order, order_of
+from rankdrill.diagnosis.calls.source import Order, comes_later, order_of
 from rankdrill.diagnosis.calls.tree import function_around, path_to
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.messages import words
+from rankdrill.diagnosis.messages.traffic import SEND_CALLS
 from rankdrill.diagnosis.waits import Wait
-from rankdrill.step import Site
+from rankdrill.step import RECV, Site
 from rankdrill.whose import Whose, whose_file
 
 __all__ = ["HeldLock", "held_lock", "stopped_by_lock", "wants_a_lock"]
@@ -78,7 +79,7 @@ def stopped_by_lock(rank: int, held: HeldLock, waits: Sequence[Wait]) -> Finding
     if held.by_itself:
         did = f"waits for the lock {held.lock!r}, which it has itself taken at {held.taken_at}"
         return _finding(side_of([rank], did, [held.wanted_at]), waits)
-    if mine is None or not _is_in(mine, held.holder) or not any(_follows(held, wait) for wait in waits):
+    if mine is None or not _is_in(mine, held.holder) or not any(_follows(held, rank, wait) for wait in waits):
         return None
     did = f"holds the lock {held.lock!r}, taken at {held.taken_at}, while it {words.waits(mine.record)}"
     waiting = side_of([rank], "waits for that lock in another thread", [held.wanted_at])
@@ -107,9 +108,11 @@ def _is_in(wait: Wait, thread: Thread) -> bool:
     return site is not None and site.place in {frame.place for frame in thread}
 
 
-def _follows(held: HeldLock, wait: Wait) -> bool:
-    """Whether the call that a rank waits in comes behind the line that waits for the lock."""
-    site = wait.record.step.site
+def _follows(held: HeldLock, rank: int, wait: Wait) -> bool:
+    """Whether what a rank waits for comes behind the line that waits for the lock: its own call, or a message."""
+    site, message = wait.record.step.site, wait.record.step.message
+    if message is not None and message.peer == rank and wait.record.step.op == RECV:
+        return comes_later(SEND_CALLS, held.wanted_at)
     while site is not None:
         if order_of(held.wanted_at, site) is Order.AFTER:
             return True

@@ -99,9 +99,9 @@ def comes_round_without(site: Site, line: Site, other: Site) -> bool:
     return loops_below(line, site) or is_in_a_loop_without(line, other)
 
 
-def outward(site: Site) -> Iterator[Site]:
+def outward(site: Site | None) -> Iterator[Site]:
     """The line itself, the one that called its function, and so on."""
-    outer: Site | None = site
+    outer = site
     while outer is not None:
         yield outer
         outer = outer.caller

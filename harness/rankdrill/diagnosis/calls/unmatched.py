@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from itertools import permutations
 
+from rankdrill.diagnosis.calls.common_caller import outward
 from rankdrill.diagnosis.calls.contracts import MEMBERS
 from rankdrill.diagnosis.calls.loops import share_a_loop
 from rankdrill.diagnosis.calls.naming import in_pass, named
 from rankdrill.diagnosis.calls.sequences import Parting, calls_on, left_out_by_one_side, parted_before, parting
-from rankdrill.diagnosis.calls.source import Order, comes_to_both, lines_alike, made_later_too, order_of
+from rankdrill.diagnosis.calls.source import (
+    Order,
+    comes_to_both,
+    lines_alike,
+    made_later_too,
+    order_of,
+    waits_between,
+)
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.groups import members_in
 from rankdrill.diagnosis.waits import Wait, name_ranks
 from rankdrill.ledger import LedgerView
-from rankdrill.step import NO_SEQUENCE, Step
+from rankdrill.step import HANDED_OVER, NO_SEQUENCE, Step
 
 __all__ = ["either_turned_round", "left_behind", "on_top", "origin", "retold", "sided_with"]
 
@@ -91,6 +100,8 @@ def retold(finding: Finding, views: Sequence[LedgerView]) -> Finding:
     found = _parted(finding, views) if finding.culprits else _parted_by_custom(finding, views)
     found = found or _in_a_branch_without(finding, views)
     if found is None:
+        if finding.kind in _OF_ONE_CALL and any(_is_of_two_threads(*pair) for pair in permutations(finding.sides, 2)):
+            return replace(finding, kind=FindingKind.CALL_ORDERING, culprits=())
         if _turned_round(finding) or either_turned_round(finding):
             return replace(finding, kind=FindingKind.CALL_ORDERING)
         early = _parted_before(finding, views)
@@ -167,6 +178,17 @@ def either_turned_round(finding: Finding) -> bool:
         return False
     enough = all if order_of(one, other) is Order.APART else any
     return enough((made_later_too(one, other), made_later_too(other, one)))
+
+
+def _is_of_two_threads(one: Side, other: Side) -> bool:
+    """Whether a thread came to where `one` is, and who started it goes on to where the `other` is: on any rank either
+    may come first.
+    """
+    return any(
+        started.via == HANDED_OVER and order_of(started, goes_on) is Order.AFTER and not waits_between(started, goes_on)
+        for started in outward(one.sites[0])
+        for goes_on in outward(other.sites[0])
+    )
 
 
 def _one_lies_behind(finding: Finding) -> bool:

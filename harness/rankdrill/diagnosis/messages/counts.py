@@ -8,12 +8,11 @@ from itertools import pairwise
 from rankdrill.diagnosis.calls.common_caller import outward
 from rankdrill.diagnosis.calls.source import lines_behind
 from rankdrill.diagnosis.messages.misaddressed import may_be_for_another
-from rankdrill.diagnosis.messages.traffic import MessageEnd, Stream, Traffic
+from rankdrill.diagnosis.messages.traffic import SEND_CALLS, MessageEnd, Stream, Traffic
 from rankdrill.diagnosis.waits import Wait
 
 __all__ = ["miscounted", "out_of_step"]
 
-_SENDS = frozenset({"send", "isend", "send_object_list", "batch_isend_irecv"})
 FEWEST_IN_A_ROW = 3
 
 
@@ -38,9 +37,10 @@ def miscounted(end: MessageEnd, traffic: Traffic, left_over: Sequence[MessageEnd
     if not decided and not as_many and _is_beyond_all_others(end, traffic, undecided):
         return (end.rank,)
     if counts == {end.number + 1}:
-        if may_be_for_another(end, left_over, traffic):
+        if may_be_for_another(end, left_over, traffic) or _is_one_of_two(end, decided, traffic):
             return (end.rank, end.peer)
-        start = _handed_on_from(end, traffic)
+        # What its peer has taken before it takes from there.
+        start = _handed_on_from(end, traffic) if not traffic.met(end.stream) else None
         if start is None:
             return (end.rank, end.peer) if _closes_a_ring(end, decided, traffic) else (end.peer,)
         return (end.rank,) if start.site == end.site else (end.rank, end.peer)
@@ -48,6 +48,12 @@ def miscounted(end: MessageEnd, traffic: Traffic, left_over: Sequence[MessageEnd
         return ()
     between_two = all({stream.source, stream.target} == {end.rank, end.peer} for stream in decided)
     return (end.rank, end.peer) if between_two and _begins_a_round(end, traffic) else (end.rank,)
+
+
+def _is_one_of_two(end: MessageEnd, decided: Sequence[Stream], traffic: Traffic) -> bool:
+    """Whether from that line its rank sends to one other alone, or takes from it: that says nothing of the peer."""
+    own = (each for each in traffic.ends.get(end.rank, ()) if each.sends is end.sends and each.site == end.site)
+    return len(decided) == 1 and any(each.stream == decided[0] for each in own)
 
 
 def _others_get_as_many(
@@ -119,7 +125,7 @@ def _sends_elsewhere(end: MessageEnd, traffic: Traffic) -> bool:
     return any(
         (at.file, line) not in known
         for at in (outward(end.site) if end.site is not None else ())
-        for line in lines_behind(_SENDS, at)
+        for line in lines_behind(SEND_CALLS, at)
     )
 
 
@@ -172,6 +178,8 @@ def out_of_step(end: MessageEnd, waits: Mapping[int, Wait], traffic: Traffic) ->
         now, before = (traffic.in_round(rank, each, sends=sends, stream=end.stream) for each in (number, number - 1))
         return now - before
 
+    if mine == 1 and not traffic.in_round(end.rank, 0, sends=end.sends, stream=end.stream):
+        return ()  # what came before the first collective was no such round
     own, others = change(end.rank, mine, sends=end.sends), change(end.peer, theirs, sends=not end.sends)
     more, less = own > 0, others < 0
     if more is less or (own > 0 and others > 0):  # of the first such round, say, neither had one before

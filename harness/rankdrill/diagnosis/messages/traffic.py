@@ -10,7 +10,10 @@ from typing import NamedTuple
 from rankdrill.ledger import LedgerView, Record, State
 from rankdrill.step import NO_SEQUENCE, RECV, SEND, Kind, Message, Site
 
-__all__ = ["MessageEnd", "Stream", "Traffic"]
+__all__ = ["SEND_CALLS", "MessageEnd", "Stream", "Traffic"]
+
+SEND_CALLS = frozenset({"send", "isend", "send_object_list", "batch_isend_irecv"})
+"""What a user calls to send a message."""
 
 
 class Stream(NamedTuple):

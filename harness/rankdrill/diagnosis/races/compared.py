@@ -6,11 +6,11 @@ import ast
 
 from rankdrill.diagnosis.races.written import Written, name_called, names_in, plain_copy_of
 
-__all__ = ["compared_in_order", "compared_with_a_count"]
+__all__ = ["JOINED", "compared_in_order", "compared_with_a_count"]
 
 _ALIKE = frozenset({"allclose", "equal"})  # two tensors, place by place
 _ASSERT_ALIKE = frozenset({"assertEqual", "assertListEqual", "assert_close", "assert_equal"})
-_JOINED = frozenset({"cat", "stack"})
+JOINED = frozenset({"cat", "concat", "concatenate", "hstack", "stack", "vstack"})
 _CASTS = frozenset({"float", "int", "len", "range"})
 _UNIFORM = frozenset({"full", "full_like", "ones", "ones_like", "zeros", "zeros_like"})
 
@@ -47,7 +47,7 @@ def _larger(written: Written, node: ast.AST, *, parts: bool) -> ast.AST | None:
     if isinstance(outer, ast.Attribute):
         outer = written.parent(outer)
     match outer:
-        case ast.Call(args=[given, *_]) if given is node and name_called(outer) in _JOINED:
+        case ast.Call(args=[given, *_]) if given is node and name_called(outer) in JOINED:
             return None if parts else outer
         case ast.Call() if outer.func is not node and plain_copy_of(outer) is plain_copy_of(node):
             return outer

@@ -1,8 +1,9 @@
 """Messages that are kept each in a place of its own, by the order in which they come: the first in the first place.
 
-That is wrong where the places mean something. They do where what lies in them is compared place by place; and where
-places were made beforehand, one for each, and nothing at all is done with them that would not ask for their order: who
-only adds them up, sorts them or hands them on may be right.
+That is wrong where the places mean something. They do where what lies in them is compared place by place; where one
+tensor is made of all, one after the other, and returned; and where places were made beforehand, one for each, and
+nothing at all is done with them that would not ask for their order: who only adds them up, sorts them or hands them on
+may be right.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import ast
 from dataclasses import dataclass
 
 from rankdrill.diagnosis.races.answers import answered_as_counted
-from rankdrill.diagnosis.races.compared import compared_in_order, compared_with_a_count
+from rankdrill.diagnosis.races.compared import JOINED, compared_in_order, compared_with_a_count
 from rankdrill.diagnosis.races.reception import Reception
 from rankdrill.diagnosis.races.written import LOOPS, Written, name_called, names_in, plain_copy_of
 
@@ -153,7 +154,7 @@ def _told_by(written: Written, use: ast.Name) -> bool | None:
     """The same of one `use` of all places."""
     if is_about(written, use) or _is_written_to(written, use):
         return False
-    if compared_in_order(written, use):
+    if compared_in_order(written, use) or _is_returned_joined(written, use):
         return True
     parent = written.parent(use)
     if isinstance(parent, ast.Subscript) and _counts(written, parent.slice):
@@ -164,6 +165,15 @@ def _told_by(written: Written, use: ast.Name) -> bool | None:
         if isinstance(loop, ast.stmt):
             break
     return None
+
+
+def _is_returned_joined(written: Written, use: ast.Name) -> bool:
+    """Whether one tensor of all places is returned, in their order: ``return torch.cat([*parts, own])``."""
+    node: ast.AST = use
+    while isinstance(outer := written.parent(node), ast.Starred | ast.List | ast.Tuple):
+        node = outer
+    joined = isinstance(outer, ast.Call) and name_called(outer) in JOINED and outer.args[:1] == [node]
+    return joined and isinstance(written.parent(outer), ast.Return)
 
 
 def _told_by_loop(written: Written, loop: ast.AST, use: ast.Name) -> bool | None:

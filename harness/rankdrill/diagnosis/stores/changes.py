@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from rankdrill.ledger import GROUP_OP, LedgerView, Record, State
 from rankdrill.step import FILE_LOCKS, LEAVES_GROUP, Kind, Site
 
-__all__ = ["Change", "changes_of"]
+__all__ = ["SWAP", "Change", "changes_of"]
 
 _ADDING = frozenset({"add", "append"})
+SWAP = "compare_set"
 _GETS, _SETS = frozenset({"get", "multi_get"}), frozenset({"set", "multi_set"})
 _PLAIN = _GETS | _SETS | {"check"}  # of other keys: these keep nobody away from this one
 _OVER = (State.ENDED, State.RAISED)
@@ -22,7 +23,7 @@ _ALONE = frozenset({Kind.OBJECT, Kind.MEMORY, Kind.CLOCK})  # what a rank does f
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Rank `rank` changed a key in the step `put`, after it got it in `got`; without that, in one call.
+    """Rank `rank` changed a key in the step `put`, after it got it in `got`; without that, in one call, or it tried to.
 
     `under` is the call on another key by which it may have taken a lock before that, the last one since the collective
     before, which is `epoch`, called at `after`. If `free`, no step since then may have made the rank wait for
@@ -84,6 +85,8 @@ def changes_of(rank: int, view: LedgerView) -> Iterator[Change]:
                 met = before is not None and before is long_before
                 free = not met and free_for.key(step.digest), not met and free_for.once(step.digest)
                 yield Change(rank, record, before, epoch, *free, after, under if before is not None else None, met)
+            elif step.op == SWAP:
+                yield Change(rank, record, None, epoch, False)
             if step.op in _GETS:
                 got[step.digest] = record
             elif step.op == "check":  # who sets what is not there yet goes by that

@@ -9,7 +9,8 @@ nothing of others since, and change the key whatever they got. Who goes by what 
 who calls what nobody knows may wait there.
 
 Of one that gets and sets where others add it is told also where nothing can have ordered the two since the last
-collective, unless the rank asks again and again: it may wait for what the others add.
+collective, unless the rank asks again and again: it may wait for what the others add. Where others swap it by
+`compare_set`, it is told where it has happened.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
-from rankdrill.diagnosis.stores.changes import Change, changes_of
+from rankdrill.diagnosis.stores.changes import SWAP, Change, changes_of
 from rankdrill.diagnosis.stores.flow import counts_up, depends_on, goes_by
 from rankdrill.diagnosis.stores.quiet import quiet_between
 from rankdrill.diagnosis.stores.source import asks_again
@@ -40,7 +41,7 @@ def lost_update(views: Mapping[int, LedgerView]) -> Finding | None:
 
 def _lost_of(changes: Sequence[Change]) -> Finding | None:
     updates = [change for change in changes if change.got is not None and _follows(change)]
-    added = [change for change in changes if change.got is None]
+    added = [change for change in changes if change.got is None and not _tried_again(change, changes)]
     lost = [one for one in updates if any(one.rank != other.rank and _lose(one, other) for other in updates)]
     beside = [one for one in updates if any(one.rank != other.rank and _loses(one, other) for other in added)]
     if not lost and not beside:
@@ -54,6 +55,12 @@ def _lost_of(changes: Sequence[Change]) -> Finding | None:
     culprits = tuple(sorted(those)) if others or len(those) == 1 else ()
     key, sides = (lost or beside)[0].put.step.target, (*_sides(those, undone=undone), *others)
     return Finding(FindingKind.LOST_UPDATE, f"key {key!r}", "value", sides, culprits)
+
+
+def _tried_again(swap: Change, changes: Sequence[Change]) -> bool:
+    """Whether its rank swapped the key once more before it went on: then it had not been what it took it for."""
+    later = (one for one in changes if one.rank == swap.rank and one.epoch == swap.epoch and one.put.step.op == SWAP)
+    return swap.put.step.op == SWAP and any(one.put.index > swap.put.index for one in later)
 
 
 def _without_the_lock(those: Mapping[int, Change]) -> tuple[dict[int, Change], dict[int, Change]]:
@@ -153,8 +160,12 @@ def _adding(added: Sequence[Change], those: Mapping[int, Change]) -> list[Side]:
     return [
         side_of(
             list(by_rank),
-            f"{op}{'s' if len(by_rank) == 1 else ''} to it in one call",
+            _in_one_call(op, "s" if len(by_rank) == 1 else ""),
             [change.put.step.site for change in by_rank.values()],
         )
         for op, by_rank in alike.items()
     ]
+
+
+def _in_one_call(op: str, s: str) -> str:
+    return f"change{s} it by compare_set" if op == SWAP else f"{op}{s} to it in one call"

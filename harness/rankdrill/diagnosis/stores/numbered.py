@@ -1,0 +1,102 @@
+"""Keys that differ in a number: who was to set the one that is missing, as those that were set and got tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from rankdrill.diagnosis.stores.uses import Use, number_in
+from rankdrill.diagnosis.waits import Wait
+from rankdrill.ledger import LedgerView, State
+from rankdrill.step import Kind
+
+__all__ = ["who_did_not", "who_left_a_gap", "who_set_one_too_few", "who_sets_for_each"]
+
+
+def who_did_not(key: str, waiters: Sequence[int], uses: Sequence[Use], size: int) -> tuple[int, ...] | None:
+    """Where ranks set keys of their own numbers: who has not, or who wants one of a rank that there is not.
+
+    Keys may have several numbers, such as that of the round: each may be the rank's, if one alone is.
+    """
+    rows = _rows(key, [use for use in uses if use.sets])
+    found = [_who_has_not(wanted, setters, waiters, size) for wanted, setters in rows]
+    told = [ranks for ranks in found if ranks is not None]
+    return told[0] if len(told) == 1 else None
+
+
+def _who_has_not(
+    wanted: int, setters: Mapping[int, set[int]], waiters: Sequence[int], size: int
+) -> tuple[int, ...] | None:
+    """Those whose number is missing among the `setters`, which have each set that of their own."""
+    if len(setters) < 2 or any(ranks != {number} for number, ranks in setters.items()):
+        return None
+    without = tuple(rank for rank in range(size) if rank not in setters)
+    if wanted in without:
+        return without if len(without) < len(setters) else None
+    if wanted >= size and {*without} <= {*waiters}:  # who collects them sets none
+        return tuple(waiters) if 2 * len(waiters) <= size else ()
+    return None
+
+
+def who_left_a_gap(key: str, waiters: Sequence[int], uses: Sequence[Use], size: int) -> tuple[int, ...] | None:
+    """The one rank that sets all such keys, one number after the other, and has gone on without this one.
+
+    So it has, too, if all wait for the next one, itself among them.
+    """
+    found = set()
+    for wanted, setters in _rows(key, [use for use in uses if use.sets]):
+        ranks = frozenset().union(*setters.values())
+        gone_on = max(setters) > wanted and ranks.isdisjoint(waiters)
+        waits, next_ = len(waiters) == size, len(setters) > 1 and max(setters) == wanted - 1
+        if len(ranks) == 1 and wanted - 1 in setters and (gone_on or (waits and next_)):
+            found.add(ranks)
+    return tuple(found.pop()) if len(found) == 1 else None
+
+
+def who_sets_for_each(key: str, waiters: Sequence[int], uses: Sequence[Use]) -> tuple[int, ...] | None:
+    """Where each gets a key of its own number, and so does the one that waits: who has set them for all others."""
+    got, was_set = ([use for use in uses if use.sets is sets] for sets in (False, True))
+    own = [
+        wanted
+        for wanted, getters in _rows(key, got)
+        if [wanted] == list(waiters) and all(ranks == {number} for number, ranks in getters.items())
+    ]
+    if not own:
+        return None
+    setters = [row for wanted, row in _rows(key, was_set) if wanted in own and len(row) > 1]
+    ranks = {rank for row in setters for those in row.values() for rank in those}
+    return tuple(ranks) if len(ranks) == 1 and ranks.isdisjoint(waiters) else ()
+
+
+def who_set_one_too_few(
+    key: str, wait: Wait, uses: Sequence[Use], views: Sequence[LedgerView]
+) -> tuple[int, ...] | None:
+    """Where ranks draw their numbers from one counter, each its own, and one has drawn the next after the last that was
+    set: the one rank that sets them.
+    """
+    drawn = {rank: counter for rank, view in enumerate(views) if (counter := _counter(view)) is not None}
+    if wait.rank not in drawn or len(set(drawn.values())) != 1:
+        return None
+    got = [row for _, row in _rows(key, [use for use in uses if not use.sets and use.rank in drawn])]
+    for wanted, row in _rows(key, [use for use in uses if use.sets]):
+        setters = frozenset().union(*row.values())
+        each_its_own = any(len(those) > 1 and all(len(ranks) == 1 for ranks in those.values()) for those in got)
+        if each_its_own and len(setters) == 1 and setters.isdisjoint(drawn) and max(row) == wanted - 1:
+            return tuple(setters)
+    return None
+
+
+def _counter(view: LedgerView) -> int | None:
+    """Which key the rank has counted up last."""
+    calls = view.where(lambda kind, state: kind is Kind.STORE and state is State.ENDED)
+    return next((record.step.digest for record in reversed(list(calls)) if record.step.op == "add"), None)
+
+
+def _rows(key: str, uses: Sequence[Use]) -> Iterator[tuple[int, dict[int, set[int]]]]:
+    """For each number in `key`: that number, and by which ranks keys were used that have another one there alone."""
+    rows: dict[int, tuple[int, dict[int, set[int]]]] = {}
+    for use in uses:
+        differs = number_in(key, use.key)
+        if differs is not None:
+            place, wanted, number = differs
+            rows.setdefault(place, (wanted, {}))[1].setdefault(number, set()).add(use.rank)
+    yield from rows.values()

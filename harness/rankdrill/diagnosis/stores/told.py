@@ -1,0 +1,146 @@
+"""A key that nobody sets, in words: who did not set it, who waits for it, and who has set one like it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from rankdrill.diagnosis.finding import Side, side_of
+from rankdrill.diagnosis.messages import words
+from rankdrill.diagnosis.stores.keys import awaits_key
+from rankdrill.diagnosis.stores.setters import Setter
+from rankdrill.diagnosis.stores.undone import deletions
+from rankdrill.diagnosis.stores.uses import Use, alike
+from rankdrill.diagnosis.waits import FEW, Wait, name_ranks
+from rankdrill.ledger import LedgerView, Record
+from rankdrill.step import Site, Step
+
+__all__ = ["gone_by_side", "set_so", "sides_of", "swap_side"]
+
+
+def sides_of(
+    key: str,
+    waiters: Sequence[int],
+    culprits: tuple[int, ...],
+    beside: Mapping[int, Wait],
+    lost: Mapping[int, Wait],
+    uses: Sequence[Use],
+    views: Sequence[LedgerView],
+) -> tuple[Side, ...]:
+    silent = [rank for rank in culprits if rank not in waiters]
+    known = _known(beside[waiters[0]].record.step, uses)
+    sides = [_silent(rank, key, known, lost, views[rank], uses) for rank in silent]
+    own = [rank for rank in waiters if rank in culprits]
+    for ranks in (own, [rank for rank in waiters if rank not in own]):
+        if ranks:
+            itself = ranks is own and len(own) < len(waiters)
+            sides.append(_waiting(ranks, key, beside, views, uses, itself=itself, before=known))
+    told = {rank for side in sides for rank in side.ranks}
+    sides += _setters({rank: use for rank, use in known.items() if rank not in told}, key)
+    if not known and not culprits:
+        sides += [_elsewhere(rank, lost, views[rank]) for rank in range(len(views)) if rank not in told]
+    return tuple(sides)
+
+
+def _setters(known: Mapping[int, Use], key: str) -> Iterator[Side]:
+    """Who has set keys like the one that is missing; of many those from one line together."""
+    by_line: dict[object, list[int]] = {}
+    for rank, use in known.items():
+        by_line.setdefault((use.record.step.site, use.key == key) if len(known) > FEW else rank, []).append(rank)
+    for ranks in by_line.values():
+        use = known[ranks[0]]
+        more = f", and {len(ranks) - 1} others like it" if len(ranks) > 1 else ""
+        elsewhere = " in another store" if use.key == key else ""
+        yield side_of(ranks, f"set {use.key!r}{more}{elsewhere}", [use.record.step.site] * len(ranks))
+
+
+def _known(awaited: Step, uses: Sequence[Use]) -> dict[int, Use]:
+    """Of each rank that has set a key like the one that is `awaited` the most like one, of several the last."""
+    found: dict[int, Use] = {}
+    for use in uses:
+        likeness = alike(awaited, use) if use.sets else 0.0
+        if likeness and (use.rank not in found or likeness >= alike(awaited, found[use.rank])):
+            found[use.rank] = use
+    return found
+
+
+def _waiting(
+    ranks: Sequence[int],
+    key: str,
+    beside: Mapping[int, Wait],
+    views: Sequence[LedgerView],
+    uses: Sequence[Use],
+    *,
+    itself: bool,
+    before: Mapping[int, Use],
+) -> Side:
+    sites: list[Site | None] = [beside[rank].record.step.site for rank in ranks]
+    if itself:  # as those do that it should set it for
+        has, waits = ("has", "waits") if len(ranks) == 1 else ("have", "wait")
+        usual = before.get(ranks[0])
+        as_before = (
+            f" as {usual.key!r} before{usual.record.step.where}" if usual is not None and len(ranks) == 1 else ""
+        )
+        return side_of(ranks, f"{has} not set {key!r}{as_before}, and {waits} for it", sites)
+    digest = beside[ranks[0]].record.step.digest
+    deleted = [rank for rank, view in enumerate(views) if any(deletions(digest, view))]
+    was_set = [use.rank for use in uses if use.sets and use.record.step.digest == digest]
+    gone = f"rank {deleted[0]} has deleted" if deleted and was_set else "nobody has set"
+    if any(rank in ranks for rank in was_set) and not deleted:
+        gone = "is not there"
+    return side_of(ranks, f"{'waits' if len(ranks) == 1 else 'wait'} for the key {key!r}, which {gone}", sites)
+
+
+def set_so(use: Use, key: str, uses: Sequence[Use]) -> Side:
+    step = use.record.step
+    others = sorted({each.rank for each in uses if each.sets and each.record.step.digest == step.digest} - {use.rank})
+    whose = f"as {name_ranks(others)} did" if others else "which nobody gets"
+    return side_of([use.rank], f"has set {use.key!r}, {whose}, and not {key!r}", [step.site])
+
+
+def swap_side(rank: int, record: Record) -> Side:
+    expected = record.step.fingerprint.partition(" to ")[0]
+    did = f"has set {record.step.target!r} only if it is {expected}, and it was not there"
+    return side_of([rank], did, [record.step.site])
+
+
+def gone_by_side(setter: Setter, key: str, lost: Mapping[int, Wait]) -> Side:
+    wait = lost.get(setter.rank)
+    where = "returned" if wait is None else words.waits(wait.record)
+    did = f"{where} without having set {key!r} by the only line that does, which no other rank can come to"
+    return side_of([setter.rank], did, [setter.site])
+
+
+def _silent(
+    rank: int, key: str, known: Mapping[int, Use], lost: Mapping[int, Wait], view: LedgerView, uses: Sequence[Use]
+) -> Side:
+    """A rank that was to set the key, and is somewhere else; one that was nowhere yet, where others set theirs."""
+    elsewhere = _elsewhere(rank, lost, view)
+    if rank in known:
+        set_ = known[rank].record.step
+        where = f"{set_.where}," if set_.site not in elsewhere.sites else ""
+        did = f"has set {known[rank].key!r}{where} and not {key!r}, and {elsewhere.did}"
+        return Side((rank,), did, elsewhere.sites)
+    there = [use.record for use in known.values()] or [use.record for use in uses if use.record.step.op == "add"]
+    if elsewhere.sites[0] is None and there:
+        act = "set" if known else there[0].step.op
+        did = f"has not set {key!r}, and {elsewhere.did} without having come to where others {act} one"
+        return side_of([rank], did, [there[0].step.site])
+    return Side((rank,), f"has not set {key!r}{_as_others_did(known.values())}, and {elsewhere.did}", elsewhere.sites)
+
+
+def _as_others_did(uses: Collection[Use]) -> str:
+    """From which line others have set theirs, if it is one."""
+    sites = {use.record.step.site for use in uses}
+    (site,) = sites if len(sites) == 1 else (None,)
+    return f" as others have theirs, at {site}" if site is not None else ""
+
+
+def _elsewhere(rank: int, lost: Mapping[int, Wait], view: LedgerView) -> Side:
+    wait = lost.get(rank)
+    if wait is not None:
+        step = wait.record.step
+        told = f"waits for the key {step.target!r}" if awaits_key(step) else words.waits(wait.record)
+        return side_of([rank], told, [step.site])
+    last = next((record for record in reversed(view.records) if record.step.site is not None), None)
+    after = f" after {last.step.name}" if last is not None else ""
+    return side_of([rank], f"returned{after}", [last.step.site if last is not None else None])
