@@ -62,6 +62,33 @@ def test_a_lock_that_is_held_in_a_collective() -> None:
     assert str(second).startswith("rank 1 waits for that lock in another thread, at ")
 
 
+def held_in_a_receive() -> None:
+    """Rank 0 answers what the thread of rank 1 would send, which waits for the lock."""
+    table, ready = threading.Lock(), threading.Event()
+
+    def push() -> None:
+        ready.wait()
+        with table:  # wanted
+            dist.send(torch.ones(3), 0, tag=7)
+
+    if dist.get_rank() == 0:
+        dist.recv(torch.zeros(3), 1, tag=7)
+        dist.send(torch.ones(3), 1, tag=8)
+        return
+    pusher = threading.Thread(target=push, daemon=True)
+    pusher.start()
+    with table:  # taken
+        ready.set()
+        dist.recv(torch.zeros(3), 0, tag=8)  # held
+    pusher.join()
+
+
+def test_a_lock_that_is_held_while_a_message_is_awaited() -> None:
+    finding = found(held_in_a_receive, 2)
+    assert (finding.kind, finding.culprits) == (FindingKind.DEADLOCK, (1,))
+    assert [mark_of(side.sites[0]) for side in finding.sides[:2]] == ["held", "wanted"]
+
+
 def log(value: float) -> float:
     with guard:  # wanted
         return value

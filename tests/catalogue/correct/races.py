@@ -466,3 +466,20 @@ def a_row_of_whoever_sent_its_header(rank: Rank) -> None:
     else:
         dist.send(torch.tensor([float(rank.index)]), dst=2, tag=1)
         dist.send(torch.full((4,), float(rank.index)), dst=2, tag=2)
+
+
+@correct(ranks=4)
+def joined_and_then_sorted(rank: Rank) -> None:
+    def gathered(own: torch.Tensor) -> torch.Tensor:
+        parts = [own]
+        for _ in range(rank.world_size - 1):
+            part = torch.empty_like(own)
+            dist.recv(part)
+            parts.append(part)
+        return torch.cat(parts).sort().values
+
+    mine = torch.tensor([float(rank.index), float(rank.index) + 0.5])
+    if rank.index == 1:
+        assert gathered(mine).tolist() == [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5]
+    else:
+        dist.send(mine, dst=1)

@@ -479,3 +479,31 @@ def all_count_the_generation_on_together(rank: Rank) -> None:
     rank.store.set("generation", str(generation + 1))
     dist.barrier()
     assert int(rank.store.get("generation")) == 8
+
+
+@correct(ranks=4)
+def all_swap_until_it_is_theirs(rank: Rank) -> None:
+    if rank.index == 0:
+        rank.store.set("free", "a b c d")
+    dist.barrier()
+    while True:
+        seen = rank.store.get("free").decode()
+        left = seen.partition(" ")[2]
+        if rank.store.compare_set("free", seen, left).decode() == left:
+            break
+    dist.barrier()
+    assert rank.store.get("free") == b""
+
+
+@correct(ranks=3)
+def who_holds_it_gives_it_back_plainly(rank: Rank) -> None:
+    """Of a lock made of one key only its holder sets it; that others try meanwhile is nothing to it."""
+    if rank.index == 0:
+        rank.store.set("lock", "free")
+    dist.barrier()
+    for _ in range(3):
+        while rank.store.compare_set("lock", "free", str(rank.index)) != str(rank.index).encode():
+            time.sleep(0.01)
+        assert rank.store.get("lock") == str(rank.index).encode()
+        rank.store.set("lock", "free")
+    dist.barrier()

@@ -254,3 +254,43 @@ def a_worker_answers_under_another_tag(rank: Rank) -> None:
         else:
             dist.send(answer, dst=0, tag=6 if rank.index == 2 and step == 1 else 5)  # culprit
         dist.barrier()
+
+
+@mistake("unmatched message", culprits=(1,), ranks=3)
+def takes_one_gradient_less_than_come_back(rank: Rank) -> None:
+    """A pipeline forward, then backward: the stage in the middle drops what its last batch sends it."""
+    batch = torch.ones(2, 4)
+    for _ in range(3):
+        if rank.index > 0:
+            dist.recv(batch, src=rank.index - 1)
+        if rank.index < 2:
+            dist.send(batch, dst=rank.index + 1)
+    for number in range(3):
+        if rank.index == 2:
+            dist.send(batch, dst=1)
+        elif rank.index == 1 and number < 2:  # culprit
+            dist.recv(batch, src=2)  # culprit
+    dist.barrier()  # culprit
+
+
+@mistake("unmatched message", ranks=2)
+def stages_that_count_their_batches_apart(rank: Rank) -> None:
+    weights = torch.ones(4)
+    dist.broadcast(weights, src=0)
+    for _ in range(5 if rank.index == 0 else 4):  # culprit
+        if rank.index == 0:
+            dist.send(weights * 2, dst=1)  # culprit
+        else:
+            dist.recv(weights, src=0)  # culprit
+    dist.barrier()  # culprit
+
+
+@mistake("unmatched message", between=(0, 2), ranks=3)
+def for_two_and_one_of_them_takes_it(rank: Rank) -> None:
+    labels = torch.zeros(6, dtype=torch.long)
+    if rank.index == 0:
+        for peer in (1, 2):
+            dist.send(labels, dst=peer)  # culprit
+    if rank.index == 1:
+        dist.recv(labels, src=0)
+    dist.barrier()  # culprit

@@ -170,3 +170,19 @@ def tasks_by_what_they_cost_here(rank: Rank) -> None:
         cost = {"flags": 0.4 if slow else 0.1, "weights": 0.2}
         for name in sorted(tasks, key=cost.__getitem__):  # culprit
             tasks[name]()  # culprit
+
+
+@mistake("call ordering", ranks=2)
+def a_thread_that_counts_beside_the_loop(rank: Rank) -> None:
+    """Both reduce on one group, and who comes first is each rank's own luck."""
+
+    def count() -> None:
+        time.sleep(0.2 if rank.index == 1 else 0.0)
+        dist.all_reduce(torch.ones(1))  # culprit
+
+    dist.barrier()
+    counter = threading.Thread(target=count, daemon=True)
+    counter.start()
+    time.sleep(0.0 if rank.index == 1 else 0.2)
+    dist.all_reduce(torch.ones(16))  # culprit
+    counter.join()

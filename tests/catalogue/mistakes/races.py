@@ -421,3 +421,24 @@ def scores_by_the_turn_of_their_ranks(rank: Rank) -> None:
             scores[worker] = score.item()
     else:
         dist.send(torch.tensor([float(rank.index)]), dst=0)
+
+
+@mistake("message race", culprits=(2,), ranks=4)
+def joined_as_they_came(rank: Rank) -> None:
+    """A gather by hand: the rows of the result lie as the messages came."""
+
+    def gathered(own: torch.Tensor) -> torch.Tensor:
+        rows = [own]
+        for _ in range(rank.world_size - 1):
+            row = torch.empty_like(own)
+            dist.recv(row)  # culprit
+            rows.append(row)
+        return torch.stack(rows)
+
+    mine = torch.arange(4.0) * rank.index
+    for _ in range(2):
+        if rank.index == 2:
+            gathered(mine)
+        else:
+            dist.send(mine, dst=2)
+        dist.barrier()

@@ -146,3 +146,31 @@ def takes_no_more_than_there_is_room_for(rank: Rank) -> None:
     if rank.index == 2:
         takes = [min(count, 1) for count in takes]  # culprit
     dist.all_to_all_single(torch.empty(sum(takes)), torch.ones(sum(sends)), takes, sends)  # culprit
+
+
+@mistake("size mismatch", between=(0, 2), ranks=4)
+def two_of_the_experts_differ(rank: Rank) -> None:
+    """Of all pairs one does not fit, whatever the others exchange."""
+    sends, takes = [2, 2, 2, 2], [2, 2, 2, 2]
+    if rank.index == 0:
+        sends = [1, 2, 3, 2]
+        takes = [1, 2, 2, 2]
+    dist.all_to_all_single(torch.zeros(sum(takes), 2), torch.ones(sum(sends), 2), takes, sends)  # culprit
+
+
+@mistake("size mismatch", between=(1, 2), ranks=4)
+def a_stage_of_another_width(rank: Rank) -> None:
+    """That all other stages hand on as many says nothing of these two."""
+    for step in range(3):
+        if rank.index == 0:
+            dist.send(torch.ones(8), dst=1)
+        elif rank.index == 1:
+            hidden = torch.zeros(8)
+            dist.recv(hidden, src=0)
+            dist.send(hidden, dst=2)  # culprit
+        elif rank.index == 2:
+            narrow = torch.zeros(4 if step == 1 else 8)
+            dist.recv(narrow, src=1)  # culprit
+            dist.send(torch.ones(3), dst=3)
+        else:
+            dist.recv(torch.zeros(3), src=2)

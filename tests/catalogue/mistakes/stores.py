@@ -298,3 +298,50 @@ def two_sign_in_at_once(rank: Rank) -> None:
         dist.all_reduce(torch.ones(1), group=odd)
         rank.store.set("present", f"{present} {rank.index}")  # culprit
     dist.barrier()
+
+
+@mistake("lost update", culprits=(1,), ranks=3)
+def writes_plainly_what_the_others_swap(rank: Rank) -> None:
+    if rank.index == 0:
+        rank.store.set("free", "a b c")
+    dist.barrier()
+    names = rank.store.get("free").decode() if rank.index == 1 else ""  # culprit
+    if rank.index == 1:
+        time.sleep(0.4)  # reads it all
+        rank.store.set("free", names.replace("b", "").strip())  # culprit
+    else:
+        time.sleep(0.1)
+        while True:
+            seen = rank.store.get("free").decode()
+            left = seen.partition(" ")[2]
+            if rank.store.compare_set("free", seen, left).decode() == left:
+                break
+    dist.barrier()
+
+
+@mistake("missing key", culprits=(0,), ranks=4)
+def announces_one_file_more_than_it_lists(rank: Rank) -> None:
+    files = [f"part-{number}.parquet" for number in range(7)]
+    if rank.index == 0:
+        rank.store.set("files", str(len(files)))
+        for number, name in enumerate(files[1:]):  # culprit
+            rank.store.set(f"file/{number}", name)  # culprit
+    else:
+        many = int(rank.store.get("files"))
+        while (number := rank.store.add("drawn", 1) - 1) < many:
+            rank.store.get(f"file/{number}")
+    dist.barrier()  # culprit
+
+
+@mistake("missing key", culprits=(2,), ranks=4)
+def tidies_up_before_the_next_epoch_reads_it(rank: Rank) -> None:
+    if rank.index == 1:
+        rank.store.set("schedule", "warm-up")
+    for epoch in range(2):
+        dist.barrier()
+        if epoch == 0 and rank.index == 2:
+            assert rank.store.get("schedule") == b"warm-up"
+            rank.store.delete_key("schedule")  # culprit
+        if epoch == 1 and rank.index == 3:
+            rank.store.get("schedule")
+    dist.barrier()

@@ -110,7 +110,7 @@ def _way_past(site: Site, now: Site | None, *, again: bool) -> tuple[Site, str] 
     if len(found) != 1:
         return None
     (each, way), *_ = found
-    return Site(each.file, way.node.lineno, each.function, caller=each.caller), _words(way.node)
+    return Site(each.file, way.node.lineno, each.function), _words(way.node)  # its callers are told with the call
 
 
 def _words(node: ast.If | ast.For | ast.AsyncFor | ast.While) -> str:

@@ -101,7 +101,7 @@ def retold(finding: Finding, views: Sequence[LedgerView]) -> Finding:
     found = found or _in_a_branch_without(finding, views)
     if found is None:
         if finding.kind in _OF_ONE_CALL and any(_is_of_two_threads(*pair) for pair in permutations(finding.sides, 2)):
-            return replace(finding, kind=FindingKind.CALL_ORDERING, culprits=())
+            return replace(finding, kind=FindingKind.CALL_ORDERING)
         if _turned_round(finding) or either_turned_round(finding):
             return replace(finding, kind=FindingKind.CALL_ORDERING)
         early = _parted_before(finding, views)

@@ -47,7 +47,7 @@ def kept_in_order(reception: Reception, elements: int) -> bool:
     if written.loop_around(reception.call) is None:
         return False
     place = _place_of(reception)
-    if place is None or not written.is_made_here(place.container):
+    if place is None or not (written.is_made_here(place.container) or _is_a_list(written, place)):
         return False
     told = [_told_by_item(reception, place)] if place.item else []
     told += [_told_by(written, use) for use in written.uses(place.container) if use is not place.named]
@@ -125,6 +125,11 @@ def _means_another(written: Written, use: ast.Name, call: ast.Call) -> bool:
         if isinstance(loop, ast.For) and loop not in around
         for each in ast.walk(loop.target)
     )
+
+
+def _is_a_list(written: Written, place: _Place) -> bool:
+    """Whether messages are appended to a list that is written here, whatever it begins with."""
+    return not place.made and written.is_bound_to(place.container, ast.List)
 
 
 # ------------------------------------------------------------------------------------------- what is done with it

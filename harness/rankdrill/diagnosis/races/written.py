@@ -73,6 +73,11 @@ class Written:
         bindings = self.bindings(name)
         return bool(bindings) and all(_is_new(self._value(node)) for node in bindings)
 
+    def is_bound_to(self, name: str, kind: type[ast.AST]) -> bool:
+        """Whether `name` is bound here, and to nothing but such."""
+        bindings = self.bindings(name)
+        return bool(bindings) and all(isinstance(self._value(node), kind) for node in bindings)
+
     def _value(self, node: ast.Name) -> ast.AST | None:
         """What is assigned to the name `node`."""
         match self.parent(node):
