@@ -72,11 +72,12 @@ def test_a_mistake_is_one_finding(four: World, body: Callable[[], None], kind: s
     assert outcome.culprits == (ODD,)
     (finding,) = outcome.findings
     assert (finding.kind, finding.argument) == (kind, "members")
-    assert [side.ranks for side in finding.sides] == [(ODD,), (0, 1, 3)]
+    sides = [side for side in finding.sides if " past it by " not in side.did]
+    assert [side.ranks for side in sides] == [(ODD,), (0, 1, 3)]
     if marks is not None:
         told = [
             {linecache.getline(site.file, site.line).rstrip().rpartition("# ")[2] for site in side.sites if site}
-            for side in finding.sides
+            for side in sides
         ]
         assert told == marks
     with pytest.raises(ExceptionGroup) as caught:
@@ -95,7 +96,7 @@ def test_the_number_is_that_of_the_call_also_on_warm_ranks(four: World) -> None:
     (finding,) = four.run(body).findings
     assert finding.step == "new_group #2 on 'default'"
     assert finding.sides[0].ranks == (0,)
-    assert finding.sides[1].did == "call new_group #2 on 'default' (ranks=1,2)"
+    assert finding.sides[-1].did == "call new_group #2 on 'default' (ranks=1,2)"
 
 
 def test_one_against_one_disagree() -> None:

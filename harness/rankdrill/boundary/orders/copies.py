@@ -24,7 +24,9 @@ from rankdrill.boundary.orders.script import Difference, Script, exchanged
 __all__ = ["COPY_S", "Copy", "Part", "fork_copy", "leave"]
 
 _exit = os._exit  # as it is before anybody stands around it, to save what was measured, say
-COPY_S = 1.0  # for one to come to its end: what takes longer stays unknown
+COPY_S = 1.0  # of a processor for one to come to its end: what takes longer, or waits, stays unknown
+MOST_WAITS = 10  # so often as long, where other processes keep it from computing
+_TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
 PR_SET_PDEATHSIG = 1
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 _OUTWARD = frozenset(
@@ -62,7 +64,7 @@ class Copy:
     def differences(self) -> tuple[Difference, ...]:
         """What was different in other orders, once this is known; nothing if nothing was, or nobody can say."""
         try:
-            known = self._channel.poll((self._tried + 1) * COPY_S)
+            known = self._channel.poll((self._tried + 1) * MOST_WAITS * COPY_S)
             return tuple(pickle.loads(self._channel.recv_bytes())) if known else ()
         except (OSError, EOFError):
             return ()
@@ -122,7 +124,7 @@ def _try(script: Script) -> Part | str | None:
         return Part(script, lambda words: told.send_bytes(words.encode()))
     told.close()
     try:
-        return heard.recv_bytes().decode() if heard.poll(COPY_S) else None
+        return heard.recv_bytes().decode() if _speaks(heard, pid) else None
     except EOFError:
         return None
     finally:
@@ -130,6 +132,18 @@ def _try(script: Script) -> Part | str | None:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
+
+
+def _speaks(heard: Connection, pid: int) -> bool:
+    """Whether the copy `pid` says something; it is waited for as long as it computes, or would."""
+    for _ in range(MOST_WAITS):
+        if heard.poll(COPY_S):
+            return True
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            state, *rest = file.read().rpartition(b")")[2].split()
+        if state != b"R" or sum(map(int, rest[10:12])) * _TICK_S >= COPY_S:
+            return False
+    return False
 
 
 def _fork() -> int:

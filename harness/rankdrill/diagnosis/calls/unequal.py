@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from rankdrill.diagnosis.calls.conditions import with_condition
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.ledger import LedgerView, Record, State
 from rankdrill.step import DEFAULT_GROUP, NEW_GROUP, Kind, Site
@@ -28,10 +29,11 @@ def unequal_groups(counts: Mapping[int, int], views: Mapping[int, LedgerView]) -
     calls = {rank: _made(views[rank], number - count) for rank, count in counts.items() if count > number}
     made = _with(calls, number)
     extra = majority and most == number
-    without = _without(by_count[number], number, None if extra else made.sites[0])
+    without = _without(by_count[number], number, None if extra else made.sites[0], majority=majority and not extra)
     sides = [made, without] if extra else [without, made]
     kind = FindingKind.EXTRA if extra else FindingKind.MISSING
-    return Finding(kind, _call(number), "members", tuple(sides), odd if majority else ())
+    found = Finding(kind, _call(number), "members", tuple(sides), odd if majority else ())
+    return with_condition(found, views)
 
 
 def _call(number: int) -> str:
@@ -48,10 +50,11 @@ def _made(view: LedgerView, place: int) -> Record | None:
     return records[place] if -place <= len(records) else None
 
 
-def _without(ranks: Sequence[int], number: int, site: Site | None) -> Side:
+def _without(ranks: Sequence[int], number: int, site: Site | None, *, majority: bool) -> Side:
     """Whoever left it out never was at the `site` where others made it, and it is theirs nevertheless."""
-    verb = "ends" if len(ranks) == 1 else "end"
-    return side_of(ranks, f"{verb} without {_call(number)}", [site] * len(ranks))
+    one = len(ranks) == 1
+    did = f"{'leaves' if one else 'leave'} out" if majority else f"{'ends' if one else 'end'} without"
+    return side_of(ranks, f"{did} {_call(number)}", [site] * len(ranks))
 
 
 def _with(calls: Mapping[int, Record | None], number: int) -> Side:

@@ -45,9 +45,19 @@ def miscounted(end: MessageEnd, traffic: Traffic, left_over: Sequence[MessageEnd
             return (end.rank, end.peer) if _closes_a_ring(end, decided, traffic) else (end.peer,)
         return (end.rank,) if start.site == end.site else (end.rank, end.peer)
     if counts != {end.number} or as_many:
-        return ()
+        return () if as_many else _by_the_star(end, decided, traffic)
     between_two = all({stream.source, stream.target} == {end.rank, end.peer} for stream in decided)
     return (end.rank, end.peer) if between_two and _begins_a_round(end, traffic) else (end.rank,)
+
+
+def _by_the_star(end: MessageEnd, decided: Sequence[Stream], traffic: Traffic) -> tuple[int, ...]:
+    """The same where only those tell that take from the same rank, or send to it: of a master say all its workers."""
+    source, target = end.stream.source, end.stream.target
+    beside = [each for each in decided if (each.target == target if end.sends else each.source == source)]
+    counts = {traffic.met(each) for each in beside}
+    if len(beside) < 2 or counts not in ({end.number}, {end.number + 1}):
+        return ()
+    return (end.peer,) if counts == {end.number + 1} else (end.rank,)
 
 
 def _is_one_of_two(end: MessageEnd, decided: Sequence[Stream], traffic: Traffic) -> bool:

@@ -13,6 +13,7 @@ from rankdrill.diagnosis.races.taken import Taken
 __all__ = [
     "BY_LINES",
     "BY_ROUNDS",
+    "BY_TURN",
     "IN_PLACES",
     "THE_LAST",
     "TO_THE_NEXT",
@@ -36,6 +37,7 @@ class Deed:
 IN_PLACES = Deed(
     "keeps what it receives in the order in which it comes", "keep what they receive in the order in which it comes"
 )
+BY_TURN = Deed("weighs each by its turn, whoever sent it", "weigh each by its turn, whoever sent it")
 BY_LINES = Deed(
     "has a line and a name for each message, whoever sent it",
     "have a line and a name for each message, whoever sent it",

@@ -16,6 +16,7 @@ from rankdrill.diagnosis.finding import Finding
 from rankdrill.diagnosis.races.account import (
     BY_LINES,
     BY_ROUNDS,
+    BY_TURN,
     IN_PLACES,
     THE_LAST,
     TO_THE_NEXT,
@@ -44,6 +45,7 @@ from rankdrill.diagnosis.races.places import answered_by_place, kept_in_order
 from rankdrill.diagnosis.races.reception import reception_at
 from rankdrill.diagnosis.races.rounds import counts_by_rounds
 from rankdrill.diagnosis.races.taken import Taken
+from rankdrill.diagnosis.races.weighed import is_weighed_by_turn
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import LedgerView
 from rankdrill.step import ANY_TAG, SEND
@@ -119,6 +121,8 @@ def _deed(rank: int, taken: Taken, view: LedgerView) -> Deed | None:
         return BY_LINES if has_a_line_for_each(reception, taken.elements) else None
     if kept_in_order(reception, taken.elements):
         return IN_PLACES
+    if is_weighed_by_turn(reception):
+        return BY_TURN
     if is_put_with_another(reception) or is_put_under_another_sender(reception):
         return TOGETHER
     if counts_the_last(reception, rank):
