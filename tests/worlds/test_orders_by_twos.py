@@ -13,6 +13,7 @@ from rankdrill import World
 from rankdrill.boundary.strides import MINDING_ORDER_BY_TWOS, laid_in
 from rankdrill.diagnosis import Finding, FindingKind
 from rankdrill.worlds import Outcome
+from tests.torch_can import Can, needs
 from tests.worlds.test_orders import matrix, turned
 
 DEADLINE_S = 60.0
@@ -60,6 +61,8 @@ def three() -> Iterator[World]:
 @pytest.mark.parametrize("seed", range(DRAWN))
 @pytest.mark.parametrize("op", SCATTERS)
 def test_it_is_told_where_gloo_mixes_them_up_and_nowhere_else(bare: World, three: World, op: str, seed: int) -> None:
+    if op == "reduce_scatter":
+        needs(Can.REDUCE_SCATTER)
     draw = random.Random(seed)
     outputs = tuple(draw.random() < 0.4 for _ in range(3))
     lists = tuple(tuple(each if draw.random() < 0.85 else not each for each in outputs) for _ in range(3))
@@ -100,6 +103,8 @@ def one_of(four: int) -> Turned:
 def test_who_does_it(
     four: World, op: str, outputs: Turned, lists: tuple[Turned, ...], culprits: tuple[int, ...]
 ) -> None:
+    if op == "reduce_scatter":
+        needs(Can.REDUCE_SCATTER)
     found = only(four.run(SCATTERS[op], outputs, lists, deadline=DEADLINE_S))
     assert (found.kind, found.culprits) == (FindingKind.LAYOUT, culprits)
     assert found.step.startswith(f"{op} #0 on 'default'")
@@ -122,6 +127,7 @@ def test_in_the_fiftieth_round_of_a_group(four: World) -> None:
                 mine = laid(torch.zeros(4, 4), step == 49 and me == 3)
                 dist.reduce_scatter(mine, [matrix(0)] * 3, group=group)
 
+    needs(Can.REDUCE_SCATTER)
     found = only(four.run(body, deadline=DEADLINE_S))
     assert (found.culprits, found.number) == ((3,), 49)
 

@@ -7,6 +7,7 @@ import torch.distributed as dist
 
 from rankdrill import World
 from rankdrill.diagnosis import FindingKind
+from tests.torch_can import Can, needs
 
 DEADLINE_S = 60.0
 
@@ -60,6 +61,7 @@ def in_another_order() -> None:
 
 
 def test_who_comes_to_the_others_call_later_left_nothing_out() -> None:
+    needs(Can.REDUCE_SCATTER)
     with World(4) as world:
         outcome = world.run(in_another_order, deadline=DEADLINE_S)
     (finding,) = outcome.findings

@@ -14,6 +14,7 @@ from rankdrill import World
 from rankdrill.boundary.shared_outputs import shared_output
 from rankdrill.diagnosis import Finding, FindingKind
 from rankdrill.worlds import Outcome
+from tests.torch_can import Can, needs
 
 DEADLINE_S = 60.0
 Body = Callable[[], None]
@@ -87,6 +88,7 @@ def gives_one_to_all() -> None:
 
 
 def test_what_is_right_passes(three: World) -> None:
+    needs(Can.REDUCE_SCATTER)
     three.run(gives_one_to_all, deadline=DEADLINE_S).unwrap()
 
 

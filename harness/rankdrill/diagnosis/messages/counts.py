@@ -61,9 +61,9 @@ def _by_the_star(end: MessageEnd, decided: Sequence[Stream], traffic: Traffic) -
 
 
 def _is_one_of_two(end: MessageEnd, decided: Sequence[Stream], traffic: Traffic) -> bool:
-    """Whether from that line its rank sends to one other alone, or takes from it: that says nothing of the peer."""
-    own = (each for each in traffic.ends.get(end.rank, ()) if each.sends is end.sends and each.site == end.site)
-    return len(decided) == 1 and any(each.stream == decided[0] for each in own)
+    """Whether it was sent from a line that sends to one other rank alone: which of the two does as it should?"""
+    own = (each for each in traffic.ends.get(end.rank, ()) if each.sends and each.site == end.site)
+    return end.sends and len(decided) == 1 and any(each.stream == decided[0] for each in own)
 
 
 def _others_get_as_many(
