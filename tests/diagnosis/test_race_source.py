@@ -16,6 +16,7 @@ from rankdrill.diagnosis.races.last_word import counts_the_last
 from rankdrill.diagnosis.races.lines import has_a_line_for_each
 from rankdrill.diagnosis.races.places import answered_by_place, kept_in_order
 from rankdrill.diagnosis.races.reception import Reception, reception_at
+from rankdrill.diagnosis.races.weighed import is_weighed_by_turn
 from rankdrill.step import Site
 
 MANY = 4  # elements of a message
@@ -110,7 +111,27 @@ def joined_and_compared(expected: torch.Tensor) -> None:
     assert torch.equal(torch.stack(rows), expected)
 
 
+def joined_and_returned(own: torch.Tensor) -> torch.Tensor:
+    parts = [own]
+    for _ in range(3):
+        part = torch.empty_like(own)
+        dist.recv(part)  # here
+        parts.append(part)
+    return torch.cat(parts)
+
+
+def joined_behind_its_own(own: torch.Tensor) -> torch.Tensor:
+    parts = []
+    while len(parts) < 3:
+        part = torch.empty_like(own)
+        dist.recv(part)  # here
+        parts.append(part)
+    return torch.stack([own, *parts])
+
+
 KEPT = [
+    joined_and_returned,
+    joined_behind_its_own,
     rows_of_a_tensor,
     by_their_number,
     by_a_name_that_nobody_reads,
@@ -254,7 +275,37 @@ def once() -> None:
     dist.recv(rows[0])  # here
 
 
+def joined_and_sorted(own: torch.Tensor) -> torch.Tensor:
+    parts = [own]
+    for _ in range(3):
+        part = torch.empty_like(own)
+        dist.recv(part)  # here
+        parts.append(part)
+    return torch.cat(parts).sort().values
+
+
+def joined_to_be_added_up() -> torch.Tensor:
+    parts = []
+    for _ in range(3):
+        part = torch.empty(MANY)
+        dist.recv(part)  # here
+        parts.append(part)
+    return torch.stack(parts).sum(0)
+
+
+def weighed_by_the_epoch() -> torch.Tensor:
+    total, part = torch.zeros(MANY), torch.empty(MANY)
+    for epoch in range(1, 4):
+        for _worker in range(3):
+            dist.recv(part)  # here
+            total += part / epoch
+    return total
+
+
 IN_ANY_ORDER = [
+    joined_and_sorted,
+    joined_to_be_added_up,
+    weighed_by_the_epoch,
     added_up,
     given_back,
     handed_to_somebody,
@@ -280,7 +331,30 @@ def test_in_any_order(function: Program) -> None:
     found = reception(function)
     assert not kept_in_order(found, MANY)
     assert not counts_the_last(found, ROOT)
+    assert not is_weighed_by_turn(found)
     assert answers_in_a_row(found) is None
+
+
+def weighed_by_the_worker() -> torch.Tensor:
+    total, part = torch.zeros(MANY), torch.empty(MANY)
+    for worker in range(1, 4):
+        dist.recv(part)  # here
+        total += part / worker
+    return total
+
+
+def weighed_and_kept() -> torch.Tensor:
+    kept = torch.zeros(3)
+    for place in range(3):
+        share = torch.empty(1)
+        dist.recv(share)  # here
+        kept[place] = 0.5 ** (place + 1) * share
+    return kept
+
+
+@pytest.mark.parametrize("function", [weighed_by_the_worker, weighed_and_kept])
+def test_weighed_each_by_its_turn(function: Program) -> None:
+    assert is_weighed_by_turn(reception(function))
 
 
 def scores_by_their_number() -> None:

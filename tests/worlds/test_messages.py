@@ -487,6 +487,32 @@ def test_of_a_message_left_out_the_line_is_that_of_its_turn(four: World) -> None
     assert marks(finding.sides[-1]) == "other"
 
 
+def one_worker_hears_no_end() -> None:
+    """Jobs and their results under one tag: of how many go out the other workers tell, not what comes back."""
+    rank, job = dist.get_rank(), torch.ones(1)
+    if rank == 0:
+        for _ in range(3):
+            for worker in (1, 2, 3):
+                dist.send(torch.ones(1), worker)
+                dist.recv(job, worker)
+        for worker in (1, 2, 3):
+            if worker != ODD:
+                dist.send(-torch.ones(1), worker)
+    else:
+        while True:
+            dist.recv(job, 0)  # other
+            if job.item() < 0:
+                break
+            dist.send(job * 2, 0)
+    dist.barrier()
+
+
+def test_of_a_master_all_its_workers_tell_how_much_it_sends(four: World) -> None:
+    (finding,) = four.run(one_worker_hears_no_end, deadline=DEADLINE_S).findings
+    assert (finding.kind, finding.culprits) == (FindingKind.UNMATCHED, (0,))
+    assert marks(finding.sides[-1]) == "other"
+
+
 def both_receive_in_the_last_turn() -> None:
     rank, ball = dist.get_rank(), torch.ones(1)
     if rank > 1:

@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 from rankdrill.boundary.orders.kept import NOWHERE
 from rankdrill.boundary.orders.script import Difference, Script, exchanged
 
-__all__ = ["COPY_S", "Copy", "Part", "fork_copy", "leave"]
+__all__ = ["COPY_S", "MOST_WAITS", "Copy", "Part", "fork_copy", "leave", "speaks"]
 
 _exit = os._exit  # as it is before anybody stands around it, to save what was measured, say
 COPY_S = 1.0  # of a processor for one to come to its end: what takes longer, or waits, stays unknown
@@ -124,7 +124,7 @@ def _try(script: Script) -> Part | str | None:
         return Part(script, lambda words: told.send_bytes(words.encode()))
     told.close()
     try:
-        return heard.recv_bytes().decode() if _speaks(heard, pid) else None
+        return heard.recv_bytes().decode() if speaks(heard, pid) else None
     except EOFError:
         return None
     finally:
@@ -134,7 +134,7 @@ def _try(script: Script) -> Part | str | None:
         os.waitpid(pid, 0)
 
 
-def _speaks(heard: Connection, pid: int) -> bool:
+def speaks(heard: Connection, pid: int) -> bool:
     """Whether the copy `pid` says something; it is waited for as long as it computes, or would."""
     for _ in range(MOST_WAITS):
         if heard.poll(COPY_S):
