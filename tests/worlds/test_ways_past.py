@@ -1,4 +1,4 @@
-"""How a rank went past a call that it left out: the one way that its source leaves, and none where it leaves more."""
+"""How a rank went past a call that it left out: by the one or two ways that its source leaves, told of no more."""
 
 from collections.abc import Callable
 
@@ -76,11 +76,41 @@ def in_the_branch_where_it_is() -> None:
         dist.barrier()
 
 
+def average(value: torch.Tensor) -> torch.Tensor:
+    dist.all_reduce(value)
+    return value / dist.get_world_size()
+
+
+def in_a_helper_that_is_called_again() -> None:
+    best = 0.0
+    for step in range(4):
+        score = float(step == 2 and dist.get_rank() == ODD)
+        if score > best:
+            best = score
+            continue
+        average(torch.ones(2))
+    average(torch.ones(1))
+
+
+def batches_of(rank: int) -> list[torch.Tensor]:
+    return [torch.ones(4), torch.ones(4), torch.ones(0 if rank == ODD else 4)]
+
+
 def by_one_of_two() -> None:
-    empty, broken = dist.get_rank() == ODD, dist.get_rank() == -1
+    for batch in batches_of(dist.get_rank()):
+        if not batch.numel():
+            continue
+        dist.all_reduce(batch)
+    dist.barrier()
+
+
+def by_one_of_three() -> None:
+    empty, broken, late = dist.get_rank() == ODD, dist.get_rank() == -1, dist.get_rank() == -2
     if empty:
         return
     if broken:
+        return
+    if late:
         return
     dist.all_reduce(torch.ones(2))
 
@@ -116,6 +146,8 @@ def by_what_the_library_does_with_it() -> None:
         (by_a_break, "goes past it by `if loss < 0.1 and step < 3`, at"),
         (by_a_shorter_loop, "goes past it by the end of `for shard in shards`, at"),
         (in_a_caller_of_its_helper, "goes past it by `if step != 1 or dist.get_rank() != ODD`, at"),
+        (in_a_helper_that_is_called_again, "goes past it by `if score > best`, at"),
+        (by_one_of_two, "goes past it by `if not batch.numel()`, at"),
         (in_the_branch_where_it_is, "goes past it by `if dist.get_world_size() > 1 and ready`, at"),
     ],
 )
@@ -128,7 +160,7 @@ def test_the_one_way_past_is_told(four: World, body: Callable[[], None], told: s
 
 @pytest.mark.parametrize(
     "body",
-    [by_one_of_two, by_an_error_that_was_caught, by_what_the_library_does_with_it],
+    [by_one_of_three, by_an_error_that_was_caught, by_what_the_library_does_with_it],
     ids=lambda body: body.__name__,
 )
 def test_of_more_ways_none_is_told(four: World, body: Callable[[], None]) -> None:
@@ -136,3 +168,8 @@ def test_of_more_ways_none_is_told(four: World, body: Callable[[], None]) -> Non
     (finding,) = outcome.findings
     assert (finding.kind, finding.culprits) == ("missing call", (ODD,)), finding
     assert "goes past it" not in str(finding)
+
+
+def test_of_two_ways_both_are_told(four: World) -> None:
+    (finding,) = four.run(by_one_of_two, deadline=DEADLINE_S).findings
+    assert ", or by the end of `for batch in batches_of(dist.get_rank())`, at" in finding.lines[0]

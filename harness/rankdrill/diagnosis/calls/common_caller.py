@@ -24,6 +24,7 @@ __all__ = [
     "in_any_loop",
     "in_turn_by_one_line",
     "loops_below",
+    "one_call",
     "only_some_come",
     "outward",
 ]
@@ -37,11 +38,11 @@ def from_one_function(one: Site, other: Site) -> tuple[Site, Site]:
     another thread it says when it came only if it is waited for before the other line.
     """
     found = list(_in_one_function(one, other))
-    of_one_call = (pair for pair in found if _one_call(pair[0].caller, pair[1].caller))
+    of_one_call = (pair for pair in found if one_call(pair[0].caller, pair[1].caller))
     return next(of_one_call, found[0] if found else (one, other))
 
 
-def _one_call(one: Site | None, other: Site | None) -> bool:
+def one_call(one: Site | None, other: Site | None) -> bool:
     """Whether both are one call, as far as is told: of what was called from further in fewer callers are."""
     if one is None or other is None:
         return one is other
@@ -86,7 +87,7 @@ def come_round(one: Site, other: Site) -> bool:
     """Whether there is a loop around both, in the function they are lines of or around its call."""
     if share_a_loop(one, other):
         return True
-    return one.caller is not None and _one_call(one.caller, other.caller) and in_any_loop(one.caller)
+    return one.caller is not None and one_call(one.caller, other.caller) and in_any_loop(one.caller)
 
 
 def in_any_loop(site: Site) -> bool:

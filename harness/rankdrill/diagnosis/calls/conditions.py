@@ -1,9 +1,9 @@
-"""How a rank went past a call that it left out, where the source leaves one way alone.
+"""How a rank went past a call that it left out, where the source leaves one way, or two.
 
 Past a line lead an ``if`` around it, one before it that ends in a return, a ``continue`` or a ``break``, and the end of
-a loop around it. Where the rank is now, and whether it has come there before, rule some of them out. Of two that are
-left none is told, and none either where an error that was caught may have led past, or where the line itself may have
-been come to without the call: a backward pass, say, under DDP's `no_sync`.
+a loop around it. Where the rank is now, and whether it has come there before, rule some of them out. Of more than two
+that are left none is told, and none either where an error that was caught may have led past, or where the line itself
+may have been come to without the call: a backward pass, say, under DDP's `no_sync`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rankdrill.diagnosis.calls.asking import asks_for_the_rank
-from rankdrill.diagnosis.calls.common_caller import outward
+from rankdrill.diagnosis.calls.common_caller import one_call, outward
 from rankdrill.diagnosis.calls.tree import (
     COMPREHENSIONS,
     FUNCTIONS,
@@ -33,6 +33,7 @@ from rankdrill.whose import Whose, whose_file
 
 __all__ = ["with_condition"]
 
+MOST_WAYS = 2  # told of one call
 MOST_SHOWN = 60  # characters of a condition
 _KINDS = frozenset({FindingKind.MISSING, FindingKind.UNMATCHED})
 _LEAVES = (ast.Return, ast.Continue, ast.Break)
@@ -68,22 +69,21 @@ def with_condition(finding: Finding, views: Sequence[LedgerView] | Mapping[int, 
     if site is None or more:
         return finding
     now = next((side.sites[0] for side in others if side.ranks == first.ranks and not side.returned), None)
-    found = _way_past(site, now, again=all(_has_come(site, views[rank]) for rank in first.ranks))
-    if found is None:
+    found = _ways_past(site, now, again=all(_has_come(site, views[rank]) for rank in first.ranks))
+    if not 0 < len(found) <= MOST_WAYS:
         return finding
-    line, told = found
-    how = side_of(
-        first.ranks, f"{'goes' if len(first.ranks) == 1 else 'go'} past it by {told}", [line] * len(first.ranks)
-    )
-    return replace(finding, sides=(first, how, *others))
+    *either, (line, words) = found
+    told = "".join(f"{other}, at {at}, or by " for at, other in either) + words
+    did = f"{'goes' if len(first.ranks) == 1 else 'go'} past it by {told}"
+    return replace(finding, sides=(first, side_of(first.ranks, did, [line] * len(first.ranks)), *others))
 
 
 def _has_come(site: Site, view: LedgerView) -> bool:
-    return any(record.step.site is not None and record.step.site.place == site.place for record in view.records)
+    return any(record.step.site == site for record in view.records)
 
 
-def _way_past(site: Site, now: Site | None, *, again: bool) -> tuple[Site, str] | None:
-    """The line of the one way past `site` for a rank that is at `now`, and what stands there; None if there are others.
+def _ways_past(site: Site, now: Site | None, *, again: bool) -> list[tuple[Site, str]]:
+    """The lines of the ways past `site` for a rank that is at `now`, the nearest first, and what stands there.
 
     `again` says that the rank had come to `site` before. None as `now` says that it has returned.
     """
@@ -95,7 +95,7 @@ def _way_past(site: Site, now: Site | None, *, again: bool) -> tuple[Site, str] 
         if each is site and not _is_called_there(site, function):
             break
         path = path_to(function, each.line)
-        there = next((line for line in outward(now) if function_around(line) is function), None) if now else None
+        there = next((line for line in outward(now) if _is_of_one_run(line, each, function)), None)
         ways = _ways(path, each.line)
         if there is not None:
             ways = [way for way in ways if not _is_around(way, each.line, there.line)]
@@ -103,14 +103,17 @@ def _way_past(site: Site, now: Site | None, *, again: bool) -> tuple[Site, str] 
         if again:
             ways = [way for way in ways if _may_change(way, function, path, tree)]
         if _may_be_thrown_past(path, there):
-            return None
-        found += [(each, way) for way in ways]
+            return []
+        found += [(each, way) for way in sorted(ways, key=lambda way: -way.node.lineno)]
         if there is not None:
             break
-    if len(found) != 1:
-        return None
-    (each, way), *_ = found
-    return Site(each.file, way.node.lineno, each.function), _words(way.node)  # its callers are told with the call
+    # Its callers are told with the call.
+    return [(Site(each.file, way.node.lineno, each.function), _words(way.node)) for each, way in found]
+
+
+def _is_of_one_run(line: Site, other: Site, function: ast.AST) -> bool:
+    """Whether both are lines of one run of `function`, as far as is known."""
+    return function_around(line) is function and one_call(line.caller, other.caller)
 
 
 def _words(node: ast.If | ast.For | ast.AsyncFor | ast.While) -> str:
