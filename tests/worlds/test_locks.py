@@ -89,6 +89,34 @@ def test_a_lock_that_is_held_while_a_message_is_awaited() -> None:
     assert [mark_of(side.sites[0]) for side in finding.sides[:2]] == ["held", "wanted"]
 
 
+def held_by_who_reports() -> None:
+    """What the loop of rank 1 calls is written for it alone: rank 0 comes to the same behind the lock."""
+    side, total = dist.new_group([0, 1]), torch.ones(1)
+    screen, begun = threading.Lock(), threading.Event()
+
+    def report() -> None:
+        with screen:
+            begun.set()
+            dist.broadcast(torch.ones(1), src=1, group=side)  # held
+
+    reporter = threading.Thread(target=report, daemon=True)
+    if dist.get_rank() == 1:
+        dist.all_reduce(total)
+        reporter.start()
+    else:
+        reporter.start()
+        begun.wait()
+        with screen:  # wanted
+            dist.all_reduce(total)
+    reporter.join()
+
+
+def test_who_waits_for_the_same_call_waits_for_the_lock() -> None:
+    finding = found(held_by_who_reports, 2)
+    assert (finding.kind, finding.culprits) == (FindingKind.DEADLOCK, (0,))
+    assert [mark_of(side.sites[0]) for side in finding.sides[:2]] == ["held", "wanted"]
+
+
 def log(value: float) -> float:
     with guard:  # wanted
         return value

@@ -113,6 +113,8 @@ def _follows(held: HeldLock, rank: int, wait: Wait) -> bool:
     site, message = wait.record.step.site, wait.record.step.message
     if message is not None and message.peer == rank and wait.record.step.op == RECV:
         return comes_later(SEND_CALLS, held.wanted_at)
+    if site is not None and rank in wait.missing and comes_later({site.via or wait.record.step.op}, held.wanted_at):
+        return True
     while site is not None:
         if order_of(held.wanted_at, site) is Order.AFTER:
             return True
