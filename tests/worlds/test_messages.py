@@ -487,6 +487,27 @@ def test_of_a_message_left_out_the_line_is_that_of_its_turn(four: World) -> None
     assert marks(finding.sides[-1]) == "other"
 
 
+def sends_its_rows_before_their_count() -> None:
+    """From a line of its own; what a master takes, all its workers send."""
+    rank, rows, count = dist.get_rank(), torch.ones(5), torch.tensor([5])
+    if rank == 0:
+        for worker in (1, 2, 3):
+            dist.recv(count, worker)  # other
+            dist.recv(rows, worker)
+    elif rank == ODD:
+        dist.send(rows, 0)  # odd
+        dist.send(count, 0)
+    else:
+        dist.send(count, 0)
+        dist.send(rows, 0)
+
+
+def test_of_what_a_master_takes_all_its_workers_tell(four: World) -> None:
+    (finding,) = four.run(sends_its_rows_before_their_count, deadline=DEADLINE_S).findings
+    assert (finding.kind, finding.culprits) == (FindingKind.DATATYPE, (ODD,))
+    assert [marks(side) for side in finding.sides] == ["odd", "other"]
+
+
 def one_worker_hears_no_end() -> None:
     """Jobs and their results under one tag: of how many go out the other workers tell, not what comes back."""
     rank, job = dist.get_rank(), torch.ones(1)

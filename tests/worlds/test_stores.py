@@ -852,3 +852,23 @@ def test_an_error_at_a_store(fresh: World) -> None:
     outcome = run(fresh, publishes, Plan.parse("rank 2: oom at store.get"))
     assert isinstance(outcome.ranks[2].error, MemoryError)
     assert outcome.culprits == (2,)
+
+
+def one_takes_the_job_before_all_have_seen_it(rank: RankContext) -> None:
+    """That it sets a key of a like name besides says nothing."""
+    if rank.index == 0:
+        rank.store.set("job/7", "resize")
+    dist.barrier()
+    if rank.index == 1:
+        rank.store.get("job/7")
+        rank.store.delete_key("job/7")  # deletes
+        rank.store.set("job/7/mine", "yes")
+    else:
+        rank.store.wait(["job/7/mine"])
+        rank.store.get("job/7")  # waits
+
+
+def test_who_deletes_a_key_is_to_blame_though_its_setter_waits_for_it_too(fresh: World) -> None:
+    found = finding(run(fresh, one_takes_the_job_before_all_have_seen_it))
+    assert (found.kind, found.culprits) == ("missing key", (1,))
+    assert marks(found) == [{"deletes"}, {"waits"}]

@@ -45,7 +45,8 @@ def _odd_one(call: MessageCall, ends: dict[Half, Post], seen: list[Posted], *, b
 
     Failing that too, the one whose rank does not fit another one either.
     """
-    there = [posted for posted in seen if _place(posted[2]) in {_place(post) for post in ends.values()}]
+    places = {_place(post) for post in ends.values()}
+    there = [posted for posted in seen if _place(posted[2]) in places or _goes_along(posted[0], call)]
     others = _others(call, there, call.number)
     # Each pair may have a size of its own: others tell what it should be only if it was theirs the time before.
     if not by_dtype and not _did_as(_others(call, there, call.number - 1), _before(call, seen)):
@@ -57,6 +58,11 @@ def _odd_one(call: MessageCall, ends: dict[Half, Post], seen: list[Posted], *, b
         return next(iter(agreeing)).other
     unfit = {half for half in ends if _unfit_elsewhere(call.of(half), call, seen)}
     return unfit.pop() if not agreeing and len(unfit) == 1 else None
+
+
+def _goes_along(other: MessageCall, call: MessageCall) -> bool:
+    """Whether it comes from the same rank, or goes to the same: what a master takes, all its workers send."""
+    return other.source == call.source or other.target == call.target
 
 
 def _place(post: Post) -> tuple[str, int] | None:

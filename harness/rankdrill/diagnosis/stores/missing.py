@@ -56,14 +56,14 @@ def missing_key(beside: Mapping[int, Wait], lost: Mapping[int, Wait], views: Seq
         misspelt = set_at_their_line(key, culprits[0], uses, views)
     if misspelt is not None and culprits in (None, (misspelt.rank,)):
         return finding((misspelt.rank,), set_so(misspelt, key, uses))
+    if not culprits and (deleted := deleted_early(beside[waiters[0]], waiters, uses, views)) is not None:
+        rank, record = deleted
+        did = f"has deleted {key!r}, which others had still to get"
+        return finding((rank,), side_of([rank], did, [record.step.site]))
     if culprits is None:
         culprits = _outvoted(awaited, waiters, uses)
     if culprits:
         return finding(culprits)
-    if (deleted := deleted_early(beside[waiters[0]], waiters, uses, views)) is not None:
-        rank, record = deleted
-        did = f"has deleted {key!r}, which others had still to get"
-        return finding((rank,), side_of([rank], did, [record.step.site]))
     if (swap := swapped(awaited, waiters, uses, views)) is not None:
         return finding((swap[0],), swap_side(*swap))
     if (setter := _setter_gone_by(key, waiters, lost, views)) is not None:

@@ -29,7 +29,8 @@ def deleted_early(
     in_time = _collectives(views[wait.rank], wait.record) <= _collectives(views[rank], record)
     if len(waiters) < 2 and setters != {rank} and in_time:  # one that is late itself, of what is nobody's own
         return None
-    got_before = any(use.rank in waiters for use in of_key)
+    had_it = (use.rank for use in of_key if len(waiters) == 1 or not use.sets)
+    got_before = not set(waiters).isdisjoint(had_it)
     return deleted[0] if rank not in waiters and not got_before else None
 
 
