@@ -484,15 +484,15 @@ def all_count_the_generation_on_together(rank: Rank) -> None:
 @correct(ranks=4)
 def all_swap_until_it_is_theirs(rank: Rank) -> None:
     if rank.index == 0:
-        rank.store.set("free", "a b c d")
+        rank.store.set("present", "nobody")
     dist.barrier()
     while True:
-        seen = rank.store.get("free").decode()
-        left = seen.partition(" ")[2]
-        if rank.store.compare_set("free", seen, left).decode() == left:
+        seen = rank.store.get("present").decode()
+        entered = f"{seen} {rank.index}"
+        if rank.store.compare_set("present", seen, entered).decode() == entered:
             break
     dist.barrier()
-    assert rank.store.get("free") == b""
+    assert sorted(rank.store.get("present").decode().split()) == ["0", "1", "2", "3", "nobody"]
 
 
 @correct(ranks=3)

@@ -303,18 +303,18 @@ def two_sign_in_at_once(rank: Rank) -> None:
 @mistake("lost update", culprits=(1,), ranks=3)
 def writes_plainly_what_the_others_swap(rank: Rank) -> None:
     if rank.index == 0:
-        rank.store.set("free", "a b c")
+        rank.store.set("done", "none")
     dist.barrier()
-    names = rank.store.get("free").decode() if rank.index == 1 else ""  # culprit
+    names = rank.store.get("done").decode() if rank.index == 1 else ""  # culprit
     if rank.index == 1:
-        time.sleep(0.4)  # reads it all
-        rank.store.set("free", names.replace("b", "").strip())  # culprit
+        time.sleep(0.4)  # looks them all up
+        rank.store.set("done", f"{names} 1")  # culprit
     else:
         time.sleep(0.1)
         while True:
-            seen = rank.store.get("free").decode()
-            left = seen.partition(" ")[2]
-            if rank.store.compare_set("free", seen, left).decode() == left:
+            seen = rank.store.get("done").decode()
+            more = f"{seen} {rank.index}"
+            if rank.store.compare_set("done", seen, more).decode() == more:
                 break
     dist.barrier()
 
