@@ -126,6 +126,23 @@ def by_an_error_that_was_caught() -> None:
     dist.barrier()
 
 
+def where_an_error_is_handled() -> None:
+    try:
+        torch.ones(2)[3 if dist.get_rank() != ODD else 1] += 1
+    except IndexError:
+        dist.all_reduce(torch.ones(2))
+    dist.barrier()
+
+
+def in_a_case_of_its_own() -> None:
+    match dist.get_rank():
+        case 3:
+            pass
+        case _:
+            dist.all_reduce(torch.ones(2))
+    dist.barrier()
+
+
 def by_what_the_library_does_with_it() -> None:
     model = nn.parallel.DistributedDataParallel(nn.Linear(2, 1))
     for step in range(int(torch.tensor(3))):
@@ -160,7 +177,13 @@ def test_the_one_way_past_is_told(four: World, body: Callable[[], None], told: s
 
 @pytest.mark.parametrize(
     "body",
-    [by_one_of_three, by_an_error_that_was_caught, by_what_the_library_does_with_it],
+    [
+        by_one_of_three,
+        by_an_error_that_was_caught,
+        where_an_error_is_handled,
+        in_a_case_of_its_own,
+        by_what_the_library_does_with_it,
+    ],
     ids=lambda body: body.__name__,
 )
 def test_of_more_ways_none_is_told(four: World, body: Callable[[], None]) -> None:

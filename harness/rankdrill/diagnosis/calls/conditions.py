@@ -143,7 +143,7 @@ def _ways(path: Path, line: int) -> list[_Way]:
             found += [] if _is_fixed(node) else [_Way(node)]
             behind = (each for each in node.body if each.lineno > line)
             found += [way for each in behind for way in _leaving(each, (ast.Return, ast.Break))]
-        block = getattr(node, part)
+        block = getattr(node, part, None)  # of a handler or a case that is not one
         for statement in block if isinstance(block, list) else ():
             if (statement.end_lineno or statement.lineno) < line:
                 found += _leaving(statement, _LEAVES)
