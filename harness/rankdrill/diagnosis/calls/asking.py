@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 
 __all__ = ["asks_for_the_rank"]
 
@@ -22,19 +23,19 @@ _Bindings = Mapping[str, Sequence[ast.AST]]
 
 def asks_for_the_rank(test: ast.AST, tree: ast.AST) -> bool:
     """Whether what stands in `test` depends on the rank; `tree` is its file."""
-    return _asks(test, _bindings(tree), MOST_STEPS)
+    bindings, seen, nodes = _bindings(tree), set[str](), [test]
+    for _ in range(MOST_STEPS + 1):
+        names = {name for node in nodes for name in _names(node)} - seen
+        if any(_is_of_a_rank(name, bindings) for name in names):
+            return True
+        seen |= names
+        nodes = [value for name in names for value in bindings.get(name, ())]
+    return False
 
 
-def _asks(node: ast.AST, bindings: _Bindings, steps: int) -> bool:
-    return any(_is_of_a_rank(name, bindings, steps) for name in _names(node))
-
-
-def _is_of_a_rank(name: str, bindings: _Bindings, steps: int) -> bool:
-    if _OF_A_RANK.search(name):
-        return True
-    if name not in bindings:
-        return _CALLED_SO.search(name) is not None
-    return steps > 0 and any(_asks(value, bindings, steps - 1) for value in bindings[name])
+def _is_of_a_rank(name: str, bindings: _Bindings) -> bool:
+    """Whether it says so itself."""
+    return bool(_OF_A_RANK.search(name) or (name not in bindings and _CALLED_SO.search(name)))
 
 
 def _names(node: ast.AST) -> Iterator[str]:
@@ -45,6 +46,7 @@ def _names(node: ast.AST) -> Iterator[str]:
                 yield name
 
 
+@lru_cache(maxsize=16)  # of a file of some thousand lines it takes 30 ms, and is asked for again and again
 def _bindings(tree: ast.AST) -> dict[str, list[ast.AST]]:
     """What names and attributes are bound to anywhere in the file; a function's to what it returns."""
     found: dict[str, list[ast.AST]] = {}

@@ -190,8 +190,9 @@ def _may_change(way: _Way, function: ast.AST, path: Path, tree: ast.AST) -> bool
     test = way.node.test
     loops: list[ast.AST] = [node for node, part in path if isinstance(node, LOOPS) and part == "body"]
     names = {each.id for each in ast.walk(test) if isinstance(each, ast.Name)}
-    given = set() if loops else {name for name in _arguments(function) if asks_for_the_rank(ast.Name(name), tree)}
-    if any(names & _bound(scope) - given for scope in loops or [function]):
+    if not loops:
+        names -= {name for name in names & _arguments(function) if asks_for_the_rank(ast.Name(name), tree)}
+    if any(names & _bound(scope) for scope in loops or [function]):
         return True
     return not asks_for_the_rank(test, tree) and not all(isinstance(each, _PLAIN) for each in ast.walk(test))
 
