@@ -121,7 +121,7 @@ def joined_and_returned(own: torch.Tensor) -> torch.Tensor:
 
 
 def joined_behind_its_own(own: torch.Tensor) -> torch.Tensor:
-    parts = []
+    parts: list[torch.Tensor] = []
     while len(parts) < 3:
         part = torch.empty_like(own)
         dist.recv(part)  # here
