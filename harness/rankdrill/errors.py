@@ -17,6 +17,7 @@ __all__ = [
     "ContractBroken",
     "DecodeError",
     "Desynchronized",
+    "DiagnosisFailed",
     "DumpError",
     "EncodeError",
     "FaultNotFired",
@@ -224,6 +225,10 @@ class RanksDisagree(WorldError):
 
 class FaultNotFired(WorldError):
     """A planned fault did not strike: no such step. The message lists the steps the rank did take."""
+
+
+class DiagnosisFailed(RuntimeWarning):
+    """rankdrill itself failed while it looked for what is wrong with a run, and tells how its ranks ended without."""
 
 
 class LedgerError(RankdrillError):

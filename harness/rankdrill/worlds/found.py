@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rankdrill.diagnosis import Finding, Wait, cause_of_hang, traced_back
 from rankdrill.diagnosis.calls.group_names import named_again
 from rankdrill.diagnosis.ddp import said_by_ddp
+from rankdrill.diagnosis.guarded import or_else
 from rankdrill.diagnosis.held_locks import held_lock, stopped_by_lock
 from rankdrill.diagnosis.left_early import Departure, is_connecting, left_early, said_while_connecting
 from rankdrill.diagnosis.monitored import not_passed
@@ -25,15 +27,19 @@ __all__ = ["finding_on"]
 
 def finding_on(ranks: Sequence[RankOutcome]) -> Finding | None:
     """The finding on a run that did not end well; None where ranks have to speak for themselves."""
-    found = _found(ranks)
+    noticed = next((rank.finding for rank in ranks if rank.finding is not None), None)
+    return or_else(noticed, partial(_explained, ranks, noticed))
+
+
+def _explained(ranks: Sequence[RankOutcome], noticed: Finding | None) -> Finding | None:
+    found = _found(ranks, noticed)
     failures = {rank.rank: rank.failures for rank in ranks if rank.failures}
     return lost_on_the_way_out(found, failures) if found is not None and failures else found
 
 
-def _found(ranks: Sequence[RankOutcome]) -> Finding | None:
+def _found(ranks: Sequence[RankOutcome], noticed: Finding | None) -> Finding | None:
     views = [rank.ledger for rank in ranks]
     waits = {rank.rank: rank.wait for rank in ranks if rank.wait is not None}
-    noticed = next((rank.finding for rank in ranks if rank.finding is not None), None)
     if noticed is not None:
         return traced_back(noticed, waits, views)
     # What a plan leads to is no finding; who raised, died or just went on has more to say than who waits for it.

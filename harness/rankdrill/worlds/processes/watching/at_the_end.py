@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from rankdrill.diagnosis import Finding, leak_on, left_groups_on, lost_update, unequal_groups, unreceived_message
+from rankdrill.diagnosis.guarded import or_else
 from rankdrill.diagnosis.races.race import message_race
 from rankdrill.ledger import LedgerView
 from rankdrill.worlds.processes.ledgers import Ledgers
@@ -20,6 +21,10 @@ def found_at_the_end(endings: Mapping[int, Ending], ledgers: Ledgers) -> Finding
         return None
     if any(ending.outcome.status is not Status.RETURNED for ending in endings.values()):
         return None
+    return or_else(None, lambda: _found(endings, ledgers))
+
+
+def _found(endings: Mapping[int, Ending], ledgers: Ledgers) -> Finding | None:
     return (
         _unequal(endings, ledgers)
         or _leak(endings)
