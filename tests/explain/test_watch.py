@@ -6,6 +6,7 @@ import fcntl
 import io
 import os
 import pty
+import re
 import select
 import shutil
 import signal
@@ -158,14 +159,17 @@ def on_a_terminal(*command: str) -> Iterator[tuple[subprocess.Popen[bytes], int]
 
 
 def shown_until(ours: int, *said: str) -> str:
-    """What the terminal gets until all that is said was there."""
+    """What the terminal gets until all that is said was there, in whatever colours and wherever lines end."""
     shown, until = b"", time.monotonic() + PATIENCE_S
-    while not all(each.encode() in shown for each in said):
-        missing = [each for each in said if each.encode() not in shown]
+    while missing := [each for each in said if each not in plain(shown)]:
         assert time.monotonic() < until, f"{missing} not in {shown[-6000:].decode(errors='replace')}"
         if select.select([ours], [], [], 0.1)[0]:
             shown += os.read(ours, 1 << 16)
     return shown.decode()
+
+
+def plain(shown: bytes) -> str:
+    return " ".join(re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", " ", shown.decode(errors="replace")).split())
 
 
 def test_on_a_terminal_each_rank_has_its_line_and_ctrl_c_ends_it(tmp_path: Path) -> None:
@@ -175,7 +179,7 @@ def test_on_a_terminal_each_rank_has_its_line_and_ctrl_c_ends_it(tmp_path: Path)
         await_that(lambda: steps_in(directory) > 0, "ranks record")
         with on_a_terminal(*command) as (started, ours):
             ranks = [f"rank {rank}" for rank in range(4)]
-            shown = shown_until(ours, *ranks, "missing call: rank 2", "4 ranks, watched for", " steps", "for ")
+            shown = shown_until(ours, *ranks, "missing call: rank 2", "4 ranks, watched for", "steps", "for")
             assert "\x1b[" in shown, "it is drawn again and again"
             started.send_signal(signal.SIGINT)
             shown_until(ours, "where the ranks are:")
