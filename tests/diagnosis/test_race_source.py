@@ -129,7 +129,66 @@ def joined_behind_its_own(own: torch.Tensor) -> torch.Tensor:
     return torch.stack([own, *parts])
 
 
+def joined_and_read_at_one_end() -> None:
+    halves = [torch.empty(MANY), torch.empty(MANY)]
+    for half in halves:
+        dist.recv(half)  # here
+    picture = torch.cat(halves)
+    print(picture.shape, picture[0].item())
+
+
+def joined_and_read_by_the_row() -> float:
+    rows = []
+    for _ in range(3):
+        row = torch.empty(MANY)
+        dist.recv(row)  # here
+        rows.append(row)
+    return float(torch.stack(rows)[-1, :2].sum())
+
+
+def shown_under_the_number_of_a_rank(world_size: int) -> None:
+    table, score = {}, torch.zeros(1)
+    for shard in range(1, world_size):
+        dist.recv(score)  # here
+        table[shard] = score.item()
+    print(table)
+
+
+def returned_under_the_number_of_a_rank(world_size: int) -> dict[int, torch.Tensor]:
+    shares = {}
+    for owner in range(1, world_size):
+        share = torch.zeros(MANY)
+        dist.recv(share)  # here
+        shares[owner] = share
+    assert len(shares) == world_size - 1
+    return shares
+
+
+def read_by_the_number_of_a_rank(world_size: int) -> torch.Tensor:
+    shares = {}
+    for owner in range(1, world_size):
+        share = torch.zeros(MANY)
+        dist.recv(share)  # here
+        shares[owner] = share
+    return torch.stack([shares[owner] for owner in sorted(shares)])
+
+
+def under_names() -> None:
+    questions = ["one", "two", "three"]
+    answers = {}
+    for question in questions:
+        answer = torch.zeros(1)
+        dist.recv(answer, tag=2)  # here
+        answers[question] = answer.item()
+
+
 KEPT = [
+    joined_and_read_at_one_end,
+    joined_and_read_by_the_row,
+    shown_under_the_number_of_a_rank,
+    returned_under_the_number_of_a_rank,
+    read_by_the_number_of_a_rank,
+    under_names,
     joined_and_returned,
     joined_behind_its_own,
     rows_of_a_tensor,
@@ -302,7 +361,47 @@ def weighed_by_the_epoch() -> torch.Tensor:
     return total
 
 
+def shown_by_how_many_came_before(workers: int) -> None:
+    table, score = {}, torch.zeros(1)
+    for number in range(workers):
+        dist.recv(score)  # here
+        table[number] = score.item()
+    print(table)
+
+
+def the_largest_under_the_number_of_a_rank(world_size: int) -> float:
+    table, score = {}, torch.zeros(1)
+    for worker in range(1, world_size):
+        dist.recv(score)  # here
+        table[worker] = score.item()
+    return max(table[worker] for worker in sorted(table))
+
+
+def added_up_under_the_number_of_a_rank(world_size: int) -> float:
+    table, score, total = {}, torch.zeros(1), 0.0
+    for worker in range(1, world_size):
+        dist.recv(score)  # here
+        table[worker] = score.item()
+    for worker in range(1, world_size):
+        total += table[worker]
+    return total
+
+
+def joined_of_which_a_column_is_read() -> float:
+    rows = []
+    for _ in range(3):
+        row = torch.empty(MANY)
+        dist.recv(row)  # here
+        rows.append(row)
+    table = torch.stack(rows)
+    return float(table[:, 0].sum())
+
+
 IN_ANY_ORDER = [
+    shown_by_how_many_came_before,
+    the_largest_under_the_number_of_a_rank,
+    added_up_under_the_number_of_a_rank,
+    joined_of_which_a_column_is_read,
     joined_and_sorted,
     joined_to_be_added_up,
     weighed_by_the_epoch,
@@ -751,9 +850,18 @@ def one_place_after_the_other() -> None:
     dist.recv(tokens[1])
 
 
+def on_both_sides_of_its_own(row: torch.Tensor) -> None:
+    left, right = torch.empty(MANY), torch.empty(MANY)
+    dist.recv(left)  # here
+    dist.recv(right)
+    padded = torch.cat([left, row, right])
+    print(torch.diff(padded))
+
+
 @pytest.mark.parametrize(
     "function",
     [
+        on_both_sides_of_its_own,
         one_place_after_the_other,
         two_by_name,
         head_and_body_in_a_loop,
@@ -778,6 +886,21 @@ def the_larger_of_both() -> torch.Tensor:
     dist.recv(one)  # here
     dist.recv(other)
     return torch.maximum(one, other)
+
+
+def all_three_added_up(row: torch.Tensor) -> torch.Tensor:
+    one, other = torch.empty(MANY), torch.empty(MANY)
+    dist.recv(one)  # here
+    dist.recv(other)
+    whole = torch.stack((one, row, other))
+    return whole.sum(0)
+
+
+def joined_behind_its_own_in_one_list(row: torch.Tensor) -> list[torch.Tensor]:
+    one, other = torch.empty(MANY), torch.empty(MANY)
+    dist.recv(one)  # here
+    dist.recv(other)
+    return [*torch.cat([row, one, other])]
 
 
 def places_that_are_added_up() -> torch.Tensor:
@@ -841,6 +964,8 @@ def one_now_and_one_in_each_round() -> None:
     [
         added_to_each_other,
         the_larger_of_both,
+        all_three_added_up,
+        joined_behind_its_own_in_one_list,
         places_that_are_added_up,
         how_far_they_are_apart,
         the_square_of_what_lies_between,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Container, Sequence
 
+from rankdrill.diagnosis.races.joined import parts_of
 from rankdrill.diagnosis.races.places import is_about
 from rankdrill.diagnosis.races.reception import Reception, receptions_in
 from rankdrill.diagnosis.races.written import Written, name_called, names_in
@@ -23,6 +24,9 @@ _EITHER_WAY = frozenset(
     | {"min", "minimum", "mse_loss", "mul", "mul_", "ne", "print", "stack", "sum", "vdot", "zip"}
 )
 """Of what is called with two of them, what comes to the same the other way round, or only shows them."""
+_SUMMED_UP = frozenset(
+    {"amax", "amin", "aminmax", "max", "mean", "median", "min", "norm", "numel", "shape", "size", "sort", "std", "sum"}
+)
 _SIZES = frozenset({"abs", "absolute", "dist", "mse_loss", "norm", "pow", "square"})
 
 
@@ -61,14 +65,15 @@ def _are_numbered_places(written: Written, receptions: Sequence[Reception]) -> b
 
 def _told_apart(written: Written, names: Collection[str]) -> list[ast.AST]:
     """Where one of the `names` is subtracted from another, or the like: the other way round it comes to something else.
-    So it does where two are handed to one call, each for something else.
+    So it does where two are handed to one call, each for something else, or are joined with something between them.
 
     Not where only the size of that counts, or where it is kept and nobody knows what for.
     """
     return [
         node
         for node in ast.walk(written.function)
-        if (_is_one_way(node, {*names}) or _hands_over(node, {*names})) and _is_given_as_it_is(written, node)
+        if ((_is_one_way(node, {*names}) or _hands_over(node, {*names})) and _is_given_as_it_is(written, node))
+        or (_joins_around_another(node, {*names}) and not _is_summed_up(written, node))
     ]
 
 
@@ -84,6 +89,22 @@ def _hands_over(node: ast.AST, names: set[str]) -> bool:
         return False
     given = [each.id for each in node.args if isinstance(each, ast.Name) and each.id in names]
     return len({*given}) == len(given) > 1
+
+
+def _joins_around_another(node: ast.AST, names: set[str]) -> bool:
+    parts = parts_of(node)
+    at = [place for place, each in enumerate(parts) if isinstance(each, ast.Name) and each.id in names]
+    return len(at) > 1 and at[-1] - at[0] >= len(at)
+
+
+def _is_summed_up(written: Written, joined: ast.AST) -> bool:
+    """Whether all that is asked of it is the same in whatever order it was joined."""
+    match written.parent(joined):
+        case ast.Attribute(attr=method):
+            return method in _SUMMED_UP
+        case ast.Assign(targets=[ast.Name(id=name)]) if uses := written.uses(name):
+            return all(_is_summed_up(written, use) for use in uses)
+    return False
 
 
 def _is_given_as_it_is(written: Written, node: ast.AST) -> bool:

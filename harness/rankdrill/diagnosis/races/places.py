@@ -1,9 +1,10 @@
 """Messages that are kept each in a place of its own, by the order in which they come: the first in the first place.
 
 That is wrong where the places mean something. They do where what lies in them is compared place by place; where one
-tensor is made of all, one after the other, and returned; and where places were made beforehand, one for each, and
-nothing at all is done with them that would not ask for their order: who only adds them up, sorts them or hands them on
-may be right.
+tensor is made of all, one after the other, and returned, or read at one of its ends; where they are told by names, or
+the numbers of ranks, and shown or read by those; and where places were made beforehand, one for each, and nothing at
+all is done with them that would not ask for their order: who only adds them up, sorts them or hands them on may be
+right.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ import ast
 from dataclasses import dataclass
 
 from rankdrill.diagnosis.races.answers import answered_as_counted
-from rankdrill.diagnosis.races.compared import JOINED, compared_in_order, compared_with_a_count
+from rankdrill.diagnosis.races.compared import compared_in_order, compared_with_a_count
+from rankdrill.diagnosis.races.joined import is_joined_in_order
+from rankdrill.diagnosis.races.named import asks_for_names, goes_by_names, stands_for_a_sender
 from rankdrill.diagnosis.races.reception import Reception
 from rankdrill.diagnosis.races.written import LOOPS, Written, name_called, names_in, plain_copy_of
 
@@ -28,6 +31,7 @@ class _Place:
     """Messages are kept in `container`, which `named` stands for where that is done. `made`: one is there for each.
 
     `item` is what the place itself is called in `loop`, if it has a name. `read`: it is what came that is kept there.
+    `under`: by a name, or the number of a rank, and not only by how many have come before.
     """
 
     container: str
@@ -36,6 +40,7 @@ class _Place:
     item: str = ""
     loop: ast.AST | None = None
     read: bool = False
+    under: bool = False
 
 
 def kept_in_order(reception: Reception, elements: int) -> bool:
@@ -50,7 +55,7 @@ def kept_in_order(reception: Reception, elements: int) -> bool:
     if place is None or not (written.is_made_here(place.container) or _is_a_list(written, place)):
         return False
     told = [_told_by_item(reception, place)] if place.item else []
-    told += [_told_by(written, use) for use in written.uses(place.container) if use is not place.named]
+    told += [_told_by(written, use, place) for use in written.uses(place.container) if use is not place.named]
     if None in told:
         return False
     means_something = elements > 1 or place.read
@@ -86,7 +91,7 @@ def _place_of(reception: Reception) -> _Place | None:
                 return _Place(over[1].id, over[1], True, name, over[0])
             return _stored(reception, name)
         case ast.Subscript(value=ast.Name() as container, slice=index) if _counts(written, index):
-            return _Place(container.id, container, True)
+            return _Place(container.id, container, True, under=stands_for_a_sender(written, index))
     return None
 
 
@@ -107,8 +112,9 @@ def _stored(reception: Reception, name: str) -> _Place | None:
     for node in written.around(uses[0]):
         match node:
             case ast.Assign(targets=[ast.Subscript(value=ast.Name() as container, slice=index)], value=value):
-                plain = plain_copy_of(value) is uses[0] and _counts(written, index)
-                return _Place(container.id, container, True, read=True) if plain else None
+                under = stands_for_a_sender(written, index)
+                plain = plain_copy_of(value) is uses[0] and (under or _counts(written, index))
+                return _Place(container.id, container, True, read=True, under=under) if plain else None
             case ast.Call(func=ast.Attribute(value=ast.Name() as container, attr="append"), args=[value]):
                 return _Place(container.id, container, False) if plain_copy_of(value) is uses[0] else None
             case ast.stmt():
@@ -155,11 +161,13 @@ def _all(written: Written, uses: list[ast.Name]) -> bool | None:
     return bool(compared)
 
 
-def _told_by(written: Written, use: ast.Name) -> bool | None:
+def _told_by(written: Written, use: ast.Name, place: _Place) -> bool | None:
     """The same of one `use` of all places."""
-    if is_about(written, use) or _is_written_to(written, use):
+    if is_about(written, use) or _is_written_to(written, use) or (place.under and asks_for_names(written, use)):
         return False
-    if compared_in_order(written, use) or _is_returned_joined(written, use):
+    if compared_in_order(written, use) or is_joined_in_order(written, use):
+        return True
+    if place.under and goes_by_names(written, use):
         return True
     parent = written.parent(use)
     if isinstance(parent, ast.Subscript) and _counts(written, parent.slice):
@@ -170,15 +178,6 @@ def _told_by(written: Written, use: ast.Name) -> bool | None:
         if isinstance(loop, ast.stmt):
             break
     return None
-
-
-def _is_returned_joined(written: Written, use: ast.Name) -> bool:
-    """Whether one tensor of all places is returned, in their order: ``return torch.cat([*parts, own])``."""
-    node: ast.AST = use
-    while isinstance(outer := written.parent(node), ast.Starred | ast.List | ast.Tuple):
-        node = outer
-    joined = isinstance(outer, ast.Call) and name_called(outer) in JOINED and outer.args[:1] == [node]
-    return joined and isinstance(written.parent(outer), ast.Return)
 
 
 def _told_by_loop(written: Written, loop: ast.AST, use: ast.Name) -> bool | None:

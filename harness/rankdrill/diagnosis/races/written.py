@@ -71,14 +71,14 @@ class Written:
     def is_made_here(self, name: str) -> bool:
         """Whether `name` holds only what this function itself has made for it: then nobody knows it by another name."""
         bindings = self.bindings(name)
-        return bool(bindings) and all(_is_new(self._value(node)) for node in bindings)
+        return bool(bindings) and all(_is_new(self.value_of(node)) for node in bindings)
 
     def is_bound_to(self, name: str, kind: type[ast.AST]) -> bool:
         """Whether `name` is bound here, and to nothing but such."""
         bindings = self.bindings(name)
-        return bool(bindings) and all(isinstance(self._value(node), kind) for node in bindings)
+        return bool(bindings) and all(isinstance(self.value_of(node), kind) for node in bindings)
 
-    def _value(self, node: ast.Name) -> ast.AST | None:
+    def value_of(self, node: ast.Name) -> ast.AST | None:
         """What is assigned to the name `node`."""
         match self.parent(node):
             case ast.Assign(value=value, targets=targets) if node in targets:

@@ -1,0 +1,81 @@
+"""Messages that are kept each under a name that somebody else has chosen: the number of a rank, or one of a list.
+
+Who counts what comes, from 0 on, may mean just that. Who counts from 1 on, as ranks beside the first are, or goes
+through names, means that each message is that one's.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from rankdrill.diagnosis.races.written import Written, name_called
+
+__all__ = ["asks_for_names", "goes_by_names", "stands_for_a_sender"]
+
+_SHOW = frozenset({"dump", "dumps", "info", "log", "print", "save"})
+_IN_ANY_ORDER = frozenset(
+    {"all", "any", "Counter", "fsum", "len", "max", "mean", "median", "min", "set", "sorted", "sum"}
+)
+_OF_NAMES = frozenset({"keys"})
+
+
+def stands_for_a_sender(written: Written, index: ast.AST) -> bool:
+    """Whether `index` runs over the numbers of the ranks beside the first, or over a list of names."""
+    if not isinstance(index, ast.Name):
+        return False
+    for loop in written.around(index):
+        if isinstance(loop, ast.For) and isinstance(loop.target, ast.Name) and loop.target.id == index.id:
+            return _are_names(written, loop.iter)
+    return False
+
+
+def _are_names(written: Written, iterated: ast.expr) -> bool:
+    match iterated:
+        case ast.Call(func=ast.Name(id="range"), args=[ast.Constant(value=1), _]):
+            return True
+        case ast.Name(id=name):
+            return any(_is_list_of_names(written.value_of(each)) for each in written.bindings(name)[:1])
+    return _is_list_of_names(iterated)
+
+
+def _is_list_of_names(node: ast.AST | None) -> bool:
+    match node:
+        case ast.List(elts=[_, *_] as names) | ast.Tuple(elts=[_, *_] as names):
+            return all(isinstance(each, ast.Constant) and isinstance(each.value, str) for each in names)
+    return False
+
+
+def asks_for_names(written: Written, use: ast.Name) -> bool:
+    """Whether it is only the names under which messages are kept that are looked at."""
+    match written.parent(use):
+        case ast.Attribute(attr="keys"):
+            return True
+        case ast.Call(func=ast.Name(id="sorted" | "len" | "set"), args=[given]):
+            return given is use and written.is_bound_to(use.id, ast.Dict)
+        case ast.Compare(ops=[ast.In() | ast.NotIn()]):
+            return True
+    return False
+
+
+def goes_by_names(written: Written, use: ast.Name) -> bool:
+    """Whether what is kept is shown with its names, returned with them, or read by one of them."""
+    if not written.is_bound_to(use.id, ast.Dict):
+        return False
+    match written.parent(use):
+        case ast.Return() | ast.FormattedValue():
+            return True
+        case ast.Call() as call if call.func is not use:
+            return name_called(call) in _SHOW
+        case ast.Subscript(value=given, ctx=ast.Load()) as read if given is use:
+            return not _in_any_order(written, read)
+    return False
+
+
+def _in_any_order(written: Written, read: ast.AST) -> bool:
+    """Whether something is made of it, before its statement ends, that comes to the same in whatever order."""
+    for around in written.around(read):
+        if isinstance(around, ast.stmt):
+            return isinstance(around, ast.AugAssign)
+        if name_called(around) in _IN_ANY_ORDER:
+            return True
+    return False
