@@ -76,6 +76,7 @@ class Boundary(Gate):
         self.updates = Updates(()) if looks_on else Updates()
         self.from_anybody = FromAnybody(0) if looks_on else FromAnybody()
         self.orders = Orders(self)
+        self.handed_over = False  # whether, in this run, anything of the user's was handed to another thread
         self.made = MadeGroups()
         self._groups: Counter[str] = Counter()
 

@@ -101,7 +101,7 @@ def _patches_between_ranks(boundary: Boundary, territory: Territory) -> Iterable
     yield from store_patches(boundary, territory)
     yield from leaving_patches(boundary)
     yield from ending_patches(boundary)
-    yield from submission_patches()
+    yield from submission_patches(boundary)
 
 
 def _patches(boundary: Boundary, territory: Territory) -> Iterable[Patch]:
@@ -114,4 +114,4 @@ def _patches(boundary: Boundary, territory: Territory) -> Iterable[Patch]:
     yield from backward_patches(boundary)
     yield from leaving_patches(boundary)
     yield from ending_patches(boundary)
-    yield from submission_patches()
+    yield from submission_patches(boundary)

@@ -16,6 +16,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from rankdrill.boundary.callsites import call_site, owner_of
+from rankdrill.boundary.crossing import Boundary
 from rankdrill.boundary.patch import Patch
 from rankdrill.step import HANDED_OVER, Site
 from rankdrill.whose import Whose, whose_file
@@ -27,22 +28,25 @@ _ON_THE_FIRST_LINE = 0x80 | 13 << 3  # of a table of lines: an entry that tells 
 _LONGEST = 8  # of an entry, in units of code
 
 
-def submission_patches() -> Iterator[Patch]:
+def submission_patches(boundary: Boundary) -> Iterator[Patch]:
     """What makes calls of other threads calls of the lines that handed them over."""
-    yield Patch(ThreadPoolExecutor, "submit", _from_its_line)
-    yield Patch(threading.Thread, "start", _started_by_its_line)
+    yield Patch(ThreadPoolExecutor, "submit", functools.partial(_from_its_line, boundary))
+    yield Patch(threading.Thread, "start", functools.partial(_started_by_its_line, boundary))
 
 
-def _from_its_line(original: Callable[..., Future[Any]]) -> Callable[..., Future[Any]]:
+def _from_its_line(boundary: Boundary, original: Callable[..., Future[Any]]) -> Callable[..., Future[Any]]:
     @functools.wraps(original)
     def submit(self: ThreadPoolExecutor, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         __tracebackhide__ = True
+        boundary.handed_over = True
         return original(self, *_through(call_site()), fn, *args, **kwargs)
 
     return submit
 
 
-def _started_by_its_line(original: Callable[[threading.Thread], None]) -> Callable[[threading.Thread], None]:
+def _started_by_its_line(
+    boundary: Boundary, original: Callable[[threading.Thread], None]
+) -> Callable[[threading.Thread], None]:
     @functools.wraps(original)
     def start(self: threading.Thread) -> None:
         __tracebackhide__ = True
@@ -50,6 +54,7 @@ def _started_by_its_line(original: Callable[[threading.Thread], None]) -> Callab
         code = getattr(body, "__code__", None)
         if not isinstance(code, CodeType) or owner_of(code) is not Whose.USER or "run" in vars(self):
             return original(self)
+        boundary.handed_over = True
         through, run = _through(call_site()), self.run
 
         def run_there() -> None:

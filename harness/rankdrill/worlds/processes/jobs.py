@@ -89,7 +89,10 @@ class Jobs:
             context.boundary.messages.total if over else None,
             context.boundary.updates.take() if over else 0,
             self._taken() if over or context.boundary.orders.found else (),
+            context.boundary.handed_over,
         )
+        if over:
+            context.boundary.handed_over = False
         notes = tuple(dict.fromkeys(context.notes))
         report = Report(result, time.monotonic_ns(), tuple(context.left), notes, account)
         context.notes.clear()

@@ -65,6 +65,7 @@ class Account(Plain):
     `unwaited` are asynchronous calls that nobody waited for and, as far as this job can tell, nobody will;
     `left_groups` such that it made again and again and destroyed none of. `updates` counts how often a key of a store
     was set that the rank had got before. `taken` says where several have answered to a receive from anybody.
+    `handed_over`: something was handed to another thread of the rank, which may have issued calls beside it.
     """
 
     collectives: int = -1
@@ -74,12 +75,13 @@ class Account(Plain):
     messages: int | None = None
     updates: int = 0
     taken: tuple[Taken, ...] = ()
+    handed_over: bool = False
 
     @property
     def quiet(self) -> bool:
         """Whether there is nothing in it that might be wrong, if the other ranks say the same."""
         told = self.unwaited or self.left_groups or self.messages or self.updates or self.taken
-        return not told and self.collectives >= 0 and self.groups >= 0
+        return not told and not self.handed_over and self.collectives >= 0 and self.groups >= 0
 
 
 NO_ACCOUNT = Account()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from rankdrill.diagnosis import Finding, leak_on, left_groups_on, lost_update, unequal_groups, unreceived_message
+from rankdrill.diagnosis.calls.own_threads import unordered_threads
 from rankdrill.diagnosis.guarded import or_else
 from rankdrill.diagnosis.races.race import message_race
 from rankdrill.ledger import LedgerView
@@ -31,6 +32,7 @@ def _found(endings: Mapping[int, Ending], ledgers: Ledgers) -> Finding | None:
         or _unreceived(endings, ledgers)
         or _raced(endings, ledgers)
         or _lost(endings, ledgers)
+        or _beside(endings, ledgers)
         or _left(endings)
     )
 
@@ -76,6 +78,12 @@ def _lost(endings: Mapping[int, Ending], ledgers: Ledgers) -> Finding | None:
     """Whether ranks have lost what others did to a key of a store."""
     updated = any(ending.account.updates for ending in endings.values())
     return lost_update(_of_this_run(endings, ledgers)) if updated else None
+
+
+def _beside(endings: Mapping[int, Ending], ledgers: Ledgers) -> Finding | None:
+    """Whether two threads of a rank have issued on one group, in whatever order."""
+    handed_over = any(ending.account.handed_over for ending in endings.values())
+    return unordered_threads(_of_this_run(endings, ledgers)) if handed_over else None
 
 
 def _left(endings: Mapping[int, Ending]) -> Finding | None:

@@ -1,0 +1,153 @@
+"""Two threads of one rank that issue on one group, and nothing orders the two: on each rank either may come first.
+
+That it went well says nothing. What says something is the source: a line hands the one call to a thread, and goes on to
+the other, waiting for nothing in between; nor does the thread wait for anything before its call. Where either may be
+told by the other that it is its turn, nothing is said.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+
+from rankdrill.diagnosis.calls.common_caller import outward
+from rankdrill.diagnosis.calls.source import Order, order_of, waits_between
+from rankdrill.diagnosis.calls.tree import function_around, functions_in, name_called, tree_of
+from rankdrill.diagnosis.finding import Finding, FindingKind, side_of
+from rankdrill.ledger import GROUP_OP, LedgerView, Record
+from rankdrill.step import HANDED_OVER, Kind, Site
+
+__all__ = ["goes_on_beside", "unordered_threads"]
+
+MOST_CALLS = 64  # told apart by thread and line, of one group on one rank
+MOST_FOLLOWED = 3  # functions that call each other, from a line on
+_WAITING = frozenset(
+    {"acquire", "as_completed", "done", "empty", "get", "get_nowait", "is_alive", "is_set", "join", "locked", "poll"}
+    | {"qsize", "result", "run_until_complete", "shutdown", "synchronize", "wait", "wait_for"}
+)
+_ASKS_WHETHER_TO_GO_ON = frozenset({"is_set", "wait"})
+_OUTSIDE = frozenset({"dist", "distributed"})  # what they wait for is other ranks
+
+
+def unordered_threads(views: Mapping[int, LedgerView]) -> Finding | None:
+    """The first two such calls, with the ranks that made them from the same lines; `views` are all ranks' ledgers."""
+    found = {rank: pair for rank, view in sorted(views.items()) if (pair := _pair_in(view)) is not None}
+    if not found:
+        return None
+    first = _lines(next(iter(found.values())))
+    alike = {rank: pair for rank, pair in found.items() if _lines(pair) == first}
+    s = "s" if len(alike) == 1 else ""
+    one, other = next(iter(alike.values()))
+    in_thread = f"issue{s} {one.step.op} on {one.step.target!r} in a thread"
+    beside = f"go{'es' if s else ''} on to {other.step.op}, and nothing orders the two"
+    sides = (
+        side_of(list(alike), in_thread, [pair[0].step.site for pair in alike.values()]),
+        side_of(list(alike), beside, [pair[1].step.site for pair in alike.values()]),
+    )
+    return Finding(FindingKind.CALL_ORDERING, f"{one.step.op} on {one.step.target!r}", "order", sides, tuple(alike))
+
+
+def _lines(pair: tuple[Record, Record]) -> list[tuple[str, int] | None]:
+    return [each.step.site.place if each.step.site is not None else None for each in pair]
+
+
+def _pair_in(view: LedgerView) -> tuple[Record, Record] | None:
+    by_group: dict[str, dict[tuple[int, Site], Record]] = {}
+    for record in view.where(lambda kind, _: kind is Kind.COLLECTIVE):
+        step = record.step
+        if step.site is None or step.op == GROUP_OP or step.message is not None:
+            continue
+        known = by_group.setdefault(step.target, {})
+        if len(known) < MOST_CALLS:
+            known.setdefault((record.thread, step.site), record)
+    return next(filter(None, (_unordered(list(calls.values())) for calls in by_group.values())), None)
+
+
+def _unordered(calls: list[Record]) -> tuple[Record, Record] | None:
+    for one in calls:
+        if not any(each.via == HANDED_OVER for each in outward(one.step.site)):
+            continue
+        for other in calls:
+            if other.thread != one.thread and goes_on_beside(one.step.site, other.step.site):
+                return one, other
+    return None
+
+
+def goes_on_beside(one: Site | None, other: Site | None) -> bool:
+    """Whether a thread came to `one`, and who started it went on to the `other`, and neither waits for anything."""
+    inner: list[Site] = []
+    for started in outward(one):
+        if started.via == HANDED_OVER:
+            return _waits_for_nothing(inner) and any(_goes_on(started, goes_on, other) for goes_on in outward(other))
+        inner.append(started)
+    return False
+
+
+def _goes_on(started: Site, goes_on: Site, other: Site | None) -> bool:
+    if goes_on.via == HANDED_OVER or order_of(started, goes_on) is not Order.AFTER or waits_between(started, goes_on):
+        return False
+    function = function_around(started)
+    if function is None or any(_waits(node, started.file) for node in _between(function, started.line, goes_on.line)):
+        return False
+    within: list[Site] = []
+    for each in outward(other):
+        if each == goes_on:
+            break
+        within.append(each)
+    return _waits_for_nothing(within)
+
+
+def _waits_for_nothing(sites: list[Site]) -> bool:
+    """Whether none of the functions that are called there waits before it comes to its line."""
+    functions = [(site, function_around(site)) for site in sites]
+    return all(
+        function is not None and not any(_waits(node, site.file) for node in _between(function, 0, site.line))
+        for site, function in functions
+    )
+
+
+def _between(function: ast.AST, first: int, last: int) -> Iterator[ast.AST]:
+    """What lies behind the line `first` and up to the line `last`; not what other functions inside do, nor what loops
+    ask before they go on.
+    """
+    inner = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
+    apart: list[ast.AST] = [node for node in ast.walk(function) if isinstance(node, inner)]
+    apart += [node.test for node in ast.walk(function) if isinstance(node, ast.While) and _goes_on_until(node)]
+    theirs = {id(each) for node in apart if node is not function for each in ast.walk(node)}
+    for node in ast.walk(function):
+        if first < getattr(node, "lineno", 0) <= last and id(node) not in theirs:
+            yield node
+
+
+def _goes_on_until(loop: ast.While) -> bool:
+    """``while not stop.wait(1.0)``: it waits for nobody's leave."""
+    match loop.test:
+        case ast.UnaryOp(op=ast.Not(), operand=ast.Call(func=ast.Attribute(attr=name))):
+            return name in _ASKS_WHETHER_TO_GO_ON
+    return False
+
+
+def _waits(node: ast.AST, file: str, followed: int = 0) -> bool:
+    """Whether it may wait for another thread: by a call that is known to, or by a function of the file with such."""
+    if isinstance(node, ast.Await | ast.Yield | ast.YieldFrom):
+        return True
+    if isinstance(node, ast.While):
+        return not _goes_on_until(node)
+    if not isinstance(node, ast.Call) or _is_outside(node):
+        return False
+    name = name_called(node)
+    if name in _WAITING:
+        return name != "get" or not node.args  # a queue's takes nothing
+    tree = tree_of(file) if followed < MOST_FOLLOWED else None
+    if tree is None:
+        return followed >= MOST_FOLLOWED
+    theirs = [function for function in functions_in(tree) if function.name == name]
+    return any(_waits(each, file, followed + 1) for function in theirs for each in ast.walk(function))
+
+
+def _is_outside(call: ast.Call) -> bool:
+    """``dist.barrier()``."""
+    match call.func:
+        case ast.Attribute(value=ast.Name(id=module) | ast.Attribute(attr=module)):
+            return module in _OUTSIDE
+    return False

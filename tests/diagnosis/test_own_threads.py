@@ -1,0 +1,175 @@
+"""What the source says of two threads that issue on one group: nothing orders them, or something may."""
+
+from __future__ import annotations
+
+import inspect
+import queue
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from rankdrill.diagnosis.calls.own_threads import goes_on_beside
+from rankdrill.step import HANDED_OVER, Site
+
+Program = Callable[..., Any]
+ONE = torch.ones(1)
+
+
+def goes_on(function: Program) -> bool:
+    """With what lines say that they do: `handed` over `there`, and then `here`."""
+    lines, first = inspect.getsourcelines(function)
+
+    def line(mark: str) -> int:
+        (found,) = [number for number, text in enumerate(lines, first) if text.rstrip().endswith(f"# {mark}")]
+        return found
+
+    file, name = inspect.getfile(function), function.__name__
+    started = Site(file, line("handed"), name, HANDED_OVER)
+    return goes_on_beside(Site(file, line("there"), "report", caller=started), Site(file, line("here"), name))
+
+
+def started_and_left_alone(seconds: float) -> None:
+    def report() -> None:
+        dist.all_reduce(ONE)  # there
+
+    reporter = threading.Thread(target=report)
+    reporter.start()  # handed
+    time.sleep(seconds)
+    dist.barrier()  # here
+    reporter.join()
+
+
+def in_rounds(steps: int) -> None:
+    def report() -> None:
+        for _ in range(steps):
+            dist.all_reduce(ONE)  # there
+
+    reporter = threading.Thread(target=report, daemon=True)
+    reporter.start()  # handed
+    for _ in range(steps):
+        dist.all_reduce(ONE)  # here
+    reporter.join()
+
+
+def until_it_is_told_to_stop(stop: threading.Event) -> None:
+    def report() -> None:
+        while not stop.wait(1.0):
+            dist.all_reduce(ONE)  # there
+
+    threading.Thread(target=report).start()  # handed
+    dist.all_reduce(ONE)  # here
+    stop.set()
+
+
+def handed_to_a_pool(pool: ThreadPoolExecutor, settings: dict[str, float]) -> None:
+    def report() -> None:
+        dist.all_reduce(ONE)  # there
+
+    done = pool.submit(report)  # handed
+    dist.all_reduce(ONE * settings.get("weight", 1.0))  # here
+    done.result()
+
+
+@pytest.mark.parametrize("function", [started_and_left_alone, in_rounds, until_it_is_told_to_stop, handed_to_a_pool])
+def test_nothing_orders_them(function: Program) -> None:
+    assert goes_on(function)
+
+
+def joined_first() -> None:
+    def report() -> None:
+        dist.all_reduce(ONE)  # there
+
+    reporter = threading.Thread(target=report)
+    reporter.start()  # handed
+    reporter.join()
+    dist.all_reduce(ONE)  # here
+
+
+def told_that_it_is_done(done: threading.Event) -> None:
+    def report() -> None:
+        dist.all_reduce(ONE)  # there
+        done.set()
+
+    threading.Thread(target=report).start()  # handed
+    done.wait()
+    dist.all_reduce(ONE)  # here
+
+
+def tells_when_it_is_its_turn(done: threading.Event) -> None:
+    def report() -> None:
+        done.wait()
+        dist.all_reduce(ONE)  # there
+
+    threading.Thread(target=report).start()  # handed
+    dist.all_reduce(ONE)  # here
+    done.set()
+
+
+def has_it_take_work(work: queue.Queue[torch.Tensor]) -> None:
+    def report() -> None:
+        dist.all_reduce(work.get())  # there
+
+    threading.Thread(target=report).start()  # handed
+    dist.all_reduce(ONE)  # here
+    work.put(ONE)
+
+
+def looks_again_and_again(seen: list[int]) -> None:
+    def report() -> None:
+        dist.all_reduce(ONE)  # there
+        seen.append(1)
+
+    threading.Thread(target=report).start()  # handed
+    while not seen:
+        time.sleep(0.01)
+    dist.all_reduce(ONE)  # here
+
+
+def settle(reporter: threading.Thread) -> None:
+    reporter.join()
+
+
+def has_a_function_wait() -> None:
+    def report() -> None:
+        dist.all_reduce(ONE)  # there
+
+    reporter = threading.Thread(target=report)
+    reporter.start()  # handed
+    settle(reporter)
+    dist.all_reduce(ONE)  # here
+
+
+def was_there_before() -> None:
+    def report() -> None:
+        dist.all_reduce(ONE)  # there
+
+    dist.all_reduce(ONE)  # here
+    threading.Thread(target=report).start()  # handed
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        joined_first,
+        told_that_it_is_done,
+        tells_when_it_is_its_turn,
+        has_it_take_work,
+        looks_again_and_again,
+        has_a_function_wait,
+        was_there_before,
+    ],
+)
+def test_something_may_order_them(function: Program) -> None:
+    assert not goes_on(function)
+
+
+def test_where_there_is_no_source_nothing_is_said() -> None:
+    started = Site("nowhere.py", 3, "train", HANDED_OVER)
+    assert not goes_on_beside(Site("nowhere.py", 9, "report", caller=started), Site("nowhere.py", 5, "train"))
+    assert not goes_on_beside(Site("nowhere.py", 9, "report"), Site("nowhere.py", 5, "train"))

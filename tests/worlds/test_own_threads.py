@@ -1,0 +1,81 @@
+"""Two threads of a rank on one group: told though it went well, but for threads that wait for each other."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+import torch.distributed as dist
+
+from rankdrill import World
+from rankdrill.diagnosis import FindingKind
+from rankdrill.worlds import Outcome
+
+
+def report_beside(ranks: tuple[int, ...], seconds: float) -> None:
+    seen = torch.ones(1)
+
+    def report() -> None:
+        dist.all_reduce(seen)
+
+    if dist.get_rank() in ranks:
+        reporter = threading.Thread(target=report)
+        reporter.start()
+        time.sleep(seconds)
+        dist.all_reduce(torch.ones(1))
+        reporter.join()
+    else:
+        dist.all_reduce(seen)
+        dist.all_reduce(torch.ones(1))
+
+
+def found(outcome: Outcome) -> str:
+    (finding,) = outcome.findings
+    assert finding.kind is FindingKind.CALL_ORDERING
+    return str(finding)
+
+
+def test_a_rank_with_a_thread_beside_is_at_fault_though_it_went_well(two: World) -> None:
+    outcome = two.run(report_beside, (1,), 0.3, deadline=30)
+    assert outcome.culprits == (1,)
+    told = found(outcome)
+    assert "rank 1 issues all_reduce on 'default' in a thread, at tests/worlds/test_own_threads.py:21 in report" in told
+    assert "rank 1 goes on to all_reduce, and nothing orders the two, at tests/worlds/test_own_threads.py:27" in told
+
+
+def test_ranks_that_do_the_same_are_told_together(four: World) -> None:
+    outcome = four.run(report_beside, (0, 1, 2, 3), 0.0, deadline=30)
+    assert outcome.culprits == (0, 1, 2, 3)
+    assert "ranks 0, 1, 2, 3 issue all_reduce on 'default' in a thread" in found(outcome)
+
+
+def test_what_is_waited_for_before_the_next_call_is_right(two: World) -> None:
+    def body() -> int:
+        with ThreadPoolExecutor(1) as pool:
+            for _ in range(3):
+                pool.submit(dist.all_reduce, torch.ones(1)).result()
+                dist.all_reduce(torch.ones(1))
+        return dist.get_rank()
+
+    assert two.run(body, deadline=30).unwrap() == [0, 1]
+
+
+def test_threads_with_a_group_each_are_right(two: World) -> None:
+    def body() -> int:
+        own = dist.new_group()
+
+        def report() -> None:
+            for _ in range(3):
+                dist.all_reduce(torch.ones(1), group=own)
+
+        reporter = threading.Thread(target=report)
+        reporter.start()
+        for _ in range(3):
+            dist.all_reduce(torch.ones(1))
+        reporter.join()
+        dist.destroy_process_group(own)
+        return dist.get_rank()
+
+    assert two.run(body, deadline=30).unwrap() == [0, 1]
