@@ -15,7 +15,9 @@ from rankdrill import World
 from rankdrill.diagnosis import Finding, FindingKind
 from rankdrill.step import Site
 
-DEADLINE_S = 2.0  # nothing but the stacks says what threads wait for, and these are asked for at the deadline
+DEADLINE_S = 60.0  # that a test which waits for it would not be forgiven
+SOON_S = 2.0  # a deadline that a test may wait for
+EARLY_S = 20.0  # well before it, on the busiest machine
 Body = Callable[[], None]
 
 guard = threading.Lock()
@@ -28,7 +30,9 @@ def mark_of(site: Site | None) -> str:
 
 def found(body: Body, ranks: int) -> Finding:
     with World(ranks) as world:
-        (finding,) = world.run(body, deadline=DEADLINE_S).findings
+        outcome = world.run(body, deadline=DEADLINE_S)
+    assert outcome.elapsed < EARLY_S
+    (finding,) = outcome.findings
     return finding
 
 
@@ -117,6 +121,35 @@ def test_who_waits_for_the_same_call_waits_for_the_lock() -> None:
     assert [mark_of(side.sites[0]) for side in finding.sides[:2]] == ["held", "wanted"]
 
 
+def held_by_both() -> None:
+    """Each has what it calls wait for the same lock, and the two come to it in different orders."""
+    gradients, metrics = dist.new_group([0, 1]), dist.new_group([0, 1])
+    network, entered = threading.Lock(), threading.Event()
+
+    def reduce(group: dist.ProcessGroup) -> None:
+        with network:  # wanted
+            entered.set()
+            dist.all_reduce(torch.ones(2), group=group)  # held
+
+    first, second = (gradients, metrics) if dist.get_rank() == 0 else (metrics, gradients)
+    one = threading.Thread(target=reduce, args=[first])
+    one.start()
+    entered.wait()
+    time.sleep(0.3 * dist.get_rank())  # the other thread of rank 1 may still do something when it is asked first
+    other = threading.Thread(target=reduce, args=[second])
+    other.start()
+    one.join()
+    other.join()
+
+
+def test_ranks_that_each_hold_a_lock_the_other_needs_are_not_told_apart() -> None:
+    finding = found(held_by_both, 2)
+    assert (finding.kind, finding.culprits) == (FindingKind.DEADLOCK, ())
+    assert finding.lines[0] == "deadlock: ranks 0, 1 wait for each other, each with a lock"
+    assert [side.ranks for side in finding.sides] == [(0,), (0,), (1,), (1,)]
+    assert [mark_of(side.sites[0]) for side in finding.sides] == ["held", "wanted"] * 2
+
+
 def log(value: float) -> float:
     with guard:  # wanted
         return value
@@ -160,7 +193,7 @@ def held_by_one_that_sleeps() -> None:
 
 def test_who_holds_a_lock_is_told_where_nothing_is_certain() -> None:
     with World(2) as world:
-        outcome = world.run(held_by_one_that_sleeps, deadline=DEADLINE_S)
+        outcome = world.run(held_by_one_that_sleeps, deadline=SOON_S)
     assert (outcome.findings, outcome.culprits) == ((), (1,))
     assert "rank 1 was still running at the deadline, waiting for the lock 'guard' at " in outcome.summary()
     assert " in measure, before its first step" in outcome.summary()

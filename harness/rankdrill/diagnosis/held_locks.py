@@ -9,17 +9,18 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from rankdrill.diagnosis.calls.source import Order, comes_later, order_of
 from rankdrill.diagnosis.calls.tree import function_around, path_to
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.messages import words
 from rankdrill.diagnosis.messages.traffic import SEND_CALLS
-from rankdrill.diagnosis.waits import Wait
+from rankdrill.diagnosis.waits import Wait, name_ranks
 from rankdrill.step import RECV, Site
 from rankdrill.whose import Whose, whose_file
 
-__all__ = ["HeldLock", "held_lock", "stopped_by_lock", "wants_a_lock"]
+__all__ = ["HeldLock", "held_lock", "held_locks", "in_each_others_way", "stopped_by_lock", "wants_a_lock"]
 
 Thread = Sequence[Site]
 """The lines a thread is at, innermost first."""
@@ -46,15 +47,21 @@ class HeldLock:
 
 def held_lock(threads: Sequence[Thread]) -> HeldLock | None:
     """The lock that one of a rank's `threads` waits for and one of them has; None where there is none."""
+    return next(held_locks(threads), None)
+
+
+def held_locks(threads: Sequence[Thread]) -> Iterator[HeldLock]:
+    """Of each of a rank's `threads` that waits for such a lock, that one."""
     for waiting in threads:
-        if not waiting or whose_file(waiting[0].file) is not Whose.USER:
-            continue
-        for lock in _wanted(waiting[0]):
-            for holder in (waiting, *(thread for thread in threads if thread is not waiting)):
-                taken = _taken(lock, holder, waiting[0].file, but=waiting[0])
-                if taken is not None:
-                    return HeldLock(lock, _with_callers(waiting), taken, holder, holder is waiting)
-    return None
+        if waiting and whose_file(waiting[0].file) is Whose.USER:
+            others = [thread for thread in threads if thread is not waiting]
+            found = (_held(lock, waiting, holder) for lock in _wanted(waiting[0]) for holder in (waiting, *others))
+            yield from islice(filter(None, found), 1)
+
+
+def _held(lock: str, waiting: Thread, holder: Thread) -> HeldLock | None:
+    taken = _taken(lock, holder, waiting[0].file, but=waiting[0])
+    return None if taken is None else HeldLock(lock, _with_callers(waiting), taken, holder, holder is waiting)
 
 
 def wants_a_lock(thread: Thread) -> bool:
@@ -84,6 +91,13 @@ def stopped_by_lock(rank: int, held: HeldLock, waits: Sequence[Wait]) -> Finding
     did = f"holds the lock {held.lock!r}, taken at {held.taken_at}, while it {words.waits(mine.record)}"
     waiting = side_of([rank], "waits for that lock in another thread", [held.wanted_at])
     return _finding(side_of([rank], did, [mine.record.step.site]), waits, waiting)
+
+
+def in_each_others_way(found: Sequence[Finding]) -> Finding:
+    """One finding for the locks of several ranks, each of which waits for another one that holds its own likewise."""
+    ranks = [rank for one in found for rank in one.culprits]
+    sides = tuple(side for one in found for side in one.sides if set(side.ranks) <= {*one.culprits})
+    return Finding(FindingKind.DEADLOCK, f"{name_ranks(ranks)} wait for each other, each with a lock", "lock", sides)
 
 
 def _finding(culprit: Side, waits: Sequence[Wait], *more: Side) -> Finding:

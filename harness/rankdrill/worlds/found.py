@@ -10,7 +10,7 @@ from rankdrill.diagnosis import Finding, Wait, cause_of_hang, traced_back
 from rankdrill.diagnosis.calls.group_names import named_again
 from rankdrill.diagnosis.ddp import said_by_ddp
 from rankdrill.diagnosis.guarded import or_else
-from rankdrill.diagnosis.held_locks import held_lock, stopped_by_lock
+from rankdrill.diagnosis.held_locks import held_lock, in_each_others_way, stopped_by_lock
 from rankdrill.diagnosis.left_early import Departure, is_connecting, left_early, said_while_connecting
 from rankdrill.diagnosis.monitored import not_passed
 from rankdrill.diagnosis.refused import refused_by_torch
@@ -108,12 +108,16 @@ def _departure(rank: RankOutcome) -> Departure | None:
 
 
 def _stopped_by_lock(ranks: Sequence[RankOutcome], waits: Sequence[Wait]) -> Finding | None:
-    for rank in ranks:
-        held = held_lock(threads_in(rank.stack)) if rank.status == "stuck" else None
-        found = stopped_by_lock(rank.rank, held, waits) if held is not None else None
-        if found is not None:
-            return found
-    return None
+    held = {rank.rank: held_lock(threads_in(rank.stack)) for rank in ranks if rank.status == "stuck"}
+    found = {
+        rank: finding
+        for rank, lock in held.items()
+        if lock is not None and (finding := stopped_by_lock(rank, lock, waits)) is not None
+    }
+    by_others = [finding for rank, finding in found.items() if (lock := held[rank]) and not lock.by_itself]
+    if len(by_others) > 1 and len(by_others) == len(found):
+        return in_each_others_way(by_others)
+    return next(iter(found.values()), None)
 
 
 def _not_passed(ranks: Sequence[RankOutcome]) -> Finding | None:

@@ -8,9 +8,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from rankdrill.diagnosis import Position, Wait, doomed, waits
+from rankdrill.diagnosis.held_locks import held_locks
 from rankdrill.diagnosis.stores.keys import awaits_key, awaits_lock
 from rankdrill.ledger import Record
 from rankdrill.step import MAKES_GROUP, NO_SEQUENCE
+from rankdrill.worlds.dumps import threads_in
 from rankdrill.worlds.processes.client import RankHandle
 from rankdrill.worlds.processes.watching.asleep import Sleepers
 from rankdrill.worlds.processes.watching.motion import is_stopped, seconds_wanted, wants_processor
@@ -22,6 +24,8 @@ __all__ = ["Certainty"]
 
 SPIN_S = 3.0
 """After which ranks that are in one call, and under a plan differ in what it moves, move nothing but gloo's thread."""
+ASK_AGAIN_S = 0.5  # after which a rank whose other thread may act is asked for its stacks once more
+MORE = 4  # times as long until it is asked again
 IDLE_SHARE = 0.1  # of the time between two looks; a rank that ran for less than this did nothing but wait
 
 
@@ -43,6 +47,7 @@ class Certainty:
         self._stacks = stacks
         self._suspected: dict[int, int] = {}
         self._acquitted: dict[int, int] = {}
+        self._ask_again, self._ask_after = 0.0, ASK_AGAIN_S
         self._since = 0.0  # on the monotonic clock: who is suspected has been since then
         self._ran: dict[int, float] = {}
         self._looked = 0.0
@@ -70,7 +75,7 @@ class Certainty:
         pending = {rank: handle for rank, handle in running.items() if not self._positions.stopped(rank)}
         stuck = {rank: wait.record.index for rank, wait in waiting.items() if not _gives_up(wait.record, deadline)}
         whom = pending if self._positions.planned or not _decided(waiting.values()) else waiting
-        if not stuck or stuck.keys() != whom.keys() or stuck == self._acquitted:
+        if not stuck or stuck.keys() != whom.keys() or self._is_acquitted(stuck):
             self._suspected = {}
             return self._all_but_sleepers_wait(running, positions, deadline)
         # gloo's own thread spins for ever once a message is dropped (2.13). Whoever is half way through a transfer with
@@ -88,9 +93,19 @@ class Certainty:
         certain = stuck == self._suspected and still
         self._suspected = stuck
         if certain and self._another_may_act({rank: running[rank] for rank in stuck}, waiting.values()):
-            self._acquitted = stuck
+            self._acquit(stuck)
             return False
         return certain
+
+    def _acquit(self, stuck: dict[int, int]) -> None:
+        if stuck != self._acquitted:
+            self._ask_after = ASK_AGAIN_S
+        self._acquitted, self._ask_again = stuck, time.monotonic() + self._ask_after
+        self._ask_after *= MORE
+
+    def _is_acquitted(self, stuck: dict[int, int]) -> bool:
+        """For a while: the thread that might have done something may be in the way of others by then."""
+        return stuck == self._acquitted and time.monotonic() < self._ask_again
 
     def _all_but_sleepers_wait(
         self, running: Mapping[int, RankHandle], positions: Sequence[Position], deadline: float
@@ -149,7 +164,15 @@ class Certainty:
             asked = [handle for handle in self._ranks if handle.death is None]
             if others_may_act(beside, [handle.pid for handle in asked if handle.pid is not None]):
                 return True
-        return any(count_threads(stack) > 1 for stack in self._stacks(asked).values())
+        return any(_may_act(stack) > 1 for stack in self._stacks(asked).values())
+
+
+def _may_act(stack: str) -> int:
+    """How many threads of a rank may do something: not those that wait for a lock which another one of them has."""
+    number = count_threads(stack)
+    if number < 2:
+        return number
+    return number - sum(not held.by_itself for held in held_locks(threads_in(stack)))
 
 
 def _any_wants_processor(handles: Iterable[RankHandle]) -> bool:
