@@ -264,6 +264,17 @@ def test_who_goes_past_a_group_and_makes_the_next_left_it_out(four: World) -> No
     assert [side.ranks for side in finding.sides] == [(ODD,), (ODD,), (ODD,), others]  # left out, went past it by, made
 
 
+def test_how_a_rank_went_past_a_group_that_it_is_not_in_is_told_once(four: World) -> None:
+    def body() -> None:
+        if dist.get_rank() != ODD:
+            dist.new_group([rank for rank in range(4) if rank != ODD])
+        dist.barrier()
+
+    (finding,) = four.run(body, deadline=DEADLINE_S).findings
+    assert (finding.kind, finding.culprits) == ("missing call", (ODD,))
+    assert finding.lines[0].count(" past it by ") == 1
+
+
 def test_who_leaves_out_a_group_that_it_is_in_is_told_at_once(four: World) -> None:
     def body() -> None:
         dist.barrier()

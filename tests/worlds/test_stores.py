@@ -80,6 +80,22 @@ def test_the_rank_that_did_not_set_its_key_is_to_blame(fresh: World) -> None:
     assert outcome.victims == (0,)
 
 
+def one_waits_for_its_own(rank: RankContext) -> None:
+    dist.barrier()
+    if rank.index != 2:
+        rank.store.set(f"size/{rank.index}", "4")  # sets
+    for other in range(4):
+        rank.store.get(f"size/{other}")  # waits
+
+
+def test_of_who_waits_for_its_own_key_the_line_is_told_where_others_set_theirs(fresh: World) -> None:
+    found = finding(run(fresh, one_waits_for_its_own))
+    assert (found.kind, found.culprits) == ("missing key", (2,))
+    did, line = found.sides[0].did, one_waits_for_its_own.__code__.co_firstlineno + 3
+    assert did.startswith(f"has not set 'size/2' as others have theirs, at tests/worlds/test_stores.py:{line} in ")
+    assert did.endswith(", and waits for it")
+
+
 def one_does_not_come(rank: RankContext) -> None:
     if rank.index == 1:
         return

@@ -50,6 +50,25 @@ def test_a_rank_with_a_batch_less_is_told_early(three: World, body: Body) -> Non
     assert {site.line for site in finding.sides[0].sites if site} == {guilty_line(body)}
 
 
+def test_a_backward_pass_left_out_is_no_forward_pass_too_many(three: World) -> None:
+    """The gathering of weights is the same in both: it only shows at the next call."""
+    needs(Can.SHARD)
+
+    def body() -> None:
+        model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 2))
+        fully_shard(model, reshard_after_forward=True)
+        for step in range(4):
+            loss = model(torch.ones(2, 8)).sum()
+            if step == 2 and dist.get_rank() == ODD:
+                continue
+            loss.backward()  # here
+
+    (finding,) = three.run(body, deadline=LONG).findings
+    assert (finding.kind, finding.culprits) == (FindingKind.MISSING, (ODD,))
+    assert f"rank {ODD} leaves out FSDP backward's all_gather_into_tensor #" in finding.lines[0]
+    assert {site.line for site in finding.sides[0].sites if site} == {guilty_line(body)}
+
+
 def test_buckets_and_passes_are_counted(three: World) -> None:
     (finding,) = three.run(UNEVEN[1], deadline=LONG).findings
     left_out, waiting, returned = finding.lines

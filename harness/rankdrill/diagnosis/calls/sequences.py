@@ -122,8 +122,25 @@ def parted_before(theirs: Sequence[Step], mine: Sequence[Step]) -> Parting | Non
         costs = _costs(longer, shorter)
         place = _least(costs) if costs else None
         if place is not None and costs[place] < (straight if best is None else best[0]):
-            best = costs[place], Parting(kind, longer[place])
+            past = kind is FindingKind.EXTRA and _came_round_past(theirs, mine, place)
+            best = costs[place], Parting(FindingKind.MISSING, theirs[place]) if past else Parting(kind, longer[place])
     return best[1] if best is not None else None
+
+
+def _came_round_past(theirs: Sequence[Step], mine: Sequence[Step], place: int) -> bool:
+    """Whether what looks like a call too many was the next round's: nothing but the loop leads from that line to it
+    once more, and on the way lies what the others called.
+    """
+    if not 0 < place < len(theirs):
+        return False
+    due, came = theirs[place], mine[place]
+    if due.site is None or came.site is None or due.site == came.site or mine[place - 1].site != came.site:
+        return False
+    at_due, at_came = from_one_function(due.site, came.site)
+    if order_of(at_came, at_due) is not Order.AFTER or not come_round(at_due, at_came):
+        return False
+    before = {step.site for step in mine[:place]}
+    return due.site in before and not comes_round_alone(at_due, at_came, within=loops_below(at_came, came.site))
 
 
 def left_out_by_one_side(

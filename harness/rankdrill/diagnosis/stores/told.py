@@ -78,7 +78,9 @@ def _waiting(
         has, waits = ("has", "waits") if len(ranks) == 1 else ("have", "wait")
         usual = before.get(ranks[0])
         as_before = (
-            f" as {usual.key!r} before{usual.record.step.where}" if usual is not None and len(ranks) == 1 else ""
+            f" as {usual.key!r} before{usual.record.step.where}"
+            if usual is not None and len(ranks) == 1
+            else _as_others_did(before.values())
         )
         return side_of(ranks, f"{has} not set {key!r}{as_before}, and {waits} for it", sites)
     digest = beside[ranks[0]].record.step.digest
