@@ -280,7 +280,9 @@ class Step:
     `sequence` numbers a rank's collectives within one group, from 0; `NO_SEQUENCE` for every other step, also for
     sends and receives, whose `message` says which one it is.
     Of a collective `site` is where it was called, `digest` that of its `contract`, which only its own rank has. Of a
-    store's call `digest` is that of its key, and of the store that it lies in; of a `LOCAL_GROUP` see `Named`.
+    store's call `digest` is that of its key, and of the store that it lies in; of a `LOCAL_GROUP` see `Named`. Of a
+    file that is opened, or put in the place of another, `digest` is that of its path, and of what is written that of
+    the content, if it is short.
     """
 
     kind: Kind

@@ -15,7 +15,7 @@ from rankdrill.boundary.gate import Call, Gate, Proceed
 from rankdrill.boundary.made_groups import MadeGroups
 from rankdrill.boundary.numbering import Tally
 from rankdrill.boundary.orders import Orders
-from rankdrill.boundary.updates import Updates
+from rankdrill.boundary.updates import FILE_PAUSES_S, Updates
 from rankdrill.ledger import LedgerWriter, State
 from rankdrill.step import Kind, Step
 
@@ -74,6 +74,7 @@ class Boundary(Gate):
         # Each message adds to its sender's what it takes from its receiver's: over all ranks, 0 if all have met.
         self.messages = Tally()
         self.updates = Updates(()) if looks_on else Updates()
+        self.file_updates = Updates(()) if looks_on else Updates(FILE_PAUSES_S)
         self.from_anybody = FromAnybody(0) if looks_on else FromAnybody()
         self.orders = Orders(self)
         self.handed_over = False  # whether, in this run, anything of the user's was handed to another thread

@@ -8,17 +8,19 @@ import functools
 import io
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from hashlib import blake2b
 from typing import Any
 
 from rankdrill.boundary.callsites import call_site
 from rankdrill.boundary.crossing import Boundary
 from rankdrill.boundary.gate import Call
-from rankdrill.boundary.opened import compose, flags_of, is_plain
+from rankdrill.boundary.opened import compose, content_digest, flags_of, is_plain
 from rankdrill.boundary.patch import Patch
 from rankdrill.boundary.territory import Territory
 from rankdrill.step import FILE_LOCKS, Kind, Step
 
-__all__ = ["FD_FUNCTIONS", "PAIR_FUNCTIONS", "PATH_FUNCTIONS", "file_patches"]
+__all__ = ["FD_FUNCTIONS", "PAIR_FUNCTIONS", "PATH_FUNCTIONS", "file_patches", "path_digest"]
 
 __tracebackhide__ = True  # of all frames in here: pytest then ends its traceback in the code under test
 
@@ -34,6 +36,7 @@ PATH_FUNCTIONS = {
     "unlink": "unlink",
 }
 PAIR_FUNCTIONS = {"link": "link", "rename": "rename", "replace": "replace"}
+REPLACING = frozenset({"rename", "replace"})
 FD_FUNCTIONS = {
     "fsync": "fsync",
     "ftruncate": "ftruncate",
@@ -103,7 +106,9 @@ def _opening(boundary: Boundary, territory: Territory) -> Callable[[Any], Any]:
 
             flags = flags_of(mode)
             args = {"path": file, "flags": flags, "dir_fd": None}
-            return boundary.cross(Step(kind, _open_op(kind, flags), path, mode), args, real)
+            step = Step(kind, _open_op(kind, flags), path, mode, site=call_site(), digest=path_digest(path))
+            with _updating(boundary, step, flags):
+                return boundary.cross(step, args, real)
 
         return open
 
@@ -118,17 +123,34 @@ def _os_opening(boundary: Boundary, territory: Territory) -> Callable[[Any], Any
             kind = territory.kind(located) if located is not None else None
             if kind is None or located is None:
                 return original(path, flags, mode, dir_fd=dir_fd)
-            step = Step(kind, _open_op(kind, flags), located, _flag_names(flags))
+            names, digest = _flag_names(flags), path_digest(located)
+            step = Step(kind, _open_op(kind, flags), located, names, site=call_site(), digest=digest)
             args = {"path": path, "flags": flags, "dir_fd": dir_fd}
-            return boundary.cross(
-                step,
-                args,
-                lambda call: original(call.args["path"], call.args["flags"], mode, dir_fd=call.args["dir_fd"]),
-            )
+            with _updating(boundary, step, flags):
+                return boundary.cross(
+                    step,
+                    args,
+                    lambda call: original(call.args["path"], call.args["flags"], mode, dir_fd=call.args["dir_fd"]),
+                )
 
         return open
 
     return make
+
+
+@contextmanager
+def _updating(boundary: Boundary, step: Step, flags: int) -> Iterator[None]:
+    """A file is opened, to be read or to be written anew."""
+    if flags & os.O_TRUNC:
+        boundary.file_updates.about_to_set(step.digest)
+    yield
+    if flags & os.O_ACCMODE == os.O_RDONLY and step.kind is Kind.FILE:
+        boundary.file_updates.got(step.digest)
+
+
+def path_digest(path: str) -> int:
+    """What tells a path from all others, however long."""
+    return int.from_bytes(blake2b(os.fsencode(path), digest_size=8).digest(), "little")
 
 
 def _naming(op: str, boundary: Boundary, territory: Territory) -> Callable[[Any], Any]:
@@ -165,7 +187,9 @@ def _pairing(op: str, boundary: Boundary, territory: Territory) -> Callable[[Any
                 return original(src, dst, **kwargs)
             # The ledger cuts long paths; within one directory the name says all.
             shown = os.path.basename(target) if os.path.dirname(target) == os.path.dirname(source) else target
-            step = Step(kind, op, source, f"to {shown}")
+            step = Step(kind, op, source, f"to {shown}", site=call_site(), digest=path_digest(target))
+            if op in REPLACING:
+                boundary.file_updates.about_to_set(step.digest)
             return boundary.cross(step, {"path": source, "dst": target}, lambda call: original(src, dst, **kwargs))
 
         return paired
@@ -186,7 +210,7 @@ def _using(op: str, boundary: Boundary, territory: Territory) -> Callable[[Any],
                 return original(fd, *args)
             if op == "write":
                 data = args[0]
-                step = Step(kind, op, path, nbytes=memoryview(data).nbytes)
+                step = Step(kind, op, path, nbytes=memoryview(data).nbytes, digest=content_digest(data))
                 return boundary.cross(step, {"fd": fd, "data": data}, lambda call: original(fd, call.args["data"]))
             step = Step(kind, op, path, nbytes=args[0] if op == "read" else 0)
             return boundary.cross(step, {"fd": fd}, lambda call: original(fd, *args))

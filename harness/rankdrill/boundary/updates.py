@@ -1,4 +1,6 @@
-"""Whether a rank sets keys of a store that it has got before: only then need anybody ask whether updates were lost."""
+"""Whether a rank sets keys of a store that it has got before, or writes files that it has read: only then need anybody
+ask whether updates were lost.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +8,21 @@ import threading
 import time
 from collections.abc import Sequence
 
-__all__ = ["PAUSES_S", "Updates"]
+__all__ = ["FILE_PAUSES_S", "PAUSES_S", "Updates"]
 
 MOST_KEYS = 1 << 12  # that are remembered, the newest
 # Before a key is set that was got, so that what can come between does: in one run of a rank, the first for ranks that
 # come out of a barrier at different times, and no more than these.
 PAUSES_S = (0.04, 0.005, 0.005, 0.005)
+FILE_PAUSES_S = (0.04,)
+"""The same before a file is written that was read."""
 
 
 class Updates:
-    """Those of one rank in one run. Safe to use from several threads. `pauses` are in seconds."""
+    """Those of one rank in one run, of keys or of files by the digests of their paths.
+
+    Safe to use from several threads. `pauses` are in seconds.
+    """
 
     def __init__(self, pauses: Sequence[float] = PAUSES_S) -> None:
         self._pauses = pauses

@@ -87,7 +87,7 @@ class Jobs:
             self._unwaited(),
             self._left_groups(),
             context.boundary.messages.total if over else None,
-            context.boundary.updates.take() if over else 0,
+            context.boundary.updates.take() + context.boundary.file_updates.take() if over else 0,
             self._taken() if over or context.boundary.orders.found else (),
             context.boundary.handed_over,
         )

@@ -64,8 +64,9 @@ class Account(Plain):
     `messages` is what the rank's tally of them came to; None in the middle of a body, where some may be under way.
     `unwaited` are asynchronous calls that nobody waited for and, as far as this job can tell, nobody will;
     `left_groups` such that it made again and again and destroyed none of. `updates` counts how often a key of a store
-    was set that the rank had got before. `taken` says where several have answered to a receive from anybody.
-    `handed_over`: something was handed to another thread of the rank, which may have issued calls beside it.
+    was set that the rank had got before, or a file written that it had read. `taken` says where several have answered
+    to a receive from anybody. `handed_over`: something was handed to another thread of the rank, which may have issued
+    calls beside it.
     """
 
     collectives: int = -1

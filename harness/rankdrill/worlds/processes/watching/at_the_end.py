@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from rankdrill.diagnosis import Finding, leak_on, left_groups_on, lost_update, unequal_groups, unreceived_message
 from rankdrill.diagnosis.calls.own_threads import unordered_threads
+from rankdrill.diagnosis.files import lost_file_update
 from rankdrill.diagnosis.guarded import or_else
 from rankdrill.diagnosis.races.race import message_race
 from rankdrill.ledger import LedgerView
@@ -75,9 +76,11 @@ def _raced(endings: Mapping[int, Ending], ledgers: Ledgers) -> Finding | None:
 
 
 def _lost(endings: Mapping[int, Ending], ledgers: Ledgers) -> Finding | None:
-    """Whether ranks have lost what others did to a key of a store."""
-    updated = any(ending.account.updates for ending in endings.values())
-    return lost_update(_of_this_run(endings, ledgers)) if updated else None
+    """Whether ranks have lost what others did to a key of a store, or to a file."""
+    if not any(ending.account.updates for ending in endings.values()):
+        return None
+    views = _of_this_run(endings, ledgers)
+    return lost_update(views) or lost_file_update(views)
 
 
 def _beside(endings: Mapping[int, Ending], ledgers: Ledgers) -> Finding | None:

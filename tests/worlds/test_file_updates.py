@@ -1,0 +1,144 @@
+"""Files that ranks read and write anew: told where what one wrote is gone, not where they keep out of the way."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from rankdrill import World
+from rankdrill.diagnosis import FindingKind
+from tests.worlds.test_stores import marks
+
+Body = Callable[[Path], None]
+
+
+def begin(directory: Path) -> Path:
+    """A file that is there, and on their way from where ranks go on at the same time."""
+    path = directory / "manifest.json"
+    if dist.get_rank() == 0:
+        path.write_text("{}")
+    dist.barrier()
+    return path
+
+
+def all_add_themselves(directory: Path) -> None:
+    path = begin(directory)
+    entries = json.loads(path.read_text())
+    entries[str(dist.get_rank())] = 1
+    path.write_text(json.dumps(entries))  # writes
+
+
+def by_putting_another_in_its_place(directory: Path) -> None:
+    path = begin(directory)
+    entries = json.loads(path.read_text())
+    draft = directory / f"draft {dist.get_rank()}"
+    draft.write_text(json.dumps({**entries, str(dist.get_rank()): 1}))
+    os.replace(draft, path)  # writes
+
+
+def by_descriptors(directory: Path) -> None:
+    path = begin(directory)
+    fd = os.open(path, os.O_RDONLY)
+    entries = json.loads(os.read(fd, 100))
+    os.close(fd)
+    fd = os.open(path, os.O_WRONLY | os.O_TRUNC)  # writes
+    os.write(fd, json.dumps({**entries, str(dist.get_rank()): 1}).encode())
+    os.close(fd)
+
+
+def read_before_they_met(directory: Path) -> None:
+    path = begin(directory)
+    entries = json.loads(path.read_text())
+    dist.all_reduce(torch.ones(1))
+    path.write_text(json.dumps({**entries, str(dist.get_rank()): 1}))  # writes
+
+
+@pytest.mark.parametrize(
+    "body", [all_add_themselves, by_putting_another_in_its_place, by_descriptors, read_before_they_met]
+)
+def test_what_one_wrote_is_gone(four: World, tmp_path: Path, body: Body) -> None:
+    (found,) = four.run(body, tmp_path, deadline=30).findings
+    assert (found.kind, found.culprits, found.step) == (FindingKind.LOST_UPDATE, (), "file 'manifest.json'")
+    assert len(found.ranks) > 1
+    assert marks(found)[0] == {"writes"}
+    assert "'manifest.json' at tests/worlds/test_file_updates.py:" in found.sides[0].did
+    assert found.sides[0].did.endswith("and then write it anew, undoing what others did to it between the two")
+
+
+def under_a_lock(directory: Path) -> None:
+    path = begin(directory)
+    with (directory / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        entries = json.loads(path.read_text())
+        path.write_text(json.dumps({**entries, str(dist.get_rank()): 1}))
+
+
+def one_after_the_other(directory: Path) -> None:
+    path = begin(directory)
+    for turn in range(dist.get_world_size()):
+        if turn == dist.get_rank():
+            entries = json.loads(path.read_text())
+            path.write_text(json.dumps({**entries, str(turn): 1}))
+        dist.barrier()
+
+
+def whose_turn_it_is_writes_all(directory: Path) -> None:
+    """All have read what was there first; each then takes the place of the one before."""
+    path = begin(directory)
+    json.loads(path.read_text())
+    for turn in range(dist.get_world_size()):
+        if turn == dist.get_rank():
+            path.write_text(json.dumps({"latest": turn}))
+        dist.barrier()
+
+
+def all_write_the_same(directory: Path) -> None:
+    path = begin(directory)
+    entries = json.loads(path.read_text())
+    path.write_text(json.dumps({**entries, "ranks": dist.get_world_size()}))
+
+
+def each_has_its_own(directory: Path) -> None:
+    begin(directory)
+    path = directory / f"{dist.get_rank()}.json"
+    path.write_text("{}")
+    entries = json.loads(path.read_text())
+    path.write_text(json.dumps({**entries, str(dist.get_rank()): 1}))
+
+
+def added_at_the_end(directory: Path) -> None:
+    path = begin(directory)
+    path.read_text()
+    with path.open("a") as lines:
+        lines.write(f"{dist.get_rank()}\n")
+
+
+def by_the_first_alone(directory: Path) -> None:
+    path = begin(directory)
+    entries = json.loads(path.read_text())
+    if dist.get_rank() == 0:
+        path.write_text(json.dumps({**entries, "ranks": dist.get_world_size()}))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        under_a_lock,
+        one_after_the_other,
+        whose_turn_it_is_writes_all,
+        all_write_the_same,
+        each_has_its_own,
+        added_at_the_end,
+        by_the_first_alone,
+    ],
+)
+def test_nothing_is_lost(four: World, tmp_path: Path, body: Body) -> None:
+    outcome = four.run(body, tmp_path, deadline=30)
+    assert outcome.ok, outcome.summary()
