@@ -182,7 +182,27 @@ def under_names() -> None:
         answers[question] = answer.item()
 
 
+def named_later() -> dict[int, torch.Tensor]:
+    rows = []
+    for _ in range(2):
+        row = torch.empty(MANY)
+        dist.recv(row)  # here
+        rows.append(row)
+    return {1: rows[0], 2: rows[1]}
+
+
+def handed_over_by_name(take: Program) -> None:
+    rows = []
+    for _ in range(2):
+        row = torch.empty(MANY)
+        dist.recv(row)  # here
+        rows.append(row)
+    take(weight=rows[0], bias=rows[1])
+
+
 KEPT = [
+    named_later,
+    handed_over_by_name,
     joined_and_read_at_one_end,
     joined_and_read_by_the_row,
     shown_under_the_number_of_a_rank,
@@ -397,7 +417,17 @@ def joined_of_which_a_column_is_read() -> float:
     return float(table[:, 0].sum())
 
 
+def the_first_of_them_under_a_name() -> dict[str, torch.Tensor]:
+    rows = []
+    for _ in range(2):
+        row = torch.empty(MANY)
+        dist.recv(row)  # here
+        rows.append(row)
+    return {"first": rows[0]}
+
+
 IN_ANY_ORDER = [
+    the_first_of_them_under_a_name,
     shown_by_how_many_came_before,
     the_largest_under_the_number_of_a_rank,
     added_up_under_the_number_of_a_rank,

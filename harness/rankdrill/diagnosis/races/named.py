@@ -10,7 +10,7 @@ import ast
 
 from rankdrill.diagnosis.races.written import Written, name_called
 
-__all__ = ["asks_for_names", "goes_by_names", "stands_for_a_sender"]
+__all__ = ["asks_for_names", "goes_by_names", "is_named_later", "stands_for_a_sender"]
 
 _SHOW = frozenset({"dump", "dumps", "info", "log", "print", "save"})
 _IN_ANY_ORDER = frozenset(
@@ -69,6 +69,27 @@ def goes_by_names(written: Written, use: ast.Name) -> bool:
         case ast.Subscript(value=given, ctx=ast.Load()) as read if given is use:
             return not _in_any_order(written, read)
     return False
+
+
+def is_named_later(written: Written, use: ast.Name) -> bool:
+    """Whether the place of a number is given a name of its own, as the others are: ``{1: rows[0], 2: rows[1]}``."""
+    match written.parent(use):
+        case ast.Subscript(value=given, slice=ast.Constant(value=int()), ctx=ast.Load()) as read if given is use:
+            around = written.parent(read)
+            named = isinstance(around, ast.keyword) or (isinstance(around, ast.Dict) and read in around.values)
+            return named and len(_places_in(written.parent(around), use.id) | _places_in(around, use.id)) > 1
+    return False
+
+
+def _places_in(node: ast.AST, name: str) -> set[object]:
+    """Which numbers of places of `name` it holds, as they are."""
+    given = node.values if isinstance(node, ast.Dict) else [each.value for each in getattr(node, "keywords", [])]
+    found: set[object] = set()
+    for each in given:
+        match each:
+            case ast.Subscript(value=ast.Name(id=its), slice=ast.Constant(value=int(number))) if its == name:
+                found.add(number)
+    return found
 
 
 def _in_any_order(written: Written, read: ast.AST) -> bool:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from rankdrill.diagnosis.races.answers import answered_as_counted
 from rankdrill.diagnosis.races.compared import compared_in_order, compared_with_a_count
 from rankdrill.diagnosis.races.joined import is_joined_in_order
-from rankdrill.diagnosis.races.named import asks_for_names, goes_by_names, stands_for_a_sender
+from rankdrill.diagnosis.races.named import asks_for_names, goes_by_names, is_named_later, stands_for_a_sender
 from rankdrill.diagnosis.races.reception import Reception
 from rankdrill.diagnosis.races.written import LOOPS, Written, name_called, names_in, plain_copy_of
 
@@ -167,7 +167,7 @@ def _told_by(written: Written, use: ast.Name, place: _Place) -> bool | None:
         return False
     if compared_in_order(written, use) or is_joined_in_order(written, use):
         return True
-    if place.under and goes_by_names(written, use):
+    if (place.under and goes_by_names(written, use)) or is_named_later(written, use):
         return True
     parent = written.parent(use)
     if isinstance(parent, ast.Subscript) and _counts(written, parent.slice):
