@@ -34,6 +34,7 @@ __all__ = [
     "OWN_STORE",
     "PRIVATE_STORE",
     "RECV",
+    "REPLACING",
     "SEND",
     "STORE_WAITS",
     "STRIDES",
@@ -107,6 +108,8 @@ PRIVATE_STORE = "HashStore"
 """A store that no other process uses."""
 FILE_LOCKS = frozenset({"flock", "lockf"})
 """The ops of a file that wait until its lock is free."""
+REPLACING = frozenset({"rename", "replace"})
+"""The ops that put one file in the place of another."""
 
 
 class Kind(StrEnum):

@@ -131,6 +131,23 @@ def looks_again_and_again(seen: list[int]) -> None:
     dist.all_reduce(ONE)  # here
 
 
+def gone_through_as_they_are_done(pool: ThreadPoolExecutor) -> None:
+    def report(step: int) -> None:
+        dist.all_reduce(ONE * step)  # there
+
+    for done in pool.map(report, range(3)):  # handed
+        print(done)
+    dist.all_reduce(ONE)  # here
+
+
+def asked_whether_it_failed(pool: ThreadPoolExecutor) -> None:
+    def report() -> None:
+        dist.all_reduce(ONE)  # there
+
+    if pool.submit(report).exception() is None:  # handed
+        dist.all_reduce(ONE)  # here
+
+
 def settle(reporter: threading.Thread) -> None:
     reporter.join()
 
@@ -161,6 +178,8 @@ def was_there_before() -> None:
         tells_when_it_is_its_turn,
         has_it_take_work,
         looks_again_and_again,
+        gone_through_as_they_are_done,
+        asked_whether_it_failed,
         has_a_function_wait,
         was_there_before,
     ],

@@ -18,9 +18,9 @@ from rankdrill.boundary.gate import Call
 from rankdrill.boundary.opened import compose, content_digest, flags_of, is_plain
 from rankdrill.boundary.patch import Patch
 from rankdrill.boundary.territory import Territory
-from rankdrill.step import FILE_LOCKS, Kind, Step
+from rankdrill.step import FILE_LOCKS, REPLACING, Kind, Step
 
-__all__ = ["FD_FUNCTIONS", "PAIR_FUNCTIONS", "PATH_FUNCTIONS", "file_patches", "path_digest"]
+__all__ = ["FD_FUNCTIONS", "PAIR_FUNCTIONS", "PATH_FUNCTIONS", "file_patches"]
 
 __tracebackhide__ = True  # of all frames in here: pytest then ends its traceback in the code under test
 
@@ -36,7 +36,6 @@ PATH_FUNCTIONS = {
     "unlink": "unlink",
 }
 PAIR_FUNCTIONS = {"link": "link", "rename": "rename", "replace": "replace"}
-REPLACING = frozenset({"rename", "replace"})
 FD_FUNCTIONS = {
     "fsync": "fsync",
     "ftruncate": "ftruncate",
@@ -106,7 +105,7 @@ def _opening(boundary: Boundary, territory: Territory) -> Callable[[Any], Any]:
 
             flags = flags_of(mode)
             args = {"path": file, "flags": flags, "dir_fd": None}
-            step = Step(kind, _open_op(kind, flags), path, mode, site=call_site(), digest=path_digest(path))
+            step = Step(kind, _open_op(kind, flags), path, mode, site=call_site(), digest=_path_digest(path))
             with _updating(boundary, step, flags):
                 return boundary.cross(step, args, real)
 
@@ -123,7 +122,7 @@ def _os_opening(boundary: Boundary, territory: Territory) -> Callable[[Any], Any
             kind = territory.kind(located) if located is not None else None
             if kind is None or located is None:
                 return original(path, flags, mode, dir_fd=dir_fd)
-            names, digest = _flag_names(flags), path_digest(located)
+            names, digest = _flag_names(flags), _path_digest(located)
             step = Step(kind, _open_op(kind, flags), located, names, site=call_site(), digest=digest)
             args = {"path": path, "flags": flags, "dir_fd": dir_fd}
             with _updating(boundary, step, flags):
@@ -148,9 +147,9 @@ def _updating(boundary: Boundary, step: Step, flags: int) -> Iterator[None]:
         boundary.file_updates.got(step.digest)
 
 
-def path_digest(path: str) -> int:
+def _path_digest(path: str) -> int:
     """What tells a path from all others, however long."""
-    return int.from_bytes(blake2b(os.fsencode(path), digest_size=8).digest(), "little")
+    return int.from_bytes(blake2b(path.encode(errors="surrogatepass"), digest_size=8).digest(), "little")
 
 
 def _naming(op: str, boundary: Boundary, territory: Territory) -> Callable[[Any], Any]:
@@ -187,7 +186,7 @@ def _pairing(op: str, boundary: Boundary, territory: Territory) -> Callable[[Any
                 return original(src, dst, **kwargs)
             # The ledger cuts long paths; within one directory the name says all.
             shown = os.path.basename(target) if os.path.dirname(target) == os.path.dirname(source) else target
-            step = Step(kind, op, source, f"to {shown}", site=call_site(), digest=path_digest(target))
+            step = Step(kind, op, source, f"to {shown}", site=call_site(), digest=_path_digest(target))
             if op in REPLACING:
                 boundary.file_updates.about_to_set(step.digest)
             return boundary.cross(step, {"path": source, "dst": target}, lambda call: original(src, dst, **kwargs))

@@ -12,11 +12,9 @@ from dataclasses import dataclass
 
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.ledger import GROUP_OP, LedgerView, Record, State
-from rankdrill.step import Kind
+from rankdrill.step import REPLACING, Kind
 
 __all__ = ["lost_file_update"]
-
-_REPLACING = frozenset({"rename", "replace"})
 
 
 @dataclass(slots=True)
@@ -90,7 +88,7 @@ def _updates_of(rank: int, view: LedgerView) -> Iterator[_Update]:
             epoch = (step.target, step.sequence)
         if step.kind is not Kind.FILE or record.state is not State.ENDED:
             continue
-        put = step.op in _REPLACING
+        put = step.op in REPLACING
         if step.op == "open":
             put = _is_written_anew(step.fingerprint)
             if put:

@@ -114,9 +114,9 @@ def _stopped_by_lock(ranks: Sequence[RankOutcome], waits: Sequence[Wait]) -> Fin
         for rank, lock in held.items()
         if lock is not None and (finding := stopped_by_lock(rank, lock, waits)) is not None
     }
-    by_others = [finding for rank, finding in found.items() if (lock := held[rank]) and not lock.by_itself]
-    if len(by_others) > 1 and len(by_others) == len(found):
-        return in_each_others_way(by_others)
+    missing = {wait.rank: wait.missing for wait in waits}
+    if found and all(not {*missing.get(rank, ())}.isdisjoint(found.keys() - {rank}) for rank in found):
+        return in_each_others_way(list(found.values()))
     return next(iter(found.values()), None)
 
 

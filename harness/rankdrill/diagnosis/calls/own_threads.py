@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
 from rankdrill.diagnosis.calls.common_caller import outward
 from rankdrill.diagnosis.calls.source import Order, order_of, waits_between
@@ -19,11 +20,12 @@ from rankdrill.step import HANDED_OVER, Kind, Site
 
 __all__ = ["goes_on_beside", "unordered_threads"]
 
+MOST_KNOWN = 1 << 10  # pairs of lines
 MOST_CALLS = 64  # told apart by thread and line, of one group on one rank
 MOST_FOLLOWED = 3  # functions that call each other, from a line on
 _WAITING = frozenset(
-    {"acquire", "as_completed", "done", "empty", "get", "get_nowait", "is_alive", "is_set", "join", "locked", "poll"}
-    | {"qsize", "result", "run_until_complete", "shutdown", "synchronize", "wait", "wait_for"}
+    {"acquire", "as_completed", "done", "empty", "exception", "get", "get_nowait", "is_alive", "is_set", "join"}
+    | {"locked", "map", "poll", "qsize", "result", "run_until_complete", "shutdown", "synchronize", "wait", "wait_for"}
 )
 _ASKS_WHETHER_TO_GO_ON = frozenset({"is_set", "wait"})
 _OUTSIDE = frozenset({"dist", "distributed"})  # what they wait for is other ranks
@@ -73,12 +75,13 @@ def _unordered(calls: list[Record]) -> tuple[Record, Record] | None:
     return None
 
 
+@lru_cache(maxsize=MOST_KNOWN)
 def goes_on_beside(one: Site | None, other: Site | None) -> bool:
     """Whether a thread came to `one`, and who started it went on to the `other`, and neither waits for anything."""
     inner: list[Site] = []
     for started in outward(one):
         if started.via == HANDED_OVER:
-            return _waits_for_nothing(inner) and any(_goes_on(started, goes_on, other) for goes_on in outward(other))
+            return any(_goes_on(started, each, other) for each in outward(other)) and _waits_for_nothing(inner)
         inner.append(started)
     return False
 
@@ -107,7 +110,7 @@ def _waits_for_nothing(sites: list[Site]) -> bool:
 
 
 def _between(function: ast.AST, first: int, last: int) -> Iterator[ast.AST]:
-    """What lies behind the line `first` and up to the line `last`; not what other functions inside do, nor what loops
+    """What lies in the lines from `first` to `last`; not what other functions inside do, nor what loops
     ask before they go on.
     """
     inner = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
@@ -115,7 +118,7 @@ def _between(function: ast.AST, first: int, last: int) -> Iterator[ast.AST]:
     apart += [node.test for node in ast.walk(function) if isinstance(node, ast.While) and _goes_on_until(node)]
     theirs = {id(each) for node in apart if node is not function for each in ast.walk(node)}
     for node in ast.walk(function):
-        if first < getattr(node, "lineno", 0) <= last and id(node) not in theirs:
+        if first <= getattr(node, "lineno", 0) <= last and id(node) not in theirs:
             yield node
 
 

@@ -76,19 +76,20 @@ def is_named_later(written: Written, use: ast.Name) -> bool:
     match written.parent(use):
         case ast.Subscript(value=given, slice=ast.Constant(value=int()), ctx=ast.Load()) as read if given is use:
             around = written.parent(read)
-            named = isinstance(around, ast.keyword) or (isinstance(around, ast.Dict) and read in around.values)
-            return named and len(_places_in(written.parent(around), use.id) | _places_in(around, use.id)) > 1
+            around = written.parent(around) if isinstance(around, ast.keyword) else around
+            places = _places_in(around, use.id)
+            return len(places) > 1 and read in places.values()
     return False
 
 
-def _places_in(node: ast.AST, name: str) -> set[object]:
-    """Which numbers of places of `name` it holds, as they are."""
+def _places_in(node: ast.AST, name: str) -> dict[int, ast.expr]:
+    """What a call or a dictionary has, under names, of places of `name` as they are: by their numbers."""
     given = node.values if isinstance(node, ast.Dict) else [each.value for each in getattr(node, "keywords", [])]
-    found: set[object] = set()
+    found: dict[int, ast.expr] = {}
     for each in given:
         match each:
             case ast.Subscript(value=ast.Name(id=its), slice=ast.Constant(value=int(number))) if its == name:
-                found.add(number)
+                found[number] = each
     return found
 
 
