@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import random
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from tests.explain.debug_tables import CASES, TIMES, tables_of
 from tests.fixtures import fixture
 from tests.report.browser import data_of
 
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
 RANKS = 3 + 1
 LINES = Path(served_job.__file__).read_text().splitlines()
 ABSENT, WAITING = (
@@ -42,21 +43,33 @@ served = pytest.mark.skipif(not is_served, reason="torch's debug server needs to
 
 @dataclass(frozen=True)
 class Served:
-    """A job that hangs, the address of its server, and the directory that it writes to."""
+    """A job that hangs, the address of its server, the directory that it writes to, and its ranks."""
 
     address: str
     directory: Path
+    ranks: list[subprocess.Popen[bytes]]
+
+    def assert_alive(self) -> None:
+        """With what the ranks wrote where one has ended: nobody waits for a job that is gone."""
+        if any(rank.poll() is not None for rank in self.ranks):
+            written = "\n".join(each.read_text()[-2000:] for each in sorted(self.directory.parent.glob("rank-*.txt")))
+            raise AssertionError(f"a rank has ended: {[rank.poll() for rank in self.ranks]}\n{written}")
 
 
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+def free_ports(count: int) -> list[int]:
+    """Below those that the kernel gives to connections: nobody else is given one before it is used."""
+    found: list[int] = []
+    while len(found) < count:
+        port = random.randrange(10_000, 30_000)
+        with socket.socket() as tried, suppress(OSError):
+            tried.bind(("127.0.0.1", port))
+            found.append(port)
+    return found
 
 
 @contextmanager
 def hung_job(place: Path) -> Iterator[Served]:
-    port, master = free_port(), free_port()
+    port, master = free_ports(2)
     ranks = []
     try:
         for rank in range(RANKS):
@@ -73,7 +86,7 @@ def hung_job(place: Path) -> Iterator[Served]:
                     command, env={**os.environ, **more}, stdout=output, stderr=output, start_new_session=True
                 )
             ranks.append(process)
-        yield Served(f"http://127.0.0.1:{port}", place)
+        yield Served(f"http://127.0.0.1:{port}", place, ranks)
     finally:
         for process in ranks:
             os.killpg(process.pid, 9)  # the server is a child of the first rank's
@@ -86,9 +99,10 @@ def hung(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield found
 
 
-def awaited(explain: Callable[[], Explanation], known: Callable[[Explanation], bool]) -> Explanation:
+def awaited(job: Served, explain: Callable[[], Explanation], known: Callable[[Explanation], bool]) -> Explanation:
     until = time.monotonic() + PATIENCE_S
     while True:
+        job.assert_alive()
         try:
             if known(found := explain()):
                 return found
@@ -102,7 +116,7 @@ def awaited(explain: Callable[[], Explanation], known: Callable[[Explanation], b
 
 @served
 def test_a_job_that_hangs_is_asked_by_its_server_and_the_lines_are_those_of_its_stacks(hung: Served) -> None:
-    found = awaited(lambda: explain_server(hung.address), lambda found: bool(found.culprits))
+    found = awaited(hung, lambda: explain_server(hung.address), lambda found: bool(found.culprits))
     (cause,) = found.causes
     assert (str(cause.finding.kind), cause.finding.culprits, found.victims) == ("missing call", (2,), (0, 1, 3))
     assert cause.finding.step == "barrier #8 on 'default'"
@@ -125,7 +139,7 @@ def test_what_the_server_writes_of_it_is_explained_by_stacks(hung: Served) -> No
     def is_likely(found: Explanation) -> bool:
         return any(cause.confidence is Confidence.LIKELY for cause in found.causes)
 
-    found = awaited(explain, is_likely)
+    found = awaited(hung, explain, is_likely)
     (cause,) = found.causes
     assert (str(cause.finding.kind), cause.finding.culprits, found.victims) == ("missing call", (2,), (0, 1, 3))
     absent, waiting = cause.finding.sides

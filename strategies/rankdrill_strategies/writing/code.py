@@ -36,8 +36,8 @@ def as_code(obj: Any) -> str:
     """`obj` as a Python expression that makes its like, for a test: modules are called by their own names.
 
     An object in two places is named where it comes first (``[x := [], x]``), one that contains itself is filled
-    afterwards, views and strides of tensors and arrays are written as they are. What has no better form is a pickle.
-    Never raises; where nothing else is left, it is `repr`.
+    afterwards, views and strides of tensors and arrays are written as they are. What has no better form is a pickle;
+    what would be a long one is shown in angle brackets, which nobody can paste by mistake. Never raises.
 
         >>> as_code({"a": float("nan"), "b": 2**63})
         "{'a': float('nan'), 'b': 2**63}"
@@ -334,4 +334,10 @@ def _pickled(obj: Any) -> str:
     if isinstance(said, str):
         return f"{type(obj).__module__.rpartition('.')[2]}.{said}"
     code = f"pickle.loads({pickle.dumps(obj, 5)!r})"
-    return code if len(code) <= _LONGEST_PICKLE else repr(obj)
+    return code if len(code) <= _LONGEST_PICKLE else _shown(obj)
+
+
+def _shown(obj: Any) -> str:
+    """What is for the eye alone: no Python, in whatever it is a part of."""
+    said = repr(obj)
+    return said if said.startswith("<") else f"<{said}>"
