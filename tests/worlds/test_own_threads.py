@@ -79,3 +79,16 @@ def test_threads_with_a_group_each_are_right(two: World) -> None:
         return dist.get_rank()
 
     assert two.run(body, deadline=30).unwrap() == [0, 1]
+
+
+def test_a_pool_that_is_given_the_collective_itself_is_a_thread_beside(two: World) -> None:
+    def body() -> None:
+        pool = ThreadPoolExecutor(1)
+        reported = pool.submit(dist.all_reduce, torch.ones(1))
+        time.sleep(0.1)
+        dist.all_reduce(torch.ones(1))
+        reported.result()
+
+    outcome = two.run(body, deadline=30)
+    assert outcome.culprits == (0, 1)
+    assert "in a thread" in found(outcome)

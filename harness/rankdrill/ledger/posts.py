@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rankdrill.ledger.whole_names import whole_name
 from rankdrill.step import HANDED_OVER, Contract, Site
 
 __all__ = [
@@ -190,7 +191,7 @@ def read_post(rank: int, raw: bytes) -> Post:
         reduce_op,
         dtypes_text,
         shown,
-        Site(file, int(line), function, via, _caller(callers)) if file else None,
+        Site(file, int(line), whole_name(file, int(line), function), via, _caller(callers)) if file else None,
         (laid[:in_laid], laid[in_laid:]),
     )
 

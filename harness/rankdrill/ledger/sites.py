@@ -8,6 +8,7 @@ import threading
 from collections.abc import Mapping
 
 from rankdrill.ledger import format as f
+from rankdrill.ledger.whole_names import whole_name
 from rankdrill.step import Site
 
 __all__ = ["SiteTable", "read_site"]
@@ -59,4 +60,7 @@ def read_site(raw: bytes, number: int, known: Mapping[int, Site]) -> Site | None
     if len(raw) != f.SITE_BYTES:
         return None
     line, file, caller, function, via, mark = _ENTRY.unpack(raw)
-    return Site(f.text(file), line, f.text(function), f.text(via), known.get(caller)) if mark == number else None
+    if mark != number:
+        return None
+    path = f.text(file)
+    return Site(path, line, whole_name(path, line, f.text(function)), f.text(via), known.get(caller))

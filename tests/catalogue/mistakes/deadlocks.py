@@ -236,3 +236,27 @@ def each_waits_to_be_greeted(rank: Rank) -> None:
 
     if rank.index < 2:
         meet(f"hello/{rank.index}", f"hello/{1 - rank.index}")  # culprit
+
+
+@mistake("deadlock", ranks=2)
+def two_files_locked_in_two_orders(rank: Rank) -> None:
+    files = [(rank.directory / name).open("w") for name in ("index", "data")]
+    if rank.index == 1:
+        files.reverse()
+    with files[0], files[1]:
+        fcntl.flock(files[0], fcntl.LOCK_EX)
+        dist.barrier()
+        fcntl.flock(files[1], fcntl.LOCK_EX)  # culprit
+    dist.barrier()
+
+
+@mistake("deadlock", ranks=3)
+def three_shards_locked_in_a_circle(rank: Rank) -> None:
+    """Each has its own shard, and wants to read the next one's."""
+    mine, next_one = (rank.directory / f"shard-{(rank.index + by) % 3}" for by in range(2))
+    with mine.open("w") as own:
+        fcntl.flock(own, fcntl.LOCK_EX)
+        dist.barrier()
+        with next_one.open("r+") as other:
+            fcntl.flock(other, fcntl.LOCK_EX)  # culprit
+    dist.barrier()

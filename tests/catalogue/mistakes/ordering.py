@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
@@ -186,3 +187,54 @@ def a_thread_that_counts_beside_the_loop(rank: Rank) -> None:
     time.sleep(0.0 if rank.index == 1 else 0.2)
     dist.all_reduce(torch.ones(16))  # culprit
     counter.join()
+
+
+@mistake("call ordering", culprits=(0, 1, 2, 3), ranks=4)
+def a_heartbeat_beside_the_training(rank: Rank) -> None:
+    """It goes well as long as both are quick."""
+    pulse = torch.ones(1)
+
+    def beat(times: int) -> None:
+        for _ in range(times):
+            dist.all_reduce(pulse)  # culprit
+
+    heart = threading.Thread(target=beat, args=(5,))
+    heart.start()
+    for _ in range(5):
+        dist.all_reduce(torch.ones(1))  # culprit
+    heart.join()
+
+
+@mistake("call ordering", culprits=(2,), ranks=3)
+def one_logs_in_a_pool(rank: Rank) -> None:
+    """The others log between two steps; this one hands it over, and is lucky."""
+    losses = torch.ones(4)
+    with ThreadPoolExecutor(1) as pool:
+        for _ in range(3):
+            if rank.index == 2:
+                logged = pool.submit(dist.all_reduce, losses.clone())  # culprit
+                time.sleep(0.1)
+                dist.all_reduce(losses)  # culprit
+                logged.result()
+            else:
+                dist.all_reduce(losses.clone())
+                dist.all_reduce(losses)
+
+
+@mistake("call ordering", culprits=(0, 1, 2, 3), ranks=4)
+def prefetched_on_the_group_of_the_row(rank: Rank) -> None:
+    """The next batch is exchanged in a thread, on the group that the loss is averaged on."""
+    rows = [dist.new_group([0, 1]), dist.new_group([2, 3])]
+    row = rows[rank.index // 2]
+
+    def fetch() -> None:
+        batch = torch.full((4,), float(rank.index))
+        dist.broadcast(batch, src=2 * (rank.index // 2), group=row)  # culprit
+
+    dist.barrier()
+    fetcher = threading.Thread(target=fetch, daemon=True)
+    fetcher.start()
+    time.sleep(0.1)
+    dist.all_reduce(torch.ones(1), group=row)  # culprit
+    fetcher.join()
+    dist.barrier()

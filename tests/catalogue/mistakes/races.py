@@ -442,3 +442,32 @@ def joined_as_they_came(rank: Rank) -> None:
         else:
             dist.send(mine, dst=2)
         dist.barrier()
+
+
+@mistake("message race", culprits=(0,), ranks=4)
+def numbered_by_who_comes(rank: Rank) -> None:
+    """The first to come is taken for the first worker."""
+    if rank.index == 0:
+        scores: dict[int, torch.Tensor] = {}
+        for worker in range(1, rank.world_size):
+            score = torch.zeros(2)
+            dist.recv(score)  # culprit
+            scores[worker] = score
+        assert len(scores) == 3
+    else:
+        dist.send(torch.full((2,), float(rank.index)), dst=0)
+
+
+@mistake("message race", culprits=(2,), ranks=3)
+def the_best_model_is_read_off_the_front(rank: Rank) -> None:
+    """What came is put together in the order that it came in, and the first row is taken."""
+    if rank.index == 2:
+        parts = []
+        for _ in range(2):
+            part = torch.zeros(3)
+            dist.recv(part, tag=5)  # culprit
+            parts.append(part)
+        best = torch.cat(parts)[:3]
+        assert best.sum() > 0
+    else:
+        dist.send(torch.full((3,), 1.0 + rank.index), dst=2, tag=5)

@@ -345,3 +345,47 @@ def tidies_up_before_the_next_epoch_reads_it(rank: Rank) -> None:
         if epoch == 1 and rank.index == 3:
             rank.store.get("schedule")
     dist.barrier()
+
+
+@mistake("lost update", culprits=(0, 1), ranks=2)
+def counts_in_a_file(rank: Rank) -> None:
+    file = rank.directory / "seen.txt"
+    if rank.index == 0:
+        file.write_text("0")
+    dist.barrier()
+    seen = int(file.read_text())  # culprit
+    dist.all_reduce(torch.ones(1))
+    file.write_text(str(seen + rank.index + 1))  # culprit
+    dist.barrier()
+
+
+@mistake("lost update", culprits=(0, 1, 2), ranks=3)
+def merges_its_results_into_a_file(rank: Rank) -> None:
+    """Each puts the file in its place in one go, which makes it whole, and does not make it complete."""
+    file = rank.directory / "results.json"
+    if rank.index == 0:
+        file.write_text("{}")
+    dist.barrier()
+    results = json.loads(file.read_text())  # culprit
+    dist.all_reduce(torch.ones(4))
+    results[f"rank {rank.index}"] = 0.5 + rank.index
+    aside = file.with_suffix(f".{rank.index}")
+    aside.write_text(json.dumps(results))
+    aside.replace(file)  # culprit
+    dist.barrier()
+
+
+@mistake("lost update", culprits=(0, 1, 2, 3), ranks=4)
+def signs_the_manifest(rank: Rank) -> None:
+    file = rank.directory / "manifest.txt"
+    if rank.index == 0:
+        file.touch()
+    for shard in range(3):
+        dist.barrier()
+        with file.open() as manifest:  # culprit
+            lines = manifest.readlines()
+        dist.all_gather_object([None] * 4, len(lines))
+        lines.append(f"shard {shard} of rank {rank.index}\n")
+        with file.open("w") as manifest:  # culprit
+            manifest.writelines(lines)
+    dist.barrier()

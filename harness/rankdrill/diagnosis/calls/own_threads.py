@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from rankdrill.diagnosis.calls.common_caller import outward
 from rankdrill.diagnosis.calls.source import Order, order_of, waits_between
-from rankdrill.diagnosis.calls.tree import function_around, functions_in, name_called, tree_of
+from rankdrill.diagnosis.calls.tree import calls_at, function_around, functions_in, name_called, tree_of
 from rankdrill.diagnosis.finding import Finding, FindingKind, side_of
 from rankdrill.ledger import GROUP_OP, LedgerView, Record
 from rankdrill.step import HANDED_OVER, Kind, Site
@@ -27,6 +27,7 @@ _WAITING = frozenset(
     {"acquire", "as_completed", "done", "empty", "exception", "get", "get_nowait", "is_alive", "is_set", "join"}
     | {"locked", "map", "poll", "qsize", "result", "run_until_complete", "shutdown", "synchronize", "wait", "wait_for"}
 )
+_HAND_OVER = frozenset({"apply_async", "run_in_executor", "start", "submit", "to_thread"})
 _ASKS_WHETHER_TO_GO_ON = frozenset({"is_set", "wait"})
 _OUTSIDE = frozenset({"dist", "distributed"})  # what they wait for is other ranks
 
@@ -67,7 +68,7 @@ def _pair_in(view: LedgerView) -> tuple[Record, Record] | None:
 
 def _unordered(calls: list[Record]) -> tuple[Record, Record] | None:
     for one in calls:
-        if not any(each.via == HANDED_OVER for each in outward(one.step.site)):
+        if not (is_handed_over(one.step.site) or any(each.via == HANDED_OVER for each in outward(one.step.site))):
             continue
         for other in calls:
             if other.thread != one.thread and goes_on_beside(one.step.site, other.step.site):
@@ -78,12 +79,22 @@ def _unordered(calls: list[Record]) -> tuple[Record, Record] | None:
 @lru_cache(maxsize=MOST_KNOWN)
 def goes_on_beside(one: Site | None, other: Site | None) -> bool:
     """Whether a thread came to `one`, and who started it went on to the `other`, and neither waits for anything."""
+    if one is not None and is_handed_over(one):
+        return any(_goes_on(one, each, other) for each in outward(other))
     inner: list[Site] = []
     for started in outward(one):
         if started.via == HANDED_OVER:
             return any(_goes_on(started, each, other) for each in outward(other)) and _waits_for_nothing(inner)
         inner.append(started)
     return False
+
+
+def is_handed_over(site: Site | None) -> bool:
+    """Whether its line gives torch's function itself to a thread: ``pool.submit(dist.all_reduce, loss)``."""
+    function = function_around(site) if site is not None and site.via != HANDED_OVER else None
+    if site is None or function is None:
+        return False
+    return any(name_called(call) in _HAND_OVER for call in calls_at(function, site.line))
 
 
 def _goes_on(started: Site, goes_on: Site, other: Site | None) -> bool:
