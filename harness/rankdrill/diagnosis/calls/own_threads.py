@@ -68,7 +68,7 @@ def _pair_in(view: LedgerView) -> tuple[Record, Record] | None:
 
 def _unordered(calls: list[Record]) -> tuple[Record, Record] | None:
     for one in calls:
-        if not (is_handed_over(one.step.site) or any(each.via == HANDED_OVER for each in outward(one.step.site))):
+        if _started_by(one.step.site) is None:
             continue
         for other in calls:
             if other.thread != one.thread and goes_on_beside(one.step.site, other.step.site):
@@ -79,22 +79,27 @@ def _unordered(calls: list[Record]) -> tuple[Record, Record] | None:
 @lru_cache(maxsize=MOST_KNOWN)
 def goes_on_beside(one: Site | None, other: Site | None) -> bool:
     """Whether a thread came to `one`, and who started it went on to the `other`, and neither waits for anything."""
-    if one is not None and is_handed_over(one):
-        return any(_goes_on(one, each, other) for each in outward(other))
-    inner: list[Site] = []
-    for started in outward(one):
-        if started.via == HANDED_OVER:
-            return any(_goes_on(started, each, other) for each in outward(other)) and _waits_for_nothing(inner)
-        inner.append(started)
-    return False
-
-
-def is_handed_over(site: Site | None) -> bool:
-    """Whether its line gives torch's function itself to a thread: ``pool.submit(dist.all_reduce, loss)``."""
-    function = function_around(site) if site is not None and site.via != HANDED_OVER else None
-    if site is None or function is None:
+    started = _started_by(one)
+    if started is None:
         return False
-    return any(name_called(call) in _HAND_OVER for call in calls_at(function, site.line))
+    start, inner = started
+    return any(_goes_on(start, each, other) for each in outward(other)) and _waits_for_nothing(inner)
+
+
+def _started_by(site: Site | None) -> tuple[Site, list[Site]] | None:
+    """The line that gave the call at `site` to a thread, and those by which the thread came to it."""
+    inner: list[Site] = []
+    for each in outward(site):
+        if each.via == HANDED_OVER or (not inner and _gives_it_away(each)):
+            return each, inner
+        inner.append(each)
+    return None
+
+
+def _gives_it_away(site: Site) -> bool:
+    """Whether its line gives torch's function itself to a thread: ``pool.submit(dist.all_reduce, loss)``."""
+    function = function_around(site)
+    return function is not None and any(name_called(call) in _HAND_OVER for call in calls_at(function, site.line))
 
 
 def _goes_on(started: Site, goes_on: Site, other: Site | None) -> bool:
