@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch.distributed.distributed_c10d import PrefixStore
 
 from rankdrill import Outcome, World
@@ -24,19 +25,22 @@ DEADLINE_S = 10.0
 
 
 class Drill:
-    """Runs programs on worlds that are kept, one for each number of ranks."""
+    """Runs programs on worlds that are kept, one for each number of ranks, over `backend`; tensors are on `device`."""
 
-    def __init__(self) -> None:
+    def __init__(self, backend: str = "gloo", device: str = "cpu") -> None:
+        self._backend = backend
+        self._device = device
         self._worlds: dict[int, World] = {}
 
     def verdict_on(self, program: Program, deadline: float = DEADLINE_S) -> Verdict:
         """Run `program`, and say what rankdrill says of it. Ranks are up before it begins."""
         world = self._worlds.get(program.ranks)
         if world is None:
-            world = self._worlds[program.ranks] = World(program.ranks, preload=modules())
+            world = World(program.ranks, backend=self._backend, device=self._device, preload=modules())
+            self._worlds[program.ranks] = world
         world.run(_nothing).unwrap()
         with tempfile.TemporaryDirectory() as directory:
-            job = Job(play_program, (program.place, directory), with_context=True)
+            job = Job(play_program, (program.place, directory, self._device), with_context=True)
             try:
                 outcome = world.run_job(job, deadline=deadline)
             except BaseException:
@@ -50,9 +54,9 @@ class Drill:
 
 
 @contextmanager
-def drills() -> Iterator[Drill]:
+def drills(backend: str = "gloo", device: str = "cpu") -> Iterator[Drill]:
     """A `Drill` whose ranks are ended afterwards."""
-    drill = Drill()
+    drill = Drill(backend, device)
     try:
         yield drill
     finally:
@@ -63,12 +67,16 @@ def _nothing() -> None:
     """For ranks that are to be up."""
 
 
-def play_program(context: RankContext, place: tuple[str, str], directory: str) -> Any:
-    """On a rank: run the program of that place."""
+def play_program(context: RankContext, place: tuple[str, str], directory: str, device: str = "cpu") -> Any:
+    """On a rank: run the program of that place, with tensors on `device` where it says nothing of one."""
     # Ranks that are kept keep their store, and what earlier programs have set in it.
     store = PrefixStore(Path(directory).name, context.store)
     rank = Rank(context.index, context.world_size, context.group, store, Path(directory))
-    return program_named(place).body(rank)  # what comes of it
+    body = program_named(place).body
+    if device == "cpu":
+        return body(rank)  # what comes of it
+    with torch.device(device):
+        return body(rank)
 
 
 def read(outcome: Outcome, file: str) -> Verdict:

@@ -94,7 +94,7 @@ def _gpus() -> _Found:
     import torch
 
     count = torch.cuda.device_count()
-    means = 'device="cuda", and one rank per GPU with nccl'
+    means = 'device="cuda", and backend="nccl"; ranks may share a GPU'
     if not count:
         return Level.ABSENT, "none", f"not needed; switches on {means}"
     names = ", ".join(dict.fromkeys(torch.cuda.get_device_name(index) for index in range(count)))

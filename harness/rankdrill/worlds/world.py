@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from rankdrill.errors import UsageError
 from rankdrill.ledger import LedgerView
 from rankdrill.worlds.call import NamedCall
+from rankdrill.worlds.gpus import count_gpus
+from rankdrill.worlds.hosts import works_on_gpus
 from rankdrill.worlds.job import Job
 from rankdrill.worlds.judge import blame, verdict_on
 from rankdrill.worlds.outcome import Outcome
@@ -72,7 +74,8 @@ class World:
     whoever comes to one that another has entered in a way that cannot fit raises `ContractBroken`; so does whoever
     touches memory before the call that works on it has been waited for. With `contracts=False` nobody looks. With `mpi`
     they are the ranks of ``MPI.COMM_WORLD`` too, as mpi4py over MPICH has it, and fresh ones in each run. Raises
-    `UsageError` for a world that cannot be.
+    `UsageError` for a world that cannot be. With `device="cuda"` each has a GPU as its current device; where there are
+    fewer than ranks, they share them, as ranks of several hosts (`rankdrill.worlds.hosts`), over NCCL too.
 
         with World(4) as world:
             assert world.run(lambda: torch.distributed.get_rank()).unwrap() == [0, 1, 2, 3]
@@ -199,20 +202,10 @@ def check_world(
             raise UsageError(f"{name}={value!r} is not known; choose from {', '.join(known)}")
     if mpi:
         require_mpi()
-    if device == "cuda" or "nccl" in backend:
-        _check_gpus(n, backend)
-
-
-def _check_gpus(n: int, backend: str) -> None:
-    from rankdrill.worlds.gpus import count_gpus
-
-    found = count_gpus()
-    # NCCL refuses two ranks on one GPU; gloo with CUDA tensors shares one.
-    needed = n if "nccl" in backend else 1
-    if found < needed:
+    if works_on_gpus(backend, device) and not count_gpus():
         raise UsageError(
-            f"{n} ranks with backend={backend!r} need {needed} GPUs, this machine has {found}; "
-            'use fewer ranks, or backend="gloo" and device="cpu"'
+            f"ranks with backend={backend!r} and device={device!r} need a GPU, which they may share, and torch finds "
+            'none on this machine; use backend="gloo" and device="cpu"'
         )
 
 

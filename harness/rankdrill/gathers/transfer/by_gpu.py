@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import secrets
 import time
 from collections.abc import Sequence
@@ -31,11 +32,15 @@ def device_of(group: Any) -> torch.device:
 
 
 def name_gpu(device: torch.device) -> bytes:
-    """A name that no other GPU has, wherever; a new one each time where torch does not know it."""
+    """A name that no other GPU has, wherever; a new one each time where torch does not know it.
+
+    One GPU has several where NCCL is told by NCCL_HOSTID that it is on several hosts: it then lets ranks share it.
+    """
     uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)
     if uuid is None:
         return secrets.token_bytes(DIGEST_BYTES)
-    return hashlib.blake2b(str(uuid).encode(), digest_size=DIGEST_BYTES).digest()
+    named = f"{uuid} {os.environ.get('NCCL_HOSTID', '')}"
+    return hashlib.blake2b(named.encode(errors="surrogateescape"), digest_size=DIGEST_BYTES).digest()
 
 
 def require_own_gpus(call: GatherCall, slots: Sequence[Slot]) -> None:

@@ -17,6 +17,7 @@ from typing import TypeAlias
 
 from rankdrill.errors import UsageError
 from rankdrill.worlds.call import NamedCall
+from rankdrill.worlds.hosts import ranks_per_host
 from rankdrill.worlds.job import Job, Place, dump
 from rankdrill.worlds.planned import as_planned
 from rankdrill.worlds.private import remove_segments
@@ -227,6 +228,7 @@ class ProcessEngine:
                 self._init,
                 self._contracts,
                 self._mpi,
+                ranks_per_host(self._n, self._backend, self._device),
             )
             handle = self._client.fork(spec)
             self._ranks.append(handle)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from rankdrill.diagnosis import LeftGroups, Unwaited
 from rankdrill.diagnosis.races.taken import Taken
 from rankdrill.step import Site
+from rankdrill.worlds.hosts import Seat, seat
 from rankdrill.worlds.plain import Plain
 
 __all__ = ["NO_ACCOUNT", "Account", "Raised", "RankSpec", "Report", "Returned", "Up"]
@@ -27,7 +28,13 @@ class RankSpec:
     init: bool = True  # whether bodies find a default process group
     contracts: bool = True  # whether it compares its collectives and messages with the other ranks'
     mpi: bool = False  # whether it is a rank of MPI.COMM_WORLD, too
+    ranks_per_host: int = 0  # as they are told; 0: all are on one
     pmi: int = -1  # then the descriptor by which MPI finds the other ranks; the template's to fill in
+
+    @property
+    def seat(self) -> Seat:
+        """Where the rank takes itself to be."""
+        return seat(self.rank, self.world_size, self.ranks_per_host or self.world_size)
 
 
 @dataclass(frozen=True, slots=True)

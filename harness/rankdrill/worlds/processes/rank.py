@@ -109,6 +109,6 @@ def _join_mpi(spec: RankSpec, boundary: Boundary) -> dict[str, str]:
 def _device(spec: RankSpec) -> torch.device:
     if spec.device != "cuda":
         return torch.device(spec.device)
-    device = torch.device("cuda", spec.rank % torch.cuda.device_count())
+    device = torch.device("cuda", spec.seat.local_rank)
     torch.cuda.set_device(device)
     return device

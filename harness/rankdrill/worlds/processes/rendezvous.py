@@ -38,24 +38,27 @@ KEEPS_TIMEOUT = "that group keeps its timeout, {:g} s: gloo of this torch takes 
 def launch_variables(spec: RankSpec) -> dict[str, str]:
     """The environment variables that torchrun sets for a worker, as they are in this world.
 
-    The store that `env://` meets over is not an agent's: nobody listens on MASTER_PORT until a rank does.
+    Of one host, or of several where ranks share GPUs; see `rankdrill.worlds.hosts`. The store that `env://` meets over
+    is not an agent's: nobody listens on MASTER_PORT until a rank does.
     """
+    seat = spec.seat
     return {
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(spec.port),
         "RANK": str(spec.rank),
-        "LOCAL_RANK": str(spec.rank),
-        "GROUP_RANK": "0",
+        "LOCAL_RANK": str(seat.local_rank),
+        "GROUP_RANK": str(seat.host),
         "ROLE_RANK": str(spec.rank),
         "ROLE_NAME": "default",
         "WORLD_SIZE": str(spec.world_size),
-        "LOCAL_WORLD_SIZE": str(spec.world_size),
-        "GROUP_WORLD_SIZE": "1",
+        "LOCAL_WORLD_SIZE": str(seat.local_world_size),
+        "GROUP_WORLD_SIZE": str(seat.hosts),
         "ROLE_WORLD_SIZE": str(spec.world_size),
         "TORCHELASTIC_RUN_ID": spec.run,
         "TORCHELASTIC_RESTART_COUNT": "0",
         "TORCHELASTIC_MAX_RESTARTS": "0",
         "TORCHELASTIC_USE_AGENT_STORE": "False",
+        **seat.nccl_variables(),
     }
 
 
