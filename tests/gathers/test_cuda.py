@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import Any
 
@@ -38,7 +39,7 @@ def test_cuda_tensors_arrive_on_the_receivers_device(weights_only: bool) -> None
 
 def test_the_padded_route() -> None:
     def body() -> Any:
-        # NCCL refuses two ranks on one GPU; gloo moves CUDA tensors through the same calls.
+        # gloo moves CUDA tensors through the same calls.
         with (
             replaced(torch_seam, "cuda_backend", lambda group: "nccl"),
             replaced(padded, "require_own_gpus", lambda call, slots: None),
@@ -54,6 +55,8 @@ def test_the_padded_route() -> None:
 
 def test_ranks_on_one_gpu_are_told_of_set_device() -> None:
     def body() -> Any:
+        torch.cuda.set_device(0)
+        os.environ.pop("NCCL_HOSTID", None)  # by which NCCL lets ranks share it
         with replaced(torch_seam, "cuda_backend", lambda group: "nccl"):
             failed = [attempt(call, b"x" * 200_000, timeout=TIMEOUT_S) for call in (all_gather, gather_by_cuda)]
         return failed, all_gather(1, force_cpu=True, timeout=TIMEOUT_S)

@@ -1,4 +1,6 @@
-"""Backward passes: what a hook of one issues is under way after it, too.
+"""Backward passes: who runs one is known, and what a hook of one issues is under way after it, too.
+
+What works on a GPU's tensors the engine calls in a thread of its own, for each GPU: DDP's reducer, hooks.
 
 Torch gives each pass its own stack of modes, and drops it at the end: the mode that watches accesses to tensors, put on
 in a hook, would be off again where the program goes on.
@@ -7,10 +9,12 @@ in a hook, would be off again where the program goes on.
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from rankdrill.boundary import torch_seam
+from rankdrill.boundary.callsites import passes
 from rankdrill.boundary.crossing import Boundary
 from rankdrill.boundary.patch import Patch
 
@@ -24,9 +28,11 @@ def backward_patches(boundary: Boundary) -> Iterable[Patch]:
         @functools.wraps(run)
         def run_and_watch(*args: Any, **kwargs: Any) -> Any:
             __tracebackhide__ = True
+            passes.append(sys._getframe())  # in no variable of this function's, which would hold itself then
             try:
                 return run(*args, **kwargs)
             finally:
+                passes.remove(sys._getframe())
                 handles = boundary.handles
                 if handles is not None and handles.under_way:
                     handles.watch.begin()

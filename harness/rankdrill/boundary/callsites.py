@@ -3,7 +3,7 @@
 A call site is the first frame outward that is the user's: not of torch, not of rankdrill, not of the standard library,
 and not installed in ``site-packages``. Where there is none, as in a framework's own worker thread, it is the frame of
 the library that called torch. What DDP's reducer and other C++ issue from within ``backward()`` is made by the line
-that called ``backward()``.
+that called ``backward()``; also on a GPU, where that is done in a thread of the engine's own, above which nothing is.
 
 The public function is the outermost of torch's frames between that line and the collective, those of ``c10d`` itself
 before others: ``all_gather_object``, ``DistributedDataParallel.forward``, ``Tensor.backward``.
@@ -24,7 +24,7 @@ from rankdrill.native import hot
 from rankdrill.step import HANDED_OVER, Site
 from rankdrill.whose import Whose, whose_file
 
-__all__ = ["MOST_FRAMES", "call_site", "called_by_user", "owner_of", "raise_site"]
+__all__ = ["MOST_FRAMES", "call_site", "called_by_user", "frame_at", "owner_of", "passes", "raise_site"]
 
 MOST_FRAMES = 200  # looked at; frameworks nest some dozens
 MOST_CALLERS = 3
@@ -38,16 +38,31 @@ _USER, _LIBRARY, _TORCH, _OURS = Whose.USER, Whose.LIBRARY, Whose.TORCH, Whose.O
 # first at the same time: another one sees all or nothing.
 _known: dict[int, tuple[Whose, int, CodeType]] = {}
 _sites: dict[Hashable, tuple[Site, tuple[CodeType | None, ...]]] = {}
+passes: list[FrameType] = []
+"""The frames that run a backward pass right now, the innermost last: for what is called in a thread of the engine's."""
+
+
+def frame_at(depth: int) -> FrameType | None:
+    """The caller's frame at `depth`, or None: above what C++ calls in a thread of its own there is none."""
+    frame: FrameType | None = sys._getframe(1)
+    for _ in range(depth):
+        if frame is None:
+            break
+        frame = frame.f_back
+    return frame
 
 
 def plain_call_site(depth: int = 1) -> Site | None:
     """The user's line that led to the caller's caller at `depth`; None where only C++ is above it."""
-    frame: FrameType | None = sys._getframe(depth)
+    frame = frame_at(depth)
+    below = False
     outermost: CodeType | None = None  # of torch's, or a gather
     telling = 0
     library: FrameType | None = None
     known = _known
     for _ in range(MOST_FRAMES):
+        if frame is None and not below and library is None and passes:
+            frame, below = passes[-1], True
         if frame is None:
             break
         code = frame.f_code
@@ -159,5 +174,5 @@ def _told(code: CodeType) -> int:
     return whose | tells << 2 | (code.co_name in _RUNNERS) << 4 | layer_of(code) << 5
 
 
-call_site: Callable[..., Site | None] = plain_call_site if hot is None else hot.CallSites(_told, _meet, _sites)
+call_site: Callable[..., Site | None] = plain_call_site if hot is None else hot.CallSites(_told, _meet, _sites, passes)
 """`plain_call_site`, in C if there is one."""

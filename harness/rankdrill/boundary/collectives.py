@@ -28,7 +28,7 @@ from rankdrill.boundary.regions import Buffers, buffers_of
 from rankdrill.boundary.repertoire import Repertoire
 from rankdrill.boundary.shared_outputs import TAKING_APART, shared_output
 from rankdrill.boundary.work import NeverWaited, TrackedWork
-from rankdrill.ledger import GROUP_OP, State, milliseconds, spell_members
+from rankdrill.ledger import GROUP_OP, ON_DEVICE, State, milliseconds, spell_members
 from rankdrill.step import ANYBODY, DEFAULT_GROUP, MESSAGES, NO_SEQUENCE, RECV, Kind, Step
 
 __all__ = ["DrilledGroup", "install_collectives"]
@@ -70,6 +70,7 @@ class DrilledGroup(dist.ProcessGroup):
         self.introduced = False
         self.way: object | None = None
         self.timeout = torch_seam.group_timeout(inner)
+        self.on_device = torch_seam.outlasts_its_calls(inner)
 
     def count_anew(self) -> None:
         """Number collectives and messages from 0 again: a run begins, and all that was issued before it is over.
@@ -107,8 +108,10 @@ class DrilledGroup(dist.ProcessGroup):
         """Write this group's members into the ledger, once, before its first collective."""
         if not self.introduced and self.boundary.ledger:
             self.introduced = True
+            self.boundary.on_device = self.boundary.on_device or self.on_device
+            goes_on = ON_DEVICE if self.on_device else 0
             for ranks in spell_members(self.global_ranks):
-                record = self.boundary.ledger.begin(Step(Kind.COLLECTIVE, GROUP_OP, self.label, ranks))
+                record = self.boundary.ledger.begin(Step(Kind.COLLECTIVE, GROUP_OP, self.label, ranks, digest=goes_on))
                 self.boundary.mark(record, State.ENDED)
             self.way = way_of(self)
 

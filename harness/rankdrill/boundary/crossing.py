@@ -77,6 +77,7 @@ class Boundary(Gate):
         self.file_updates = Updates(()) if looks_on else Updates(FILE_PAUSES_S)
         self.from_anybody = FromAnybody(0) if looks_on else FromAnybody()
         self.orders = Orders(self)
+        self.on_device = False  # whether a group was used whose calls go on, on a device, after they have returned
         self.handed_over = False  # whether, in this run, anything of the user's was handed to another thread
         self.made = MadeGroups()
         self._groups: Counter[str] = Counter()

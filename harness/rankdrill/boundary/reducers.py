@@ -7,17 +7,15 @@ reducer's own callback, and once more right after that.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from types import FrameType
 from typing import Protocol
 
 import torch
 
 from rankdrill.boundary import torch_seam
-from rankdrill.boundary.callsites import MOST_FRAMES
+from rankdrill.boundary.callsites import MOST_FRAMES, frame_at, passes
 from rankdrill.step import DDP_BUCKET, Contract, Site
 
 __all__ = ["BUCKETED", "Buckets", "WaitsAtTheEnd", "named"]
@@ -72,17 +70,19 @@ def _called_by(site: Site, name: str) -> Site:
 
 def _from_the_engine(depth: int) -> bool:
     """Whether C++ called, right below one ``backward()``: in one that another one runs, passes cannot be told apart."""
-    frame: FrameType | None = sys._getframe(depth)
-    passes = 0
+    frame = frame_at(depth)
+    if frame is None:  # in a thread of the engine's own
+        return len(passes) == 1
+    above = 0
     for place in range(MOST_FRAMES):
         if frame is None:
             break
         runs_backward = frame.f_code is torch_seam.ENGINE
         if place == 0 and not runs_backward:
             return False
-        passes += runs_backward
+        above += runs_backward
         frame = frame.f_back
-    return passes == 1
+    return above == 1
 
 
 class _Waiter(Protocol):

@@ -53,6 +53,7 @@ from torch.autograd import graph as autograd_graph
 from torch.distributed import distributed_c10d as c10d
 
 __all__ = [
+    "DEVICE_BACKENDS",
     "ENGINE",
     "GATHERS_AS_IT_LIES",
     "PICKLER_NAMES",
@@ -71,6 +72,7 @@ __all__ = [
     "local_group_name",
     "name_of",
     "note_device_constructors",
+    "outlasts_its_calls",
     "print_options",
     "replace_env_rendezvous",
     "replace_group",
@@ -221,6 +223,15 @@ def backend_on_cpu(group: Any) -> str:
     if not any(device.type == "cpu" for device in group._device_types):
         return ""
     return str(group._get_backend(torch.device("cpu")).name())
+
+
+DEVICE_BACKENDS = {"nccl"}
+"""Backends whose calls return once they are handed to a device, and are over when that has come to them."""
+
+
+def outlasts_its_calls(group: Any) -> bool:
+    """Whether calls of `group` may go on, on a device, when they have returned to Python."""
+    return any(str(group._get_backend(device).name()) in DEVICE_BACKENDS for device in group._device_types)
 
 
 def group_timeout(group: Any) -> float:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from rankdrill.diagnosis.stores.keys import Keys, KeyState, awaits_key, awaits_lock
-from rankdrill.ledger import GROUP_OP, MOST_RANKS, LedgerView, Members, Record, State
+from rankdrill.ledger import GROUP_OP, MOST_RANKS, ON_DEVICE, LedgerView, Members, Record, State
 from rankdrill.step import (
     DEFAULT_GROUP,
     INIT_GROUP,
@@ -23,6 +23,8 @@ from rankdrill.step import (
 )
 
 __all__ = ["Position", "Progress", "counted_by", "position"]
+
+MOST_AHEAD = 256  # calls that are kept of those that were handed to a device
 
 Stream: TypeAlias = tuple[str, str, int, int]
 """What messages are counted by: ``send`` or ``recv``, the group, the peer's global rank, the tag."""
@@ -39,6 +41,8 @@ class Position:
     says that it has dropped the handle of a message. `keys` are those of stores that it has set or deleted. `locking`
     is the file lock that it waits for, if it does, and who holds that is not known yet; once it is, `at` is that step
     and `held_by` the holder. `awaited` are the keys that it waits for, where it is several, `at` among them.
+    `on_device` has the newest calls of this run on groups whose calls go on, on a device, when they have returned
+    (NCCL's): no record says when these are over.
     """
 
     ended: bool
@@ -54,6 +58,7 @@ class Position:
     locking: Record | None = None
     held_by: int | None = None
     awaited: tuple[Record, ...] = ()
+    on_device: Mapping[str, Sequence[Record]] = field(default_factory=dict)
 
 
 class Progress:
@@ -86,6 +91,7 @@ class Progress:
         self._at: Record | None = None
         self._awaited: list[Record] = []  # the keys, where it waits for several
         self._newest: Record | None = None
+        self._on_device: dict[str, deque[Record]] = {}
         self.next = 0
 
     def take(self, view: LedgerView) -> None:
@@ -128,13 +134,19 @@ class Progress:
             members = self._members.setdefault(step.target, Members(self._ranks)).take(step.fingerprint)
             if members is not None:
                 self._groups[step.target] = members
+            if step.digest == ON_DEVICE:
+                self._on_device.setdefault(step.target, deque(maxlen=MOST_AHEAD))
         elif not self._entered(record):
             return
         elif step.sequence != NO_SEQUENCE:
             if record.index >= self._start or step.target != DEFAULT_GROUP:  # whose calls each run counts anew
                 self._count_call(record)
+            if record.index >= self._start and step.target in self._on_device and not _refused(record):
+                self._on_device[step.target].append(record)
         elif step.message is not None and record.index >= self._start:
             self._count_message(record, step.message)
+            if step.target in self._on_device:
+                self._on_device[step.target].append(record)
 
     def _count_call(self, record: Record) -> None:
         """Count it as reached, unless it was refused when it was issued: then it never took place."""
@@ -198,6 +210,7 @@ class Progress:
             self._keys.states,
             locking,
             awaited=tuple(record for record in self._awaited if awaits_key(record.step)),
+            on_device=self._on_device,
         )
 
 

@@ -17,7 +17,7 @@ from rankdrill.diagnosis.stores.keys import is_there
 from rankdrill.ledger import Members, Record
 from rankdrill.step import ANYBODY, LOCAL_GROUP, MAKES_GROUP, NO_SEQUENCE, RECV, SEND, Kind, Message, Named, Step
 
-__all__ = ["Wait", "doomed", "hopeless", "name_ranks", "waits"]
+__all__ = ["Wait", "doomed", "hopeless", "name_ranks", "wait_of", "waits"]
 
 FEW = 8  # ranks that a message lists one by one
 LONG = 4  # at one distance from each other, that are not listed
@@ -128,10 +128,11 @@ def _comes(wait: Wait, able: Set[int]) -> bool:
 
 def waits(positions: Sequence[Position]) -> dict[int, Wait]:
     """What each rank that waits in a collective waits for; nobody, if all have reached it."""
-    return {rank: _wait(rank, at, positions) for rank, at in enumerate(positions) if at.at is not None}
+    return {rank: wait_of(rank, at, positions) for rank, at in enumerate(positions) if at.at is not None}
 
 
-def _wait(rank: int, here: Position, positions: Sequence[Position]) -> Wait:
+def wait_of(rank: int, here: Position, positions: Sequence[Position]) -> Wait:
+    """What `rank` waits for, which is in the step of `here`."""
     assert here.at is not None
     step = here.at.step
     if step.op in MAKES_GROUP:

@@ -3,7 +3,7 @@
 from rankdrill.ledger.board import Board, BoardBreak, BoardCall, make_board
 from rankdrill.ledger.format import CAPACITY, MAX_FAULTS, UNKNOWN_RANK, Record, State
 from rankdrill.ledger.mailbox import Half, Mailbox, MessageCall
-from rankdrill.ledger.members import GROUP_OP, MOST_RANKS, Members, spell_members
+from rankdrill.ledger.members import GROUP_OP, MOST_RANKS, ON_DEVICE, Members, spell_members
 from rankdrill.ledger.posts import Post
 from rankdrill.ledger.reader import LedgerReader, LedgerView, all_ended
 from rankdrill.ledger.stencil import Stencil
@@ -14,6 +14,7 @@ __all__ = [
     "GROUP_OP",
     "MAX_FAULTS",
     "MOST_RANKS",
+    "ON_DEVICE",
     "UNKNOWN_RANK",
     "Board",
     "BoardBreak",

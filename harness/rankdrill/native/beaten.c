@@ -108,7 +108,7 @@ static int see_handles(Held *held, Making *making) {
 static long bucket_of(Beaten *self, Held *held, Making *making) {
     int unused = is_empty(making->way->buckets, s_in_use);
     if (unused || !self->asked.bucketed) return unused < 0 ? -1 : 0;
-    if (passes_above(self->engine) != 1) return 0;
+    if (passes_above(self->engine, self->call_site) != 1) return 0;
     PyObject *next = hold(held, PyObject_CallMethodOneArg(making->way->buckets, s_next_of, making->args[0]));
     long bucket = next ? PyLong_AsLong(next) : -1;
     if (bucket == -1 && PyErr_Occurred()) return -1;

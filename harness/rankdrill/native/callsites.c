@@ -15,7 +15,7 @@ typedef struct {
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
-    PyObject *classify, *meet, *sites;
+    PyObject *classify, *meet, *sites, *passes;
     Known known[CODES];
 } CallSites;
 
@@ -24,6 +24,7 @@ static void CallSites_dealloc(CallSites *self) {
     Py_XDECREF(self->classify);
     Py_XDECREF(self->meet);
     Py_XDECREF(self->sites);
+    Py_XDECREF(self->passes);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
@@ -119,11 +120,18 @@ static int find_callers(CallSites *self, Found *found) {
     return 0;
 }
 
+/* What goes on below the last frame of a thread that C++ has made for a backward pass: what runs that pass; else NULL. */
+static PyFrameObject *frame_of_pass(CallSites *self) {
+    Py_ssize_t passes = PyList_GET_SIZE(self->passes);
+    return passes ? (PyFrameObject *)Py_NewRef(PyList_GET_ITEM(self->passes, passes - 1)) : NULL;
+}
+
 /* The user's frame, or else the first of a library's, and which function of torch's, or gather, was called there. */
 static int find_frames(CallSites *self, long depth, Found *found) {
     PyFrameObject *frame = PyThreadState_GetFrame(PyThreadState_Get()), *library = NULL;
-    int telling = 0, failed = 0;
-    for (long looked = 1 - depth; frame && looked < MOST_FRAMES; looked++) {
+    int telling = 0, failed = 0, below = !frame;
+    if (below) frame = frame_of_pass(self);
+    for (long looked = below ? 0 : 1 - depth; frame && looked < MOST_FRAMES; looked++) {
         PyFrameObject *back;
         if (looked >= 0) {
             PyCodeObject *code = PyFrame_GetCode(frame);
@@ -147,6 +155,11 @@ static int find_frames(CallSites *self, long depth, Found *found) {
             Py_DECREF(code);
         }
         back = PyFrame_GetBack(frame);
+        if (!back && !below && !library) {
+            back = frame_of_pass(self);
+            below = 1;
+            looked = looked < 0 ? -1 : looked;
+        }
         Py_DECREF(frame);
         frame = back;
     }
@@ -201,8 +214,9 @@ PyObject *site_and_hand(PyObject *call_sites, enum hand *hand) {
 }
 
 /* How many backward passes the call was made in, one within the other, if it was C++ that made it there; else 0. */
-int passes_above(PyObject *engine) {
+int passes_above(PyObject *engine, PyObject *call_sites) {
     PyFrameObject *frame = PyThreadState_GetFrame(PyThreadState_Get());
+    if (!frame) return (int)PyList_GET_SIZE(((CallSites *)call_sites)->passes); /* in a thread of the engine's own */
     int passes = 0;
     for (int looked = 0; frame && looked < MOST_FRAMES; looked++) {
         PyCodeObject *code = PyFrame_GetCode(frame);
@@ -231,15 +245,16 @@ static PyObject *CallSites_call(PyObject *object, PyObject *const *args, size_t 
 }
 
 static PyObject *CallSites_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    PyObject *classify, *meet, *sites;
+    PyObject *classify, *meet, *sites, *passes;
     if (kwargs && PyDict_GET_SIZE(kwargs)) return PyErr_Format(PyExc_TypeError, "CallSites takes no names");
-    if (!PyArg_ParseTuple(args, "OOO!", &classify, &meet, &PyDict_Type, &sites)) return NULL;
+    if (!PyArg_ParseTuple(args, "OOO!O!", &classify, &meet, &PyDict_Type, &sites, &PyList_Type, &passes)) return NULL;
     CallSites *self = (CallSites *)type->tp_alloc(type, 0); /* all zero */
     if (!self) return NULL;
     self->vectorcall = CallSites_call;
     self->classify = Py_NewRef(classify);
     self->meet = Py_NewRef(meet);
     self->sites = Py_NewRef(sites);
+    self->passes = Py_NewRef(passes);
     return (PyObject *)self;
 }
 

@@ -69,7 +69,7 @@ HERE int Stencil_note_issued(PyObject *stencil, PyObject *index);
 /* callsites.c: as `plain_call_site` of boundary/callsites.py, and as boundary/handed.py */
 enum hand { KEPT, HANDED, RETURNED, UNCLEAR }; /* who is to wait: whoever asked torch, the user, the user by its result */
 HERE PyObject *site_and_hand(PyObject *call_sites, enum hand *hand);
-HERE int passes_above(PyObject *engine);
+HERE int passes_above(PyObject *engine, PyObject *call_sites);
 
 /* posting.c: as `PlainPosting` of ledger/posting.py */
 HERE void make_crc_table(void);

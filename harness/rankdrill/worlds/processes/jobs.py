@@ -90,6 +90,7 @@ class Jobs:
             context.boundary.updates.take() + context.boundary.file_updates.take() if over else 0,
             self._taken() if over or context.boundary.orders.found else (),
             context.boundary.handed_over,
+            context.boundary.on_device,
         )
         if over:
             context.boundary.handed_over = False

@@ -73,7 +73,7 @@ class Account(Plain):
     `left_groups` such that it made again and again and destroyed none of. `updates` counts how often a key of a store
     was set that the rank had got before, or a file written that it had read. `taken` says where several have answered
     to a receive from anybody. `handed_over`: something was handed to another thread of the rank, which may have issued
-    calls beside it.
+    calls beside it. `on_device`: it has used a group whose calls go on, on a device, after they have returned.
     """
 
     collectives: int = -1
@@ -84,12 +84,13 @@ class Account(Plain):
     updates: int = 0
     taken: tuple[Taken, ...] = ()
     handed_over: bool = False
+    on_device: bool = False
 
     @property
     def quiet(self) -> bool:
         """Whether there is nothing in it that might be wrong, if the other ranks say the same."""
         told = self.unwaited or self.left_groups or self.messages or self.updates or self.taken
-        return not told and not self.handed_over and self.collectives >= 0 and self.groups >= 0
+        return not told and not self.handed_over and not self.on_device and self.collectives >= 0 and self.groups >= 0
 
 
 NO_ACCOUNT = Account()

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from rankdrill.diagnosis import Finding, leak_on, left_groups_on, lost_update, unequal_groups, unreceived_message
+from rankdrill.diagnosis import (
+    Finding,
+    cause_of_hang,
+    leak_on,
+    left_groups_on,
+    lost_update,
+    unequal_groups,
+    unreceived_message,
+)
 from rankdrill.diagnosis.calls.own_threads import unordered_threads
 from rankdrill.diagnosis.files import lost_file_update
 from rankdrill.diagnosis.guarded import or_else
+from rankdrill.diagnosis.on_device import unmet_on_device
 from rankdrill.diagnosis.races.race import message_race
 from rankdrill.ledger import LedgerView
 from rankdrill.worlds.processes.ledgers import Ledgers
 from rankdrill.worlds.processes.watching.ending import Ending
+from rankdrill.worlds.processes.watching.positions import Positions
 from rankdrill.worlds.rank_outcome import Status
 
 __all__ = ["at_one", "found_at_the_end", "pending_messages"]
@@ -28,7 +38,8 @@ def found_at_the_end(endings: Mapping[int, Ending], ledgers: Ledgers) -> Finding
 
 def _found(endings: Mapping[int, Ending], ledgers: Ledgers) -> Finding | None:
     return (
-        _unequal(endings, ledgers)
+        _unmet(endings, ledgers)
+        or _unequal(endings, ledgers)
         or _leak(endings)
         or _unreceived(endings, ledgers)
         or _raced(endings, ledgers)
@@ -48,6 +59,17 @@ def at_one(endings: Collection[Ending]) -> bool:
 def pending_messages(endings: Iterable[Ending]) -> bool:
     """Whether messages have been sent that nobody has received, or the other way round."""
     return sum(ending.account.messages or 0 for ending in endings) % (1 << 64) != 0
+
+
+def _unmet(endings: Mapping[int, Ending], ledgers: Ledgers) -> Finding | None:
+    """Whether ranks have handed a call to their device that others never made: it would not have been over."""
+    if not any(ending.account.on_device for ending in endings.values()):
+        return None
+    waits = unmet_on_device(Positions(ledgers, None, len(endings)).now(()))
+    views = _of_this_run(endings, ledgers)
+    return (
+        cause_of_hang(waits, endings.keys() - waits.keys(), [views[rank] for rank in sorted(views)]) if waits else None
+    )
 
 
 def _unequal(endings: Mapping[int, Ending], ledgers: Ledgers) -> Finding | None:

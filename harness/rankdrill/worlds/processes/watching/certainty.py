@@ -81,7 +81,8 @@ class Certainty:
         # gloo's own thread spins for ever once a message is dropped (2.13). Whoever is half way through a transfer with
         # that rank moves too.
         # Who waits for a key, as one does for the others' when a group is made, may ask for it again and again; who
-        # has set it, or has come to make the group, has written that down. MPI's ranks spin while they wait.
+        # has set it, or has come to make the group, has written that down. MPI's ranks spin while they wait, and so
+        # does who waits for a device.
         idle = {rank: running[rank] for rank in stuck if not self._may_move(positions[rank])}
         moved = self._moved(idle)
         if stuck != self._suspected:
@@ -142,7 +143,8 @@ class Certainty:
         step = position.at.step if position.at is not None else None
         if step is None:
             return position.gave_up
-        return position.gave_up or step.of_mpi or awaits_key(step) or step.op in MAKES_GROUP
+        spins = step.of_mpi or step.target in position.on_device
+        return position.gave_up or spins or awaits_key(step) or step.op in MAKES_GROUP
 
     def _moved(self, pending: Mapping[int, RankHandle]) -> bool:
         """Whether one of `pending` ran, or wanted to, since the last look: it may be half way through a transfer."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rankdrill.diagnosis import Position, Progress
+from rankdrill.diagnosis.on_device import held_on_device
 from rankdrill.ledger import Record
 from rankdrill.worlds.planned import BENDING, STOP, bends_calls, ending_strikes, struck_by
 from rankdrill.worlds.processes.ledgers import Ledgers
@@ -34,6 +35,8 @@ class Positions:
     def now(self, running: Container[int], *, stuck: bool = False) -> list[Position]:
         """Where every rank is; those that are not `running` have ended. With `stuck`, the others are known to be."""
         found = [self._of(rank, ended=rank not in running, stuck=stuck) for rank in range(self._size)]
+        if any(position.on_device for position in found):
+            found = held_on_device(found, stuck=stuck)
         return self._with_holders(found) if any(position.locking for position in found) else found
 
     def all_in_steps(self, running: Container[int]) -> bool:

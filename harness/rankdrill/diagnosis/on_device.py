@@ -1,0 +1,54 @@
+"""Calls that go on, on a device, when they have returned to Python: NCCL's.
+
+The ledger has them as ended once they are in the device's queue, and their rank is somewhere in Python, or waits for
+the device in something that is no step, ``Tensor.item()`` say. But calls of one group are carried out in their order,
+by all of its members. So the one that a member has not come to cannot be over, and if that has come to its end, never
+will be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from dataclasses import replace
+
+from rankdrill.diagnosis.progress import Position
+from rankdrill.diagnosis.waits import Wait, wait_of
+from rankdrill.ledger import State
+from rankdrill.step import NO_SEQUENCE
+
+__all__ = ["held_on_device", "unmet_on_device"]
+
+
+def held_on_device(positions: Sequence[Position], *, stuck: bool = False) -> list[Position]:
+    """`positions`, in which those that run are in the call that their device cannot get past.
+
+    That is one that another rank will not come to, having ended; if those that run are known to be `stuck`, one that
+    another has not come to.
+    """
+    ended = {rank for rank, position in enumerate(positions) if position.ended}
+    others = set(range(len(positions))) if stuck else ended
+    held = {
+        rank: unmet[0].record
+        for rank, here in enumerate(positions)
+        if not here.ended and here.at is None and (unmet := _unmet(rank, positions, others))
+    }
+    return [replace(here, at=held[rank]) if rank in held else here for rank, here in enumerate(positions)]
+
+
+def unmet_on_device(positions: Sequence[Position]) -> dict[int, Wait]:
+    """Of ranks that have all come to their end: of each the first call that others have not come to."""
+    everybody = set(range(len(positions)))
+    return {rank: unmet[0] for rank in everybody if (unmet := _unmet(rank, positions, everybody))}
+
+
+def _unmet(rank: int, positions: Sequence[Position], others: Set[int]) -> list[Wait]:
+    """The calls of `rank` that one of `others` has not come to, in their order."""
+    found: list[Wait] = []
+    for calls in positions[rank].on_device.values():
+        for record in reversed(calls):
+            wait = wait_of(rank, replace(positions[rank], at=replace(record, state=State.BEGUN)), positions)
+            if not wait.missing and record.step.sequence != NO_SEQUENCE:
+                break  # nor is there one before it: who has come to this has come to those
+            if not others.isdisjoint(wait.missing):
+                found.append(wait)
+    return sorted(found, key=lambda wait: wait.record.index)

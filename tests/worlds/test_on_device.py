@@ -1,0 +1,130 @@
+"""Calls that go on, on a device, when they have returned to Python: what shows of one that the others do not make.
+
+There is no GPU here. Torch's ``fake`` backend returns at once, as NCCL does, and moves nothing; whoever waits for the
+device is a loop that goes on for ever, as ``Tensor.item()`` does.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+from rankdrill import World
+from rankdrill.boundary import torch_seam
+from rankdrill.diagnosis import FindingKind
+from rankdrill.worlds import Status
+
+SOON_S = 15.0  # a bound that is far from any deadline here
+DEADLINE_S = 60.0
+
+
+def begin() -> tuple[int, torch.Tensor]:
+    """The default group, on a backend that is taken for a device's."""
+    import os
+
+    torch_seam.DEVICE_BACKENDS.add("fake")
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=size)
+    return rank, torch.ones(4)
+
+
+def waits_for_the_device() -> None:
+    while True:
+        time.sleep(0.001)
+
+
+def skips_one() -> None:
+    rank, x = begin()
+    dist.all_reduce(x)
+    if rank != 1:
+        dist.all_reduce(x)  # missing
+        waits_for_the_device()
+
+
+def skips_one_silently() -> None:
+    rank, x = begin()
+    dist.all_reduce(x)
+    if rank != 1:
+        dist.all_reduce(x)  # missing
+
+
+def raises() -> None:
+    rank, x = begin()
+    if rank == 1:
+        raise ValueError("a bad batch")
+    dist.all_reduce(x)
+    waits_for_the_device()
+
+
+def receives_nothing() -> None:
+    rank, x = begin()
+    if rank == 0:
+        dist.recv(x, 1)
+        waits_for_the_device()
+
+
+def goes_on_after_the_last() -> float:
+    rank, x = begin()
+    for _ in range(3):
+        dist.all_reduce(x)
+    time.sleep(1.5 * (rank == 0))  # the others have long come to their end
+    return float(x[0])
+
+
+@pytest.fixture(scope="module", params=[2, 3])
+def world(request: pytest.FixtureRequest) -> Any:
+    with World(request.param, init=False) as made:
+        yield made
+
+
+def line(body: Callable[..., Any], mark: str = "# missing") -> int:
+    code = body.__code__
+    with open(code.co_filename) as file:
+        lines = file.read().splitlines()
+    return next(at for at in range(code.co_firstlineno, len(lines) + 1) if mark in lines[at - 1])
+
+
+@pytest.mark.parametrize("body", [skips_one, skips_one_silently])
+def test_a_call_that_one_rank_leaves_out_is_told_without_a_deadline(world: World, body: Callable[..., Any]) -> None:
+    outcome = world.run(body, deadline=DEADLINE_S)
+    (finding,) = outcome.findings
+    assert finding.kind is FindingKind.MISSING, finding
+    assert finding.culprits == ((1,) if world.n > 2 else ())
+    assert f"test_on_device.py:{line(body)}" in str(finding)
+    assert outcome.elapsed < SOON_S
+
+
+def test_who_raised_is_the_culprit_and_who_waits_for_the_device_a_victim(world: World) -> None:
+    outcome = world.run(raises, deadline=DEADLINE_S)
+    assert outcome.culprits == (1,)
+    assert outcome.victims == tuple(rank for rank in range(world.n) if rank != 1)
+    assert "waits in collective.all_reduce #0" in str(outcome.ranks[0])
+    assert outcome.elapsed < SOON_S
+
+
+def test_a_message_that_nobody_sends(world: World) -> None:
+    outcome = world.run(receives_nothing, deadline=DEADLINE_S)
+    (finding,) = outcome.findings
+    assert finding.kind is FindingKind.UNMATCHED, finding
+    assert outcome.elapsed < SOON_S
+
+
+def test_who_is_late_with_nothing_missing_is_left_alone(world: World) -> None:
+    outcome = world.run(goes_on_after_the_last, deadline=DEADLINE_S)
+    assert [rank.status for rank in outcome.ranks] == [Status.RETURNED] * world.n
+    assert outcome.ok
+
+
+def test_no_call_of_gloo_goes_on() -> None:
+    def marked() -> list[str]:
+        dist.barrier()
+        return [str(torch_seam.outlasts_its_calls(dist.group.WORLD))]
+
+    with World(2) as world:
+        assert world.run(marked).unwrap() == [["False"]] * 2
