@@ -39,7 +39,7 @@ def backward_with(hook: Callable[[], Any]) -> list[Any]:
     """What `hook` gives in the middle of a backward pass, and where that was begun."""
     found: list[Any] = []
     leaf = torch.ones(2, requires_grad=True)
-    leaf.register_hook(lambda grad: found.append(hook()))
+    leaf.register_hook(lambda grad: found.append(hook()))  # type: ignore[no-untyped-call]
     torch.autograd.backward(leaf.sum())  # the pass
     return found
 

@@ -18,8 +18,8 @@ from rankdrill.worlds import Status
 
 pytestmark = pytest.mark.gpu
 
-DEADLINE_S = 60.0
-SOON_S = 20.0  # for what is certain long before that, worlds and communicators made anew included
+DEADLINE_S = 200.0
+SOON_S = 100.0  # for what is certain long before that, worlds and communicators made anew included
 
 
 @pytest.fixture(scope="module", params=[2, 3])

@@ -70,7 +70,7 @@ class DrilledGroup(dist.ProcessGroup):
         self.introduced = False
         self.way: object | None = None
         self.timeout = torch_seam.group_timeout(inner)
-        self.on_device = torch_seam.outlasts_its_calls(inner)
+        self.on_device = torch_seam.goes_on_after_calls(inner)
 
     def count_anew(self) -> None:
         """Number collectives and messages from 0 again: a run begins, and all that was issued before it is over.

@@ -52,6 +52,8 @@ from torch.autograd import Variable
 from torch.autograd import graph as autograd_graph
 from torch.distributed import distributed_c10d as c10d
 
+from rankdrill.ledger import DEVICE_BACKENDS
+
 __all__ = [
     "DEVICE_BACKENDS",
     "ENGINE",
@@ -63,6 +65,7 @@ __all__ = [
     "backend_on_cpu",
     "backward_pass",
     "c10d",
+    "goes_on_after_calls",
     "group_names",
     "group_timeout",
     "groups",
@@ -72,7 +75,6 @@ __all__ = [
     "local_group_name",
     "name_of",
     "note_device_constructors",
-    "outlasts_its_calls",
     "print_options",
     "replace_env_rendezvous",
     "replace_group",
@@ -225,11 +227,7 @@ def backend_on_cpu(group: Any) -> str:
     return str(group._get_backend(torch.device("cpu")).name())
 
 
-DEVICE_BACKENDS = {"nccl"}
-"""Backends whose calls return once they are handed to a device, and are over when that has come to them."""
-
-
-def outlasts_its_calls(group: Any) -> bool:
+def goes_on_after_calls(group: Any) -> bool:
     """Whether calls of `group` may go on, on a device, when they have returned to Python."""
     return any(str(group._get_backend(device).name()) in DEVICE_BACKENDS for device in group._device_types)
 

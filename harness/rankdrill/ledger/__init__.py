@@ -3,7 +3,7 @@
 from rankdrill.ledger.board import Board, BoardBreak, BoardCall, make_board
 from rankdrill.ledger.format import CAPACITY, MAX_FAULTS, UNKNOWN_RANK, Record, State
 from rankdrill.ledger.mailbox import Half, Mailbox, MessageCall
-from rankdrill.ledger.members import GROUP_OP, MOST_RANKS, ON_DEVICE, Members, spell_members
+from rankdrill.ledger.members import DEVICE_BACKENDS, GROUP_OP, MOST_RANKS, ON_DEVICE, Members, spell_members
 from rankdrill.ledger.posts import Post
 from rankdrill.ledger.reader import LedgerReader, LedgerView, all_ended
 from rankdrill.ledger.stencil import Stencil
@@ -11,6 +11,7 @@ from rankdrill.ledger.writer import LedgerWriter, milliseconds
 
 __all__ = [
     "CAPACITY",
+    "DEVICE_BACKENDS",
     "GROUP_OP",
     "MAX_FAULTS",
     "MOST_RANKS",

@@ -11,7 +11,7 @@ from rankdrill.explain.recording.raw import Calls, calls_of
 from rankdrill.explain.recording.reading import End, Recorded
 from rankdrill.explain.recording.runs import Run
 from rankdrill.host import boot_id, pid_namespace, started_at
-from rankdrill.ledger import GROUP_OP, LedgerView, Record, State
+from rankdrill.ledger import DEVICE_BACKENDS, GROUP_OP, ON_DEVICE, LedgerView, Record, State
 from rankdrill.ledger import format as f
 from rankdrill.ledger.slots import Slots
 from rankdrill.step import NO_SEQUENCE, Kind
@@ -22,8 +22,6 @@ WINDOW = 4096
 
 MOST_READ = 1 << 20  # records of all ranks together
 FEWEST_READ = 4096  # of one rank
-NOT_AT_ONCE = ("nccl", "xccl", "hccl", "ucc")
-"""Backends that give a rank a handle whose wait is over before the collective is."""
 
 
 @dataclass(frozen=True)
@@ -60,9 +58,7 @@ class RankEvidence:
     @property
     def awaits_devices(self) -> frozenset[str]:
         """The groups in which a call that was waited for may still be under way."""
-        return frozenset(
-            group.label for group in self.recorded.groups if any(name in group.backend for name in NOT_AT_ONCE)
-        )
+        return frozenset(group.label for group in self.recorded.groups if _on_device(group.backend))
 
 
 @dataclass(frozen=True)
@@ -143,14 +139,23 @@ def _with_groups(view: LedgerView, begins: int, one: Recorded) -> LedgerView:
     view = replace(view, dropped=max(dropped, 0))
     if dropped <= 0:
         return view
-    told = [(group.label, part) for group in one.groups if group.record >= begins for part in group.members]
+    told = [
+        (group.label, part, ON_DEVICE if _on_device(group.backend) else 0)
+        for group in one.groups
+        if group.record >= begins
+        for part in group.members
+    ]
     told = told[-view.first :]
     first = view.first - len(told)
-    records = b"".join(_record(first + place, label, part) for place, (label, part) in enumerate(told))
+    records = b"".join(_record(first + place, *each) for place, each in enumerate(told))
     return replace(view, raw=Slots(records + view.raw.joined), first=first)
 
 
-def _record(index: int, label: str, members: str) -> bytes:
+def _on_device(backend: str) -> bool:
+    return any(name in backend for name in DEVICE_BACKENDS)
+
+
+def _record(index: int, label: str, members: str, digest: int) -> bytes:
     """What a rank writes down of a group before its first call."""
     return f.RECORD.pack(
         index,
@@ -168,7 +173,7 @@ def _record(index: int, label: str, members: str) -> bytes:
         b"",
         0,
         0,
-        0,
+        digest,
         f.NO_MESSAGE,
         0,
         NO_SEQUENCE,

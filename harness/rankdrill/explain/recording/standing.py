@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from rankdrill.diagnosis import Position, Progress
+from rankdrill.diagnosis.on_device import held_on_device
 from rankdrill.explain.recording.evidence import Evidence, RankEvidence
 from rankdrill.ledger import GROUP_OP, Record, State
 from rankdrill.ledger import format as f
@@ -59,12 +60,34 @@ class Standing:
 def standings_of(evidence: Evidence) -> list[Standing]:
     """How every rank stands, by rank."""
     idle = _idle(evidence)
-    return [
+    found = [
         _standing(rank, evidence.ranks[rank], evidence, idle=idle)
         if rank in evidence.ranks
         else Standing(rank, How.UNKNOWN, Position(False, whole=False), told="recorded nothing")
         for rank in range(evidence.world_size)
     ]
+    return _with_devices(found, evidence, idle=idle)
+
+
+def _with_devices(found: Sequence[Standing], evidence: Evidence, *, idle: bool) -> list[Standing]:
+    """Who is in no call waits in the one that its device cannot get past; if nobody has done anything for long, in the
+    newest that it has handed to it.
+    """
+    positions = held_on_device([each.position for each in found], stuck=idle)
+    return [
+        replace(each, how=How.WAITS, position=held, told="", site=None)
+        if each.how is How.RUNS and (held := _at_newest(each, position, evidence, idle=idle)).at is not None
+        else each
+        for each, position in zip(found, positions, strict=True)
+    ]
+
+
+def _at_newest(standing: Standing, position: Position, evidence: Evidence, *, idle: bool) -> Position:
+    last = standing.last
+    if position.at is not None or not idle or last is None:
+        return position
+    on_device = last.step.target in evidence.ranks[standing.rank].awaits_devices
+    return replace(position, at=replace(last, state=State.WAITING)) if on_device else position
 
 
 def silent_in(found: Sequence[Standing], evidence: Evidence) -> list[Standing]:
@@ -127,8 +150,6 @@ def _standing(rank: int, here: RankEvidence, evidence: Evidence, *, idle: bool) 
     if gone:
         return Standing(rank, How.GONE, progress.position(ended=True), last, gone, _where_it_was(here), here.last_ns)
     position = progress.position(ended=False, stuck=idle)
-    if position.at is None and idle and last is not None and last.step.target in here.awaits_devices:
-        position = replace(position, at=replace(last, state=State.WAITING))
     if position.at is not None:
         return Standing(rank, How.WAITS, position, last)
     site = _where_it_was(here)
