@@ -62,7 +62,7 @@ def test_the_line_is_that_of_the_pass(one: World, look: str) -> None:
         sites = backward_with(lambda: in_a_bare_thread(getattr(callsites, look), 1))
         return [(site.line, site.function, site.via) for site in sites]
 
-    assert one.run(body).unwrap() == [[(the_pass(), "backward_with", "autograd.backward")]]
+    assert one.run(body).unwrap() == [[(the_pass(), "backward_with", "backward")]]
 
 
 @pytest.mark.parametrize("look", ["call_site", "plain_call_site"])
