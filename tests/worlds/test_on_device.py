@@ -68,6 +68,44 @@ def receives_nothing() -> None:
         waits_for_the_device()
 
 
+def replace_method(name: str, by: Callable[..., Any]) -> None:
+    setattr(dist.ProcessGroup, name, by)
+
+
+def connects_slowly() -> float:
+    """Both are in a send, as while NCCL connects two ranks at their first message, and then go on."""
+    rank, x = begin()
+    real = dist.ProcessGroup.send
+
+    def send(*args: Any, **kwargs: Any) -> Any:
+        time.sleep(1.5)
+        return real(*args, **kwargs)
+
+    replace_method("send", send)
+    if rank < 2:
+        dist.send(x, 1 - rank)
+        dist.recv(x, 1 - rank)
+    return float(x[0])
+
+
+def sends_in_one_batch() -> list[str]:
+    rank, x = begin()
+    size = dist.get_world_size()
+    joined: list[str] = []
+    torch_seam.joins_calls = lambda group, device: True  # as NCCL says of itself
+    real = dist.ProcessGroup._start_coalescing
+
+    def start(*args: Any) -> None:
+        joined.append("joined")
+        real(*args)
+
+    replace_method("_start_coalescing", start)
+    batch = [dist.P2POp(dist.isend, x, (rank + 1) % size), dist.P2POp(dist.irecv, x.clone(), (rank - 1) % size)]
+    for work in dist.batch_isend_irecv(batch):
+        work.wait()
+    return joined
+
+
 def goes_on_after_the_last() -> float:
     rank, x = begin()
     for _ in range(3):
@@ -114,10 +152,18 @@ def test_a_message_that_nobody_sends(world: World) -> None:
     assert outcome.elapsed < SOON_S
 
 
-def test_who_is_late_with_nothing_missing_is_left_alone(world: World) -> None:
-    outcome = world.run(goes_on_after_the_last, deadline=DEADLINE_S)
+@pytest.mark.parametrize("body", [goes_on_after_the_last, connects_slowly])
+def test_who_is_late_with_nothing_missing_is_left_alone(world: World, body: Callable[..., Any]) -> None:
+    outcome = world.run(body, deadline=DEADLINE_S)
     assert [rank.status for rank in outcome.ranks] == [Status.RETURNED] * world.n
     assert outcome.ok
+
+
+def test_a_batch_of_messages_is_joined_where_the_backend_can(world: World) -> None:
+    outcome = world.run(sends_in_one_batch, deadline=DEADLINE_S)
+    assert outcome.unwrap() == [["joined"]] * world.n
+    for rank in outcome.ranks:
+        assert [record.step.op for record in rank.ledger if record.step.message] == ["send", "recv"]
 
 
 def test_no_call_of_gloo_goes_on() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from rankdrill.boundary.backward import backward_patches
+from rankdrill.boundary.coalesced import coalescing_patches
 from rankdrill.boundary.collectives import install_collectives
 from rankdrill.boundary.crossing import Boundary
 from rankdrill.boundary.early import Early, early_names, early_patches
@@ -99,6 +100,8 @@ def _put_in_place(boundary: Boundary, patches: Sequence[Patch], early: Sequence[
 
 def _patches_between_ranks(boundary: Boundary, territory: Territory) -> Iterable[Patch]:
     yield from store_patches(boundary, territory)
+    yield from backward_patches(boundary)
+    yield from coalescing_patches()
     yield from leaving_patches(boundary)
     yield from ending_patches(boundary)
     yield from submission_patches(boundary)
@@ -112,6 +115,7 @@ def _patches(boundary: Boundary, territory: Territory) -> Iterable[Patch]:
     yield from saving_patches(boundary)
     yield from memory_patches(boundary)
     yield from backward_patches(boundary)
+    yield from coalescing_patches()
     yield from leaving_patches(boundary)
     yield from ending_patches(boundary)
     yield from submission_patches(boundary)

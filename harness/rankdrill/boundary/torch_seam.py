@@ -27,6 +27,7 @@ What is used, and why:
   ``torch._C._current_graph_task_id``: which pass it is; ``Variable._execution_engine.queue_callback``: the engine calls
   at the end of a pass, in the order in which it was asked to. ``torch.distributed.Reducer``: what
   DistributedDataParallel makes its reducers with.
+- ``distributed_c10d._coalescing_manager``, ``Backend.supports_coalescing``: by which a batch of messages is joined.
 - ``_allow_inflight_collective_as_graph_input``: whether work is registered with its tensors, to be waited for there.
 
 What has to do with modes is in `modes_seam`. The gathers, which work without the rest, have a seam of their own.
@@ -41,6 +42,7 @@ import sys
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from types import CodeType
 from typing import Any
@@ -59,6 +61,7 @@ __all__ = [
     "ENGINE",
     "GATHERS_AS_IT_LIES",
     "PICKLER_NAMES",
+    "WHERE_BATCHES_BEGIN",
     "WHERE_PASSES_BEGIN",
     "adopt_backends",
     "at_end_of_backward",
@@ -70,6 +73,8 @@ __all__ = [
     "group_timeout",
     "groups",
     "held_besides_torch",
+    "joined_calls",
+    "joins_calls",
     "keeps_work",
     "known_to_torchscript",
     "local_group_name",
@@ -84,6 +89,7 @@ __all__ = [
     "stand_around_reducers",
     "torch_waits_by_tensor",
     "watched",
+    "where_batch_goes",
     "wrap_new_groups",
 ]
 
@@ -230,6 +236,33 @@ def backend_on_cpu(group: Any) -> str:
 def goes_on_after_calls(group: Any) -> bool:
     """Whether calls of `group` may go on, on a device, when they have returned to Python."""
     return any(str(group._get_backend(device).name()) in DEVICE_BACKENDS for device in group._device_types)
+
+
+WHERE_BATCHES_BEGIN = (dist, c10d)
+"""The modules that have `batch_isend_irecv`."""
+
+
+def where_batch_goes(operations: Sequence[Any]) -> tuple[Any, torch.device | None]:
+    """The group of `operations`, of ``dist.P2POp`` each, and where their tensors are; nothing of what torch refuses."""
+    if not operations or not all(isinstance(each, dist.P2POp) for each in operations):
+        return None, None
+    return operations[0].group or dist.group.WORLD, operations[0].tensor.device
+
+
+def joins_calls(group: Any, device: torch.device) -> bool:
+    """Whether torch would have `group` join a batch of messages into one call."""
+    if type(group) is not dist.ProcessGroup or device.type not in _device_types(group):
+        return False
+    return bool(group._get_backend(device).supports_coalescing)
+
+
+def joined_calls(group: Any, device: torch.device) -> AbstractContextManager[Any]:
+    """Joins the calls of `group` inside it; what it gives has the handles of all together, its `works`, afterwards."""
+    return c10d._coalescing_manager(group, device, async_ops=True)
+
+
+def _device_types(group: Any) -> set[str]:
+    return {device.type for device in group._device_types}
 
 
 def group_timeout(group: Any) -> float:

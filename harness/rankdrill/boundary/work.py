@@ -105,6 +105,10 @@ class TrackedWork(dist.Work):
         if not self.is_completed():
             self._boundary.mark(self._record, State.ISSUED)
 
+    def settle(self) -> None:
+        """Somebody has another handle to wait for it by."""
+        self._settle()
+
     def is_success(self) -> bool:
         return bool(self.inner.is_success())
 

@@ -16,23 +16,34 @@ from rankdrill.diagnosis.waits import Wait, wait_of
 from rankdrill.ledger import State
 from rankdrill.step import NO_SEQUENCE
 
-__all__ = ["held_on_device", "unmet_on_device"]
+__all__ = ["held_on_device", "is_on_device", "unmet_on_device"]
 
 
 def held_on_device(positions: Sequence[Position], *, stuck: bool = False) -> list[Position]:
-    """`positions`, in which those that run are in the call that their device cannot get past.
+    """`positions`, in which those that run, or are in such a call, are in the one that their device cannot get past.
 
     That is one that another rank will not come to, having ended; if those that run are known to be `stuck`, one that
-    another has not come to.
+    another has not come to. Who is in a call that has not returned to Python runs, too: while NCCL connects two ranks,
+    at their first message, they are both in a send.
     """
     ended = {rank for rank, position in enumerate(positions) if position.ended}
     others = set(range(len(positions))) if stuck else ended
-    held = {
-        rank: unmet[0].record
+    return [
+        _held(rank, positions, others, stuck=stuck) if not here.ended and is_on_device(here) else here
         for rank, here in enumerate(positions)
-        if not here.ended and here.at is None and (unmet := _unmet(rank, positions, others))
-    }
-    return [replace(here, at=held[rank]) if rank in held else here for rank, here in enumerate(positions)]
+    ]
+
+
+def is_on_device(position: Position) -> bool:
+    """Whether the rank runs, or is in a call that goes on on a device."""
+    return bool(position.on_device) and (position.at is None or position.at.step.target in position.on_device)
+
+
+def _held(rank: int, positions: Sequence[Position], others: Set[int], *, stuck: bool) -> Position:
+    here, unmet = positions[rank], _unmet(rank, positions, others)
+    if unmet:
+        return replace(here, at=unmet[0].record)
+    return here if stuck else replace(here, at=None)
 
 
 def unmet_on_device(positions: Sequence[Position]) -> dict[int, Wait]:

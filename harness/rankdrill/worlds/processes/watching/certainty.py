@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from rankdrill.diagnosis import Position, Wait, doomed, waits
 from rankdrill.diagnosis.held_locks import held_locks
+from rankdrill.diagnosis.on_device import is_on_device
 from rankdrill.diagnosis.stores.keys import awaits_key, awaits_lock
 from rankdrill.ledger import Record
 from rankdrill.step import MAKES_GROUP, NO_SEQUENCE
@@ -93,7 +94,9 @@ class Certainty:
         still = spins or (not moved and not _any_wants_processor(may_move))
         certain = stuck == self._suspected and still
         self._suspected = stuck
-        if certain and self._another_may_act({rank: running[rank] for rank in stuck}, waiting.values()):
+        # Who waits for a device waits for ranks that have ended, whatever its other threads do.
+        may = {rank: running[rank] for rank in stuck if not is_on_device(positions[rank])}
+        if certain and may and self._another_may_act(may, waiting.values()):
             self._acquit(stuck)
             return False
         return certain
@@ -143,7 +146,7 @@ class Certainty:
         step = position.at.step if position.at is not None else None
         if step is None:
             return position.gave_up
-        spins = step.of_mpi or step.target in position.on_device
+        spins = step.of_mpi or is_on_device(position)
         return position.gave_up or spins or awaits_key(step) or step.op in MAKES_GROUP
 
     def _moved(self, pending: Mapping[int, RankHandle]) -> bool:
