@@ -25,7 +25,7 @@ _SPECIAL = (None, math.nan, math.inf, -math.inf, -0.0)
 _DTYPES: tuple[Any, ...] = (
     *("f8", "i8", "?", "u1", "i1", "u2", "i2", "u4", "i4", "u8", "f2", "f4", "g", "c8", "c16", "G"),
     *(">i2", ">f4", ">c16", "O", "S0", "S3", "U2", ">U2", "V0", "V3"),
-    *("M8[ns]", "M8[D]", ">M8[s]", "m8[us]", "m8"),
+    *("M8[ns]", "M8[D]", ">M8[s]", "m8[us]", "m8[D]"),
     [("a", "<i4"), ("b", ">f8")],
     {"names": ["a", "b"], "formats": ["u1", "i8"], "offsets": [0, 8], "itemsize": 24},  # with padding
     [("point", [("x", "f4"), ("what", "O")]), ("pair", "i2", (2,))],

@@ -43,7 +43,7 @@ def tables_of(flight: Flight) -> str:
     from torch.distributed.debug import _debug_handlers as handlers
     from torch.distributed.debug._frontend import Response
 
-    def fetch_all(endpoint: str, args: str = "", *, timeout: float) -> tuple[list[str], list[Any]]:
+    def fetch_all(endpoint: str, args: str = "", *, timeout: float = 0.0) -> tuple[list[str], list[Any]]:
         addresses = [f"http://host:1/handler/{endpoint}?{args}" for _ in flight.programs]
         said = [_said(flight.dump(rank), endpoint, args) for rank in flight.programs]
         return addresses, [Response(200, json.dumps(each)) for each in said]

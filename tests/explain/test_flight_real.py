@@ -71,6 +71,26 @@ def test_dumps_just_written_accuse_nobody_who_may_be_late(tmp_path: Path) -> Non
     assert any("rank 1 had not come to it" in fit for fit in found.fits)
 
 
+def test_dumps_of_a_run_over_nccl_in_which_a_rank_leaves_a_call_out() -> None:
+    found = explain_dumps([fixture("flight") / "torch-2.11.0-nccl-late"])
+    (cause,) = found.causes
+    assert (str(cause.finding.kind), cause.finding.culprits) == ("missing call", (1,))
+    assert cause.finding.step == "all_reduce #31 on 'default'"
+    (site,) = cause.finding.sides[0].sites
+    assert site is not None
+    assert (site.file, site.line) == ("/job/train.py", 46)
+    assert found.victims == (0,)
+
+
+def test_dumps_of_a_run_over_nccl_in_which_a_rank_is_late() -> None:
+    found = explain_dumps([fixture("flight") / "torch-2.11.0-nccl-lost"])
+    (cause,) = found.causes
+    assert (str(cause.finding.kind), cause.finding.culprits) == ("missing call", (1,))
+    assert cause.finding.step == "all_reduce #29 on 'default'"
+    assert found.victims == (0, 2, 3)
+    assert any("rank 1 may still be on its way" in fit for fit in found.fits)
+
+
 def test_a_recorded_run_is_explained_as_ever() -> None:
     found = explain_dumps([fixture("flight") / "gloo-2.10"])
     (cause,) = found.causes

@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 
 import rankdrill
+from rankdrill.boundary import torch_seam
 from rankdrill.diagnosis import FindingKind
 from rankdrill.errors import UsageError
 from rankdrill.explain.explanation import Cause, Confidence, Explanation
@@ -91,6 +92,35 @@ def test_a_rank_that_leaves_a_call_out_is_named_with_its_line(tmp_path: Path) ->
     assert cause.confidence is Confidence.CERTAIN
     assert found.victims == (0, 1, 3)
     assert found.gaps == ()
+
+
+def queue_on_a_device(rank: int, leaves: bool) -> None:
+    """On a group that returns at once, as NCCL does, and moves nothing; who would wait for the device sleeps."""
+    import torch.testing._internal.distributed.fake_pg  # which registers the backend
+
+    torch_seam.goes_on_after_calls = lambda group: True
+    group = dist.new_group(backend="fake")
+    for step in range(6):
+        dist.all_reduce(torch.ones(4), group=group)
+        if (rank, step) != (2, 3):
+            dist.all_reduce(torch.ones(4), group=group)  # not queued
+    time.sleep(0 if rank == 2 and leaves else FOREVER)
+
+
+def test_a_call_that_never_ends_on_the_device_is_no_call_that_has_ended(tmp_path: Path) -> None:
+    found = hung(queue_on_a_device, tmp_path / "record", True)
+    cause = cause_in(found)
+    assert (cause.finding.kind, cause.finding.culprits) == (FindingKind.MISSING, (2,))
+    assert line_in(cause) == line_of("not queued")
+    assert found.victims == (0, 1, 3)
+
+
+def test_of_a_device_that_stands_still_the_first_call_is_told_that_somebody_lacks(tmp_path: Path) -> None:
+    with job(queue_on_a_device, WORLD, tmp_path / "record", False) as running:
+        found = explained(running.directory, has_a_cause)
+    cause = cause_in(found)
+    assert (cause.finding.kind, cause.finding.culprits) == (FindingKind.STUCK_RANK, (2,))
+    assert {place.ranks for place in found.places if "all_reduce #11" in place.doing} == {(0, 1, 3)}
 
 
 def leave_early(rank: int) -> None:

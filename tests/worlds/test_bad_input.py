@@ -23,7 +23,7 @@ from rankdrill.worlds.gpus import count_gpus
         ((2,), {"engine": "steam"}, "engine='steam' is not known; choose from processes"),
         ((2,), {"backend": "mpi"}, "backend='mpi' is not known; choose from gloo"),
         ((2,), {"device": "tpu"}, "device='tpu' is not known; choose from cpu"),
-        ((1000,), {"backend": "nccl", "device": "cuda"}, "1000 ranks with backend='nccl' need 1000 GPUs"),
+        ((1025,), {"backend": "nccl", "device": "cuda"}, "World(1025): a world has 1 to 1024 ranks"),
     ],
 )
 def test_a_world_that_cannot_be(arguments: tuple[Any, ...], options: dict[str, Any], words: str) -> None:
@@ -36,8 +36,11 @@ def test_a_world_that_cannot_be(arguments: tuple[Any, ...], options: dict[str, A
 
 @pytest.mark.skipif(count_gpus() > 0, reason="asks for a GPU where there is none")
 def test_a_gpu_where_there_is_none() -> None:
-    with pytest.raises(UsageError, match="need 1 GPUs, this machine has 0; use fewer ranks, or backend="):
-        World(2, device="cuda")
+    for options in ({"device": "cuda"}, {"backend": "nccl"}):
+        with pytest.raises(
+            UsageError, match=r"need a GPU, which they may share, and torch finds none .*; use backend="
+        ):
+            World(2, **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("deadline", [0, -1, float("nan"), "soon", None])

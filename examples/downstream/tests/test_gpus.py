@@ -9,7 +9,7 @@ from scoreboard_harness import recorded
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+@pytest.mark.skipif(torch.cuda.device_count() < 1, reason="needs a GPU")
 @pytest.mark.ranks(2, backend="nccl", device="cuda")
 def test_recorded_scores_reach_every_rank_over_nccl(rank: int) -> None:
     by_rank = recorded()[:2]

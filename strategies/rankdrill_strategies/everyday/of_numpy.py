@@ -100,7 +100,7 @@ SCALARS = _table(
     lambda np: np.str_("a"),
     lambda np: np.bytes_(b"a"),
     lambda np: np.datetime64("2024-01-01"),
-    lambda np: np.datetime64("NaT"),
+    lambda np: np.datetime64("NaT", "s"),
     lambda np: np.timedelta64(1, "s"),
     lambda np: np.array([(1, 0.5)], _RECORD)[0],
     lambda np: np.dtype("f4"),
