@@ -213,3 +213,20 @@ def test_work_that_is_returned_to_torch_lasts_or_is_known_not_to() -> None:
     version = tuple(int(part) for part in torch.__version__.split(".")[:2])
     assert torch_seam.keeps_work() or version < (2, 11)
     assert not (torch_seam.keeps_work() and version == (2, 6))
+
+
+def test_batches_are_joined_as_torch_joins_them(group: Any) -> None:
+    """As in `batch_isend_irecv`, which asks for torch's own type of group."""
+    source = inspect.getsource(c10d.batch_isend_irecv)
+    assert "type(group) is ProcessGroup and group._get_backend(device).supports_coalescing" in source
+    assert "_coalescing_manager(group, device, async_ops=True)" in source
+    assert list(inspect.signature(c10d._coalescing_manager).parameters) == ["group", "device", "async_ops"]
+    assert not torch_seam.joins_calls(group, torch.device("cpu")), "gloo cannot"
+    assert torch_seam.where_batch_goes([]) == (None, None)
+    operation = dist.P2POp(dist.isend, torch.ones(1), 0, group)
+    assert torch_seam.where_batch_goes([operation]) == (group, torch.device("cpu"))
+    assert torch_seam.where_batch_goes([operation, "no operation"]) == (None, None)
+
+
+def test_no_group_of_gloo_goes_on_after_its_calls(group: Any) -> None:
+    assert not torch_seam.goes_on_after_calls(group)

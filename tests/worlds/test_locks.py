@@ -173,7 +173,7 @@ def acquired_twice() -> None:
 @pytest.mark.parametrize("body", [taken_twice, acquired_twice])
 def test_a_lock_that_the_thread_has_itself(body: Body) -> None:
     finding = found(body, 3)
-    assert (finding.kind, finding.culprits) == (FindingKind.DEADLOCK, (2,))
+    assert (finding.kind, finding.culprits) == (FindingKind.STUCK_RANK, (2,))
     assert mark_of(finding.sides[0].sites[0]) == "wanted"
     assert "waits for the lock 'guard', which it has itself taken at " in str(finding)
     assert (" in log, called at " in finding.lines[0]) == (body is taken_twice)

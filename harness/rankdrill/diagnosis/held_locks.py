@@ -85,7 +85,7 @@ def stopped_by_lock(rank: int, held: HeldLock, waits: Sequence[Wait]) -> Finding
     mine = next((wait for wait in waits if wait.rank == rank), None)
     if held.by_itself:
         did = f"waits for the lock {held.lock!r}, which it has itself taken at {held.taken_at}"
-        return _finding(side_of([rank], did, [held.wanted_at]), waits)
+        return _finding(side_of([rank], did, [held.wanted_at]), waits, kind=FindingKind.STUCK_RANK)
     if mine is None or not _is_in(mine, held.holder) or not any(_follows(held, rank, wait) for wait in waits):
         return None
     did = f"holds the lock {held.lock!r}, taken at {held.taken_at}, while it {words.waits(mine.record)}"
@@ -100,14 +100,14 @@ def in_each_others_way(found: Sequence[Finding]) -> Finding:
     return Finding(FindingKind.DEADLOCK, f"{name_ranks(ranks)} wait for each other, each with a lock", "lock", sides)
 
 
-def _finding(culprit: Side, waits: Sequence[Wait], *more: Side) -> Finding:
+def _finding(culprit: Side, waits: Sequence[Wait], *more: Side, kind: FindingKind = FindingKind.DEADLOCK) -> Finding:
     (rank,) = culprit.ranks
     others: dict[tuple[str, Site | None], list[Wait]] = {}
     for wait in waits:
         if wait.rank != rank and rank in wait.missing:
             others.setdefault((wait.record.step.op, wait.record.step.site), []).append(wait)
     sides = (culprit, *more, *(_side(alike) for alike in others.values()))
-    return Finding(FindingKind.DEADLOCK, f"rank {rank} waits for a lock", "lock", sides, (rank,))
+    return Finding(kind, f"rank {rank} waits for a lock", "lock", sides, (rank,))
 
 
 def _side(alike: Sequence[Wait]) -> Side:

@@ -134,7 +134,7 @@ def each_waits_for_the_others_key(rank: Rank) -> None:
     dist.barrier()
 
 
-@mistake("deadlock", culprits=(2,), ranks=4)
+@mistake("deadlock", culprits=(2,), also=("stuck rank",), ranks=4)
 def a_lock_taken_twice(rank: Rank) -> None:
     lock = threading.Lock()
     lock.acquire()
@@ -144,7 +144,7 @@ def a_lock_taken_twice(rank: Rank) -> None:
     dist.barrier()
 
 
-@mistake("deadlock", culprits=(1,), ranks=3)
+@mistake("deadlock", culprits=(1,), also=("stuck rank",), ranks=3)
 def a_helper_takes_the_lock_again(rank: Rank) -> None:
     lock, seen = threading.Lock(), list[int]()
 
