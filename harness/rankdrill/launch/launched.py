@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from rankdrill.launch.script import Script, run_script
 from rankdrill.ledger import LedgerView
+from rankdrill.ledger.whole_paths import look_below
 from rankdrill.worlds import Outcome, Status, World
 from rankdrill.worlds.job import Job
 
@@ -56,6 +58,8 @@ def launch(
     certain to hang is ended. `look` is called a few times a second with the newest of what each rank wrote down.
     Raises `UsageError` for a world that cannot be.
     """
+    if not script.module:
+        look_below(os.path.dirname(os.path.abspath(script.name)))
     with World(n, device=device, init=False, stream=True, contracts=contracts, look=look) as world:
         job = Job(run_script, (script,), plan=plan, by_reference=True)
         outcome = world.run_job(job, deadline=inf if deadline is None else deadline)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rankdrill.ledger.whole_names import whole_name
+from rankdrill.ledger.whole_paths import whole_path
 from rankdrill.step import HANDED_OVER, Contract, Site
 
 __all__ = [
@@ -181,6 +182,7 @@ def read_post(rank: int, raw: bytes) -> Post:
     laid = rows[2 * members :]
     fields = raw[end:][:length].decode("utf-8", "replace").split(_SEPARATOR.decode())
     op_name, reduce_op, dtypes_text, shown, file, function, via, line, callers = fields
+    file = whole_path(file)
     return Post(
         rank,
         (op, reduced, root, dtypes, sizes, orders),

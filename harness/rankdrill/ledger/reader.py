@@ -15,6 +15,7 @@ from rankdrill.errors import LedgerError
 from rankdrill.ledger import format as f
 from rankdrill.ledger.sites import read_site
 from rankdrill.ledger.slots import NOT_WHOLE, Slots
+from rankdrill.ledger.whole_paths import whole_path
 from rankdrill.step import Kind, Message, Site, Step
 
 __all__ = ["LedgerReader", "LedgerView", "all_ended"]
@@ -164,7 +165,7 @@ class LedgerReader:
         """The user's line that the writer was at then; None where nobody said so."""
         (beats,) = _U32.unpack_from(self._map, f.BEATS_OFFSET)
         line, file, function = f.PLACE.unpack_from(self._map, f.PLACES_OFFSET + (beats - 1) % 2 * f.PLACE.size)
-        return Site(f.text(file), line, f.text(function)) if beats and line else None
+        return Site(whole_path(f.text(file)), line, f.text(function)) if beats and line else None
 
     def fired(self, faults: int) -> tuple[int, ...]:
         """How often each of the plan's first `faults` faults has struck."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from rankdrill.ledger import format as f
 from rankdrill.ledger.whole_names import whole_name
+from rankdrill.ledger.whole_paths import whole_path
 from rankdrill.step import Site
 
 __all__ = ["SiteTable", "read_site"]
@@ -62,5 +63,5 @@ def read_site(raw: bytes, number: int, known: Mapping[int, Site]) -> Site | None
     line, file, caller, function, via, mark = _ENTRY.unpack(raw)
     if mark != number:
         return None
-    path = f.text(file)
+    path = whole_path(f.text(file))
     return Site(path, line, whole_name(path, line, f.text(function)), f.text(via), known.get(caller))
