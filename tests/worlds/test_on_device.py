@@ -68,6 +68,21 @@ def receives_nothing() -> None:
         waits_for_the_device()
 
 
+def both_receive_first() -> None:
+    rank, x = begin()
+    for _ in range(3):
+        if rank == 0:
+            dist.send(x, 1)
+            dist.recv(x, 1)
+        elif rank == 1:
+            dist.recv(x, 0)
+            dist.send(x, 0)
+    if rank < 2:
+        dist.recv(x, 1 - rank)  # first
+        dist.send(x, 1 - rank)
+    waits_for_the_device()
+
+
 def replace_method(name: str, by: Callable[..., Any]) -> None:
     setattr(dist.ProcessGroup, name, by)
 
@@ -149,6 +164,15 @@ def test_a_message_that_nobody_sends(world: World) -> None:
     outcome = world.run(receives_nothing, deadline=DEADLINE_S)
     (finding,) = outcome.findings
     assert finding.kind is FindingKind.UNMATCHED, finding
+    assert outcome.elapsed < SOON_S
+
+
+def test_two_that_each_receive_first_wait_for_each_other_on_the_device(world: World) -> None:
+    outcome = world.run(both_receive_first, deadline=DEADLINE_S)
+    (finding,) = outcome.findings
+    assert finding.kind is FindingKind.DEADLOCK, finding
+    assert set(finding.ranks) == {0, 1}
+    assert f"test_on_device.py:{line(both_receive_first, '# first')}" in str(finding)
     assert outcome.elapsed < SOON_S
 
 

@@ -10,13 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 from dataclasses import replace
+from itertools import combinations
 
-from rankdrill.diagnosis.progress import Position
+from rankdrill.diagnosis.progress import MOST_AHEAD, Position
 from rankdrill.diagnosis.waits import Wait, wait_of
-from rankdrill.ledger import State
-from rankdrill.step import NO_SEQUENCE
+from rankdrill.ledger import Record, State
+from rankdrill.step import NO_SEQUENCE, RECV, SEND
 
 __all__ = ["held_on_device", "is_on_device", "unmet_on_device"]
+
+JOINED = "batch_isend_irecv"  # what joins messages into one call
 
 
 def held_on_device(positions: Sequence[Position], *, stuck: bool = False) -> list[Position]:
@@ -28,10 +31,18 @@ def held_on_device(positions: Sequence[Position], *, stuck: bool = False) -> lis
     """
     ended = {rank for rank, position in enumerate(positions) if position.ended}
     others = set(range(len(positions))) if stuck else ended
-    return [
+    found = [
         _held(rank, positions, others, stuck=stuck) if not here.ended and is_on_device(here) else here
         for rank, here in enumerate(positions)
     ]
+    for one, other in combinations(range(len(positions)), 2):
+        pair = found[one], found[other]
+        if not any(here.ended or not is_on_device(here) for here in pair) and (
+            heads := _both_receive(one, other, pair)
+        ):
+            found[one] = replace(pair[0], at=heads[0], held_by=other)
+            found[other] = replace(pair[1], at=heads[1], held_by=one)
+    return found
 
 
 def is_on_device(position: Position) -> bool:
@@ -44,6 +55,33 @@ def _held(rank: int, positions: Sequence[Position], others: Set[int], *, stuck: 
     if unmet:
         return replace(here, at=unmet[0].record)
     return here if stuck else replace(here, at=None)
+
+
+def _both_receive(one: int, other: int, pair: tuple[Position, Position]) -> tuple[Record, Record] | None:
+    """The receives in which two ranks wait for each other, each with what it sends queued behind; None if they do not.
+
+    What two ranks exchange is carried out in order. Whether a send waits for its receive depends on its size.
+    """
+    for group in pair[0].on_device.keys() & pair[1].on_device.keys():
+        queues = [
+            _exchanged(position.on_device[group], peer) for position, peer in zip(pair, (other, one), strict=True)
+        ]
+        if any(queue is None for queue in queues):
+            continue
+        for mine, theirs in zip(*filter(None, queues), strict=False):
+            ops = {mine.step.op, theirs.step.op}
+            if ops == {RECV}:
+                return replace(mine, state=State.BEGUN), replace(theirs, state=State.BEGUN)
+            if ops != {SEND, RECV}:
+                break
+    return None
+
+
+def _exchanged(calls: Sequence[Record], peer: int) -> list[Record] | None:
+    """The messages with `peer`, in their order; None where that is not known, as of some that were joined."""
+    found = [record for record in calls if record.step.message is not None and record.step.message.peer == peer]
+    joined = any(record.step.site is not None and record.step.site.via == JOINED for record in found)
+    return None if joined or not found or len(calls) >= MOST_AHEAD else found
 
 
 def unmet_on_device(positions: Sequence[Position]) -> dict[int, Wait]:

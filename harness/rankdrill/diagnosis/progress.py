@@ -22,7 +22,7 @@ from rankdrill.step import (
     Step,
 )
 
-__all__ = ["Position", "Progress", "counted_by", "position"]
+__all__ = ["MOST_AHEAD", "Position", "Progress", "counted_by", "position"]
 
 MOST_AHEAD = 256  # calls that are kept of those that were handed to a device
 

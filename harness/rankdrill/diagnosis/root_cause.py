@@ -45,6 +45,8 @@ def cause_of_hang(waits: Mapping[int, Wait], returned: Collection[int], views: S
     inside = {rank: wait for rank, wait in inside.items() if not apart(wait)}
     lost = hopeless(inside, set(range(len(views))) - inside.keys() - set(returned))
     circle = [lost[rank] for rank in circle_in(lost)]
+    if circle and all(wait.queued for wait in circle):
+        return deadlock(circle, in_every_circle(circle, lost), in_circles_alike(circle, lost))
     found = (
         answer_to_another(inside, dict(enumerate(views)))
         or waits_for_what_came_first(lost, dict(enumerate(views)))

@@ -25,12 +25,16 @@ LONG = 4  # at one distance from each other, that are not listed
 
 @dataclass(frozen=True)
 class Wait:
-    """Rank `rank` waits in `record` for the ranks `missing`, which have not reached it; if `anyone`, for any one."""
+    """Rank `rank` waits in `record` for the ranks `missing`, which have not reached it; if `anyone`, for any one.
+
+    If `queued`, what it waits for has been issued, and lies on a device behind what the other one waits in.
+    """
 
     rank: int
     record: Record
     missing: tuple[int, ...]
     anyone: bool = False
+    queued: bool = False
 
     def __str__(self) -> str:
         step = self.record.step
@@ -140,7 +144,7 @@ def wait_of(rank: int, here: Position, positions: Sequence[Position]) -> Wait:
     if step.kind is Kind.STORE:
         return _wait_for_key(rank, here.awaited or (here.at,), positions)
     if here.held_by is not None:
-        return Wait(rank, here.at, (here.held_by,))
+        return Wait(rank, here.at, (here.held_by,), queued=step.message is not None)
     if step.message is not None and step.message.peer != ANYBODY:
         return _wait_for_message(rank, here.at, step.message, positions)
     members = _members(step.target, rank, positions)
