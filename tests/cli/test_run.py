@@ -245,3 +245,13 @@ def test_a_mistake_in_the_command_is_one_line_and_exit_code_2(arguments: list[st
     assert result.exit_code == 2, result.output
     assert said in result.output
     assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [("CUDA error: invalid device ordinal", True), ("Duplicate GPU detected : rank 1 and rank 0", True), ("no", False)],
+)
+def test_of_ranks_without_a_gpu_of_their_own_it_is_said_how_to_share_one(run: Run, error: str, told: bool) -> None:
+    done = run(f"raise RuntimeError({error!r})", options=("-n", "2"))
+    assert done.returncode == 1
+    assert ("if ranks are to share the GPUs that there are:\n  rankdrill run --device cuda …" in done.stderr) == told

@@ -112,7 +112,7 @@ def run(
             raise
     for option, path in files.items():  # first: nobody need be reading what is shown
         _write(option, path, launched)
-    _show(launched, deadline, err)
+    _show(launched, deadline, err, device)
     ctx.exit(launched.exit_code)
 
 
@@ -144,9 +144,9 @@ def _plan(faults: tuple[str, ...], plan_file: str | None) -> Plan | None:
     return Plan((*planned.faults, *Plan.parse("\n".join(faults)).faults))
 
 
-def _show(launched: Launched, deadline: float | None, err: Console) -> None:
+def _show(launched: Launched, deadline: float | None, err: Console, device: str) -> None:
     from rankdrill.diagnosis import FindingKind
-    from rankdrill.worlds.told import how_meant, if_longer, told_of
+    from rankdrill.worlds.told import how_meant, if_longer, lacks_gpus, told_of
 
     outcome = launched.outcome
     if outcome.ok:
@@ -168,6 +168,9 @@ def _show(launched: Launched, deadline: float | None, err: Console) -> None:
     if (longer := if_longer(outcome, deadline)) is not None:
         err.print(f"\n{longer}:", style="bold", markup=False)
         err.print("  rankdrill run --deadline …", markup=False)
+    if device == "cpu" and lacks_gpus(outcome):
+        err.print("\nif ranks are to share the GPUs that there are:", style="bold")
+        err.print("  rankdrill run --device cuda …", markup=False)
     err.print("\nto run it again:", style="bold")
     err.print(f"  {shlex.join(['rankdrill', *sys.argv[1:]])}", markup=False, soft_wrap=True)
 

@@ -17,6 +17,7 @@ __all__ = [
     "blocks_of",
     "how_meant",
     "if_longer",
+    "lacks_gpus",
     "minority_first",
     "share_alike",
     "told_of",
@@ -32,6 +33,7 @@ _MEANT_OF = {
     FindingKind.RACE: "if any of them may come first",
     FindingKind.LOST_UPDATE: "if one update may undo another",
 }
+_NO_GPU = ("invalid device ordinal", "Duplicate GPU detected")
 VICTIM_WIDTH = 120
 MOST_IN_FULL = 4  # ways to fail, with their tracebacks
 MOST_WAYS = 8  # that are named
@@ -96,6 +98,12 @@ def if_longer(outcome: Outcome, deadline: float | None) -> str | None:
     if deadline is None or not any(outcome.ranks[rank].out_of_time for rank in outcome.culprits):
         return None
     return f"if that takes longer than the deadline of {deadline:g} s"
+
+
+def lacks_gpus(outcome: Outcome) -> bool:
+    """Whether a rank failed because it has no GPU of its own: by what CUDA, or NCCL, says then."""
+    failed = (str(outcome.ranks[rank].error) for rank in (*outcome.culprits, *outcome.victims))
+    return any(words in text for text in failed for words in _NO_GPU)
 
 
 def minority_first(ranks_by_what: Mapping[str, list[int]]) -> str:
