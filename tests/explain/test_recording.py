@@ -19,7 +19,10 @@ from rankdrill.diagnosis import FindingKind
 from rankdrill.errors import UsageError
 from rankdrill.explain.explanation import Cause, Confidence, Explanation
 from rankdrill.explain.recording import explain_recording, is_recording
+from rankdrill.explain.recording.evidence import evidence_of
 from rankdrill.explain.recording.reading import read_directory
+from rankdrill.explain.recording.runs import told_apart
+from rankdrill.explain.recording.standing import How, standings_of
 from rankdrill.recording import recording
 from tests.recording.jobs import await_that, explained, job
 from tests.torch_can import end_group
@@ -121,6 +124,25 @@ def test_of_a_device_that_stands_still_the_first_call_is_told_that_somebody_lack
     cause = cause_in(found)
     assert (cause.finding.kind, cause.finding.culprits) == (FindingKind.STUCK_RANK, (2,))
     assert {place.ranks for place in found.places if "all_reduce #11" in place.doing} == {(0, 1, 3)}
+
+
+def end_when_told(rank: int, word: str) -> None:
+    dist.barrier()
+    await_that(Path(word).exists, "the word is given")
+
+
+def test_who_ends_while_it_is_read_was_not_killed(tmp_path: Path) -> None:
+    """What it says of its end comes after its log was read, and before its process is seen to be gone."""
+    record, word = tmp_path / "record", tmp_path / "word"
+    with job(end_when_told, 2, record, str(word)) as running:
+        await_that(lambda: len(list(record.glob("*.ledger"))) == 2, "both record")
+        explained(record, lambda found: not found.causes)
+        (run,) = told_apart(read_directory(record))
+        word.touch()
+        assert running.wait() == [0, 0]
+        found = evidence_of(run)
+    assert [each.alive for each in found.ranks.values()] == [False, False]
+    assert [each.how for each in standings_of(found)] == [How.RETURNED] * 2
 
 
 def leave_early(rank: int) -> None:

@@ -17,43 +17,44 @@ from rankdrill.diagnosis.waits import Wait, wait_of
 from rankdrill.ledger import Record, State
 from rankdrill.step import NO_SEQUENCE, RECV, SEND
 
-__all__ = ["held_on_device", "is_on_device", "unmet_on_device"]
+__all__ = ["held_on_device", "unmet_on_device"]
 
 JOINED = "batch_isend_irecv"  # what joins messages into one call
+CONNECTING_NS = 5_000_000_000  # in which a call that is new to its ranks may be at nothing but connecting them
 
 
-def held_on_device(positions: Sequence[Position], *, stuck: bool = False) -> list[Position]:
-    """`positions`, in which those that run, or are in such a call, are in the one that their device cannot get past.
+def held_on_device(positions: Sequence[Position], now_ns: int, *, stuck: bool = False) -> list[Position]:
+    """`positions` at `now_ns`, in which those that run are in the call that their device cannot get past.
 
     That is one that another rank will not come to, having ended; if those that run are known to be `stuck`, one that
-    another has not come to. Who is in a call that has not returned to Python runs, too: while NCCL connects two ranks,
-    at their first message, they are both in a send.
+    another has not come to. Who has just begun such a call, and not come back to Python, runs too: while NCCL connects
+    two ranks, at their first message, they are both in a send.
     """
     ended = {rank for rank, position in enumerate(positions) if position.ended}
     others = set(range(len(positions))) if stuck else ended
+    run = {rank for rank, position in enumerate(positions) if _runs(position, now_ns)}
     found = [
-        _held(rank, positions, others, stuck=stuck) if not here.ended and is_on_device(here) else here
-        for rank, here in enumerate(positions)
+        _held(rank, positions, others, stuck=stuck) if rank in run else here for rank, here in enumerate(positions)
     ]
-    for one, other in combinations(range(len(positions)), 2):
+    for one, other in combinations(sorted(run), 2):
         pair = found[one], found[other]
-        if not any(here.ended or not is_on_device(here) for here in pair) and (
-            heads := _both_receive(one, other, pair)
-        ):
-            found[one] = replace(pair[0], at=heads[0], held_by=other)
-            found[other] = replace(pair[1], at=heads[1], held_by=one)
+        if not any(here.halted for here in pair) and (heads := _both_receive(one, other, pair)):
+            found[one] = replace(pair[0], at=heads[0], held_by=other, halted=True)
+            found[other] = replace(pair[1], at=heads[1], held_by=one, halted=True)
     return found
 
 
-def is_on_device(position: Position) -> bool:
-    """Whether the rank runs, or is in a call that goes on on a device."""
-    return bool(position.on_device) and (position.at is None or position.at.step.target in position.on_device)
+def _runs(position: Position, now_ns: int) -> bool:
+    at = position.at
+    if position.ended or not position.on_device:
+        return False
+    return at is None or (at.step.target in position.on_device and now_ns - at.begin_ns < CONNECTING_NS)
 
 
 def _held(rank: int, positions: Sequence[Position], others: Set[int], *, stuck: bool) -> Position:
     here, unmet = positions[rank], _unmet(rank, positions, others)
     if unmet:
-        return replace(here, at=unmet[0].record)
+        return replace(here, at=unmet[0].record, halted=True)
     return here if stuck else replace(here, at=None)
 
 

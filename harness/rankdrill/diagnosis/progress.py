@@ -42,7 +42,8 @@ class Position:
     is the file lock that it waits for, if it does, and who holds that is not known yet; once it is, `at` is that step
     and `held_by` the holder. `awaited` are the keys that it waits for, where it is several, `at` among them.
     `on_device` has the newest calls of this run on groups whose calls go on, on a device, when they have returned
-    (NCCL's): no record says when these are over.
+    (NCCL's): no record says when these are over. `halted` says that `at` is one of these which the device will not get
+    past, whatever the rank itself does meanwhile.
     """
 
     ended: bool
@@ -59,6 +60,7 @@ class Position:
     held_by: int | None = None
     awaited: tuple[Record, ...] = ()
     on_device: Mapping[str, Sequence[Record]] = field(default_factory=dict)
+    halted: bool = False
 
 
 class Progress:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from rankdrill.explain.recording.clocks import Clock, by_time_of_day, shifts_of
 from rankdrill.explain.recording.raw import Calls, calls_of
-from rankdrill.explain.recording.reading import End, Recorded
+from rankdrill.explain.recording.reading import End, Recorded, read_to_its_end
 from rankdrill.explain.recording.runs import Run
 from rankdrill.host import boot_id, pid_namespace, started_at
 from rankdrill.ledger import DEVICE_BACKENDS, GROUP_OP, ON_DEVICE, LedgerView, Record, State
@@ -102,6 +102,8 @@ def _generations(one: Recorded) -> int:
 def _of_rank(one: Recorded, most: int, generation: int) -> RankEvidence:
     reader = one.reader
     alive = _alive(one)
+    if alive is False:
+        one = read_to_its_end(one)
     if reader is None:
         return RankEvidence(one, LedgerView(), {}, 0, alive, one.told_ns, 0, LedgerView())
     job = one.job

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from rankdrill.errors import LedgerError, UsageError
 from rankdrill.ledger import UNKNOWN_RANK, LedgerReader
 from rankdrill.step import DEFAULT_GROUP
 
-__all__ = ["End", "GroupMade", "Recorded", "is_recording", "read_directory"]
+__all__ = ["End", "GroupMade", "Recorded", "is_recording", "read_directory", "read_to_its_end"]
 
 LEDGER, LOG = ".ledger", ".log"
 FORMAT, VERSION = "rankdrill record", 1
@@ -66,6 +66,7 @@ class Recorded:
     reader: LedgerReader | None = None
     trouble: str = ""
     told_ns: int = 0  # its newest line
+    place: Path | None = None
 
     @property
     def job(self) -> GroupMade | None:
@@ -139,6 +140,13 @@ def read_directory(directory: str | Path) -> list[Recorded]:
     return [_read(place, name) for name in sorted(names)[:MOST_FILES]]
 
 
+def read_to_its_end(one: Recorded) -> Recorded:
+    """`one`, whose process is gone by now, with what it said of its end after it was read."""
+    if one.end is not None or one.place is None:
+        return one
+    return replace(one, end=_read(one.place, one.name).end)
+
+
 def _read(place: Path, name: str) -> Recorded:
     trouble: list[str] = []
     reader: LedgerReader | None = None
@@ -153,7 +161,7 @@ def _read(place: Path, name: str) -> Recorded:
     lines = _lines(place / f"{name}{LOG}")
     if not lines or lines[0].get("format") != FORMAT:
         trouble.append("has no log")
-        return Recorded(name, reader=reader, trouble="; ".join(trouble))
+        return Recorded(name, reader=reader, trouble="; ".join(trouble), place=place)
     about, *rest = lines
     version = about.get("version")
     if not isinstance(version, int) or version > VERSION:
@@ -161,7 +169,7 @@ def _read(place: Path, name: str) -> Recorded:
     groups = tuple(made for line in rest if (made := _group(line)) is not None)
     end = next((end for line in reversed(rest) if (end := _end(line)) is not None), None)
     told = max((_number(line.get("at_ns")) for line in lines), default=0)
-    return Recorded(name, about, groups, end, reader, "; ".join(trouble), told)
+    return Recorded(name, about, groups, end, reader, "; ".join(trouble), told, place)
 
 
 def _is_log(path: Path) -> bool:

@@ -73,7 +73,7 @@ def _with_devices(found: Sequence[Standing], evidence: Evidence, *, idle: bool) 
     """Who is in no call waits in the one that its device cannot get past; if nobody has done anything for long, in the
     newest that it has handed to it.
     """
-    positions = held_on_device([each.position for each in found], stuck=idle)
+    positions = held_on_device([each.position for each in found], evidence.now_ns, stuck=idle)
     return [
         replace(each, how=How.WAITS, position=held, told="", site=None)
         if each.how is How.RUNS and (held := _at_newest(each, position, evidence, idle=idle)).at is not None

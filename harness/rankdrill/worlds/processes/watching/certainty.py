@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from rankdrill.diagnosis import Position, Wait, doomed, waits
 from rankdrill.diagnosis.held_locks import held_locks
-from rankdrill.diagnosis.on_device import is_on_device
 from rankdrill.diagnosis.stores.keys import awaits_key, awaits_lock
 from rankdrill.ledger import Record
 from rankdrill.step import MAKES_GROUP, NO_SEQUENCE
@@ -95,7 +94,7 @@ class Certainty:
         certain = stuck == self._suspected and still
         self._suspected = stuck
         # Who waits for a device waits for ranks that have ended, whatever its other threads do.
-        may = {rank: running[rank] for rank in stuck if not is_on_device(positions[rank])}
+        may = {rank: running[rank] for rank in stuck if not positions[rank].halted}
         if certain and may and self._another_may_act(may, waiting.values()):
             self._acquit(stuck)
             return False
@@ -146,7 +145,7 @@ class Certainty:
         step = position.at.step if position.at is not None else None
         if step is None:
             return position.gave_up
-        spins = step.of_mpi or is_on_device(position)
+        spins = step.of_mpi or position.halted
         return position.gave_up or spins or awaits_key(step) or step.op in MAKES_GROUP
 
     def _moved(self, pending: Mapping[int, RankHandle]) -> bool:

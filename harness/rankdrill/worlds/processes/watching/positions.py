@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Container
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -36,7 +37,7 @@ class Positions:
         """Where every rank is; those that are not `running` have ended. With `stuck`, the others are known to be."""
         found = [self._of(rank, ended=rank not in running, stuck=stuck) for rank in range(self._size)]
         if any(position.on_device for position in found):
-            found = held_on_device(found, stuck=stuck)
+            found = held_on_device(found, time.monotonic_ns(), stuck=stuck)
         return self._with_holders(found) if any(position.locking for position in found) else found
 
     def all_in_steps(self, running: Container[int]) -> bool:
