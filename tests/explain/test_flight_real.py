@@ -72,7 +72,7 @@ def test_dumps_just_written_accuse_nobody_who_may_be_late(tmp_path: Path) -> Non
 
 
 def test_dumps_of_a_run_over_nccl_in_which_a_rank_leaves_a_call_out() -> None:
-    found = explain_dumps([fixture("flight") / "torch-2.11.0-nccl-late"])
+    found = explain_dumps([fixture("flight") / "nccl-torch-2.11.0-late"])
     (cause,) = found.causes
     assert (str(cause.finding.kind), cause.finding.culprits) == ("missing call", (1,))
     assert cause.finding.step == "all_reduce #31 on 'default'"
@@ -83,7 +83,7 @@ def test_dumps_of_a_run_over_nccl_in_which_a_rank_leaves_a_call_out() -> None:
 
 
 def test_dumps_of_a_run_over_nccl_in_which_a_rank_is_late() -> None:
-    found = explain_dumps([fixture("flight") / "torch-2.11.0-nccl-lost"])
+    found = explain_dumps([fixture("flight") / "nccl-torch-2.11.0-lost"])
     (cause,) = found.causes
     assert (str(cause.finding.kind), cause.finding.culprits) == ("missing call", (1,))
     assert cause.finding.step == "all_reduce #29 on 'default'"

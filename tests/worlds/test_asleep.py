@@ -102,7 +102,7 @@ def test_a_lock_that_is_taken_twice(two: World) -> None:
     outcome = two.run(body, deadline=DEADLINE_S)
     assert outcome.elapsed < AT_ONCE_S
     (finding,) = outcome.findings
-    assert (finding.kind, finding.culprits) == (FindingKind.DEADLOCK, (ODD,))
+    assert (finding.kind, finding.culprits) == (FindingKind.STUCK_RANK, (ODD,))
 
 
 def woken_by_a_timer() -> None:
