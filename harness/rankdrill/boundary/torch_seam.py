@@ -250,8 +250,8 @@ def where_batch_goes(operations: Sequence[Any]) -> tuple[Any, torch.device | Non
 
 
 def joins_calls(group: Any, device: torch.device) -> bool:
-    """Whether torch would have `group` join a batch of messages into one call."""
-    if type(group) is not dist.ProcessGroup or device.type not in _device_types(group):
+    """Whether torch would have `group` join a batch of messages into one call, and has not for what wraps it."""
+    if type(group) is not dist.ProcessGroup or device.type not in _device_types(group) or not _asks_for_the_type():
         return False
     return bool(group._get_backend(device).supports_coalescing)
 
@@ -259,6 +259,12 @@ def joins_calls(group: Any, device: torch.device) -> bool:
 def joined_calls(group: Any, device: torch.device) -> AbstractContextManager[Any]:
     """Joins the calls of `group` inside it; what it gives has the handles of all together, its `works`, afterwards."""
     return c10d._coalescing_manager(group, device, async_ops=True)
+
+
+@functools.cache
+def _asks_for_the_type() -> bool:
+    """Whether this torch joins batches of its own type of group alone: 2.6 goes by the tensors' device."""
+    return "if type(group) " in inspect.getsource(c10d.batch_isend_irecv)
 
 
 def _device_types(group: Any) -> set[str]:
