@@ -255,3 +255,14 @@ def test_of_ranks_without_a_gpu_of_their_own_it_is_said_how_to_share_one(run: Ru
     done = run(f"raise RuntimeError({error!r})", options=("-n", "2"))
     assert done.returncode == 1
     assert ("if ranks are to share the GPUs that there are:\n  rankdrill run --device cuda …" in done.stderr) == told
+
+
+def test_a_script_with_a_long_path_is_found_from_anywhere(run: Run, tmp_path: Path) -> None:
+    deep = tmp_path.joinpath(*(f"a_directory_that_has_a_long_name_{each}" for each in range(8)))
+    deep.mkdir(parents=True)
+    script = deep / "train.py"
+    script.write_text(HEAD + INIT + "if rank == 1:\n    sys.exit()\ndist.barrier()\n")
+    done = run("", options=("-n", "3"), script=str(script))
+    assert done.returncode == 1
+    assert f"{deep.relative_to(tmp_path)}/train.py" in done.stderr
+    assert "…" not in done.stderr.replace("--no-contracts …", "")

@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from rankdrill import World
+from rankdrill import Plan, World
 from rankdrill.boundary import torch_seam
 from rankdrill.diagnosis import FindingKind
 from rankdrill.worlds import Status
@@ -57,6 +57,12 @@ def raises() -> None:
     rank, x = begin()
     if rank == 1:
         raise ValueError("a bad batch")
+    dist.all_reduce(x)
+    waits_for_the_device()
+
+
+def all_reduces_once() -> None:
+    _, x = begin()
     dist.all_reduce(x)
     waits_for_the_device()
 
@@ -156,6 +162,14 @@ def test_who_raised_is_the_culprit_and_who_waits_for_the_device_a_victim(world: 
     outcome = world.run(raises, deadline=DEADLINE_S)
     assert outcome.culprits == (1,)
     assert outcome.victims == tuple(rank for rank in range(world.n) if rank != 1)
+    assert "waits in collective.all_reduce #0" in str(outcome.ranks[0])
+    assert outcome.elapsed < SOON_S
+
+
+def test_who_ends_by_plan_leaves_the_others_waiting_and_that_is_certain(world: World) -> None:
+    plan = Plan.parse("rank 1: exit(5) before collective.all_reduce #1")
+    outcome = world.run(all_reduces_once, plan=plan, deadline=DEADLINE_S)
+    assert outcome.ranks[1].by_plan
     assert "waits in collective.all_reduce #0" in str(outcome.ranks[0])
     assert outcome.elapsed < SOON_S
 
