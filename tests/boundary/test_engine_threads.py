@@ -66,6 +66,22 @@ def test_the_line_is_that_of_the_pass(one: World, look: str) -> None:
 
 
 @pytest.mark.parametrize("look", ["call_site", "plain_call_site"])
+def test_a_pass_that_runs_in_another_one_was_begun_where_that_was(one: World, look: str) -> None:
+    """As in a checkpoint that runs its own: the inner pass is in the engine's thread, with nothing of the user's."""
+
+    def body() -> list[Any]:
+        found: list[Any] = []
+        inner = torch.ones(2, requires_grad=True)
+        asked = functools.partial(next, map(found.append, map(getattr(callsites, look), [1])))
+        inner.register_hook(asked)  # type: ignore[no-untyped-call]
+        total = inner.sum()
+        backward_with(lambda: in_a_bare_thread(torch.autograd.backward, total))
+        return [(site.line, site.function) for site in found]
+
+    assert one.run(body).unwrap() == [[(the_pass(), "backward_with")]]
+
+
+@pytest.mark.parametrize("look", ["call_site", "plain_call_site"])
 @pytest.mark.parametrize("depth", [0, 1, 5])
 def test_outside_of_a_pass_there_is_none(look: str, depth: int) -> None:
     assert not callsites.passes

@@ -28,8 +28,8 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
         yield made
 
 
-def run(world: World, body: Callable[..., Any], plan: Plan | None = None) -> Outcome:
-    outcome = world.run(body, plan=plan, deadline=DEADLINE_S)
+def run(world: World, body: Callable[..., Any]) -> Outcome:
+    outcome = world.run(body, deadline=DEADLINE_S)
     assert outcome.elapsed < SOON_S
     return outcome
 
@@ -168,6 +168,6 @@ def test_memory_that_is_used_before_the_call_on_it_was_waited_for(world: World) 
 
 
 def test_a_fault_at_a_call_of_nccl(world: World) -> None:
-    outcome = run(world, leaves_one_out, plan=Plan.parse("rank 1: exit(5) before collective.all_reduce #1"))
+    outcome = world.run(leaves_one_out, plan=Plan.parse("rank 1: exit(5) before collective.all_reduce #1"), deadline=20)
     assert outcome.ranks[1].status is Status.DIED
     assert outcome.ranks[1].by_plan

@@ -55,16 +55,18 @@ def frame_at(depth: int) -> FrameType | None:
 def plain_call_site(depth: int = 1) -> Site | None:
     """The user's line that led to the caller's caller at `depth`; None where only C++ is above it."""
     frame = frame_at(depth)
-    below = False
+    left = len(passes)
     outermost: CodeType | None = None  # of torch's, or a gather
     telling = 0
     library: FrameType | None = None
     known = _known
     for _ in range(MOST_FRAMES):
-        if frame is None and not below and library is None and passes:
-            frame, below = passes[-1], True
+        if frame is None and left and library is None:
+            frame = passes[left - 1]
         if frame is None:
             break
+        if left and frame in passes:
+            left = passes.index(frame)
         code = frame.f_code
         whose, tells, _code = known.get(id(code)) or _classify(code)
         if whose is _USER:

@@ -82,7 +82,7 @@ def _from_the_engine(depth: int) -> bool:
             return False
         above += runs_backward
         frame = frame.f_back
-    return above == 1
+    return above == 1 and len(passes) <= 1
 
 
 class _Waiter(Protocol):

@@ -27,7 +27,8 @@ What is used, and why:
   ``torch._C._current_graph_task_id``: which pass it is; ``Variable._execution_engine.queue_callback``: the engine calls
   at the end of a pass, in the order in which it was asked to. ``torch.distributed.Reducer``: what
   DistributedDataParallel makes its reducers with.
-- ``distributed_c10d._coalescing_manager``, ``Backend.supports_coalescing``: by which a batch of messages is joined.
+- ``distributed_c10d._coalescing_manager``, ``_check_p2p_op_list``, ``Backend.supports_coalescing``: by which a batch of
+  messages is joined.
 - ``_allow_inflight_collective_as_graph_input``: whether work is registered with its tensors, to be waited for there.
 
 What has to do with modes is in `modes_seam`. The gathers, which work without the rest, have a seam of their own.
@@ -41,8 +42,8 @@ import inspect
 import sys
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from types import CodeType
 from typing import Any
@@ -234,8 +235,12 @@ def backend_on_cpu(group: Any) -> str:
 
 
 def goes_on_after_calls(group: Any) -> bool:
-    """Whether calls of `group` may go on, on a device, when they have returned to Python."""
-    return any(str(group._get_backend(device).name()) in DEVICE_BACKENDS for device in group._device_types)
+    """Whether all calls of `group` go on, on a device, when they have returned to Python: it has no other backend."""
+    try:
+        names = [str(group._get_backend(device).name()) for device in group._device_types]
+    except RuntimeError:  # somebody's own, which has none
+        return False
+    return bool(names) and all(name in DEVICE_BACKENDS for name in names)
 
 
 WHERE_BATCHES_BEGIN = (dist, c10d)
@@ -244,7 +249,11 @@ WHERE_BATCHES_BEGIN = (dist, c10d)
 
 def where_batch_goes(operations: Sequence[Any]) -> tuple[Any, torch.device | None]:
     """The group of `operations`, of ``dist.P2POp`` each, and where their tensors are; nothing of what torch refuses."""
-    if not operations or not all(isinstance(each, dist.P2POp) for each in operations):
+    if not isinstance(operations, list) or not operations:
+        return None, None
+    try:
+        c10d._check_p2p_op_list(operations)
+    except ValueError:
         return None, None
     return operations[0].group or dist.group.WORLD, operations[0].tensor.device
 
@@ -256,15 +265,29 @@ def joins_calls(group: Any, device: torch.device) -> bool:
     return bool(group._get_backend(device).supports_coalescing)
 
 
-def joined_calls(group: Any, device: torch.device) -> AbstractContextManager[Any]:
-    """Joins the calls of `group` inside it; what it gives has the handles of all together, its `works`, afterwards."""
-    return c10d._coalescing_manager(group, device, async_ops=True)
+@contextmanager
+def joined_calls(group: Any, device: torch.device) -> Iterator[Any]:
+    """Joins the calls of `group` inside it; what it gives has the handles of all together, its `works`, afterwards.
+
+    Where one of them raises the rest are let go: torch's own leaves the group joining for ever.
+    """
+    try:
+        with c10d._coalescing_manager(group, device, async_ops=True) as joint:
+            yield joint
+    except BaseException:
+        if c10d._world.pg_coalesce_state.pop(group, None) is not None:
+            with suppress(RuntimeError):
+                group._end_coalescing(device)
+        raise
 
 
 @functools.cache
 def _asks_for_the_type() -> bool:
     """Whether this torch joins batches of its own type of group alone: 2.6 goes by the tensors' device."""
-    return "if type(group) " in inspect.getsource(c10d.batch_isend_irecv)
+    try:
+        return "if type(group) " in inspect.getsource(c10d.batch_isend_irecv)
+    except OSError:  # a torch without its source
+        return True
 
 
 def _device_types(group: Any) -> set[str]:

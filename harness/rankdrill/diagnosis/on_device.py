@@ -12,15 +12,17 @@ from collections.abc import Sequence, Set
 from dataclasses import replace
 from itertools import combinations
 
-from rankdrill.diagnosis.progress import MOST_AHEAD, Position
+from rankdrill.diagnosis.device_queues import MOST_AHEAD
+from rankdrill.diagnosis.progress import Position
 from rankdrill.diagnosis.waits import Wait, wait_of
 from rankdrill.ledger import Record, State
-from rankdrill.step import NO_SEQUENCE, RECV, SEND
+from rankdrill.step import DDP_BUCKET, NO_SEQUENCE, RECV, SEND
 
 __all__ = ["held_on_device", "unmet_on_device"]
 
-JOINED = "batch_isend_irecv"  # what joins messages into one call
+_ONE_BY_ONE = frozenset({"send", "recv"})  # others may be joined into one call
 CONNECTING_NS = 5_000_000_000  # in which a call that is new to its ranks may be at nothing but connecting them
+MOST_PAIRED = 64  # ranks that are looked at two by two
 
 
 def held_on_device(positions: Sequence[Position], now_ns: int, *, stuck: bool = False) -> list[Position]:
@@ -30,18 +32,20 @@ def held_on_device(positions: Sequence[Position], now_ns: int, *, stuck: bool = 
     another has not come to. Who has just begun such a call, and not come back to Python, runs too: while NCCL connects
     two ranks, at their first message, they are both in a send.
     """
-    ended = {rank for rank, position in enumerate(positions) if position.ended}
-    others = set(range(len(positions))) if stuck else ended
     run = {rank for rank, position in enumerate(positions) if _runs(position, now_ns)}
-    found = [
-        _held(rank, positions, others, stuck=stuck) if rank in run else here for rank, here in enumerate(positions)
-    ]
-    for one, other in combinations(sorted(run), 2):
+    found = [_held(rank, positions, stuck=stuck) if rank in run else here for rank, here in enumerate(positions)]
+    for one, other in combinations(sorted(run), 2) if len(run) <= MOST_PAIRED else ():
         pair = found[one], found[other]
         if not any(here.halted for here in pair) and (heads := _both_receive(one, other, pair)):
             found[one] = replace(pair[0], at=heads[0], held_by=other, halted=True)
             found[other] = replace(pair[1], at=heads[1], held_by=one, halted=True)
     return found
+
+
+def unmet_on_device(positions: Sequence[Position]) -> dict[int, Wait]:
+    """Of ranks that have all come to their end: of each the first call that others have not come to."""
+    everybody = set(range(len(positions)))
+    return {rank: unmet[0] for rank in everybody if (unmet := _unmet(rank, positions, everybody))}
 
 
 def _runs(position: Position, now_ns: int) -> bool:
@@ -51,11 +55,41 @@ def _runs(position: Position, now_ns: int) -> bool:
     return at is None or (at.step.target in position.on_device and now_ns - at.begin_ns < CONNECTING_NS)
 
 
-def _held(rank: int, positions: Sequence[Position], others: Set[int], *, stuck: bool) -> Position:
-    here, unmet = positions[rank], _unmet(rank, positions, others)
+def _held(rank: int, positions: Sequence[Position], *, stuck: bool) -> Position:
+    here = positions[rank]
+    others = set(range(len(positions))) if stuck else {each for each, at in enumerate(positions) if at.ended}
+    unmet = [wait for wait in _unmet(rank, positions, others) if stuck or not _is_the_users(wait.record)]
     if unmet:
         return replace(here, at=unmet[0].record, halted=True)
     return here if stuck else replace(here, at=None)
+
+
+def _is_the_users(record: Record) -> bool:
+    """Whether the user has its handle, and may give it up: nobody waits for it yet. Nor does one ask for DDP's."""
+    site = record.step.site
+    return record.state is State.ISSUED and not (site is not None and site.via.startswith(DDP_BUCKET))
+
+
+def _unmet(rank: int, positions: Sequence[Position], others: Set[int]) -> list[Wait]:
+    """The calls of `rank` that one of `others` has not come to, in their order."""
+    found: list[Wait] = []
+    for calls in positions[rank].on_device.values():
+        for record in reversed(calls):
+            wait = wait_of(rank, replace(positions[rank], at=_begun(record), held_by=None), positions)
+            if not wait.missing and record.step.sequence != NO_SEQUENCE:
+                break  # nor is there one before it: who has come to this has come to those
+            if any(other in others and _tells(positions[other], record.step.target) for other in wait.missing):
+                found.append(replace(wait, record=record if record.state is State.ISSUED else wait.record))
+    return sorted(found, key=lambda wait: wait.record.index)
+
+
+def _tells(position: Position, group: str) -> bool:
+    """Whether its ledger shows how far it has come in that group: the oldest records may be overwritten."""
+    return group in position.reached or (position.whole and not position.lost)
+
+
+def _begun(record: Record) -> Record:
+    return replace(record, state=State.BEGUN)
 
 
 def _both_receive(one: int, other: int, pair: tuple[Position, Position]) -> tuple[Record, Record] | None:
@@ -64,41 +98,19 @@ def _both_receive(one: int, other: int, pair: tuple[Position, Position]) -> tupl
     What two ranks exchange is carried out in order. Whether a send waits for its receive depends on its size.
     """
     for group in pair[0].on_device.keys() & pair[1].on_device.keys():
-        queues = [
-            _exchanged(position.on_device[group], peer) for position, peer in zip(pair, (other, one), strict=True)
-        ]
-        if any(queue is None for queue in queues):
-            continue
-        for mine, theirs in zip(*filter(None, queues), strict=False):
-            ops = {mine.step.op, theirs.step.op}
+        mine, theirs = (_exchanged(position, group, peer) for position, peer in zip(pair, (other, one), strict=True))
+        for one_, other_ in zip(mine, theirs, strict=False):
+            ops = {one_.step.op, other_.step.op}
             if ops == {RECV}:
-                return replace(mine, state=State.BEGUN), replace(theirs, state=State.BEGUN)
+                return _begun(one_), _begun(other_)
             if ops != {SEND, RECV}:
                 break
     return None
 
 
-def _exchanged(calls: Sequence[Record], peer: int) -> list[Record] | None:
-    """The messages with `peer`, in their order; None where that is not known, as of some that were joined."""
+def _exchanged(position: Position, group: str, peer: int) -> list[Record]:
+    """The messages with `peer`, in their order; none where that is not known, as of some that were joined."""
+    calls = position.on_device[group]
     found = [record for record in calls if record.step.message is not None and record.step.message.peer == peer]
-    joined = any(record.step.site is not None and record.step.site.via == JOINED for record in found)
-    return None if joined or not found or len(calls) >= MOST_AHEAD else found
-
-
-def unmet_on_device(positions: Sequence[Position]) -> dict[int, Wait]:
-    """Of ranks that have all come to their end: of each the first call that others have not come to."""
-    everybody = set(range(len(positions)))
-    return {rank: unmet[0] for rank in everybody if (unmet := _unmet(rank, positions, everybody))}
-
-
-def _unmet(rank: int, positions: Sequence[Position], others: Set[int]) -> list[Wait]:
-    """The calls of `rank` that one of `others` has not come to, in their order."""
-    found: list[Wait] = []
-    for calls in positions[rank].on_device.values():
-        for record in reversed(calls):
-            wait = wait_of(rank, replace(positions[rank], at=replace(record, state=State.BEGUN)), positions)
-            if not wait.missing and record.step.sequence != NO_SEQUENCE:
-                break  # nor is there one before it: who has come to this has come to those
-            if not others.isdisjoint(wait.missing):
-                found.append(wait)
-    return sorted(found, key=lambda wait: wait.record.index)
+    one_by_one = all(record.step.site is not None and record.step.site.via in _ONE_BY_ONE for record in found)
+    return found if one_by_one and len(calls) < MOST_AHEAD and not position.lost else []

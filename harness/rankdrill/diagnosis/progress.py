@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from rankdrill.diagnosis.device_queues import DeviceQueues
 from rankdrill.diagnosis.stores.keys import Keys, KeyState, awaits_key, awaits_lock
-from rankdrill.ledger import GROUP_OP, MOST_RANKS, ON_DEVICE, LedgerView, Members, Record, State
+from rankdrill.ledger import GROUP_OP, MOST_RANKS, LedgerView, Members, Record, State
 from rankdrill.step import (
     DEFAULT_GROUP,
     INIT_GROUP,
+    LEAVES_GROUP,
     LOCAL_GROUP,
     MAKES_GROUP,
     NEVER_WAITED,
@@ -22,9 +24,7 @@ from rankdrill.step import (
     Step,
 )
 
-__all__ = ["MOST_AHEAD", "Position", "Progress", "counted_by", "position"]
-
-MOST_AHEAD = 256  # calls that are kept of those that were handed to a device
+__all__ = ["Position", "Progress", "counted_by", "position"]
 
 Stream: TypeAlias = tuple[str, str, int, int]
 """What messages are counted by: ``send`` or ``recv``, the group, the peer's global rank, the tag."""
@@ -93,7 +93,7 @@ class Progress:
         self._at: Record | None = None
         self._awaited: list[Record] = []  # the keys, where it waits for several
         self._newest: Record | None = None
-        self._on_device: dict[str, deque[Record]] = {}
+        self._on_device = DeviceQueues()
         self.next = 0
 
     def take(self, view: LedgerView) -> None:
@@ -118,6 +118,8 @@ class Progress:
                 self._awaited.append(record)
             if record.step.kind is Kind.COLLECTIVE:
                 self._newest = record
+                if record.index >= self._start and self._entered(record):
+                    self._on_device.take(record)
         self._counted, self._torn = end, torn
 
     def _aside(self, record: Record) -> bool:
@@ -130,25 +132,23 @@ class Progress:
             self._keys.take(record)
         if step.op in MAKES_GROUP:
             self._count_call(record)
+        if step.op == LEAVES_GROUP:
+            self._on_device.leave(record)
         if step.kind is not Kind.COLLECTIVE:
             return  # the rank is inside it
         if step.op == GROUP_OP:
             members = self._members.setdefault(step.target, Members(self._ranks)).take(step.fingerprint)
             if members is not None:
                 self._groups[step.target] = members
-            if step.digest == ON_DEVICE:
-                self._on_device.setdefault(step.target, deque(maxlen=MOST_AHEAD))
+                if self._on_device.make(step.target, step.digest):
+                    self._reached.pop(step.target, None)  # it counts anew
         elif not self._entered(record):
             return
         elif step.sequence != NO_SEQUENCE:
             if record.index >= self._start or step.target != DEFAULT_GROUP:  # whose calls each run counts anew
                 self._count_call(record)
-            if record.index >= self._start and step.target in self._on_device and not _refused(record):
-                self._on_device[step.target].append(record)
         elif step.message is not None and record.index >= self._start:
             self._count_message(record, step.message)
-            if step.target in self._on_device:
-                self._on_device[step.target].append(record)
 
     def _count_call(self, record: Record) -> None:
         """Count it as reached, unless it was refused when it was issued: then it never took place."""
@@ -212,7 +212,7 @@ class Progress:
             self._keys.states,
             locking,
             awaited=tuple(record for record in self._awaited if awaits_key(record.step)),
-            on_device=self._on_device,
+            on_device=self._on_device.calls,
         )
 
 

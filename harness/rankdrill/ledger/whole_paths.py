@@ -29,7 +29,7 @@ def whole_path(path: str) -> str:
         return path
     if path in _found:
         return _found[path]
-    asked = len(sys.modules), os.getcwd()
+    asked = len(sys.modules), _here()
     if _missed.get(path) == asked:
         return path
     tail = path.removeprefix(_CUT).lstrip("\ufffd")  # a letter may be cut in two
@@ -39,6 +39,13 @@ def whole_path(path: str) -> str:
         return _found.setdefault(path, *files)
     _missed[path] = asked
     return path
+
+
+def _here() -> str:
+    try:
+        return os.getcwd()
+    except OSError:  # it is gone
+        return ""
 
 
 def _of_modules() -> Iterator[str]:

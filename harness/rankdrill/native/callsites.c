@@ -120,18 +120,28 @@ static int find_callers(CallSites *self, Found *found) {
     return 0;
 }
 
-/* What goes on below the last frame of a thread that C++ has made for a backward pass: what runs that pass; else NULL. */
-static PyFrameObject *frame_of_pass(CallSites *self) {
-    Py_ssize_t passes = PyList_GET_SIZE(self->passes);
-    return passes ? (PyFrameObject *)Py_NewRef(PyList_GET_ITEM(self->passes, passes - 1)) : NULL;
+/* What goes on below the last frame of a thread that C++ has made for a backward pass: what runs the innermost of the
+   first `left` passes; else NULL. */
+static PyFrameObject *frame_of_pass(CallSites *self, Py_ssize_t left) {
+    if (left > PyList_GET_SIZE(self->passes)) left = PyList_GET_SIZE(self->passes);
+    return left > 0 ? (PyFrameObject *)Py_NewRef(PyList_GET_ITEM(self->passes, left - 1)) : NULL;
+}
+
+/* How many passes are left that the walk has not come to, now that it is at `frame`. */
+static Py_ssize_t passes_left(CallSites *self, Py_ssize_t left, PyFrameObject *frame) {
+    for (Py_ssize_t each = 0; each < left && each < PyList_GET_SIZE(self->passes); each++)
+        if (PyList_GET_ITEM(self->passes, each) == (PyObject *)frame) return each;
+    return left;
 }
 
 /* The user's frame, or else the first of a library's, and which function of torch's, or gather, was called there. */
 static int find_frames(CallSites *self, long depth, Found *found) {
     PyFrameObject *frame = PyThreadState_GetFrame(PyThreadState_Get()), *library = NULL;
+    Py_ssize_t left = PyList_GET_SIZE(self->passes);
     int telling = 0, failed = 0, below = !frame;
-    if (below) frame = frame_of_pass(self);
+    if (below) frame = frame_of_pass(self, left);
     for (long looked = below ? 0 : 1 - depth; frame && looked < MOST_FRAMES; looked++) {
+        if (left) left = passes_left(self, left, frame);
         PyFrameObject *back;
         if (looked >= 0) {
             PyCodeObject *code = PyFrame_GetCode(frame);
@@ -155,9 +165,8 @@ static int find_frames(CallSites *self, long depth, Found *found) {
             Py_DECREF(code);
         }
         back = PyFrame_GetBack(frame);
-        if (!back && !below && !library) {
-            back = frame_of_pass(self);
-            below = 1;
+        if (!back && !library) {
+            back = frame_of_pass(self, left);
             looked = looked < 0 ? -1 : looked;
         }
         Py_DECREF(frame);
@@ -228,7 +237,8 @@ int passes_above(PyObject *engine, PyObject *call_sites) {
         frame = back;
     }
     Py_XDECREF(frame);
-    return passes;
+    Py_ssize_t all = PyList_GET_SIZE(((CallSites *)call_sites)->passes);
+    return passes && all > passes ? (int)all : passes;
 }
 
 static PyObject *CallSites_call(PyObject *object, PyObject *const *args, size_t flags, PyObject *names) {

@@ -142,7 +142,7 @@ def _with_groups(view: LedgerView, begins: int, one: Recorded) -> LedgerView:
     if dropped <= 0:
         return view
     told = [
-        (group.label, part, ON_DEVICE if _on_device(group.backend) else 0)
+        (group.label, part, ON_DEVICE if group.backend in DEVICE_BACKENDS else 0)
         for group in one.groups
         if group.record >= begins
         for part in group.members

@@ -36,7 +36,8 @@ class Positions:
     def now(self, running: Container[int], *, stuck: bool = False) -> list[Position]:
         """Where every rank is; those that are not `running` have ended. With `stuck`, the others are known to be."""
         found = [self._of(rank, ended=rank not in running, stuck=stuck) for rank in range(self._size)]
-        if any(position.on_device for position in found):
+        # Under a plan what ranks do beside a call that never ends is what is tested.
+        if any(position.on_device for position in found) and (stuck or not self.planned):
             found = held_on_device(found, time.monotonic_ns(), stuck=stuck)
         return self._with_holders(found) if any(position.locking for position in found) else found
 
