@@ -35,6 +35,7 @@ FACE_LINES = 40
 TORCH_SEAMS = (
     "boundary/torch_seam.py",
     "boundary/modes_seam.py",
+    "boundary/batches_seam.py",
     "gathers/network/torch_seam.py",
     "recording/torch_seam.py",
 )  # gathers work without the rest, so have their own; what only recording needs, and modes, made the first too long

@@ -17,7 +17,7 @@ from torch._C import _distributed_c10d as c
 from torch.distributed import distributed_c10d as c10d
 from torch.overrides import TorchFunctionMode
 
-from rankdrill.boundary import modes_seam, torch_seam
+from rankdrill.boundary import batches_seam, modes_seam, torch_seam
 from rankdrill.boundary.torch_seam import known_to_torchscript
 from tests.torch_can import Can, can, end_group
 
@@ -219,7 +219,7 @@ def test_work_that_is_returned_to_torch_lasts_or_is_known_not_to() -> None:
 def test_batches_are_joined_as_torch_joins_them(group: Any) -> None:
     """As in `batch_isend_irecv`, which asks for torch's own type of group."""
     source = inspect.getsource(c10d.batch_isend_irecv)
-    if torch_seam._asks_for_the_type():
+    if batches_seam._asks_for_the_type():
         assert re.search(
             r"type\(group\) (is|==) ProcessGroup and group._get_backend\(device\).supports_coalescing", source
         )
@@ -227,11 +227,11 @@ def test_batches_are_joined_as_torch_joins_them(group: Any) -> None:
         assert "type(" not in source
     assert "_coalescing_manager(group, device, async_ops=True)" in source
     assert list(inspect.signature(c10d._coalescing_manager).parameters) == ["group", "device", "async_ops"]
-    assert not torch_seam.joins_calls(group, torch.device("cpu")), "gloo cannot"
-    assert torch_seam.where_batch_goes([]) == (None, None)
+    assert not batches_seam.joins_calls(group, torch.device("cpu")), "gloo cannot"
+    assert batches_seam.where_batch_goes([]) == (None, None)
     operation = dist.P2POp(dist.isend, torch.ones(1), 0, group)
-    assert torch_seam.where_batch_goes([operation]) == (group, torch.device("cpu"))
-    assert torch_seam.where_batch_goes([operation, "no operation"]) == (None, None)
+    assert batches_seam.where_batch_goes([operation]) == (group, torch.device("cpu"))
+    assert batches_seam.where_batch_goes([operation, "no operation"]) == (None, None)
 
 
 def test_no_group_of_gloo_goes_on_after_its_calls(group: Any) -> None:

@@ -16,10 +16,11 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from torch.distributed import distributed_c10d
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from rankdrill import Plan, World
-from rankdrill.boundary import torch_seam
+from rankdrill.boundary import batches_seam, torch_seam
 from rankdrill.diagnosis import FindingKind
 from rankdrill.worlds import Status
 
@@ -115,7 +116,7 @@ def sends_in_one_batch() -> list[str]:
     rank, x = begin()
     size = dist.get_world_size()
     joined: list[str] = []
-    torch_seam.joins_calls = lambda group, device: True  # as NCCL says of itself
+    batches_seam.joins_calls = lambda group, device: True  # as NCCL says of itself
     real = dist.ProcessGroup._start_coalescing
 
     def start(*args: Any) -> None:
@@ -188,7 +189,7 @@ def makes_its_group_again() -> None:
 def fails_in_a_batch() -> list[object]:
     """What is joined is let go where one of it fails, and calls are made again."""
     rank, x = begin()
-    torch_seam.joins_calls = lambda group, device: True
+    batches_seam.joins_calls = lambda group, device: True
     real, size = dist.ProcessGroup.send, dist.get_world_size()
 
     def fail(*args: Any, **kwargs: Any) -> Any:
@@ -199,7 +200,7 @@ def fails_in_a_batch() -> list[object]:
     with suppress(RuntimeError):
         dist.batch_isend_irecv(batch)
     replace_method("send", real)
-    left = dict(torch_seam.c10d._world.pg_coalesce_state)
+    left = dict(distributed_c10d._world.pg_coalesce_state)
     dist.barrier()
     return [left]
 

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from rankdrill.boundary import torch_seam
+from rankdrill.boundary import batches_seam
 from rankdrill.boundary.collectives import DrilledGroup
 from rankdrill.boundary.patch import Patch
 from rankdrill.boundary.work import TrackedWork
@@ -25,10 +25,14 @@ def coalescing_patches() -> Iterable[Patch]:
         @functools.wraps(one_by_one)
         def wrapper(p2p_op_list: Sequence[Any]) -> Any:  # under that name it is no caller: see layers.py
             __tracebackhide__ = True
-            group, device = torch_seam.where_batch_goes(p2p_op_list)
-            if device is None or not isinstance(group, DrilledGroup) or not torch_seam.joins_calls(group.inner, device):
+            group, device = batches_seam.where_batch_goes(p2p_op_list)
+            if (
+                device is None
+                or not isinstance(group, DrilledGroup)
+                or not batches_seam.joins_calls(group.inner, device)
+            ):
                 return one_by_one(p2p_op_list)
-            with torch_seam.joined_calls(group, device) as joint:
+            with batches_seam.joined_calls(group, device) as joint:
                 issued = one_by_one(p2p_op_list)
             for work in issued:  # NCCL's have no handles of their own
                 if isinstance(work, TrackedWork):
@@ -37,5 +41,5 @@ def coalescing_patches() -> Iterable[Patch]:
 
         return wrapper
 
-    for module in torch_seam.WHERE_BATCHES_BEGIN:
+    for module in batches_seam.WHERE_BATCHES_BEGIN:
         yield Patch(module, "batch_isend_irecv", joined)

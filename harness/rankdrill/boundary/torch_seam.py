@@ -27,11 +27,10 @@ What is used, and why:
   ``torch._C._current_graph_task_id``: which pass it is; ``Variable._execution_engine.queue_callback``: the engine calls
   at the end of a pass, in the order in which it was asked to. ``torch.distributed.Reducer``: what
   DistributedDataParallel makes its reducers with.
-- ``distributed_c10d._coalescing_manager``, ``_check_p2p_op_list``, ``Backend.supports_coalescing``: by which a batch of
-  messages is joined.
 - ``_allow_inflight_collective_as_graph_input``: whether work is registered with its tensors, to be waited for there.
 
-What has to do with modes is in `modes_seam`. The gathers, which work without the rest, have a seam of their own.
+What has to do with modes is in `modes_seam`, with batches of messages in `batches_seam`.
+The gathers, which work without the rest, have a seam of their own.
 """
 
 from __future__ import annotations
@@ -42,8 +41,7 @@ import inspect
 import sys
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from types import CodeType
 from typing import Any
@@ -62,7 +60,6 @@ __all__ = [
     "ENGINE",
     "GATHERS_AS_IT_LIES",
     "PICKLER_NAMES",
-    "WHERE_BATCHES_BEGIN",
     "WHERE_PASSES_BEGIN",
     "adopt_backends",
     "at_end_of_backward",
@@ -74,8 +71,6 @@ __all__ = [
     "group_timeout",
     "groups",
     "held_besides_torch",
-    "joined_calls",
-    "joins_calls",
     "keeps_work",
     "known_to_torchscript",
     "local_group_name",
@@ -90,7 +85,6 @@ __all__ = [
     "stand_around_reducers",
     "torch_waits_by_tensor",
     "watched",
-    "where_batch_goes",
     "wrap_new_groups",
 ]
 
@@ -241,57 +235,6 @@ def goes_on_after_calls(group: Any) -> bool:
     except RuntimeError:  # somebody's own, which has none
         return False
     return bool(names) and all(name in DEVICE_BACKENDS for name in names)
-
-
-WHERE_BATCHES_BEGIN = (dist, c10d)
-"""The modules that have `batch_isend_irecv`."""
-
-
-def where_batch_goes(operations: Sequence[Any]) -> tuple[Any, torch.device | None]:
-    """The group of `operations`, of ``dist.P2POp`` each, and where their tensors are; nothing of what torch refuses."""
-    if not isinstance(operations, list) or not operations:
-        return None, None
-    try:
-        c10d._check_p2p_op_list(operations)
-    except ValueError:
-        return None, None
-    return operations[0].group or dist.group.WORLD, operations[0].tensor.device
-
-
-def joins_calls(group: Any, device: torch.device) -> bool:
-    """Whether torch would have `group` join a batch of messages into one call, and has not for what wraps it."""
-    if type(group) is not dist.ProcessGroup or device.type not in _device_types(group) or not _asks_for_the_type():
-        return False
-    return bool(group._get_backend(device).supports_coalescing)
-
-
-@contextmanager
-def joined_calls(group: Any, device: torch.device) -> Iterator[Any]:
-    """Joins the calls of `group` inside it; what it gives has the handles of all together, its `works`, afterwards.
-
-    Where one of them raises the rest are let go: torch's own leaves the group joining for ever.
-    """
-    try:
-        with c10d._coalescing_manager(group, device, async_ops=True) as joint:
-            yield joint
-    except BaseException:
-        if c10d._world.pg_coalesce_state.pop(group, None) is not None:
-            with suppress(RuntimeError):
-                group._end_coalescing(device)
-        raise
-
-
-@functools.cache
-def _asks_for_the_type() -> bool:
-    """Whether this torch joins batches of its own type of group alone: 2.6 goes by the tensors' device."""
-    try:
-        return "if type(group) " in inspect.getsource(c10d.batch_isend_irecv)
-    except OSError:  # a torch without its source
-        return True
-
-
-def _device_types(group: Any) -> set[str]:
-    return {device.type for device in group._device_types}
 
 
 def group_timeout(group: Any) -> float:
