@@ -14,7 +14,7 @@ from rankdrill.step import ANYBODY, NO_SEQUENCE, OUTSIDE, SEND, Message, Step
 __all__ = ["MessageWatch"]
 
 SETTLE_S = 0.5  # for other ranks' messages to come, so that it is known who is the odd one
-DOUBT_S = 0.15  # in which a rank may take back a call that the backend refused; on a crowded machine 0.05 was too little
+DOUBT_S = 0.15  # in which a rank may take back a call that the backend refused; 0.05 was too little at load 20
 SIDED_S = 0.25  # for others to come to the other end, too
 LOOK_S = 0.002
 
