@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from torch.distributed.distributed_c10d import BackendConfig
 
 import rankdrill
 from rankdrill.boundary import torch_seam
@@ -19,10 +20,11 @@ from rankdrill.diagnosis import FindingKind
 from rankdrill.errors import UsageError
 from rankdrill.explain.explanation import Cause, Confidence, Explanation
 from rankdrill.explain.recording import explain_recording, is_recording
-from rankdrill.explain.recording.evidence import evidence_of
+from rankdrill.explain.recording.evidence import evidence_of, mark_of
 from rankdrill.explain.recording.reading import read_directory
 from rankdrill.explain.recording.runs import told_apart
 from rankdrill.explain.recording.standing import How, standings_of
+from rankdrill.ledger import ON_DEVICE
 from rankdrill.recording import recording
 from tests.recording.jobs import await_that, explained, job
 from tests.torch_can import end_group
@@ -124,6 +126,15 @@ def test_of_a_device_that_stands_still_the_first_call_is_told_that_somebody_lack
     cause = cause_in(found)
     assert (cause.finding.kind, cause.finding.culprits) == (FindingKind.STUCK_RANK, (2,))
     assert {place.ranks for place in found.places if "all_reduce #11" in place.doing} == {(0, 1, 3)}
+
+
+@pytest.mark.parametrize(
+    ("asked", "mark"), [("nccl", ON_DEVICE), ("gloo", 0), ("cpu:gloo,cuda:nccl", 0), ("cuda:nccl", ON_DEVICE)]
+)
+def test_a_group_is_marked_again_by_its_backends_as_torch_spells_them(asked: str, mark: int) -> None:
+    """Where what the rank itself wrote down of it is overwritten."""
+    assert mark_of(str(BackendConfig(dist.Backend(asked)))) == mark
+    assert mark_of("") == 0
 
 
 def end_when_told(rank: int, word: str) -> None:

@@ -56,7 +56,6 @@ from torch.distributed import distributed_c10d as c10d
 from rankdrill.ledger import DEVICE_BACKENDS
 
 __all__ = [
-    "DEVICE_BACKENDS",
     "ENGINE",
     "GATHERS_AS_IT_LIES",
     "PICKLER_NAMES",

@@ -16,7 +16,7 @@ from rankdrill.ledger import format as f
 from rankdrill.ledger.slots import Slots
 from rankdrill.step import NO_SEQUENCE, Kind
 
-__all__ = ["WINDOW", "Evidence", "RankEvidence", "cut", "evidence_of"]
+__all__ = ["WINDOW", "Evidence", "RankEvidence", "cut", "evidence_of", "mark_of"]
 
 WINDOW = 4096
 
@@ -142,7 +142,7 @@ def _with_groups(view: LedgerView, begins: int, one: Recorded) -> LedgerView:
     if dropped <= 0:
         return view
     told = [
-        (group.label, part, ON_DEVICE if group.backend in DEVICE_BACKENDS else 0)
+        (group.label, part, mark_of(group.backend))
         for group in one.groups
         if group.record >= begins
         for part in group.members
@@ -151,6 +151,12 @@ def _with_groups(view: LedgerView, begins: int, one: Recorded) -> LedgerView:
     first = view.first - len(told)
     records = b"".join(_record(first + place, *each) for place, each in enumerate(told))
     return replace(view, raw=Slots(records + view.raw.joined), first=first)
+
+
+def mark_of(backend: str) -> int:
+    """What a rank writes down of a group with this ``backend``, ``cuda:nccl`` say, beside its members."""
+    names = [part.rpartition(":")[2] for part in backend.split(",")]
+    return ON_DEVICE if all(name in DEVICE_BACKENDS for name in names) else 0
 
 
 def _on_device(backend: str) -> bool:
