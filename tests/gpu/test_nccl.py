@@ -134,6 +134,20 @@ def test_a_message_that_nobody_sends(world: World) -> None:
     assert finding.kind is FindingKind.UNMATCHED
 
 
+def exchanges_more_than_nccl_buffers() -> list[float]:
+    size, rank = dist.get_world_size(), dist.get_rank()
+    sent, found = torch.full((1 << 24,), float(rank), device="cuda"), torch.empty(1 << 24, device="cuda")  # 64 MiB
+    ring = [dist.P2POp(dist.isend, sent, (rank + 1) % size), dist.P2POp(dist.irecv, found, (rank - 1) % size)]
+    for work in dist.batch_isend_irecv(ring):
+        work.wait()
+    return [float(found[0]), float(found[-1])]
+
+
+def test_messages_of_a_batch_go_at_once(world: World) -> None:
+    values = run(world, exchanges_more_than_nccl_buffers).unwrap()
+    assert values == [[(rank - 1.0) % world.n] * 2 for rank in range(world.n)]
+
+
 def test_backward_passes_are_told_though_the_engine_calls_in_a_thread_of_its_own(world: World) -> None:
     def body() -> float:
         device = torch.cuda.current_device()
