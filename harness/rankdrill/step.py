@@ -316,6 +316,12 @@ class Step:
         return (self.fingerprint if self.message is not None else self.op).startswith(MPI)
 
     @property
+    def device(self) -> str:
+        """``cuda``: where its tensors lie, on a group with backends for several devices; nothing of main memory."""
+        name, colon, _ = self.fingerprint.partition(":")
+        return name if colon and name.isalnum() and self.kind is Kind.COLLECTIVE else ""
+
+    @property
     def call(self) -> str:
         """``all_reduce #3 on 'default'``: a collective as findings name it."""
         return f"{self.op} #{self.sequence} on {self.target!r}"

@@ -57,7 +57,7 @@ def method_of(method: str, op: str, names: tuple[str, ...], make: Callable[[Path
 
 def way_of(group: CallingGroup) -> object | None:
     """What the path in C looks at each time, gathered in one object; to be made anew when any of it is another one."""
-    if hot is None or not group.introduced:
+    if hot is None or not group.introduced or group.devices:
         return None
     boundary, waiting = group.boundary, group.waits_at_the_end.waiting
     if not isinstance(boundary.inside, hot.Inside):  # the process had no more of them
@@ -76,6 +76,7 @@ def plain_path(method: str, op: str, names: tuple[str, ...], learn: Learn) -> Pa
         if (
             len(args) != given
             or not group.introduced
+            or group.devices  # of which the key does not tell
             or group.buckets.in_use  # they are numbered as they come
             or group.waits_at_the_end.waiting
             or not boundary.open

@@ -29,6 +29,7 @@ from rankdrill.boundary.repertoire import Repertoire
 from rankdrill.boundary.shared_outputs import TAKING_APART, shared_output
 from rankdrill.boundary.work import NeverWaited, TrackedWork
 from rankdrill.ledger import GROUP_OP, ON_DEVICE, State, milliseconds, spell_members
+from rankdrill.ledger.members import PARTLY_ON_DEVICE
 from rankdrill.step import ANYBODY, DEFAULT_GROUP, MESSAGES, NO_SEQUENCE, RECV, Kind, Step
 
 __all__ = ["DrilledGroup", "install_collectives"]
@@ -71,6 +72,7 @@ class DrilledGroup(dist.ProcessGroup):
         self.way: object | None = None
         self.timeout = torch_seam.group_timeout(inner)
         self.on_device = torch_seam.goes_on_after_calls(inner)
+        self.devices = frozenset() if self.on_device else torch_seam.devices_with_queues(inner)
 
     def count_anew(self) -> None:
         """Number collectives and messages from 0 again: a run begins, and all that was issued before it is over.
@@ -108,8 +110,8 @@ class DrilledGroup(dist.ProcessGroup):
         """Write this group's members into the ledger, once, before its first collective."""
         if not self.introduced and self.boundary.ledger:
             self.introduced = True
-            self.boundary.on_device = self.boundary.on_device or self.on_device
-            goes_on = ON_DEVICE if self.on_device else 0
+            goes_on = ON_DEVICE if self.on_device else PARTLY_ON_DEVICE if self.devices else 0
+            self.boundary.on_device = self.boundary.on_device or bool(goes_on)
             for ranks in spell_members(self.global_ranks):
                 record = self.boundary.ledger.begin(Step(Kind.COLLECTIVE, GROUP_OP, self.label, ranks, digest=goes_on))
                 self.boundary.mark(record, State.ENDED)

@@ -8,7 +8,7 @@ a backend wants it even, as gloo does in most of them, it says so itself on the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, TypeAlias
@@ -57,8 +57,11 @@ class Terms:
 _known: dict[Any, Terms] = {}
 
 
-def terms_of(op: str, args: dict[str, Any], rank: int, size: int) -> Terms:
-    """What is known of the collective `op`, called by `rank` of a group of `size`."""
+def terms_of(op: str, args: dict[str, Any], rank: int, size: int, devices: Set[str] = frozenset()) -> Terms:
+    """What is known of the collective `op`, called by `rank` of a group of `size`.
+
+    Of a group that has a backend of their own for some `devices` the device is a part of it: ``cuda:float32[4]``.
+    """
     opts = args.get("opts")
     inputs, outputs = describe(args.get("tensors")), describe(args.get("outputs"))
     reduction = _reduction(opts) if op in REDUCING else None
@@ -75,38 +78,52 @@ def terms_of(op: str, args: dict[str, Any], rank: int, size: int) -> Terms:
     laid = laid_in(op, [*flatten(given)], [*flatten(taken)], args.get("group"), rank, size, root) if taken else ()
     shaped = chain(flatten(given), flatten(taken)) if orders or laid else ()
     strides = tuple([tensor.stride() for tensor in shaped])
-    key = (op, reduced, root, inputs, outputs, splits, rank, size, orders, laid, strides)
+    device = _device(devices, args.get("tensors"), args.get("outputs"))
+    key = (op, reduced, root, inputs, outputs, splits, rank, size, orders, laid, strides, device)
     found = _known.get(key)
     if found is None:
         if len(_known) >= MOST_KNOWN:
             _known.clear()
         reduce_op = _name(reduction)
-        contract = _made(op, reduce_op, root, inputs, outputs, splits, rank, size)
+        contract = _on(device, _made(op, reduce_op, root, inputs, outputs, splits, rank, size))
         lies = f"{STRIDES}{_shown_strides(strides)}" if orders else ""
         if orders:
             contract = replace(contract, orders=orders, shown=f"{contract.shown}{lies}")
         if laid:
             contract = replace(contract, laid=laid, shown=f"{contract.shown}{STRIDES}{_shown_ends(strides)}")
         rooted = f"root={'?' if root == NOBODY else root}" if op in ROOTED else ""
-        parts = (f"{shown(inputs)}{lies}", _shown_splits(splits), reduce_op, rooted)
+        parts = (f"{device}{shown(inputs)}{lies}", _shown_splits(splits), reduce_op, rooted)
         found = _known[key] = Terms(contract, " ".join(filter(None, parts)), _nbytes(inputs))
     return found
 
 
-def message_terms_of(tensors: Any) -> Terms:
+def message_terms_of(tensors: Any, devices: Set[str] = frozenset()) -> Terms:
     """What a send and its receive must agree on: dtype and count of elements, as backends count them.
 
     A buffer may be larger in MPI, which says how much came. gloo (torch 2.13) fills its beginning and says nothing;
     where it is smaller the receiving process is ended by SIGABRT.
     """
-    described = describe(tensors)
-    found = _known.get(described)
+    described, device = describe(tensors), _device(devices, tensors)
+    found = _known.get((device, described))
     if found is None:
         if len(_known) >= MOST_KNOWN:
             _known.clear()
-        contract = _made(MESSAGE, "", NOBODY, described, (), _EVEN, 0, 0)
-        found = _known[described] = Terms(contract, contract.shown, _nbytes(described))
+        contract = _on(device, _made(MESSAGE, "", NOBODY, described, (), _EVEN, 0, 0))
+        found = _known[device, described] = Terms(contract, contract.shown, _nbytes(described))
     return found
+
+
+def _device(devices: Set[str], *given: Any) -> str:
+    """Which of `devices` a call goes to, by its first tensor, as it is put before what is shown of that."""
+    first = next(chain.from_iterable(map(flatten, given)), None) if devices else None
+    return f"{first.device.type}:" if first is not None and first.device.type in devices else ""
+
+
+def _on(device: str, contract: Contract) -> Contract:
+    if not device or not contract.dtypes:
+        return contract
+    first, *rest = contract.dtypes
+    return replace(contract, dtypes=(f"{device}{first}", *rest), shown=f"{device}{contract.shown}")
 
 
 def _nbytes(described: Described) -> int:

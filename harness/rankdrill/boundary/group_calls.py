@@ -37,6 +37,7 @@ class CallingGroup(Protocol):
     last_used: int
     used: Numbering
     patience_ms: int
+    devices: frozenset[str]
 
     @property
     def timeout(self) -> float: ...
@@ -51,7 +52,7 @@ def step_of(group: CallingGroup, op: str, args: dict[str, Any]) -> Step:
     site = call_site(2)
     if op in MESSAGES:
         peer, tag = args.get("peer"), args.get("tag", 0)
-        terms = message_terms_of(args.get("tensors"))
+        terms = message_terms_of(args.get("tensors"), group.devices)
         told = f"{terms.contract.shown} peer={'any' if peer is None else peer} tag={tag}".lstrip()
         message = group.messages.take(op, peer, tag)
         return group.repertoire.habit(op, terms, site).step.like(fingerprint=told, message=message)
@@ -60,7 +61,7 @@ def step_of(group: CallingGroup, op: str, args: dict[str, Any]) -> Step:
 
 def habit_of(group: CallingGroup, op: str, args: dict[str, Any], site: Site | None, depth: int = 1) -> Habit:
     """The collective `op` of `group` as it is made with these arguments at that line, by the caller at `depth`."""
-    terms = terms_of(op, args, group.place, group.members)
+    terms = terms_of(op, args, group.place, group.members, group.devices)
     if group.buckets.in_use:
         site = group.buckets.site_of(terms.contract, site, depth + 2)
     return group.repertoire.habit(op, terms, site)

@@ -65,6 +65,7 @@ __all__ = [
     "backend_on_cpu",
     "backward_pass",
     "c10d",
+    "devices_with_queues",
     "goes_on_after_calls",
     "group_names",
     "group_timeout",
@@ -234,6 +235,15 @@ def goes_on_after_calls(group: Any) -> bool:
     except RuntimeError:  # somebody's own, which has none
         return False
     return bool(names) and all(name in DEVICE_BACKENDS for name in names)
+
+
+def devices_with_queues(group: Any) -> frozenset[str]:
+    """The types of device, ``cuda``, on which calls of `group` go on when they have returned to Python."""
+    try:
+        backends = {device.type: str(group._get_backend(device).name()) for device in group._device_types}
+    except RuntimeError:
+        return frozenset()
+    return frozenset(device for device, name in backends.items() if name in DEVICE_BACKENDS)
 
 
 def group_timeout(group: Any) -> float:

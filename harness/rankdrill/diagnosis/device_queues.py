@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rankdrill.ledger import ON_DEVICE, Record, State
+from rankdrill.ledger.members import PARTLY_ON_DEVICE
 from rankdrill.step import DEFAULT_GROUP, LEAVES_GROUP, NO_SEQUENCE
 
 __all__ = ["MOST_AHEAD", "DeviceQueues"]
@@ -18,12 +19,16 @@ class DeviceQueues:
 
     def __init__(self) -> None:
         self._calls: dict[str, dict[int, Record]] = {}
+        self._partly: set[str] = set()
 
     def make(self, label: str, mark: int) -> bool:
         """A group of that name is made, as `mark` says one of a device; whether there was one before."""
         known = self._calls.pop(label, None) is not None
-        if mark == ON_DEVICE:
+        self._partly.discard(label)
+        if mark in (ON_DEVICE, PARTLY_ON_DEVICE):
             self._calls[label] = {}
+        if mark == PARTLY_ON_DEVICE:
+            self._partly.add(label)
         return known
 
     def leave(self, record: Record) -> None:
@@ -42,6 +47,8 @@ class DeviceQueues:
             self.leave(record)
         elif record.state is State.RAISED:
             calls.pop(record.index, None)
+        elif record.step.target in self._partly and not record.step.device:
+            return  # its tensors lie in main memory
         elif record.step.sequence != NO_SEQUENCE or record.step.message is not None:
             calls[record.index] = record
             if len(calls) > MOST_AHEAD:

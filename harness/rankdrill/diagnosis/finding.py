@@ -22,6 +22,7 @@ class FindingKind(StrEnum):
     ROOT = "root mismatch"
     DATATYPE = "datatype mismatch"
     SIZE = "size mismatch"
+    DEVICE = "device mismatch"  # tensors lie on different devices, for each of which the group has another backend
     GROUP = "group mismatch"
     MISSING = "missing call"
     EXTRA = "extra call"

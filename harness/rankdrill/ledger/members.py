@@ -8,10 +8,11 @@ from itertools import islice
 
 from rankdrill.ledger.format import FINGERPRINT_BYTES
 
-__all__ = ["DEVICE_BACKENDS", "GROUP_OP", "MOST_RANKS", "ON_DEVICE", "Members", "spell_members"]
+__all__ = ["DEVICE_BACKENDS", "GROUP_OP", "MOST_RANKS", "ON_DEVICE", "PARTLY_ON_DEVICE", "Members", "spell_members"]
 
 GROUP_OP = "group"  # the record that says which global ranks a process group has
 ON_DEVICE = 1  # its digest, where calls of the group go on, on a device, after they have returned
+PARTLY_ON_DEVICE = 2  # where those do whose tensors lie there: `Step.device`
 DEVICE_BACKENDS = ("nccl", "xccl", "hccl", "ucc")
 """The backends of such groups. A handle's wait is over once the host may go on, which is before the collective is."""
 SHORTEST_RUN = 3  # `0,1` reads better than `0-1` and is no longer

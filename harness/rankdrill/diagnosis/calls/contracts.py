@@ -12,7 +12,7 @@ from rankdrill.ledger import Members, Post
 from rankdrill.ledger.posts import elements
 from rankdrill.step import NEW_GROUP, NOBODY, STRIDES
 
-__all__ = ["MEMBERS", "break_in", "may_change"]
+__all__ = ["MEMBERS", "break_in", "may_change", "only_device_differs"]
 
 MEMBERS = "members"
 """What differs where ranks make different groups."""
@@ -147,7 +147,15 @@ def _difference(one: Post, other: Post) -> tuple[FindingKind, str]:
     kind, argument = _ARGUMENTS[_apart(one, other)]
     if kind in (FindingKind.DATATYPE, FindingKind.SIZE) and _of_objects(one) != _of_objects(other):
         return FindingKind.CALL_ORDERING, "op"  # what the user called is not the same, though it is made of the same
+    if kind is FindingKind.DATATYPE and only_device_differs(one, other):
+        return FindingKind.DEVICE, "device"
     return (FindingKind.GROUP, MEMBERS) if kind is FindingKind.SIZE and one.op == NEW_GROUP else (kind, argument)
+
+
+def only_device_differs(one: Post, other: Post) -> bool:
+    """Whether two that differ in their dtypes have the same ones on another device: ``cuda:float32`` is of one."""
+    on, off = (post.dtypes.rpartition(":") for post in (one, other))
+    return on[2] == off[2] and on[0] != off[0]
 
 
 def _of_objects(post: Post) -> str:
@@ -186,6 +194,8 @@ def _value(post: Post, argument: str, members: Sequence[int]) -> str:
         case "root":
             root = post.marks[2]
             return f" with root {members[root] if NOBODY < root < len(members) else root}"
+        case "device":
+            return f" with {post.dtypes}{'' if ':' in post.dtypes else ' in main memory'}"
         case "dtype":
             return f" with {post.dtypes or 'no tensor'}"
         case "strides":

@@ -29,7 +29,14 @@ __all__ = ["either_turned_round", "left_behind", "on_top", "origin", "retold", "
 
 MOST_COMPARED = 8  # culprits whose sequences are looked at
 _OF_ONE_CALL = frozenset(
-    {FindingKind.CALL_ORDERING, FindingKind.OPERATOR, FindingKind.ROOT, FindingKind.DATATYPE, FindingKind.SIZE}
+    {
+        FindingKind.CALL_ORDERING,
+        FindingKind.OPERATOR,
+        FindingKind.ROOT,
+        FindingKind.DATATYPE,
+        FindingKind.DEVICE,
+        FindingKind.SIZE,
+    }
 )
 """What two calls that met by mistake may differ in: a call too many meets one of another op, or of another size."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeAlias
 
+from rankdrill.diagnosis.calls.contracts import only_device_differs
 from rankdrill.diagnosis.finding import Finding, FindingKind, side_of
 from rankdrill.diagnosis.messages import words
 from rankdrill.ledger import Half, MessageCall, Post
@@ -27,6 +28,8 @@ def break_in_message(
         return None
     by_dtype = sent.marks[_DTYPES] != received.marks[_DTYPES]
     kind, argument = (FindingKind.DATATYPE, "dtype") if by_dtype else (FindingKind.SIZE, "size")
+    if by_dtype and only_device_differs(sent, received):
+        kind, argument = FindingKind.DEVICE, "device"
     sending = words.sends(sent.shown, call.target, call.tag, group, sent.site)
     expecting = words.expects(received.shown, call.source, call.tag, group, received.site)
     sides = {

@@ -13,6 +13,7 @@ from rankdrill.explain.recording.runs import Run
 from rankdrill.host import boot_id, pid_namespace, started_at
 from rankdrill.ledger import DEVICE_BACKENDS, GROUP_OP, ON_DEVICE, LedgerView, Record, State
 from rankdrill.ledger import format as f
+from rankdrill.ledger.members import PARTLY_ON_DEVICE
 from rankdrill.ledger.slots import Slots
 from rankdrill.step import NO_SEQUENCE, Kind
 
@@ -56,9 +57,9 @@ class RankEvidence:
         return self.recorded.reader is not None and not self.torn
 
     @property
-    def awaits_devices(self) -> frozenset[str]:
-        """The groups in which a call that was waited for may still be under way."""
-        return frozenset(group.label for group in self.recorded.groups if _on_device(group.backend))
+    def marks(self) -> Mapping[str, int]:
+        """Of each group, by its label, whether calls go on, on a device, after they were waited for."""
+        return {group.label: mark_of(group.backend) for group in self.recorded.groups}
 
 
 @dataclass(frozen=True)
@@ -155,12 +156,8 @@ def _with_groups(view: LedgerView, begins: int, one: Recorded) -> LedgerView:
 
 def mark_of(backend: str) -> int:
     """What a rank writes down of a group with this ``backend``, ``cuda:nccl`` say, beside its members."""
-    names = [part.rpartition(":")[2] for part in backend.split(",")]
-    return ON_DEVICE if all(name in DEVICE_BACKENDS for name in names) else 0
-
-
-def _on_device(backend: str) -> bool:
-    return any(name in backend for name in DEVICE_BACKENDS)
+    on_device = [part.rpartition(":")[2] in DEVICE_BACKENDS for part in backend.split(",")]
+    return ON_DEVICE if all(on_device) else PARTLY_ON_DEVICE if any(on_device) else 0
 
 
 def _record(index: int, label: str, members: str, digest: int) -> bytes:
@@ -199,7 +196,7 @@ def _by_one_clock(found: Mapping[int, RankEvidence]) -> tuple[dict[int, RankEvid
     if len({clock.machine for clock in clocks.values()}) < 2:
         return dict(found), ()
     at_once = {
-        rank: {group: calls for group, calls in each.calls.items() if group not in each.awaits_devices}
+        rank: {group: calls for group, calls in each.calls.items() if not each.marks.get(group)}
         for rank, each in found.items()
     }
     shifts = shifts_of(clocks, at_once)

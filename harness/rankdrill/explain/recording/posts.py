@@ -16,6 +16,7 @@ from rankdrill.step import BY_TWOS, NEW_GROUP, NOBODY, STRIDES
 
 __all__ = ["post_of", "posts_of"]
 
+_DEVICE = re.compile(r"[a-z]+:")
 _TENSOR = re.compile(r"([a-z]\w*)\[([\d,]*)\]")
 _ROOT = re.compile(r"\broot=(\d+)")
 _STRIDES = re.compile(re.escape(STRIDES) + r"(\([\d,]*\)(?:\+\([\d,]*\))*)(?: |$)")
@@ -50,12 +51,14 @@ def post_of(rank: int, record: Record, *, sized: bool = False) -> Post:
     root = _ROOT.search(text)
     reduce_op = next((word for word in text.split() if word in _REDUCE), "")
     tensors = _TENSOR.findall(text)
-    dtypes = tuple(dict.fromkeys(dtype for dtype, _ in tensors))
+    device = _DEVICE.match(text)
+    on = device[0] if device and tensors else ""
+    dtypes = tuple(dict.fromkeys(f"{on if not at else ''}{dtype}" for at, (dtype, _) in enumerate(tensors)))
     by_twos = step.op in BY_TWOS
     sizes = () if by_twos and not sized else tuple(_elements(shape) for _, shape in tensors)
     if step.op == NEW_GROUP:
         sizes = (_mark(text),)
-    shown = text if step.op == NEW_GROUP else "+".join(f"{dtype}[{shape}]" for dtype, shape in tensors)
+    shown = text if step.op == NEW_GROUP else on + "+".join(f"{dtype}[{shape}]" for dtype, shape in tensors)
     root_mark = int(root[1]) if root else NOBODY
     strides = _STRIDES.search(text)
     if strides is not None and step.op != NEW_GROUP:

@@ -9,8 +9,9 @@ from enum import StrEnum
 from rankdrill.diagnosis import Position, Progress
 from rankdrill.diagnosis.on_device import held_on_device
 from rankdrill.explain.recording.evidence import Evidence, RankEvidence
-from rankdrill.ledger import GROUP_OP, Record, State
+from rankdrill.ledger import GROUP_OP, ON_DEVICE, Record, State
 from rankdrill.ledger import format as f
+from rankdrill.ledger.members import PARTLY_ON_DEVICE
 from rankdrill.ledger.slots import Slots
 from rankdrill.step import NO_SEQUENCE, Kind, Site, Step
 
@@ -86,7 +87,8 @@ def _at_newest(standing: Standing, position: Position, evidence: Evidence, *, id
     last = standing.last
     if position.at is not None or not idle or last is None:
         return position
-    on_device = last.step.target in evidence.ranks[standing.rank].awaits_devices
+    mark = evidence.ranks[standing.rank].marks.get(last.step.target, 0)
+    on_device = mark == ON_DEVICE or (mark == PARTLY_ON_DEVICE and bool(last.step.device))
     return replace(position, at=replace(last, state=State.WAITING)) if on_device else position
 
 
