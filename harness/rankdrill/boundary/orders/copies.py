@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection
 from typing import Any, NoReturn
 
 from rankdrill.boundary.orders.kept import NOWHERE
-from rankdrill.boundary.orders.script import Difference, Script, exchanged
+from rankdrill.boundary.orders.script import Different, Script, different
 
 __all__ = ["COPY_S", "MOST_WAITS", "Copy", "Part", "fork_copy", "leave", "speaks"]
 
@@ -61,7 +61,7 @@ class Copy:
         with suppress(OSError):
             self._channel.send_bytes(pickle.dumps(script, pickle.HIGHEST_PROTOCOL))
 
-    def differences(self) -> tuple[Difference, ...]:
+    def differences(self) -> tuple[Different, ...]:
         """What was different in other orders, once this is known; nothing if nothing was, or nobody can say."""
         try:
             known = self._channel.poll((self._tried + 1) * MOST_WAITS * COPY_S)
@@ -101,7 +101,7 @@ def fork_copy() -> Copy | Part:
 
 def _try_all(script: Script, rank: Connection) -> Part | None:
     """In the copy that waits: nothing, once all is told. In those that do not wait their part."""
-    differences: list[Difference] = []
+    differences: list[Different] = []
     for other in (script, *script.otherwise()):
         found = _try(other)
         if isinstance(found, Part):
@@ -109,7 +109,7 @@ def _try_all(script: Script, rank: Connection) -> Part | None:
         if other is script and found != "":
             break  # something is different each time, or takes too long
         if found:
-            differences.append((found, exchanged(script, other)))
+            differences.append(different(found, script, other))
     rank.send_bytes(pickle.dumps(differences))
     return None
 

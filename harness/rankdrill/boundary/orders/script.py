@@ -5,19 +5,19 @@ Between two calls of collectives the messages may have come in another order, ea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import torch
 
 from rankdrill.boundary.orders.kept import Kept
 from rankdrill.step import Message, Site
 
-__all__ = ["Came", "Difference", "End", "Made", "Script", "exchanged"]
+__all__ = ["Came", "Difference", "Different", "End", "Made", "Script", "different", "exchanged", "told_by"]
 
-MOST_ORDERS = 5  # that are tried
+MOST_ORDERS = 8  # that are tried
 Change: TypeAlias = Callable[[list[int]], list[int]]
 """Another order of senders."""
 Stream: TypeAlias = tuple[str, int]
@@ -29,6 +29,13 @@ Which: TypeAlias = tuple[int, int]
 Difference: TypeAlias = tuple[str, tuple[tuple[Which, Which], ...]]
 """What would have been different, in words that follow *would have*, had of each of these pairs the second come first.
 """
+
+
+class Different(NamedTuple):
+    """A difference, and in which streams the other order is one."""
+
+    difference: Difference
+    streams: frozenset[Stream]
 
 
 @dataclass(frozen=True)
@@ -88,20 +95,47 @@ class Script:
         self.parts.append([])
 
     @property
-    def contested(self) -> Came | None:
-        """The first message of those that may have come otherwise."""
-        return next((one for part in self.parts for one in part if len(_sources(part, one.stream)) > 1), None)
+    def contested(self) -> dict[Stream, Came]:
+        """Of each stream the first message of those that may have come otherwise, in the order in which they came."""
+        found: dict[Stream, Came] = {}
+        for part in self.parts:
+            for one in part:
+                if len(_sources(part, one.stream)) > 1:
+                    found.setdefault(one.stream, one)
+        return found
 
     def otherwise(self) -> Iterator[Script]:
         """The same with other orders: those first that are least different."""
         found: list[list[list[Came]]] = []
-        for change in (_last_two, _first_two, _turned, _other_sender_last, _backwards):
-            parts = [_rearranged(part, change) for part in self.parts]
+        changes = _last_two, _first_two, sorted, _turned, _other_sender_last, _backwards
+        streams = self.contested
+        each = [(change, streams) for change in changes]
+        # What belongs together may come apart: a header from one rank, and what it tells of from another.
+        apart = [(_first_two, {stream}) for stream in streams] if len(streams) > 1 else []
+        for change, of in (*each, *apart):
+            parts = [_rearranged(part, change, of) for part in self.parts]
             told = [[id(one) for one in part] for part in parts]
-            known = [[[id(one) for one in part] for part in each] for each in (self.parts, *found)]
+            known = [[[id(one) for one in part] for part in other] for other in (self.parts, *found)]
             if told not in known and len(found) < MOST_ORDERS:
                 found.append(parts)
                 yield replace(self, parts=parts)
+
+
+def different(words: str, before: Script, after: Script) -> Different:
+    """That `words` say what was different in the order `after`."""
+    pairs = [zip(was, is_, strict=True) for was, is_ in zip(before.parts, after.parts, strict=True)]
+    streams = frozenset(one.stream for part in pairs for one, other in part if one is not other)
+    return Different((words, exchanged(before, after)), streams)
+
+
+def told_by(found: Sequence[Different], contested: Mapping[Stream, Came]) -> tuple[Came, tuple[Difference, ...]]:
+    """The message that was taken from whoever came, and should not have been, and what was different.
+
+    What comes after something else, as a header, and is from anybody again, may be from anybody else.
+    """
+    *_, last = contested
+    alone = [each for each in found if each.streams == {last} and len(contested) > 1]
+    return contested[last if alone else next(iter(contested))], tuple(each.difference for each in alone or found)
 
 
 def exchanged(before: Script, after: Script) -> tuple[tuple[Which, Which], ...]:
@@ -123,10 +157,10 @@ def _sources(part: Sequence[Came], stream: Stream) -> set[int]:
     return {one.source for one in part if one.stream == stream and not one.named}
 
 
-def _rearranged(part: Sequence[Came], change: Change) -> list[Came]:
-    """`part` with the messages from anybody of each stream as `change` has it; a sender's own stay in order."""
+def _rearranged(part: Sequence[Came], change: Change, of: Collection[Stream]) -> list[Came]:
+    """`part` with the messages from anybody of each of those streams as `change` has it; a sender's own stay in order."""
     found = list(part)
-    for stream in dict.fromkeys(one.stream for one in part if not one.named):
+    for stream in dict.fromkeys(one.stream for one in part if not one.named and one.stream in of):
         places = [place for place, one in enumerate(part) if one.stream == stream and not one.named]
         waiting: dict[int, list[Came]] = {}
         for place in places:

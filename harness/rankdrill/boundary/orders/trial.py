@@ -19,7 +19,7 @@ from rankdrill.boundary.gate import Gate
 from rankdrill.boundary.orders.copies import Copy, fork_copy
 from rankdrill.boundary.orders.recording import Recorder
 from rankdrill.boundary.orders.replay import Replay
-from rankdrill.boundary.orders.script import Came, Difference, End, Script
+from rankdrill.boundary.orders.script import Difference, End, Script, told_by
 from rankdrill.step import Message, Site, Step
 
 __all__ = ["Orders"]
@@ -43,7 +43,7 @@ class Orders:
         self._left = 0
         self._own = ""
         self._trial: _Trial | None = None
-        self._asked: list[tuple[Came, Copy]] = []
+        self._asked: list[tuple[Script, Copy]] = []
         self._replay: Replay | None = None
         self._found: dict[tuple[Site | None, str, int], tuple[Difference, ...]] = {}
 
@@ -97,10 +97,11 @@ class Orders:
                 self._trial.script.end = _end(value, error)
             self.stop()
         with self._gate.closed():
-            for first, copy in self._asked:
+            for script, copy in self._asked:
                 differences = copy.differences()
                 if differences:
-                    self._found[(first.site, *first.stream)] = differences
+                    first, told = told_by(differences, script.contested)
+                    self._found[(first.site, *first.stream)] = told
         self.drop()
 
     def leave(self) -> None:
@@ -115,11 +116,10 @@ class Orders:
         if trial is None:
             return
         self._gate.without(trial.recorder)
-        first = trial.script.contested
         with self._gate.closed():
-            if first is not None:
+            if trial.script.contested:
                 trial.copy.try_(trial.script)
-                self._asked.append((first, trial.copy))
+                self._asked.append((trial.script, trial.copy))
             else:
                 trial.copy.end()
 

@@ -23,14 +23,20 @@ from rankdrill.step import DEFAULT_GROUP, NO_SEQUENCE, Step
 
 __all__ = ["miscounted_beside", "sided_by_siblings"]
 
+_CHOSEN = frozenset({FindingKind.OPERATOR, FindingKind.ROOT})
+"""What a group may have chosen for itself: that one other group has chosen something else says little."""
+
 
 def sided_by_siblings(finding: Finding, views: Sequence[LedgerView]) -> Finding:
     """`finding`, on a call of which two sides disagree, decided by those who made that call on other groups."""
     if finding.culprits or finding.number == NO_SEQUENCE or len(finding.sides) != 2:
         return finding
+    siblings = _siblings(finding.group, _groups(views), len(views))
+    if finding.kind in _CHOSEN and len(siblings) < 2:
+        return finding
     theirs = {
         (step.op, step.digest)
-        for group, ranks in _siblings(finding.group, _groups(views), len(views)).items()
+        for group, ranks in siblings.items()
         for rank in ranks
         if (step := calls_on(group, views[rank]).get(finding.number)) is not None
     }
