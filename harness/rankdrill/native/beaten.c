@@ -181,16 +181,15 @@ static PyObject *stencil_of(Held *held, PyObject *group, Way *way, PyObject *hab
     return stencil && Py_IS_TYPE(stencil, &StencilType) ? stencil : Py_None;
 }
 
-/* `failed` is told of the exception that is set, which stays set. */
+/* `failed` is told of the exception that is set, which stays so, but for one of a signal that came meanwhile. */
 static void tell_failed(Beaten *self, PyObject *group, PyObject *habit, PyObject *number, PyObject *record, int issued) {
-    PyObject *type, *error, *traceback;
-    PyErr_Fetch(&type, &error, &traceback);
-    PyErr_NormalizeException(&type, &error, &traceback);
-    PyObject *told = PyObject_CallFunctionObjArgs(self->failed, group, habit, number, record, error,
+    Raised raised;
+    put_aside(&raised);
+    PyObject *told = PyObject_CallFunctionObjArgs(self->failed, group, habit, number, record, raised.error,
                                                   issued ? Py_True : Py_False, NULL);
     if (!told) PyErr_WriteUnraisable(self->failed);
     Py_XDECREF(told);
-    PyErr_Restore(type, error, traceback);
+    set_again(&raised);
 }
 
 /* After how many milliseconds the backend gives up; asked once it is at it, when there is time. */

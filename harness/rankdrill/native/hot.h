@@ -127,6 +127,14 @@ HERE int Issued_hold(Issued *issued, PyObject *type, PyObject *handles, PyObject
 /* Whether a call that works on these may get in the way of one under way: 1 or 0, -1 with an exception. */
 HERE int may_meet(PyObject *under_way, const Spans *spans);
 
+/* raised.c */
+typedef struct {
+    PyObject *type, *error, *traceback, *signal_type, *signal_error, *signal_traceback;
+    int by_signal;
+} Raised;
+HERE void put_aside(Raised *raised);
+HERE void set_again(Raised *raised);
+
 /* memory.c */
 HERE char *map_of(PyObject *memory, Py_buffer *view, Py_ssize_t least);
 

@@ -268,13 +268,12 @@ static int note_in_ledger(Issued *self, int (*note)(PyObject *, PyObject *)) {
 }
 
 static void tell_of_failure(Issued *self) {
-    PyObject *type, *error, *traceback;
-    PyErr_Fetch(&type, &error, &traceback);
-    PyErr_NormalizeException(&type, &error, &traceback);
-    PyObject *told = PyObject_CallMethodObjArgs(self->boundary, s_fail, self->record, error, NULL);
+    Raised raised;
+    put_aside(&raised);
+    PyObject *told = PyObject_CallMethodObjArgs(self->boundary, s_fail, self->record, raised.error, NULL);
     if (!told) PyErr_WriteUnraisable(self->boundary);
     Py_XDECREF(told);
-    PyErr_Restore(type, error, traceback);
+    set_again(&raised);
 }
 
 static PyObject *wait_for(Issued *self) {

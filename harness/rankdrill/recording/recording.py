@@ -26,6 +26,7 @@ from rankdrill.recording import torch_seam
 from rankdrill.recording.environment import about_this_process
 from rankdrill.recording.files import LEDGER, LOG, VERSION, Log, make_directory, name_here
 from rankdrill.recording.heart import Heart
+from rankdrill.recording.interrupted import interrupted_by, interrupted_here
 from rankdrill.step import DEFAULT_GROUP, Site
 from rankdrill.watchdog import STACKS, answer_in
 from rankdrill.worlds.suffering import lost_another
@@ -38,6 +39,8 @@ SITES = 4096  # lines of the program that a ledger can name
 MOST_WORDS = 1000
 FEWEST_BYTES = 2 << 20  # those lines, and a few thousand records
 _STOPS = ("SIGSTOP", "SIGTSTP", "SIGTTIN", "SIGTTOU")
+INTERRUPTED = "interrupted"
+"""How who is sent a signal ends, by what handles it."""
 _MULTIPROCESSING = f"{os.sep}multiprocessing{os.sep}"
 _RUN_KEY = "rankdrill/recorded run"
 
@@ -115,7 +118,7 @@ class _Recorder:
         self._alive = False
         self._ended = False
         self._before: Any = None  # what handled exceptions until now
-        self._left: tuple[int, dict[str, Any]] = (-1, {})  # by sys.exit with a code: after which step, and where
+        self._left: tuple[int, dict[str, Any]] = (-1, {})  # by sys.exit: after which step, how, and where
         self._boundary = Boundary(writer, on_end=self._ends_itself, on_group=self._meet, looks_on=True)
 
     def begin(self, recording: Recording, *, is_rank: bool) -> Recording:
@@ -179,8 +182,10 @@ class _Recorder:
     def _around_exit(self, exit_: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(exit_)
         def leave(status: Any = None, /) -> Any:
-            if status not in (None, 0):
-                self._left = self._writer.total, _place(call_site(2))
+            if (found := interrupted_here()) is not None:
+                self._left = self._writer.total, {"end": INTERRUPTED, **_place(found[0])}
+            elif status not in (None, 0):
+                self._left = self._writer.total, {"end": "sys.exit", **_place(call_site(2))}
             return exit_(status)
 
         return leave
@@ -188,12 +193,14 @@ class _Recorder:
     def _exit(self) -> None:
         at, place = self._left
         if at == self._writer.total:  # it was not kept from leaving
-            self._say_end(end="sys.exit", **place)
+            self._say_end(**place)
         self._say_end(end="exit")
 
     def _ends_itself(self, call: str) -> None:
         if call.endswith(_STOPS):
             return  # it may go on
+        if (found := interrupted_here()) is not None:
+            self._say_end(end=INTERRUPTED, **_place(found[0]))
         site = call_site(2)
         if site is not None and _MULTIPROCESSING in site.file:
             self._exit()  # which is how a child of it ends when all is done
@@ -201,7 +208,9 @@ class _Recorder:
             self._say_end(end=call, **_place(site))
 
     def _raised(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        if not issubclass(kind, KeyboardInterrupt):
+        if (found := interrupted_by(error, trace)) is not None:
+            self._say_end(end=INTERRUPTED, error=kind.__name__, **_place(found[0]))
+        else:
             self._say_end(end="raised", error=kind.__name__, **_meaning(error), **_place(raise_site(trace)))
         self._before(kind, error, trace)
 

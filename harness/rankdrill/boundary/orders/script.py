@@ -158,7 +158,7 @@ def _sources(part: Sequence[Came], stream: Stream) -> set[int]:
 
 
 def _rearranged(part: Sequence[Came], change: Change, of: Collection[Stream]) -> list[Came]:
-    """`part` with the messages from anybody of each of those streams as `change` has it; a sender's own stay in order."""
+    """`part` with the messages from anybody in those streams as `change` has it; a sender's own stay in order."""
     found = list(part)
     for stream in dict.fromkeys(one.stream for one in part if not one.named and one.stream in of):
         places = [place for place, one in enumerate(part) if one.stream == stream and not one.named]

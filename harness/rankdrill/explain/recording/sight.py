@@ -126,7 +126,11 @@ class Sights:
         steps = one.reader.total if one.reader is not None else 0
         alive = self._alive(one)
         if one.end is not None and one.end.how != "closed":
-            how = {"exit": "came to the end", "raised": f"raised {one.end.error}"}.get(one.end.how, one.end.how)
+            how = {
+                "exit": "came to the end",
+                "raised": f"raised {one.end.error}",
+                "interrupted": "was sent a signal, and ended",
+            }.get(one.end.how, one.end.how)
             site = Site(one.end.file, one.end.line, one.end.function) if one.end.file else None
             where = f", at {site}" if site is not None else ""
             # Who has said so may still be there: others of its threads, or what libraries do at the end.

@@ -21,6 +21,7 @@ GONE_S = 3.5  # without a sign of life, which a process gives once a second, whi
 IDLE_S = 5.0  # in which no rank took a step: then none of them will
 _OF_TORCH = frozenset({"RuntimeError", "DistBackendError", "DistNetworkError", "DistError", "DistStoreError"})
 PATIENT_SHARE = 0.9  # of the time after which a call gives up: who did not wait so long has lost somebody
+INTERRUPTED = "interrupted"
 LOST_S = 2.0  # between an error of a collective and the end of the process that let it end it
 
 
@@ -101,6 +102,8 @@ def silent_in(found: Sequence[Standing], evidence: Evidence) -> list[Standing]:
         return []
     quiet = [each for each in found if each.how in (How.RUNS, How.WAITS) and not each.suffered]
     quiet = [each for each in quiet if evidence.ranks[each.rank].alive is not True]
+    ends = {each.rank: evidence.ranks[each.rank].end for each in quiet}
+    quiet = [each for each in quiet if (end := ends[each.rank]) is None or end.how != INTERRUPTED]
     running = [each for each in quiet if each.how is How.RUNS]
     those = running or (quiet if len(quiet) == 1 else [])
     return [_killed(each, evidence) for each in those]
@@ -146,6 +149,8 @@ def _standing(rank: int, here: RankEvidence, evidence: Evidence, *, idle: bool) 
         position = progress.position(ended=False, stuck=True)
         return Standing(rank, How.WAITS, position, last, f"gave up with {error}", suffered=True)
     end = here.end
+    if end is not None and end.how == INTERRUPTED and not _others_went_on(here, end.at_ns + here.shift_ns, evidence):
+        return _interrupted(rank, here, progress, last, evidence)
     if end is not None and end.how != "closed":
         return _ended(rank, here, progress, last)
     gone = _gone(here, evidence)
@@ -156,6 +161,30 @@ def _standing(rank: int, here: RankEvidence, evidence: Evidence, *, idle: bool) 
         return Standing(rank, How.WAITS, position, last)
     site = _where_it_was(here)
     return Standing(rank, How.RUNS, position, last, _runs(here, last, evidence), site, _newest_ns(here))
+
+
+def _others_went_on(here: RankEvidence, since_ns: int, evidence: Evidence) -> bool:
+    """Whether others lived on, where this one was sent a signal, or failed for want of it: it was sent to it alone.
+
+    Who is sent one while a call waits, or fails, handles it then.
+    """
+    others = [each for each in evidence.ranks.values() if each is not here]
+    lived_on = any(each.alive or each.last_ns - since_ns > GONE_S * 1e9 for each in others)
+    return lived_on or any(each.end is not None and each.end.how == "raised" and each.end.lost for each in others)
+
+
+def _interrupted(
+    rank: int, here: RankEvidence, progress: Progress, last: Record | None, evidence: Evidence
+) -> Standing:
+    """All were ended from outside: it is told by where it was then, not by how it ended."""
+    end = here.end
+    assert end is not None
+    position = progress.position(ended=False, stuck=True)
+    if position.at is not None:
+        return Standing(rank, How.WAITS, position, last)
+    site = Site(end.file, end.line, end.function) if end.file else None
+    told = f"{_runs(here, last, evidence)}, when it was sent a signal to end"
+    return Standing(rank, How.RUNS, position, last, told, site, _newest_ns(here))
 
 
 def _where_it_was(here: RankEvidence) -> Site | None:
@@ -194,6 +223,7 @@ def _ended(rank: int, here: RankEvidence, progress: Progress, last: Record | Non
     how, told = {
         "exit": (How.RETURNED, "came to the end"),
         "raised": (How.RAISED, f"raised {end.error}"),
+        INTERRUPTED: (How.LEFT, "was sent a signal, and ended"),
     }.get(end.how, (How.LEFT, f"called {end.how}"))
     site = Site(end.file, end.line, end.function) if end.file else None
     at_ns, position = end.at_ns + here.shift_ns, progress.position(ended=True)
