@@ -183,7 +183,8 @@ class Site:
 def _short(file: str) -> str:
     """As a reader in the current directory would write it."""
     try:
-        return file.removeprefix(os.path.join(os.getcwd(), ""))
+        here = os.getcwd()
+        return file if here == os.sep else file.removeprefix(os.path.join(here, ""))
     except OSError:  # the directory is gone
         return file
 

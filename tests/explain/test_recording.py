@@ -25,6 +25,7 @@ from rankdrill.explain.recording.reading import read_directory
 from rankdrill.explain.recording.runs import told_apart
 from rankdrill.explain.recording.standing import How, standings_of
 from rankdrill.ledger import ON_DEVICE
+from rankdrill.ledger.members import PARTLY_ON_DEVICE
 from rankdrill.recording import recording
 from tests.recording.jobs import await_that, explained, job
 from tests.torch_can import end_group
@@ -129,7 +130,8 @@ def test_of_a_device_that_stands_still_the_first_call_is_told_that_somebody_lack
 
 
 @pytest.mark.parametrize(
-    ("asked", "mark"), [("nccl", ON_DEVICE), ("gloo", 0), ("cpu:gloo,cuda:nccl", 0), ("cuda:nccl", ON_DEVICE)]
+    ("asked", "mark"),
+    [("nccl", ON_DEVICE), ("gloo", 0), ("cpu:gloo,cuda:nccl", PARTLY_ON_DEVICE), ("cuda:nccl", ON_DEVICE)],
 )
 def test_a_group_is_marked_again_by_its_backends_as_torch_spells_them(asked: str, mark: int) -> None:
     """Where what the rank itself wrote down of it is overwritten."""
@@ -457,13 +459,19 @@ def test_two_jobs_in_one_directory_are_told_apart(tmp_path: Path) -> None:
     hung(leave_one_out, directory)
     found = explain_recording(directory)
     assert cause_in(found).finding.culprits == (2,)
-    assert found.gaps == ("the directory holds another run, begun before, which is left aside",)
+    newest, other = found.runs
+    assert "explained here" in newest
+    assert other.endswith(": --run 1")
+    assert explain_recording(directory, run=1).causes == ()
     shutil.rmtree(tmp_path / "record.job")
     with job(do_well, 2, directory) as last:
         last.wait()
     found = explain_recording(directory)
     assert (found.world_size, found.causes) == (2, ())
-    assert found.gaps == ("the directory holds 2 runs begun before, which are left aside",)
+    assert [told.rpartition(": ")[2] for told in found.runs] == ["explained here", "--run 2", "--run 1"]
+    assert cause_in(explain_recording(directory, run=2)).finding.culprits == (2,)
+    with pytest.raises(UsageError, match="--run 4: the directory holds 1: begun"):
+        explain_recording(directory, run=4)
 
 
 def test_what_is_no_record_is_refused(tmp_path: Path) -> None:

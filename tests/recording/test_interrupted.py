@@ -44,7 +44,7 @@ def leave(code: int, *_: Any) -> None:
     sys.exit(code)
 
 
-HANDLERS = {
+HANDLERS: dict[str, Any] = {
     "nobody": signal.default_int_handler,
     "a method": Leaves().method,
     "a part": functools.partial(leave, 143),

@@ -260,6 +260,18 @@ def test_a_second_job_in_the_same_directory_is_watched_too(tmp_path: Path) -> No
 
 
 @pytest.mark.nightly
+def test_where_it_was_ended_the_ranks_start_another(tmp_path: Path) -> None:
+    """As Slurm ends it with the step of the job that started it."""
+    directory = tmp_path / "record"
+    with watched_job(work, 2, directory, FOREVER, after=LONG):
+        await_that(lambda: len(watchdogs_of(directory)) == 1, "somebody watches")
+        (first,) = watchdogs_of(directory)
+        os.kill(first, signal.SIGKILL)
+        await_that(
+            lambda: len(watchdogs_of(directory)) == 1 and watchdogs_of(directory) != [first], "somebody does again"
+        )
+
+
 def test_where_its_lock_was_removed_the_next_one_takes_its_place(tmp_path: Path) -> None:
     directory = tmp_path / "record"
     with watched_job(leave_one_out, 4, directory, after=LONG):

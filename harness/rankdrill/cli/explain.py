@@ -40,6 +40,7 @@ _FEW = 64  # files, which are read before a bar is seen
 @click.option("--html", "html_file", metavar="FILE", help="Write a page to look at.")
 @click.option("--perfetto", "trace_file", metavar="FILE", help="Write the steps as a trace, for ui.perfetto.dev.")
 @click.option("--watch", is_flag=True, help="Show a recorded job while it runs, and explain it once that is possible.")
+@click.option("--run", "number", type=int, metavar="N", help="Of a directory with several recorded runs the N-th.")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.pass_context
 def explain(
@@ -49,6 +50,7 @@ def explain(
     html_file: str | None,
     trace_file: str | None,
     watch: bool,
+    number: int | None,
     paths: tuple[str, ...],
 ) -> None:
     """Say why a job hung, from what it left behind: one root cause first, with what speaks for it.
@@ -78,8 +80,9 @@ def explain(
     asked = {"--json": json_file, "--html": html_file, "--perfetto": trace_file}
     files = {option: path for option, name in asked.items() if (path := choose_output(option, name)) is not None}
     if watch:
-        _watch(_existing(paths))
-    explanation, picture = _of_server(paths) or _explained(_existing(paths), prefix, terminal(stderr=True))
+        _watch(_existing(paths), number)
+    of_server = _of_server(paths)
+    explanation, picture = of_server or _explained(_existing(paths), prefix, number, terminal(stderr=True))
     from rankdrill.explain.told import print_explanation
 
     for option, path in files.items():  # first: nobody need be reading what is shown
@@ -111,7 +114,7 @@ def _existing(paths: tuple[str, ...]) -> tuple[Path, ...]:
     return tuple(map(Path, paths))
 
 
-def _watch(paths: tuple[Path, ...]) -> None:
+def _watch(paths: tuple[Path, ...], number: int | None) -> None:
     """Until all ranks are gone, or somebody has seen enough."""
     from rankdrill.explain.recording import is_recording
     from rankdrill.explain.recording.live import watch
@@ -119,26 +122,28 @@ def _watch(paths: tuple[Path, ...]) -> None:
     if len(paths) != 1 or not is_recording(paths[0]):
         raise UsageError("--watch: give the one directory that rankdrill.record writes to")
     with suppress(KeyboardInterrupt):
-        watch(paths[0], terminal())
+        watch(paths[0], terminal(), number)
 
 
-def _explained(paths: tuple[Path, ...], prefix: str | None, err: Console) -> Explained:
+def _explained(paths: tuple[Path, ...], prefix: str | None, number: int | None, err: Console) -> Explained:
     """What lies there decides who explains it, and makes a picture of it if asked: recorded ledgers, or dumps."""
     if len(paths) == 1 and any(paths[0].glob("*.ledger")):  # else torch need not be imported
         from rankdrill.explain.recording import is_recording, look_into
 
         if is_recording(paths[0]):
-            look = look_into(paths[0])
-            return look.explanation, lambda: _picture_of_recording(look, paths[0])
+            look = look_into(paths[0], number)
+            return look.explanation, lambda: _picture_of_recording(look, paths[0], number)
+    if number is not None:
+        raise UsageError(f"--run {number}: give the one directory that rankdrill.record writes to")
     read = _read(paths, prefix, err)
     again = ["rankdrill", "replay", *(("--prefix", prefix) if prefix is not None else ()), *map(str, paths)]
     return read.explanation, lambda: _picture_of_dumps(read, shlex.join(again))
 
 
-def _picture_of_recording(look: Look, path: Path) -> Picture:
+def _picture_of_recording(look: Look, path: Path, number: int | None) -> Picture:
     from rankdrill.explain.recording.pictured import picture_of_recording
 
-    return picture_of_recording(look, path)
+    return picture_of_recording(look, path, number)
 
 
 def _picture_of_dumps(read: Read, repeat: str) -> Picture:

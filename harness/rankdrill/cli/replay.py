@@ -33,6 +33,7 @@ CANNOT_TELL = 3
 @click.option("--deadline", type=float, default=60.0, show_default=True, metavar="S", help="End it after that.")
 @click.option("--ranks", type=int, metavar="N", help="At most so many ranks; else what this machine can bear.")
 @click.option("--prefix", metavar="TEXT", help="What the names of the dumps begin with, before the rank.")
+@click.option("--run", "number", type=int, metavar="N", help="Of a directory with several recorded runs the N-th.")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.pass_context
 def replay(
@@ -41,6 +42,7 @@ def replay(
     deadline: float,
     ranks: int | None,
     prefix: str | None,
+    number: int | None,
     paths: tuple[str, ...],
 ) -> None:
     """Do again here what the ranks of a job did, and see whether the same comes of it.
@@ -75,7 +77,7 @@ def replay(
 
     if ranks is not None:
         check_world(ranks)
-    score = _score(paths, prefix, ranks or bearable())
+    score = _score(paths, prefix, ranks or bearable(), number)
     screen = terminal()
     if path is not None:
         try:
@@ -100,7 +102,7 @@ def replay(
     ctx.exit(0 if same else ANOTHER)
 
 
-def _score(places: tuple[str, ...], prefix: str | None, most: int) -> Score:
+def _score(places: tuple[str, ...], prefix: str | None, most: int, number: int | None) -> Score:
     from rankdrill.explain.debug_server import is_address, read_served
     from rankdrill.explain.recording import is_recording
     from rankdrill.replay import fitted, score_of_dumps, score_of_recording, score_of_served
@@ -110,7 +112,9 @@ def _score(places: tuple[str, ...], prefix: str | None, most: int) -> Score:
         if not path.exists() and not (len(places) == 1 and is_address(place)):
             raise UsageError(f"{path}: No such file or directory; {_GIVE}, or a directory")
     if len(paths) == 1 and is_recording(paths[0]):
-        return score_of_recording(paths[0], most)
+        return score_of_recording(paths[0], most, number)
+    if number is not None:
+        raise UsageError(f"--run {number}: give the one directory that rankdrill.record writes to")
     if (served := read_served(places)) is not None:
         return score_of_served(served, most)
     if len(paths) > 1 or paths[0].is_dir() or _is_dump(paths[0]):

@@ -24,6 +24,7 @@ def explanation_as_fields(explanation: Explanation) -> dict[str, Any]:
         "fits": list(explanation.fits),
         "places": [{"ranks": list(place.ranks), "doing": place.doing} for place in explanation.places],
         "gaps": list(explanation.gaps),
+        "runs": list(explanation.runs),
     }
 
 

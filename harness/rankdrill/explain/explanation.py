@@ -52,7 +52,7 @@ class Explanation:
     `causes` holds the root cause first; further ones are faults of their own, which the first may have masked. Without
     any, nothing shows that ranks came apart. `fits` is what else the evidence allows, a sentence each. `victims` did
     nothing wrong and wait. `gaps` is what was not there to read, or not to be believed: a rank without a dump, a ring
-    that wrapped, a torn file.
+    that wrapped, a torn file. `runs` are those that lie there, if they are several: first the one that is explained.
     """
 
     source: str
@@ -62,6 +62,7 @@ class Explanation:
     victims: tuple[int, ...] = ()
     places: tuple[Place, ...] = ()
     gaps: tuple[str, ...] = ()
+    runs: tuple[str, ...] = ()
 
     @property
     def culprits(self) -> tuple[int, ...]:

@@ -16,6 +16,7 @@ MOST_SIDES = 4  # of a finding, beside the first; of a further one less
 MOST_FITS = 3
 MOST_PLACES = 6
 MOST_GAPS = 5
+MOST_RUNS = 5
 _MOST_CHARACTERS = 600  # of a line
 _OF_ANOTHER = "a fault of its own, which the first may have hidden"
 
@@ -63,6 +64,7 @@ def _lines(explanation: Explanation, *, places: bool) -> Iterator[_Line]:
         there = sorted(explanation.places, key=lambda place: (place.ranks[0] not in explanation.culprits, place.ranks))
         yield from _block("where the ranks are:", [str(place) for place in there], MOST_PLACES)
     yield from _block("what was not there to judge by:", explanation.gaps, MOST_GAPS)
+    yield from _block("of several runs that are recorded there, this is told of one:", explanation.runs, MOST_RUNS)
 
 
 def _cause(cause: Cause, most: int) -> Iterator[_Line]:

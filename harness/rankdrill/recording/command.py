@@ -36,7 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if chosen.module:
         runpy.run_module(chosen.script, run_name="__main__", alter_sys=True)
     else:
-        runpy.run_path(chosen.script, run_name="__main__")
+        # By its whole path, as python itself does: whoever explains it may be in another directory.
+        runpy.run_path(os.path.abspath(chosen.script), run_name="__main__")
 
 
 def _parser() -> argparse.ArgumentParser:

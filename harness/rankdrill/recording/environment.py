@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import socket
 import sys
@@ -55,6 +56,9 @@ _SIZES = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 
 def about_this_process() -> dict[str, Any]:
     """Host, process and launcher; both clocks, read at the same moment."""
+    # What a process of multiprocessing inherits says which rank its parent is, or that it starts some.
+    spawned = multiprocessing.parent_process() is not None
+    ranks, sizes = (_RANKS[:1], _SIZES[:1]) if spawned else (_RANKS, _SIZES)
     variables = {name: os.environ[name][:_LONGEST] for name in LAUNCHER_VARIABLES if name in os.environ}
     return {
         "host": socket.gethostname(),
@@ -66,8 +70,8 @@ def about_this_process() -> dict[str, Any]:
         "monotonic_ns": time.monotonic_ns(),
         "realtime_ns": time.time_ns(),
         "launcher": variables,
-        "rank": number_in(variables, _RANKS),
-        "world_size": number_in(variables, _SIZES),
+        "rank": number_in(variables, ranks),
+        "world_size": number_in(variables, sizes),
         "python": sys.version.split()[0],
         "torch": torch.__version__,
     }

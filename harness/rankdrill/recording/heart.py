@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
+from itertools import count
 from types import FrameType
 
 from rankdrill.boundary.callsites import MOST_FRAMES, owner_of
@@ -13,16 +14,19 @@ from rankdrill.whose import Whose
 __all__ = ["BEAT_S", "Heart"]
 
 BEAT_S = 1.0
+BEATS_WATCHED = 10  # after which it is made sure again that somebody watches
 
 
 class Heart:
     """Calls `beat` from a thread of its own until it is stopped, or the process ends. It needs the GIL for that.
 
-    `beat` is told line, file and function of the user's that the main thread is at.
+    `beat` is told line, file and function of the user's that the main thread is at. Now and then `be_watched` sees to
+    it that somebody watches: a launcher may have ended the watchdog with the step of a job that started it.
     """
 
-    def __init__(self, beat: Callable[[int, str, str], None]) -> None:
+    def __init__(self, beat: Callable[[int, str, str], None], be_watched: Callable[[], object] | None = None) -> None:
         self._beat = beat
+        self._be_watched = be_watched
         self._main = threading.main_thread().ident
         self._stopped = threading.Event()
 
@@ -33,10 +37,12 @@ class Heart:
         self._stopped.set()
 
     def _live(self) -> None:
-        while True:
+        for number in count(1):
             self._beat(*self._place())
             if self._stopped.wait(BEAT_S):
                 return
+            if self._be_watched is not None and number % BEATS_WATCHED == 0:
+                self._be_watched()
 
     def _place(self) -> tuple[int, str, str]:
         frame: FrameType | None = sys._current_frames().get(self._main or 0)

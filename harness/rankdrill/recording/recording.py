@@ -28,7 +28,7 @@ from rankdrill.recording.files import LEDGER, LOG, VERSION, Log, make_directory,
 from rankdrill.recording.heart import Heart
 from rankdrill.recording.interrupted import interrupted_by, interrupted_here
 from rankdrill.step import DEFAULT_GROUP, Site
-from rankdrill.watchdog import STACKS, answer_in
+from rankdrill.watchdog import STACKS, answer_in, start_watchdog
 from rankdrill.worlds.suffering import lost_another
 
 __all__ = ["DEFAULT_BYTES", "FEWEST_BYTES", "MOST_BYTES", "Recording", "start"]
@@ -104,17 +104,18 @@ def start(directory: Path, size: int, hang_after: float | None = None) -> Record
     recording = Recording(directory, path)
     if hang_after is not None:
         recording.at_close(answer_in(path.with_suffix(STACKS)))
-    return _Recorder(writer, log).begin(recording, is_rank=rank != UNKNOWN_RANK)
+    be_watched = None if hang_after is None else functools.partial(start_watchdog, directory)
+    return _Recorder(writer, log, be_watched).begin(recording, is_rank=rank != UNKNOWN_RANK)
 
 
 class _Recorder:
     """Writes into one ledger and one log, of the process that made it: a child that it forks is another one."""
 
-    def __init__(self, writer: LedgerWriter, log: Log) -> None:
+    def __init__(self, writer: LedgerWriter, log: Log, be_watched: Callable[[], object] | None) -> None:
         self._writer = writer
         self._log = log
         self._pid = os.getpid()
-        self._heart = Heart(writer.beat)
+        self._heart = Heart(writer.beat, be_watched)
         self._alive = False
         self._ended = False
         self._before: Any = None  # what handled exceptions until now

@@ -13,7 +13,7 @@ from rankdrill.explain.explanation import Explanation
 from rankdrill.explain.recording import explain_recording, standing_in
 from rankdrill.explain.recording.evidence import Evidence
 from rankdrill.explain.recording.mismatches import Mismatch, first_mismatch
-from rankdrill.explain.recording.standing import How, Standing
+from rankdrill.explain.recording.standing import How, Standing, silent_in
 from rankdrill.replay.cutting import cut_down
 from rankdrill.replay.from_ledgers import score_of
 from rankdrill.replay.needed import needed
@@ -27,13 +27,15 @@ __all__ = ["score_of_recording"]
 SIGKILL = 9  # for whatever took a rank that did not say how it went
 
 
-def score_of_recording(directory: str | Path, most: int | None = None) -> Score:
-    """What the ranks of the newest run in `directory` did, if they were more than `most` those that the verdict needs.
+def score_of_recording(directory: str | Path, most: int | None = None, run: int | None = None) -> Score:
+    """What the ranks of a run in `directory` did, if they were more than `most` those that the verdict needs.
 
-    Raises `UsageError` where there is nothing recorded.
+    Which `run` it is goes as with `explain_recording`. Raises `UsageError` where there is nothing recorded.
     """
-    explanation = explain_recording(directory)
-    evidence, standings = standing_in(directory)
+    explanation = explain_recording(directory, run)
+    evidence, standings = standing_in(directory, run)
+    killed = {each.rank: each for each in silent_in(standings, evidence) if each.rank in explanation.culprits}
+    standings = [killed.get(each.rank, each) for each in standings]
     ends = {each.rank: _end(each, evidence) for each in standings}
     views = {rank: its.view for rank, its in evidence.ranks.items()}
     verdict, size = _verdict(explanation, standings), evidence.world_size
@@ -102,6 +104,8 @@ def _verdict(explanation: Explanation, standings: list[Standing]) -> str:
     finding = explanation.causes[0].finding
     if finding.kind is FindingKind.LOST_RANK:
         return f"{_how_lost(finding, standings)}: {', '.join(map(str, finding.culprits))}"
+    if finding.kind is FindingKind.STUCK_RANK:  # played, it is somewhere else than in a call
+        return f"{Verdict.HANG}: {', '.join(map(str, finding.culprits))}"
     return in_words(finding)
 
 

@@ -21,6 +21,7 @@ from rankdrill.diagnosis.finding import side_of
 from rankdrill.explain.explanation import Cause, Confidence
 from rankdrill.explain.recording.evidence import WINDOW, Evidence, RankEvidence, cut
 from rankdrill.explain.recording.mismatches import Mismatch, first_mismatch, odd_inputs
+from rankdrill.explain.recording.not_met import all_there, not_met
 from rankdrill.explain.recording.raw import begins_in
 from rankdrill.explain.recording.standing import How, Standing, silent_in
 from rankdrill.ledger import LedgerView
@@ -51,6 +52,8 @@ def causes_of(evidence: Evidence, standings: Sequence[Standing]) -> tuple[list[C
         return [Cause(said, Confidence.CERTAIN, ("DistributedDataParallel compared the ranks, and said so",))], []
     if (lost := _lost(standings, waiting)) is not None:
         return lost
+    if (early := not_met(evidence, standings)) is not None:
+        return [early], []
     certain = doomed([each.position for each in standings])
     returned = {each.rank for each in standings if each.how is How.RETURNED}
     running = [each for each in standings if each.how is How.RUNS]
@@ -69,7 +72,9 @@ def causes_of(evidence: Evidence, standings: Sequence[Standing]) -> tuple[list[C
     silent = silent_in(standings, evidence)
     if silent and not certain:
         return _killed(silent, waiting)
-    return stuck or ([], _undecided(certain))
+    if not certain and (lost := _lost(standings, waiting, awaited=False)) is not None:
+        return lost
+    return stuck or ([], _undecided(certain) or all_there(evidence, standings))
 
 
 def _windows(evidence: Evidence, first_ns: int | None = None) -> list[LedgerView]:
@@ -114,11 +119,18 @@ def _said_by_ddp(evidence: Evidence, standings: Sequence[Standing]) -> Finding |
 # ------------------------------------------------------------------------------------ ranks that are gone
 
 
-def _lost(standings: Sequence[Standing], waiting: Mapping[int, Wait]) -> tuple[list[Cause], list[str]] | None:
-    """Where ranks raised, left or died by themselves: the first of them, and in words those of another place."""
+def _lost(
+    standings: Sequence[Standing], waiting: Mapping[int, Wait], *, awaited: bool = True
+) -> tuple[list[Cause], list[str]] | None:
+    """Where ranks raised, left or died by themselves: the first of them, and in words those of another place.
+
+    Who raised nothing is asked for if it is `awaited`, else if it was killed while others lived on, in no call yet.
+    """
     gone = [each for each in standings if each.how in (How.RAISED, How.LEFT, How.GONE) and not each.suffered]
-    awaited = {rank for wait in waiting.values() for rank in wait.missing}
-    gone = [each for each in gone if each.how is How.RAISED or each.rank in awaited]
+    missed = {rank for wait in waiting.values() for rank in wait.missing}
+    gone = [
+        each for each in gone if each.how is How.RAISED or each.rank in missed or (each.how is How.GONE and not awaited)
+    ]
     if not gone:
         return None
     first = min(gone, key=lambda each: each.at_ns)

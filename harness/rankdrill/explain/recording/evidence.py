@@ -8,9 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from rankdrill.explain.recording.clocks import Clock, by_time_of_day, shifts_of
 from rankdrill.explain.recording.raw import Calls, calls_of
-from rankdrill.explain.recording.reading import End, Recorded, read_to_its_end
+from rankdrill.explain.recording.reading import End, Recorded, is_alive, read_to_its_end
 from rankdrill.explain.recording.runs import Run
-from rankdrill.host import boot_id, pid_namespace, started_at
 from rankdrill.ledger import DEVICE_BACKENDS, GROUP_OP, ON_DEVICE, LedgerView, Record, State
 from rankdrill.ledger import format as f
 from rankdrill.ledger.members import PARTLY_ON_DEVICE
@@ -102,7 +101,7 @@ def _generations(one: Recorded) -> int:
 
 def _of_rank(one: Recorded, most: int, generation: int) -> RankEvidence:
     reader = one.reader
-    alive = _alive(one)
+    alive = is_alive(one)
     if alive is False:
         one = read_to_its_end(one)
     if reader is None:
@@ -128,12 +127,6 @@ def cut(one: Recorded, full: LedgerView, start: int, begins: int) -> LedgerView:
     start = max(start, 0)
     part = replace(full, raw=full.raw[start : start + WINDOW], first=full.first + start)
     return _with_groups(part, begins, one)
-
-
-def _alive(one: Recorded) -> bool | None:
-    if one.text("boot") != boot_id() or one.text("pids") != pid_namespace() or not one.pid:
-        return None
-    return started_at(one.pid) == one.number("started")
 
 
 def _with_groups(view: LedgerView, begins: int, one: Recorded) -> LedgerView:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from rankdrill.explain.explanation import Explanation, Place, places_of
 from rankdrill.explain.recording.causes import causes_of, waits_of
 from rankdrill.explain.recording.evidence import Evidence, evidence_of
 from rankdrill.explain.recording.reading import read_directory
-from rankdrill.explain.recording.runs import Run, told_apart
+from rankdrill.explain.recording.runs import Run, chosen, told_apart
 from rankdrill.explain.recording.standing import How, Standing, standings_of, waiting_still
 from rankdrill.ledger.slots import Slots
 
@@ -54,24 +55,25 @@ class Look:
         return waits_of(self.standings)
 
 
-def explain_recording(directory: str | Path) -> Explanation:
-    """What became of the newest run recorded in `directory`, dead or alive; nothing is written.
+def explain_recording(directory: str | Path, run: int | None = None) -> Explanation:
+    """What became of one run recorded in `directory`, dead or alive; nothing is written.
 
-    Raises `UsageError` where there is nothing recorded.
+    Runs are numbered from 1, in the order in which they began. Without a number it is the newest, of those that live
+    if any does. Raises `UsageError` where there is nothing recorded, or no run of that number.
     """
-    return look_into(directory).explanation
+    return look_into(directory, run).explanation
 
 
-def look_into(directory: str | Path) -> Look:
+def look_into(directory: str | Path, number: int | None = None) -> Look:
     """The same, with what it rests on."""
-    run, *others = _runs(directory)
+    run, others = chosen(_runs(directory), number)
     for _ in range(MOST_DOUBTS):
         look = look_at(run)
         if not look.may_change:
             break
         time.sleep(DOUBT_S)
     found = look.explanation
-    return replace(look, explanation=replace(found, source=str(directory), gaps=(*found.gaps, *_other_runs(others))))
+    return replace(look, explanation=replace(found, source=str(directory), runs=tuple(_which(run, others))))
 
 
 def look_at(run: Run) -> Look:
@@ -89,6 +91,7 @@ def _look_at(run: Run) -> Look:
         return Look(run, evidence, standings, Explanation("", evidence.world_size, places=places, gaps=gaps), True)
     evidence = _as_they_waited(evidence)
     standings = tuple(standings_of(evidence))
+    gaps = (*gaps, *_without_source(standings))
     causes, fits = causes_of(evidence, standings)
     at_odds = {rank for cause in causes for rank in cause.finding.ranks}
     victims = tuple(sorted(waits_of(standings).keys() - at_odds)) if causes else ()
@@ -105,9 +108,9 @@ def _runs(directory: str | Path) -> list[Run]:
     return told_apart(recorded)
 
 
-def standing_in(directory: str | Path) -> tuple[Evidence, list[Standing]]:
-    """What there is of the newest run recorded in `directory`, and how its ranks stand."""
-    evidence = _as_they_waited(evidence_of(_runs(directory)[0]))
+def standing_in(directory: str | Path, number: int | None = None) -> tuple[Evidence, list[Standing]]:
+    """What there is of a run recorded in `directory`, as `explain_recording` chooses it, and how its ranks stand."""
+    evidence = _as_they_waited(evidence_of(chosen(_runs(directory), number)[0]))
     return evidence, standings_of(evidence)
 
 
@@ -188,9 +191,23 @@ def _gaps(evidence: Evidence, run: Run) -> Iterator[str]:
         yield "ranks began to record at different calls of a group: its numbers need not mean the same call on all"
 
 
-def _other_runs(others: Sequence[Run]) -> list[str]:
-    others = [run for run in others if run.ranks]
+def _without_source(standings: Sequence[Standing]) -> Iterator[str]:
+    """The script may be gone, as Slurm's copy of one that was given to sbatch, or be another host's."""
+    sites = (each.site or (each.last.step.site if each.last is not None else None) for each in standings)
+    files = sorted({site.file for site in sites if site is not None and not site.file.startswith("<")})
+    gone = [file for file in files if not os.path.exists(file)]
+    if gone:
+        told = ", ".join(gone[:MOST_SAID]) + (f" and {len(gone) - MOST_SAID} more" if len(gone) > MOST_SAID else "")
+        yield f"the source is not there to be read: {told}"
+
+
+def _which(run: Run, others: Mapping[int, Run]) -> list[str]:
+    """Which run of several is told, and how to ask for another, the newest first."""
     if not others:
         return []
-    told = "another run, begun before, which is" if len(others) == 1 else f"{len(others)} runs begun before, which are"
-    return [f"the directory holds {told} left aside"]
+    told = [f"{other.name}{_life(other)}: --run {number}" for number, other in sorted(others.items(), reverse=True)]
+    return [f"{run.name}{_life(run)}: explained here", *told]
+
+
+def _life(run: Run) -> str:
+    return ", which still runs" if run.alive else ""

@@ -36,9 +36,12 @@ STANDSTILL_S = 5.0  # after which a line says where all are
 LEAST_LINES = 4  # of an explanation, on a screen however short
 
 
-def watch(directory: Path, console: Console) -> None:
-    """Show what is recorded in `directory` until all ranks are gone. Raises `UsageError` where nothing is recorded."""
-    sights, lines = Sights(directory), Lines()
+def watch(directory: Path, console: Console, number: int | None = None) -> None:
+    """Show a run recorded in `directory` until all its ranks are gone; Sights says which.
+
+    Raises `UsageError` where nothing is recorded.
+    """
+    sights, lines = Sights(directory, number=number), Lines()
     sight, began = sights.look(), time.monotonic()
     if not console.is_terminal:
         while True:

@@ -20,14 +20,15 @@ __all__ = ["picture_of_recording"]
 MARGIN = 512  # records beside those that are shown, among which a cause may be
 
 
-def picture_of_recording(look: Look, directory: Path) -> Picture:
-    """The picture of what became of a job that was recorded in `directory`."""
+def picture_of_recording(look: Look, directory: Path, number: int | None = None) -> Picture:
+    """The picture of what became of a job that was recorded in `directory`, of several runs as that `number`."""
     left = {
         each.rank: _left(each, here, look, directory)
         for each in look.standings
         if (here := look.evidence.ranks.get(each.rank)) is not None
     }
-    repeat = shlex.join(["rankdrill", "replay", str(directory)])
+    which = ["--run", str(number)] if number is not None else []
+    repeat = shlex.join(["rankdrill", "replay", *which, str(directory)])
     return pictured(look.explanation, left, repeat, _notes(look.evidence))
 
 

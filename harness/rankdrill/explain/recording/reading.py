@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from rankdrill.errors import LedgerError, UsageError
+from rankdrill.host import boot_id, pid_namespace, started_at
 from rankdrill.ledger import UNKNOWN_RANK, LedgerReader
 from rankdrill.step import DEFAULT_GROUP
 
-__all__ = ["End", "GroupMade", "Recorded", "is_recording", "read_directory", "read_to_its_end"]
+__all__ = ["End", "GroupMade", "Recorded", "is_alive", "is_recording", "read_directory", "read_to_its_end"]
 
 LEDGER, LOG = ".ledger", ".log"
 FORMAT, VERSION = "rankdrill record", 1
@@ -120,6 +121,13 @@ class Recorded:
     def parent(self) -> tuple[int, ...]:
         found = self.about.get("parent")
         return tuple(part for part in found if isinstance(part, int)) if isinstance(found, list) else ()
+
+
+def is_alive(one: Recorded) -> bool | None:
+    """Whether its process is there; None where nobody here can say."""
+    if one.text("boot") != boot_id() or one.text("pids") != pid_namespace() or not one.pid:
+        return None
+    return started_at(one.pid) == one.number("started")
 
 
 def is_recording(directory: str | Path) -> bool:

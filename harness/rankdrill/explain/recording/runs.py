@@ -6,12 +6,14 @@ run that its launcher had just begun.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
-from rankdrill.explain.recording.reading import Recorded
+from rankdrill.errors import UsageError
+from rankdrill.explain.recording.reading import Recorded, is_alive
 
-__all__ = ["Run", "told_apart"]
+__all__ = ["Run", "chosen", "told_apart"]
 
 _OF_A_JOB = (
     "TORCHELASTIC_RUN_ID",
@@ -23,6 +25,13 @@ _OF_A_JOB = (
     "MASTER_PORT",
 )
 _SAYS_WHICH = ("TORCHELASTIC_RUN_ID", "SLURM_JOB_ID")
+_TOLD = (
+    ("SLURM_JOB_ID", "Slurm job"),
+    ("SLURM_STEP_ID", "step"),
+    ("SLURM_RESTART_COUNT", "restart"),
+    ("TORCHELASTIC_RUN_ID", "torchrun's"),
+    ("TORCHELASTIC_RESTART_COUNT", "restart"),
+)
 _NO_ID = "none"  # of torchrun, where it is given none
 TOGETHER_NS = 600 * 10**9  # within which the ranks of one run begin, of which nothing else is known
 
@@ -39,6 +48,19 @@ class Run:
         return max((one.start_ns for one in (*self.ranks.values(), *self.strangers)), default=0)
 
     @property
+    def alive(self) -> bool:
+        """Whether one of its processes is known to live, on this machine."""
+        return any(is_alive(one) for one in self.ranks.values())
+
+    @property
+    def name(self) -> str:
+        """What its launcher calls it, and when it began: ``Slurm job 45, step 0, begun 2026-11-26 18:03:11``."""
+        launcher = next(iter((*self.ranks.values(), *self.strangers))).launcher
+        parts = [f"{what} {launcher[name]}" for name, what in _TOLD if launcher.get(name, _NO_ID) not in (_NO_ID, "0")]
+        begun = datetime.fromtimestamp(self.start_ns / 1e9).strftime("%Y-%m-%d %H:%M:%S")
+        return ", ".join([*parts, f"begun {begun}"])
+
+    @property
     def world_size(self) -> int:
         said = max((one.world_size for one in self.ranks.values()), default=0)
         return max(said, max(self.ranks, default=-1) + 1)
@@ -53,7 +75,26 @@ def told_apart(recorded: Iterable[Recorded]) -> list[Run]:
         if not _names(one):
             _take_in(one, parts)
     # A process that started ranks, and is none, is a run of its own, and not the one that is asked for.
-    return sorted((_run(part) for part in parts), key=lambda run: (bool(run.ranks), run.start_ns), reverse=True)
+    parents = {one.parent for one in every}
+    runs = [_run(part, parents) for part in parts]
+    return sorted(runs, key=lambda run: (bool(run.ranks), run.alive, run.start_ns), reverse=True)
+
+
+def chosen(runs: Sequence[Run], number: int | None) -> tuple[Run, dict[int, Run]]:
+    """The run of that number, from 1 in the order in which they began, or without one the first; and the others.
+
+    Raises `UsageError` where there is none of that number.
+    """
+    begun = sorted((run for run in runs if run.ranks), key=lambda run: run.start_ns)
+    numbered = dict(enumerate(begun, 1))
+    if number is None:
+        first = runs[0]
+    elif number in numbered:
+        first = numbered[number]
+    else:
+        told = "; ".join(f"{at}: {run.name}" for at, run in numbered.items()) or "none"
+        raise UsageError(f"--run {number}: the directory holds {told}")
+    return first, {at: run for at, run in numbered.items() if run is not first}
 
 
 def _names(one: Recorded) -> set[str]:
@@ -99,11 +140,12 @@ def _of_one_launch(one: Recorded, other: Recorded) -> bool:
     return said or one.text("boot") != other.text("boot") or one.parent == other.parent
 
 
-def _run(part: Sequence[Recorded]) -> Run:
+def _run(part: Sequence[Recorded], parents: Collection[tuple[int, ...]]) -> Run:
     ranks: dict[int, Recorded] = {}
     strangers: list[Recorded] = []
     for one in part:
-        if one.rank is None or one.rank in ranks:
+        starts_ranks = not one.groups and (one.pid, one.number("started")) in parents
+        if one.rank is None or one.rank in ranks or starts_ranks:
             strangers.append(one)
         else:
             ranks[one.rank] = one

@@ -11,10 +11,10 @@ from pathlib import Path
 from rankdrill.errors import UsageError
 from rankdrill.explain.explanation import Explanation
 from rankdrill.explain.recording.explaining import look_at
-from rankdrill.explain.recording.reading import Recorded, read_directory
-from rankdrill.explain.recording.runs import Run, told_apart
+from rankdrill.explain.recording.reading import Recorded, is_alive, read_directory
+from rankdrill.explain.recording.runs import Run, chosen, told_apart
 from rankdrill.explain.recording.stillness import Stillness
-from rankdrill.host import boot_id, pid_namespace, started_at
+from rankdrill.host import boot_id, pid_namespace
 from rankdrill.launch.progress import doing_in
 from rankdrill.step import Site
 
@@ -96,10 +96,13 @@ class _Explaining:
 
 
 class Sights:
-    """Looks at what is recorded in `directory`, again and again; `clock` is in seconds."""
+    """Looks at one run recorded in `directory`, the newest or that `number`; `clock` is in seconds."""
 
-    def __init__(self, directory: Path, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, directory: Path, clock: Callable[[], float] = time.monotonic, *, number: int | None = None
+    ) -> None:
         self._directory = directory
+        self._number = number
         self._clock = clock
         self._stillness = Stillness()
         self._beats = _Beats()
@@ -111,7 +114,7 @@ class Sights:
         recorded = read_directory(self._directory)
         if not recorded:
             raise UsageError(f"nothing is recorded in {self._directory}")
-        run, *_ = told_apart(recorded)
+        run, _ = chosen(told_apart(recorded), self._number)
         now = self._clock()
         ranks = tuple(self._seen(rank, one, now) for rank, one in sorted(run.ranks.items()))
         there = [run.ranks[each.rank] for each in ranks if not each.gone]
@@ -124,7 +127,7 @@ class Sights:
 
     def _seen(self, rank: int, one: Recorded, now: float) -> RankSeen:
         steps = one.reader.total if one.reader is not None else 0
-        alive = self._alive(one)
+        alive = is_alive(one)
         if one.end is not None and one.end.how != "closed":
             how = {
                 "exit": "came to the end",
@@ -140,11 +143,6 @@ class Sights:
         if alive is None and self._beats.silent_s(one, now) > SILENT_S:
             return RankSeen(rank, steps, f"gave no sign of life for {SILENT_S:.0f} s", gone=True)
         return RankSeen(rank, steps, *self._doing(one))
-
-    def _alive(self, one: Recorded) -> bool | None:
-        if (one.text("boot"), one.text("pids")) != self._host or not one.pid:
-            return None
-        return started_at(one.pid) == one.number("started")
 
     def _doing(self, one: Recorded) -> tuple[str, float]:
         if one.reader is None:
