@@ -267,9 +267,7 @@ def test_where_it_was_ended_the_ranks_start_another(tmp_path: Path) -> None:
         await_that(lambda: len(watchdogs_of(directory)) == 1, "somebody watches")
         (first,) = watchdogs_of(directory)
         os.kill(first, signal.SIGKILL)
-        await_that(
-            lambda: len(watchdogs_of(directory)) == 1 and watchdogs_of(directory) != [first], "somebody does again"
-        )
+        await_that(lambda: len(watchdogs_of(directory)) == 1 and watchdogs_of(directory) != [first], "another one does")
 
 
 def test_where_its_lock_was_removed_the_next_one_takes_its_place(tmp_path: Path) -> None:

@@ -76,10 +76,11 @@ def lost_message(waits: Mapping[int, Wait], ledgers: Sequence[LedgerView]) -> Fi
     `ledgers` are those of all ranks, by rank.
     """
     return each_for_itself(
-        Finding(FindingKind.REQUEST_LEAK, one.call, "request", (_leak(peer, one), _waits(rank, wait)), (peer,))
+        Finding(FindingKind.REQUEST_LEAK, one.call, "request", (_leak(other, one), _waits(rank, wait)), (other,))
         for rank, wait in waits.items()
         for peer in wait.missing
-        for one in unwaited((step, ()) for step in _given_up(ledgers[peer], wait.record.step))
+        for other in (peer, *(each for each in range(len(ledgers)) if each != peer))
+        for one in unwaited((step, ()) for step in _given_up_alike(other, peer, ledgers, wait.record.step))
     )
 
 
@@ -155,6 +156,12 @@ def _given_up(ledger: LedgerView, awaited: Step) -> list[Step]:
     """The messages that this rank gave up, and that `awaited` is the other half of."""
     half = {"send": "recv", "recv": "send"}.get(awaited.op)
     return [step for step in _lost(ledger) if step.op == half and step.target == awaited.target]
+
+
+def _given_up_alike(rank: int, peer: int, ledgers: Sequence[LedgerView], awaited: Step) -> list[Step]:
+    """What `rank` gave up from the lines from which `peer` did: its own may have got there, by chance."""
+    sites = {step.site for step in _given_up(ledgers[peer], awaited)}
+    return [step for step in _given_up(ledgers[rank], awaited) if step.site in sites] if sites else []
 
 
 def _waits(rank: int, wait: Wait) -> Side:

@@ -38,7 +38,8 @@ class Wholes:
 
     def _keys_of(self, site: Site) -> Iterator[object]:
         """What a call from there is part of, from within."""
-        if "_object" in site.via or "." in site.via:  # sizes of objects go first, and buffers of each dtype
+        # Sizes of objects go first, and buffers of each dtype; a model's layers are gathered one by one.
+        if "_object" in site.via or "." in site.via or site.via.startswith("FSDP "):
             yield site
         for caller in islice(outward(site), 1, DEEPEST):
             if (caller.file, caller.function) in self._branching:

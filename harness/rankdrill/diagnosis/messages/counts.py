@@ -11,9 +11,10 @@ from rankdrill.diagnosis.messages.misaddressed import may_be_for_another
 from rankdrill.diagnosis.messages.traffic import SEND_CALLS, MessageEnd, Stream, Traffic
 from rankdrill.diagnosis.waits import Wait
 
-__all__ = ["miscounted", "out_of_step"]
+__all__ = ["beyond_the_border", "miscounted", "out_of_step"]
 
 FEWEST_IN_A_ROW = 3
+_BATCH = "batch_isend_irecv"
 
 
 def miscounted(end: MessageEnd, traffic: Traffic, left_over: Sequence[MessageEnd]) -> tuple[int, ...]:
@@ -48,6 +49,19 @@ def miscounted(end: MessageEnd, traffic: Traffic, left_over: Sequence[MessageEnd
         return () if as_many else _by_the_star(end, decided, traffic)
     between_two = all({stream.source, stream.target} == {end.rank, end.peer} for stream in decided)
     return (end.rank, end.peer) if between_two and _begins_a_round(end, traffic) else (end.rank,)
+
+
+def beyond_the_border(end: MessageEnd, traffic: Traffic, left_over: Sequence[MessageEnd]) -> tuple[int, ...]:
+    """Who sends to, and receives from, one that exchanges with others at that line, and not with it: in a halo, say,
+    of which one rank takes the row of ranks for a ring. Nobody where that is not so.
+    """
+    both = [each for each in left_over if {each.rank, each.peer} == {end.rank, end.peer}]
+    alone = len(both) == 2 and {each.sends for each in both} == {True, False} and len({each.rank for each in both}) == 1
+    if not alone or end.site is None or end.site.via != _BATCH or traffic.met(end.stream):
+        return ()
+    ends = traffic.ends.get(end.peer, ())
+    there = [each for each in ends if each.site is not None and each.site.place == end.site.place]
+    return (end.rank,) if there and all(each.peer != end.rank for each in there) else ()
 
 
 def _by_the_star(end: MessageEnd, decided: Sequence[Stream], traffic: Traffic) -> tuple[int, ...]:

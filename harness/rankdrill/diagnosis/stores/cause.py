@@ -9,6 +9,7 @@ from dataclasses import replace
 from rankdrill.diagnosis.deadlock import circle_in, deadlock_of
 from rankdrill.diagnosis.finding import Finding, Side, side_of
 from rankdrill.diagnosis.messages import words
+from rankdrill.diagnosis.stores.by_turn import set_before_its_turn_passed
 from rankdrill.diagnosis.stores.keys import awaits_key, awaits_lock
 from rankdrill.diagnosis.stores.missing import missing_key
 from rankdrill.diagnosis.stores.other_key import asked_for_another
@@ -40,7 +41,7 @@ def cause_apart(inside: Mapping[int, Wait], returned: Collection[int], views: Se
     if found is not None:
         return found
     keys = {wait.record.step.target for wait in lost.values() if awaits_key(wait.record.step)}
-    setters = {key: _may_set(key, lost) for key in keys}
+    setters = {key: _may_set(key, lost, views) for key in keys}
     meant = {rank: _meant(wait, setters) for rank, wait in lost.items()}
     for first in sorted(beside):
         together = _round(first, meant)
@@ -59,10 +60,16 @@ def _what(wait: Wait) -> int:
     return wait.record.step.digest
 
 
-def _may_set(key: str, lost: Mapping[int, Wait]) -> frozenset[int]:
-    """The ranks whose source sets `key` further on than where they wait."""
+def _may_set(key: str, lost: Mapping[int, Wait], views: Sequence[LedgerView]) -> frozenset[int]:
+    """The ranks whose source sets `key` further on than where they wait, and that have not come past its turn."""
     sites = {rank: wait.record.step.site for rank, wait in lost.items()}
-    return frozenset(rank for rank, site in sites.items() if site is not None and sets_later(rank, site, key))
+    return frozenset(
+        rank
+        for rank, site in sites.items()
+        if site is not None
+        and sets_later(rank, site, key)
+        and set_before_its_turn_passed(key, lost[rank], views[rank]) is None
+    )
 
 
 def _meant(wait: Wait, setters: Mapping[str, Set[int]]) -> Wait:

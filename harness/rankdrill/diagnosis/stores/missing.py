@@ -13,17 +13,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
+from rankdrill.diagnosis.stores.by_turn import set_before_its_turn_passed
 from rankdrill.diagnosis.stores.keys import awaits_key
 from rankdrill.diagnosis.stores.numbered import who_did_not, who_left_a_gap, who_set_one_too_few, who_sets_for_each
 from rankdrill.diagnosis.stores.other_name import misspelt_by, set_at_their_line, waiting_for_such
 from rankdrill.diagnosis.stores.own_keys import whose_own
 from rankdrill.diagnosis.stores.setters import Setter, gone_by, only_setter
 from rankdrill.diagnosis.stores.spelling import words_of
-from rankdrill.diagnosis.stores.told import gone_by_side, set_so, sides_of, swap_side
+from rankdrill.diagnosis.stores.told import gone_by_side, passed_side, set_so, sides_of, swap_side
 from rankdrill.diagnosis.stores.undone import deleted_early, swapped
 from rankdrill.diagnosis.stores.uses import Use, alike, uses_of
 from rankdrill.diagnosis.waits import Wait
-from rankdrill.ledger import LedgerView
+from rankdrill.ledger import LedgerView, Record
 from rankdrill.step import Site, Step
 from rankdrill.whose import Whose, whose_file
 
@@ -66,9 +67,24 @@ def missing_key(beside: Mapping[int, Wait], lost: Mapping[int, Wait], views: Seq
         return finding(culprits)
     if (swap := swapped(awaited, waiters, uses, views)) is not None:
         return finding((swap[0],), swap_side(*swap))
+    if (passed := _passed(key, waiters, lost, views)) is not None:
+        rank, before = passed
+        return finding((rank,), passed_side(rank, before, key, lost[rank]))
     if (setter := _setter_gone_by(key, waiters, lost, views)) is not None:
         return finding((setter.rank,), gone_by_side(setter, key, lost))
     return finding(())
+
+
+def _passed(
+    key: str, waiters: Sequence[int], lost: Mapping[int, Wait], views: Sequence[LedgerView]
+) -> tuple[int, Record] | None:
+    """The one rank that sets such a key at each turn, and has come past that of this one, with where it did before."""
+    found = [
+        (rank, before)
+        for rank, wait in lost.items()
+        if rank not in waiters and (before := set_before_its_turn_passed(key, wait, views[rank])) is not None
+    ]
+    return found[0] if len(found) == 1 else None
 
 
 def _by_numbers(

@@ -14,7 +14,7 @@ from rankdrill.diagnosis.waits import FEW, Wait, name_ranks
 from rankdrill.ledger import LedgerView, Record
 from rankdrill.step import Site, Step
 
-__all__ = ["gone_by_side", "set_so", "sides_of", "swap_side"]
+__all__ = ["gone_by_side", "passed_side", "set_so", "sides_of", "swap_side"]
 
 
 def sides_of(
@@ -110,6 +110,11 @@ def gone_by_side(setter: Setter, key: str, lost: Mapping[int, Wait]) -> Side:
     where = "returned" if wait is None else words.waits(wait.record)
     did = f"{where} without having set {key!r} by the only line that does, which no other rank can come to"
     return side_of([setter.rank], did, [setter.site])
+
+
+def passed_side(rank: int, before: Record, key: str, wait: Wait) -> Side:
+    did = f"has set {before.step.target!r} there the time before, and not {key!r}, and {words.waits(wait.record)}"
+    return side_of([rank], did, [before.step.site])
 
 
 def _silent(
