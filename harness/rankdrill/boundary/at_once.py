@@ -6,7 +6,7 @@ What a call costs that is watched is what is done here, so no more is: no step i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from rankdrill.boundary.group_calls import CallingGroup, patience_ms_of
@@ -21,11 +21,11 @@ def at_once(
     group: CallingGroup,
     habit: Habit,
     opts: Any,
-    issue: Callable[..., Any],
+    method: str,
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any] = _NO_NAMES,
 ) -> Any:
-    """Make the call that is `habit` on `group`, with `opts`, as its next: number, write down, post, issue it, wait."""
+    """Make the call that is `habit` by that `method` of `group`: number, write down, post, issue it, wait."""
     __tracebackhide__ = True
     boundary = group.boundary
     if habit.ledger is not boundary.ledger or habit.watch is not boundary.watch:
@@ -39,7 +39,8 @@ def at_once(
         try:
             if habit.enter is not None:
                 habit.enter(number)
-            work = issue(*args, **kwargs)
+            # Not looked up before: a copy of the rank may have gone another way in there, and has other methods.
+            work = getattr(group.inner, method)(*args, **kwargs)
         except BaseException as error:
             failed(group, habit, number, record, error, issued=False)
             raise

@@ -92,7 +92,7 @@ def plain_path(method: str, op: str, names: tuple[str, ...], learn: Learn) -> Pa
             habit = learn(group, args, site, key)
             assert habit is not None
         group.last_used = boundary.made.use()
-        return at_once(group, habit, args[-1], getattr(group.inner, method), args)
+        return at_once(group, habit, args[-1], method, args)
 
     return take
 

@@ -214,7 +214,7 @@ def _override(
             _refuse_shared(self, op, bound)
         if boundary.undisturbed and not getattr(bound.get("opts"), "asyncOp", True):
             habit = habit_of(self, op, bound, call_site(2))
-            return at_once(self, habit, bound.get("opts"), getattr(self.inner, method), args, kwargs)
+            return at_once(self, habit, bound.get("opts"), method, args, kwargs)
 
         def real(crossing: Call) -> Any:
             __tracebackhide__ = True

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from rankdrill.diagnosis.asynchronous import hazard_on
 from rankdrill.diagnosis.calls.contracts import break_in, may_change
+from rankdrill.diagnosis.calls.in_order import LookAhead, in_another_order, is_to_look_ahead
 from rankdrill.diagnosis.finding import Finding
 from rankdrill.diagnosis.layouts import gaps_on, shared_on
 from rankdrill.diagnosis.messages.watch import MessageWatch
@@ -39,6 +40,7 @@ class ContractWatch:
         self._tell = tell
         self._messages = MessageWatch(board, rank, self._report_message)
         self._places: dict[int, dict[int, int]] = {}  # by group: which rank is which member
+        self.look_ahead: LookAhead | None = None
         self._told: list[Finding] = []  # that this rank was told of: what it calls on its way out means nothing
 
     def enter(self, group: int, ranks: Sequence[int], me: int, step: Step) -> None:
@@ -58,12 +60,22 @@ class ContractWatch:
         for them in _partners(contract, me, len(ranks), self._place(group, ranks, first)):
             if self._board.differs(ranks[them], call, contract, me, them):
                 finding = self._settle(call, ranks, step)
-                if finding is not None:
+                if finding is not None and (finding := self._told_by_order(finding, call, ranks)) is not None:
                     self._note(finding)
                     self._board.break_(call)
                     self._told.append(finding)
                     raise ContractBroken(str(finding), self._rank)
                 return
+
+    def _told_by_order(self, finding: Finding, call: BoardCall, ranks: Sequence[int]) -> Finding | None:
+        """`finding`, if this rank brings later what others have brought; None in the copy that looks for that."""
+        posts = self._board.posted(call, ranks)
+        if self.look_ahead is None or not is_to_look_ahead(finding, posts):
+            return finding
+        site = posts[0].site
+        before = self.look_ahead.before(finding.group, site) if site is not None else ()
+        later = self.look_ahead(finding.group)
+        return None if later is None else in_another_order(finding, self._rank, posts, before, later)
 
     def entrance(self, group: int, ranks: Sequence[int], me: int, step: Step) -> Callable[[int], None]:
         """What does as `enter` for `step`, which has no message, as often as it is made, each time with a number."""

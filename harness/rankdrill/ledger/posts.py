@@ -6,6 +6,7 @@ import struct
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from rankdrill.ledger.whole_names import whole_name
 from rankdrill.ledger.whole_paths import whole_path
@@ -18,12 +19,14 @@ __all__ = [
     "MOST_TOLD",
     "NOTHING",
     "ROW",
+    "Marks",
     "Post",
     "Told",
     "elements",
     "laid_for",
     "laid_of",
     "lie_alike",
+    "marks_of",
     "read_post",
 ]
 
@@ -37,6 +40,7 @@ _FILE = 4  # which of them is cut in front
 _SEPARATOR = b"\x1f"
 _BETWEEN = "\x1e"  # what is told of callers
 _MOST = 0xFFFFFFFF
+Marks: TypeAlias = tuple[int, int, int, int, int, int]
 MOST_TOLD = MARKS.size + sum(_FIELDS) + len(_FIELDS)  # bytes, and `ROW` twice for each member
 IN_ORDER, NOTHING = 0, 1  # marks of what lies in the order of its indices, and of what is not there
 MOST_LAID = 64  # members of a group in which the order in memory of what each gives and takes is told: `ROW` twice
@@ -52,7 +56,7 @@ class Post:
     """
 
     rank: int
-    marks: tuple[int, int, int, int, int, int]
+    marks: Marks
     each: int | None
     sends: tuple[int, ...]
     receives: tuple[int, ...]
@@ -99,20 +103,23 @@ class _Half:
         laid = laid_of(contract)
         dtypes = "+".join(dict.fromkeys(contract.dtypes))
         self.text = _joined((contract.op, contract.reduce_op, dtypes, contract.shown), _FIELDS)
-        self.marks = (
-            contract.digest,
-            _mark(contract.op),
-            _mark(contract.reduce_op),
-            contract.root,
-            _mark(contract.dtypes),
-            _mark(contract.sizes),
-            _mark(contract.orders),
-            _each(contract),
-        )
+        self.marks = contract.digest, *marks_of(contract), _each(contract)
         self.members = len(contract.sends), len(laid[0])
         self.rows = b"".join(
             ROW.pack(count & _MOST) for count in (*contract.sends, *contract.receives, *laid[0], *laid[1])
         )
+
+
+def marks_of(contract: Contract) -> Marks:
+    """As `Post.marks` has them."""
+    return (
+        _mark(contract.op),
+        _mark(contract.reduce_op),
+        contract.root,
+        _mark(contract.dtypes),
+        _mark(contract.sizes),
+        _mark(contract.orders),
+    )
 
 
 def elements(each: int | None, sends: Sequence[int], receives: Sequence[int], member: int) -> tuple[int, int] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import mmap
 import os
@@ -24,6 +25,10 @@ _U16 = struct.Struct("<H")
 _KIND_CODES = {kind: code for code, kind in enumerate(f.KINDS)}
 _OVER = int(f.State.ENDED)  # from here on a step is over, one way or another
 _NONE = f.NO_MESSAGE, 0, NO_SEQUENCE
+_MAP_FIXED = 0x10
+_libc = ctypes.CDLL(None)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long
 MOST_KNOWN = 1024  # kinds of calls whose bytes are remembered
 
 
@@ -178,6 +183,12 @@ class LedgerWriter:
     def forget_strikes(self) -> None:
         """Zero the counts of strikes: a new plan begins."""
         self._map[f.FIRED_OFFSET : f.FIRED_OFFSET + 4 * f.MAX_FAULTS] = bytes(4 * f.MAX_FAULTS)
+
+    def let_go(self) -> None:
+        """In a forked copy: what it writes from here on is its own, and the file's no more."""
+        room = (ctypes.c_char * len(self._map)).from_buffer(self._map)
+        protection, flags = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_FIXED
+        _libc.mmap(ctypes.addressof(room), len(self._map), protection, flags, -1, 0)
 
     def close(self) -> None:
         """Unmap the file; it stays on disk."""

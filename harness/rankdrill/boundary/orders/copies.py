@@ -21,7 +21,18 @@ from typing import Any, NoReturn
 from rankdrill.boundary.orders.kept import NOWHERE
 from rankdrill.boundary.orders.script import Different, Script, different
 
-__all__ = ["COPY_S", "MOST_WAITS", "Copy", "Part", "fork_copy", "leave", "speaks"]
+__all__ = [
+    "COPY_S",
+    "MOST_WAITS",
+    "Copy",
+    "Part",
+    "be_alone",
+    "fork_alone",
+    "fork_copy",
+    "leave",
+    "speaks",
+    "stay_inside",
+]
 
 _exit = os._exit  # as it is before anybody stands around it, to save what was measured, say
 COPY_S = 1.0  # of a processor for one to come to its end: what takes longer, or waits, stays unknown
@@ -81,7 +92,7 @@ class Copy:
 def fork_copy() -> Copy | Part:
     """Returns in the rank, with its copy; and in each copy of that, with what it has to go through."""
     ours, theirs = Pipe()
-    pid = _fork()
+    pid = fork_alone()
     if pid:
         theirs.close()
         with suppress(OSError):  # whichever of the two comes first
@@ -90,7 +101,7 @@ def fork_copy() -> Copy | Part:
     try:
         ours.close()
         os.setpgid(0, 0)
-        _be_alone(theirs)
+        be_alone(theirs)
         part = _try_all(pickle.loads(theirs.recv_bytes()), theirs)
     except BaseException:  # its rank is gone, or did not need it
         part = None
@@ -117,10 +128,10 @@ def _try_all(script: Script, rank: Connection) -> Part | None:
 def _try(script: Script) -> Part | str | None:
     """What was different; None where the copy did not come to an end. In the copy its part."""
     heard, told = Pipe(duplex=False)
-    pid = _fork()
+    pid = fork_alone()
     if not pid:
         heard.close()
-        sys.addaudithook(_stay_inside)
+        sys.addaudithook(stay_inside)
         return Part(script, lambda words: told.send_bytes(words.encode()))
     told.close()
     try:
@@ -146,7 +157,8 @@ def speaks(heard: Connection, pid: int) -> bool:
     return False
 
 
-def _fork() -> int:
+def fork_alone() -> int:
+    """Fork, in a process of threads; the copy ends with its parent. Returns as `os.fork`."""
     parent = os.getpid()
     with warnings.catch_warnings():
         # Python warns of other threads, which a copy has not: what waits for one of them stays unknown.
@@ -164,14 +176,14 @@ def leave() -> NoReturn:
     _exit(0)
 
 
-def _stay_inside(event: str, given: tuple[Any, ...]) -> None:
+def stay_inside(event: str, given: tuple[Any, ...]) -> None:
     """End the copy where it is about to do what others would see."""
     writes = event == "open" and isinstance(given[2], int) and given[2] & _WRITING
     if (writes and given[0] != NOWHERE) or event in _OUTWARD:
         leave()
 
 
-def _be_alone(channel: Connection) -> None:
+def be_alone(channel: Connection) -> None:
     """Have nothing that is shared with the rank, but `channel`: whatever is written to anything else fails."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):

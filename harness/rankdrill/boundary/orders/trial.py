@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn, Protocol
 
 import cloudpickle
 import torch
@@ -22,10 +22,18 @@ from rankdrill.boundary.orders.replay import Replay
 from rankdrill.boundary.orders.script import Difference, End, Script, told_by
 from rankdrill.step import Message, Site, Step
 
-__all__ = ["Orders"]
+__all__ = ["Orders", "shares_memory"]
 
 MOST_TRIALS = 2  # in one run
 FEWEST_RANKS = 3  # for two of them to send to a third
+
+
+class _Part(Protocol):
+    """What a copy does where its rank's body ends, and where it is about to talk to others."""
+
+    def over(self, value: Any, error: BaseException | None) -> NoReturn: ...
+
+    def end(self, difference: str) -> NoReturn: ...
 
 
 @dataclass
@@ -44,7 +52,7 @@ class Orders:
         self._own = ""
         self._trial: _Trial | None = None
         self._asked: list[tuple[Script, Copy]] = []
-        self._replay: Replay | None = None
+        self._replay: _Part | None = None
         self._found: dict[tuple[Site | None, str, int], tuple[Difference, ...]] = {}
 
     def begin(self, ranks: int, own: str, *, watched: bool) -> None:
@@ -61,7 +69,7 @@ class Orders:
             return
         self._left -= 1
         with self._gate.closed():
-            if _shares_memory(self._own):
+            if shares_memory(self._own):
                 return
             copy = fork_copy()
         if isinstance(copy, Copy):
@@ -70,8 +78,13 @@ class Orders:
             self._trial = _Trial(copy, script, recorder)
             self._gate.also(recorder)
         else:
-            self._replay = Replay(copy)
-            self._gate.stand_in(self._replay)
+            replay = Replay(copy)
+            self.be_a_copy(replay)
+            self._gate.stand_in(replay)
+
+    def be_a_copy(self, part: _Part) -> None:
+        """In a copy of the rank: this is what it does at its end."""
+        self._replay = part
 
     @property
     def under_way(self) -> bool:
@@ -138,7 +151,7 @@ class Orders:
             copy.end()
 
 
-def _shares_memory(own: str) -> bool:
+def shares_memory(own: str) -> bool:
     """Whether the process writes to memory that others see: a copy would, too."""
     with open("/proc/self/maps") as maps:
         mapped = [line.split(maxsplit=5) for line in maps]

@@ -31,7 +31,7 @@ from rankdrill.ledger import LedgerView
 from rankdrill.step import Site
 from rankdrill.whose import Whose, whose_file
 
-__all__ = ["with_condition"]
+__all__ = ["may_be_left_out", "with_condition"]
 
 MOST_WAYS = 2  # told of one call
 MOST_SHOWN = 60  # characters of a condition
@@ -78,6 +78,15 @@ def with_condition(finding: Finding, views: Sequence[LedgerView] | Mapping[int, 
     told = "".join(f"{other}, at {at}, or by " for at, other in either) + words
     did = f"{'goes' if len(first.ranks) == 1 else 'go'} past it by {told}"
     return replace(finding, sides=(first, side_of(first.ranks, did, [line] * len(first.ranks)), *others))
+
+
+def may_be_left_out(site: Site) -> bool:
+    """Whether something in its own function but the end of a loop leads past `site`, once that has been come to."""
+    function = function_around(site)
+    if function is None:
+        return True
+    path = path_to(function, site.line)
+    return _may_be_thrown_past(path, None) or any(isinstance(way.node, ast.If) for way in _ways(path, site.line))
 
 
 def _has_come(site: Site, view: LedgerView) -> bool:

@@ -17,6 +17,7 @@ from torch.distributed.distributed_c10d import PrefixStore
 
 from rankdrill.boundary import Boundary, Handles, Prepared
 from rankdrill.boundary.callsites import raise_site
+from rankdrill.boundary.orders.ahead import Ahead
 from rankdrill.diagnosis import ContractWatch
 from rankdrill.ledger import Board, LedgerWriter
 from rankdrill.worlds.context import RankContext
@@ -78,6 +79,8 @@ def _initialise(
         handles = Handles(watch.touched)
     behind = ledger, watch, handles, last_words.announce, last_words.note_handled
     boundary = prepared.take(*behind, ignored=[directory])
+    if watch is not None:
+        watch.look_ahead = Ahead(boundary, str(directory), directory / f"rank-{spec.rank}.ledger")
     # torch's stubs leave FileStore out.
     store = dist.FileStore(  # type: ignore[attr-defined]
         str(directory / "rendezvous"), spec.world_size

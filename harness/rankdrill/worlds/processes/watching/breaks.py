@@ -6,7 +6,7 @@ import pickle
 from contextlib import suppress
 from pathlib import Path
 
-from rankdrill.diagnosis import Finding, each_for_itself
+from rankdrill.diagnosis import Finding, FindingKind, each_for_itself
 from rankdrill.ledger import Board, make_board
 
 __all__ = ["BOARD", "Breaks", "write_finding"]
@@ -60,7 +60,9 @@ class Breaks:
         found = [finding for rank in self._ranks if (finding := self._read(rank)) is not None]
         own = each_for_itself(found)
         of_all = [finding for finding in found if own is None or finding.kind is not own.kind]
-        return next((finding for finding in of_all if finding.culprits), next(iter(of_all), own))
+        # Who has looked ahead knows more than whether tensors fit.
+        of_all.sort(key=lambda finding: (not finding.culprits, finding.kind is not FindingKind.CALL_ORDERING))
+        return next(iter(of_all), own)
 
     def _read(self, rank: int) -> Finding | None:
         with suppress(OSError, EOFError, pickle.UnpicklingError):

@@ -1,0 +1,137 @@
+"""What a rank would call next, were the call over that it is about to make: a copy of it finds out, by going on.
+
+Ranks that bring tensors to one call which do not fit may bring wrong ones, or the same ones in another order. What each
+would bring next tells which. Nobody is on the other side of a copy: its calls are over at once, and change nothing, so
+it is believed no further than that: a few calls, soon.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import count
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import torch
+import torch.distributed as dist
+
+from rankdrill.boundary.contracts import terms_of
+from rankdrill.boundary.methods import METHODS
+from rankdrill.boundary.orders.copies import be_alone, fork_alone, leave, stay_inside
+from rankdrill.boundary.orders.trial import shares_memory
+from rankdrill.ledger import LedgerReader
+from rankdrill.ledger.posts import Marks, marks_of
+from rankdrill.step import DEFAULT_GROUP, MESSAGES, NO_SEQUENCE, Site
+
+if TYPE_CHECKING:
+    from rankdrill.boundary.crossing import Boundary
+
+__all__ = ["Ahead"]
+
+MOST_CALLS = 16
+_OF_ALL = "default_pg"
+PATIENCE_S = 0.4  # for all of them
+
+
+class Ahead:
+    """Looks ahead for one rank of `boundary`, which writes to `ledger`; what is shared within `own` is rankdrill's."""
+
+    def __init__(self, boundary: Boundary, own: str, ledger: Path) -> None:
+        self._boundary = boundary
+        self._own = own
+        self._ledger = ledger
+
+    def before(self, group: str, site: Site) -> tuple[str, ...]:
+        """What the rank has brought to the calls on that group that it made from the line of `site` so far."""
+        records = LedgerReader(self._ledger).view().records
+        made = [
+            record.step for record in records if record.step.target == group and record.step.sequence != NO_SEQUENCE
+        ]
+        *_, begin = (0, *(at for at in range(1, len(made)) if made[at].sequence <= made[at - 1].sequence))
+        here = [step for step in made[begin:] if step.site is not None and step.site.place == site.place]
+        return tuple(step.fingerprint.partition(" ")[0] for step in here[:-1])
+
+    def __call__(self, group: str) -> tuple[Marks, ...] | None:
+        """The marks of the calls on the group of that name that would follow upon the one that is about to be made.
+
+        Returns in the copy, too, with None: it is to go on as if the call were right.
+        """
+        ledger = self._boundary.ledger
+        on_gpu: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+        alone = threading.current_thread() is threading.main_thread() and not on_gpu
+        if not alone or self._boundary.interceptors or shares_memory(self._own):
+            return ()
+        heard, told = Pipe(duplex=False)
+        pid = fork_alone()
+        if pid:
+            told.close()
+            try:
+                return tuple(_heard(heard))
+            finally:
+                heard.close()
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+        try:
+            be_alone(told)
+            if ledger is not None:
+                ledger.let_go()
+            self._boundary.orders.be_a_copy(_Ending())
+            sys.addaudithook(stay_inside)
+            _pretend(group, told)
+        except BaseException:
+            leave()
+        return None
+
+
+def _heard(channel: Connection) -> Iterator[Marks]:
+    until = time.monotonic() + PATIENCE_S
+    for _ in range(MOST_CALLS):
+        if not channel.poll(max(until - time.monotonic(), 0)):
+            return
+        try:
+            yield pickle.loads(channel.recv_bytes())
+        except EOFError:
+            return
+
+
+def _pretend(group: str, told: Connection) -> None:
+    """Have all calls of groups be over at once, and those told that come after the next one."""
+    calls = count()
+
+    def pretended(method: str) -> Callable[..., None]:
+        op, names = METHODS[method]
+
+        def call(self: Any, *args: Any, **kwargs: Any) -> None:
+            number = next(calls)
+            if number > 4 * MOST_CALLS or op in MESSAGES:
+                leave()
+            label = DEFAULT_GROUP if self.group_desc == _OF_ALL else self.group_name
+            if number and label == group:
+                given = {**dict(zip(names, args, strict=False)), **kwargs}
+                told.send_bytes(pickle.dumps(marks_of(terms_of(op, given, self.rank(), self.size()).contract)))
+
+        return call
+
+    for method in METHODS:
+        if hasattr(dist.ProcessGroup, method):
+            setattr(dist.ProcessGroup, method, pretended(method))
+
+
+class _Ending:
+    """Where the body ends the copy does."""
+
+    def over(self, value: Any, error: BaseException | None) -> NoReturn:
+        leave()
+
+    def end(self, difference: str) -> NoReturn:
+        leave()
