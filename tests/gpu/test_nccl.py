@@ -181,6 +181,21 @@ def test_memory_that_is_used_before_the_call_on_it_was_waited_for(world: World) 
     assert finding.kind is FindingKind.INPUT_HAZARD
 
 
+def test_channels_last_on_one_rank_is_moved_as_it_lies(world: World) -> None:
+    """NCCL refuses other strides, and takes these."""
+
+    def body() -> float:
+        gradient = torch.arange(96.0, device="cuda").reshape(2, 3, 4, 4)
+        if dist.get_rank() == 1:
+            gradient = gradient.to(memory_format=torch.channels_last)
+        dist.all_reduce(gradient)
+        return float(gradient[1, 2, 3, 3])
+
+    (finding,) = run(world, body).findings
+    assert finding.kind is FindingKind.LAYOUT
+    assert finding.culprits == ((1,) if world.n > 2 else ())
+
+
 def test_a_fault_at_a_call_of_nccl(world: World) -> None:
     outcome = world.run(leaves_one_out, plan=Plan.parse("rank 1: exit(5) before collective.all_reduce #1"), deadline=20)
     assert outcome.ranks[1].status is Status.DIED

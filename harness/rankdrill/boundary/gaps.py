@@ -52,7 +52,7 @@ def first_out_of_order(op: str, args: dict[str, Any], place: int) -> torch.Tenso
     if op != "scatter" or not given or len(taken) != 1 or place >= len(given):
         return None
     own, into = given[place], taken[0]
-    if own.shape != into.shape or memory_order(own) == memory_order(into):
+    if own.device.type != "cpu" or own.shape != into.shape or memory_order(own) == memory_order(into):
         return None
     return into if own.is_contiguous() else own
 

@@ -31,12 +31,18 @@ def orders_of(tensors: Iterable[torch.Tensor], group: Any) -> tuple[Order, ...]:
 
     `group` is the one that they are given to, None where nobody knows.
     """
-    orders = tuple([memory_order(tensor) for tensor in tensors])
-    return orders if any(orders) and _goes_by_memory(group) else ()
+    those = list(tensors)
+    orders = tuple([memory_order(tensor) for tensor in those])
+    return orders if any(orders) and _goes_by_memory(group, those[0]) else ()
 
 
-def _goes_by_memory(group: Any) -> bool:
-    return group is not None and torch_seam.backend_on_cpu(group.inner) == "gloo"
+def _goes_by_memory(group: Any, tensor: torch.Tensor) -> bool:
+    """Whether what moves `tensor` does: gloo, and NCCL, which takes ``channels_last``, and refuses others."""
+    if group is None:
+        return False
+    if tensor.device.type == "cpu":
+        return torch_seam.backend_on_cpu(group.inner) == "gloo"
+    return bool(group.on_device or tensor.device.type in group.devices)
 
 
 def laid_in(
@@ -49,7 +55,7 @@ def laid_in(
     shapes = {tensor.shape for tensor in (*given, *taken)}
     orders = [memory_order(tensor) for tensor in (*given, *taken)]
     whole = len(taken) == 1 and len(given) in (0, size) and size > 1
-    if not any(orders) or len(shapes) != 1 or not whole or not _goes_by_memory(group):
+    if not any(orders) or len(shapes) != 1 or not whole or not _goes_by_memory(group, taken[0]):
         return ()
     to_each: list[Order | None] = list(orders[:-1]) or [None] * size
     to_each[rank] = None  # in reduce_scatter its own part is copied to its output; of scatter's the rank itself knows
@@ -59,8 +65,8 @@ def laid_in(
 
 
 def memory_order(tensor: torch.Tensor) -> Order:
-    """Nothing of a tensor that is contiguous, or has gaps, which are closed where they are let, or lies elsewhere."""
-    if tensor.layout is not torch.strided or tensor.is_contiguous() or tensor.device.type != "cpu":
+    """Nothing of a tensor that is contiguous, or has gaps, which are closed where they are let."""
+    if tensor.layout is not torch.strided or tensor.is_contiguous():
         return ()
     shape = tensor.shape
     rows = [(stride, place) for place, stride in enumerate(tensor.stride()) if shape[place] > 1]

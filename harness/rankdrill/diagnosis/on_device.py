@@ -12,6 +12,7 @@ from collections.abc import Sequence, Set
 from dataclasses import replace
 from itertools import combinations
 
+from rankdrill.diagnosis.device_order import out_of_order
 from rankdrill.diagnosis.device_queues import MOST_AHEAD
 from rankdrill.diagnosis.progress import Position
 from rankdrill.diagnosis.waits import Wait, wait_of
@@ -39,13 +40,20 @@ def held_on_device(positions: Sequence[Position], now_ns: int, *, stuck: bool = 
         if not any(here.halted for here in pair) and (heads := _both_receive(one, other, pair)):
             found[one] = replace(pair[0], at=heads[0], held_by=other, halted=True)
             found[other] = replace(pair[1], at=heads[1], held_by=one, halted=True)
+    if len(run) > 1 and not any(here.halted for here in found):
+        for rank, wait in out_of_order(positions).items():
+            if rank in run:
+                found[rank] = replace(positions[rank], at=wait.record, held_by=wait.missing[0], halted=True)
     return found
 
 
 def unmet_on_device(positions: Sequence[Position]) -> dict[int, Wait]:
-    """Of ranks that have all come to their end: of each the first call that others have not come to."""
+    """Of ranks that have all come to their end: of each the first call that others have not come to, or that they have
+    queued behind another one.
+    """
     everybody = set(range(len(positions)))
-    return {rank: unmet[0] for rank in everybody if (unmet := _unmet(rank, positions, everybody))}
+    unmet = {rank: unmet[0] for rank in everybody if (unmet := _unmet(rank, positions, everybody))}
+    return unmet or out_of_order(positions)
 
 
 def _runs(position: Position, now_ns: int) -> bool:
