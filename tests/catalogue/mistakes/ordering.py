@@ -126,7 +126,7 @@ def scattered_where_others_gather(rank: Rank) -> None:
     dist.barrier()
 
 
-@mistake("call ordering", culprits=(1,), ranks=3)
+@mistake("call ordering", ranks=3)
 def two_threads_on_one_group(rank: Rank) -> None:
     """Nothing says whether the metrics or the gradients come first; on a rank with a slow disk it is the gradients."""
 

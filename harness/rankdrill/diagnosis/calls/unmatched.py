@@ -104,11 +104,11 @@ def retold(finding: Finding, views: Sequence[LedgerView]) -> Finding:
         return finding
     if finding.kind is FindingKind.GROUP and finding.argument == MEMBERS:
         return _group_left_out(finding)
+    if finding.kind in _OF_ONE_CALL and any(_is_of_two_threads(*pair) for pair in permutations(finding.sides, 2)):
+        return replace(finding, kind=FindingKind.CALL_ORDERING, culprits=())  # on each rank it is chance
     found = _parted(finding, views) if finding.culprits else _parted_by_custom(finding, views)
     found = found or _in_a_branch_without(finding, views)
     if found is None:
-        if finding.kind in _OF_ONE_CALL and any(_is_of_two_threads(*pair) for pair in permutations(finding.sides, 2)):
-            return replace(finding, kind=FindingKind.CALL_ORDERING)
         if _turned_round(finding) or either_turned_round(finding):
             return replace(finding, kind=FindingKind.CALL_ORDERING)
         early = _parted_before(finding, views)
