@@ -106,8 +106,10 @@ class FromAnybody:
         for (_, group, tag), each in taken.items():
             senders.setdefault((group, tag), set()).update(each.contents)
         told: list[TakenThere] = []
-        for key, each in taken.items():
-            different = (differences or {}).get(key, ())
+        differences = differences or {}
+        # Those first where the order matters, and of them as they are told.
+        for key in sorted(taken, key=lambda key: [*differences, key].index(key)):
+            each, different = taken[key], differences.get(key, ())
             those = senders[key[1:]] if different else set(each.contents)
             told.append(_there(key, those, each, different))
         return told + _together(taken)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from signal import SIGABRT
 from typing import TYPE_CHECKING
 
 from rankdrill.diagnosis import Finding, Wait, cause_of_hang, traced_back
 from rankdrill.diagnosis.calls.group_names import named_again
+from rankdrill.diagnosis.calls.own_threads import unordered_threads
 from rankdrill.diagnosis.ddp import said_by_ddp
 from rankdrill.diagnosis.guarded import or_else
 from rankdrill.diagnosis.held_locks import held_lock, in_each_others_way, stopped_by_lock
@@ -50,13 +52,20 @@ def _found(ranks: Sequence[RankOutcome], noticed: Finding | None) -> Finding | N
         return again
     early = _left_while_connecting(ranks)
     if early is not None or any(rank.status == "died" for rank in ranks):
-        return early
+        return early or _aborted_between_threads(ranks)
     if any(rank.status == "raised" for rank in ranks):
         return _not_passed(ranks) or _told_by_errors(ranks)
     by_lock = _stopped_by_lock(ranks, list(waits.values()))
     if by_lock is not None or any(_runs(rank) for rank in ranks):
         return by_lock
     return cause_of_hang(waits, {rank.rank for rank in ranks if rank.status == "returned"}, views)
+
+
+def _aborted_between_threads(ranks: Sequence[RankOutcome]) -> Finding | None:
+    """Where gloo has ended a rank within a collective, and two of its threads call such: others met than were meant to."""
+    aborted = [rank for rank in ranks if rank.death is not None and rank.death.signal == SIGABRT]
+    within = [rank for rank in aborted if rank.ledger.last_open is not None and rank.ledger.last_open.step.digest]
+    return unordered_threads({rank.rank: rank.ledger for rank in ranks}, met=True) if within else None
 
 
 def _named_again(ranks: Sequence[RankOutcome]) -> Finding | None:

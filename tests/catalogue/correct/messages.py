@@ -314,3 +314,17 @@ def the_last_stage_is_told_when_all_is_done(rank: Rank) -> None:
             dist.send(activation, dst=rank.index + 1)
     if rank.index == 1:
         dist.send(torch.zeros(4), dst=2)
+
+
+@correct(ranks=4)
+def halos_around_a_ring(rank: Rank) -> None:
+    mine, halos = torch.full((2,), float(rank.index)), [torch.zeros(2), torch.zeros(2)]
+    exchanges = []
+    for step, halo in zip((-1, 1), halos, strict=True):
+        neighbour = (rank.index + step) % 4
+        tags = (1, 2) if step == 1 else (2, 1)
+        exchanges.append(dist.P2POp(dist.isend, mine, neighbour, tag=tags[0]))
+        exchanges.append(dist.P2POp(dist.irecv, halo, neighbour, tag=tags[1]))
+    for request in dist.batch_isend_irecv(exchanges):
+        request.wait()
+    assert [float(halo[0]) for halo in halos] == [(rank.index - 1) % 4, (rank.index + 1) % 4]

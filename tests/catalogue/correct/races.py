@@ -483,3 +483,23 @@ def joined_and_then_sorted(rank: Rank) -> None:
         assert gathered(mine).tolist() == [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5]
     else:
         dist.send(mine, dst=1)
+
+
+@correct(ranks=3)
+def a_body_of_who_sent_the_header(rank: Rank) -> dict[int, float]:
+    found: dict[int, float] = {}
+    if rank.index == 0:
+        for _ in range(2):
+            header, body = torch.zeros(2), torch.zeros(4)
+            source = dist.recv(header, tag=1)
+            dist.recv(body, source, tag=2)
+            found[int(header[0])] = float(body[: int(header[1])].sum())
+        assert found == {1: 2.0, 2: 8.0}
+    else:
+        time.sleep(0.05 * (2 - rank.index))
+        sent = dist.isend(torch.tensor([float(rank.index), 2.0 * rank.index]), 0, tag=1)
+        time.sleep(0.1 * (rank.index - 1))
+        dist.send(torch.full((4,), float(rank.index)), 0, tag=2)
+        assert sent is not None
+        sent.wait()
+    return found

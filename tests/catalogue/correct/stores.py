@@ -507,3 +507,16 @@ def who_holds_it_gives_it_back_plainly(rank: Rank) -> None:
         assert rank.store.get("lock") == str(rank.index).encode()
         rank.store.set("lock", "free")
     dist.barrier()
+
+
+@correct(ranks=3)
+def told_of_each_model_better_or_not(rank: Rank) -> None:
+    best = 9.0
+    for epoch, loss in enumerate([0.8, 0.5, 0.6, 0.4]):
+        worst = torch.tensor([loss])
+        dist.all_reduce(worst, dist.ReduceOp.MAX)
+        if rank.index:
+            rank.store.wait([f"model/{epoch}"])
+        else:
+            best = min(best, float(worst))
+            rank.store.set(f"model/{epoch}", str(best))

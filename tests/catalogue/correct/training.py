@@ -246,3 +246,26 @@ def the_first_reduces_on_a_line_of_its_own(rank: Rank) -> None:
             dist.all_reduce(torch.zeros(size))
         if rank.index != 0:
             dist.all_reduce(torch.ones(size))
+
+
+@correct(ranks=3, torch=(2, 8))
+def samples_drawn_by_all(rank: Rank) -> None:
+    model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 4))
+    mesh = init_device_mesh("cpu", (3,))
+    for layer in model:
+        fully_shard(layer, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    for step in range(3):
+        model(torch.full((2, 8), float(step + rank.index))).sum().backward()
+        if step == 1:
+            with torch.no_grad():
+                model(torch.ones(1 + rank.index, 8))
+
+
+@correct(ranks=3)
+def totals_by_name(rank: Rank) -> None:
+    """Filled in another order on each rank, and gone through in one."""
+    names = ["loss", "length", "accuracy"]
+    totals = {name: torch.zeros(len(name)) for name in names[rank.index :] + names[: rank.index]}
+    for name in sorted(totals):
+        dist.all_reduce(totals[name])

@@ -294,3 +294,18 @@ def for_two_and_one_of_them_takes_it(rank: Rank) -> None:
     if rank.index == 1:
         dist.recv(labels, src=0)
     dist.barrier()  # culprit
+
+
+@mistake("unmatched message", culprits=(0,), ranks=4)
+def a_row_taken_for_a_ring(rank: Rank) -> None:
+    """The first has the last for its neighbour, which has none on that side."""
+    mine, left, right = torch.ones(2), torch.zeros(2), torch.zeros(2)
+    neighbours = [((rank.index - 1) % 4, left)]
+    if rank.index < 3:
+        neighbours.append((rank.index + 1, right))
+    exchanges = []
+    for neighbour, halo in neighbours:
+        exchanges += [dist.P2POp(dist.isend, mine, neighbour), dist.P2POp(dist.irecv, halo, neighbour)]  # culprit
+    for request in dist.batch_isend_irecv(exchanges):  # culprit
+        request.wait()  # culprit
+    dist.barrier()

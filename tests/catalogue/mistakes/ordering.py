@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -238,3 +239,55 @@ def prefetched_on_the_group_of_the_row(rank: Rank) -> None:
     dist.all_reduce(torch.ones(1), group=row)  # culprit
     fetcher.join()
     dist.barrier()
+
+
+@mistake("call ordering", culprits=(1,), ranks=3)
+def totals_in_the_order_in_which_they_were_met(rank: Rank) -> None:
+    """One line, and a dictionary that every rank has filled by itself."""
+    met = ["length", "loss", "loss"] if rank.index == 1 else ["loss", "length", "loss"]
+    totals: dict[str, torch.Tensor] = {}
+    for name in met:
+        totals.setdefault(name, torch.zeros(2 if name == "loss" else 7)).add_(1)
+    for total in totals.values():  # culprit
+        dist.all_reduce(total)  # culprit
+
+
+@mistake("call ordering", culprits=(2,), ranks=3)
+def callbacks_by_a_priority_that_one_has_changed(rank: Rank) -> None:
+    class Rate:
+        priority = 1
+
+        def after(self) -> None:
+            dist.broadcast(torch.ones(1), 0)  # culprit
+
+    class Timing:
+        priority = 2
+
+        def after(self) -> None:
+            dist.all_gather([torch.zeros(2) for _ in range(3)], torch.ones(2))  # culprit
+
+    callbacks: list[Any] = [Rate(), Timing()]
+    for step in range(4):
+        if (rank.index, step) == (2, 2):
+            callbacks[1].priority = 0
+        for callback in sorted(callbacks, key=lambda each: each.priority):
+            callback.after()
+
+
+@mistake("call ordering", ranks=2)
+def a_reporter_beside_the_loop(rank: Rank) -> None:
+    """A thread sends what the loop has put for it, whenever it gets to it."""
+    inbox: queue.SimpleQueue[float | None] = queue.SimpleQueue()
+
+    def report() -> None:
+        while (loss := inbox.get()) is not None:
+            dist.all_reduce(torch.tensor([loss, 1.0]))  # culprit
+
+    reporter = threading.Thread(target=report, daemon=True)
+    reporter.start()
+    for step in range(6):
+        inbox.put(float(step))
+        time.sleep(0.1 * ((step + rank.index) % 2))
+        dist.all_reduce(torch.ones(64))  # culprit
+    inbox.put(None)
+    reporter.join()

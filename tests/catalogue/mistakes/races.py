@@ -471,3 +471,40 @@ def the_best_model_is_read_off_the_front(rank: Rank) -> None:
         assert best.sum() > 0
     else:
         dist.send(torch.full((3,), 1.0 + rank.index), dst=2, tag=5)
+
+
+@mistake("message race", culprits=(0,), ranks=4)
+def rows_that_would_fit_in_the_order_of_ranks(rank: Rank) -> None:
+    if rank.index == 0:
+        rows = [torch.zeros(2)]
+        for _ in range(3):
+            row = torch.empty(2)
+            dist.recv(row)  # culprit
+            rows.append(row)
+        fits = torch.equal(torch.cat(rows), torch.arange(4.0).repeat_interleave(2))
+        (rank.directory / "fits").write_text(str(fits))
+    else:
+        time.sleep([0.0, 0.15, 0.05, 0.1][rank.index])
+        dist.send(torch.full((2,), float(rank.index)), 0)
+    dist.barrier()
+
+
+@mistake("message race", culprits=(0,), ranks=3)
+def a_body_of_whoever_after_a_header(rank: Rank) -> dict[int, float]:
+    """The bodies have a tag of their own, and may come in another order than the headers."""
+    found: dict[int, float] = {}
+    if rank.index == 0:
+        for _ in range(2):
+            header, body = torch.zeros(2), torch.zeros(4)
+            dist.recv(header, tag=1)  # culprit
+            dist.recv(body, tag=2)  # culprit
+            found[int(header[0])] = float(body[: int(header[1])].sum())
+    else:
+        time.sleep(0.05 * (2 - rank.index))
+        header = torch.tensor([float(rank.index), 2.0 * rank.index])
+        sent = dist.isend(header, 0, tag=1)
+        time.sleep(0.1 * (rank.index - 1))
+        dist.send(torch.full((4,), float(rank.index)), 0, tag=2)
+        assert sent is not None
+        sent.wait()
+    return found

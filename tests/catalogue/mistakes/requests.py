@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as funcol
@@ -109,3 +111,18 @@ def the_functional_result_instead_of_what_it_was_given(rank: Rank) -> None:
         funcol.all_reduce(value, "sum", pair)  # culprit
     dist.barrier()
     assert value.sum().item() == 4 * rank.index
+
+
+@mistake("request leak", culprits=(1, 2), ranks=3)
+def losses_that_nobody_sees_sent(rank: Rank) -> None:
+    """What the first worker has sent may have got there by chance."""
+    if rank.index:
+        for step in range(4):
+            dist.isend(torch.tensor([float(step)]), 0)  # culprit
+            time.sleep(0.005)
+    else:
+        loss = torch.zeros(1)
+        for _ in range(4):
+            for worker in (1, 2):
+                dist.recv(loss, worker)
+    dist.barrier()

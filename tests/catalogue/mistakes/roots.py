@@ -103,3 +103,12 @@ def the_first_of_the_world_for_the_first_of_its_half(rank: Rank) -> None:
     halves = [dist.new_group([0, 1]), dist.new_group([2, 3])]
     settings = [{"lr": 0.1}] if rank.index % 2 == 0 else [None]
     dist.broadcast_object_list(settings, src=0, group=halves[rank.index // 2])  # culprit
+
+
+@mistake("root mismatch", between=(2, 3), ranks=4)
+def a_leader_of_its_own_in_one_node(rank: Rank) -> None:
+    """That the other node has its first rank for a leader does not say that this one is to."""
+    nodes = [dist.new_group([0, 1]), dist.new_group([2, 3])]
+    leader = {0: 0, 1: 0, 2: 2, 3: 3}[rank.index]
+    dist.broadcast(torch.ones(3), leader, group=nodes[rank.index // 2])  # culprit
+    dist.barrier()

@@ -129,3 +129,15 @@ def gathers_the_weight_after_the_norm(rank: Rank) -> None:
     else:
         dist.all_reduce(loss)
         weight.full_tensor()
+
+
+@mistake("extra call", culprits=(1,), ranks=3, torch=(2, 8))
+def samples_drawn_by_one(rank: Rank) -> None:
+    """A forward pass gathers the weights that all ranks hold a part of."""
+    model = sharded_model(3)
+    for step in range(3):
+        model(torch.full((2, 8), float(step))).sum().backward()
+        if step == 1 and rank.index == 1:  # culprit
+            with torch.no_grad():
+                model(torch.ones(1, 8))  # culprit
+    dist.barrier()

@@ -389,3 +389,16 @@ def signs_the_manifest(rank: Rank) -> None:
         with file.open("w") as manifest:  # culprit
             manifest.writelines(lines)
     dist.barrier()
+
+
+@mistake("missing key", culprits=(0,), ranks=3)
+def told_of_a_better_model_only(rank: Rank) -> None:
+    best = 9.0
+    for epoch, loss in enumerate([0.8, 0.5, 0.6, 0.4]):
+        worst = torch.tensor([loss])
+        dist.all_reduce(worst, dist.ReduceOp.MAX)
+        if rank.index:
+            rank.store.wait([f"model/{epoch}"])
+        elif float(worst) < best:  # culprit
+            best = float(worst)
+            rank.store.set(f"model/{epoch}", "saved")  # culprit

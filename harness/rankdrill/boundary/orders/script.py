@@ -128,14 +128,20 @@ def different(words: str, before: Script, after: Script) -> Different:
     return Different((words, exchanged(before, after)), streams)
 
 
-def told_by(found: Sequence[Different], contested: Mapping[Stream, Came]) -> tuple[Came, tuple[Difference, ...]]:
-    """The message that was taken from whoever came, and should not have been, and what was different.
+def told_by(
+    found: Sequence[Different], contested: Mapping[Stream, Came]
+) -> Iterator[tuple[Came, tuple[Difference, ...]]]:
+    """The messages that were taken from whoever came, and should not have been, and what was different; the likeliest
+    first.
 
     What comes after something else, as a header, and is from anybody again, may be from anybody else.
     """
-    *_, last = contested
-    alone = [each for each in found if each.streams == {last} and len(contested) > 1]
-    return contested[last if alone else next(iter(contested))], tuple(each.difference for each in alone or found)
+    first, *_, last = (*contested, *contested)
+    alone = [each.difference for each in found if each.streams == {last} and len(contested) > 1]
+    if alone:
+        yield contested[last], tuple(alone)
+    if found:
+        yield contested[first], tuple(each.difference for each in found)
 
 
 def exchanged(before: Script, after: Script) -> tuple[tuple[Which, Which], ...]:

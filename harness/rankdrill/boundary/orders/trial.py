@@ -112,9 +112,8 @@ class Orders:
         with self._gate.closed():
             for script, copy in self._asked:
                 differences = copy.differences()
-                if differences:
-                    first, told = told_by(differences, script.contested)
-                    self._found[(first.site, *first.stream)] = told
+                for came, told in told_by(differences, script.contested):
+                    self._found[(came.site, *came.stream)] = told
         self.drop()
 
     def leave(self) -> None:

@@ -8,7 +8,7 @@ told by the other that it is its turn, nothing is said.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 
 from rankdrill.diagnosis.calls.common_caller import outward
@@ -32,9 +32,13 @@ _ASKS_WHETHER_TO_GO_ON = frozenset({"is_set", "wait"})
 _OUTSIDE = frozenset({"dist", "distributed"})  # what they wait for is other ranks
 
 
-def unordered_threads(views: Mapping[int, LedgerView]) -> Finding | None:
-    """The first two such calls, with the ranks that made them from the same lines; `views` are all ranks' ledgers."""
-    found = {rank: pair for rank, view in sorted(views.items()) if (pair := _pair_in(view)) is not None}
+def unordered_threads(views: Mapping[int, LedgerView], *, met: bool = False) -> Finding | None:
+    """The first two such calls, with the ranks that made them from the same lines; `views` are all ranks' ledgers.
+
+    Where it is known that calls `met` that do not belong together, whatever was to keep them apart has not.
+    """
+    in_order = _by_chance if met else goes_on_beside
+    found = {rank: pair for rank, view in sorted(views.items()) if (pair := _pair_in(view, in_order)) is not None}
     if not found:
         return None
     first = _lines(next(iter(found.values())))
@@ -54,7 +58,11 @@ def _lines(pair: tuple[Record, Record]) -> list[tuple[str, int] | None]:
     return [each.step.site.place if each.step.site is not None else None for each in pair]
 
 
-def _pair_in(view: LedgerView) -> tuple[Record, Record] | None:
+def _by_chance(one: Site | None, other: Site | None) -> bool:
+    return one is not None and other is not None and one.place != other.place
+
+
+def _pair_in(view: LedgerView, beside: Callable[[Site | None, Site | None], bool]) -> tuple[Record, Record] | None:
     by_group: dict[str, dict[tuple[int, Site], Record]] = {}
     for record in view.where(lambda kind, _: kind is Kind.COLLECTIVE):
         step = record.step
@@ -63,15 +71,15 @@ def _pair_in(view: LedgerView) -> tuple[Record, Record] | None:
         known = by_group.setdefault(step.target, {})
         if len(known) < MOST_CALLS:
             known.setdefault((record.thread, step.site), record)
-    return next(filter(None, (_unordered(list(calls.values())) for calls in by_group.values())), None)
+    return next(filter(None, (_unordered(list(calls.values()), beside) for calls in by_group.values())), None)
 
 
-def _unordered(calls: list[Record]) -> tuple[Record, Record] | None:
+def _unordered(calls: list[Record], beside: Callable[[Site | None, Site | None], bool]) -> tuple[Record, Record] | None:
     for one in calls:
         if _started_by(one.step.site) is None:
             continue
         for other in calls:
-            if other.thread != one.thread and goes_on_beside(one.step.site, other.step.site):
+            if other.thread != one.thread and beside(one.step.site, other.step.site):
                 return one, other
     return None
 
