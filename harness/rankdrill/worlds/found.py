@@ -62,7 +62,7 @@ def _found(ranks: Sequence[RankOutcome], noticed: Finding | None) -> Finding | N
 
 
 def _aborted_between_threads(ranks: Sequence[RankOutcome]) -> Finding | None:
-    """Where gloo has ended a rank within a collective, and two of its threads call such: others met than were meant to."""
+    """Where gloo has ended a rank in a collective, and two of its threads make some: calls that do not fit have met."""
     aborted = [rank for rank in ranks if rank.death is not None and rank.death.signal == SIGABRT]
     within = [rank for rank in aborted if rank.ledger.last_open is not None and rank.ledger.last_open.step.digest]
     return unordered_threads({rank.rank: rank.ledger for rank in ranks}, met=True) if within else None
