@@ -5,7 +5,7 @@ Here each rank is at fault for itself: what several did alike is one finding, an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -79,8 +79,9 @@ def lost_message(waits: Mapping[int, Wait], ledgers: Sequence[LedgerView]) -> Fi
         Finding(FindingKind.REQUEST_LEAK, one.call, "request", (_leak(other, one), _waits(rank, wait)), (other,))
         for rank, wait in waits.items()
         for peer in wait.missing
-        for other in (peer, *(each for each in range(len(ledgers)) if each != peer))
-        for one in unwaited((step, ()) for step in _given_up_alike(other, peer, ledgers, wait.record.step))
+        if (lost := _given_up(ledgers[peer], wait.record.step))
+        for other, steps in _given_up_alike(peer, lost, ledgers, wait.record.step)
+        for one in unwaited((step, ()) for step in steps)
     )
 
 
@@ -158,10 +159,15 @@ def _given_up(ledger: LedgerView, awaited: Step) -> list[Step]:
     return [step for step in _lost(ledger) if step.op == half and step.target == awaited.target]
 
 
-def _given_up_alike(rank: int, peer: int, ledgers: Sequence[LedgerView], awaited: Step) -> list[Step]:
-    """What `rank` gave up from the lines from which `peer` did: its own may have got there, by chance."""
-    sites = {step.site for step in _given_up(ledgers[peer], awaited)}
-    return [step for step in _given_up(ledgers[rank], awaited) if step.site in sites] if sites else []
+def _given_up_alike(
+    peer: int, lost: Sequence[Step], ledgers: Sequence[LedgerView], awaited: Step
+) -> Iterator[tuple[int, Sequence[Step]]]:
+    """`peer` with what it has `lost`, and others with what they gave up from its lines: theirs got there by chance."""
+    yield peer, lost
+    sites = {step.site for step in lost}
+    for rank, ledger in enumerate(ledgers):
+        if rank != peer:
+            yield rank, [step for step in _given_up(ledger, awaited) if step.site in sites]
 
 
 def _waits(rank: int, wait: Wait) -> Side:
