@@ -32,6 +32,9 @@ def line_of(mark: str) -> int:
 class Leaves:
     """Handles a signal by leaving."""
 
+    def __call__(self, *_: Any) -> None:
+        sys.exit(1)
+
     def method(self, *_: Any) -> None:
         sys.exit(0)
 
@@ -47,6 +50,7 @@ def leave(code: int, *_: Any) -> None:
 HANDLERS: dict[str, Any] = {
     "nobody": signal.default_int_handler,
     "a method": Leaves().method,
+    "an object": Leaves(),
     "a part": functools.partial(leave, 143),
     "an error": Leaves.raising,
 }
@@ -119,6 +123,27 @@ def test_a_signal_to_one_alone_is_its_end(tmp_path: Path) -> None:
     (cause,) = found.causes
     assert (cause.finding.kind, cause.finding.culprits) == (FindingKind.LOST_RANK, (1,))
     assert "was sent a signal" in str(cause.finding)
+
+
+def called_by(handler: Any, *given: Any) -> object:
+    return handler(*given)
+
+
+def test_who_calls_a_handler_is_not_interrupted() -> None:
+    found: list[object] = []
+
+    def handler(*_: Any) -> None:
+        found.append(interrupted_here())
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        handler()
+        called_by(handler, signal.SIGUSR1, None)
+        os.kill(os.getpid(), signal.SIGUSR1)
+        assert found[:2] == [None, None]
+        assert found[2] is not None
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 def test_outside_of_a_handler_nobody_is_interrupted() -> None:

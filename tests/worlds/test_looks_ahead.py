@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -75,6 +77,46 @@ def test_the_copy_that_looks_ahead_does_nothing(world: World, tmp_path: Path) ->
     assert outcome.findings[0].kind is FindingKind.SIZE
     assert list(tmp_path.iterdir()) == []
     assert sorted(outcome.victims) == [0, 2]
+
+
+def changes_what_others_see(how: str, place: str) -> float:
+    """Had it gone on; the copy may not."""
+    passed = 0
+    for name in turned(dist.get_rank()):
+        dist.all_reduce(torch.ones(SIZES[name]))
+        passed += 1
+        if how == "a store":
+            dist.distributed_c10d._get_default_store().add("passed", 1)
+        else:
+            torch.save(passed, os.path.join(place, f"{dist.get_rank()}-{name}.pt"))
+    return passed
+
+
+@pytest.mark.parametrize("how", ["a store", "a checkpoint"])
+def test_nor_does_it_what_python_does_not_see(world: World, how: str, tmp_path: Path) -> None:
+    with World(3) as fresh:
+        assert fresh.run(changes_what_others_see, how, str(tmp_path)).findings[0].kind is FindingKind.SIZE
+    assert list(tmp_path.iterdir()) == []
+
+
+def looks_ahead_in_vain(why: str) -> None:
+    if why == "children are reaped":
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    else:
+        os.fork = refuse
+    in_the_order_of(turned, 1, 0)
+
+
+def refuse() -> int:
+    raise BlockingIOError(errno.EAGAIN, "no more processes")
+
+
+@pytest.mark.parametrize("why", ["children are reaped", "no process more"])
+def test_who_cannot_look_ahead_tells_what_it_has_found(why: str) -> None:
+    with World(3) as fresh:
+        (finding,) = fresh.run(looks_ahead_in_vain, why).findings
+    assert finding.culprits == (1,)
+    assert finding.kind is (FindingKind.SIZE if why == "no process more" else FindingKind.CALL_ORDERING)
 
 
 def computes_long_before_the_next(rank_of_odd: int) -> None:

@@ -8,9 +8,11 @@ NCCL says as much of communicators that are used in different orders, also from 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 
+from rankdrill.diagnosis.deadlock import circle_in
 from rankdrill.diagnosis.progress import Position
 from rankdrill.diagnosis.waits import Wait, hopeless
 from rankdrill.ledger import Record, State
@@ -21,7 +23,6 @@ __all__ = ["out_of_order"]
 _Call = tuple[str, int]
 """The group's name, and which of its collectives."""
 MOST_RANKS = 64  # more are not gone through
-FURTHEST = 16  # calls behind the first that a device may be at as well
 
 
 def out_of_order(positions: Sequence[Position]) -> dict[int, Wait]:
@@ -33,7 +34,7 @@ def out_of_order(positions: Sequence[Position]) -> dict[int, Wait]:
         return {}
     at = _carried_out(queues, positions)
     heads = {rank: head for rank, queue in queues.items() if (head := _head(queue, at[rank])) is not None}
-    waiting = {rank: _wait(rank, queues[rank][head], at, positions) for rank, head in heads.items()}
+    waiting = {rank: _wait(rank, queues[rank][head], at, queues, positions) for rank, head in heads.items()}
     waiting = {rank: wait for rank, wait in waiting.items() if wait.missing}
     running = (rank for rank, at in enumerate(positions) if rank not in waiting and not at.ended)
     lost = hopeless(waiting, running)
@@ -43,7 +44,7 @@ def out_of_order(positions: Sequence[Position]) -> dict[int, Wait]:
         queued_behind = tuple(other for other in wait.missing if other in lost and call in queues.get(other, {}))
         if queued_behind:
             found[rank] = replace(wait, missing=queued_behind)
-    return found if any(other in found for wait in found.values() for other in wait.missing) else {}
+    return found if circle_in(found) else {}
 
 
 def _queues(positions: Sequence[Position]) -> dict[int, dict[_Call, Record]]:
@@ -60,56 +61,59 @@ def _queues(positions: Sequence[Position]) -> dict[int, dict[_Call, Record]]:
 
 def _carried_out(queues: Mapping[int, Mapping[_Call, Record]], positions: Sequence[Position]) -> dict[int, list[_Call]]:
     """The calls that the devices are at in the end, were nothing else handed to them."""
-    oldest = {rank: _oldest(queue) for rank, queue in queues.items()}
     done: set[_Call] = set()
     left = {rank: list(queue) for rank, queue in queues.items()}
-    at: dict[int, list[_Call]] = {}
-    grew = True
-    while grew:
-        grew = False
-        at = {rank: _within_reach(left[rank], queues[rank]) for rank in queues}
-        for rank, calls in at.items():
-            for call in calls:
-                members = positions[rank].groups.get(call[0], (rank,))
-                if call not in done and all(_is_at(call, member, at, oldest, done) for member in members):
-                    done.add(call)
-                    grew = True
-        left = {rank: [call for call in calls if call not in done] for rank, calls in left.items()}
+    at = {rank: _within_reach(calls, queues[rank]) for rank, calls in left.items()}
+    moved = set(queues)
+    while moved:
+        fresh = {
+            call
+            for rank in moved
+            for call in at[rank]
+            if all(_has_come(call, member, at, queues, positions) for member in _members(call, rank, positions))
+        }
+        done |= fresh
+        moved = {rank for rank, calls in at.items() if not fresh.isdisjoint(calls)}
+        for rank in moved:
+            calls = left[rank]
+            while calls and calls[0] in done:
+                calls.pop(0)
+            at[rank] = _within_reach((call for call in calls if call not in done), queues[rank])
     return at
 
 
-def _oldest(queue: Mapping[_Call, Record]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for group, number in queue:
-        found.setdefault(group, number)
-    return found
+def _members(call: _Call, rank: int, positions: Sequence[Position]) -> tuple[int, ...]:
+    return positions[rank].groups.get(call[0], (rank,))
 
 
-def _is_at(
+def _has_come(
     call: _Call,
     member: int,
     at: Mapping[int, Sequence[_Call]],
-    oldest: Mapping[int, Mapping[str, int]],
-    done: set[_Call],
+    queues: Mapping[int, Mapping[_Call, Record]],
+    positions: Sequence[Position],
 ) -> bool:
-    """Whether the device of `member` is at `call`, or was: of older ones nothing is known any more."""
-    group, number = call
-    return call in done or call in at.get(member, ()) or number < oldest.get(member, {}).get(group, 0)
+    """Whether the device of `member` is at `call`, or was, for all that is known: it may have left the group."""
+    if call in queues.get(member, {}):
+        return call in at[member]
+    there = positions[member]
+    return there.reached.get(call[0], 0) > call[1] or there.lost or not there.whole
 
 
-def _within_reach(calls: Sequence[_Call], queue: Mapping[_Call, Record]) -> list[_Call]:
-    """Those of `calls`, which are left, that wait for no other one of them."""
+def _within_reach(calls: Iterable[_Call], queue: Mapping[_Call, Record]) -> list[_Call]:
+    """Those of `calls`, which are left, in their order, that wait for no other one of them."""
     found: list[_Call] = []
-    ends: list[int] = []
     groups: set[str] = set()
-    for call in calls[:FURTHEST]:
+    first_end = inf
+    for call in calls:
         record = queue[call]
-        waited_for = any(0 < end <= record.begin_ns for end in ends)
-        if not waited_for and call[0] not in groups:
+        if record.begin_ns >= first_end:
+            break  # so do all behind it
+        if call[0] not in groups:
             found.append(call)
-        groups.add(call[0])
-        if record.state is not State.ISSUED:
-            ends.append(record.end_ns)
+            groups.add(call[0])
+        if record.state is not State.ISSUED and record.end_ns:
+            first_end = min(first_end, record.end_ns)
     return found
 
 
@@ -118,9 +122,15 @@ def _head(queue: Mapping[_Call, Record], at: Sequence[_Call]) -> _Call | None:
     return next((call for call in at if queue[call].state is not State.ISSUED), None)
 
 
-def _wait(rank: int, record: Record, at: Mapping[int, Sequence[_Call]], positions: Sequence[Position]) -> Wait:
+def _wait(
+    rank: int,
+    record: Record,
+    at: Mapping[int, Sequence[_Call]],
+    queues: Mapping[int, Mapping[_Call, Record]],
+    positions: Sequence[Position],
+) -> Wait:
     """For all members whose device is not at it: they have not come to it, or hold it up."""
     call = record.step.target, record.step.sequence
     members = positions[rank].groups.get(call[0], ())
-    missing = tuple(member for member in members if member != rank and call not in at.get(member, ()))
+    missing = tuple(m for m in members if m != rank and not _has_come(call, m, at, queues, positions))
     return Wait(rank, replace(record, state=State.BEGUN), missing)

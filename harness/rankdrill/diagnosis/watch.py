@@ -68,14 +68,17 @@ class ContractWatch:
                 return
 
     def _told_by_order(self, finding: Finding, call: BoardCall, ranks: Sequence[int]) -> Finding | None:
-        """`finding`, if this rank brings later what others have brought; None in the copy that looks for that."""
+        """`finding`, by what this rank brings later, if that tells; None in the copy that looks for that."""
         posts = self._board.posted(call, ranks)
         if self.look_ahead is None or not is_to_look_ahead(finding, posts):
             return finding
-        site = posts[0].site
-        before = self.look_ahead.before(finding.group, site) if site is not None else ()
-        later = self.look_ahead(finding.group)
-        return None if later is None else in_another_order(finding, self._rank, posts, before, later)
+        try:
+            site = posts[0].site
+            before = self.look_ahead.before(finding.group, site) if site is not None else ()
+            later = self.look_ahead(finding.group)
+            return None if later is None else in_another_order(finding, self._rank, posts, before, later)
+        except Exception:  # there is no room for another process, say: what was found stays so
+            return finding
 
     def entrance(self, group: int, ranks: Sequence[int], me: int, step: Step) -> Callable[[int], None]:
         """What does as `enter` for `step`, which has no message, as often as it is made, each time with a number."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
 from types import FrameType
 
@@ -27,6 +28,7 @@ class Heart:
     def __init__(self, beat: Callable[[int, str, str], None], be_watched: Callable[[], object] | None = None) -> None:
         self._beat = beat
         self._be_watched = be_watched
+        self._seeing = threading.Lock()
         self._main = threading.main_thread().ident
         self._stopped = threading.Event()
 
@@ -41,8 +43,21 @@ class Heart:
             self._beat(*self._place())
             if self._stopped.wait(BEAT_S):
                 return
-            if self._be_watched is not None and number % BEATS_WATCHED == 0:
-                self._be_watched()
+            if number % BEATS_WATCHED == 0:
+                self._see_to_it()
+
+    def _see_to_it(self) -> None:
+        """In a thread of its own: the heart beats on, however long it takes to start a watchdog."""
+        be_watched = self._be_watched
+        if be_watched is None or self._seeing.locked():
+            return
+
+        def see() -> None:
+            with self._seeing, suppress(Exception):
+                be_watched()
+
+        with suppress(RuntimeError):  # the process is at its end
+            threading.Thread(target=see, name="rankdrill-watched", daemon=True).start()
 
     def _place(self) -> tuple[int, str, str]:
         frame: FrameType | None = sys._current_frames().get(self._main or 0)

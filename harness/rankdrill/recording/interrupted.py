@@ -6,6 +6,7 @@ Such an end says that somebody wanted it to end, and nothing of what the rank wo
 from __future__ import annotations
 
 import functools
+import inspect
 import signal
 import sys
 from collections.abc import Iterator
@@ -26,7 +27,7 @@ def interrupted_here(depth: int = 1) -> tuple[Site | None] | None:
     """
     frame: FrameType | None = sys._getframe(depth)
     handlers = _codes_of_handlers()
-    while frame is not None and frame.f_code not in handlers:
+    while frame is not None and not (frame.f_code in handlers and _handles_a_signal(frame)):
         frame = frame.f_back
     return None if frame is None else (_line_around(frame.f_back),)
 
@@ -37,7 +38,7 @@ def interrupted_by(error: BaseException, trace: TracebackType | None) -> tuple[S
         return (raise_site(trace),)
     handlers = _codes_of_handlers()
     while trace is not None:
-        if trace.tb_frame.f_code in handlers:
+        if trace.tb_frame.f_code in handlers and _handles_a_signal(trace.tb_frame):
             return (_line_around(trace.tb_frame.f_back),)
         trace = trace.tb_next
     return None
@@ -50,9 +51,20 @@ def _codes_of_handlers() -> set[CodeType]:
 def _codes_of(handler: Any) -> Iterator[CodeType]:
     while isinstance(handler, functools.partial):
         handler = handler.func
-    code = getattr(getattr(handler, "__func__", handler), "__code__", None)
-    if isinstance(code, CodeType):
-        yield code
+    for function in (getattr(handler, "__func__", handler), getattr(type(handler), "__call__", None)):  # noqa: B004
+        code = getattr(function, "__code__", None)
+        if isinstance(code, CodeType):
+            yield code
+
+
+def _handles_a_signal(frame: FrameType) -> bool:
+    """Whether Python has called it for a signal: with the frame that was interrupted. The script may call it, too."""
+    code, known = frame.f_code, frame.f_locals
+    count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS)
+    given = [known.get(name) for name in code.co_varnames[:count]]
+    return any(
+        each is frame.f_back or (isinstance(each, tuple) and any(one is frame.f_back for one in each)) for each in given
+    )
 
 
 def _line_around(frame: FrameType | None) -> Site | None:

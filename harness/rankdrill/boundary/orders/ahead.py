@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import os
 import pickle
+import resource
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count
 from multiprocessing import Pipe
@@ -24,13 +25,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 import torch.distributed as dist
 
-from rankdrill.boundary.contracts import terms_of
+from rankdrill.boundary.gate import Call, Proceed
 from rankdrill.boundary.methods import METHODS
 from rankdrill.boundary.orders.copies import be_alone, fork_alone, leave, stay_inside
+from rankdrill.boundary.orders.recording import LOCAL
 from rankdrill.boundary.orders.trial import shares_memory
 from rankdrill.ledger import LedgerReader
 from rankdrill.ledger.posts import Marks, marks_of
-from rankdrill.step import DEFAULT_GROUP, MESSAGES, NO_SEQUENCE, Site
+from rankdrill.step import NO_SEQUENCE, Kind, Site
 
 if TYPE_CHECKING:
     from rankdrill.boundary.crossing import Boundary
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["Ahead"]
 
 MOST_CALLS = 16
-_OF_ALL = "default_pg"
+_SAVES = "save"  # to a file, which C++ opens
 PATIENCE_S = 0.4  # for all of them
 
 
@@ -71,26 +73,38 @@ class Ahead:
         if not alone or self._boundary.interceptors or shares_memory(self._own):
             return ()
         heard, told = Pipe(duplex=False)
-        pid = fork_alone()
+        try:
+            pid = fork_alone()
+        except BaseException:
+            heard.close()
+            told.close()
+            raise
         if pid:
             told.close()
-            try:
-                return tuple(_heard(heard))
-            finally:
-                heard.close()
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-                os.waitpid(pid, 0)
+            return _found_out(heard, pid)
         try:
+            heard.close()
             be_alone(told)
             if ledger is not None:
                 ledger.let_go()
             self._boundary.orders.be_a_copy(_Ending())
-            sys.addaudithook(stay_inside)
-            _pretend(group, told)
+            self._boundary.stand_in(_Alone(group, told))
+            _touch_nothing()
+            _pretend()
         except BaseException:
             leave()
         return None
+
+
+def _found_out(heard: Connection, pid: int) -> tuple[Marks, ...]:
+    try:
+        return tuple(_heard(heard))
+    finally:
+        heard.close()
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        with suppress(ChildProcessError):  # somebody waits for all children
+            os.waitpid(pid, 0)
 
 
 def _heard(channel: Connection) -> Iterator[Marks]:
@@ -104,27 +118,43 @@ def _heard(channel: Connection) -> Iterator[Marks]:
             return
 
 
-def _pretend(group: str, told: Connection) -> None:
-    """Have all calls of groups be over at once, and those told that come after the next one."""
+def _touch_nothing() -> None:
+    """End the copy where it is about to do what others would see, as far as Python, and the kernel, can tell."""
+    sys.addaudithook(stay_inside)
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # what C++ writes to files Python does not see
+
+
+def _pretend() -> None:
+    """Have the call that is about to be made be over at once. All others are not made: see `_Alone`."""
     calls = count()
 
-    def pretended(method: str) -> Callable[..., None]:
-        op, names = METHODS[method]
-
-        def call(self: Any, *args: Any, **kwargs: Any) -> None:
-            number = next(calls)
-            if number > 4 * MOST_CALLS or op in MESSAGES:
-                leave()
-            label = DEFAULT_GROUP if self.group_desc == _OF_ALL else self.group_name
-            if number and label == group:
-                given = {**dict(zip(names, args, strict=False)), **kwargs}
-                told.send_bytes(pickle.dumps(marks_of(terms_of(op, given, self.rank(), self.size()).contract)))
-
-        return call
+    def pretended(self: Any, *args: Any, **kwargs: Any) -> None:
+        if next(calls):
+            leave()
 
     for method in METHODS:
         if hasattr(dist.ProcessGroup, method):
-            setattr(dist.ProcessGroup, method, pretended(method))
+            setattr(dist.ProcessGroup, method, pretended)
+
+
+class _Alone:
+    """Takes all calls of the copy: tells those on `group`, whose others are over at once, and ends it at any other."""
+
+    def __init__(self, group: str, told: Connection) -> None:
+        self._group = group
+        self._told = told
+        self._left = count(2 * MOST_CALLS, -1)
+
+    def __call__(self, call: Call, proceed: Proceed) -> Any:
+        step = call.step
+        if step.kind in LOCAL and step.op != _SAVES:
+            return proceed(call)
+        if step.kind is not Kind.COLLECTIVE or step.message is not None or not next(self._left):
+            leave()
+        if step.target == self._group and step.contract is not None:
+            self._told.send_bytes(pickle.dumps(marks_of(step.contract)))
+        return None
 
 
 class _Ending:

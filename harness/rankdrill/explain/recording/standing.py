@@ -169,7 +169,7 @@ def _others_went_on(here: RankEvidence, since_ns: int, evidence: Evidence) -> bo
     Who is sent one while a call waits, or fails, handles it then.
     """
     others = [each for each in evidence.ranks.values() if each is not here]
-    lived_on = any(each.alive or each.last_ns - since_ns > GONE_S * 1e9 for each in others)
+    lived_on = any(each.last_ns - since_ns > GONE_S * 1e9 for each in others)
     return lived_on or any(each.end is not None and each.end.how == "raised" and each.end.lost for each in others)
 
 
