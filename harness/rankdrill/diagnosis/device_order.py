@@ -38,6 +38,8 @@ def out_of_order(positions: Sequence[Position]) -> dict[int, Wait]:
     waiting = {rank: wait for rank, wait in waiting.items() if wait.missing}
     running = (rank for rank, at in enumerate(positions) if rank not in waiting and not at.ended)
     lost = hopeless(waiting, running)
+    if any(other not in lost and not positions[other].ended for wait in lost.values() for other in wait.missing):
+        return {}  # who is still to come may say which of two orders is the odd one
     found: dict[int, Wait] = {}
     for rank, wait in lost.items():
         call = heads[rank]

@@ -13,7 +13,6 @@ import resource
 import signal
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count
@@ -27,7 +26,7 @@ import torch.distributed as dist
 
 from rankdrill.boundary.gate import Call, Proceed
 from rankdrill.boundary.methods import METHODS
-from rankdrill.boundary.orders.copies import be_alone, fork_alone, leave, stay_inside
+from rankdrill.boundary.orders.copies import be_alone, fork_alone, leave, speaks, stay_inside
 from rankdrill.boundary.orders.recording import LOCAL
 from rankdrill.boundary.orders.trial import shares_memory
 from rankdrill.ledger import LedgerReader
@@ -41,7 +40,7 @@ __all__ = ["Ahead"]
 
 MOST_CALLS = 16
 _SAVES = "save"  # to a file, which C++ opens
-PATIENCE_S = 0.4  # for all of them
+PATIENCE_S = 0.3  # of a processor, for all of them
 
 
 class Ahead:
@@ -98,7 +97,7 @@ class Ahead:
 
 def _found_out(heard: Connection, pid: int) -> tuple[Marks, ...]:
     try:
-        return tuple(_heard(heard))
+        return tuple(_heard(heard, pid))
     finally:
         heard.close()
         with suppress(ProcessLookupError):
@@ -107,10 +106,9 @@ def _found_out(heard: Connection, pid: int) -> tuple[Marks, ...]:
             os.waitpid(pid, 0)
 
 
-def _heard(channel: Connection) -> Iterator[Marks]:
-    until = time.monotonic() + PATIENCE_S
+def _heard(channel: Connection, pid: int) -> Iterator[Marks]:
     for _ in range(MOST_CALLS):
-        if not channel.poll(max(until - time.monotonic(), 0)):
+        if not speaks(channel, pid, PATIENCE_S):
             return
         try:
             yield pickle.loads(channel.recv_bytes())

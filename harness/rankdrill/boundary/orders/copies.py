@@ -145,14 +145,14 @@ def _try(script: Script) -> Part | str | None:
         os.waitpid(pid, 0)
 
 
-def speaks(heard: Connection, pid: int) -> bool:
-    """Whether the copy `pid` says something; it is waited for as long as it computes, or would."""
+def speaks(heard: Connection, pid: int, seconds: float = COPY_S) -> bool:
+    """Whether the copy `pid` says something; it is waited for while it computes, or would, for `seconds` in all."""
     for _ in range(MOST_WAITS):
-        if heard.poll(COPY_S):
+        if heard.poll(seconds):
             return True
         with open(f"/proc/{pid}/stat", "rb") as file:
             state, *rest = file.read().rpartition(b")")[2].split()
-        if state != b"R" or sum(map(int, rest[10:12])) * _TICK_S >= COPY_S:
+        if state != b"R" or sum(map(int, rest[10:12])) * _TICK_S >= seconds:
             return False
     return False
 
