@@ -56,6 +56,10 @@ HANDLERS: dict[str, Any] = {
 }
 
 
+USUAL = {"nobody", "a method"}
+ALL = [pytest.param(name, marks=[] if name in USUAL else [pytest.mark.nightly]) for name in HANDLERS]
+
+
 def computes_for_ever(rank: int, handler: str) -> None:
     signal.signal(signal.SIGINT, HANDLERS[handler])
     for step in range(20):
@@ -84,7 +88,7 @@ def is_stuck(found: Explanation) -> bool:
     return any(cause.finding.kind is FindingKind.STUCK_RANK for cause in found.causes)
 
 
-@pytest.mark.parametrize("handler", HANDLERS)
+@pytest.mark.parametrize("handler", ALL)
 def test_who_was_stuck_has_not_left_a_call_out(handler: str, tmp_path: Path) -> None:
     with job(computes_for_ever, 3, tmp_path / "record", handler) as running:
         explained(running.directory, is_stuck)
@@ -99,7 +103,7 @@ def test_who_was_stuck_has_not_left_a_call_out(handler: str, tmp_path: Path) -> 
     assert "sent a signal" in str(cause.finding)
 
 
-@pytest.mark.parametrize("handler", HANDLERS)
+@pytest.mark.parametrize("handler", ALL)
 def test_nobody_is_at_fault_in_a_job_that_was_well(handler: str, tmp_path: Path) -> None:
     with job(goes_on, 3, tmp_path / "record", handler) as running:
         explained(running.directory, lambda found: all("all_reduce" in place.doing for place in found.places))
