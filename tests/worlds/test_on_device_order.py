@@ -26,18 +26,31 @@ def two_groups() -> tuple[int, torch.Tensor, Any, Any]:
     return rank, x, dist.new_group(), dist.new_group()
 
 
-def turned_round_once(host_waits: bool) -> None:
+def turned_round_once(who_waits: tuple[int, ...], computes_s: float = 0.0) -> None:
     rank, x, one, other = two_groups()
     for step in range(5):
         for group in (other, one) if (rank, step) == (1, 3) else (one, other):
+            if (rank, step, group) == (1, 4, other):
+                time.sleep(computes_s)
             dist.all_reduce(x, group=group)
-    if host_waits:
+    if rank in who_waits:
         waits_for_the_device()
 
 
-@pytest.mark.parametrize("host_waits", [True, False])
-def test_who_turns_two_groups_round_is_told_and_nobody_has_to_wait(world: World, host_waits: bool) -> None:
-    outcome = world.run(turned_round_once, host_waits, deadline=DEADLINE_S)
+@pytest.mark.parametrize(
+    ("who_waits", "computes_s"),
+    [
+        pytest.param((0, 1, 2), 0.0, id="all wait for their device"),
+        pytest.param((), 0.0, id="all return"),
+        pytest.param((0, 2), 0.0, id="the culprit returns"),
+        pytest.param((0,), 0.0, id="one waits"),
+        pytest.param((0, 1, 2), 2.0, id="the culprit has calls to make yet"),
+    ],
+)
+def test_who_turns_two_groups_round_is_told_and_nobody_has_to_wait(
+    world: World, who_waits: tuple[int, ...], computes_s: float
+) -> None:
+    outcome = world.run(turned_round_once, who_waits, computes_s, deadline=DEADLINE_S)
     (finding,) = outcome.findings
     assert finding.kind is FindingKind.DEADLOCK
     assert finding.culprits == (1,)

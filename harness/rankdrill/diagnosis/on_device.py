@@ -31,20 +31,31 @@ def held_on_device(positions: Sequence[Position], now_ns: int, *, stuck: bool = 
 
     That is one that another rank will not come to, having ended; if those that run are known to be `stuck`, one that
     another has not come to. Who has just begun such a call, and not come back to Python, runs too: while NCCL connects
-    two ranks, at their first message, they are both in a send.
+    two ranks, at their first message, they are both in a send. Of ranks whose devices hold each other up some may have
+    come to their end: these are in such a call like those that run.
     """
     run = {rank for rank, position in enumerate(positions) if _runs(position, now_ns)}
+    if stuck and (turned := _in_other_orders(positions, run)):
+        # Before what a rank has not come to: it may be for this that it has not.
+        return [turned.get(rank, here) for rank, here in enumerate(positions)]
     found = [_held(rank, positions, stuck=stuck) if rank in run else here for rank, here in enumerate(positions)]
     for one, other in combinations(sorted(run), 2) if len(run) <= MOST_PAIRED else ():
         pair = found[one], found[other]
         if not any(here.halted for here in pair) and (heads := _both_receive(one, other, pair)):
             found[one] = replace(pair[0], at=heads[0], held_by=other, halted=True)
             found[other] = replace(pair[1], at=heads[1], held_by=one, halted=True)
-    if len(run) > 1 and not any(here.halted for here in found):
-        for rank, wait in out_of_order(positions).items():
-            if rank in run:
-                found[rank] = replace(positions[rank], at=wait.record, held_by=wait.missing[0], halted=True)
-    return found
+    turned = {} if any(here.halted for here in found) else _in_other_orders(positions, run)
+    return [turned.get(rank, here) for rank, here in enumerate(found)]
+
+
+def _in_other_orders(positions: Sequence[Position], run: Set[int]) -> dict[int, Position]:
+    """Of the ranks that run or have ended those that hold each other up, in the calls that they do not get past."""
+    waits = out_of_order(positions) if run else {}
+    return {
+        rank: replace(positions[rank], ended=False, at=wait.record, held_by=wait.missing[0], halted=True)
+        for rank, wait in waits.items()
+        if rank in run or positions[rank].ended
+    }
 
 
 def unmet_on_device(positions: Sequence[Position]) -> dict[int, Wait]:

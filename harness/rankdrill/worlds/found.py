@@ -58,7 +58,8 @@ def _found(ranks: Sequence[RankOutcome], noticed: Finding | None) -> Finding | N
     by_lock = _stopped_by_lock(ranks, list(waits.values()))
     if by_lock is not None or any(_runs(rank) for rank in ranks):
         return by_lock
-    return cause_of_hang(waits, {rank.rank for rank in ranks if rank.status == "returned"}, views)
+    returned = {rank.rank for rank in ranks if rank.status == "returned"}
+    return cause_of_hang(waits, returned - waits.keys(), views)
 
 
 def _aborted_between_threads(ranks: Sequence[RankOutcome]) -> Finding | None:

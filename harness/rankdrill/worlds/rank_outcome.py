@@ -65,7 +65,8 @@ class RenderedError(Exception):
 class RankOutcome:
     """One rank's part of an `Outcome`.
 
-    `at_ns` is when it ended (monotonic clock), 0 if it was stuck; `wait` what it waited for when it was stuck;
+    `at_ns` is when it ended (monotonic clock), 0 if it was stuck; `wait` what it waited for when it was stuck,
+    or its device did, if it had returned;
     `doing` what it was doing if that is no step; `stack` the stacks of all its threads then, or when it died or stopped
     itself, if it could say so; `site` the line of the user's where that was. `fired` counts strikes by
     fault, in the plan's order; `by_plan` says that a planned fault ended the process: that it is gone is what was

@@ -55,7 +55,7 @@ def causes_of(evidence: Evidence, standings: Sequence[Standing]) -> tuple[list[C
     if (early := not_met(evidence, standings)) is not None:
         return [early], []
     certain = doomed([each.position for each in standings])
-    returned = {each.rank for each in standings if each.how is How.RETURNED}
+    returned = {each.rank for each in standings if each.how is How.RETURNED and not each.position.halted}
     running = [each for each in standings if each.how is How.RUNS]
     if certain and not unknown:
         found = cause_of_hang(waiting if not running else certain, returned, _windows(evidence))

@@ -76,12 +76,15 @@ def _with_devices(found: Sequence[Standing], evidence: Evidence, *, idle: bool) 
     newest that it has handed to it.
     """
     positions = held_on_device([each.position for each in found], evidence.now_ns, stuck=idle)
-    return [
-        replace(each, how=How.WAITS, position=held, told="", site=None)
-        if each.how is How.RUNS and (held := _at_newest(each, position, evidence, idle=idle)).at is not None
-        else each
-        for each, position in zip(found, positions, strict=True)
-    ]
+    return [_with_device(each, at, evidence, idle=idle) for each, at in zip(found, positions, strict=True)]
+
+
+def _with_device(standing: Standing, position: Position, evidence: Evidence, *, idle: bool) -> Standing:
+    if standing.how is How.RETURNED and position.halted:
+        return replace(standing, position=position)  # its device is held up, by another's that it holds up
+    if standing.how is How.RUNS and (held := _at_newest(standing, position, evidence, idle=idle)).at is not None:
+        return replace(standing, how=How.WAITS, position=held, told="", site=None)
+    return standing
 
 
 def _at_newest(standing: Standing, position: Position, evidence: Evidence, *, idle: bool) -> Position:

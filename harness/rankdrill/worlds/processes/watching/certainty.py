@@ -73,8 +73,10 @@ class Certainty:
         waiting = doomed(positions, bent=bent)
         # A rank that the plan stopped will do nothing more, and need not.
         pending = {rank: handle for rank, handle in running.items() if not self._positions.stopped(rank)}
-        stuck = {rank: wait.record.index for rank, wait in waiting.items() if not _gives_up(wait.record, deadline)}
-        whom = pending if self._positions.planned or not _decided(waiting.values()) else waiting
+        # Of those that have ended a device may be held up.
+        here = {rank: wait for rank, wait in waiting.items() if rank in running}
+        stuck = {rank: wait.record.index for rank, wait in here.items() if not _gives_up(wait.record, deadline)}
+        whom = pending if self._positions.planned or not _decided(waiting.values()) else here
         if not stuck or stuck.keys() != whom.keys() or self._is_acquitted(stuck):
             self._suspected = {}
             return self._all_but_sleepers_wait(running, positions, deadline)
@@ -135,7 +137,7 @@ class Certainty:
         )
 
     def waits_of_stuck(self, running: Mapping[int, RankHandle]) -> dict[int, Wait]:
-        """What the ranks that are still there wait for, at the end of the run."""
+        """What the ranks that are still there wait for, or the devices of those that are not."""
         found = waits(self._positions.now(running, stuck=True))
         # One that has issued a collective that all have reached is stuck somewhere else.
         return {rank: wait for rank, wait in found.items() if wait.missing or wait.record.state.open}

@@ -260,6 +260,9 @@ class Supervision:
                 doing=ASLEEP if asleep else doing.get(rank, ""),
             )
             self._end(Ending(outcome))
+        for rank, ending in self._endings.items():
+            if rank in waiting and ending.outcome.status is Status.RETURNED:
+                self._endings[rank] = replace(ending, outcome=replace(ending.outcome, wait=waiting[rank]))
 
     def _elsewhere(self, waiting: Container[int]) -> dict[int, int]:
         """The processes of ranks that are stuck in something that is no step."""
