@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -40,7 +40,8 @@ class Position:
     before it was read, `lost` True where that was written in this run. `gave_up`
     says that it has dropped the handle of a message. `keys` are those of stores that it has set or deleted. `locking`
     is the file lock that it waits for, if it does, and who holds that is not known yet; once it is, `at` is that step
-    and `held_by` the holder. `awaited` are the keys that it waits for, where it is several, `at` among them.
+    and `held_by` the holder. `awaited` are the keys that it waits for, where it is several, `at` among them; `beside`
+    those that its other threads wait for, who say nothing of the rank itself unless it waits for them.
     `on_device` has the newest calls of this run on groups whose calls go on, on a device, when they have returned
     (NCCL's): no record says when these are over. `halted` says that `at` is one of these which the device will not get
     past, whatever the rank itself does meanwhile.
@@ -59,6 +60,7 @@ class Position:
     locking: Record | None = None
     held_by: int | None = None
     awaited: tuple[Record, ...] = ()
+    beside: tuple[Record, ...] = ()
     on_device: Mapping[str, Sequence[Record]] = field(default_factory=dict)
     halted: bool = False
 
@@ -92,6 +94,7 @@ class Progress:
         self._whole = True
         self._at: Record | None = None
         self._awaited: list[Record] = []  # the keys, where it waits for several
+        self._beside: list[Record] = []  # those that its other threads wait for
         self._newest: Record | None = None
         self._on_device = DeviceQueues()
         self.next = 0
@@ -101,7 +104,7 @@ class Progress:
         self._whole = self._whole and not view.dropped
         self._lost = self._lost or view.first > max(self._counted, self._start)
         self._at = None
-        self._awaited = []
+        self._awaited, self._beside = [], []
         end, torn = view.first + len(view.raw), set(view.torn_at)
         self.next = min(torn, default=end)  # another thread may be in the middle of writing it
         for record in view.where(_matters):
@@ -113,7 +116,9 @@ class Progress:
                 self._count_again(record)
             elif record.index in self._begun:
                 self._count_call(record)
-            if record.state.open and not self._aside(record):
+            if record.state.open and self._aside(record):
+                self._beside.append(record)
+            elif record.state.open:
                 self._at = record
                 self._awaited.append(record)
             if record.step.kind is Kind.COLLECTIVE:
@@ -211,9 +216,14 @@ class Progress:
             self._gave_up,
             self._keys.states,
             locking,
-            awaited=tuple(record for record in self._awaited if awaits_key(record.step)),
+            awaited=_keys(self._awaited),
+            beside=_keys(self._beside),
             on_device=self._on_device.calls,
         )
+
+
+def _keys(records: Iterable[Record]) -> tuple[Record, ...]:
+    return tuple(record for record in records if awaits_key(record.step))
 
 
 def _waits_for_ranks(step: Step) -> bool:

@@ -47,8 +47,11 @@ class Sleepers:
         self._looked = self._still_since = 0.0
         self._ask_after = STILL_S
 
-    def are_asleep(self, ranks: Mapping[int, RankHandle]) -> bool:
-        """Whether all of `ranks`, at least one, sleep for good: certain if so."""
+    def are_asleep(self, ranks: Mapping[int, RankHandle], waiting: Mapping[int, int]) -> bool:
+        """Whether all of `ranks`, at least one, sleep for good: certain if so.
+
+        `waiting` says of how many of a rank's threads it is known that they wait for other ranks for ever.
+        """
         if not self._still(ranks) or time.monotonic() - self._still_since < self._ask_after:
             return False
         self._ask_after *= MORE
@@ -56,7 +59,7 @@ class Sleepers:
         if len(pids) < len(ranks) or another_thread_may_act() or any(map(_may_be_woken, pids)):
             return False
         found = self._stacks(ranks.values())
-        return all(_sleeps(found.get(rank, "")) for rank in ranks)
+        return all(_sleeps(found.get(rank, ""), waiting.get(rank, 0)) for rank in ranks)
 
     def _still(self, ranks: Mapping[int, RankHandle]) -> bool:
         """Whether they have not moved since the last look, at just these."""
@@ -74,13 +77,16 @@ def _may_be_woken(pid: int) -> bool:
     return not _waits_without_timeout(pid) or has_children(pid) or _handles_signals(pid)
 
 
-def _sleeps(stack: str) -> bool:
-    """Whether no thread of these can go on: each waits for another one, or for a lock that none will give up."""
+def _sleeps(stack: str, waiting: int) -> bool:
+    """Whether no thread of these can go on: each waits for another one, or for a lock that none will give up.
+
+    Of `waiting` of them that is known already.
+    """
     if not stack:
         return False
-    left = count_threads(stack)
+    left = count_threads(stack) - waiting
     threads = threads_in(stack)
-    if left != 1:
+    if left != 1 or waiting:
         return left == 0
     held = held_lock(threads)
     alone = len(threads) == 1 and wants_a_lock(threads[0])

@@ -52,6 +52,7 @@ class Certainty:
         self._ran: dict[int, float] = {}
         self._looked = 0.0
         self._sleepers = Sleepers(stacks)
+        self._joining: frozenset[int] = frozenset()  # ranks that wait for those of their threads that wait for keys
         self.asleep: frozenset[int] = frozenset()
         """The ranks that will never do anything again, though they are in no step, where that is why it is certain."""
 
@@ -115,18 +116,32 @@ class Certainty:
     def _all_but_sleepers_wait(
         self, running: Mapping[int, RankHandle], positions: Sequence[Position], deadline: float
     ) -> bool:
-        """Whether all that are in a step wait for ever if the others do nothing more, and these sleep for good."""
+        """Whether all that are in a step wait for ever if the others do nothing more, and these sleep for good.
+
+        Who has threads that wait for keys, and waits for these, waits for those keys.
+        """
         out = {rank: handle for rank, handle in running.items() if _is_elsewhere(positions[rank])}
         if not out or self._positions.planned:
             return False
-        waiting = doomed([replace(each, ended=True) if rank in out else each for rank, each in enumerate(positions)])
-        if waiting.keys() | out.keys() != running.keys() or any(
+        joining = {rank for rank in out if positions[rank].beside}
+        idle = out.keys() - joining
+        waiting = doomed(
+            [
+                replace(each, ended=True) if rank in idle else each
+                for rank, each in enumerate(_joined(positions, joining))
+            ]
+        )
+        if (waiting.keys() & running.keys()) | idle != running.keys() or any(
             _gives_up(wait.record, deadline) for wait in waiting.values()
         ):
             return False
-        if not self._sleepers.are_asleep(out):
+        threads = {rank: positions[rank].beside for rank in joining}
+        if not self._sleepers.are_asleep(out, {rank: len(waits) for rank, waits in threads.items()}):
             return False
-        self.asleep = frozenset(out)
+        pids = [handle.pid for handle in self._ranks if handle.death is None and handle.pid is not None]
+        if others_may_act((record.step for waits in threads.values() for record in waits), pids):
+            return False
+        self.asleep, self._joining = frozenset(idle), frozenset(joining)
         return True
 
     def only_stopped(self, running: Mapping[int, RankHandle]) -> bool:
@@ -138,7 +153,7 @@ class Certainty:
 
     def waits_of_stuck(self, running: Mapping[int, RankHandle]) -> dict[int, Wait]:
         """What the ranks that are still there wait for, or the devices of those that are not."""
-        found = waits(self._positions.now(running, stuck=True))
+        found = waits(_joined(self._positions.now(running, stuck=True), self._joining))
         # One that has issued a collective that all have reached is stuck somewhere else.
         return {rank: wait for rank, wait in found.items() if wait.missing or wait.record.state.open}
 
@@ -171,6 +186,14 @@ class Certainty:
             if others_may_act(beside, [handle.pid for handle in asked if handle.pid is not None]):
                 return True
         return any(_may_act(stack) > 1 for stack in self._stacks(asked).values())
+
+
+def _joined(positions: Sequence[Position], ranks: Collection[int]) -> list[Position]:
+    """`positions`, where each of `ranks` waits for what its other threads do."""
+    return [
+        replace(each, at=each.beside[0], awaited=each.beside) if rank in ranks and each.beside else each
+        for rank, each in enumerate(positions)
+    ]
 
 
 def _may_act(stack: str) -> int:
