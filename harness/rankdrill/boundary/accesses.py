@@ -4,8 +4,8 @@ A function mode of torch sees each function that Python calls, and looks where t
 they lie in memory that is in use, and in a backward pass, whose tensors nobody names, a dispatch mode sees the
 operators that come of it: their schemas say what is read, what is written, and what only makes a view.
 
-Not seen: what another thread does which has no call of its own under way, what a compiled function does, and what is
-done to memory that numpy or another library shares with a tensor.
+Not seen: what a thread of a library does, or the main thread while none of its own calls is under way; what a compiled
+function does, and what is done to memory that numpy or another library shares with a tensor.
 """
 
 from __future__ import annotations

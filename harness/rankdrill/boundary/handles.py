@@ -99,7 +99,12 @@ class Handles:
         self.under_way: dict[int, AnyHandle] = {}
         self._due: set[int] = set()
         self.watch = AccessWatch(self)
+        self._beside = AccessWatch(self)
         self.modes = (*modes_seam.FUNCTION_MODES, self.watch.inside)  # for C
+
+    def attend(self) -> None:
+        """Watch this thread for as long as it runs: it may use what a call works on that another thread has issued."""
+        modes_seam.lay_function_mode(self._beside)
 
     @property
     def upcoming(self) -> int:

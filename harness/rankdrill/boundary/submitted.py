@@ -4,6 +4,8 @@
 none around that. So what is handed to a pool of threads, or begins one, is called inside of functions that lie, for
 whoever looks at the stack, in these lines: call sites and tracebacks show them. Their names say that they handed it
 over: they may have gone on since.
+
+And what is done there is watched: whether it uses memory that a call works on which another thread has issued.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ def _from_its_line(boundary: Boundary, original: Callable[..., Future[Any]]) -> 
     def submit(self: ThreadPoolExecutor, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         __tracebackhide__ = True
         boundary.handed_over = True
-        return original(self, *_through(call_site()), fn, *args, **kwargs)
+        return original(self, functools.partial(_attended, boundary), *_through(call_site()), fn, *args, **kwargs)
 
     return submit
 
@@ -59,8 +61,7 @@ def _started_by_its_line(
 
         def run_there() -> None:
             del vars(self)["run"]
-            called, *args = (*through, run)
-            called(*args)
+            _attended(boundary, *through, run)
 
         self.run = run_there  # type: ignore[method-assign]
         try:
@@ -70,6 +71,13 @@ def _started_by_its_line(
             raise
 
     return start
+
+
+def _attended(boundary: Boundary, called: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    __tracebackhide__ = True
+    if boundary.handles is not None:
+        boundary.handles.attend()
+    return called(*args, **kwargs)
 
 
 def _through(site: Site | None) -> list[Callable[..., Any]]:
