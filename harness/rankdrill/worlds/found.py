@@ -16,6 +16,7 @@ from rankdrill.diagnosis.held_locks import held_lock, in_each_others_way, stoppe
 from rankdrill.diagnosis.left_early import Departure, is_connecting, left_early, said_while_connecting
 from rankdrill.diagnosis.monitored import not_passed
 from rankdrill.diagnosis.refused import refused_by_torch
+from rankdrill.diagnosis.stores.missed import missed_update
 from rankdrill.diagnosis.way_out import lost_on_the_way_out
 from rankdrill.worlds.dumps import threads_in
 from rankdrill.worlds.suffering import lost_another
@@ -140,12 +141,15 @@ def _not_passed(ranks: Sequence[RankOutcome]) -> Finding | None:
 
 
 def _told_by_errors(ranks: Sequence[RankOutcome]) -> Finding | None:
-    """What torch itself said is wrong, where that is all that ranks raised."""
+    """What torch itself said is wrong, where that is all that ranks raised, or what their own checks have missed."""
     own = [rank for rank in ranks if rank.status == "raised" and not lost_another(rank.error)]
     raised = {rank.rank: (str(rank.error), rank.site) for rank in own}
     last = [rank.last_call for rank in ranks]
     said = said_by_ddp(raised, [call.step.site if call is not None else None for call in last])
-    return said or refused_by_torch(raised)
+    if said is not None or not own:
+        return said
+    views = {rank.rank: rank.ledger for rank in ranks}
+    return refused_by_torch(raised) or missed_update([rank.error for rank in own], views)
 
 
 def _runs(rank: RankOutcome) -> bool:

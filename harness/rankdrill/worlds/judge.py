@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rankdrill.diagnosis import odd_ones
+from rankdrill.diagnosis import FindingKind, odd_ones
 from rankdrill.diagnosis.ddp import is_ddps_own
 from rankdrill.errors import ContractBroken, GatherError, PeerLost
 from rankdrill.worlds.found import finding_on
@@ -46,7 +46,8 @@ def blame(ranks: Sequence[RankOutcome]) -> tuple[tuple[int, ...], tuple[int, ...
         return (), ()
     finding = finding_on(ranks)
     if finding is not None:
-        more = [rank.rank for rank in failed if rank.rank not in finding.ranks and _erred(rank)]
+        by_loss = finding.kind is FindingKind.LOST_UPDATE  # which is what they raised for
+        more = [rank.rank for rank in failed if rank.rank not in finding.ranks and _erred(rank) and not by_loss]
         culprits = (*finding.ranks, *more)
         return culprits, tuple(rank.rank for rank in failed if rank.rank not in culprits)
     victims = [rank for rank in failed if _only_suffered(rank)]
