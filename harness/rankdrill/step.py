@@ -11,6 +11,7 @@ from hashlib import blake2b
 from typing import Any
 
 __all__ = [
+    "ANNOUNCED",
     "ANYBODY",
     "ANY_TAG",
     "BY_TWOS",
@@ -52,6 +53,8 @@ NOBODY = -1
 """The root of a collective that has none."""
 DEFAULT_GROUP = "default"
 """What steps call the default process group; torch's own name for it is a number."""
+ANNOUNCED = " were announced"
+"""What ends, in what a reader is told of sizes, those that ranks were told before, where these were others."""
 STRIDES = " strides "
 """What stands, in what a reader is told of tensors that lie in another order than their indices', before how."""
 NEW_GROUP = "new_group"

@@ -9,6 +9,7 @@ from typing import Any
 import torch.distributed as dist
 
 from rankdrill.boundary import torch_seam
+from rankdrill.boundary.announced import Announced
 from rankdrill.boundary.at_once import at_once
 from rankdrill.boundary.beaten import method_of, way_of
 from rankdrill.boundary.callsites import call_site
@@ -35,6 +36,7 @@ from rankdrill.step import ANYBODY, DEFAULT_GROUP, MESSAGES, NO_SEQUENCE, RECV, 
 __all__ = ["DrilledGroup", "install_collectives"]
 
 _BLOCKS = "monitored_barrier"  # it is over when it returns, and there is no handle that somebody would wait for
+_COUNTS = "all_to_all_single"  # by which ranks tell each other what they are going to send
 _MOST_KEY = (1 << 64) - 1
 
 
@@ -68,6 +70,7 @@ class DrilledGroup(dist.ProcessGroup):
         self.used = numbering()
         self.buckets, self.waits_at_the_end = Buckets(), WaitsAtTheEnd()
         self.lasting = Lasting()
+        self.announced = Announced()
         self.introduced = False
         self.way: object | None = None
         self.timeout = torch_seam.group_timeout(inner)
@@ -80,7 +83,7 @@ class DrilledGroup(dist.ProcessGroup):
         To the watch they are another group's: what was posted of those that had these numbers is still there, and
         says nothing of this run.
         """
-        self.sequence = numbering()
+        self.sequence, self.announced = numbering(), Announced()
         self._key = (self._key + 1) & _MOST_KEY
         self.messages = Messages(self._key, self.global_ranks, self.place, self.boundary.messages)
         self.repertoire.forget()  # that number stands in what its habits post
@@ -212,6 +215,8 @@ def _override(
             _refuse_gaps(self, op, bound)
         if op in TAKING_APART and boundary.watch is not None:
             _refuse_shared(self, op, bound)
+        if op == _COUNTS and boundary.watch is not None:
+            self.announced.note(bound, self.members)
         if boundary.undisturbed and not getattr(bound.get("opts"), "asyncOp", True):
             habit = habit_of(self, op, bound, call_site(2))
             return at_once(self, habit, bound.get("opts"), method, args, kwargs)

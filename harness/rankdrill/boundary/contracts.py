@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import torch
 import torch.distributed as dist
 
+from rankdrill.boundary.announced import Announced
 from rankdrill.boundary.strides import MINDING_ORDER, MINDING_ORDER_BY_TWOS, laid_in, orders_of
 from rankdrill.step import BY_TWOS, NOBODY, STRIDES, Contract
 
@@ -73,26 +74,29 @@ def terms_of(op: str, args: dict[str, Any], rank: int, size: int, devices: Set[s
         if op == "all_to_all_single"
         else _EVEN
     )
+    differs = _unlike_announced(args.get("group"), splits) if any(splits) else ""
     orders = orders_of(flatten(args.get("tensors")), args.get("group")) if op in MINDING_ORDER else ()
     given, taken = args.get("tensors"), args.get("outputs") if op in MINDING_ORDER_BY_TWOS else ()
     laid = laid_in(op, [*flatten(given)], [*flatten(taken)], args.get("group"), rank, size, root) if taken else ()
     shaped = chain(flatten(given), flatten(taken)) if orders or laid else ()
     strides = tuple([tensor.stride() for tensor in shaped])
     device = _device(devices, args.get("tensors"), args.get("outputs"))
-    key = (op, reduced, root, inputs, outputs, splits, rank, size, orders, laid, strides, device)
+    key = (op, reduced, root, inputs, outputs, splits, rank, size, orders, laid, strides, device, differs)
     found = _known.get(key)
     if found is None:
         if len(_known) >= MOST_KNOWN:
             _known.clear()
         reduce_op = _name(reduction)
         contract = _on(device, _made(op, reduce_op, root, inputs, outputs, splits, rank, size))
+        if differs:
+            contract = replace(contract, shown=f"{contract.shown} {differs}")
         lies = f"{STRIDES}{_shown_strides(strides)}" if orders else ""
         if orders:
             contract = replace(contract, orders=orders, shown=f"{contract.shown}{lies}")
         if laid:
             contract = replace(contract, laid=laid, shown=f"{contract.shown}{STRIDES}{_shown_ends(strides)}")
         rooted = f"root={'?' if root == NOBODY else root}" if op in ROOTED else ""
-        parts = (f"{device}{shown(inputs)}{lies}", _shown_splits(splits), reduce_op, rooted)
+        parts = (f"{device}{shown(inputs)}{lies}", _shown_splits(splits), differs, reduce_op, rooted)
         found = _known[key] = Terms(contract, " ".join(filter(None, parts)), _nbytes(inputs))
     return found
 
@@ -231,6 +235,11 @@ def _shown_splits(splits: Splits) -> str:
         return ""
     received, sent = (",".join(map(str, each)) or "even" for each in splits)
     return f"sent as {sent} received as {received}"
+
+
+def _unlike_announced(group: Any, splits: Splits) -> str:
+    announced: Announced | None = getattr(group, "announced", None)
+    return announced.unlike(splits[1], splits[0]) if announced is not None else ""
 
 
 def _shown_strides(strides: Sequence[Sequence[int]]) -> str:

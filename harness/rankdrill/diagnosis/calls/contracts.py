@@ -10,7 +10,7 @@ from rankdrill.diagnosis.calls.laid import alone_in_order, laid_apart
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.ledger import Members, Post
 from rankdrill.ledger.posts import elements
-from rankdrill.step import NEW_GROUP, NOBODY, STRIDES
+from rankdrill.step import ANNOUNCED, NEW_GROUP, NOBODY, STRIDES
 
 __all__ = ["MEMBERS", "break_in", "may_change", "only_device_differs"]
 
@@ -255,7 +255,13 @@ def _what_does_not_fit(odd: Post, other: Post, place: Mapping[int, int]) -> str:
 
 
 def _culprits(posts: Sequence[Post], pairs: list[tuple[Post, Post]], members: Sequence[int]) -> list[int]:
-    """Who is in every pair that does not fit, or else brings another size than most do; nobody, if neither tells."""
+    """Who is in every pair that does not fit, or else brings another size than most do; nobody, if neither tells.
+
+    Before that who brings something else than had been announced, if that explains all pairs.
+    """
+    unlike = {post.rank for pair in pairs for post in pair if ANNOUNCED in post.shown}
+    if unlike and all(len(unlike & {post.rank for post in pair}) == 1 for pair in pairs):
+        return sorted(unlike)
     common = set.intersection(*({post.rank for post in pair} for pair in pairs))
     if len(common) == 1:
         return sorted(common)

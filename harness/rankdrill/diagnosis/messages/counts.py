@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 
@@ -11,7 +12,7 @@ from rankdrill.diagnosis.messages.misaddressed import may_be_for_another
 from rankdrill.diagnosis.messages.traffic import SEND_CALLS, MessageEnd, Stream, Traffic
 from rankdrill.diagnosis.waits import Wait
 
-__all__ = ["beyond_the_border", "miscounted", "out_of_step"]
+__all__ = ["beyond_the_border", "miscounted", "once_at_its_line", "out_of_step"]
 
 FEWEST_IN_A_ROW = 3
 _BATCH = "batch_isend_irecv"
@@ -62,6 +63,25 @@ def beyond_the_border(end: MessageEnd, traffic: Traffic, left_over: Sequence[Mes
     ends = traffic.ends.get(end.peer, ())
     there = [each for each in ends if each.site is not None and each.site.place == end.site.place]
     return (end.rank,) if there and all(each.peer != end.rank for each in there) else ()
+
+
+def once_at_its_line(end: MessageEnd, traffic: Traffic, left_over: Sequence[MessageEnd]) -> tuple[int, ...]:
+    """Who has turned to the other once, at a line at which both have done the same round by round, each with others."""
+    between = [each for each in left_over if {each.rank, each.peer} == {end.rank, end.peer}]
+    if end.site is None or end.number or len(between) != 1:
+        return ()
+    mine, theirs = (
+        Counter(
+            (each.sends, each.stream)
+            for each in traffic.ends.get(rank, ())
+            if each.site is not None and each.site.place == end.site.place
+        )
+        for rank in (end.rank, end.peer)
+    )
+    del mine[end.sends, end.stream]
+    rounds = {*mine.values(), *theirs.values()}
+    met_there = any(end.rank in (stream.source, stream.target) for _, stream in theirs)
+    return (end.rank,) if mine and theirs and not met_there and len(rounds) == 1 and rounds != {1} else ()
 
 
 def _by_the_star(end: MessageEnd, decided: Sequence[Stream], traffic: Traffic) -> tuple[int, ...]:

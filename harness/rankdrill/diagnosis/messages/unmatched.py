@@ -8,7 +8,7 @@ from rankdrill.diagnosis.calls.source import comes_to_the_same
 from rankdrill.diagnosis.deadlock import circle_in, deadlock, in_circles_alike
 from rankdrill.diagnosis.finding import Finding
 from rankdrill.diagnosis.messages.account import Account
-from rankdrill.diagnosis.messages.counts import beyond_the_border, miscounted, out_of_step
+from rankdrill.diagnosis.messages.counts import beyond_the_border, miscounted, once_at_its_line, out_of_step
 from rankdrill.diagnosis.messages.from_anybody import sent_with_another_tag
 from rankdrill.diagnosis.messages.habits import Departure, departure
 from rankdrill.diagnosis.messages.misaddressed import Standing, in_another_branch, misaddressed, never_met
@@ -93,6 +93,7 @@ def _of_ends(
         lambda end: account.misaddressed(misaddressed(end, left_over, traffic, stands)),
         lambda end: account.missing(end, (end.peer,)) if end.peer == gone_past else None,
         lambda end: account.miscounted(end, beyond_the_border(end, traffic, left_over)),
+        lambda end: account.miscounted(end, once_at_its_line(end, traffic, left_over)),
         *(by_counts if counted else ()),
         lambda end: account.misaddressed(misaddressed(end, left_over, traffic, stands, guess=True)),
     ]

@@ -11,7 +11,7 @@ from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import LedgerView
 from rankdrill.step import STORE_WAITS, Kind, Step
 
-__all__ = ["misspelt_by", "set_at_their_line", "waiting_for_such"]
+__all__ = ["asks_in_another_form", "misspelt_by", "set_at_their_line", "waiting_for_such"]
 
 
 def misspelt_by(awaited: Step, waiters: Sequence[int], uses: Sequence[Use], views: Sequence[LedgerView]) -> Use | None:
@@ -31,6 +31,18 @@ def misspelt_by(awaited: Step, waiters: Sequence[int], uses: Sequence[Use], view
     others = (use for use in uses if use.sets and use.record.step.digest in asked)
     agreed = len(waiters) > 1 or any(same_form(awaited.target, use.key) for use in others)
     return meant[-1] if agreed else None
+
+
+def asks_in_another_form(awaited: Step, uses: Sequence[Use], views: Sequence[LedgerView]) -> bool:
+    """Whether the key has been set as several others were that have been asked for, and is awaited in another form."""
+    asked = set(_asked_for(views))
+    sets = [use for use in uses if use.sets]
+    meant = {use.key for use in sets if same_but_for_spelling(awaited.target, use.key)}
+    got = {use.key for use in sets if use.record.step.digest in asked}
+    return len(meant) == 1 and all(
+        sum(same_form(key, other) for other in got) > 1 and not any(same_form(awaited.target, other) for other in got)
+        for key in meant
+    )
 
 
 def set_at_their_line(key: str, rank: int, uses: Sequence[Use], views: Sequence[LedgerView]) -> Use | None:
