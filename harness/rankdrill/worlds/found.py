@@ -7,7 +7,7 @@ from functools import partial
 from signal import SIGABRT
 from typing import TYPE_CHECKING
 
-from rankdrill.diagnosis import Finding, Wait, cause_of_hang, traced_back
+from rankdrill.diagnosis import Finding, FindingKind, Wait, cause_of_hang, traced_back
 from rankdrill.diagnosis.calls.group_names import named_again
 from rankdrill.diagnosis.calls.own_threads import unordered_threads
 from rankdrill.diagnosis.ddp import said_by_ddp
@@ -15,6 +15,7 @@ from rankdrill.diagnosis.guarded import or_else
 from rankdrill.diagnosis.held_locks import held_lock, in_each_others_way, stopped_by_lock
 from rankdrill.diagnosis.left_early import Departure, is_connecting, left_early, said_while_connecting
 from rankdrill.diagnosis.monitored import not_passed
+from rankdrill.diagnosis.races.missed import missed_race
 from rankdrill.diagnosis.refused import refused_by_torch
 from rankdrill.diagnosis.stores.missed import missed_update
 from rankdrill.diagnosis.way_out import lost_on_the_way_out
@@ -25,7 +26,12 @@ if TYPE_CHECKING:
     from rankdrill.ledger import Record
     from rankdrill.worlds.rank_outcome import RankOutcome
 
-__all__ = ["finding_on"]
+__all__ = ["CHECKS", "UNNOTICED", "finding_on"]
+
+CHECKS = (AssertionError, LookupError)
+"""What a rank raises that looks at what has come of it all, and misses something."""
+UNNOTICED = frozenset({FindingKind.LOST_UPDATE, FindingKind.RACE})
+"""What goes wrong without that anybody notices, before such a check fails."""
 
 
 def finding_on(ranks: Sequence[RankOutcome]) -> Finding | None:
@@ -146,10 +152,15 @@ def _told_by_errors(ranks: Sequence[RankOutcome]) -> Finding | None:
     raised = {rank.rank: (str(rank.error), rank.site) for rank in own}
     last = [rank.last_call for rank in ranks]
     said = said_by_ddp(raised, [call.step.site if call is not None else None for call in last])
-    if said is not None or not own:
-        return said
+    return said or refused_by_torch(raised) or _missed_by_checks(own, ranks)
+
+
+def _missed_by_checks(own: Sequence[RankOutcome], ranks: Sequence[RankOutcome]) -> Finding | None:
+    """What went wrong without anybody's noticing, where ranks raised what one does who misses something by that."""
+    if not own or not all(isinstance(rank.error, CHECKS) for rank in own):
+        return None
     views = {rank.rank: rank.ledger for rank in ranks}
-    return refused_by_torch(raised) or missed_update([rank.error for rank in own], views)
+    return missed_update(views) or missed_race({rank.rank: rank.site for rank in own}, views)
 
 
 def _runs(rank: RankOutcome) -> bool:

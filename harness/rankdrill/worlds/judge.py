@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rankdrill.diagnosis import FindingKind, odd_ones
+from rankdrill.diagnosis import odd_ones
 from rankdrill.diagnosis.ddp import is_ddps_own
 from rankdrill.errors import ContractBroken, GatherError, PeerLost
-from rankdrill.worlds.found import finding_on
+from rankdrill.worlds.found import UNNOTICED, finding_on
 from rankdrill.worlds.outcome import Verdict
 from rankdrill.worlds.rank_outcome import RankOutcome, Status
 from rankdrill.worlds.suffering import lost_another
@@ -46,7 +46,7 @@ def blame(ranks: Sequence[RankOutcome]) -> tuple[tuple[int, ...], tuple[int, ...
         return (), ()
     finding = finding_on(ranks)
     if finding is not None:
-        by_loss = finding.kind is FindingKind.LOST_UPDATE  # which is what they raised for
+        by_loss = finding.kind in UNNOTICED  # which is what they raised for
         more = [rank.rank for rank in failed if rank.rank not in finding.ranks and _erred(rank) and not by_loss]
         culprits = (*finding.ranks, *more)
         return culprits, tuple(rank.rank for rank in failed if rank.rank not in culprits)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from rankdrill.diagnosis import FindingKind, name_ranks
 from rankdrill.errors import WorldError
+from rankdrill.worlds.found import CHECKS, UNNOTICED
 from rankdrill.worlds.outcome import Outcome
 from rankdrill.worlds.rank_outcome import RankOutcome, RenderedError, Status
 
@@ -74,17 +75,25 @@ def told_of(outcome: Outcome, verbs: Mapping[int, str]) -> Told:
     found = {rank for finding in outcome.findings for rank in finding.ranks}
     blocks = [Block(outcome.harness)] if outcome.harness else []
     blocks.extend(Block(finding.lines[0], "\n".join(finding.lines[1:])) for finding in outcome.findings)
-    blocks.extend(blocks_of(outcome, [rank for rank in shown if rank not in found], verbs))
+    checks = _failed_checks(outcome)
+    blocks.extend(blocks_of(outcome, [rank for rank in shown if rank not in found] + checks, verbs))
     if not culprits:  # why the others wait or have lost somebody, which their own errors need not say
         planned = (outcome.ranks[rank] for rank in outcome.culprits)
         blocks.extend(Block(line) for line in victim_lines(planned))
     headline = blocks[0].heading if blocks else next(iter(outcome.unfired), "failed")
     blocks.extend(Block(line) for line in outcome.unfired if line != headline)
     told = {rank for finding in outcome.findings for side in finding.sides for rank in side.ranks}
-    victims = victim_lines(outcome.ranks[rank] for rank in outcome.victims if rank not in {*shown, *told})
+    victims = victim_lines(outcome.ranks[rank] for rank in outcome.victims if rank not in {*shown, *told, *checks})
     if blocks and blocks[0] == Block(headline):  # the headline says it all
         blocks = blocks[1:]
     return Told(headline, blocks, victims, shown)
+
+
+def _failed_checks(outcome: Outcome) -> list[int]:
+    """The ranks whose checks have missed what nobody else has noticed: that these failed shows what came of it."""
+    if not any(finding.kind in UNNOTICED for finding in outcome.findings):
+        return []
+    return [rank.rank for rank in outcome.ranks if isinstance(rank.error, CHECKS)]
 
 
 def how_meant(outcome: Outcome) -> str:

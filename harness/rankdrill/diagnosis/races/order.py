@@ -23,6 +23,7 @@ __all__ = [
     "newest_from_anybody",
     "of_two_rounds",
     "taken_already",
+    "taken_from_anybody",
     "unordered",
 ]
 
@@ -251,6 +252,12 @@ def newest_from_anybody(view: LedgerView, before: int) -> Record | None:
     newest = received[-1] if received else None
     over = newest is not None and newest.state is State.ENDED
     return newest if newest is not None and over and _is_from_anybody(newest) else None
+
+
+def taken_from_anybody(view: LedgerView) -> Iterator[Record]:
+    """The receives of a rank that have taken from anybody, and are over."""
+    received = (record for record in calls_in(view) if record.step.op == RECV and record.state is State.ENDED)
+    return (record for record in received if _is_from_anybody(record))
 
 
 def _is_from_anybody(record: Record) -> bool:

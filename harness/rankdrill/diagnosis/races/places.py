@@ -19,7 +19,7 @@ from rankdrill.diagnosis.races.named import asks_for_names, goes_by_names, is_na
 from rankdrill.diagnosis.races.reception import Reception
 from rankdrill.diagnosis.races.written import LOOPS, Written, name_called, names_in, plain_copy_of
 
-__all__ = ["answered_by_place", "is_about", "kept_in_order"]
+__all__ = ["answered_by_place", "is_about", "kept_in", "kept_in_order"]
 
 _ABOUT = frozenset({"device", "dim", "dtype", "ndim", "numel", "shape", "size"})
 _CLOCKS = frozenset({"elapsed_time", "monotonic", "perf_counter", "perf_counter_ns", "process_time", "time", "timeit"})
@@ -62,6 +62,12 @@ def kept_in_order(reception: Reception, elements: int) -> bool:
     return True in told or (place.made and reception.waits and means_something and not _is_timed(written))
 
 
+def kept_in(reception: Reception) -> str | None:
+    """What keeps each message in a place that says how many came before it; None where nothing does."""
+    place = _place_of(reception) if reception.written.loop_around(reception.call) is not None else None
+    return place.container if place is not None and reception.written.is_made_here(place.container) else None
+
+
 def answered_by_place(reception: Reception) -> int | None:
     """The line of the one send by which what is kept in a place is answered later, to the rank that the place counts.
 
@@ -69,7 +75,7 @@ def answered_by_place(reception: Reception) -> int | None:
     """
     written = reception.written
     place = _place_of(reception) if written.loop_around(reception.call) is not None else None
-    if place is None or place.item or not written.is_made_here(place.container):
+    if place is None or not written.is_made_here(place.container) or _uses_of_item(reception, place):
         return None
     uses = [use for use in written.uses(place.container) if use is not place.named and not is_about(written, use)]
     loops = [next((loop for loop in written.around(use) if isinstance(loop, LOOPS)), None) for use in uses]
@@ -148,10 +154,14 @@ def _is_timed(written: Written) -> bool:
 
 def _told_by_item(reception: Reception, place: _Place) -> bool | None:
     """Whether what lies in the place is compared with a count of places; None where something else is done with it."""
-    assert place.loop is not None
-    inside = {id(node) for node in ast.walk(place.loop)}
-    uses = [each for each in reception.written.uses(place.item) if each is not reception.into and id(each) in inside]
-    return _all(reception.written, uses)
+    return _all(reception.written, _uses_of_item(reception, place))
+
+
+def _uses_of_item(reception: Reception, place: _Place) -> list[ast.Name]:
+    """Where what lies in the place is used by its own name, while messages are received."""
+    inside = {id(node) for node in ast.walk(place.loop)} if place.loop is not None else set()
+    uses = reception.written.uses(place.item) if place.item else []
+    return [each for each in uses if each is not reception.into and id(each) in inside]
 
 
 def _all(written: Written, uses: list[ast.Name]) -> bool | None:
