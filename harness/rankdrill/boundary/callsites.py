@@ -93,7 +93,7 @@ def _callers_of(frame: FrameType) -> Sequence[FrameType]:
                 break
             found.append(outer)
             between = 0
-        elif whose is _OURS or (whose is _LIBRARY and code.co_name in _RUNNERS):
+        elif (whose is _OURS and outer not in passes) or (whose is _LIBRARY and code.co_name in _RUNNERS):
             break
         else:
             between += 1

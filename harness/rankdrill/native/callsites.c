@@ -92,6 +92,13 @@ static void let_go(Found *found) {
     while (found->count) Py_DECREF(found->callers[--found->count]);
 }
 
+/* Whether `frame` is the one of ours that runs a backward pass: who began that is the user. */
+static int runs_a_pass(CallSites *self, PyFrameObject *frame) {
+    for (Py_ssize_t each = 0; each < PyList_GET_SIZE(self->passes); each++)
+        if (PyList_GET_ITEM(self->passes, each) == (PyObject *)frame) return 1;
+    return 0;
+}
+
 /* The user's frames around that of the user's; see `callsites._callers_of`. */
 static int find_callers(CallSites *self, Found *found) {
     PyFrameObject *frame = PyFrame_GetBack(found->user);
@@ -99,7 +106,8 @@ static int find_callers(CallSites *self, Found *found) {
         PyCodeObject *code = PyFrame_GetCode(frame);
         Known known;
         int failed = know(self, code, &known);
-        int stop = failed || known.whose == OURS || (known.whose == LIBRARY && known.runs_tests) ||
+        int ours = known.whose == OURS && !runs_a_pass(self, frame);
+        int stop = failed || ours || (known.whose == LIBRARY && known.runs_tests) ||
                    (known.whose == USER && is_the_template(frame, code));
         Py_DECREF(code);
         if (stop) {

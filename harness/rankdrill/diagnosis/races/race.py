@@ -11,6 +11,7 @@ Where ranks wait for ever, one that answers in a row shows itself: it answers on
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from rankdrill.diagnosis.finding import Finding
 from rankdrill.diagnosis.races.account import (
@@ -39,10 +40,11 @@ from rankdrill.diagnosis.races.order import (
     newest_from_anybody,
     of_two_rounds,
     taken_already,
+    taken_from_anybody,
     unordered,
 )
 from rankdrill.diagnosis.races.places import answered_by_place, kept_in_order
-from rankdrill.diagnosis.races.reception import reception_at
+from rankdrill.diagnosis.races.reception import Reception, reception_at
 from rankdrill.diagnosis.races.rounds import counts_by_rounds
 from rankdrill.diagnosis.races.taken import Taken
 from rankdrill.diagnosis.races.weighed import is_weighed_by_turn
@@ -109,7 +111,25 @@ def _by_rounds(rank: int, taken: Taken, views: Mapping[int, LedgerView]) -> Race
     return Race(taken, pair, BY_ROUNDS) if pair is not None else None
 
 
-_KINDS = (_race, _out_of_turn, _named_otherwise, _by_rounds)
+def _of_two(rank: int, taken: Taken, views: Mapping[int, LedgerView]) -> Race | None:
+    """That one of two lines may take what is meant for the other one, where what they take is put together."""
+    if not taken.by_lines or not taken.differ:
+        return None
+    here = (taken.site.file, taken.site.function)
+    steps = (record.step for record in taken_from_anybody(views[rank]) if record.step.target == taken.group)
+    sites = {step.site for step in steps if step.site is not None and (step.site.file, step.site.function) == here}
+    together = [site for site in sites if (found := reception_at(site)) is not None and _is_put_together(found)]
+    pair = unordered(rank, taken, views) if together else None
+    if pair is None:
+        return None
+    return Race(replace(taken, site=min(together, key=lambda site: site.line)), pair, TOGETHER)
+
+
+def _is_put_together(reception: Reception) -> bool:
+    return is_put_with_another(reception) or is_put_under_another_sender(reception)
+
+
+_KINDS = (_race, _out_of_turn, _named_otherwise, _by_rounds, _of_two)
 
 
 def _deed(rank: int, taken: Taken, view: LedgerView) -> Deed | None:
@@ -123,7 +143,7 @@ def _deed(rank: int, taken: Taken, view: LedgerView) -> Deed | None:
         return IN_PLACES
     if is_weighed_by_turn(reception):
         return BY_TURN
-    if is_put_with_another(reception) or is_put_under_another_sender(reception):
+    if _is_put_together(reception):
         return TOGETHER
     if counts_the_last(reception, rank):
         return THE_LAST
