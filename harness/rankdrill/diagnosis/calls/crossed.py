@@ -184,8 +184,9 @@ def _told(few: _Side, most: _Side, views: Sequence[LedgerView], *, majority: boo
             ((side, found),) = told
             return _finding(FindingKind.MISSING, side, most if side is few else few, found, tuple(side.ranks))
     if majority and _in_other_threads(few, most, views):
-        kind = FindingKind.MISSING
-        return _finding(kind, few, most, Parting(kind, step), tuple(sorted(few.ranks)))
+        extra = _lies_behind(step, odd)  # whose other threads will not come to that call any more
+        apart = Parting(FindingKind.EXTRA, odd) if extra else Parting(FindingKind.MISSING, step)
+        return _finding(apart.kind, few, most, apart, tuple(sorted(few.ranks)))
     parted = parting(theirs, mine, complete=False) if theirs and mine else None
     if parted is None and not majority and theirs and mine:
         parted = parting(mine, theirs, complete=False)  # of two neither is the one that the other is held against
@@ -207,6 +208,14 @@ def _in_other_threads(few: _Side, most: _Side, views: Sequence[LedgerView]) -> b
         if not calls or any(record.thread == thread for record in calls):
             return False
     return True
+
+
+def _lies_behind(step: Step, other: Step) -> bool:
+    """Whether by the source who has come to `step` has gone past `other`, or past what handed that over to a thread."""
+    if step.site is None or other.site is None:
+        return False
+    one, behind = from_one_function(other.site, step.site)
+    return order_of(one, behind) is Order.AFTER
 
 
 def _kind(odd: Step, step: Step, view: LedgerView, parted: Parting | None, *, majority: bool) -> FindingKind:
