@@ -239,3 +239,17 @@ def one_tensor_is_sent_to_all(rank: Rank) -> None:
         dist.reduce_scatter(mine, [same] * 3)
         dist.all_gather(list(whole), mine)
     assert whole.tolist() == [[3, 3]] * 3
+
+
+@correct(ranks=3)
+def rows_as_they_were_announced(rank: Rank) -> None:
+    """There and back, and once more in parts of another size, which nobody announces anew."""
+    rows = [rank.index + 1, 2, 3 - rank.index]
+    told, expected = torch.tensor(rows), torch.empty(3, dtype=torch.int64)
+    dist.all_to_all_single(expected, told)
+    takes = expected.tolist()
+    mine, theirs = torch.ones(sum(rows), 2), torch.empty(sum(takes), 2)
+    dist.all_to_all_single(theirs, mine, takes, rows)
+    dist.all_to_all_single(mine, theirs.mul_(2), rows, takes)
+    assert mine.sum() == 4.0 * sum(rows)
+    dist.all_to_all_single(theirs.new_empty(3), theirs.new_ones(3), [1, 1, 1], [1, 1, 1])

@@ -503,3 +503,55 @@ def a_body_of_who_sent_the_header(rank: Rank) -> dict[int, float]:
         assert sent is not None
         sent.wait()
     return found
+
+
+@correct(ranks=3)
+def a_header_and_then_what_that_one_sends(rank: Rank) -> None:
+    if rank.index == 2:
+        found = {}
+        for _ in range(2):
+            header, body = torch.empty(2), torch.empty(2)
+            sender = dist.recv(header)
+            dist.recv(body, src=sender)
+            found[sender] = (int(header[0]), body.sum().item())
+        assert found == {0: (0, 0.0), 1: (1, 20.0)}
+    else:
+        dist.send(torch.tensor([float(rank.index), 2.0]), dst=2)
+        time.sleep(0.03 * rank.index)
+        dist.send(torch.full((2,), 10.0 * rank.index), dst=2)
+    dist.barrier()
+
+
+@correct(ranks=3)
+def a_header_and_a_body_by_turns(rank: Rank) -> None:
+    """The next sends when it is told to."""
+    if rank.index == 2:
+        found = {}
+        for worker in (0, 1):
+            dist.send(torch.ones(1), dst=worker)
+            header, body = torch.empty(2), torch.empty(2)
+            dist.recv(header)
+            dist.recv(body)
+            found[int(header[0])] = body.sum().item()
+        assert found == {0: 0.0, 1: 20.0}
+    else:
+        dist.recv(torch.empty(1), src=2)
+        dist.send(torch.tensor([float(rank.index), 2.0]), dst=2)
+        dist.send(torch.full((2,), 10.0 * rank.index), dst=2)
+    dist.barrier()
+
+
+@correct(ranks=3)
+def tickets_to_those_that_have_asked(rank: Rank) -> None:
+    if rank.index == 1:
+        asked = torch.empty(2, 1)
+        came = [dist.recv(one) for one in asked]
+        for worker, one in zip(came, asked, strict=True):
+            dist.send(one + 100, dst=worker)
+    else:
+        time.sleep(0.05 * (2 - rank.index))
+        dist.send(torch.tensor([float(rank.index)]), dst=1)
+        ticket = torch.empty(1)
+        dist.recv(ticket, src=1)
+        assert ticket.item() == 100.0 + rank.index
+    dist.barrier()

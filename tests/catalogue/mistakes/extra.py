@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -195,4 +196,24 @@ def one_of_a_pair_adds_a_bias(rank: Rank) -> None:
         dist.all_reduce(torch.ones(2, 3), group=mine)
         if layer == 2 and rank.index == 1:
             dist.all_reduce(torch.ones(3), group=mine)  # culprit
+    dist.barrier()
+
+
+@mistake("extra call", culprits=(2,), ranks=4)
+def one_report_more_in_a_thread(rank: Rank) -> None:
+    """Reporters are three, on a group of their own, and one of them has counted wrongly."""
+    reporters = dist.new_group([0, 1, 2])
+    reports = 3 if rank.index == 2 else 2
+
+    def report() -> None:
+        for _ in range(reports):  # culprit
+            dist.all_reduce(torch.ones(1), group=reporters)  # culprit
+
+    thread = threading.Thread(target=report, daemon=True)
+    if rank.index < 3:
+        thread.start()
+    for _ in range(3):
+        dist.all_reduce(torch.ones(4))
+    if rank.index < 3:
+        thread.join()
     dist.barrier()

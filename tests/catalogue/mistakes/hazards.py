@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import queue
+import threading
+import time
+
 import numpy as np
 import torch
 import torch.distributed as dist
@@ -113,3 +117,27 @@ def scaled_in_the_wrong_place(rank: Rank) -> None:
             loss.mul_(0.25)  # culprit
     for work in works:
         work.wait()
+
+
+@mistake("input hazard", culprits=(0,), ranks=2)
+def a_thread_fills_what_is_on_its_way(rank: Rank) -> None:
+    """The one buffer is filled with the next batch while this one is reduced."""
+    batch, wanted, there = torch.zeros(1 << 16), queue.Queue[int](), queue.Queue[int]()
+
+    def load() -> None:
+        while (number := wanted.get()) >= 0:
+            batch.fill_(float(number))  # culprit
+            there.put(number)
+
+    loader = threading.Thread(target=load, daemon=True)
+    loader.start()
+    wanted.put(1)
+    for number in (2, 3, -1):
+        there.get()
+        work = dist.all_reduce(batch if rank.index == 0 else batch.clone(), async_op=True)  # culprit
+        wanted.put(number)
+        time.sleep(0.05)
+        assert work is not None
+        work.wait()
+    loader.join()
+    dist.barrier()

@@ -309,3 +309,20 @@ def a_row_taken_for_a_ring(rank: Rank) -> None:
     for request in dist.batch_isend_irecv(exchanges):  # culprit
         request.wait()  # culprit
     dist.barrier()
+
+
+@mistake("unmatched message", culprits=(3,), ranks=4)
+def once_round_the_corner(rank: Rank) -> None:
+    """In the last of three steps the last rank looks for a neighbour where it has none."""
+    ghost = {side: torch.zeros(2) for side in (-1, 1)}
+    for step in range(3):
+        exchanges = []
+        for side in (-1, 1):
+            other = rank.index + side
+            if 0 <= other < 4:
+                exchanges.append(dist.P2POp(dist.isend, torch.ones(2), other))
+            if 0 <= other < 4 or (side == 1 and rank.index == 3 and step == 2):
+                exchanges.append(dist.P2POp(dist.irecv, ghost[side], other % 4))  # culprit
+        for request in dist.batch_isend_irecv(exchanges):  # culprit
+            request.wait()  # culprit
+    dist.barrier()

@@ -175,3 +175,28 @@ def logged_by_all_but_the_first(rank: Rank) -> None:
 
     for size in range(3, 6):
         step(torch.ones(size))
+
+
+class SumOfGradients(torch.autograd.Function):
+    """What comes back is summed over the ranks."""
+
+    @staticmethod
+    def forward(ctx: Any, value: torch.Tensor) -> torch.Tensor:
+        return value.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        summed = gradient.contiguous()
+        dist.all_reduce(summed)  # culprit
+        return summed
+
+
+@mistake("missing call", culprits=(1,), ranks=3)
+def nothing_to_send_back(rank: Rank) -> None:
+    """Its first layer is frozen, so that the pass ends before it comes to the sum."""
+    first, second = torch.nn.Linear(3, 3), torch.nn.Linear(3, 2)
+    first.requires_grad_(rank.index != 1)  # culprit
+    loss = second(SumOfGradients.apply(first(torch.ones(4, 3)))).sum()
+    torch.autograd.backward(loss)  # culprit
+    assert second.weight.grad is not None
+    dist.all_reduce(second.weight.grad)  # culprit

@@ -508,3 +508,55 @@ def a_body_of_whoever_after_a_header(rank: Rank) -> dict[int, float]:
         assert sent is not None
         sent.wait()
     return found
+
+
+@mistake("message race", culprits=(0,), ranks=3)
+def rows_are_looked_at_in_the_end(rank: Rank) -> None:
+    """By a check that fails, as it happens."""
+    if rank.index == 0:
+        rows = torch.zeros(3, 2)
+        for place in (1, 2):
+            row = torch.empty(2)
+            dist.recv(row)  # culprit
+            rows[place] = row
+        rank.store.set("rows", str(rows.tolist()))
+        assert rows[:, 0].tolist() == [0.0, 1.0, 2.0]  # culprit
+    else:
+        time.sleep(0.1 * (2 - rank.index))
+        dist.send(torch.full((2,), float(rank.index)), dst=0)
+
+
+@mistake("message race", culprits=(1,), ranks=3)
+def tickets_to_whoever_is_next(rank: Rank) -> None:
+    """The workers notice."""
+    if rank.index == 1:
+        asked = torch.empty(2, 1)
+        for one in asked:
+            dist.recv(one)  # culprit
+        for worker, one in zip((0, 2), asked, strict=True):
+            dist.send(one + 100, dst=worker)  # culprit
+    else:
+        time.sleep(0.05 * (2 - rank.index))
+        dist.send(torch.tensor([float(rank.index)]), dst=1)
+        ticket = torch.empty(1)
+        dist.recv(ticket, src=1)
+        assert ticket.item() == 100.0 + rank.index
+    dist.barrier()
+
+
+@mistake("message race", culprits=(2,), ranks=3)
+def a_header_and_a_body_of_one_tag(rank: Rank) -> None:
+    """The body may be the other one's header."""
+    if rank.index == 2:
+        found = {}
+        for _ in range(2):
+            header, body = torch.empty(2), torch.empty(2)
+            sender = dist.recv(header)  # culprit
+            dist.recv(body)  # culprit
+            found[sender] = (int(header[0]), body.sum().item())
+        rank.store.set("found", str(sorted(found)))
+    else:
+        dist.send(torch.tensor([float(rank.index), 2.0]), dst=2)
+        time.sleep(0.03)
+        dist.send(torch.full((2,), 10.0 * rank.index), dst=2)
+    dist.barrier()

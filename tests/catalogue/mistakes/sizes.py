@@ -174,3 +174,15 @@ def a_stage_of_another_width(rank: Rank) -> None:
             dist.send(torch.ones(3), dst=3)
         else:
             dist.recv(torch.zeros(3), src=2)
+
+
+@mistake("size mismatch", culprits=(2,), ranks=3)
+def drops_rows_that_it_has_announced(rank: Rank) -> None:
+    """To a receiver that is full; what it has told the others stays as it was."""
+    rows = [2, 4, 1] if rank.index == 2 else [1, 2, 2]
+    told, expected = torch.tensor(rows), torch.empty(3, dtype=torch.int64)
+    dist.all_to_all_single(expected, told)
+    sends = [min(count, 3) for count in rows]
+    sent, received = torch.ones(sum(sends), 2), torch.empty(int(expected.sum()), 2)
+    dist.all_to_all_single(received, sent, expected.tolist(), sends)  # culprit
+    dist.barrier()

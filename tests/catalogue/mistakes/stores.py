@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 
 import torch
@@ -402,3 +403,45 @@ def told_of_a_better_model_only(rank: Rank) -> None:
         elif float(worst) < best:  # culprit
             best = float(worst)
             rank.store.set(f"model/{epoch}", "saved")  # culprit
+
+
+@mistake("missing key", culprits=(1,), ranks=4)
+def asks_in_a_form_of_its_own(rank: Rank) -> None:
+    """Padded with zeros, which nobody's keys are."""
+    rank.store.set(f"shard/{rank.index}/size", str(rank.index))
+    dist.barrier()
+    next_one = (rank.index + 1) % 4
+    form = "shard/{:03d}/size" if rank.index == 1 else "shard/{}/size"
+    assert int(rank.store.get(form.format(next_one))) == next_one  # culprit
+    dist.barrier()
+
+
+@mistake("missing key", culprits=(3,), ranks=4)
+def threads_look_up_all_peers(rank: Rank) -> None:
+    name = "peers/3/addr" if rank.index == 3 else f"peers/{rank.index}/address"
+    rank.store.set(name, f"10.0.0.{rank.index}")  # culprit
+    found: dict[int, bytes] = {}
+
+    def look_up(peer: int) -> None:
+        found[peer] = rank.store.get(f"peers/{peer}/address")
+
+    threads = [threading.Thread(target=look_up, args=(peer,), daemon=True) for peer in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    dist.barrier()
+
+
+@mistake("lost update", between=(1, 2), ranks=3)
+def members_are_missed_by_a_check(rank: Rank) -> None:
+    if rank.index == 0:
+        rank.store.set("members", "[]")
+    dist.barrier()
+    if rank.index:
+        members = json.loads(rank.store.get("members"))  # culprit
+        time.sleep(0.05)
+        members.append(rank.index)
+        rank.store.set("members", json.dumps(members))  # culprit
+    dist.barrier()
+    assert sorted(json.loads(rank.store.get("members"))) == [1, 2]
