@@ -108,6 +108,42 @@ def test_a_helper_of_the_users_is_the_users(here: Here) -> None:
     assert sites(here)[0].function == "helper"
 
 
+class Reducing(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, value: torch.Tensor) -> torch.Tensor:
+        return value.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        dist.all_reduce(gradient)
+        return gradient
+
+
+@pytest.mark.parametrize("find", [callsites.call_site, callsites.plain_call_site], ids=["C", "Python"])
+def test_who_begins_a_backward_pass_calls_what_that_calls(
+    here: Here, find: Callable[..., Site | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[Site | None] = []
+
+    class Looking(Reducing):
+        @staticmethod
+        def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+            found.append(find(0))
+            return gradient
+
+    value = torch.ones(2, requires_grad=True)
+    for function in (Looking, Reducing):
+        apply: Any = function.apply
+        loss = apply(value).sum()
+        torch.autograd.backward(loss)  # begun
+    (site,) = (each for each in found if each is not None)
+    assert (site.function, site.caller is not None) == ("backward", True)
+    reduced = sites(here)[-1]
+    for each in (site, reduced):
+        assert each.caller is not None
+        assert line(each.caller).endswith("# begun")
+
+
 def compiled(source: str, file: str) -> dict[str, Any]:
     names: dict[str, Any] = {"call_site": call_site}
     exec(compile(source, file, "exec"), names)

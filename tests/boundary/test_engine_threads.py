@@ -8,6 +8,7 @@ from __future__ import annotations
 import _thread
 import functools
 import gc
+import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
@@ -120,3 +121,31 @@ def test_a_pass_holds_nothing_once_it_is_over(one: World) -> None:
         return gone() is None and not callsites.passes
 
     assert one.run(body).unwrap() == [True]
+
+
+@pytest.mark.parametrize("look", ["call_site", "plain_call_site"])
+def test_a_function_of_the_users_that_runs_there_was_called_by_the_pass(one: World, look: str) -> None:
+    def body() -> tuple[str, int, str]:
+        def hook(_: int) -> Any:
+            return getattr(callsites, look)(0)
+
+        (site,) = backward_with(lambda: in_a_bare_thread(hook, 0))
+        return site.function, site.caller.line, site.caller.function
+
+    assert one.run(body).unwrap() == [("hook", the_pass(), "backward_with")]
+
+
+@pytest.mark.parametrize("look", ["call_site", "plain_call_site"])
+def test_a_thread_of_pythons_has_nothing_to_do_with_the_pass(one: World, look: str) -> None:
+    def body() -> list[Any]:
+        def hook() -> Any:
+            found: list[Any] = []
+            thread = threading.Thread(target=lambda: found.append(getattr(callsites, look)(0)))
+            threading.Thread.__dict__["start"].__wrapped__(thread)  # with no line that handed it over
+            thread.join()
+            return found[0]
+
+        (site,) = backward_with(hook)
+        return [site.function, site.caller]
+
+    assert one.run(body).unwrap() == [["<lambda>", None]]

@@ -85,7 +85,14 @@ def _callers_of(frame: FrameType) -> Sequence[FrameType]:
     """The user's frames around that of the user's, the innermost first; none where a test begins there, or a body."""
     found: list[FrameType] = []
     outer, between = frame.f_back, 0
-    while outer is not None and between < MOST_BETWEEN and len(found) < MOST_CALLERS:
+    left, library = len(passes), False
+    while between < MOST_BETWEEN and len(found) < MOST_CALLERS:
+        if outer is None and left and not library:  # in a thread of the engine's own
+            outer = passes[left - 1]
+        if outer is None:
+            break
+        if left and outer in passes:
+            left = passes.index(outer)
         code = outer.f_code
         whose, _tells, _code = _known.get(id(code)) or _classify(code)
         if whose is _USER:
@@ -97,6 +104,7 @@ def _callers_of(frame: FrameType) -> Sequence[FrameType]:
             break
         else:
             between += 1
+            library = library or whose is _LIBRARY
         outer = outer.f_back
     return found
 

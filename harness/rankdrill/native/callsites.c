@@ -92,42 +92,6 @@ static void let_go(Found *found) {
     while (found->count) Py_DECREF(found->callers[--found->count]);
 }
 
-/* Whether `frame` is the one of ours that runs a backward pass: who began that is the user. */
-static int runs_a_pass(CallSites *self, PyFrameObject *frame) {
-    for (Py_ssize_t each = 0; each < PyList_GET_SIZE(self->passes); each++)
-        if (PyList_GET_ITEM(self->passes, each) == (PyObject *)frame) return 1;
-    return 0;
-}
-
-/* The user's frames around that of the user's; see `callsites._callers_of`. */
-static int find_callers(CallSites *self, Found *found) {
-    PyFrameObject *frame = PyFrame_GetBack(found->user);
-    for (int between = 0; frame && between < MOST_BETWEEN && found->count < MOST_CALLERS;) {
-        PyCodeObject *code = PyFrame_GetCode(frame);
-        Known known;
-        int failed = know(self, code, &known);
-        int ours = known.whose == OURS && !runs_a_pass(self, frame);
-        int stop = failed || ours || (known.whose == LIBRARY && known.runs_tests) ||
-                   (known.whose == USER && is_the_template(frame, code));
-        Py_DECREF(code);
-        if (stop) {
-            Py_DECREF(frame);
-            return failed;
-        }
-        PyFrameObject *back = PyFrame_GetBack(frame);
-        if (known.whose == USER) {
-            found->callers[found->count++] = frame;
-            between = 0;
-        } else {
-            Py_DECREF(frame);
-            between++;
-        }
-        frame = back;
-    }
-    Py_XDECREF(frame);
-    return 0;
-}
-
 /* What goes on below the last frame of a thread that C++ has made for a backward pass: what runs the innermost of the
    first `left` passes; else NULL. */
 static PyFrameObject *frame_of_pass(CallSites *self, Py_ssize_t left) {
@@ -140,6 +104,41 @@ static Py_ssize_t passes_left(CallSites *self, Py_ssize_t left, PyFrameObject *f
     for (Py_ssize_t each = 0; each < left && each < PyList_GET_SIZE(self->passes); each++)
         if (PyList_GET_ITEM(self->passes, each) == (PyObject *)frame) return each;
     return left;
+}
+
+/* The user's frames around that of the user's; see `callsites._callers_of`. */
+static int find_callers(CallSites *self, Found *found) {
+    PyFrameObject *frame = PyFrame_GetBack(found->user);
+    Py_ssize_t left = PyList_GET_SIZE(self->passes);
+    for (int between = 0, library = 0; between < MOST_BETWEEN && found->count < MOST_CALLERS;) {
+        if (!frame && !library) frame = frame_of_pass(self, left); /* in a thread of the engine's own */
+        if (!frame) break;
+        Py_ssize_t before = left;
+        left = passes_left(self, left, frame);
+        PyCodeObject *code = PyFrame_GetCode(frame);
+        Known known;
+        int failed = know(self, code, &known);
+        int ours = known.whose == OURS && left == before; /* who begins a backward pass is the user */
+        int stop = failed || ours || (known.whose == LIBRARY && known.runs_tests) ||
+                   (known.whose == USER && is_the_template(frame, code));
+        Py_DECREF(code);
+        if (stop) {
+            Py_DECREF(frame);
+            return failed;
+        }
+        PyFrameObject *back = PyFrame_GetBack(frame);
+        if (known.whose == USER) {
+            found->callers[found->count++] = frame;
+            between = 0;
+        } else {
+            library = library || known.whose == LIBRARY;
+            Py_DECREF(frame);
+            between++;
+        }
+        frame = back;
+    }
+    Py_XDECREF(frame);
+    return 0;
 }
 
 /* The user's frame, or else the first of a library's, and which function of torch's, or gather, was called there. */
