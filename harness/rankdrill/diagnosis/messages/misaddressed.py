@@ -224,16 +224,20 @@ def _odd_by_vote(end: MessageEnd, other: MessageEnd, argument: str, traffic: Tra
         {stream for stream in rest if stream.target == mine.target},
         {stream for stream in rest if stream.source == mine.source},
     )
-    near = {odd for streams in beside if (odd := _voted(end, other, argument, streams)) is not None}
+    near = {odd for streams in beside if (odd := _voted(end, other, argument, streams, traffic)) is not None}
     if near:
         return near.pop() if len(near) == 1 else None
-    return _voted(end, other, argument, rest)
+    return _voted(end, other, argument, rest, traffic)
 
 
-def _voted(end: MessageEnd, other: MessageEnd, argument: str, streams: Collection[Stream]) -> MessageEnd | None:
+def _voted(
+    end: MessageEnd, other: MessageEnd, argument: str, streams: Collection[Stream], traffic: Traffic
+) -> MessageEnd | None:
     as_it_is: _Way = attrgetter(argument)
     ways = (as_it_is, *(_FROM_A_RANK if argument == "tag" else ()))
-    alike = [way for way in ways if len(set(map(way, streams))) == 1] or [as_it_is]
+    alike = [way for way in ways if len(set(map(way, streams))) == 1]
+    if not alike:  # of several some are those of the two: of these only what has met says that it is right
+        alike, streams = [as_it_is], [stream for stream in streams if traffic.met(stream)]
     odd = set()
     for way in alike:
         values: dict[Hashable, MessageEnd] = {way(each.stream): each for each in (end, other)}
