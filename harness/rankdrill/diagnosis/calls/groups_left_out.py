@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from rankdrill.diagnosis.calls.group_names import under_other_names
+from rankdrill.diagnosis.calls.loops import share_a_loop
 from rankdrill.diagnosis.calls.naming import named
+from rankdrill.diagnosis.calls.source import Order, order_of
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.messages import words
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.step import MAKES_GROUP, Step
 
-__all__ = ["group_left_out", "makes_group"]
+__all__ = ["group_left_out", "makes_group", "went_past_group"]
 
 
 def makes_group(wait: Wait) -> bool:
@@ -58,3 +61,28 @@ def _elsewhere(wait: Wait) -> Side:
     step = wait.record.step
     did = words.waits(wait.record) if step.message is not None else f"waits in {named(step)}"
     return side_of([wait.rank], did, [step.site])
+
+
+def went_past_group(finding: Finding) -> Finding:
+    """`finding`, that a group was made of other members, unless it was the next one: the culprits went past the first.
+
+    So it is where they come from further down the same code, and from outside of any loop around both. All ranks have
+    to make each group: also where as many have made it, who is further down is who went past it.
+    """
+    if len(finding.sides) != 2:
+        return finding
+    few, most = finding.sides
+    if not finding.culprits and _lies_further_down(most, few):
+        few, most = most, few
+    came, due = few.sites[0], most.sites[0]
+    alike = len(set(few.sites)) == len(set(most.sites)) == 1
+    if came is None or due is None or not alike or order_of(due, came) is not Order.AFTER or share_a_loop(due, came):
+        return finding
+    did = f"{'leaves' if len(few.ranks) == 1 else 'leave'} out {finding.step}"
+    left_out = side_of(few.ranks, did, [due] * len(few.ranks))
+    return replace(finding, kind=FindingKind.MISSING, sides=(left_out, few, most), culprits=few.ranks)
+
+
+def _lies_further_down(one: Side, other: Side) -> bool:
+    here, there = one.sites[0], other.sites[0]
+    return here is not None and there is not None and order_of(there, here) is Order.AFTER

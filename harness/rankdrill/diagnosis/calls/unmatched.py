@@ -8,7 +8,7 @@ from itertools import permutations
 
 from rankdrill.diagnosis.calls.common_caller import outward
 from rankdrill.diagnosis.calls.contracts import MEMBERS
-from rankdrill.diagnosis.calls.loops import share_a_loop
+from rankdrill.diagnosis.calls.groups_left_out import went_past_group
 from rankdrill.diagnosis.calls.naming import in_pass, named
 from rankdrill.diagnosis.calls.sequences import Parting, calls_on, left_out_by_one_side, parted_before, parting
 from rankdrill.diagnosis.calls.source import (
@@ -103,7 +103,7 @@ def retold(finding: Finding, views: Sequence[LedgerView]) -> Finding:
     if finding.number == NO_SEQUENCE:
         return finding
     if finding.kind is FindingKind.GROUP and finding.argument == MEMBERS:
-        return _group_left_out(finding)
+        return went_past_group(finding)
     if finding.kind in _OF_ONE_CALL and any(_is_of_two_threads(*pair) for pair in permutations(finding.sides, 2)):
         return replace(finding, kind=FindingKind.CALL_ORDERING, culprits=())  # on each rank it is chance
     found = _parted(finding, views) if finding.culprits else _parted_by_custom(finding, views)
@@ -143,23 +143,6 @@ def _made_after_all(parted: Parting, finding: Finding, culprits: Collection[int]
     lacking = (side for side in finding.sides if (set(side.ranks) <= set(culprits)) is not extra)
     shows, site = next((side.sites[0] for side in lacking), None), parted.call.site
     return site is not None and shows is not None and made_later_too(site, shows)
-
-
-def _group_left_out(finding: Finding) -> Finding:
-    """`finding`, that a group was made of other members, unless it was the next one: the culprits went past the first.
-
-    So it is where they come from further down the same code, and from outside of any loop around both.
-    """
-    if not finding.culprits or len(finding.sides) != 2:
-        return finding
-    few, most = finding.sides
-    came, due = few.sites[0], most.sites[0]
-    alike = len(set(few.sites)) == len(set(most.sites)) == 1
-    if came is None or due is None or not alike or order_of(due, came) is not Order.AFTER or share_a_loop(due, came):
-        return finding
-    did = f"{'leaves' if len(few.ranks) == 1 else 'leave'} out {finding.step}"
-    left_out = side_of(few.ranks, did, [due] * len(few.ranks))
-    return replace(finding, kind=FindingKind.MISSING, sides=(left_out, few, most))
 
 
 def _others(finding: Finding, culprits: Collection[int]) -> list[int]:

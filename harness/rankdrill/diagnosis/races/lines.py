@@ -120,8 +120,8 @@ def _is_given_as_it_is(written: Written, node: ast.AST) -> bool:
 
 def is_put_with_another(reception: Reception) -> bool:
     """Whether it and what another line of the block takes from anybody are one's, as they are used: one is kept under
-    the other, as a payload is under what its header says. Or as they are called, where both come again and again and
-    nothing at all is done with them: who receives two in each round means two of one sender.
+    the other, as a payload is under what its header says, or weighed by it. Or as they are called, where both come
+    again and again and nothing at all is done with them: who receives two in each round means two of one sender.
     """
     written = reception.written
     block = _block_of(written, reception.call)
@@ -135,11 +135,22 @@ def is_put_with_another(reception: Reception) -> bool:
         return False
     if written.loop_around(reception.call) is not None and all(_is_unread(written, each, ()) for each in those):
         return reception.into.id in names
-    return reception.into.id in names and any(
+    kept = any(
         (names[0] in names_in(index) and names[1] in names_in(value))
         or (names[1] in names_in(index) and names[0] in names_in(value))
         for index, value in _kept_under(written)
     )
+    return reception.into.id in names and (kept or _are_weighed(written, *names))
+
+
+def _are_weighed(written: Written, one: str, other: str) -> bool:
+    """Whether one of two is multiplied by the other, or divided: how many samples a sum was made of, say."""
+    operands = [
+        [names_in(side) & {one, other} for side in (node.left, node.right)]
+        for node in ast.walk(written.function)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Div)
+    ]
+    return any(each in ([{one}, {other}], [{other}, {one}]) for each in operands)
 
 
 def is_put_under_another_sender(reception: Reception) -> bool:
