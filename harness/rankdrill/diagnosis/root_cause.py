@@ -17,7 +17,7 @@ from rankdrill.diagnosis.calls.wrong_group import against_custom, made_elsewhere
 from rankdrill.diagnosis.deadlock import circle_in, deadlock, in_circles_alike, in_every_circle, mixed_circle
 from rankdrill.diagnosis.finding import Finding, FindingKind
 from rankdrill.diagnosis.groups import finding_by_members
-from rankdrill.diagnosis.messages.unmatched import sent_astray, unmatched_message
+from rankdrill.diagnosis.messages.unmatched import one_too_many, sent_astray, unmatched_message
 from rankdrill.diagnosis.races.race import answer_to_another, waits_for_what_came_first
 from rankdrill.diagnosis.stores.cause import apart, cause_apart
 from rankdrill.diagnosis.waits import Wait, hopeless
@@ -54,6 +54,7 @@ def cause_of_hang(waits: Mapping[int, Wait], returned: Collection[int], views: S
         or stalled_by_loss(inside, views)
         or sent_astray(lost, dict(enumerate(views)))
         or alone_at_a_turn(lost, views)
+        or (one_too_many(lost, dict(enumerate(views))) if circle else None)
         or mixed_circle(circle, lost, returned, views)
         or (unmatched_message(inside, dict(enumerate(views)), returned) if inside else None)
         or _of_groups(waits, returned, views)

@@ -17,7 +17,7 @@ from rankdrill.diagnosis.waits import Wait, hopeless
 from rankdrill.ledger import LedgerView
 from rankdrill.step import ANYBODY
 
-__all__ = ["sent_astray", "unmatched_message", "unreceived_message"]
+__all__ = ["one_too_many", "sent_astray", "unmatched_message", "unreceived_message"]
 
 
 def unmatched_message(
@@ -57,6 +57,15 @@ def sent_astray(lost: Mapping[int, Wait], views: Mapping[int, LedgerView]) -> Fi
         return None
     traffic = Traffic(views)
     return Account(lost, views, traffic).misaddressed(in_another_branch(ends, traffic))
+
+
+def one_too_many(lost: Mapping[int, Wait], views: Mapping[int, LedgerView]) -> Finding | None:
+    """What is wrong where one that waits for ever has sent, or receives, once more than in the round before, and the
+    other rank, which has done as many as then, waits in the collective that ends the round.
+    """
+    ends, traffic = list(_ends(lost)), Traffic(views)
+    more = (end for end in ends if out_of_step(end, lost, traffic) == (end.rank,))
+    return next((Account(lost, views, traffic).miscounted(end, (end.rank,)) for end in more), None)
 
 
 def unreceived_message(views: Mapping[int, LedgerView]) -> Finding | None:

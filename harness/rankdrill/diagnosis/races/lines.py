@@ -127,8 +127,8 @@ def is_put_with_another(reception: Reception) -> bool:
     block = _block_of(written, reception.call)
     those = [
         each
-        for each in receptions_in(written)
-        if isinstance(each.into, ast.Name) and each.waits and _block_of(written, each.call) == block
+        for each in receptions_in(written, lambda call: _block_of(written, call) == block)
+        if isinstance(each.into, ast.Name) and each.waits
     ]
     names = [each.into.id for each in those if isinstance(each.into, ast.Name)]
     if not isinstance(reception.into, ast.Name) or len(names) != 2 or len(set(names)) < 2:

@@ -7,7 +7,7 @@ counts, in the function that called it.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rankdrill.diagnosis.calls.tree import function_around
@@ -56,12 +56,15 @@ def reception_at(site: Site) -> Reception | None:
     return None
 
 
-def receptions_in(written: Written) -> list[Reception]:
-    """All receives of a function, in the order of its text; nothing where one names its sender, or can know it."""
-    calls = [node for node in ast.walk(written.function) if name_called(node) in _RECEIVE]
+def receptions_in(written: Written, among: Callable[[ast.Call], bool] = lambda call: True) -> list[Reception]:
+    """All receives of a function, in the order of its text; nothing where one names its sender, or can know it.
+
+    Of these `among` says which are looked at.
+    """
+    called = (node for node in ast.walk(written.function) if isinstance(node, ast.Call))
+    calls = [node for node in called if name_called(node) in _RECEIVE and among(node)]
     found: list[Reception] = []
-    for call in sorted(calls, key=lambda node: getattr(node, "lineno", 0)):
-        assert isinstance(call, ast.Call)
+    for call in sorted(calls, key=lambda node: node.lineno):
         into = _into(call)
         if into is None or _names_a_sender(call):
             return []
