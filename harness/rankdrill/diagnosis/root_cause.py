@@ -19,6 +19,7 @@ from rankdrill.diagnosis.finding import Finding, FindingKind
 from rankdrill.diagnosis.groups import finding_by_members
 from rankdrill.diagnosis.messages.unmatched import one_too_many, sent_astray, unmatched_message
 from rankdrill.diagnosis.races.race import answer_to_another, waits_for_what_came_first
+from rankdrill.diagnosis.races.shown import race_shown_by
 from rankdrill.diagnosis.stores.cause import apart, cause_apart
 from rankdrill.diagnosis.waits import Wait, hopeless
 from rankdrill.ledger import LedgerView, State
@@ -96,6 +97,8 @@ def traced_back(noticed: Finding, waits: Mapping[int, Wait], views: Sequence[Led
     """`noticed`, which a rank found while it ran, as it looks to who knows what all ranks did."""
     views = [_until(noticed, rank, view) for rank, view in enumerate(views)]
     waits = {rank: wait for rank, wait in waits.items() if wait.record.index < _end(views[rank])}
+    if (race := race_shown_by(noticed, views)) is not None:
+        return race
     found = wrong_group(waits, views, noticed) if noticed.number != NO_SEQUENCE else None
     if found is None or noticed.culprits not in ((), found.culprits):
         found = strayed(retold(sided_by_siblings(sided_with(noticed, waits, views), views), views), views)

@@ -326,3 +326,29 @@ def once_round_the_corner(rank: Rank) -> None:
         for request in dist.batch_isend_irecv(exchanges):  # culprit
             request.wait()  # culprit
     dist.barrier()
+
+
+@mistake("unmatched message", culprits=(1,), ranks=2)
+def one_token_more_in_the_last_round(rank: Rank) -> None:
+    """Each round ends with what the other one makes of it."""
+    accepted = torch.zeros(1)
+    for step in range(3):
+        if rank.index == 1:
+            for token in range(4 if step == 2 else 3):
+                dist.send(torch.tensor([float(token)]), dst=0)  # culprit
+        else:
+            for _ in range(3):
+                dist.recv(torch.empty(1), src=1)
+        dist.broadcast(accepted, src=0)
+
+
+@mistake("unmatched message", between=(0, 2), ranks=3)
+def pages_counted_by_whom_they_are_for(rank: Rank) -> None:
+    """The last reckons with two for each rank before it, and the first deals them out in turn."""
+    if rank.index == 0:
+        for page in range(4):
+            dist.send(torch.ones(3), dst=1 + page % 2, tag=50 + page)  # culprit
+    else:
+        for turn in range(2):
+            dist.recv(torch.empty(3), src=0, tag=50 + 2 * (rank.index - 1 + turn))  # culprit
+    dist.barrier()

@@ -200,3 +200,13 @@ def nothing_to_send_back(rank: Rank) -> None:
     torch.autograd.backward(loss)  # culprit
     assert second.weight.grad is not None
     dist.all_reduce(second.weight.grad)  # culprit
+
+
+@mistake("missing call", culprits=(0, 3), ranks=4)
+def a_group_that_its_members_alone_make(rank: Rank) -> None:
+    """Of as many as leave it out; all have to make it."""
+    if 0 < rank.index < 3:  # culprit
+        inner = dist.new_group([1, 2])  # culprit
+        dist.all_reduce(torch.ones(2), group=inner)
+    outer = dist.new_group([0, 1, 2, 3])  # culprit
+    dist.all_reduce(torch.ones(1), group=outer)

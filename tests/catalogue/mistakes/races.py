@@ -560,3 +560,44 @@ def a_header_and_a_body_of_one_tag(rank: Rank) -> None:
         time.sleep(0.03)
         dist.send(torch.full((2,), 10.0 * rank.index), dst=2)
     dist.barrier()
+
+
+@mistake("message race", culprits=(0,), ranks=3)
+def a_header_where_a_body_was_expected(rank: Rank) -> None:
+    """Of another size, so that it is refused."""
+    if rank.index == 0:
+        by_sender: dict[int, list[torch.Tensor]] = {}
+        for _ in range(4):
+            header, body = torch.empty(1), torch.empty(6)
+            sender = dist.recv(header)
+            dist.recv(body)  # culprit
+            by_sender.setdefault(sender, []).append(body[: int(header[0])])
+    else:
+        for size in (2, 4):
+            dist.send(torch.tensor([float(size)]), dst=0)
+            time.sleep(0.02)
+            dist.send(torch.full((6,), float(rank.index)), dst=0)
+    dist.barrier()
+
+
+@mistake("message race", culprits=(0,), ranks=3)
+def sums_and_how_many_they_are_of(rank: Rank) -> None:
+    """With a tag of their own, each of whoever comes."""
+    result = torch.zeros(3)
+    if rank.index == 0:
+        total, count = torch.zeros(3), 0.0
+        for _ in range(2):
+            mean, samples = torch.empty(3), torch.empty(1)
+            dist.recv(mean, tag=1)  # culprit
+            dist.recv(samples, tag=2)  # culprit
+            total += mean * samples
+            count += samples.item()
+        for worker in (1, 2):
+            dist.send(total / count, dst=worker, tag=3)
+    else:
+        sent = dist.isend(torch.full((3,), float(rank.index)), dst=0, tag=1)
+        time.sleep(0.04 * rank.index)
+        dist.send(torch.tensor([10.0 * rank.index]), dst=0, tag=2)
+        assert sent is not None
+        sent.wait()
+        dist.recv(result, src=0, tag=3)

@@ -186,3 +186,19 @@ def drops_rows_that_it_has_announced(rank: Rank) -> None:
     sent, received = torch.ones(sum(sends), 2), torch.empty(int(expected.sum()), 2)
     dist.all_to_all_single(received, sent, expected.tolist(), sends)  # culprit
     dist.barrier()
+
+
+@mistake("size mismatch", between=(0, 1), ranks=2)
+def a_body_of_another_size_than_its_header_says(rank: Rank) -> None:
+    """From the one that the header came from, though both may be anybody's."""
+    if rank.index == 0:
+        found: dict[int, float] = {}
+        for _ in range(2):
+            header, body = torch.empty(1), torch.empty(6)
+            sender = dist.recv(header)
+            dist.recv(body)  # culprit
+            found[sender] = body[: int(header[0])].sum().item()
+    else:
+        for size in (6, 4):
+            dist.send(torch.tensor([float(size)]), dst=0)
+            dist.send(torch.ones(size), dst=0)  # culprit

@@ -15,7 +15,7 @@ from rankdrill.diagnosis.races.places import is_about
 from rankdrill.diagnosis.races.reception import Reception, receptions_in
 from rankdrill.diagnosis.races.written import Written, name_called, names_in
 
-__all__ = ["has_a_line_for_each", "is_put_under_another_sender", "is_put_with_another"]
+__all__ = ["has_a_line_for_each", "is_put_together", "is_put_under_another_sender", "is_put_with_another"]
 
 _ONE_WAY = (ast.Sub, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.MatMult)
 _EITHER_WAY = frozenset(
@@ -27,6 +27,7 @@ _EITHER_WAY = frozenset(
 _SUMMED_UP = frozenset(
     {"amax", "amin", "aminmax", "max", "mean", "median", "min", "norm", "numel", "shape", "size", "sort", "std", "sum"}
 )
+_ADDS = frozenset({"add", "append", "copy_", "extend"})
 _SIZES = frozenset({"abs", "absolute", "dist", "mse_loss", "norm", "pow", "square"})
 
 
@@ -118,6 +119,11 @@ def _is_given_as_it_is(written: Written, node: ast.AST) -> bool:
     return False
 
 
+def is_put_together(reception: Reception) -> bool:
+    """Whether it and what another line of the block takes from anybody are one's, as they are used."""
+    return is_put_with_another(reception) or is_put_under_another_sender(reception)
+
+
 def is_put_with_another(reception: Reception) -> bool:
     """Whether it and what another line of the block takes from anybody are one's, as they are used: one is kept under
     the other, as a payload is under what its header says, or weighed by it. Or as they are called, where both come
@@ -171,7 +177,7 @@ def is_put_under_another_sender(reception: Reception) -> bool:
 
 
 def _kept_under(written: Written) -> list[tuple[ast.AST, ast.AST]]:
-    """What is assigned into a place, each after what the place is told by."""
+    """What is assigned into a place, or added to what is kept there, each after what the place is told by."""
     found: list[tuple[ast.AST, ast.AST]] = []
     for node in ast.walk(written.function):
         match node:
@@ -179,6 +185,10 @@ def _kept_under(written: Written) -> list[tuple[ast.AST, ast.AST]]:
                 found.append((index, value))
             case ast.AugAssign(target=ast.Subscript(slice=index), value=value):
                 found.append((index, value))
+            case ast.Call(func=ast.Attribute(value=place, attr=method), args=[value]) if method in _ADDS:
+                match place:
+                    case ast.Subscript(slice=index) | ast.Call(func=ast.Attribute(attr="setdefault"), args=[index, _]):
+                        found.append((index, value))
     return found
 
 

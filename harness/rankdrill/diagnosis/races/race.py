@@ -31,7 +31,7 @@ from rankdrill.diagnosis.races.account import (
 )
 from rankdrill.diagnosis.races.answers import answered_as_filed, answers_in_a_row
 from rankdrill.diagnosis.races.last_word import counts_the_last
-from rankdrill.diagnosis.races.lines import has_a_line_for_each, is_put_under_another_sender, is_put_with_another
+from rankdrill.diagnosis.races.lines import has_a_line_for_each, is_put_together
 from rankdrill.diagnosis.races.order import (
     all_unordered,
     before_its_turn,
@@ -44,7 +44,7 @@ from rankdrill.diagnosis.races.order import (
     unordered,
 )
 from rankdrill.diagnosis.races.places import answered_by_place, kept_in_order
-from rankdrill.diagnosis.races.reception import Reception, reception_at
+from rankdrill.diagnosis.races.reception import reception_at
 from rankdrill.diagnosis.races.rounds import counts_by_rounds
 from rankdrill.diagnosis.races.taken import Taken
 from rankdrill.diagnosis.races.weighed import is_weighed_by_turn
@@ -118,15 +118,11 @@ def _of_two(rank: int, taken: Taken, views: Mapping[int, LedgerView]) -> Race | 
     here = (taken.site.file, taken.site.function)
     steps = (record.step for record in taken_from_anybody(views[rank]) if record.step.target == taken.group)
     sites = {step.site for step in steps if step.site is not None and (step.site.file, step.site.function) == here}
-    together = [site for site in sites if (found := reception_at(site)) is not None and _is_put_together(found)]
+    together = [site for site in sites if (found := reception_at(site)) is not None and is_put_together(found)]
     pair = unordered(rank, taken, views) if together else None
     if pair is None:
         return None
     return Race(replace(taken, site=min(together, key=lambda site: site.line)), pair, TOGETHER)
-
-
-def _is_put_together(reception: Reception) -> bool:
-    return is_put_with_another(reception) or is_put_under_another_sender(reception)
 
 
 _KINDS = (_race, _out_of_turn, _named_otherwise, _by_rounds, _of_two)
@@ -143,7 +139,7 @@ def _deed(rank: int, taken: Taken, view: LedgerView) -> Deed | None:
         return IN_PLACES
     if is_weighed_by_turn(reception):
         return BY_TURN
-    if _is_put_together(reception):
+    if is_put_together(reception):
         return TOGETHER
     if counts_the_last(reception, rank):
         return THE_LAST
