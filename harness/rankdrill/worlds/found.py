@@ -18,6 +18,7 @@ from rankdrill.diagnosis.monitored import not_passed
 from rankdrill.diagnosis.races.missed import missed_race
 from rankdrill.diagnosis.refused import refused_by_torch
 from rankdrill.diagnosis.stores.missed import missed_update
+from rankdrill.diagnosis.stores.polled import polled
 from rankdrill.diagnosis.way_out import lost_on_the_way_out
 from rankdrill.worlds.dumps import threads_in
 from rankdrill.worlds.suffering import lost_another
@@ -63,8 +64,13 @@ def _found(ranks: Sequence[RankOutcome], noticed: Finding | None) -> Finding | N
     if any(rank.status == "raised" for rank in ranks):
         return _not_passed(ranks) or _told_by_errors(ranks)
     by_lock = _stopped_by_lock(ranks, list(waits.values()))
-    if by_lock is not None or any(_runs(rank) for rank in ranks):
+    if by_lock is not None:
         return by_lock
+    for rank in filter(_runs, ranks):
+        asking = polled(rank.rank, dict(enumerate(views)))
+        if asking is None:
+            return None
+        waits[rank.rank] = asking
     returned = {rank.rank for rank in ranks if rank.status == "returned"}
     return cause_of_hang(waits, returned - waits.keys(), views)
 
