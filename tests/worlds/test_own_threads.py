@@ -92,3 +92,25 @@ def test_a_pool_that_is_given_the_collective_itself_is_a_thread_beside(two: Worl
     outcome = two.run(body, deadline=30)
     assert outcome.culprits == (0, 1)
     assert "in a thread" in found(outcome)
+
+
+def test_a_thread_that_goes_on_into_the_next_rounds_of_the_loop_is_beside(two: World) -> None:
+    """However it comes out: which of two calls meets which on another rank is chance."""
+
+    def body() -> None:
+        reporter: threading.Thread | None = None
+        for step in range(12):
+            dist.all_reduce(torch.ones(64))
+            if step % 4 == 0:
+                if reporter is not None:
+                    reporter.join()
+                names = [None, None]
+                reporter = threading.Thread(target=dist.all_gather_object, args=(names, step), daemon=True)
+                reporter.start()
+        if reporter is not None:
+            reporter.join()
+
+    for _ in range(3):
+        outcome = two.run(body, deadline=5)
+        assert not outcome.ok
+        assert {finding.kind for finding in outcome.findings} == {FindingKind.CALL_ORDERING}, outcome.summary()

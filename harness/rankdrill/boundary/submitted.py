@@ -11,6 +11,7 @@ And what is done there is watched: whether it uses memory that a call works on w
 from __future__ import annotations
 
 import functools
+import inspect
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -19,6 +20,7 @@ from typing import Any
 
 from rankdrill.boundary.callsites import call_site, owner_of
 from rankdrill.boundary.crossing import Boundary
+from rankdrill.boundary.layers import C10D
 from rankdrill.boundary.patch import Patch
 from rankdrill.step import HANDED_OVER, Site
 from rankdrill.whose import Whose, whose_file
@@ -53,8 +55,7 @@ def _started_by_its_line(
     def start(self: threading.Thread) -> None:
         __tracebackhide__ = True
         body = getattr(self, "_target", None) if type(self).run is threading.Thread.run else type(self).run
-        code = getattr(body, "__code__", None)
-        if not isinstance(code, CodeType) or owner_of(code) is not Whose.USER or "run" in vars(self):
+        if not _may_issue(body) or "run" in vars(self):
             return original(self)
         boundary.handed_over = True
         through, run = _through(call_site()), self.run
@@ -71,6 +72,12 @@ def _started_by_its_line(
             raise
 
     return start
+
+
+def _may_issue(body: Any) -> bool:
+    """Whether it is a function of the user's, or one by which torch issues a collective."""
+    code = getattr(inspect.unwrap(body) if callable(body) else None, "__code__", None)
+    return isinstance(code, CodeType) and (owner_of(code) is Whose.USER or code.co_filename == C10D)
 
 
 def _attended(boundary: Boundary, called: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from signal import SIGABRT
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ from rankdrill.worlds.dumps import threads_in
 from rankdrill.worlds.suffering import lost_another
 
 if TYPE_CHECKING:
-    from rankdrill.ledger import Record
+    from rankdrill.ledger import LedgerView, Record
     from rankdrill.worlds.rank_outcome import RankOutcome
 
 __all__ = ["CHECKS", "UNNOTICED", "finding_on"]
@@ -72,7 +72,7 @@ def _found(ranks: Sequence[RankOutcome], noticed: Finding | None) -> Finding | N
             return None
         waits[rank.rank] = asking
     returned = {rank.rank for rank in ranks if rank.status == "returned"}
-    return cause_of_hang(waits, returned - waits.keys(), views)
+    return cause_of_hang(waits, returned - waits.keys(), views) or _crossed_by_threads(waits, views)
 
 
 def _aborted_between_threads(ranks: Sequence[RankOutcome]) -> Finding | None:
@@ -80,6 +80,15 @@ def _aborted_between_threads(ranks: Sequence[RankOutcome]) -> Finding | None:
     aborted = [rank for rank in ranks if rank.death is not None and rank.death.signal == SIGABRT]
     within = [rank for rank in aborted if rank.ledger.last_open is not None and rank.ledger.last_open.step.digest]
     return unordered_threads({rank.rank: rank.ledger for rank in ranks}, met=True) if within else None
+
+
+def _crossed_by_threads(waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> Finding | None:
+    """Where all wait in what all have come to, and two threads of a rank make calls on that group: the backend may have
+    got them in another order than they were numbered in.
+    """
+    if not waits or any(wait.missing for wait in waits.values()):
+        return None
+    return unordered_threads(dict(enumerate(views)), met=True)
 
 
 def _named_again(ranks: Sequence[RankOutcome]) -> Finding | None:

@@ -12,13 +12,19 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 
 from rankdrill.diagnosis.calls.common_caller import outward
-from rankdrill.diagnosis.calls.source import Order, order_of, waits_between
+from rankdrill.diagnosis.calls.source import (
+    Order,
+    comes_round_without_waiting,
+    order_of,
+    round_the_loop,
+    waits_between,
+)
 from rankdrill.diagnosis.calls.tree import calls_at, function_around, functions_in, name_called, tree_of
 from rankdrill.diagnosis.finding import Finding, FindingKind, side_of
 from rankdrill.ledger import GROUP_OP, LedgerView, Record
 from rankdrill.step import HANDED_OVER, Kind, Site
 
-__all__ = ["goes_on_beside", "unordered_threads"]
+__all__ = ["goes_on_beside", "started_by", "unordered_threads"]
 
 MOST_KNOWN = 1 << 10  # pairs of lines
 MOST_CALLS = 64  # told apart by thread and line, of one group on one rank
@@ -76,7 +82,7 @@ def _pair_in(view: LedgerView, beside: Callable[[Site | None, Site | None], bool
 
 def _unordered(calls: list[Record], beside: Callable[[Site | None, Site | None], bool]) -> tuple[Record, Record] | None:
     for one in calls:
-        if _started_by(one.step.site) is None:
+        if started_by(one.step.site) is None:
             continue
         for other in calls:
             if other.thread != one.thread and beside(one.step.site, other.step.site):
@@ -87,14 +93,14 @@ def _unordered(calls: list[Record], beside: Callable[[Site | None, Site | None],
 @lru_cache(maxsize=MOST_KNOWN)
 def goes_on_beside(one: Site | None, other: Site | None) -> bool:
     """Whether a thread came to `one`, and who started it went on to the `other`, and neither waits for anything."""
-    started = _started_by(one)
+    started = started_by(one)
     if started is None:
         return False
     start, inner = started
     return any(_goes_on(start, each, other) for each in outward(other)) and _waits_for_nothing(inner)
 
 
-def _started_by(site: Site | None) -> tuple[Site, list[Site]] | None:
+def started_by(site: Site | None) -> tuple[Site, list[Site]] | None:
     """The line that gave the call at `site` to a thread, and those by which the thread came to it."""
     inner: list[Site] = []
     for each in outward(site):
@@ -111,10 +117,12 @@ def _gives_it_away(site: Site) -> bool:
 
 
 def _goes_on(started: Site, goes_on: Site, other: Site | None) -> bool:
-    if goes_on.via == HANDED_OVER or order_of(started, goes_on) is not Order.AFTER or waits_between(started, goes_on):
-        return False
+    on_the_way = _on_the_way(started, goes_on) if goes_on.via != HANDED_OVER else ()
     function = function_around(started)
-    if function is None or any(_waits(node, started.file) for node in _between(function, started.line, goes_on.line)):
+    if function is None or not on_the_way:
+        return False
+    between = (node for lines in on_the_way for node in _between(function, lines[0], lines[-1]))
+    if any(_waits(node, started.file) for node in between):
         return False
     within: list[Site] = []
     for each in outward(other):
@@ -122,6 +130,13 @@ def _goes_on(started: Site, goes_on: Site, other: Site | None) -> bool:
             break
         within.append(each)
     return _waits_for_nothing(within)
+
+
+def _on_the_way(started: Site, goes_on: Site) -> tuple[range, ...]:
+    """The lines from the one to the other, straight on or round a loop; none where it waits for the thread there."""
+    if order_of(started, goes_on) is Order.AFTER:
+        return () if waits_between(started, goes_on) else (range(started.line, goes_on.line + 1),)
+    return round_the_loop(started, goes_on) if comes_round_without_waiting(started, goes_on) else ()
 
 
 def _waits_for_nothing(sites: list[Site]) -> bool:

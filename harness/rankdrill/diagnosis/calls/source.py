@@ -31,6 +31,7 @@ __all__ = [
     "LEAVES_WITH",
     "Order",
     "comes_later",
+    "comes_round_without_waiting",
     "comes_to_both",
     "comes_to_the_same",
     "functions_calling",
@@ -42,6 +43,7 @@ __all__ = [
     "made_later_too",
     "nearest",
     "order_of",
+    "round_the_loop",
     "waits_between",
 ]
 
@@ -130,6 +132,28 @@ def waits_between(one: Site, other: Site) -> bool:
     if any(isinstance(node, ast.With | ast.AsyncWith) and _is_a_pool(node) for node, _ in mine):
         return True
     return any(_joins(node) and first <= node.lineno < second for node in ast.walk(function))
+
+
+def comes_round_without_waiting(one: Site, other: Site) -> bool:
+    """Whether a loop brings a rank from the line `one` to `other`, further up in it, and nothing on the way waits for
+    what the first has handed to another thread, as it looks.
+    """
+    on_the_way, function = round_the_loop(one, other), function_around(one)
+    if not on_the_way or function is None:
+        return False
+    return not any(_joins(node) and any(node.lineno in lines for lines in on_the_way) for node in ast.walk(function))
+
+
+def round_the_loop(one: Site, other: Site) -> tuple[range, ...]:
+    """The lines from `one` to `other`, further up in the innermost loop around both; none where there is no such."""
+    paths = paths_of(one, other)
+    if paths is None or order_of(one, other) is not Order.BEFORE:
+        return ()
+    both = paths[0][: shared(*paths)]
+    loop = next((node for node, part in both[::-1] if isinstance(node, ast.For | ast.While) and part == "body"), None)
+    if loop is None:
+        return ()
+    return range(one.line, (loop.end_lineno or one.line) + 1), range(loop.lineno, other.line + 1)
 
 
 def _joins(node: ast.AST) -> TypeGuard[ast.Call | ast.Await]:
