@@ -55,24 +55,25 @@ def frame_at(depth: int) -> FrameType | None:
 def plain_call_site(depth: int = 1) -> Site | None:
     """The user's line that led to the caller's caller at `depth`; None where only C++ is above it."""
     frame = frame_at(depth)
-    left = len(passes)
+    running = tuple(passes)  # of which another thread's may end meanwhile
+    left = len(running)
     outermost: CodeType | None = None  # of torch's, or a gather
     telling = 0
     library: FrameType | None = None
     known = _known
     for _ in range(MOST_FRAMES):
         if frame is None and left and library is None:
-            frame = passes[left - 1]
+            frame = running[left - 1]
         if frame is None:
             break
-        if left and frame in passes:
-            left = passes.index(frame)
+        if left and frame in running:
+            left = running.index(frame)
         code = frame.f_code
         whose, tells, _code = known.get(id(code)) or _classify(code)
         if whose is _USER:
             if _is_the_template(frame):
                 break
-            return _site(frame, outermost, _callers_of(frame))
+            return _site(frame, outermost, _callers_of(frame, running))
         if whose is _LIBRARY and library is None:
             library = frame
         elif tells and tells >= telling and library is None:
@@ -81,18 +82,18 @@ def plain_call_site(depth: int = 1) -> Site | None:
     return _site(library, outermost, ()) if library is not None else None
 
 
-def _callers_of(frame: FrameType) -> Sequence[FrameType]:
+def _callers_of(frame: FrameType, running: Sequence[FrameType]) -> Sequence[FrameType]:
     """The user's frames around that of the user's, the innermost first; none where a test begins there, or a body."""
     found: list[FrameType] = []
     outer, between = frame.f_back, 0
-    left, library = len(passes), False
+    left, library = len(running), False
     while between < MOST_BETWEEN and len(found) < MOST_CALLERS:
         if outer is None and left and not library:  # in a thread of the engine's own
-            outer = passes[left - 1]
+            outer = running[left - 1]
         if outer is None:
             break
-        if left and outer in passes:
-            left = passes.index(outer)
+        if left and outer in running:
+            left = running.index(outer)
         code = outer.f_code
         whose, _tells, _code = _known.get(id(code)) or _classify(code)
         if whose is _USER:
@@ -100,7 +101,7 @@ def _callers_of(frame: FrameType) -> Sequence[FrameType]:
                 break
             found.append(outer)
             between = 0
-        elif (whose is _OURS and outer not in passes) or (whose is _LIBRARY and code.co_name in _RUNNERS):
+        elif (whose is _OURS and outer not in running) or (whose is _LIBRARY and code.co_name in _RUNNERS):
             break
         else:
             between += 1

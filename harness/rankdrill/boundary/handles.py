@@ -103,8 +103,12 @@ class Handles:
         self.modes = (*modes_seam.FUNCTION_MODES, self.watch.inside)  # for C
 
     def attend(self) -> None:
-        """Watch this thread for as long as it runs: it may use what a call works on that another thread has issued."""
+        """Watch this thread until it leaves: it may use what a call works on that another thread has issued."""
         modes_seam.lay_function_mode(self._beside)
+
+    def leave(self) -> None:
+        """This thread does nothing more of the user's."""
+        modes_seam.lift_function_mode(self._beside)
 
     @property
     def upcoming(self) -> int:

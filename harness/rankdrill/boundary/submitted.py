@@ -43,7 +43,8 @@ def _from_its_line(boundary: Boundary, original: Callable[..., Future[Any]]) -> 
     def submit(self: ThreadPoolExecutor, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         __tracebackhide__ = True
         boundary.handed_over = True
-        return original(self, functools.partial(_attended, boundary), *_through(call_site()), fn, *args, **kwargs)
+        attended = (functools.partial(_attended, boundary),) if _may_issue(fn) else ()
+        return original(self, *attended, *_through(call_site()), fn, *args, **kwargs)
 
     return submit
 
@@ -76,15 +77,21 @@ def _started_by_its_line(
 
 def _may_issue(body: Any) -> bool:
     """Whether it is a function of the user's, or one by which torch issues a collective."""
-    code = getattr(inspect.unwrap(body) if callable(body) else None, "__code__", None)
-    return isinstance(code, CodeType) and (owner_of(code) is Whose.USER or code.co_filename == C10D)
+    inner = inspect.unwrap(body) if isinstance(body, FunctionType) else body
+    codes = [code for each in (body, inner) if isinstance(code := getattr(each, "__code__", None), CodeType)]
+    return any(owner_of(code) is Whose.USER or code.co_filename == C10D for code in codes)
 
 
 def _attended(boundary: Boundary, called: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     __tracebackhide__ = True
-    if boundary.handles is not None:
-        boundary.handles.attend()
-    return called(*args, **kwargs)
+    handles = boundary.handles
+    if handles is None:
+        return called(*args, **kwargs)
+    handles.attend()
+    try:
+        return called(*args, **kwargs)
+    finally:
+        handles.leave()
 
 
 def _through(site: Site | None) -> list[Callable[..., Any]]:

@@ -83,12 +83,12 @@ def _aborted_between_threads(ranks: Sequence[RankOutcome]) -> Finding | None:
 
 
 def _crossed_by_threads(waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> Finding | None:
-    """Where all wait in what all have come to, and two threads of a rank make calls on that group: the backend may have
+    """Where all wait in what all have come to, and nothing orders calls of two threads of a rank: the backend may have
     got them in another order than they were numbered in.
     """
     if not waits or any(wait.missing for wait in waits.values()):
         return None
-    return unordered_threads(dict(enumerate(views)), met=True)
+    return unordered_threads(dict(enumerate(views)))
 
 
 def _named_again(ranks: Sequence[RankOutcome]) -> Finding | None:
@@ -175,7 +175,8 @@ def _missed_by_checks(own: Sequence[RankOutcome], ranks: Sequence[RankOutcome]) 
     if not own or not all(isinstance(rank.error, CHECKS) for rank in own):
         return None
     views = {rank.rank: rank.ledger for rank in ranks}
-    return missed_update(views) or missed_race({rank.rank: rank.site for rank in own}, views)
+    failed = {rank.rank: rank.site for rank in own}
+    return missed_update(failed, views) or missed_race(failed, views)
 
 
 def _runs(rank: RankOutcome) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rankdrill.diagnosis import odd_ones
 from rankdrill.diagnosis.ddp import is_ddps_own
 from rankdrill.errors import ContractBroken, GatherError, PeerLost
-from rankdrill.worlds.found import UNNOTICED, finding_on
+from rankdrill.worlds.found import CHECKS, UNNOTICED, finding_on
 from rankdrill.worlds.outcome import Verdict
 from rankdrill.worlds.rank_outcome import RankOutcome, Status
 from rankdrill.worlds.suffering import lost_another
@@ -46,8 +46,13 @@ def blame(ranks: Sequence[RankOutcome]) -> tuple[tuple[int, ...], tuple[int, ...
         return (), ()
     finding = finding_on(ranks)
     if finding is not None:
-        by_loss = finding.kind in UNNOTICED  # which is what they raised for
-        more = [rank.rank for rank in failed if rank.rank not in finding.ranks and _erred(rank) and not by_loss]
+        # What its check has missed is what a rank raised for.
+        excused = CHECKS if finding.kind in UNNOTICED else ()
+        more = [
+            rank.rank
+            for rank in failed
+            if rank.rank not in finding.ranks and _erred(rank) and not isinstance(rank.error, excused)
+        ]
         culprits = (*finding.ranks, *more)
         return culprits, tuple(rank.rank for rank in failed if rank.rank not in culprits)
     victims = [rank for rank in failed if _only_suffered(rank)]

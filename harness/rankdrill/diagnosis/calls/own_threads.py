@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 
 from rankdrill.diagnosis.calls.common_caller import outward
@@ -69,25 +70,44 @@ def _by_chance(one: Site | None, other: Site | None) -> bool:
 
 
 def _pair_in(view: LedgerView, beside: Callable[[Site | None, Site | None], bool]) -> tuple[Record, Record] | None:
-    by_group: dict[str, dict[tuple[int, Site], Record]] = {}
+    by_group: dict[str, dict[tuple[int, Site], _Calls]] = {}
     for record in view.where(lambda kind, _: kind is Kind.COLLECTIVE):
         step = record.step
         if step.site is None or step.op == GROUP_OP or step.message is not None:
             continue
         known = by_group.setdefault(step.target, {})
-        if len(known) < MOST_CALLS:
-            known.setdefault((record.thread, step.site), record)
+        calls = known.get((record.thread, step.site))
+        if calls is not None:
+            calls.last = record
+        elif len(known) < MOST_CALLS:
+            known[record.thread, step.site] = _Calls(record, record)
     return next(filter(None, (_unordered(list(calls.values()), beside) for calls in by_group.values())), None)
 
 
-def _unordered(calls: list[Record], beside: Callable[[Site | None, Site | None], bool]) -> tuple[Record, Record] | None:
+@dataclass
+class _Calls:
+    """The first and the last that one thread has made at one line."""
+
+    first: Record
+    last: Record
+
+
+def _unordered(calls: list[_Calls], beside: Callable[[Site | None, Site | None], bool]) -> tuple[Record, Record] | None:
     for one in calls:
-        if started_by(one.step.site) is None:
+        if started_by(one.first.step.site) is None:
             continue
         for other in calls:
-            if other.thread != one.thread and beside(one.step.site, other.step.site):
-                return one, other
+            if other.first.thread == one.first.thread or not beside(one.first.step.site, other.first.step.site):
+                continue
+            # Round a loop only where it came round once more, in fact.
+            if other.last.begin_ns > one.first.begin_ns or not _lies_further_up(other.first, one.first):
+                return one.first, other.first
     return None
+
+
+def _lies_further_up(other: Record, one: Record) -> bool:
+    started = started_by(one.step.site)
+    return started is not None and any(order_of(started[0], each) is Order.BEFORE for each in outward(other.step.site))
 
 
 @lru_cache(maxsize=MOST_KNOWN)

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import TypeGuard
 
 from rankdrill.diagnosis.calls.asking import asks_for_the_rank
-from rankdrill.diagnosis.calls.loops import in_one_block
+from rankdrill.diagnosis.calls.loops import in_one_block, is_in_a_loop
 from rankdrill.diagnosis.calls.tree import (
     FUNCTIONS,
     LEAVES,
@@ -150,6 +150,8 @@ def round_the_loop(one: Site, other: Site) -> tuple[range, ...]:
     if paths is None or order_of(one, other) is not Order.BEFORE:
         return ()
     both = paths[0][: shared(*paths)]
+    if not is_in_a_loop(one):  # what stands behind it leaves that
+        return ()
     loop = next((node for node, part in both[::-1] if isinstance(node, ast.For | ast.While) and part == "body"), None)
     if loop is None:
         return ()

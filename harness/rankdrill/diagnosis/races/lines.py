@@ -150,13 +150,28 @@ def is_put_with_another(reception: Reception) -> bool:
 
 
 def _are_weighed(written: Written, one: str, other: str) -> bool:
-    """Whether one of two is multiplied by the other, or divided: how many samples a sum was made of, say."""
-    operands = [
-        [names_in(side) & {one, other} for side in (node.left, node.right)]
-        for node in ast.walk(written.function)
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Div)
+    """Whether one of two is divided by the other, or multiplied by it and used once more by itself: how many samples a
+    mean was made of, say. A product alone is the same the other way round.
+    """
+    weighed: list[ast.BinOp] = []
+    for node in ast.walk(written.function):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Div):
+            operands = [names_in(side) & {one, other} for side in (node.left, node.right)]
+            if operands in ([{one}, {other}], [{other}, {one}]):
+                weighed.append(node)
+    if any(isinstance(node.op, ast.Div) for node in weighed):
+        return True
+    within = {id(each) for node in weighed for each in ast.walk(node)}
+    alone = [
+        any(id(use) not in within and _is_read(written, use) for use in written.uses(name)) for name in (one, other)
     ]
-    return any(each in ([{one}, {other}], [{other}, {one}]) for each in operands)
+    return bool(weighed) and alone[0] != alone[1]
+
+
+def _is_read(written: Written, use: ast.Name) -> bool:
+    """Whether it is not what a receive fills, nor only asked for its shape and the like."""
+    into = any(isinstance(node, ast.Call) and name_called(node) in ("recv", "irecv") for node in written.around(use))
+    return not into and not is_about(written, use)
 
 
 def is_put_under_another_sender(reception: Reception) -> bool:

@@ -11,7 +11,7 @@ from rankdrill.diagnosis.races.lines import is_put_together
 from rankdrill.diagnosis.races.order import is_from_anybody
 from rankdrill.diagnosis.races.reception import reception_at
 from rankdrill.ledger import LedgerView, Record
-from rankdrill.step import RECV, Kind, Site
+from rankdrill.step import RECV, SEND, Kind, Site
 
 __all__ = ["race_shown_by"]
 
@@ -28,11 +28,31 @@ def race_shown_by(noticed: Finding, views: Sequence[LedgerView]) -> Finding | No
             if site is None or len(others) != 1:
                 continue
             last, record = _last_two(site, views[rank])
-            if record is None or last is None or not is_from_anybody(record) or last.step.message is None:
+            if record is None or last is None or not is_from_anybody(record) or not _is_put_together_at(site):
                 continue
-            if (last.step.message.peer,) != others[0].ranks and _is_put_together_at(site):
+            # Who sent the first of the two has sent the second, too: it only came later than another one's.
+            elsewhere = last.step.message is not None and (last.step.message.peer,) != others[0].ranks
+            if elsewhere and _is_above(last, record) and _has_sent_more(last, rank, views):
                 return _told(rank, record, site, others)
     return None
+
+
+def _is_above(first: Record, second: Record) -> bool:
+    """Whether it is further up in the same function: of two lines that receive in turn the first."""
+    one, other = first.step.site, second.step.site
+    same = one is not None and other is not None and (one.file, one.function) == (other.file, other.function)
+    return one is not None and other is not None and same and one.line < other.line
+
+
+def _has_sent_more(taken: Record, receiver: int, views: Sequence[LedgerView]) -> bool:
+    """Whether the sender of what was `taken` has sent something to the same rank after that."""
+    message, group = taken.step.message, taken.step.target
+    if message is None or not 0 <= message.peer < len(views):
+        return False
+    calls = views[message.peer].where(lambda kind, state: kind is Kind.COLLECTIVE)
+    steps = (record.step for record in calls if record.step.op == SEND and record.step.target == group)
+    sent = (step.message for step in steps if step.message is not None)
+    return any((each.peer, each.tag) == (receiver, message.tag) and each.number > message.number for each in sent)
 
 
 def _last_two(site: Site, view: LedgerView) -> tuple[Record | None, Record | None]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import zip_longest
 
 from rankdrill.diagnosis.stores.keys import SETTING, Keys, is_there
 from rankdrill.diagnosis.waits import Wait
@@ -84,7 +85,7 @@ def _holder_of(lease: Step, rank: int, views: Mapping[int, LedgerView]) -> int |
 def _changes(lease: Step, view: LedgerView) -> Iterator[Record]:
     """What a rank did to that key, but for what it asked in vain: it asked once more then."""
     those = [record for record in view.records if record.step.kind not in _BESIDE]
-    for record, following in zip(those, [*those[1:], None], strict=True):
+    for record, following in zip_longest(those, those[1:]):
         step = record.step
         if step.kind is not Kind.STORE or step.digest != lease.digest or record.state is State.RAISED:
             continue

@@ -131,11 +131,12 @@ class Certainty:
                 for rank, each in enumerate(_joined(positions, joining))
             ]
         )
+        threads = {rank: positions[rank].beside for rank in joining}
+        asked = [wait.record for wait in waiting.values()] + [record for waits in threads.values() for record in waits]
         if (waiting.keys() & running.keys()) | idle != running.keys() or any(
-            _gives_up(wait.record, deadline) for wait in waiting.values()
+            _gives_up(record, deadline) for record in asked
         ):
             return False
-        threads = {rank: positions[rank].beside for rank in joining}
         if not self._sleepers.are_asleep(out, {rank: len(waits) for rank, waits in threads.items()}):
             return False
         pids = [handle.pid for handle in self._ranks if handle.death is None and handle.pid is not None]
