@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 
 import pytest
 import torch.distributed as dist
@@ -117,9 +118,25 @@ def one_thread_in_turn(rank: RankContext) -> None:
     last.join()
 
 
+def one_of_two_gives_up(rank: RankContext) -> None:
+    """And sets what the other one waits for then."""
+    late = f"late/{rank.index}"
+
+    def give_up() -> None:
+        with pytest.raises(RuntimeError):
+            rank.store.wait(["never"], timedelta(seconds=2 * LATE_S))
+        rank.store.set(late, "yes")
+
+    threads = [threading.Thread(target=rank.store.get, args=(late,)), threading.Thread(target=give_up)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
 @pytest.mark.parametrize(
     "body",
-    [set_late_by_a_timer, set_late_by_a_rank, joined_for_a_while, one_thread_in_turn],
+    [one_of_two_gives_up, set_late_by_a_timer, set_late_by_a_rank, joined_for_a_while, one_thread_in_turn],
     ids=lambda body: body.__name__,
 )
 def test_threads_that_will_go_on_are_left_alone(fresh: World, body: Body) -> None:

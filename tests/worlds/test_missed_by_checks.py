@@ -147,10 +147,29 @@ def nobody_has_looked(rank: RankContext) -> None:
     assert rank.index < 3
 
 
+def a_setting_is_missing(rank: RankContext) -> None:
+    """On a worker, whatever ticket it was given."""
+    if rank.index == 0:
+        asked = torch.empty(2, 1)
+        for one in asked:
+            dist.recv(one)
+        for worker, one in zip((1, 2), asked, strict=True):
+            dist.send(one + 100, dst=worker)
+    elif rank.index < 3:
+        dist.send(torch.ones(1), dst=0)
+        ticket = torch.empty(1)
+        dist.recv(ticket, src=0)
+        settings = {"rate": 0.1}
+        assert rank.index != 2 or settings["momentum"]
+
+
 @pytest.mark.parametrize(
-    "body", [the_loss_is_too_high, nothing_to_do_with_what_came, nobody_has_looked], ids=lambda body: body.__name__
+    "body",
+    [a_setting_is_missing, the_loss_is_too_high, nothing_to_do_with_what_came, nobody_has_looked],
+    ids=lambda body: body.__name__,
 )
 def test_a_check_that_failed_for_something_else_speaks_for_itself(fresh: World, body: Body) -> None:
     outcome = run(fresh, body)
     assert not outcome.findings, outcome.findings
-    assert outcome.culprits == ((3,) if body is nobody_has_looked else (0,))
+    culprits: dict[Body, tuple[int, ...]] = {nobody_has_looked: (3,), a_setting_is_missing: (2,)}
+    assert outcome.culprits == culprits.get(body, (0,))

@@ -6,6 +6,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
 import torch
 import torch.distributed as dist
 
@@ -41,8 +42,8 @@ def test_a_rank_with_a_thread_beside_is_at_fault_though_it_went_well(two: World)
     outcome = two.run(report_beside, (1,), 0.3, deadline=30)
     assert outcome.culprits == (1,)
     told = found(outcome)
-    assert "rank 1 issues all_reduce on 'default' in a thread, at tests/worlds/test_own_threads.py:21 in report" in told
-    assert "rank 1 goes on to all_reduce, and nothing orders the two, at tests/worlds/test_own_threads.py:27" in told
+    assert "rank 1 issues all_reduce on 'default' in a thread, at tests/worlds/test_own_threads.py:22 in report" in told
+    assert "rank 1 goes on to all_reduce, and nothing orders the two, at tests/worlds/test_own_threads.py:28" in told
 
 
 def test_ranks_that_do_the_same_are_told_together(four: World) -> None:
@@ -114,3 +115,46 @@ def test_a_thread_that_goes_on_into_the_next_rounds_of_the_loop_is_beside(two: W
         outcome = two.run(body, deadline=5)
         assert not outcome.ok
         assert {finding.kind for finding in outcome.findings} == {FindingKind.CALL_ORDERING}, outcome.summary()
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_a_thread_of_the_last_round_is_right(two: World, leaves: bool) -> None:
+    def body() -> int:
+        report: threading.Thread | None = None
+        for step in range(3):
+            dist.all_reduce(torch.ones(1))
+            if step == (1 if leaves else 2):
+                report = threading.Thread(target=dist.all_reduce, args=(torch.ones(1),))
+                report.start()
+                if leaves:
+                    break
+        assert report is not None
+        report.join()
+        return dist.get_rank()
+
+    assert two.run(body, deadline=30).unwrap() == [0, 1]
+
+
+class Remote:
+    """Answers to any name, as what stands for an object elsewhere does."""
+
+    def __init__(self) -> None:
+        self.called = 0
+
+    def __getattr__(self, name: str) -> Remote:
+        return Remote()
+
+    def __call__(self, *args: object) -> None:
+        self.called += 1
+
+
+def test_a_thread_may_run_what_answers_to_any_name(two: World) -> None:
+    def body() -> int:
+        remote = Remote()
+        for target in (remote, remote.run):
+            thread = threading.Thread(target=target)
+            thread.start()
+            thread.join()
+        return remote.called
+
+    assert two.run(body, deadline=30).unwrap() == [1, 1]

@@ -113,6 +113,24 @@ def test_one_that_keeps_what_others_ask_for(fresh: World) -> None:
     assert 3 in finding.ranks
 
 
+def left_with_a_lease(rank: RankContext) -> None:
+    """One has ended with it, and one has never done anything."""
+    lease = Lease(rank.store, "lease", f"rank {rank.index}")
+    if rank.index == 0:
+        rank.store.set("lease", "free")
+        lease.acquire()
+        rank.store.set("begun", "yes")
+    elif rank.index == 1:
+        rank.store.wait(["begun"])
+        lease.acquire()
+
+
+def test_who_asks_one_that_has_ended_is_told_of_without_a_finding(fresh: World) -> None:
+    outcome = run(fresh, left_with_a_lease)
+    assert not outcome.ok
+    assert not outcome.findings
+
+
 def asks_while_another_computes(rank: RankContext) -> None:
     if rank.index == 1:
         time.sleep(60.0)

@@ -555,3 +555,17 @@ def tickets_to_those_that_have_asked(rank: Rank) -> None:
         dist.recv(ticket, src=1)
         assert ticket.item() == 100.0 + rank.index
     dist.barrier()
+
+
+@correct(ranks=3)
+def a_product_of_two_that_come(rank: Rank) -> None:
+    """Whoever comes first, it is the same."""
+    if rank.index == 0:
+        one, other = torch.empty(3), torch.empty(3)
+        dist.recv(one)
+        dist.recv(other)
+        assert (one * other).sum() == 6.0
+    else:
+        time.sleep(0.02 * rank.index)
+        dist.send(torch.full((3,), float(rank.index)), dst=0)
+    dist.barrier()
