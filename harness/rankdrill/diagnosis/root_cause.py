@@ -55,14 +55,23 @@ def cause_of_hang(waits: Mapping[int, Wait], returned: Collection[int], views: S
         or stalled_by_loss(inside, views)
         or sent_astray(lost, dict(enumerate(views)))
         or alone_at_a_turn(lost, views)
-        or (one_too_many(lost, dict(enumerate(views))) if circle else None)
-        or mixed_circle(circle, lost, returned, views)
+        or _of_circle(circle, lost, returned, views)
         or (unmatched_message(inside, dict(enumerate(views)), returned) if inside else None)
         or _of_groups(waits, returned, views)
         or left_behind(waits, returned, views)
         or (deadlock(circle, in_every_circle(circle, lost), in_circles_alike(circle, lost)) if circle else None)
     )
     return finding_by_members(with_condition(strayed(found, views), views), views) if found is not None else None
+
+
+def _of_circle(
+    circle: Sequence[Wait], lost: Mapping[int, Wait], returned: Collection[int], views: Sequence[LedgerView]
+) -> Finding | None:
+    """What `mixed_circle` says; where that is only that the calls differ, how many messages there were may say more."""
+    found = mixed_circle(circle, lost, returned, views)
+    if not circle or (found is not None and (found.culprits or found.kind is not FindingKind.CALL_ORDERING)):
+        return found
+    return one_too_many(lost, dict(enumerate(views))) or found
 
 
 def _of_groups(waits: Mapping[int, Wait], returned: Collection[int], views: Sequence[LedgerView]) -> Finding | None:
