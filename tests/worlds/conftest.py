@@ -29,6 +29,14 @@ def four() -> Iterator[World]:
         yield world
 
 
+@pytest.fixture
+def fresh(four: World) -> Iterator[World]:
+    """Four ranks with a store in which nothing is set yet: ranks that are kept keep theirs."""
+    four.discard()
+    yield four
+    four.discard()
+
+
 @pytest.fixture(scope="package")
 def two() -> Iterator[World]:
     with World(2, preload=OF_TRAINING) as world:

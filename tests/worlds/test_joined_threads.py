@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
@@ -21,14 +21,6 @@ AT_ONCE_S = 30.0
 LATE_S = 1.5  # longer than anybody is left alone before it is asked
 ODD = 2
 Body = Callable[[RankContext], None]
-
-
-@pytest.fixture
-def fresh(four: World) -> Iterator[World]:
-    """Four ranks with a store in which nothing is set yet."""
-    four.discard()
-    yield four
-    four.discard()
 
 
 def publish(rank: RankContext) -> None:

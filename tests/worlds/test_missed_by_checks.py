@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -21,45 +21,36 @@ DEADLINE_S = 60.0
 Body = Callable[[RankContext], None]
 
 
-@pytest.fixture
-def fresh(four: World) -> Iterator[World]:
-    """Four ranks with a store in which nothing is set yet."""
-    four.discard()
-    yield four
-    four.discard()
-
-
 def run(world: World, body: Body) -> Outcome:
     return world.run_job(Job(body, with_context=True), deadline=DEADLINE_S)
 
 
-def register(rank: RankContext) -> None:
+def register(rank: RankContext, who: tuple[int, ...]) -> None:
     """Each has read what is there before anybody has written."""
-    known = json.loads(rank.store.get("members"))
-    time.sleep(0.2)
-    known[str(rank.index)] = f"host{rank.index}"
-    rank.store.set("members", json.dumps(known))
+    if rank.index == 0:
+        rank.store.set("members", "{}")
+    dist.barrier()
+    if rank.index in who:
+        known = json.loads(rank.store.get("members"))
+        time.sleep(0.2)
+        known[str(rank.index)] = f"host{rank.index}"
+        rank.store.set("members", json.dumps(known))
+
+
+def members(rank: RankContext) -> dict[str, str]:
+    """Those that are there once all have registered."""
+    register(rank, (1, 2, 3))
+    dist.barrier()
+    return dict(json.loads(rank.store.get("members")))
 
 
 def members_are_missing(rank: RankContext) -> None:
-    if rank.index == 0:
-        rank.store.set("members", "{}")
-    dist.barrier()
-    if rank.index:
-        register(rank)
-    dist.barrier()
-    assert len(json.loads(rank.store.get("members"))) == 3
+    assert len(members(rank)) == 3
 
 
 def a_member_is_looked_up(rank: RankContext) -> None:
-    if rank.index == 0:
-        rank.store.set("members", "{}")
-    dist.barrier()
-    if rank.index:
-        register(rank)
-    dist.barrier()
-    members = json.loads(rank.store.get("members"))
-    assert all(members[str(other)].startswith("host") for other in range(1, 4))
+    found = members(rank)
+    assert all(found[str(other)].startswith("host") for other in range(1, 4))
 
 
 @pytest.mark.parametrize("body", [members_are_missing, a_member_is_looked_up], ids=lambda body: body.__name__)
@@ -139,11 +130,7 @@ def nothing_to_do_with_what_came(rank: RankContext) -> None:
 
 def nobody_has_looked(rank: RankContext) -> None:
     """At the key in which an update was lost."""
-    if rank.index == 0:
-        rank.store.set("members", "{}")
-    dist.barrier()
-    if rank.index in (1, 2):
-        register(rank)
+    register(rank, (1, 2))
     assert rank.index < 3
 
 

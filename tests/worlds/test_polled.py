@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -18,14 +18,6 @@ from rankdrill.worlds.job import Job
 DEADLINE_S = 3.0
 PAUSE_S = 0.01
 Body = Callable[[RankContext], None]
-
-
-@pytest.fixture
-def fresh(four: World) -> Iterator[World]:
-    """Four ranks with a store in which nothing is set yet."""
-    four.discard()
-    yield four
-    four.discard()
 
 
 def run(world: World, body: Body, deadline: float = DEADLINE_S) -> Outcome:

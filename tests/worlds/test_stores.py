@@ -7,7 +7,7 @@ import linecache
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +26,6 @@ DEADLINE_S = 60.0
 AT_ONCE_S = 30.0  # well before the deadline, on whatever machine
 SOON_S = 3.0  # a deadline for what nobody can be certain of
 Body = Callable[[RankContext], object]
-
-
-@pytest.fixture
-def fresh(four: World) -> Iterator[World]:
-    """Four ranks with a store in which nothing is set yet: ranks that are kept keep theirs."""
-    four.discard()
-    yield four
-    four.discard()
 
 
 def run(world: World, body: Body, plan: Plan | None = None, deadline: float = DEADLINE_S) -> Outcome:

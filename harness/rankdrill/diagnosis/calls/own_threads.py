@@ -25,7 +25,7 @@ from rankdrill.diagnosis.finding import Finding, FindingKind, side_of
 from rankdrill.ledger import GROUP_OP, LedgerView, Record
 from rankdrill.step import HANDED_OVER, Kind, Site
 
-__all__ = ["goes_on_beside", "started_by", "unordered_threads"]
+__all__ = ["goes_on_beside", "on_the_way", "started_by", "unordered_threads"]
 
 MOST_KNOWN = 1 << 10  # pairs of lines
 MOST_CALLS = 64  # told apart by thread and line, of one group on one rank
@@ -137,11 +137,11 @@ def _gives_it_away(site: Site) -> bool:
 
 
 def _goes_on(started: Site, goes_on: Site, other: Site | None) -> bool:
-    on_the_way = _on_the_way(started, goes_on) if goes_on.via != HANDED_OVER else ()
+    way = on_the_way(started, goes_on) if goes_on.via != HANDED_OVER else ()
     function = function_around(started)
-    if function is None or not on_the_way:
+    if function is None or not way:
         return False
-    between = (node for lines in on_the_way for node in _between(function, lines[0], lines[-1]))
+    between = (node for lines in way for node in _between(function, lines[0], lines[-1]))
     if any(_waits(node, started.file) for node in between):
         return False
     within: list[Site] = []
@@ -152,7 +152,7 @@ def _goes_on(started: Site, goes_on: Site, other: Site | None) -> bool:
     return _waits_for_nothing(within)
 
 
-def _on_the_way(started: Site, goes_on: Site) -> tuple[range, ...]:
+def on_the_way(started: Site, goes_on: Site) -> tuple[range, ...]:
     """The lines from the one to the other, straight on or round a loop; none where it waits for the thread there."""
     if order_of(started, goes_on) is Order.AFTER:
         return () if waits_between(started, goes_on) else (range(started.line, goes_on.line + 1),)

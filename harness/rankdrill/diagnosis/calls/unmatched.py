@@ -10,22 +10,20 @@ from rankdrill.diagnosis.calls.common_caller import outward
 from rankdrill.diagnosis.calls.contracts import MEMBERS
 from rankdrill.diagnosis.calls.groups_left_out import went_past_group
 from rankdrill.diagnosis.calls.naming import in_pass, named
-from rankdrill.diagnosis.calls.own_threads import started_by
+from rankdrill.diagnosis.calls.own_threads import on_the_way, started_by
 from rankdrill.diagnosis.calls.sequences import Parting, calls_on, left_out_by_one_side, parted_before, parting
 from rankdrill.diagnosis.calls.source import (
     Order,
-    comes_round_without_waiting,
     comes_to_both,
     lines_alike,
     made_later_too,
     order_of,
-    waits_between,
 )
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.groups import members_in
 from rankdrill.diagnosis.waits import Wait, name_ranks
 from rankdrill.ledger import LedgerView
-from rankdrill.step import NO_SEQUENCE, Site, Step
+from rankdrill.step import NO_SEQUENCE, Step
 
 __all__ = ["either_turned_round", "left_behind", "on_top", "origin", "retold", "sided_with"]
 
@@ -177,14 +175,7 @@ def _is_of_two_threads(one: Side, other: Side) -> bool:
     may come first.
     """
     started = started_by(one.sites[0])
-    return started is not None and any(_goes_on_to(started[0], goes_on) for goes_on in outward(other.sites[0]))
-
-
-def _goes_on_to(started: Site, goes_on: Site) -> bool:
-    """Whether who has started a thread there goes on to the other line without waiting for it."""
-    if order_of(started, goes_on) is Order.AFTER:
-        return not waits_between(started, goes_on)
-    return comes_round_without_waiting(started, goes_on)
+    return started is not None and any(on_the_way(started[0], goes_on) for goes_on in outward(other.sites[0]))
 
 
 def _one_lies_behind(finding: Finding) -> bool:
