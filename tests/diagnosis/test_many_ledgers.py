@@ -19,7 +19,7 @@ from rankdrill.ledger import LedgerReader, LedgerView, LedgerWriter, State
 from rankdrill.step import Kind, Site, Step
 
 RANKS, ODD, CALLS = 24, 17, 20
-MOST_READS = 40  # of one ledger, for one verdict: as many for 1 024 ranks as for 4
+MOST_READS = 48  # of one ledger, for one verdict: as many for 1 024 ranks as for 4
 MOST_WALKS = 200  # through a syntax tree: it takes milliseconds
 SITE = Site("train.py", 3, "train")
 

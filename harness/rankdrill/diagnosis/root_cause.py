@@ -59,6 +59,7 @@ def cause_of_hang(waits: Mapping[int, Wait], returned: Collection[int], views: S
         or (unmatched_message(inside, dict(enumerate(views)), returned) if inside else None)
         or _of_groups(waits, returned, views)
         or left_behind(waits, returned, views)
+        or (made_elsewhere(waits, views) if circle else None)
         or (deadlock(circle, in_every_circle(circle, lost), in_circles_alike(circle, lost)) if circle else None)
     )
     return finding_by_members(with_condition(strayed(found, views), views), views) if found is not None else None

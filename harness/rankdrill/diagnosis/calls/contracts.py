@@ -149,6 +149,8 @@ def _difference(one: Post, other: Post) -> tuple[FindingKind, str]:
         return FindingKind.CALL_ORDERING, "op"  # what the user called is not the same, though it is made of the same
     if kind is FindingKind.DATATYPE and only_device_differs(one, other):
         return FindingKind.DEVICE, "device"
+    if kind is FindingKind.DATATYPE and one.dtypes == other.dtypes and one.shown != other.shown:
+        return FindingKind.SIZE, "size"  # of one dtype, but not as many tensors
     return (FindingKind.GROUP, MEMBERS) if kind is FindingKind.SIZE and one.op == NEW_GROUP else (kind, argument)
 
 

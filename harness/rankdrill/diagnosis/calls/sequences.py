@@ -65,6 +65,7 @@ def parting(theirs: Sequence[Step], mine: Sequence[Step], *, complete: bool, by_
         return Parting(kind, longer[_left_out(longer, shorter)]) if len(longer) > len(shorter) else None
     if not theirs or not mine:  # overwritten since
         return None
+    theirs, mine = _up_to_where_they_met(theirs, mine)
     found = parted_before(theirs, mine)
     if found is not None or by_source:
         return found or _where_it_showed(theirs, mine)
@@ -183,7 +184,6 @@ def _rounds(due: Site, came: Site, history: Sequence[Site | None]) -> list[int]:
 
 def _where_it_showed(theirs: Sequence[Step], mine: Sequence[Step]) -> Parting | None:
     """The parting at the last calls, which do not fit: by what has followed upon what, else by the source."""
-    theirs, mine = _up_to_where_they_met(theirs, mine)
     due, came = theirs[-1], mine[-1]
     if due.site is None or came.site is None or due.site == came.site or _met_before(theirs, mine):
         return None

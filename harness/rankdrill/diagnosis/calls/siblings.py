@@ -70,6 +70,8 @@ def miscounted_beside(
         if not siblings or 2 * len(wait.missing) != len(members):
             continue
         away = wait.missing[0]
+        if away in waits and not set(returned).isdisjoint(waits[away].missing):
+            continue  # whoever has left that one alone has left them all
         due = {
             len(calls_on(group, views[rank]))
             for group, ranks in siblings.items()

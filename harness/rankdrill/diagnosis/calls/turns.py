@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rankdrill.diagnosis.calls.naming import named
@@ -43,6 +43,7 @@ def another_group_at_a_turn(waits: Mapping[int, Wait], views: Sequence[LedgerVie
 
     At that turn nobody of the group that it called on did, all others of one that it did not call on called on that
     one, and everybody else met; at its next turn it is with its peers again: whoever had left a call out would not be.
+    Where the line serves each other rank one group alone, no call left out could have brought it to another.
     It is why ranks wait if one waits for it in the group of its peers, and it is ahead of all others in the other one.
     """
     if any(view.dropped for view in views):
@@ -53,11 +54,24 @@ def another_group_at_a_turn(waits: Mapping[int, Wait], views: Sequence[LedgerVie
     for line in {line for made in lines for line in made}:
         turns = list(_turns([made.get(line, []) for made in lines], groups))
         odd = [(turn, one) for turn, each in enumerate(turns) for one in each]
-        found += [one for turn, one in odd if turn + 1 < len(turns) and not turns[turn + 1]]
+        of_one_group = bool(odd) and _serves_one_group_each(line, {one.rank for _, one in odd}, lines, groups)
+        found += [one for turn, one in odd if of_one_group or (turn + 1 < len(turns) and not turns[turn + 1])]
         if len({one.rank for _, one in odd}) > 1:
             return None
     found = [one for one in found if _explains(one, groups, waits, views)]
     return _told(found[0], waits) if len(found) == 1 else None
+
+
+def _serves_one_group_each(
+    line: tuple[str, Site],
+    odd: Collection[int],
+    lines: Sequence[Mapping[tuple[str, Site], Sequence[Step]]],
+    groups: Mapping[str, Sequence[int]],
+) -> bool:
+    """Whether the line is where each rank that is not `odd` calls on a group of its own, none of which share a rank."""
+    used = [{step.target for step in made.get(line, ())} for rank, made in enumerate(lines) if rank not in odd]
+    members = [rank for name in set().union(*used) for rank in groups.get(name, ())]
+    return all(len(names) <= 1 for names in used) and len(members) == len(set(members))
 
 
 def alone_at_a_turn(lost: Mapping[int, Wait], views: Sequence[LedgerView]) -> Finding | None:

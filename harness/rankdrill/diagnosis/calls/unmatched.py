@@ -11,6 +11,7 @@ from rankdrill.diagnosis.calls.contracts import MEMBERS
 from rankdrill.diagnosis.calls.groups_left_out import went_past_group
 from rankdrill.diagnosis.calls.naming import in_pass, named
 from rankdrill.diagnosis.calls.own_threads import on_the_way, started_by
+from rankdrill.diagnosis.calls.rounds import out_of_turn_with_a_line
 from rankdrill.diagnosis.calls.sequences import Parting, calls_on, left_out_by_one_side, parted_before, parting
 from rankdrill.diagnosis.calls.source import (
     Order,
@@ -107,7 +108,7 @@ def retold(finding: Finding, views: Sequence[LedgerView]) -> Finding:
     if finding.kind in _OF_ONE_CALL and any(_is_of_two_threads(*pair) for pair in permutations(finding.sides, 2)):
         return replace(finding, kind=FindingKind.CALL_ORDERING, culprits=())  # on each rank it is chance
     found = _parted(finding, views) if finding.culprits else _parted_by_custom(finding, views)
-    found = found or _in_a_branch_without(finding, views)
+    found = found or _in_a_branch_without(finding, views) or _out_of_turn(finding, views)
     if found is None:
         if _turned_round(finding) or either_turned_round(finding):
             return replace(finding, kind=FindingKind.CALL_ORDERING)
@@ -135,6 +136,10 @@ def _in_a_branch_without(finding: Finding, views: Sequence[LedgerView]) -> tuple
     if due is None or not lines_alike(odd, most) or lines_alike(most, odd):
         return None
     return finding.culprits, Parting(FindingKind.MISSING, due)
+
+
+def _out_of_turn(finding: Finding, views: Sequence[LedgerView]) -> tuple[tuple[int, ...], Parting] | None:
+    return out_of_turn_with_a_line(finding, views) if finding.kind in _OF_ONE_CALL else None
 
 
 def _made_after_all(parted: Parting, finding: Finding, culprits: Collection[int]) -> bool:

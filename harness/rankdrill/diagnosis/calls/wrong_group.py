@@ -55,10 +55,11 @@ def strayed(finding: Finding, views: Sequence[LedgerView]) -> Finding:
         return finding
     found = {}
     for rank in finding.ranks:
-        step = calls_on(finding.group, views[rank]).get(finding.number)
-        others = _same_on_another_group(step, rank, views) if step is not None else {}
-        if step is not None and others:
-            found[rank] = step, others
+        for step in _told_of(finding, views[rank]):
+            others = _same_on_another_group(step, rank, views)
+            if others:
+                found[rank] = step, others
+                break
     if not found:
         found = _made_elsewhere(finding, views)
     if len(found) != 1 or finding.culprits not in ((), tuple(found)):
@@ -71,6 +72,17 @@ def strayed(finding: Finding, views: Sequence[LedgerView]) -> Finding:
     )
     culprits = () if _as_well_the_other(rank, step, others, views) else (rank,)
     return Finding(FindingKind.GROUP, theirs.call, "group", sides, culprits, theirs.target, theirs.sequence)
+
+
+def _told_of(finding: Finding, view: LedgerView) -> Iterator[Step]:
+    """The calls of one rank that the finding may be of: where it showed, and of each other line of it the last before."""
+    calls = calls_on(finding.group, view)
+    step = calls.get(finding.number)
+    if step is not None:
+        yield step
+    shown = {site for side in finding.sides for site in side.sites if step is None or site != step.site}
+    before = {call.site: call for number, call in sorted(calls.items()) if number < finding.number}
+    yield from (before[site] for site in shown if site in before)
 
 
 def _as_well_the_other(rank: int, step: Step, others: Mapping[int, Step], views: Sequence[LedgerView]) -> bool:

@@ -132,7 +132,19 @@ def _silent(
         act = "set" if known else there[0].step.op
         did = f"has not set {key!r}, and {elsewhere.did} without having come to where others {act} one"
         return side_of([rank], did, [there[0].step.site])
-    return Side((rank,), f"has not set {key!r}{_as_others_did(known.values())}, and {elsewhere.did}", elsewhere.sites)
+    counted = _has_not_counted(rank, uses) if not known else ""
+    did = f"has not set {key!r}{counted or _as_others_did(known.values())}, and {elsewhere.did}"
+    return Side((rank,), did, elsewhere.sites)
+
+
+def _has_not_counted(rank: int, uses: Sequence[Use]) -> str:
+    """The counter of which the newest line that others count themselves by is, if this rank has not added to it."""
+    added = [use for use in uses if use.record.step.op == "add"]
+    if not added:
+        return ""
+    newest = max(added, key=lambda use: use.record.begin_ns).record.step
+    mine = any(use.rank == rank and use.record.step.digest == newest.digest for use in added)
+    return "" if mine else f" nor added to {newest.target!r} as others have{newest.where}"
 
 
 def _as_others_did(uses: Collection[Use]) -> str:
