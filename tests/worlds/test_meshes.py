@@ -1,0 +1,158 @@
+"""Ranks in rows and columns: a rank on the other axis, or a round ahead on one of them, and never the one beside it.
+
+Whoever does not come to a call holds up ranks in several groups, and what others call meanwhile may meet by chance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from rankdrill import World
+from rankdrill.diagnosis import FindingKind
+from rankdrill.worlds import Outcome
+
+DEADLINE_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def six() -> Iterator[World]:
+    with World(6) as world:
+        yield world
+
+
+def axes(rows: int, columns: int) -> tuple[dist.ProcessGroup, dist.ProcessGroup]:
+    """The groups of this rank's row and of its column."""
+    me = dist.get_rank()
+    along = [dist.new_group([row * columns + each for each in range(columns)]) for row in range(rows)]
+    across = [dist.new_group([each * columns + column for each in range(rows)]) for column in range(columns)]
+    return along[me // columns], across[me % columns]
+
+
+def call(op: str, group: dist.ProcessGroup, turn: int) -> None:
+    if op == "sum":
+        dist.all_reduce(torch.ones(2), group=group)
+    else:
+        ranks = dist.get_process_group_ranks(group)
+        dist.broadcast(torch.ones(2), ranks[turn % len(ranks)], group=group)
+
+
+def wrong_axis(
+    shape: tuple[int, int], ops: tuple[str, str], who: int, at: tuple[int, int], phase: str, last: bool
+) -> None:
+    along, across = axes(*shape)
+    turn, turns = at
+    for each in range(turns):
+        odd = dist.get_rank() == who and each == turn
+        call(ops[0], across if odd and phase == "first" else along, each)
+        call(ops[1], along if odd and phase == "second" else across, each)
+    if last:
+        dist.barrier()
+
+
+def miscounted(
+    shape: tuple[int, int], ops: tuple[str, str], who: int, at: tuple[int, int], what: str, last: bool
+) -> None:
+    along, across = axes(*shape)
+    turn, turns = at
+    for each in range(turns):
+        odd = dist.get_rank() == who and each == turn
+        if not (odd and what == "no first"):
+            call(ops[0], along, each)
+        if odd and what == "no second":
+            continue
+        call(ops[1], across, each)
+        if odd and what == "second again":
+            call(ops[1], across, each)
+    if last:
+        dist.barrier()
+
+
+def told(outcome: Outcome) -> tuple[FindingKind, tuple[int, ...]]:
+    (finding,) = outcome.findings
+    return finding.kind, finding.culprits
+
+
+@pytest.mark.parametrize(
+    ("shape", "ops", "who", "at", "phase", "last"),
+    [
+        pytest.param((2, 2), ("sum", "sum"), 0, (0, 1), "first", False, id="first-of-one"),
+        pytest.param((2, 2), ("cast", "cast"), 0, (0, 1), "first", False, id="roots"),
+        pytest.param((2, 3), ("sum", "sum"), 4, (0, 1), "first", False, id="it-meets-another-line"),
+        pytest.param((2, 3), ("sum", "sum"), 5, (0, 1), "second", True, id="second-of-one"),
+        pytest.param((2, 3), ("sum", "sum"), 1, (0, 3), "first", True, id="first-of-three"),
+        pytest.param((2, 3), ("sum", "sum"), 0, (1, 3), "first", False, id="in-the-middle"),
+        pytest.param((2, 3), ("sum", "cast"), 3, (0, 1), "second", True, id="another-op"),
+        pytest.param((3, 2), ("sum", "sum"), 0, (0, 3), "second", False, id="tall"),
+        pytest.param((3, 2), ("cast", "cast"), 4, (1, 3), "first", False, id="tall-roots"),
+    ],
+)
+def test_the_other_axis(
+    four: World,
+    six: World,
+    shape: tuple[int, int],
+    ops: tuple[str, str],
+    who: int,
+    at: tuple[int, int],
+    phase: str,
+    last: bool,
+) -> None:
+    world = four if shape == (2, 2) else six
+    outcome = world.run(wrong_axis, shape, ops, who, at, phase, last, deadline=DEADLINE_S)
+    assert told(outcome) == (FindingKind.GROUP, (who,))
+
+
+@pytest.mark.parametrize(
+    ("shape", "ops", "who", "at", "what", "last"),
+    [
+        pytest.param((2, 3), ("sum", "sum"), 2, (0, 1), "no first", False, id="of-one"),
+        pytest.param((2, 3), ("sum", "sum"), 0, (1, 3), "no first", False, id="of-three"),
+        pytest.param((2, 3), ("sum", "cast"), 4, (2, 3), "no first", False, id="the-last"),
+        pytest.param((2, 2), ("sum", "cast"), 3, (0, 3), "no second", True, id="roots-differ-since"),
+        pytest.param((2, 3), ("sum", "cast"), 1, (0, 3), "no second", True, id="siblings-know-the-root"),
+        pytest.param((3, 2), ("sum", "cast"), 4, (1, 3), "no second", False, id="tall"),
+        pytest.param((2, 2), ("sum", "cast"), 3, (0, 3), "second again", True, id="again-by-another-line"),
+        pytest.param((2, 2), ("sum", "cast"), 2, (1, 3), "second again", False, id="again-in-the-middle"),
+    ],
+)
+def test_a_call_too_few_or_too_many_on_one_axis(
+    four: World,
+    six: World,
+    shape: tuple[int, int],
+    ops: tuple[str, str],
+    who: int,
+    at: tuple[int, int],
+    what: str,
+    last: bool,
+) -> None:
+    world = four if shape == (2, 2) else six
+    outcome = world.run(miscounted, shape, ops, who, at, what, last, deadline=DEADLINE_S)
+    assert told(outcome) == (FindingKind.EXTRA if "again" in what else FindingKind.MISSING, (who,))
+
+
+def test_one_that_has_its_tensor_groups_from_the_data_axis(four: World) -> None:
+    """Each call of it meets another line's, or waits: all four wait in a circle in the end."""
+
+    def body() -> None:
+        along, across = axes(2, 2)
+        tensor = across if dist.get_rank() == 1 else along
+        for _ in range(4):
+            dist.all_reduce(torch.ones(2), group=tensor)
+            dist.all_reduce(torch.ones(2), group=across)
+
+    assert told(four.run(body, deadline=DEADLINE_S)) == (FindingKind.GROUP, (1,))
+
+
+def test_what_stands_twice_in_one_line_says_nothing_of_groups(four: World) -> None:
+    def body() -> None:
+        inner = dist.new_group([1, 2])
+        todo = [lambda: dist.all_reduce(torch.ones(2), group=inner), lambda: dist.all_reduce(torch.ones(3))]
+        me = dist.get_rank()
+        for step in {0: todo[1:], 1: todo[::-1], 2: todo, 3: todo[1:]}[me]:
+            step()
+
+    kind, culprits = told(four.run(body, deadline=DEADLINE_S))
+    assert (kind, culprits) != (FindingKind.GROUP, (2,))
