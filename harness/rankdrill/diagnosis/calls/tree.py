@@ -20,6 +20,7 @@ __all__ = [
     "calls_at",
     "function_around",
     "functions_in",
+    "holds_several",
     "lines_calling",
     "name_called",
     "path_to",
@@ -131,3 +132,10 @@ def calls_at(function: ast.AST, line: int) -> list[ast.Call]:
     found = [node for node in ast.walk(function) if isinstance(node, ast.Call) and node.lineno == line]
     inner = {id(below) for node in found for below in ast.walk(node) if below is not node}
     return [node for node in found if id(node) not in inner]
+
+
+def holds_several(site: Site, op: str) -> bool:
+    """Whether more than one such call is written in that line: which of them it is, nobody can say."""
+    tree = tree_of(site.file)
+    names = {op, site.via.rpartition(".")[2] or op}
+    return tree is not None and sum(name_called(call) in names for call in calls_at(tree, site.line)) > 1

@@ -9,7 +9,7 @@ from rankdrill.diagnosis.calls.common_caller import from_one_function, outward
 from rankdrill.diagnosis.calls.naming import named
 from rankdrill.diagnosis.calls.sequences import calls_on
 from rankdrill.diagnosis.calls.source import Order, lines_alike, lines_behind, order_of
-from rankdrill.diagnosis.calls.tree import calls_at, name_called, tree_of
+from rankdrill.diagnosis.calls.tree import holds_several
 from rankdrill.diagnosis.calls.turns import turn_of
 from rankdrill.diagnosis.finding import Finding, FindingKind, side_of
 from rankdrill.diagnosis.groups import members_in
@@ -142,15 +142,8 @@ def _in_one_place(step: Step, theirs: Step) -> bool:
         return False
     one, other = from_one_function(theirs.site, step.site)
     if one.place == other.place:
-        return not _holds_several(one, step.op)
+        return not holds_several(one, step.op)
     return order_of(one, other) is Order.APART and not _has_still_to_make(theirs.site, one, other)
-
-
-def _holds_several(site: Site, op: str) -> bool:
-    """Whether more than one such call is written in that line: which of them it is, nobody can say."""
-    tree = tree_of(site.file)
-    names = {op, site.via.rpartition(".")[2] or op}
-    return tree is not None and sum(name_called(call) in names for call in calls_at(tree, site.line)) > 1
 
 
 def _has_still_to_make(theirs: Site, one: Site, behind: Site) -> bool:
