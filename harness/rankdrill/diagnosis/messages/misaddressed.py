@@ -22,7 +22,7 @@ from rankdrill.diagnosis.messages.tags import PATTERN, against, odd_by_slope, od
 from rankdrill.diagnosis.messages.traffic import MessageEnd, Stream, Traffic
 from rankdrill.step import Site
 
-__all__ = ["Misaddressed", "Standing", "in_another_branch", "may_be_for_another", "misaddressed", "never_met"]
+__all__ = ["Misaddressed", "Standing", "in_another_branch", "may_be_for_another", "meant_for", "misaddressed", "never_met"]
 
 _Way: TypeAlias = Callable[[Stream], Hashable]
 _FROM_A_RANK: tuple[_Way, ...] = (lambda stream: stream.tag - stream.source, lambda stream: stream.tag - stream.target)
@@ -197,6 +197,13 @@ def _candidates(end: MessageEnd, left_over: Sequence[MessageEnd]) -> Iterator[tu
         theirs = other.stream
         if mine in (theirs._replace(target=mine.target), theirs._replace(source=mine.source)):
             yield "peer", other
+
+
+def meant_for(end: MessageEnd, others: Sequence[MessageEnd]) -> Iterator[MessageEnd]:
+    """Which of `others` it would meet if it named another peer; had they, they would not meet it."""
+    for argument, other in _candidates(end, others):
+        if argument == "peer" and _of_both_addresses(end, other) is end:
+            yield other
 
 
 def _miss_each_other(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> bool:

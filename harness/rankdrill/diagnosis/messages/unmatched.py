@@ -8,6 +8,7 @@ from rankdrill.diagnosis.calls.source import comes_to_the_same
 from rankdrill.diagnosis.deadlock import circle_in, deadlock, in_circles_alike
 from rankdrill.diagnosis.finding import Finding
 from rankdrill.diagnosis.messages.account import Account
+from rankdrill.diagnosis.messages.ahead import further_down, turned_to_another
 from rankdrill.diagnosis.messages.counts import beyond_the_border, miscounted, once_at_its_line, out_of_step
 from rankdrill.diagnosis.messages.from_anybody import sent_with_another_tag
 from rankdrill.diagnosis.messages.habits import Departure, departure
@@ -147,6 +148,12 @@ def _of_circle(
     ends: Sequence[MessageEnd], cycle: Sequence[Wait], lost: Mapping[int, Wait], traffic: Traffic, account: Account
 ) -> Finding:
     """Each waits for the next: for want of a message that one of them used to send or receive here, or by order."""
+    ahead = further_down(ends, traffic)
+    if ahead is not None:
+        return account.missing(ahead[0], (ahead[1],))
+    turned = account.misaddressed(turned_to_another(ends, list(_ends(lost)), traffic))
+    if turned is not None:
+        return turned
     left = departure(ends, traffic)
     astray = account.misaddressed(never_met(ends)) if left is None else None
     if astray is not None:

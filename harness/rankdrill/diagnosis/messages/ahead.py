@@ -1,0 +1,95 @@
+"""Ranks that wait for each other's messages in a circle, where one of them did not do as the others do at their lines.
+
+A pipeline without one of its messages ends in such a circle: one stage is at the way back already, and the next still
+waits for what the way there owes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from rankdrill.diagnosis.calls.common_caller import from_one_function
+from rankdrill.diagnosis.calls.loops import share_a_loop
+from rankdrill.diagnosis.calls.source import Order, order_of
+from rankdrill.diagnosis.messages.misaddressed import Misaddressed, meant_for
+from rankdrill.diagnosis.messages.traffic import MessageEnd, Traffic
+from rankdrill.step import Site
+
+__all__ = ["further_down", "turned_to_another"]
+
+
+def further_down(ends: Sequence[MessageEnd], traffic: Traffic) -> tuple[MessageEnd, int] | None:
+    """Of the `ends` of a circle the one whose peer is further down the program than it, and who of the two is at fault.
+
+    As many messages as others exchanged by that line were to be: either the peer has left one out, or here is one too
+    many. None where several are so far apart, or nobody else was at that line.
+    """
+    at = {end.rank: end.site for end in ends}
+    behind = [end for end in ends if _has_gone_on(at.get(end.peer), end.site)]
+    if len(behind) != 1:
+        return None
+    (end,) = behind
+    due = _due(end, traffic)
+    return None if due is None else (end, end.peer if end.number < due else end.rank)
+
+
+def turned_to_another(
+    ends: Sequence[MessageEnd], waiting: Sequence[MessageEnd], traffic: Traffic
+) -> Misaddressed | None:
+    """The one end of a circle that would meet one of those `waiting`, had its rank gone by as many ranks as all others
+    at its line.
+    """
+    found = [
+        Misaddressed((end, other), "peer", end)
+        for end in ends
+        for other in meant_for(end, waiting)
+        if _goes_so_far(end, other.rank, traffic)
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _has_gone_on(there: Site | None, here: Site | None) -> bool:
+    """Whether `there` lies behind `here`, and no loop leads back."""
+    if there is None or here is None:
+        return False
+    at_here, at_there = from_one_function(here, there)
+    return order_of(at_here, at_there) is Order.AFTER and not share_a_loop(at_here, at_there)
+
+
+def _due(end: MessageEnd, traffic: Traffic) -> int | None:
+    """How many messages such an end was to have, by those of others from its line, or from its rank's lines before."""
+    before = {each.site for each in traffic.ends.get(end.rank, ()) if _is_beside(each, end) and each.peer == end.peer}
+    for sites in ({end.site}, before):
+        counts = {traffic.met(each.stream) for each in _decided(end, sites, traffic)}
+        if counts:
+            return counts.pop() if len(counts) == 1 else None
+    expect_as_many = any(
+        each.site == end.site and each.number == end.number and each.record.state.open and each.peer != end.peer
+        for each in _of_others(end, traffic)
+    )
+    return end.number + 1 if expect_as_many else None
+
+
+def _decided(end: MessageEnd, sites: Collection[Site | None], traffic: Traffic) -> Iterator[MessageEnd]:
+    """The ends of others from those lines whose streams lack nothing."""
+    undecided = {each.stream for each in traffic.left_over()}
+    for each in _of_others(end, traffic):
+        if each.site in sites and each.stream not in undecided:
+            yield each
+
+
+def _of_others(end: MessageEnd, traffic: Traffic) -> Iterator[MessageEnd]:
+    for rank, made in traffic.ends.items():
+        yield from (each for each in made if rank != end.rank and _is_beside(each, end))
+
+
+def _is_beside(each: MessageEnd, end: MessageEnd) -> bool:
+    mine, theirs = end.stream, each.stream
+    return each.sends is end.sends and (theirs.group, theirs.tag) == (mine.group, mine.tag)
+
+
+def _goes_so_far(end: MessageEnd, rank: int, traffic: Traffic) -> bool:
+    """Whether all others at its line go by as many ranks as `end` would to `rank`."""
+    size = len(traffic.ends)
+    there = {(each.peer - each.rank) % size for each in _of_others(end, traffic) if each.site == end.site}
+    return end.site is not None and there == {(rank - end.rank) % size}
