@@ -56,7 +56,7 @@ def in_another_order(
         for post in posts
         if post.marks != mine.marks
         and 0 < later.count(post.marks) <= later.count(mine.marks) + 1
-        and (post.shown not in before or mine.shown in before)
+        and (_as_in_a_record(post) not in before or _as_in_a_record(mine) in before)
     ]
     own = next((side for side in finding.sides if rank in side.ranks), None)
     if not others or own is None:
@@ -64,3 +64,8 @@ def in_another_order(
     told = side_of(own.ranks, f"{own.did}, and with {others[0].shown} later", own.sites)
     sides = tuple(told if side is own else side for side in finding.sides)
     return replace(finding, kind=FindingKind.CALL_ORDERING, argument="op", sides=sides)
+
+
+def _as_in_a_record(post: Post) -> str:
+    """Of what was brought as much as a record of a call begins with: of many tensors some are only counted."""
+    return post.shown.partition(" ")[0]

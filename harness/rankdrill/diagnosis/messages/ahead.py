@@ -12,6 +12,7 @@ from rankdrill.diagnosis.calls.common_caller import from_one_function
 from rankdrill.diagnosis.calls.loops import share_a_loop
 from rankdrill.diagnosis.calls.source import Order, order_of
 from rankdrill.diagnosis.messages.misaddressed import Misaddressed, meant_for
+from rankdrill.diagnosis.messages.tags import PATTERN
 from rankdrill.diagnosis.messages.traffic import MessageEnd, Traffic
 from rankdrill.step import Site
 
@@ -22,7 +23,8 @@ def further_down(ends: Sequence[MessageEnd], traffic: Traffic) -> tuple[MessageE
     """Of the `ends` of a circle the one whose peer is further down the program than it, and who of the two is at fault.
 
     As many messages as others exchanged by that line were to be: either the peer has left one out, or here is one too
-    many. None where several are so far apart, or nobody else was at that line.
+    many. None where several are so far apart, nobody else was at that line, or the peer has still to come to where
+    others do the other half.
     """
     at = {end.rank: end.site for end in ends}
     behind = [end for end in ends if _has_gone_on(at.get(end.peer), end.site)]
@@ -30,14 +32,18 @@ def further_down(ends: Sequence[MessageEnd], traffic: Traffic) -> tuple[MessageE
         return None
     (end,) = behind
     due = _due(end, traffic)
-    return None if due is None else (end, end.peer if end.number < due else end.rank)
+    if due is None or end.number >= due:
+        return None if due is None else (end, end.rank)
+    met = traffic.sites_met(end)
+    past = bool(met) and all(_has_gone_on(at[end.peer], site) for site in met)
+    return (end, end.peer) if past else None
 
 
 def turned_to_another(
     ends: Sequence[MessageEnd], waiting: Sequence[MessageEnd], traffic: Traffic
 ) -> Misaddressed | None:
-    """The one end of a circle that would meet one of those `waiting`, had its rank gone by as many ranks as all others
-    at its line.
+    """The one end of a circle that would meet one of those `waiting`, had its rank gone by as many ranks as all have
+    from its line.
     """
     found = [
         Misaddressed((end, other), "peer", end)
@@ -60,9 +66,11 @@ def _due(end: MessageEnd, traffic: Traffic) -> int | None:
     """How many messages such an end was to have, by those of others from its line, or from its rank's lines before."""
     before = {each.site for each in traffic.ends.get(end.rank, ()) if _is_beside(each, end) and each.peer == end.peer}
     for sites in ({end.site}, before):
-        counts = {traffic.met(each.stream) for each in _decided(end, sites, traffic)}
-        if counts:
-            return counts.pop() if len(counts) == 1 else None
+        decided = list(_decided(end, sites, traffic))
+        if decided:
+            counts = {traffic.met(each.stream) for each in decided}
+            goes_their_way = any(each.peer in (end.peer, each.rank + end.peer - end.rank) for each in decided)
+            return counts.pop() if len(counts) == 1 and goes_their_way else None
     expect_as_many = any(
         each.site == end.site and each.number == end.number and each.record.state.open and each.peer != end.peer
         for each in _of_others(end, traffic)
@@ -89,7 +97,12 @@ def _is_beside(each: MessageEnd, end: MessageEnd) -> bool:
 
 
 def _goes_so_far(end: MessageEnd, rank: int, traffic: Traffic) -> bool:
-    """Whether all others at its line go by as many ranks as `end` would to `rank`."""
+    """Whether all that met at its line goes by as many ranks as `end` would to `rank`: of one stream that may be chance."""
     size = len(traffic.ends)
-    there = {(each.peer - each.rank) % size for each in _of_others(end, traffic) if each.site == end.site}
-    return end.site is not None and there == {(rank - end.rank) % size}
+    met = {
+        each.stream: (each.peer - each.rank) % size
+        for made in traffic.ends.values()
+        for each in made
+        if _is_beside(each, end) and each.site == end.site and traffic.met(each.stream) > each.number
+    }
+    return end.site is not None and len(met) >= PATTERN and set(met.values()) == {(rank - end.rank) % size}

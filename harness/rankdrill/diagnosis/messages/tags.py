@@ -6,13 +6,13 @@ receives it, by one or by a hundred.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from itertools import pairwise
 from operator import attrgetter
 
 from rankdrill.diagnosis.messages.traffic import MessageEnd, Traffic
 
-__all__ = ["PATTERN", "against", "odd_by_slope", "odd_by_steps", "odd_by_turn"]
+__all__ = ["PATTERN", "against", "odd_by_line", "odd_by_slope", "odd_by_steps", "odd_by_turn"]
 
 PATTERN = 2  # other streams, of which one alone goes its way by chance
 COUNTED = 3  # messages of two ranks with a tag each, of which fewer may have these tags by chance
@@ -50,6 +50,38 @@ def _next_tag(end: MessageEnd, traffic: Traffic) -> int | None:
     ]
     steps = {after - before for before, after in pairwise(tags)}
     return tags[-1] + steps.pop() if len(steps) == 1 and len(tags) >= COUNTED else None
+
+
+def odd_by_line(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> MessageEnd | None:
+    """The one of which nothing tells, where others that came to the other one's line as often had that one's tag there,
+    and met.
+    """
+    usual = [each for each in (end, other) if _has_the_lines_tag(each, traffic)]
+    if len(usual) != 1:
+        return None
+    odd = other if usual[0] is end else end
+    return odd if not list(_at_its_turn(odd, traffic)) else None
+
+
+def _has_the_lines_tag(end: MessageEnd, traffic: Traffic) -> bool:
+    tags = {each.stream.tag for each in _at_its_turn(end, traffic)}
+    return tags == {end.stream.tag}
+
+
+def _at_its_turn(end: MessageEnd, traffic: Traffic) -> Iterator[MessageEnd]:
+    """What others met that were at that line the same time, the third, say."""
+    if end.site is None:
+        return
+    turn = sum(each.record.index < end.record.index for each in _from_its_line(end, end.rank, traffic))
+    for rank in traffic.ends:
+        there = _from_its_line(end, rank, traffic) if rank != end.rank else []
+        if turn < len(there) and traffic.met(there[turn].stream) > there[turn].number:
+            yield there[turn]
+
+
+def _from_its_line(end: MessageEnd, rank: int, traffic: Traffic) -> list[MessageEnd]:
+    made = traffic.ends.get(rank, ())
+    return [each for each in made if (each.sends, each.site, each.stream.group) == (end.sends, end.site, end.stream.group)]
 
 
 def odd_by_slope(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> MessageEnd | None:

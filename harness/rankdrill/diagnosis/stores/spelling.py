@@ -12,10 +12,13 @@ LONG, SHORT = 6, 4  # letters of a text in which two, and one, may be wrong
 
 
 def same_but_for_spelling(key: str, other: str) -> bool:
-    """Whether the two differ in zeros before numbers, in case, in separators, or in one letter or two, and in no more.
+    """Whether the two differ in zeros before numbers, in case, in separators, or in one letter or two, and in no more;
+    or in the order of their parts.
 
     Of letters those are counted that are added, left out, changed, or swapped with the next.
     """
+    if key != other and sorted(key.split("/")) == sorted(other.split("/")):
+        return True
     if key == other or _numbers(key) != _numbers(other):
         return False
     one, two = (_letters("/".join(parts)) for parts in _differing(key.split("/"), other.split("/")))
