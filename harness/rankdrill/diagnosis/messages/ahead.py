@@ -69,13 +69,19 @@ def _due(end: MessageEnd, traffic: Traffic) -> int | None:
         decided = list(_decided(end, sites, traffic))
         if decided:
             counts = {traffic.met(each.stream) for each in decided}
-            goes_their_way = any(each.peer in (end.peer, each.rank + end.peer - end.rank) for each in decided)
-            return counts.pop() if len(counts) == 1 and goes_their_way else None
+            return counts.pop() if len(counts) == 1 and _goes_their_way(end, decided) else None
     expect_as_many = any(
         each.site == end.site and each.number == end.number and each.record.state.open and each.peer != end.peer
         for each in _of_others(end, traffic)
     )
     return end.number + 1 if expect_as_many else None
+
+
+def _goes_their_way(end: MessageEnd, others: Sequence[MessageEnd]) -> bool:
+    """Whether it goes by as many ranks as one of the others, or to whom all of several go."""
+    peers = {each.peer for each in others}
+    to_one = peers == {end.peer} and len({each.stream for each in others}) >= PATTERN
+    return to_one or any(each.peer - each.rank == end.peer - end.rank for each in others)
 
 
 def _decided(end: MessageEnd, sites: Collection[Site | None], traffic: Traffic) -> Iterator[MessageEnd]:
