@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from rankdrill.diagnosis.asynchronous import lost_message, stalled_by_loss
+from rankdrill.diagnosis.calls.axes import divided_at_a_turn
 from rankdrill.diagnosis.calls.conditions import with_condition
 from rankdrill.diagnosis.calls.crossed import crossed_groups
 from rankdrill.diagnosis.calls.group_names import named_apart
@@ -76,7 +77,10 @@ def _of_circle(
 
 
 def _of_groups(waits: Mapping[int, Wait], returned: Collection[int], views: Sequence[LedgerView]) -> Finding | None:
-    found = another_group_at_a_turn(waits, views) or _of_two_groups(waits, returned, views)
+    found = another_group_at_a_turn(waits, views)
+    if found is None and (divided := divided_at_a_turn(waits, views)) is not None:
+        return divided
+    found = found or _of_two_groups(waits, returned, views)
     custom = against_custom(waits, views)
     if custom is not None and (found is None or found.culprits in ((), custom.culprits)):
         return custom  # how two threads of it came to wait is chance

@@ -13,6 +13,7 @@ from rankdrill.diagnosis.calls.tree import (
     Path,
     calls_at,
     function_around,
+    name_called,
     path_to,
     paths_of,
     shared,
@@ -21,6 +22,7 @@ from rankdrill.step import Site
 
 __all__ = [
     "comes_round_alone",
+    "go_by_the_element",
     "in_one_block",
     "is_in_a_comprehension",
     "is_in_a_loop",
@@ -28,6 +30,9 @@ __all__ = [
     "is_in_turn",
     "share_a_loop",
 ]
+
+
+_NUMBERS = frozenset({"count", "enumerate", "range", "trange"})
 
 
 def share_a_loop(one: Site, other: Site) -> bool:
@@ -73,6 +78,30 @@ def is_in_turn(site: Site) -> bool:
     straight = all(isinstance(node, STRAIGHT) for node, _ in path[place + 1 :])
     leaves = any(isinstance(node, LEAVES) for node in ast.walk(loop))
     return isinstance(loop, ast.For) and part == "body" and straight and not leaves
+
+
+def go_by_the_element(one: Site, other: Site) -> bool:
+    """Whether a ``for`` over elements, not numbers, comes to one line or to the other by the element that it is at.
+
+    Then a rank that is at the other line has its elements in another order; unless something there goes past one.
+    """
+    paths = paths_of(one, other)
+    if paths is None:
+        return False
+    mine, theirs = paths
+    common = shared(mine, theirs)
+    loop = next((node for node, _ in reversed(mine[:common]) if isinstance(node, LOOPS)), None)
+    branch = mine[common][0] if common < min(len(mine), len(theirs)) else None
+    if not isinstance(loop, ast.For) or not isinstance(branch, ast.If) or branch is not theirs[common][0]:
+        return False
+    numbers = isinstance(loop.iter, ast.Call) and name_called(loop.iter) in _NUMBERS
+    if numbers or any(isinstance(node, LEAVES) for node in ast.walk(loop)):
+        return False
+    return not _names_in(loop.target).isdisjoint(_names_in(branch.test))
+
+
+def _names_in(node: ast.AST) -> set[str]:
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
 
 
 def is_in_a_comprehension(site: Site) -> bool:

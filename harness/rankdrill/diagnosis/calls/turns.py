@@ -14,7 +14,7 @@ from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import GROUP_OP, LedgerView
 from rankdrill.step import NO_SEQUENCE, Kind, Site, Step
 
-__all__ = ["alone_at_a_turn", "another_group_at_a_turn", "turn_of"]
+__all__ = ["alone_at_a_turn", "another_group_at_a_turn", "by_line", "turn_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def another_group_at_a_turn(waits: Mapping[int, Wait], views: Sequence[LedgerVie
     if any(view.dropped for view in views):
         return None
     groups = {name: ranks for view in views for name, ranks in members_in(view).items()}
-    lines = [_by_line(view) for view in views]
+    lines = [by_line(view) for view in views]
     found: list[_Astray] = []
     for line in {line for made in lines for line in made}:
         turns = list(_turns([made.get(line, []) for made in lines], groups))
@@ -91,7 +91,7 @@ def alone_at_a_turn(lost: Mapping[int, Wait], views: Sequence[LedgerView]) -> Fi
     alone = {rank: wait.record.step for rank, wait in lost.items() if rank not in awaited and _is_alone(wait, groups)}
     if not alone:
         return None
-    lines = [_by_line(view) for view in views]
+    lines = [by_line(view) for view in views]
     found = {rank: meant for rank, step in alone.items() if (meant := _meanwhile(rank, step, lines, groups))}
     if len(found) != 1:
         return None
@@ -200,7 +200,8 @@ def _told(one: _Astray, waits: Mapping[int, Wait]) -> Finding:
     return Finding(FindingKind.GROUP, meant.call, "group", tuple(sides), (one.rank,), meant.target, meant.sequence)
 
 
-def _by_line(view: LedgerView) -> dict[tuple[str, Site], list[Step]]:
+def by_line(view: LedgerView) -> dict[tuple[str, Site], list[Step]]:
+    """The collectives of a rank by their op and the line that they were called from, in order."""
     found: dict[tuple[str, Site], list[Step]] = {}
     for step in _collectives(view):
         if step.site is not None:

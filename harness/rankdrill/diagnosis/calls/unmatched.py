@@ -6,9 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations
 
-from rankdrill.diagnosis.calls.common_caller import outward
+from rankdrill.diagnosis.calls.common_caller import from_one_function, outward
 from rankdrill.diagnosis.calls.contracts import MEMBERS
 from rankdrill.diagnosis.calls.groups_left_out import went_past_group
+from rankdrill.diagnosis.calls.loops import go_by_the_element
 from rankdrill.diagnosis.calls.naming import in_pass, named
 from rankdrill.diagnosis.calls.own_threads import on_the_way, started_by
 from rankdrill.diagnosis.calls.rounds import out_of_turn_with_a_line
@@ -115,6 +116,8 @@ def retold(finding: Finding, views: Sequence[LedgerView]) -> Finding:
         early = _parted_before(finding, views)
         return early or (replace(finding, kind=FindingKind.MISSING) if _one_lies_behind(finding) else finding)
     culprits, parted = found
+    if parted.call.sequence == finding.number and _go_by_the_element(finding):
+        return replace(finding, kind=FindingKind.CALL_ORDERING, culprits=culprits)
     extra, out_of_turn = parted.kind is FindingKind.EXTRA, _made_after_all(parted, finding, culprits)
     kind = FindingKind.CALL_ORDERING if out_of_turn else parted.kind
     there = extra and parted.call.sequence == finding.number  # which has been told then
@@ -140,6 +143,13 @@ def _in_a_branch_without(finding: Finding, views: Sequence[LedgerView]) -> tuple
 
 def _out_of_turn(finding: Finding, views: Sequence[LedgerView]) -> tuple[tuple[int, ...], Parting] | None:
     return out_of_turn_with_a_line(finding, views) if finding.kind in _OF_ONE_CALL else None
+
+
+def _go_by_the_element(finding: Finding) -> bool:
+    odd, most = finding.sides[0].sites[0], finding.sides[-1].sites[0]
+    if finding.kind is not FindingKind.CALL_ORDERING or odd is None or most is None:
+        return False
+    return go_by_the_element(*from_one_function(odd, most))
 
 
 def _made_after_all(parted: Parting, finding: Finding, culprits: Collection[int]) -> bool:
