@@ -46,6 +46,7 @@ def cause_apart(inside: Mapping[int, Wait], returned: Collection[int], views: Se
     for first in sorted(beside):
         together = _round(first, meant)
         if together:
+            together |= {rank for rank in beside if any(_alike(meant[rank], meant[other]) for other in together)}
             return _deadlock({rank: meant[rank] for rank in sorted(together)}, views)
     rest = {rank: wait for rank, wait in inside.items() if rank not in beside}
     if hopeless(rest, running | beside):
@@ -54,6 +55,12 @@ def cause_apart(inside: Mapping[int, Wait], returned: Collection[int], views: Se
     roots = {_what(lost[rank]) for rank in beside if awaits_key(lost[rank].record.step) and not meant[rank].missing}
     rooted = {rank for rank in beside if _what(lost[rank]) in roots}
     return missing_key({rank: lost[rank] for rank in rooted or beside}, lost, views)
+
+
+def _alike(one: Wait, other: Wait) -> bool:
+    """Whether both wait for one key, at one line."""
+    mine, theirs = one.record.step, other.record.step
+    return awaits_key(mine) and (mine.digest, mine.site) == (theirs.digest, theirs.site) and mine.site is not None
 
 
 def _what(wait: Wait) -> int:
