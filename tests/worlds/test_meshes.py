@@ -6,6 +6,7 @@ Whoever does not come to a call holds up ranks in several groups, and what other
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 import torch
@@ -149,10 +150,9 @@ def test_one_that_has_its_tensor_groups_from_the_data_axis(four: World) -> None:
 def test_what_stands_twice_in_one_line_says_nothing_of_groups(four: World) -> None:
     def body() -> None:
         inner = dist.new_group([1, 2])
-        todo = [lambda: dist.all_reduce(torch.ones(2), group=inner), lambda: dist.all_reduce(torch.ones(3))]
-        me = dist.get_rank()
-        for step in {0: todo[1:], 1: todo[::-1], 2: todo, 3: todo[1:]}[me]:
-            step()
+        todo = [partial(dist.all_reduce, torch.ones(2), group=inner), partial(dist.all_reduce, torch.ones(3))]
+        mine = {0: todo[1:], 1: todo[::-1], 2: todo, 3: todo[1:]}
+        [each() for each in mine[dist.get_rank()]]
 
     kind, culprits = told(four.run(body, deadline=DEADLINE_S))
     assert (kind, culprits) != (FindingKind.GROUP, (2,))

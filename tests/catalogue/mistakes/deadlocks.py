@@ -260,3 +260,18 @@ def three_shards_locked_in_a_circle(rank: Rank) -> None:
         with next_one.open("r+") as other:
             fcntl.flock(other, fcntl.LOCK_EX)  # culprit
     dist.barrier()
+
+
+@mistake("deadlock", also=("missing key",), ranks=3)
+def on_the_weights_that_come_of_it(rank: Rank) -> None:
+    """From the third version on whoever plays wants the weights that are made of what is played."""
+    if rank.index == 0:
+        rank.store.set("weights/0", "w0")
+    for version in range(5):
+        if rank.index == 0:
+            played = [rank.store.get(f"played/{version}/{actor}") for actor in (1, 2)]  # culprit
+            rank.store.set(f"weights/{version + 1}", str(played))
+        else:
+            weights = rank.store.get(f"weights/{version + (version > 2)}").decode()  # culprit
+            rank.store.set(f"played/{version}/{rank.index}", weights)
+    dist.barrier()

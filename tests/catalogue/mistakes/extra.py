@@ -217,3 +217,16 @@ def one_report_more_in_a_thread(rank: Rank) -> None:
     if rank.index < 3:
         thread.join()
     dist.barrier()
+
+
+@mistake("extra call", culprits=(3,), ranks=4)
+def a_panel_handed_on_twice(rank: Rank) -> None:
+    row = [dist.new_group([0, 1]), dist.new_group([2, 3])][rank.index // 2]
+    column = [dist.new_group([0, 2]), dist.new_group([1, 3])][rank.index % 2]
+    for step in range(4):
+        pivot, panel = torch.ones(1), torch.ones(5)
+        dist.all_reduce(pivot, op=dist.ReduceOp.MAX, group=row)
+        root = dist.get_process_group_ranks(column)[step % 2]
+        dist.broadcast(panel, src=root, group=column)
+        if rank.index == 3 and step == 1:
+            dist.broadcast(panel, src=root, group=column)  # culprit

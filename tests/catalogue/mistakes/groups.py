@@ -143,3 +143,37 @@ def one_of_two_threads_takes_the_others_group(rank: Rank) -> None:
         thread.start()
     for thread in threads:
         thread.join()
+
+
+@mistake("group mismatch", culprits=(1,), ranks=4)
+def tensor_groups_from_the_data_axis(rank: Rank) -> None:
+    """Each of its calls meets another line's, until all four wait in a circle."""
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("data", "tensor"))
+    tensor = mesh.get_group("data" if rank.index == 1 else "tensor")  # culprit
+    for step in range(4):
+        activation = torch.full((3,), float(step))
+        dist.all_reduce(activation, group=tensor)  # culprit
+        dist.all_reduce(activation.clone(), group=mesh.get_group("data"))
+
+
+@mistake("group mismatch", culprits=(4,), ranks=6)
+def its_column_where_the_others_take_their_rows(rank: Rank) -> None:
+    """What it calls there meets what its column calls next, and nobody is left for its own next call."""
+    rows = [dist.new_group([0, 1, 2]), dist.new_group([3, 4, 5])]
+    columns = [dist.new_group([column, column + 3]) for column in range(3)]
+    row, column = rows[rank.index // 3], columns[rank.index % 3]
+    partial = torch.ones(8)
+    dist.all_reduce(partial, group=column if rank.index == 4 else row)  # culprit
+    dist.all_reduce(partial, group=column)
+
+
+@mistake("group mismatch", ranks=4)
+def two_ways_to_tie_the_weights(rank: Rank) -> None:
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("data", "tensor"))
+    weight = torch.ones(6, 2)
+    for step in range(3):
+        dist.all_reduce(weight, group=mesh.get_group("data"))
+        if step == 1:
+            axis = "data" if rank.index < 2 else "tensor"
+            dist.all_reduce(weight, group=mesh.get_group(axis))  # culprit
+        dist.barrier()

@@ -352,3 +352,69 @@ def pages_counted_by_whom_they_are_for(rank: Rank) -> None:
         for turn in range(2):
             dist.recv(torch.empty(3), src=0, tag=50 + 2 * (rank.index - 1 + turn))  # culprit
     dist.barrier()
+
+
+@mistake("unmatched message", culprits=(1,), also=("missing call",), ranks=3)
+def a_micro_batch_that_a_stage_does_not_take(rank: Rank) -> None:
+    """It goes on to the way back, which sends to whoever still waits to be rid of the last one."""
+    first, last = rank.index == 0, rank.index == 2
+    for micro in range(4):
+        activation = torch.ones(4)
+        if not first and not (rank.index == 1 and micro == 2):  # culprit
+            dist.recv(activation, src=rank.index - 1)  # culprit
+        if not last:
+            dist.send(activation, dst=rank.index + 1)
+    for _ in range(4):
+        gradient = torch.ones(4)
+        if not last:
+            dist.recv(gradient, src=rank.index + 1)
+        if not first:
+            dist.send(gradient, dst=rank.index - 1)  # culprit
+
+
+@mistake("unmatched message", culprits=(0,), also=("extra call",), ranks=3)
+def a_micro_batch_that_a_stage_sends_twice(rank: Rank) -> None:
+    first, last = rank.index == 0, rank.index == 2
+    for micro in range(4):
+        activation = torch.ones(4)
+        if not first:
+            dist.recv(activation, src=rank.index - 1)
+        if not last:
+            dist.send(activation, dst=rank.index + 1)
+            if first and micro == 3:
+                dist.send(activation, dst=1)  # culprit
+    for _ in range(4):
+        gradient = torch.ones(4)
+        if not last:
+            dist.recv(gradient, src=rank.index + 1)
+        if not first:
+            dist.send(gradient, dst=rank.index - 1)
+
+
+@mistake("unmatched message", culprits=(1,), ranks=4)
+def a_stage_that_turns_to_the_next_for_its_input(rank: Rank) -> None:
+    for micro in range(4):
+        activation = torch.ones(4)
+        source = rank.index + 1 if rank.index == 1 and micro == 2 else rank.index - 1
+        if rank.index > 0:
+            dist.recv(activation, src=source)  # culprit
+        if rank.index < 3:
+            dist.send(activation, dst=rank.index + 1)
+    dist.barrier()
+
+
+@mistake("unmatched message", culprits=(1,), ranks=3)
+def a_stage_that_counts_its_tags_from_one(rank: Rank) -> None:
+    """Who takes what it sends tags as all do that take something there."""
+    sends = []
+    for micro in range(4):
+        activation = torch.ones(4)
+        if rank.index > 0:
+            dist.irecv(activation, src=rank.index - 1, tag=micro).wait()
+        if rank.index == 0:
+            sends.append((activation, dist.isend(activation, dst=1, tag=micro)))
+        elif rank.index == 1:
+            sends.append((activation, dist.isend(activation, dst=2, tag=micro + 1)))  # culprit
+    for _, work in sends:
+        work.wait()
+    dist.barrier()

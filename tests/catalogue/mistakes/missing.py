@@ -210,3 +210,29 @@ def a_group_that_its_members_alone_make(rank: Rank) -> None:
         dist.all_reduce(torch.ones(2), group=inner)
     outer = dist.new_group([0, 1, 2, 3])  # culprit
     dist.all_reduce(torch.ones(1), group=outer)
+
+
+@mistake("missing call", culprits=(2,), ranks=6)
+def a_row_without_one_of_its_three(rank: Rank) -> None:
+    """Who waits for the other two in their columns did nothing wrong, though half of its column waits for it."""
+    rows = [dist.new_group([0, 1, 2]), dist.new_group([3, 4, 5])]
+    columns = [dist.new_group([column, column + 3]) for column in range(3)]
+    energy = torch.ones(4)
+    for sweep in range(3):
+        if rank.index != 2 or sweep != 1:  # culprit
+            dist.all_reduce(energy, group=rows[rank.index // 3])  # culprit
+        dist.all_reduce(energy, group=columns[rank.index % 3])  # culprit
+
+
+@mistake("missing call", culprits=(3,), ranks=4)
+def a_panel_that_one_does_not_hand_on(rank: Rank) -> None:
+    """Roots take turns, so its next call differs from its peer's in the root: what it called in its row tells why."""
+    row = [dist.new_group([0, 1]), dist.new_group([2, 3])][rank.index // 2]
+    column = [dist.new_group([0, 2]), dist.new_group([1, 3])][rank.index % 2]
+    for step in range(4):
+        pivot, panel = torch.ones(1), torch.ones(5)
+        dist.all_reduce(pivot, op=dist.ReduceOp.MAX, group=row)
+        if rank.index == 3 and step == 1:
+            continue  # culprit
+        root = dist.get_process_group_ranks(column)[step % 2]
+        dist.broadcast(panel, src=root, group=column)  # culprit

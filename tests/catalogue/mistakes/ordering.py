@@ -291,3 +291,30 @@ def a_reporter_beside_the_loop(rank: Rank) -> None:
         dist.all_reduce(torch.ones(64))  # culprit
     inbox.put(None)
     reporter.join()
+
+
+@mistake("call ordering", culprits=(1,), ranks=3)
+def figures_by_name_in_another_order(rank: Rank) -> None:
+    """The names say what is called: all come to both."""
+    figures = {"slowest": torch.ones(1), "histogram": torch.ones(8)}
+    for epoch in range(4):
+        if rank.index == 1 and epoch == 2:
+            figures = dict(reversed(figures.items()))
+        for name, value in figures.items():
+            if name == "histogram":
+                dist.reduce(value, dst=0)  # culprit
+            else:
+                dist.all_reduce(value, op=dist.ReduceOp.MAX)  # culprit
+
+
+@mistake("call ordering", culprits=(3,), ranks=4)
+def objects_to_one_where_all_get_them(rank: Rank) -> None:
+    """Both exchange sizes first, and these meet."""
+    for epoch in range(5):
+        report = {"epoch": epoch, "rank": rank.index}
+        if rank.index == 3 and epoch == 4:
+            dist.gather_object(report, dst=0)  # culprit
+            continue
+        everyone: list[Any] = [None] * 4
+        dist.all_gather_object(everyone, report)  # culprit
+    dist.barrier()

@@ -601,3 +601,17 @@ def sums_and_how_many_they_are_of(rank: Rank) -> None:
         assert sent is not None
         sent.wait()
         dist.recv(result, src=0, tag=3)
+
+
+@mistake("message race", culprits=(3,), ranks=4)
+def the_best_of_all_by_its_place(rank: Rank) -> None:
+    """Which reader is the best it says by the row that the best score came to lie in."""
+    readers = ["news", "web", "books"]
+    if rank.index == 3:
+        scores = torch.empty(3, 5)
+        for row in range(3):
+            dist.recv(scores[row])  # culprit
+        best = scores.flatten().argmax()
+        rank.store.set("best", readers[int(best // 5)])
+    else:
+        dist.send(torch.arange(5.0) + rank.index, dst=3)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as funcol
@@ -202,3 +204,14 @@ def a_body_of_another_size_than_its_header_says(rank: Rank) -> None:
         for size in (6, 4):
             dist.send(torch.tensor([float(size)]), dst=0)
             dist.send(torch.ones(size), dst=0)  # culprit
+
+
+@mistake("size mismatch", culprits=(2,), ranks=3)
+def a_frozen_head_left_out_of_one_round(rank: Rank) -> None:
+    """Next round it brings them all again: that is no other order."""
+    parameters = [torch.ones(6, 6), torch.ones(6), torch.ones(2, 6), torch.ones(2)]
+    for step in range(3):
+        shared = parameters[:2] if rank.index == 2 and step == 1 else parameters
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            dist.all_reduce_coalesced(shared)  # culprit

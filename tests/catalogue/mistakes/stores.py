@@ -445,3 +445,45 @@ def members_are_missed_by_a_check(rank: Rank) -> None:
         rank.store.set("members", json.dumps(members))  # culprit
     dist.barrier()
     assert sorted(json.loads(rank.store.get("members"))) == [1, 2]
+
+
+@mistake("missing key", culprits=(3,), also=("missing call",), ranks=4)
+def goes_home_before_the_second_count(rank: Rank) -> None:
+    """The last of all that count themselves opens the gate."""
+    shards = range(rank.index, 3, 4)
+
+    def arrive(phase: str) -> None:
+        if rank.store.add(f"{phase}/here", 1) == 4:  # culprit
+            rank.store.set(f"{phase}/open", "yes")  # culprit
+        rank.store.wait([f"{phase}/open"])
+
+    arrive("loaded")
+    if not shards:
+        return
+    arrive("written")
+
+
+@mistake("missing key", culprits=(1,), ranks=3)
+def names_its_key_the_other_way_round(rank: Rank) -> None:
+    for epoch in range(4):
+        if rank.index == 1 and epoch == 3:
+            rank.store.set(f"shard/{rank.index}/{epoch}", "done")  # culprit
+        else:
+            rank.store.set(f"shard/{epoch}/{rank.index}", "done")
+        if rank.index == 0:
+            rank.store.wait([f"shard/{epoch}/{peer}" for peer in range(3)])
+            rank.store.set(f"merged/{epoch}", "yes")
+        rank.store.wait([f"merged/{epoch}"])
+
+
+@mistake("lost update", culprits=(1, 2), ranks=4)
+def two_of_four_count_by_hand(rank: Rank) -> None:
+    rank.store.add("samples", 0)
+    dist.barrier()
+    for step in range(3):
+        if rank.index in (1, 2):
+            seen = int(rank.store.get("samples"))  # culprit
+            rank.store.set("samples", str(seen + step))  # culprit
+        else:
+            rank.store.add("samples", step)
+        dist.barrier()

@@ -1,4 +1,4 @@
-"""Ranks in rows and columns that divide at one turn of a line: some call along the rows, the others along the columns."""
+"""Ranks in rows and columns that divide at one turn of a line: some call along the rows, others along the columns."""
 
 from __future__ import annotations
 

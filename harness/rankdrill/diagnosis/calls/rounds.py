@@ -55,7 +55,7 @@ def _due(finding: Finding, rank: int, twice: Step, views: Sequence[LedgerView]) 
 
 
 def _odd_one(made: Sequence[Sequence[Step]], sites: Collection[Site], line: Site) -> tuple[int, Step] | None:
-    """The one rank that called twice in a row from `sites`, or from `line`, and that second call; the others in turn."""
+    """The one rank that called twice in a row from `sites`, or from `line`, and that second call; others in turn."""
     witnesses, found, firsts = 0, [], set()
     for rank, steps in enumerate(made):
         turns = [(step.site == line, step) for step in steps if step.site == line or step.site in sites]

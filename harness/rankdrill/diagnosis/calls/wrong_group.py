@@ -75,7 +75,7 @@ def strayed(finding: Finding, views: Sequence[LedgerView]) -> Finding:
 
 
 def _told_of(finding: Finding, view: LedgerView) -> Iterator[Step]:
-    """The calls of one rank that the finding may be of: where it showed, and of each other line of it the last before."""
+    """The calls of one rank that the finding may be of: where it showed, and of its other lines the last before."""
     calls = calls_on(finding.group, view)
     step = calls.get(finding.number)
     if step is not None:

@@ -103,7 +103,7 @@ def _is_beside(each: MessageEnd, end: MessageEnd) -> bool:
 
 
 def _goes_so_far(end: MessageEnd, rank: int, traffic: Traffic) -> bool:
-    """Whether all that met at its line goes by as many ranks as `end` would to `rank`: of one stream that may be chance."""
+    """Whether all that met at its line goes by as many ranks as it would to `rank`: of one stream it may be chance."""
     size = len(traffic.ends)
     met = {
         each.stream: (each.peer - each.rank) % size

@@ -22,7 +22,15 @@ from rankdrill.diagnosis.messages.tags import PATTERN, against, odd_by_line, odd
 from rankdrill.diagnosis.messages.traffic import MessageEnd, Stream, Traffic
 from rankdrill.step import Site
 
-__all__ = ["Misaddressed", "Standing", "in_another_branch", "may_be_for_another", "meant_for", "misaddressed", "never_met"]
+__all__ = [
+    "Misaddressed",
+    "Standing",
+    "in_another_branch",
+    "may_be_for_another",
+    "meant_for",
+    "misaddressed",
+    "never_met",
+]
 
 _Way: TypeAlias = Callable[[Stream], Hashable]
 _FROM_A_RANK: tuple[_Way, ...] = (lambda stream: stream.tag - stream.source, lambda stream: stream.tag - stream.target)

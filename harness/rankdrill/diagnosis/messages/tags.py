@@ -81,7 +81,9 @@ def _at_its_turn(end: MessageEnd, traffic: Traffic) -> Iterator[MessageEnd]:
 
 def _from_its_line(end: MessageEnd, rank: int, traffic: Traffic) -> list[MessageEnd]:
     made = traffic.ends.get(rank, ())
-    return [each for each in made if (each.sends, each.site, each.stream.group) == (end.sends, end.site, end.stream.group)]
+    return [
+        each for each in made if (each.sends, each.site, each.stream.group) == (end.sends, end.site, end.stream.group)
+    ]
 
 
 def odd_by_slope(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> MessageEnd | None:

@@ -1,10 +1,10 @@
 """Messages that are kept each in a place of its own, by the order in which they come: the first in the first place.
 
 That is wrong where the places mean something. They do where what lies in them is compared place by place; where one
-tensor is made of all, one after the other, and returned, or read at one of its ends; where they are told by names, or
-the numbers of ranks, and shown or read by those; and where places were made beforehand, one for each, and nothing at
-all is done with them that would not ask for their order: who only adds them up, sorts them or hands them on may be
-right.
+tensor is made of all, one after the other, and returned, or read at one of its ends; where it is asked in which place
+the best of all lies; where they are told by names, or the numbers of ranks, and shown or read by those; and where
+places were made beforehand, one for each, and nothing at all is done with them that would not ask for their order: who
+only adds them up, sorts them or hands them on may be right.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from rankdrill.diagnosis.races.answers import answered_as_counted
 from rankdrill.diagnosis.races.compared import compared_in_order, compared_with_a_count
 from rankdrill.diagnosis.races.joined import is_joined_in_order
 from rankdrill.diagnosis.races.named import asks_for_names, goes_by_names, is_named_later, stands_for_a_sender
+from rankdrill.diagnosis.races.ranked import is_asked_for_the_best_place
 from rankdrill.diagnosis.races.reception import Reception
 from rankdrill.diagnosis.races.written import LOOPS, Written, name_called, names_in, plain_copy_of
 
@@ -176,6 +177,8 @@ def _told_by(written: Written, use: ast.Name, place: _Place) -> bool | None:
     if is_about(written, use) or _is_written_to(written, use) or (place.under and asks_for_names(written, use)):
         return False
     if compared_in_order(written, use) or is_joined_in_order(written, use):
+        return True
+    if is_asked_for_the_best_place(written, use):
         return True
     if (place.under and goes_by_names(written, use)) or is_named_later(written, use):
         return True
