@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ import torch.distributed as dist
 
 from rankdrill import World
 from rankdrill.diagnosis import FindingKind
+from rankdrill.diagnosis.calls.own_threads import unordered_threads
 from rankdrill.worlds import Outcome
 
 
@@ -158,3 +160,18 @@ def test_a_thread_may_run_what_answers_to_any_name(two: World) -> None:
         return remote.called
 
     assert two.run(body, deadline=30).unwrap() == [1, 1]
+
+
+def test_who_has_come_to_one_of_the_two_as_yet_is_told_with_the_others(two: World) -> None:
+    """As where gloo ends the run when the two have met: rank 1 had no time for its second call."""
+    outcome = two.run(report_beside, (0, 1), 0.1, deadline=30)
+    whole, cut = (outcome.ranks[rank].ledger for rank in (0, 1))
+    second = [record.index for record in cut.records if record.step.op == "all_reduce"][1]
+    views = {0: whole, 1: replace(cut, raw=cut.raw[: second - cut.first])}
+    finding = unordered_threads(views, met=True)
+    assert finding is not None
+    assert finding.culprits == (0, 1)
+    assert [side.ranks for side in finding.sides] == [(0, 1), (0,)]
+    alone = unordered_threads(views)
+    assert alone is not None
+    assert alone.culprits == (0,), "of one that went well nobody says what it would have done"

@@ -8,7 +8,7 @@ told by the other that it is its turn, nothing is said.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -50,15 +50,36 @@ def unordered_threads(views: Mapping[int, LedgerView], *, met: bool = False) -> 
         return None
     first = _lines(next(iter(found.values())))
     alike = {rank: pair for rank, pair in found.items() if _lines(pair) == first}
-    s = "s" if len(alike) == 1 else ""
     one, other = next(iter(alike.values()))
-    in_thread = f"issue{s} {one.step.op} on {one.step.target!r} in a thread"
-    beside = f"go{'es' if s else ''} on to {other.step.op}, and nothing orders the two"
-    sides = (
-        side_of(list(alike), in_thread, [pair[0].step.site for pair in alike.values()]),
-        side_of(list(alike), beside, [pair[1].step.site for pair in alike.values()]),
+    # Where the two have met, a rank has come to one of them, it may be, and not to the other yet.
+    issuing, going_on = (
+        {rank: pair[place] for rank, pair in alike.items()}
+        | (_come_to(pair[place], views, alike.keys()) if met else {})
+        for place, pair in enumerate([(one, other)] * 2)
     )
-    return Finding(FindingKind.CALL_ORDERING, f"{one.step.op} on {one.step.target!r}", "order", sides, tuple(alike))
+    in_thread = f"issue{_s(issuing)} {one.step.op} on {one.step.target!r} in a thread"
+    beside = f"go{'es' if len(going_on) == 1 else ''} on to {other.step.op}, and nothing orders the two"
+    sides = (
+        side_of(sorted(issuing), in_thread, [issuing[rank].step.site for rank in sorted(issuing)]),
+        side_of(sorted(going_on), beside, [going_on[rank].step.site for rank in sorted(going_on)]),
+    )
+    culprits = tuple(sorted({*issuing, *going_on}))
+    return Finding(FindingKind.CALL_ORDERING, f"{one.step.op} on {one.step.target!r}", "order", sides, culprits)
+
+
+def _s(ranks: Collection[int]) -> str:
+    return "s" if len(ranks) == 1 else ""
+
+
+def _come_to(call: Record, views: Mapping[int, LedgerView], but: Collection[int]) -> dict[int, Record]:
+    """The other ranks that have made that call, from that line."""
+    step = call.step
+    found: dict[int, Record] = {}
+    for rank, view in views.items():
+        for record in view.where(lambda kind, _: kind is Kind.COLLECTIVE) if rank not in but else ():
+            if (record.step.op, record.step.target, record.step.site) == (step.op, step.target, step.site):
+                found.setdefault(rank, record)
+    return found
 
 
 def _lines(pair: tuple[Record, Record]) -> list[tuple[str, int] | None]:
