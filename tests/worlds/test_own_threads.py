@@ -43,9 +43,10 @@ def found(outcome: Outcome) -> str:
 def test_a_rank_with_a_thread_beside_is_at_fault_though_it_went_well(two: World) -> None:
     outcome = two.run(report_beside, (1,), 0.3, deadline=30)
     assert outcome.culprits == (1,)
-    told = found(outcome)
-    assert "rank 1 issues all_reduce on 'default' in a thread, at tests/worlds/test_own_threads.py:22 in report" in told
-    assert "rank 1 goes on to all_reduce, and nothing orders the two, at tests/worlds/test_own_threads.py:28" in told
+    told, first = found(outcome), report_beside.__code__.co_firstlineno
+    at = "at tests/worlds/test_own_threads.py"
+    assert f"rank 1 issues all_reduce on 'default' in a thread, {at}:{first + 4} in report" in told
+    assert f"rank 1 goes on to all_reduce, and nothing orders the two, {at}:{first + 10}" in told
 
 
 def test_ranks_that_do_the_same_are_told_together(four: World) -> None:
