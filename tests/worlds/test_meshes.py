@@ -5,8 +5,8 @@ Whoever does not come to a call holds up ranks in several groups, and what other
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
 
 import pytest
 import torch
@@ -17,6 +17,7 @@ from rankdrill.diagnosis import FindingKind
 from rankdrill.worlds import Outcome
 
 DEADLINE_S = 60.0
+Act: TypeAlias = Callable[[], object]
 
 
 @pytest.fixture(scope="module")
@@ -150,9 +151,11 @@ def test_one_that_has_its_tensor_groups_from_the_data_axis(four: World) -> None:
 def test_what_stands_twice_in_one_line_says_nothing_of_groups(four: World) -> None:
     def body() -> None:
         inner = dist.new_group([1, 2])
-        todo = [partial(dist.all_reduce, torch.ones(2), group=inner), partial(dist.all_reduce, torch.ones(3))]
+        near, far = torch.ones(2), torch.ones(3)
+        todo: list[Act] = [lambda: dist.all_reduce(near, group=inner), lambda: dist.all_reduce(far)]
         mine = {0: todo[1:], 1: todo[::-1], 2: todo, 3: todo[1:]}
-        [each() for each in mine[dist.get_rank()]]
+        for each in mine[dist.get_rank()]:
+            each()
 
     kind, culprits = told(four.run(body, deadline=DEADLINE_S))
     assert (kind, culprits) != (FindingKind.GROUP, (2,))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from rankdrill.diagnosis.calls.naming import named
-from rankdrill.diagnosis.calls.tree import holds_several
+from rankdrill.diagnosis.calls.tree import is_called_once
 from rankdrill.diagnosis.calls.turns import by_line
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.groups import members_in
@@ -31,7 +31,7 @@ def divided_at_a_turn(waits: Mapping[int, Wait], views: Sequence[LedgerView]) ->
     groups = {name: ranks for view in views for name, ranks in members_in(view).items()}
     for rank, wait in sorted(waits.items()):
         step = wait.record.step
-        if step.site is None or step.message is not None or holds_several(step.site, step.op):
+        if step.site is None or step.message is not None or not is_called_once(step.site, step.op):
             continue
         made = [line.get((step.op, step.site), ()) for line in lines]
         turn = len(made[rank]) - 1

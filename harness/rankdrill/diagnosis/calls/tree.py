@@ -21,6 +21,7 @@ __all__ = [
     "function_around",
     "functions_in",
     "holds_several",
+    "is_called_once",
     "lines_calling",
     "name_called",
     "path_to",
@@ -136,6 +137,15 @@ def calls_at(function: ast.AST, line: int) -> list[ast.Call]:
 
 def holds_several(site: Site, op: str) -> bool:
     """Whether more than one such call is written in that line: which of them it is, nobody can say."""
+    return _times_called(site, op) > 1
+
+
+def is_called_once(site: Site, op: str) -> bool:
+    """Whether one such call is written in that line, by its name: not ``each()``, which may be any."""
+    return _times_called(site, op) == 1
+
+
+def _times_called(site: Site, op: str) -> int:
     tree = tree_of(site.file)
     names = {op, site.via.rpartition(".")[2] or op}
-    return tree is not None and sum(name_called(call) in names for call in calls_at(tree, site.line)) > 1
+    return sum(name_called(call) in names for call in calls_at(tree, site.line)) if tree is not None else 0

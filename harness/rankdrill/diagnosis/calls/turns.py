@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rankdrill.diagnosis.calls.naming import named
 from rankdrill.diagnosis.calls.sequences import calls_on
-from rankdrill.diagnosis.calls.tree import holds_several
+from rankdrill.diagnosis.calls.tree import is_called_once
 from rankdrill.diagnosis.finding import Finding, FindingKind, side_of
 from rankdrill.diagnosis.groups import members_in
 from rankdrill.diagnosis.waits import Wait
@@ -71,7 +71,7 @@ def _serves_one_group_each(
 ) -> bool:
     """Whether the line is where each rank that is not `odd` calls on a group of its own, none of which share a rank."""
     op, site = line
-    if holds_several(site, op):
+    if not is_called_once(site, op):
         return False
     used = [{step.target for step in made.get(line, ())} for rank, made in enumerate(lines) if rank not in odd]
     members = [rank for name in set().union(*used) for rank in groups.get(name, ())]
