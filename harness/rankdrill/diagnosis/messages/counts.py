@@ -31,7 +31,7 @@ def miscounted(end: MessageEnd, traffic: Traffic, left_over: Sequence[MessageEnd
         if (stream.group, stream.tag) == (end.stream.group, end.stream.tag) and stream not in undecided
     ]
     counts = {traffic.met(stream) for stream in decided}
-    as_many = any(_expects_as_many(each, end) for each in left_over)
+    as_many = any(_expects_as_many(each, end, traffic) for each in left_over)
     if not counts and as_many and not _sends_elsewhere(end, traffic):
         return (end.peer,)
     if counts != {end.number + 1} and _others_get_as_many(end, decided, left_over, traffic):
@@ -148,18 +148,26 @@ def _begins_a_round(end: MessageEnd, traffic: Traffic) -> bool:
     )
 
 
-def _expects_as_many(other: MessageEnd, end: MessageEnd) -> bool:
+def _expects_as_many(other: MessageEnd, end: MessageEnd, traffic: Traffic) -> bool:
     """Whether both are receives, one for what the other rank is to hand on: of that number, on one line, in a loop."""
+    again = end.number > 0 or all(_came_there_before(each, traffic) for each in (end, other))
     return (
         not end.sends
         and not other.sends
         and other.rank not in (end.rank, end.peer)
         and other.peer != end.peer
-        and other.number == end.number > 0
+        and other.number == end.number
+        and again
         and (other.stream.group, other.stream.tag) == (end.stream.group, end.stream.tag)
         and other.site is not None
         and other.site == end.site
     )
+
+
+def _came_there_before(end: MessageEnd, traffic: Traffic) -> bool:
+    """Whether its rank has received from that line before, under another tag, it may be."""
+    made = traffic.ends.get(end.rank, ())
+    return any(not each.sends and each.site == end.site and each.record.index < end.record.index for each in made)
 
 
 def _sends_elsewhere(end: MessageEnd, traffic: Traffic) -> bool:

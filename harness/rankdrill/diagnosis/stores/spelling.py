@@ -7,17 +7,18 @@ import re
 __all__ = ["same_but_for_spelling", "same_form", "words_of"]
 
 _NUMBER = re.compile(r"\d+")
+_WORDS = re.compile(r"[^\W_]+")
 _SEPARATORS = re.compile(r"[-_./: ]+")
 LONG, SHORT = 6, 4  # letters of a text in which two, and one, may be wrong
 
 
 def same_but_for_spelling(key: str, other: str) -> bool:
     """Whether the two differ in zeros before numbers, in case, in separators, or in one letter or two, and in no more;
-    or in the order of their parts.
+    or in the order of their parts; or one says less than the other at its end, ``size`` for ``vocabulary_size``.
 
     Of letters those are counted that are added, left out, changed, or swapped with the next.
     """
-    if key != other and sorted(key.split("/")) == sorted(other.split("/")):
+    if key != other and (sorted(key.split("/")) == sorted(other.split("/")) or _says_less(key, other)):
         return True
     if key == other or _numbers(key) != _numbers(other):
         return False
@@ -39,6 +40,13 @@ def same_form(key: str, other: str) -> bool:
         return False
     one, two = differing[0]
     return len(one) == len(two) or not (_padded(one) or _padded(two))
+
+
+def _says_less(key: str, other: str) -> bool:
+    """Whether the words of one are some of the other's, in one directory."""
+    (mine, own), (theirs, its) = (each.rpartition("/")[::2] for each in (key, other))
+    words, more = (set(_WORDS.findall(each.casefold())) for each in (own, its))
+    return bool(mine) and mine == theirs and (words < more or more < words) and bool(words and more)
 
 
 def _differing(one: list[str], two: list[str]) -> tuple[list[str], list[str]]:
