@@ -17,6 +17,9 @@ from rankdrill.diagnosis.stores.spelling import same_but_for_spelling, same_form
         ("tokenizer", "tokeniser"),
         ("tokenizer", "tokenzier"),
         ("done/3", "dnoe/3"),
+        ("ready/3/1", "ready/1/3"),
+        ("tokenizer/size", "tokenizer/vocabulary_size"),
+        ("run/last-step", "run/step"),
     ],
 )
 def test_a_slip(key: str, other: str) -> None:
@@ -38,6 +41,10 @@ def test_a_slip(key: str, other: str) -> None:
         ("weights", "buckets"),
         ("vocabulary", "vocabularies"),
         ("step/1/2", "step/12"),
+        ("step/1/2", "step/1/3"),
+        ("size", "vocabulary_size"),
+        ("tokenizer/size", "model/vocabulary_size"),
+        ("run/first-step", "run/last-step"),
     ],
 )
 def test_another_key(key: str, other: str) -> None:

@@ -880,3 +880,24 @@ def test_who_deletes_a_key_is_to_blame_though_its_setter_waits_for_it_too(fresh:
     found = finding(run(fresh, one_takes_the_job_before_all_have_seen_it))
     assert (found.kind, found.culprits) == ("missing key", (1,))
     assert marks(found) == [{"deletes"}, {"waits"}]
+
+
+def the_last_opens_the_gate(rank: RankContext) -> None:
+    """As it happens, rank 0 is the last of round 0, and rank 2 of round 2; of round 1 it is rank 3."""
+    for turn, last in enumerate((0, 3, 2, 1)):
+        if turn == 3 and rank.index == 2:
+            return
+        while rank.index == last and rank.store.add(f"{turn}/here", 0) < 3:
+            time.sleep(0.01)
+            if turn == 3:
+                break
+        if rank.store.add(f"{turn}/here", 1) == 4:  # counts
+            rank.store.set(f"turn{turn}/go", "yes")
+        rank.store.wait([f"turn{turn}/go"])
+
+
+def test_whoever_counted_last_set_it_and_no_number_of_a_rank_is_meant(fresh: World) -> None:
+    found = finding(run(fresh, the_last_opens_the_gate))
+    assert (found.kind, found.culprits) == ("missing key", (2,))
+    line = the_last_opens_the_gate.__code__.co_firstlineno + 8
+    assert f"nor added to '3/here' as others have, at tests/worlds/test_stores.py:{line} in" in found.sides[0].did

@@ -418,3 +418,24 @@ def a_stage_that_counts_its_tags_from_one(rank: Rank) -> None:
     for _, work in sends:
         work.wait()
     dist.barrier()
+
+
+@mistake("unmatched message", culprits=(2,), also=("missing call",), ranks=3)
+def a_way_back_that_ends_a_micro_batch_early(rank: Rank) -> None:
+    """Each micro-batch has a tag of its own: who waits for the last one, and hands it on, says that it was to come."""
+    first, last = rank.index == 0, rank.index == 2
+    for micro in range(4):
+        activation = torch.ones(3)
+        if not first:
+            dist.recv(activation, src=rank.index - 1, tag=micro)
+        if not last:
+            dist.send(activation, dst=rank.index + 1, tag=micro)
+    for micro in range(4):
+        gradient = torch.ones(3)
+        if not last:
+            dist.recv(gradient, src=rank.index + 1, tag=100 + micro)
+        elif micro == 3:
+            break  # culprit
+        if not first:
+            dist.send(gradient, dst=rank.index - 1, tag=100 + micro)  # culprit
+    dist.all_reduce(torch.ones(1))  # culprit

@@ -93,12 +93,16 @@ def _by_numbers(
     key: str, waiters: Sequence[int], beside: Mapping[int, Wait], uses: Sequence[Use], views: Sequence[LedgerView]
 ) -> tuple[int, ...] | None:
     """Who is at fault as the numbers say that are in keys; nobody, if these say that nobody is; None if nothing."""
+    # Whoever counts last sets the key: that it had a rank's number, each time but once, was chance.
+    counted = _who_did_not_count(waiters, beside, uses, len(views))
+    if counted is not None:
+        return counted
     own = whose_own(key, uses, len(views))
     if own is not None:
         return (own,)
     found = who_did_not(key, waiters, uses, len(views))
     if found is None:
-        found = _who_did_not_count(waiters, beside, uses, len(views)) or who_left_a_gap(key, waiters, uses, len(views))
+        found = who_left_a_gap(key, waiters, uses, len(views))
     if found is None:
         found = who_sets_for_each(key, waiters, uses)
     if found is None and len(waiters) == 1:
