@@ -28,7 +28,9 @@ def sides_of(
 ) -> tuple[Side, ...]:
     silent = [rank for rank in culprits if rank not in waiters]
     known = _known(beside[waiters[0]].record.step, uses)
-    sides = [_silent(rank, key, known, lost, views[rank], uses) for rank in silent]
+    counter = _counter_of(waiters, uses)
+    uncounted = {rank: _has_not_counted(rank, counter, uses) for rank in silent}
+    sides = [_silent(rank, key, known, lost, views[rank], uses, uncounted[rank]) for rank in silent]
     own = [rank for rank in waiters if rank in culprits]
     for ranks in (own, [rank for rank in waiters if rank not in own]):
         if ranks:
@@ -118,33 +120,43 @@ def passed_side(rank: int, before: Record, key: str, wait: Wait) -> Side:
 
 
 def _silent(
-    rank: int, key: str, known: Mapping[int, Use], lost: Mapping[int, Wait], view: LedgerView, uses: Sequence[Use]
+    rank: int,
+    key: str,
+    known: Mapping[int, Use],
+    lost: Mapping[int, Wait],
+    view: LedgerView,
+    uses: Sequence[Use],
+    uncounted: str,
 ) -> Side:
     """A rank that was to set the key, and is somewhere else; one that was nowhere yet, where others set theirs."""
     elsewhere = _elsewhere(rank, lost, view)
     if rank in known:
         set_ = known[rank].record.step
         where = f"{set_.where}," if set_.site not in elsewhere.sites else ""
-        did = f"has set {known[rank].key!r}{where} and not {key!r}, and {elsewhere.did}"
+        did = f"has set {known[rank].key!r}{where} and not {key!r}{uncounted}, and {elsewhere.did}"
         return Side((rank,), did, elsewhere.sites)
     there = [use.record for use in known.values()] or [use.record for use in uses if use.record.step.op == "add"]
     if elsewhere.sites[0] is None and there:
         act = "set" if known else there[0].step.op
         did = f"has not set {key!r}, and {elsewhere.did} without having come to where others {act} one"
         return side_of([rank], did, [there[0].step.site])
-    counted = _has_not_counted(rank, uses) if not known else ""
-    did = f"has not set {key!r}{counted or _as_others_did(known.values())}, and {elsewhere.did}"
+    did = f"has not set {key!r}{uncounted or _as_others_did(known.values())}, and {elsewhere.did}"
     return Side((rank,), did, elsewhere.sites)
 
 
-def _has_not_counted(rank: int, uses: Sequence[Use]) -> str:
-    """The counter of which the newest line that others count themselves by is, if this rank has not added to it."""
-    added = [use for use in uses if use.record.step.op == "add"]
-    if not added:
+def _counter_of(waiters: Sequence[int], uses: Sequence[Use]) -> Step | None:
+    """What all that wait have added to last, of all that they have set: so they counted themselves."""
+    newest = {use.rank: use.record.step for use in uses if use.sets and use.rank in waiters}
+    (first, *_) = newest.values() or (None,)
+    alike = all(step.op == "add" and first is not None and step.digest == first.digest for step in newest.values())
+    return first if alike and len(newest) == len(waiters) else None
+
+
+def _has_not_counted(rank: int, counter: Step | None, uses: Sequence[Use]) -> str:
+    """That this rank has not added to it, at the line at which the others have."""
+    if counter is None or any(use.rank == rank and use.record.step.digest == counter.digest for use in uses):
         return ""
-    newest = max(added, key=lambda use: use.record.begin_ns).record.step
-    mine = any(use.rank == rank and use.record.step.digest == newest.digest for use in added)
-    return "" if mine else f" nor added to {newest.target!r} as others have{newest.where}"
+    return f" nor added to {counter.target!r} as others have{counter.where}"
 
 
 def _as_others_did(uses: Collection[Use]) -> str:
