@@ -899,5 +899,5 @@ def the_last_opens_the_gate(rank: RankContext) -> None:
 def test_whoever_counted_last_set_it_and_no_number_of_a_rank_is_meant(fresh: World) -> None:
     found = finding(run(fresh, the_last_opens_the_gate))
     assert (found.kind, found.culprits) == ("missing key", (2,))
-    line = the_last_opens_the_gate.__code__.co_firstlineno + 8
+    line = the_last_opens_the_gate.__code__.co_firstlineno + 9
     assert f"nor added to '3/here' as others have, at tests/worlds/test_stores.py:{line} in" in found.sides[0].did
