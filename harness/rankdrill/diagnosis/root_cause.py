@@ -78,7 +78,7 @@ def _of_circle(
 
 def _of_groups(waits: Mapping[int, Wait], returned: Collection[int], views: Sequence[LedgerView]) -> Finding | None:
     found = another_group_at_a_turn(waits, views)
-    if found is None and (divided := divided_at_a_turn(waits, views)) is not None:
+    if found is None and (divided := divided_at_a_turn(waits, returned, views)) is not None:
         return divided
     found = found or _of_two_groups(waits, returned, views)
     custom = against_custom(waits, views)

@@ -582,3 +582,17 @@ def the_best_class_whoever_says_it(rank: Rank) -> None:
         rank.store.set("class", str(best % 5))
     else:
         dist.send(torch.arange(5.0) + rank.index, dst=3)
+
+
+@correct(ranks=4)
+def the_best_class_and_not_whose(rank: Rank) -> None:
+    if rank.index == 3:
+        scores = torch.empty(3, 5)
+        for row in range(3):
+            dist.recv(scores[row])
+        place = scores.flatten().argmax()
+        _, by_remainder = divmod(int(place), 5)
+        _, by_index = torch.unravel_index(scores.argmax(), scores.shape)
+        rank.store.set("class", f"{by_remainder} {int(by_index)} {int(torch.remainder(place, 5))}")
+    else:
+        dist.send(torch.arange(5.0) + rank.index, dst=3)

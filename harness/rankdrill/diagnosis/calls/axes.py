@@ -11,16 +11,18 @@ from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.groups import members_in
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import LedgerView
-from rankdrill.step import Step
+from rankdrill.step import Site, Step
 
 __all__ = ["divided_at_a_turn"]
 
 FEWEST = 4  # ranks that have rows and columns
 
 
-def divided_at_a_turn(waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> Finding | None:
+def divided_at_a_turn(
+    waits: Mapping[int, Wait], returned: Collection[int], views: Sequence[LedgerView]
+) -> Finding | None:
     """What is wrong where several wait in a call whose other members were at another group at that turn of the line,
-    and met there; None where that is not so.
+    and met there; None where that is not so, or one of those is at the group of the first by now, or has returned.
 
     Those that wait would have met as well, had they gone the others' way: they are as many as fill whole groups. Of as
     many on either way nobody can say which was meant.
@@ -29,40 +31,52 @@ def divided_at_a_turn(waits: Mapping[int, Wait], views: Sequence[LedgerView]) ->
         return None
     lines = [by_line(view) for view in views]
     groups = {name: ranks for view in views for name, ranks in members_in(view).items()}
+    seen: set[tuple[str, Site, int]] = set()
     for rank, wait in sorted(waits.items()):
         step = wait.record.step
-        if step.site is None or step.message is not None or not is_called_once(step.site, step.op):
+        if step.site is None or step.message is not None:
             continue
+        turn = len(lines[rank].get((step.op, step.site), ())) - 1
+        if turn < 0 or (step.op, step.site, turn) in seen or not is_called_once(step.site, step.op):
+            continue
+        seen.add((step.op, step.site, turn))
         made = [line.get((step.op, step.site), ()) for line in lines]
-        turn = len(made[rank]) - 1
-        chosen = {other: steps[turn] for other, steps in enumerate(made) if 0 <= turn < len(steps)}
-        apart = {other for other in chosen if _waits_there(chosen[other], waits.get(other))}
-        met = {other for other in chosen.keys() - apart if _meets(chosen[other], chosen, groups)}
-        if len(chosen) == len(views) == len(apart) + len(met) and _explained(apart, met, chosen, groups):
-            return _told(apart, met, chosen)
+        chosen = {other: steps[turn] for other, steps in enumerate(made) if turn < len(steps)}
+        found = _divided(chosen, waits, returned, groups) if len(chosen) == len(views) else None
+        if found is not None:
+            return found
     return None
+
+
+def _divided(
+    chosen: Mapping[int, Step],
+    waits: Mapping[int, Wait],
+    returned: Collection[int],
+    groups: Mapping[str, Sequence[int]],
+) -> Finding | None:
+    """The same of one turn of one line, at which each rank has `chosen` a group."""
+    apart = {rank for rank, step in chosen.items() if _waits_there(step, waits.get(rank))}
+    used = {chosen[rank].target for rank in apart}
+    met = {name for name in {step.target for step in chosen.values()} - used if _have_met(name, chosen, groups)}
+    rest = chosen.keys() - apart
+    there_by_now = any(rank in returned or (rank in waits and waits[rank].record.step.target in used) for rank in rest)
+    if there_by_now or any(chosen[rank].target not in met for rank in rest):
+        return None
+    waiting = [groups.get(name, ()) for name in used]
+    members = [rank for ranks in waiting for rank in ranks]
+    sizes = {len(groups[name]) for name in met}
+    disjoint = len(members) == len(set(members)) and all(not rest.isdisjoint(ranks) for ranks in waiting)
+    fit = 1 < len(apart) <= len(rest) and len(sizes) == 1 and not len(apart) % max(sizes)
+    return _told(apart, rest, chosen) if disjoint and fit else None
 
 
 def _waits_there(step: Step, wait: Wait | None) -> bool:
     return wait is not None and (wait.record.step.target, wait.record.step.sequence) == (step.target, step.sequence)
 
 
-def _meets(step: Step, chosen: Mapping[int, Step], groups: Mapping[str, Sequence[int]]) -> bool:
-    members = groups.get(step.target, ())
-    return bool(members) and all(other in chosen and chosen[other].target == step.target for other in members)
-
-
-def _explained(
-    apart: Collection[int], met: Collection[int], chosen: Mapping[int, Step], groups: Mapping[str, Sequence[int]]
-) -> bool:
-    """Whether those apart, in groups that share no rank, wait for those that met, and are as many as fill such groups
-    as these met in.
-    """
-    waiting = [groups.get(name, ()) for name in {chosen[rank].target for rank in apart}]
-    members = [rank for ranks in waiting for rank in ranks]
-    sizes = {len(groups[chosen[rank].target]) for rank in met}
-    disjoint = len(members) == len(set(members)) and all(not {*met}.isdisjoint(ranks) for ranks in waiting)
-    return 1 < len(apart) <= len(met) and disjoint and len(sizes) == 1 and not len(apart) % max(sizes)
+def _have_met(group: str, chosen: Mapping[int, Step], groups: Mapping[str, Sequence[int]]) -> bool:
+    members = groups.get(group, ())
+    return bool(members) and all(other in chosen and chosen[other].target == group for other in members)
 
 
 def _told(apart: Collection[int], met: Collection[int], chosen: Mapping[int, Step]) -> Finding:

@@ -31,7 +31,7 @@ from rankdrill.ledger import LedgerView
 from rankdrill.step import Site
 from rankdrill.whose import Whose, whose_file
 
-__all__ = ["may_be_left_out", "with_condition"]
+__all__ = ["goes_as_far_as_the_rank_says", "may_be_left_out", "with_condition"]
 
 MOST_WAYS = 2  # told of one call
 MOST_SHOWN = 60  # characters of a condition
@@ -49,6 +49,7 @@ _PLAIN = (
     ast.unaryop,
 )
 _KNOWN = (*STRAIGHT, *FUNCTIONS, *LOOPS, ast.If, ast.Try, ast.Module)
+_BOUNDS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _SWALLOWS = ("suppress(", "raises(")
 
 
@@ -87,6 +88,26 @@ def may_be_left_out(site: Site) -> bool:
         return True
     path = path_to(function, site.line)
     return _may_be_thrown_past(path, None) or any(isinstance(way.node, ast.If) for way in _ways(path, site.line))
+
+
+def goes_as_far_as_the_rank_says(site: Site) -> bool:
+    """Whether it is come to as often as the rank says: by a loop over so many, or an ``if turn < mine`` in one."""
+    function, tree = function_around(site), tree_of(site.file)
+    if function is None or tree is None:
+        return False
+    path = path_to(function, site.line)
+    loops = [node for node, part in path if isinstance(node, ast.For) and part == "body"]
+    turns = {each.id for loop in loops for each in ast.walk(loop.target) if isinstance(each, ast.Name)}
+    tests = [each for node, _ in path if isinstance(node, ast.If) for each in ast.walk(node.test)]
+    bounds = [
+        each for each in tests if isinstance(each, ast.Compare) and any(isinstance(op, _BOUNDS) for op in each.ops)
+    ]
+    of_turns = [each for each in bounds if not turns.isdisjoint(_names(each))]
+    return any(asks_for_the_rank(each, tree) for each in (*(loop.iter for loop in loops), *of_turns))
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
 
 
 def _has_come(site: Site, view: LedgerView) -> bool:

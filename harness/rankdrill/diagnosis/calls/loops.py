@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 
-_NUMBERS = frozenset({"count", "enumerate", "range", "trange"})
+_OF_A_DICTIONARY = frozenset({"items", "keys"})
 
 
 def share_a_loop(one: Site, other: Site) -> bool:
@@ -81,9 +81,10 @@ def is_in_turn(site: Site) -> bool:
 
 
 def go_by_the_element(one: Site, other: Site) -> bool:
-    """Whether a ``for`` over elements, not numbers, comes to one line or to the other by the element that it is at.
+    """Whether a ``for`` over a dictionary comes to one line or to the other by the element that it is at.
 
-    Then a rank that is at the other line has its elements in another order; unless something there goes past one.
+    Then a rank that is at the other line has its elements in another order; unless something there goes past one. Of
+    what is drawn from elsewhere, batches, say, a rank may have fewer.
     """
     paths = paths_of(one, other)
     if paths is None:
@@ -94,8 +95,8 @@ def go_by_the_element(one: Site, other: Site) -> bool:
     branch = mine[common][0] if common < min(len(mine), len(theirs)) else None
     if not isinstance(loop, ast.For) or not isinstance(branch, ast.If) or branch is not theirs[common][0]:
         return False
-    numbers = isinstance(loop.iter, ast.Call) and name_called(loop.iter) in _NUMBERS
-    if numbers or any(isinstance(node, LEAVES) for node in ast.walk(loop)):
+    of_a_dictionary = isinstance(loop.iter, ast.Call) and name_called(loop.iter) in _OF_A_DICTIONARY
+    if not of_a_dictionary or any(isinstance(node, LEAVES) for node in ast.walk(loop)):
         return False
     return not _names_in(loop.target).isdisjoint(_names_in(branch.test))
 

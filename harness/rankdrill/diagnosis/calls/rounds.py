@@ -1,6 +1,6 @@
 """What ranks called in turn with calls of another line: who called twice in a row there, or not at all, is out of step.
 
-Of two calls that met, and differ in a root or a size, the group alone may not tell that one rank is a round ahead. What
+Of two calls that met, and differ in their root, the group alone may not tell that one rank is a round ahead. What
 it called on other groups meanwhile does: whoever comes round a loop calls from one of its lines as often as from
 another.
 """
@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 
+from rankdrill.diagnosis.calls.common_caller import from_one_function
+from rankdrill.diagnosis.calls.loops import is_in_a_loop_without
 from rankdrill.diagnosis.calls.sequences import Parting, calls_on
 from rankdrill.diagnosis.finding import Finding, FindingKind
 from rankdrill.ledger import GROUP_OP, LedgerView
@@ -17,6 +19,7 @@ from rankdrill.step import NO_SEQUENCE, Kind, Site, Step
 
 __all__ = ["out_of_turn_with_a_line"]
 
+MOST_LINES = 16  # that calls of one function come from
 WITNESSES = 2  # ranks at least that called from both lines in turn
 
 
@@ -25,12 +28,17 @@ def out_of_turn_with_a_line(finding: Finding, views: Sequence[LedgerView]) -> tu
 
     None where not one did not, or others than that rank alone are accused.
     """
+    if finding.kind is not FindingKind.ROOT:  # of sizes and types one may be wrong by itself
+        return None
     sites = {site for side in finding.sides for site in side.sites if site is not None}
     if not sites or len({site.function for site in sites}) > 1 or any(view.dropped for view in views):
         return None
     made = [list(_of_functions({_outermost(site) for site in sites}, view)) for view in views]
-    beside = {step.site for steps in made for step in steps if step.target != finding.group} - sites
-    found = [odd for line in beside if line is not None and (odd := _odd_one(made, sites, line)) is not None]
+    others = {step.site for steps in made for step in steps if step.target != finding.group} - sites
+    beside = [line for line in others if line is not None and not _has_a_loop_of_its_own(line, sites)]
+    if len(beside) > MOST_LINES:
+        return None
+    found = [odd for line in beside if (odd := _odd_one(made, sites, line)) is not None]
     if len({rank for rank, _ in found}) != 1:
         return None
     rank, twice = found[0]
@@ -41,6 +49,11 @@ def out_of_turn_with_a_line(finding: Finding, views: Sequence[LedgerView]) -> tu
         return ((rank,), Parting(FindingKind.EXTRA, twice)) if twice.target == finding.group else None
     due = _due(finding, rank, twice, views)
     return ((rank,), Parting(FindingKind.MISSING, due)) if due is not None and due.site in sites else None
+
+
+def _has_a_loop_of_its_own(line: Site, sites: Collection[Site]) -> bool:
+    """Whether a loop around it leaves out what it is to be in turn with: it may have its rounds."""
+    return any(is_in_a_loop_without(*from_one_function(line, site)) for site in sites)
 
 
 def _due(finding: Finding, rank: int, twice: Step, views: Sequence[LedgerView]) -> Step | None:

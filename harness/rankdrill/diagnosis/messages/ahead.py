@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from rankdrill.diagnosis.calls.common_caller import from_one_function
+from rankdrill.diagnosis.calls.conditions import goes_as_far_as_the_rank_says
 from rankdrill.diagnosis.calls.loops import share_a_loop
 from rankdrill.diagnosis.calls.source import Order, order_of
 from rankdrill.diagnosis.messages.misaddressed import Misaddressed, meant_for
@@ -24,13 +25,15 @@ def further_down(ends: Sequence[MessageEnd], traffic: Traffic) -> tuple[MessageE
 
     As many messages as others exchanged by that line were to be: either the peer has left one out, or here is one too
     many. None where several are so far apart, nobody else was at that line, or the peer has still to come to where
-    others do the other half.
+    others do the other half; nor where each rank has a number of its own.
     """
     at = {end.rank: end.site for end in ends}
     behind = [end for end in ends if _has_gone_on(at.get(end.peer), end.site)]
     if len(behind) != 1:
         return None
     (end,) = behind
+    if end.site is None or goes_as_far_as_the_rank_says(end.site):
+        return None
     due = _due(end, traffic)
     if due is None or end.number >= due:
         return None if due is None else (end, end.rank)

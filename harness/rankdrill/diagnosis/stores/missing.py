@@ -16,7 +16,13 @@ from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.stores.by_turn import set_before_its_turn_passed
 from rankdrill.diagnosis.stores.keys import awaits_key
 from rankdrill.diagnosis.stores.numbered import who_did_not, who_left_a_gap, who_set_one_too_few, who_sets_for_each
-from rankdrill.diagnosis.stores.other_name import asks_in_another_form, misspelt_by, set_at_their_line, waiting_for_such
+from rankdrill.diagnosis.stores.other_name import (
+    asks_in_another_form,
+    misspelt_by,
+    set_at_their_line,
+    set_turned_round,
+    waiting_for_such,
+)
 from rankdrill.diagnosis.stores.own_keys import whose_own
 from rankdrill.diagnosis.stores.setters import Setter, gone_by, only_setter
 from rankdrill.diagnosis.stores.spelling import words_of
@@ -55,6 +61,8 @@ def missing_key(beside: Mapping[int, Wait], lost: Mapping[int, Wait], views: Seq
         return finding(tuple(waiters))
     culprits = _by_numbers(key, waiters, beside, uses, views)
     misspelt = misspelt_by(awaited, waiting_for_such(awaited, beside), uses, views)
+    if misspelt is None and culprits and len(culprits) == 1:
+        misspelt = set_turned_round(awaited, culprits[0], uses, views)
     if misspelt is None and culprits and not set(waiters) <= set(culprits):  # of who alone waits, the key is wrong
         misspelt = set_at_their_line(key, culprits[0], uses, views)
     if misspelt is not None and culprits in (None, (misspelt.rank,)):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from rankdrill.diagnosis.stores.keys import awaits_key
-from rankdrill.diagnosis.stores.spelling import same_but_for_spelling, same_form, words_of
+from rankdrill.diagnosis.stores.spelling import of_the_same_parts, same_but_for_spelling, same_form, words_of
 from rankdrill.diagnosis.stores.uses import Use
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import LedgerView
 from rankdrill.step import STORE_WAITS, Kind, Step
 
-__all__ = ["asks_in_another_form", "misspelt_by", "set_at_their_line", "waiting_for_such"]
+__all__ = ["asks_in_another_form", "misspelt_by", "set_at_their_line", "set_turned_round", "waiting_for_such"]
 
 
 def misspelt_by(awaited: Step, waiters: Sequence[int], uses: Sequence[Use], views: Sequence[LedgerView]) -> Use | None:
@@ -52,6 +52,13 @@ def set_at_their_line(key: str, rank: int, uses: Sequence[Use], views: Sequence[
     there, theirs = {use.record.step.site for use in others}, {use.record.step.digest for use in others}
     mine = [use for use in reversed(sets) if use.rank == rank and use.record.step.site in there - {None}]
     return next((use for use in mine if use.record.step.digest not in asked or use.record.step.digest in theirs), None)
+
+
+def set_turned_round(awaited: Step, rank: int, uses: Sequence[Use], views: Sequence[LedgerView]) -> Use | None:
+    """What `rank`, which is to blame, has set and nobody asks for: that key, but for the order of its parts."""
+    asked = set(_asked_for(views))
+    mine = (use for use in reversed(uses) if use.sets and use.rank == rank and use.record.step.digest not in asked)
+    return next((use for use in mine if of_the_same_parts(awaited.target, use.key)), None)
 
 
 def waiting_for_such(awaited: Step, beside: Mapping[int, Wait]) -> list[int]:

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["same_but_for_spelling", "same_form", "words_of"]
+__all__ = ["of_the_same_parts", "same_but_for_spelling", "same_form", "words_of"]
 
 _NUMBER = re.compile(r"\d+")
-_WORDS = re.compile(r"[^\W_]+")
 _SEPARATORS = re.compile(r"[-_./: ]+")
 LONG, SHORT = 6, 4  # letters of a text in which two, and one, may be wrong
 
 
 def same_but_for_spelling(key: str, other: str) -> bool:
-    """Whether the two differ in zeros before numbers, in case, in separators, or in one letter or two, and in no more;
-    or in the order of their parts; or one says less than the other at its end, ``size`` for ``vocabulary_size``.
+    """Whether the two differ in zeros before numbers, in case, in separators, or in one letter or two, and in no more.
 
     Of letters those are counted that are added, left out, changed, or swapped with the next.
     """
-    if key != other and (sorted(key.split("/")) == sorted(other.split("/")) or _says_less(key, other)):
-        return True
     if key == other or _numbers(key) != _numbers(other):
         return False
     one, two = (_letters("/".join(parts)) for parts in _differing(key.split("/"), other.split("/")))
     shorter = min(len(one), len(two))
     return _slips(one, two) <= (2 if shorter >= LONG else 1 if shorter >= SHORT else 0)
+
+
+def of_the_same_parts(key: str, other: str) -> bool:
+    """Whether the two differ in the order of what stands between slashes, and in no more."""
+    return key != other and sorted(key.split("/")) == sorted(other.split("/"))
 
 
 def words_of(key: str) -> tuple[str, ...]:
@@ -40,13 +41,6 @@ def same_form(key: str, other: str) -> bool:
         return False
     one, two = differing[0]
     return len(one) == len(two) or not (_padded(one) or _padded(two))
-
-
-def _says_less(key: str, other: str) -> bool:
-    """Whether the words of one are some of the other's, in one directory."""
-    (mine, own), (theirs, its) = (each.rpartition("/")[::2] for each in (key, other))
-    words, more = (set(_WORDS.findall(each.casefold())) for each in (own, its))
-    return bool(mine) and mine == theirs and (words < more or more < words) and bool(words and more)
 
 
 def _differing(one: list[str], two: list[str]) -> tuple[list[str], list[str]]:

@@ -1,0 +1,112 @@
+"""Programs that look like another mistake than they make: nobody innocent is accused, and no other mistake is told."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from rankdrill import World
+from rankdrill.diagnosis import FindingKind
+from rankdrill.worlds import Outcome
+from rankdrill.worlds.context import RankContext
+from rankdrill.worlds.job import Job
+
+DEADLINE_S = 60.0
+
+
+def told(outcome: Outcome) -> tuple[FindingKind, tuple[int, ...]]:
+    (finding,) = outcome.findings
+    return finding.kind, finding.culprits
+
+
+def test_one_batch_less_is_no_other_order(four: World) -> None:
+    """The last element is told by its name, as in a loop over a dictionary; but here one rank has fewer before it."""
+
+    def body() -> None:
+        for epoch in range(4):
+            batches = range(3 if dist.get_rank() == 1 and epoch == 2 else 4)
+            for batch in [*batches, "evaluation"]:
+                if batch == "evaluation":
+                    dist.broadcast(torch.ones(1), src=0)
+                else:
+                    dist.all_reduce(torch.ones(4))
+
+    assert told(four.run(body, deadline=DEADLINE_S)) == (FindingKind.MISSING, (1,))
+
+
+def test_who_sweeps_its_row_once_more_is_not_on_another_axis() -> None:
+    """Ranks 0 and 1 are in their column already, which 2 and 3 leave out; 4 and 5 come to it a turn later."""
+
+    def body() -> None:
+        rows = [dist.new_group([row * 2, row * 2 + 1]) for row in range(3)]
+        columns = [dist.new_group([column, column + 2, column + 4]) for column in range(2)]
+        me = dist.get_rank()
+        row, column = rows[me // 2], columns[me % 2]
+        schedule = [row] * (1 if me < 2 else 2) + [column]
+        if me in (2, 3):
+            schedule.pop()
+        for group in schedule:
+            dist.all_reduce(torch.ones(2), group=group)
+
+    with World(6) as world:
+        kind, culprits = told(world.run(body, deadline=DEADLINE_S))
+    assert kind is FindingKind.MISSING
+    assert set(culprits) <= {2, 3}
+
+
+def test_who_has_rounds_of_its_own_beside_a_wrong_size_left_nothing_out(four: World) -> None:
+    def body() -> None:
+        alone = [dist.new_group(ranks) for ranks in ([0, 1], [2], [3])]
+        pairs = [dist.new_group([0, 2]), dist.new_group([1, 3])]
+        me = dist.get_rank()
+        for step in range(4):
+            for _ in range(2 if me == 2 and step == 2 else 1):
+                dist.all_reduce(torch.ones(2), group=alone[max(me - 1, 0)])
+            size = 7 if me % 2 else 12
+            dist.all_reduce(torch.ones(size + (me == 0 and step == 2)), group=pairs[me % 2])
+
+    assert told(four.run(body, deadline=DEADLINE_S)) == (FindingKind.SIZE, ())
+
+
+def chain(links: tuple[int, ...], odd: int, fewer_sent: int, more_taken: int) -> None:
+    """Each link has a number of messages of its own, and then one goes back."""
+    me, size = dist.get_rank(), dist.get_world_size()
+    mine = links[me] - fewer_sent * (me == odd) if me < size - 1 else 0
+    theirs = links[me - 1] + more_taken * (me == odd) if me else 0
+    block = torch.ones(4)
+    for turn in range(max(mine, theirs)):
+        if turn < theirs:
+            dist.recv(block, src=me - 1)
+        if turn < mine:
+            dist.send(block, dst=me + 1)
+    if me < size - 1:
+        dist.recv(block, src=me + 1)
+    if me:
+        dist.send(block, dst=me - 1)
+
+
+@pytest.mark.parametrize(
+    ("links", "odd", "fewer_sent", "more_taken"),
+    [pytest.param((3, 2, 2), 0, 1, 0, id="one-too-few"), pytest.param((1, 2, 2), 1, 0, 1, id="one-too-many")],
+)
+def test_links_of_a_number_of_their_own_say_nothing_of_another_link(
+    four: World, links: tuple[int, ...], odd: int, fewer_sent: int, more_taken: int
+) -> None:
+    _, culprits = told(four.run(chain, links, odd, fewer_sent, more_taken, deadline=DEADLINE_S))
+    assert culprits in ((), (odd,))
+
+
+def turned_round(rank: RankContext) -> None:
+    if rank.index == 1:
+        rank.store.set("block/1/0", "there")
+    elif rank.index > 1:
+        rank.store.wait(["block/0/1"])
+        rank.store.wait(["block/1/0"])
+
+
+def test_a_key_of_the_same_parts_may_be_another_key(fresh: World) -> None:
+    """Block 1/0 is there, and has not been asked for yet; 0/1 is what rank 0 has forgotten."""
+    kind, culprits = told(fresh.run_job(Job(turned_round, with_context=True), deadline=DEADLINE_S))
+    assert kind is FindingKind.MISSING_KEY
+    assert 1 not in culprits
