@@ -281,6 +281,7 @@ def a_reporter_beside_the_loop(rank: Rank) -> None:
 
     def report() -> None:
         while (loss := inbox.get()) is not None:
+            time.sleep(0.05)  # as long as it takes to put it in words
             dist.all_reduce(torch.tensor([loss, 1.0]))  # culprit
 
     reporter = threading.Thread(target=report, daemon=True)
