@@ -150,6 +150,7 @@ def test_who_ends_while_it_is_read_was_not_killed(tmp_path: Path) -> None:
     with job(end_when_told, 2, record, str(word)) as running:
         await_that(lambda: len(list(record.glob("*.ledger"))) == 2, "both record")
         explained(record, lambda found: not found.causes)
+        await_that(lambda: len(told_apart(read_directory(record))) == 1, "both know that they are of one run")
         (run,) = told_apart(read_directory(record))
         word.touch()
         assert running.wait() == [0, 0]
