@@ -97,6 +97,31 @@ def test_links_of_a_number_of_their_own_say_nothing_of_another_link(
     assert culprits in ((), (odd,))
 
 
+def test_a_first_message_is_none_too_many(four: World) -> None:
+    """Rank 2 calls once more before it takes what rank 1 sends it for the first time; others are at another group."""
+
+    def body() -> None:
+        everybody = dist.new_group([0, 1, 2, 3])
+        me = dist.get_rank()
+        for _ in range(3):
+            if me == 0:
+                dist.send(torch.ones(3), dst=1)
+            if me == 1:
+                dist.recv(torch.ones(3), src=0)
+            dist.reduce(torch.ones(1), dst=0)
+        dist.all_reduce(torch.ones(1))
+        if me == 2:
+            dist.broadcast(torch.ones(7), src=2)
+        if me == 1:
+            dist.send(torch.ones(1), dst=2, tag=1)
+        if me == 2:
+            dist.recv(torch.ones(1), src=1, tag=1)
+        dist.barrier(group=everybody)
+
+    kind, culprits = told(four.run(body, deadline=DEADLINE_S))
+    assert (kind, culprits) == (FindingKind.EXTRA, (2,))
+
+
 def turned_round(rank: RankContext) -> None:
     if rank.index == 1:
         rank.store.set("block/1/0", "there")

@@ -65,7 +65,8 @@ def one_too_many(lost: Mapping[int, Wait], views: Mapping[int, LedgerView]) -> F
     other rank, which has done as many as then, waits in the collective that ends the round.
     """
     ends, traffic = list(_ends(lost)), Traffic(views)
-    more = (end for end in ends if out_of_step(end, lost, traffic) == (end.rank,))
+    # The first that two ranks exchange at all has no round before it to be one too many of.
+    more = (end for end in ends if end.number and out_of_step(end, lost, traffic) == (end.rank,))
     return next((Account(lost, views, traffic).miscounted(end, (end.rank,)) for end in more), None)
 
 
