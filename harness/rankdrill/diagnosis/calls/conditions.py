@@ -23,6 +23,7 @@ from rankdrill.diagnosis.calls.tree import (
     calls_at,
     function_around,
     name_called,
+    names_in,
     path_to,
     tree_of,
 )
@@ -97,17 +98,13 @@ def goes_as_far_as_the_rank_says(site: Site) -> bool:
         return False
     path = path_to(function, site.line)
     loops = [node for node, part in path if isinstance(node, ast.For) and part == "body"]
-    turns = {each.id for loop in loops for each in ast.walk(loop.target) if isinstance(each, ast.Name)}
+    turns = {name for loop in loops for name in names_in(loop.target)}
     tests = [each for node, _ in path if isinstance(node, ast.If) for each in ast.walk(node.test)]
     bounds = [
         each for each in tests if isinstance(each, ast.Compare) and any(isinstance(op, _BOUNDS) for op in each.ops)
     ]
-    of_turns = [each for each in bounds if not turns.isdisjoint(_names(each))]
+    of_turns = [each for each in bounds if not turns.isdisjoint(names_in(each))]
     return any(asks_for_the_rank(each, tree) for each in (*(loop.iter for loop in loops), *of_turns))
-
-
-def _names(node: ast.AST) -> set[str]:
-    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
 
 
 def _has_come(site: Site, view: LedgerView) -> bool:
@@ -221,7 +218,7 @@ def _may_change(way: _Way, function: ast.AST, path: Path, tree: ast.AST) -> bool
         return True
     test = way.node.test
     loops: list[ast.AST] = [node for node, part in path if isinstance(node, LOOPS) and part == "body"]
-    names = {each.id for each in ast.walk(test) if isinstance(each, ast.Name)}
+    names = names_in(test)
     if not loops:
         names -= {name for name in names & _arguments(function) if asks_for_the_rank(ast.Name(name), tree)}
     if any(names & _bound(scope) for scope in loops or [function]):

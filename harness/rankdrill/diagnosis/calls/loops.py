@@ -14,6 +14,7 @@ from rankdrill.diagnosis.calls.tree import (
     calls_at,
     function_around,
     name_called,
+    names_in,
     path_to,
     paths_of,
     shared,
@@ -98,11 +99,7 @@ def go_by_the_element(one: Site, other: Site) -> bool:
     of_a_dictionary = isinstance(loop.iter, ast.Call) and name_called(loop.iter) in _OF_A_DICTIONARY
     if not of_a_dictionary or any(isinstance(node, LEAVES) for node in ast.walk(loop)):
         return False
-    return not _names_in(loop.target).isdisjoint(_names_in(branch.test))
-
-
-def _names_in(node: ast.AST) -> set[str]:
-    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+    return not names_in(loop.target).isdisjoint(names_in(branch.test))
 
 
 def is_in_a_comprehension(site: Site) -> bool:

@@ -51,13 +51,11 @@ def unordered_threads(views: Mapping[int, LedgerView], *, met: bool = False) -> 
     first = _lines(next(iter(found.values())))
     alike = {rank: pair for rank, pair in found.items() if _lines(pair) == first}
     one, other = next(iter(alike.values()))
-    # Where the two have met, a rank has come to one of them, it may be, and not to the other yet.
-    issuing, going_on = (
-        {rank: pair[place] for rank, pair in alike.items()}
-        | (_come_to(pair[place], views, alike.keys()) if met else {})
-        for place, pair in enumerate([(one, other)] * 2)
-    )
-    in_thread = f"issue{_s(issuing)} {one.step.op} on {one.step.target!r} in a thread"
+    issuing, going_on = ({rank: pair[place] for rank, pair in alike.items()} for place in (0, 1))
+    if met:  # a rank has come to one of them, it may be, and not to the other yet
+        issuing |= _come_to(one, views, alike.keys())
+        going_on |= _come_to(other, views, alike.keys())
+    in_thread = f"issue{'s' if len(issuing) == 1 else ''} {one.step.op} on {one.step.target!r} in a thread"
     beside = f"go{'es' if len(going_on) == 1 else ''} on to {other.step.op}, and nothing orders the two"
     sides = (
         side_of(sorted(issuing), in_thread, [issuing[rank].step.site for rank in sorted(issuing)]),
@@ -65,10 +63,6 @@ def unordered_threads(views: Mapping[int, LedgerView], *, met: bool = False) -> 
     )
     culprits = tuple(sorted({*issuing, *going_on}))
     return Finding(FindingKind.CALL_ORDERING, f"{one.step.op} on {one.step.target!r}", "order", sides, culprits)
-
-
-def _s(ranks: Collection[int]) -> str:
-    return "s" if len(ranks) == 1 else ""
 
 
 def _come_to(call: Record, views: Mapping[int, LedgerView], but: Collection[int]) -> dict[int, Record]:

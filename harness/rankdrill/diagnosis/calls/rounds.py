@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 
-from rankdrill.diagnosis.calls.common_caller import from_one_function
+from rankdrill.diagnosis.calls.common_caller import from_one_function, outward
 from rankdrill.diagnosis.calls.loops import is_in_a_loop_without
 from rankdrill.diagnosis.calls.sequences import Parting, calls_on
+from rankdrill.diagnosis.calls.turns import collectives_of
 from rankdrill.diagnosis.finding import Finding, FindingKind
-from rankdrill.ledger import GROUP_OP, LedgerView
-from rankdrill.step import NO_SEQUENCE, Kind, Site, Step
+from rankdrill.ledger import LedgerView
+from rankdrill.step import Site, Step
 
 __all__ = ["out_of_turn_with_a_line"]
 
@@ -59,7 +60,7 @@ def _has_a_loop_of_its_own(line: Site, sites: Collection[Site]) -> bool:
 def _due(finding: Finding, rank: int, twice: Step, views: Sequence[LedgerView]) -> Step | None:
     """What the others called on the group at the turn at which `rank` made the call `twice` from another line."""
     before = 0
-    for step in _calls(views[rank]):
+    for step in collectives_of(views[rank]):
         if (step.target, step.sequence) == (twice.target, twice.sequence):
             break
         before += step.target == finding.group
@@ -85,18 +86,11 @@ def _odd_one(made: Sequence[Sequence[Step]], sites: Collection[Site], line: Site
 def _of_functions(outermost: Collection[Site], view: LedgerView) -> Iterator[Step]:
     """The calls that come from functions of these frames, the outermost ones that the ledger knows."""
     functions = {(site.file, site.function) for site in outermost}
-    for step in _calls(view):
+    for step in collectives_of(view):
         if step.site is not None and (_outermost(step.site).file, _outermost(step.site).function) in functions:
             yield step
 
 
 def _outermost(site: Site) -> Site:
-    while site.caller is not None:
-        site = site.caller
-    return site
-
-
-def _calls(view: LedgerView) -> Iterator[Step]:
-    for record in view.where(lambda kind, state: kind is Kind.COLLECTIVE):
-        if record.step.sequence != NO_SEQUENCE and record.step.op != GROUP_OP:
-            yield record.step
+    *_, outermost = outward(site)
+    return outermost

@@ -24,6 +24,7 @@ __all__ = [
     "is_called_once",
     "lines_calling",
     "name_called",
+    "names_in",
     "path_to",
     "paths_of",
     "shared",
@@ -120,6 +121,10 @@ def shared(one: Path, other: Path) -> int:
 
 def name_called(call: ast.Call) -> str:
     return str(getattr(call.func, "attr", getattr(call.func, "id", "")))
+
+
+def names_in(node: ast.AST) -> set[str]:
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
 
 
 def lines_calling(names: Collection[str], function: ast.AST) -> set[int]:

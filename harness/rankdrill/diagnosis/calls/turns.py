@@ -14,7 +14,7 @@ from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import GROUP_OP, LedgerView
 from rankdrill.step import NO_SEQUENCE, Kind, Site, Step
 
-__all__ = ["alone_at_a_turn", "another_group_at_a_turn", "by_line", "turn_of"]
+__all__ = ["alone_at_a_turn", "another_group_at_a_turn", "by_line", "collectives_of", "turn_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ def turn_of(step: Step, view: LedgerView, places: set[tuple[str, int]]) -> int:
     if view.dropped:
         return 0
     turn = 0
-    for each in _collectives(view):
+    for each in collectives_of(view):
         if each.op == step.op and not places.isdisjoint(_places(each.site)):
             turn += 1
         if (each.target, each.sequence) == (step.target, step.sequence):
@@ -203,13 +203,14 @@ def _told(one: _Astray, waits: Mapping[int, Wait]) -> Finding:
 def by_line(view: LedgerView) -> dict[tuple[str, Site], list[Step]]:
     """The collectives of a rank by their op and the line that they were called from, in order."""
     found: dict[tuple[str, Site], list[Step]] = {}
-    for step in _collectives(view):
+    for step in collectives_of(view):
         if step.site is not None:
             found.setdefault((step.op, step.site), []).append(step)
     return found
 
 
-def _collectives(view: LedgerView) -> Iterator[Step]:
+def collectives_of(view: LedgerView) -> Iterator[Step]:
+    """What a rank called on groups that are there, each call with its number, in order."""
     for record in view.where(lambda kind, state: kind is Kind.COLLECTIVE):
         if record.step.op != GROUP_OP and record.step.sequence != NO_SEQUENCE:
             yield record.step
