@@ -36,6 +36,7 @@ TORCH_SEAMS = (
     "boundary/torch_seam.py",
     "boundary/modes_seam.py",
     "boundary/batches_seam.py",
+    "boundary/options_seam.py",
     "gathers/network/torch_seam.py",
     "recording/torch_seam.py",
 )  # gathers work without the rest, so have their own; what only recording needs, and modes, made the first too long

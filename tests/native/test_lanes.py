@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -18,10 +19,16 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from torch.distributed import distributed_c10d as c10d
 
+from rankdrill.boundary import beaten
+from rankdrill.boundary.beaten import method_of
 from rankdrill.boundary.callsites import call_site, plain_call_site
 from rankdrill.boundary.collectives import DrilledGroup
+from rankdrill.boundary.habits import well_known
+from rankdrill.boundary.methods import METHODS
 from rankdrill.boundary.numbering import PlainNumbering
+from rankdrill.boundary.options_seam import NOWHERE, Places, places_of
 from rankdrill.errors import ContractBroken
 from rankdrill.ledger import Board, BoardCall, LedgerReader, LedgerWriter, State, make_board
 from rankdrill.ledger import format as f
@@ -245,8 +252,17 @@ def test_sites_are_the_same() -> None:
     assert len({id(helper()[0]) for _ in range(3)}) == 1
 
 
-@pytest.fixture
-def here(tmp_path: Path) -> Iterator[Here]:
+@pytest.fixture(params=["read where they lie", "asked for"])
+def here(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Here]:
+    """A world of one in this process; how the options of its calls are looked at is the parameter."""
+    if request.param == "asked for":
+        if hot is None:
+            pytest.skip("Python asks in any case")
+        monkeypatch.setattr(beaten, "places_of", lambda op: Places(places_of(op).options, *[NOWHERE] * 4))
+        for method, (op, names) in METHODS.items():
+            if well_known(op, names) and hasattr(dist.ProcessGroup, method):
+                general = getattr(DrilledGroup, method).__wrapped__
+                monkeypatch.setattr(DrilledGroup, method, method_of(method, op, names, Given(general)))
     with rank_here(ignored=(str(tmp_path),)) as rank:
         store = dist.FileStore(str(tmp_path / "store"), 1)  # type: ignore[attr-defined]
         dist.init_process_group("gloo", store=store, rank=0, world_size=1, timeout=timedelta(seconds=30))
@@ -258,6 +274,16 @@ def default_group() -> DrilledGroup:
     group: Any = dist.group.WORLD
     assert isinstance(group, DrilledGroup)
     return group
+
+
+@dataclass
+class Given:
+    """Makes what it was given."""
+
+    method: Callable[..., Any]
+
+    def __call__(self, path: object) -> Callable[..., Any]:
+        return self.method
 
 
 @native
@@ -302,6 +328,31 @@ def test_a_timeout_of_a_calls_own_is_on_record(here: Here) -> None:
             opts.timeout = timeout
         group.allreduce([torch.ones(1)], opts)
         assert here.view.records[-1].patience_ms == told
+
+
+def test_only_c10d_is_given_a_handle_to_nothing(here: Here) -> None:
+    needs(Can.SAY_WHO_WAITS)
+    opts = dist.AllreduceOptions()
+    opts.asyncOp = False
+    for _ in range(2):  # met for the first time, and known
+        work = default_group().allreduce([torch.ones(1)], opts)
+        assert isinstance(work, dist.Work)
+        assert work.is_completed()
+        assert dist.all_reduce(torch.ones(1)) is None
+        with c10d._coalescing_manager():
+            dist.all_reduce(summed := torch.ones(1))
+            dist.all_reduce(torch.ones(2))
+        assert summed.item() == 1
+    states = {record.state for record in here.view if record.step.kind == "collective"}
+    assert states == {State.ENDED}
+
+
+def test_roots_are_told_apart(here: Here) -> None:
+    for root in (0, 1, 0):
+        with suppress(RuntimeError, ValueError):  # there is no rank 1
+            dist.broadcast(torch.ones(1), root)
+    told = [record.step.fingerprint for record in here.view if record.step.op == "broadcast"]
+    assert told == ["float32[1] root=0", "float32[1] root=1", "float32[1] root=0"]
 
 
 def test_a_call_that_is_refused_gives_its_number_back(here: Here) -> None:

@@ -21,6 +21,7 @@ from rankdrill.boundary.group_calls import CallingGroup, patience_ms_of
 from rankdrill.boundary.habits import Habit, Key, plain_keys_of, well_known
 from rankdrill.boundary.handed import handed_to_user, returned_to_user
 from rankdrill.boundary.issued import BeatenHandle, BeatenWork
+from rankdrill.boundary.options_seam import places_of
 from rankdrill.boundary.reducers import BUCKETED, named
 from rankdrill.boundary.regions import IN_PLACE
 from rankdrill.boundary.strides import MINDING_ORDER
@@ -49,7 +50,8 @@ def method_of(method: str, op: str, names: tuple[str, ...], make: Callable[[Path
         return make(plain_path(method, op, names, learn))
     minds_strides = op in MINDING_GAPS or op in MINDING_ORDER
     of_memory = minds_strides, op in IN_PLACE, op == "broadcast"
-    asked = op, torch.Tensor, dist.ReduceOp, NO_TIMEOUT, op in REDUCING, op in ROOTED, *of_memory, op in BUCKETED
+    kinds = torch.Tensor, dist.ReduceOp, NO_TIMEOUT, places_of(op)
+    asked = op, *kinds, op in REDUCING, op in ROOTED, *of_memory, op in BUCKETED
     asks = call_site, learn, failed, patience_ms_of, _meeting(names)
     later = BeatenWork, BeatenHandle, modes_seam.plainly, torch_seam.torch_waits_by_tensor, torch_seam.ENGINE
     return cast(Method, hot.Beaten(method, make(None), len(names), asked, asks, later))

@@ -26,7 +26,7 @@ typedef struct {
     PyObject *group, *const *args;
     Way *way;
     PyObject *handles, *under_way; /* None where there are none; a dictionary */
-    int asynchronous, in_bucket;
+    int asynchronous, in_bucket, from_c10d;
     enum hand hand;
     Spans spans;
     PyObject *habit, *stencil;
@@ -117,7 +117,7 @@ static long bucket_of(Beaten *self, Held *held, Making *making) {
 
 /* Which way the call goes on after it is issued, as a word of its key; None, or NULL, where it is not for this path. */
 static PyObject *key_here(Beaten *self, Held *held, Making *making, PyObject **site) {
-    making->asynchronous = is_asynchronous(making->args[self->given - 1]);
+    making->asynchronous = is_asynchronous(&self->asked, making->args[self->given - 1]);
     if (making->asynchronous < 0) {
         if (!PyErr_ExceptionMatches(PyExc_AttributeError) && !PyErr_ExceptionMatches(PyExc_TypeError)) return NULL;
         PyErr_Clear(); /* a torch whose options are others, or somebody's own */
@@ -125,7 +125,7 @@ static PyObject *key_here(Beaten *self, Held *held, Making *making, PyObject **s
     }
     long bucket = bucket_of(self, held, making);
     if (bucket < 0) return bucket == -1 ? NULL : Py_None;
-    *site = hold(held, site_and_hand(self->call_site, &making->hand));
+    *site = hold(held, site_and_hand(self->call_site, &making->hand, &making->from_c10d));
     if (!*site) return NULL;
     if (bucket || !making->asynchronous) making->hand = KEPT;
     if (making->hand == UNCLEAR) return Py_None;
@@ -194,6 +194,9 @@ static void tell_failed(Beaten *self, PyObject *group, PyObject *habit, PyObject
 
 /* After how many milliseconds the backend gives up; asked once it is at it, when there is time. */
 static PyObject *patience_of(Beaten *self, Held *held, PyObject *group, Way *way, PyObject *opts) {
+    const Places *places = &self->asked.places;
+    const char *lying = lying_at(places, opts, places->timeout);
+    if (lying && word_at(lying) <= 0) return way->patience_ms; /* as `NO_TIMEOUT` of boundary/work.py, and less */
     PyObject *timeout = get(held, opts, s_timeout), *none = self->asked.no_timeout;
     int own = timeout ? PyObject_RichCompareBool(timeout, none, Py_GT) : -1;
     if (own <= 0) return own < 0 ? NULL : way->patience_ms;
@@ -269,6 +272,7 @@ static PyObject *make(Beaten *self, Held *held, Making *making) {
     if (done < 0) tell_failed(self, making->group, making->habit, number, record, issued);
     else done = Stencil_note_ended(stencil, record);
     if (done < 0) Py_CLEAR(work);
+    else if (work != Py_None && making->from_c10d) Py_SETREF(work, waited()); /* it waits once more, at no cost then */
     return work;
 }
 
@@ -324,7 +328,7 @@ static void Beaten_dealloc(Beaten *self) {
     const Asked *asked = &self->asked;
     PyObject *held[] = {self->method, self->general, self->call_site, self->learn,   self->failed, self->own_patience,
                         self->work,   self->handle,  self->plainly,   self->by_tensor, self->meet, self->engine,
-                        asked->op,    asked->tensor, asked->reduction, asked->no_timeout};
+                        asked->op,    asked->tensor, asked->reduction, asked->no_timeout, (PyObject *)asked->places.type};
     for (size_t each = 0; each < sizeof held / sizeof *held; each++) Py_XDECREF(held[each]);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
@@ -333,10 +337,12 @@ static PyObject *Beaten_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     PyObject *method, *general, *call_site, *learn, *failed, *own_patience;
     PyObject *work, *handle, *plainly, *by_tensor, *meet, *engine;
     Asked asked;
+    Places *places = &asked.places;
     Py_ssize_t given;
     if (kwargs && PyDict_GET_SIZE(kwargs)) return PyErr_Format(PyExc_TypeError, "Beaten takes no names");
-    if (!PyArg_ParseTuple(args, "UOn(OO!O!Opppppp)(O!OOOO)(O!O!OOO)", &method, &general, &given, &asked.op, &PyType_Type,
-                          &asked.tensor, &PyType_Type, &asked.reduction, &asked.no_timeout, &asked.reduces, &asked.rooted,
+    if (!PyArg_ParseTuple(args, "UOn(OO!O!O(O!nnnn)pppppp)(O!OOOO)(O!O!OOO)", &method, &general, &given, &asked.op, &PyType_Type,
+                          &asked.tensor, &PyType_Type, &asked.reduction, &asked.no_timeout, &PyType_Type, &places->type,
+                          &places->asynchronous, &places->reduction, &places->root, &places->timeout, &asked.reduces, &asked.rooted,
                           &asked.minds_gaps, &asked.in_place, &asked.from_root, &asked.bucketed, &CallSitesType,
                           &call_site, &learn, &failed, &own_patience, &meet, &PyType_Type, &work, &PyType_Type, &handle,
                           &plainly, &by_tensor, &engine))
@@ -349,7 +355,8 @@ static PyObject *Beaten_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     self->given = given;
     self->asked = asked;
     PyObject *taken[] = {method, general, call_site, learn,  failed,       own_patience,    work,            handle,
-                         plainly, by_tensor, meet,  engine, asked.op, asked.tensor, asked.reduction, asked.no_timeout};
+                         plainly, by_tensor, meet,  engine, asked.op, asked.tensor, asked.reduction, asked.no_timeout,
+                         (PyObject *)places->type};
     for (size_t each = 0; each < sizeof taken / sizeof *taken; each++) Py_INCREF(taken[each]);
     self->method = method, self->general = general, self->call_site = call_site, self->learn = learn;
     self->failed = failed, self->own_patience = own_patience, self->work = work, self->handle = handle;

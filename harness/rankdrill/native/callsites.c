@@ -55,7 +55,7 @@ static int is_the_template(PyFrameObject *frame, PyCodeObject *code) {
 
 /* As `handed_to_user` and `returned_to_user` of boundary/handed.py, which look at the same frames. */
 typedef struct {
-    int public, handed, knows_handed, inside, returned, knows_returned;
+    int public, handed, knows_handed, inside, returned, knows_returned, from_c10d;
 } Look;
 
 static void look_at(Look *look, const Known *known, long number) {
@@ -155,6 +155,7 @@ static int find_frames(CallSites *self, long depth, Found *found) {
             Known known;
             failed = know(self, code, &known);
             if (!failed) look_at(&found->look, &known, looked + depth);
+            if (!failed && !looked) found->look.from_c10d = known.layer == C10D;
             if (failed || known.whose == USER) {
                 if (!failed && !is_the_template(frame, code)) {
                     found->user = (PyFrameObject *)Py_NewRef(frame);
@@ -217,12 +218,13 @@ static PyObject *site_of(CallSites *self, Found *found) {
     return site;
 }
 
-PyObject *site_and_hand(PyObject *call_sites, enum hand *hand) {
+PyObject *site_and_hand(PyObject *call_sites, enum hand *hand, int *from_c10d) {
     CallSites *self = (CallSites *)call_sites;
     Found found = {0};
     PyObject *site = NULL;
     if (!find_frames(self, 1, &found)) {
         *hand = hand_of(&found);
+        *from_c10d = found.look.from_c10d;
         site = found.user ? site_of(self, &found) : Py_NewRef(Py_None);
     }
     let_go(&found);

@@ -20,7 +20,7 @@
 
 #define HERE __attribute__((visibility("hidden")))
 
-HERE extern PyTypeObject StencilType, PostingType, CallSitesType, NumberingType, WayType, BeatenType, IssuedType, HeldType,
+HERE extern PyTypeObject WaitedType, StencilType, PostingType, CallSitesType, NumberingType, WayType, BeatenType, IssuedType, HeldType,
     WaitingType, EntranceType, GateType, SuitedType, InsideType;
 
 /* Names of attributes, each made once. */
@@ -68,7 +68,7 @@ HERE int Stencil_note_issued(PyObject *stencil, PyObject *index);
 
 /* callsites.c: as `plain_call_site` of boundary/callsites.py, and as boundary/handed.py */
 enum hand { KEPT, HANDED, RETURNED, UNCLEAR }; /* who is to wait: whoever asked torch, the user, the user by its result */
-HERE PyObject *site_and_hand(PyObject *call_sites, enum hand *hand);
+HERE PyObject *site_and_hand(PyObject *call_sites, enum hand *hand, int *from_c10d); /* the last: right from there */
 HERE int passes_above(PyObject *engine, PyObject *call_sites);
 
 /* posting.c: as `PlainPosting` of ledger/posting.py */
@@ -76,7 +76,23 @@ HERE void make_crc_table(void);
 
 /* keys.c: as `plain_keys_of` of boundary/habits.py */
 enum { MOST_WORDS = 96 }; /* of calls with more tensors than make so many there is no key */
+/* Where options of that type have what is asked of them, as `Places` of boundary/options_seam.py; -1 is unknown. */
 typedef struct {
+    PyTypeObject *type;
+    Py_ssize_t asynchronous, reduction, root, timeout;
+} Places;
+/* Where `place` of `options` is; NULL where Python has to be asked for it. */
+static inline const char *lying_at(const Places *places, PyObject *options, Py_ssize_t place) {
+    const char *laid = Py_TYPE(options) == places->type && place >= 0 ? *(const char **)((char *)options + sizeof(PyObject)) : NULL;
+    return laid ? laid + place : NULL;
+}
+static inline int64_t word_at(const char *lying) {
+    int64_t word;
+    memcpy(&word, lying, sizeof word);
+    return word;
+}
+typedef struct {
+    Places places;
     PyObject *op, *tensor, *reduction, *no_timeout; /* torch's types, and its word for a group's own timeout */
     int reduces, rooted, minds_gaps;   /* whether the op has a reduce op, a root, and no patience with strides */
     int in_place, from_root, bucketed; /* whether it writes where it reads: everywhere, but at the root; DDP calls it */
@@ -106,7 +122,7 @@ typedef struct {
 } Asking;
 HERE int make_names_of_arguments(void);
 /* Whether torch does not wait for it: 1 or 0, -1 with an exception. */
-HERE int is_asynchronous(PyObject *opts);
+HERE int is_asynchronous(const Asked *asked, PyObject *opts);
 /* None where there is no key. */
 HERE PyObject *key_of(const Asked *asked, const Asking *asking);
 
@@ -126,6 +142,9 @@ HERE int Issued_hold(Issued *issued, PyObject *type, PyObject *handles, PyObject
                      PyObject *of_all, Spans *spans);
 /* Whether a call that works on these may get in the way of one under way: 1 or 0, -1 with an exception. */
 HERE int may_meet(PyObject *under_way, const Spans *spans);
+
+/* waited.c: what torch's public function is given of a call that has been waited for, to wait for */
+HERE PyObject *waited(void);
 
 /* raised.c */
 typedef struct {

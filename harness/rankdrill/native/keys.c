@@ -74,15 +74,15 @@ static int add_span(Spans *spans, PyObject *tensor, int written) {
 }
 
 static int add_tensors(const Asked *asked, Key *key, PyObject *given, int deep, uint64_t *count, Spans *spans, int written) {
-    int is_plain = Py_IS_TYPE(given, (PyTypeObject *)asked->tensor);
-    int is_tensor = is_plain ? 1 : PyObject_IsInstance(given, asked->tensor);
+    int is_plain = Py_IS_TYPE(given, (PyTypeObject *)asked->tensor), is_list = PyList_CheckExact(given);
+    int is_tensor = is_plain || is_list ? is_plain : PyObject_IsInstance(given, asked->tensor);
     if (is_tensor) {
         ++*count;
         int going = is_tensor < 0 ? -1 : asked->minds_gaps || spans->wanted ? lies_in_order(given) : 1;
         if (going == 1 && spans->wanted) going = is_plain ? add_span(spans, given, written) : 0;
         return going == 1 ? add_tensor(key, given) : going;
     }
-    if (!PyList_CheckExact(given) || deep > 2) return 0;
+    if (!is_list || deep > 2) return 0;
     int going = 1;
     for (Py_ssize_t each = 0; going == 1 && each < PyList_GET_SIZE(given); each++) {
         PyObject *item = Py_NewRef(PyList_GET_ITEM(given, each));
@@ -93,30 +93,41 @@ static int add_tensors(const Asked *asked, Key *key, PyObject *given, int deep, 
     return going;
 }
 
-int is_asynchronous(PyObject *opts) {
+int is_asynchronous(const Asked *asked, PyObject *opts) {
+    const char *lying = lying_at(&asked->places, opts, asked->places.asynchronous);
+    if (lying) return *lying != 0;
     PyObject *async_op = PyObject_GetAttr(opts, s_asyncOp);
     int answer = async_op ? PyObject_IsTrue(async_op) : -1;
     Py_XDECREF(async_op);
     return answer;
 }
 
+static int add_reduction(const Asked *asked, Key *key, PyObject *opts) {
+    const char *lying = lying_at(&asked->places, opts, asked->places.reduction);
+    if (lying) return add(key, *(const uint8_t *)lying);
+    PyObject *reduction = PyObject_GetAttr(opts, s_reduceOp);
+    if (!reduction) return -1;
+    int known = Py_IS_TYPE(reduction, (PyTypeObject *)asked->reduction);
+    Py_hash_t number = known ? PyObject_Hash(reduction) : -1; /* its number, in torch's enum */
+    Py_DECREF(reduction);
+    if (number == -1) return PyErr_Occurred() ? -1 : 0;
+    return add(key, (uint64_t)number);
+}
+
+static int add_root(const Asked *asked, Key *key, PyObject *opts) {
+    const char *lying = lying_at(&asked->places, opts, asked->places.root);
+    if (lying) return add(key, (uint64_t)word_at(lying));
+    PyObject *root = PyObject_GetAttr(opts, s_rootRank);
+    int going = root ? add_number(key, root) : -1;
+    Py_XDECREF(root);
+    return going;
+}
+
 static int add_options(const Asked *asked, Key *key, PyObject *opts, long long *root_rank) {
-    int going = 1;
-    if (asked->reduces) {
-        PyObject *reduction = PyObject_GetAttr(opts, s_reduceOp);
-        if (!reduction) return -1;
-        int known = Py_IS_TYPE(reduction, (PyTypeObject *)asked->reduction);
-        Py_hash_t number = known ? PyObject_Hash(reduction) : -1; /* its number, in torch's enum */
-        Py_DECREF(reduction);
-        if (number == -1) return PyErr_Occurred() ? -1 : 0;
-        going = add(key, (uint64_t)number);
-    }
-    if (asked->rooted && going == 1) {
-        PyObject *root = PyObject_GetAttr(opts, s_rootRank);
-        going = root ? add_number(key, root) : -1;
-        if (going == 1) *root_rank = (long long)key->end[-1];
-        Py_XDECREF(root);
-    }
+    int going = asked->reduces ? add_reduction(asked, key, opts) : 1;
+    if (!asked->rooted || going != 1) return going;
+    going = add_root(asked, key, opts);
+    if (going == 1) *root_rank = (long long)key->end[-1];
     return going;
 }
 

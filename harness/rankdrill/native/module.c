@@ -2,7 +2,7 @@
 
 #include "hot.h"
 
-#define EDITION 7 /* as in lane.py: what was built from another source is not used */
+#define EDITION 8 /* as in lane.py: what was built from another source is not used */
 
 static struct PyModuleDef hot = {PyModuleDef_HEAD_INIT, .m_name = "hot", .m_size = -1};
 
@@ -13,7 +13,7 @@ PyMODINIT_FUNC PyInit_hot(void) {
     PyObject *module = PyModule_Create(&hot);
     if (!module) return NULL;
     PyTypeObject *types[] = {&StencilType, &PostingType, &CallSitesType, &NumberingType, &WayType, &BeatenType, &IssuedType,
-                             &HeldType, &WaitingType, &EntranceType, &GateType, &SuitedType, &InsideType};
+                             &HeldType, &WaitingType, &EntranceType, &GateType, &SuitedType, &InsideType, &WaitedType};
     for (size_t each = 0; each < sizeof types / sizeof *types; each++)
         if (PyModule_AddType(module, types[each]) < 0) return NULL;
     if (PyModule_AddIntConstant(module, "EDITION", EDITION) < 0) return NULL;
