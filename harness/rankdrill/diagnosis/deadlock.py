@@ -45,12 +45,28 @@ def mixed_circle(
     if _left_out(outside[0], inside, awaited):
         return None
     if comes_later(awaited | {"batch_isend_irecv"}, meeting.site):
-        return deadlock(circle, in_every_circle(circle, lost))
+        return deadlock(circle, in_every_circle(circle, lost) or _too_early(outside, meeting, lost))
     # Who has come there by the line of the message says that it comes before the collective, for all.
     there = [wait.record.step for wait in lost.values() if _is_in(meeting, wait)]
     if len(outside) == 1 and all(_is_apart(step.site, message.site) for step in there):
         return _another_call(outside[0], meeting, views)
     return None
+
+
+def _too_early(outside: Sequence[Wait], meeting: Step, lost: Mapping[int, Wait]) -> tuple[int, ...]:
+    """The one that waits for a message which, by the source, its peers get behind the collective `meeting`, where they
+    wait; nobody, if they do not.
+    """
+    (early, *more) = outside
+    here = early.record.step.site
+    peers = [
+        wait.record.step.site for rank, wait in lost.items() if _is_in(meeting, wait) and rank not in early.missing
+    ]
+    names = {"recv", "irecv"} if early.record.step.op != SEND else {"send", "isend"}
+    if more or here is None or not peers or not comes_later({meeting.site.via if meeting.site else ""}, here):
+        return ()
+    later = all(site is not None and _is_apart(site, here) and comes_later(names, site) for site in peers)
+    return (early.rank,) if later else ()
 
 
 def _is_in(call: Step, wait: Wait) -> bool:

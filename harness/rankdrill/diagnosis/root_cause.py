@@ -99,6 +99,10 @@ def _turned_round(found: Finding) -> bool:
 
 def _of_two_groups(waits: Mapping[int, Wait], returned: Collection[int], views: Sequence[LedgerView]) -> Finding | None:
     crossed = crossed_groups(waits, views, returned)
+    if crossed is not None and crossed.kind is FindingKind.EXTRA:
+        by_group = wrong_group(waits, views, None)
+        if by_group is not None and by_group.culprits == crossed.culprits:
+            return by_group  # on the group that it should have taken, it would be none too many
     if crossed is not None and not crossed.culprits:
         by_group = wrong_group(waits, views, None)
         if by_group is not None and by_group.culprits:

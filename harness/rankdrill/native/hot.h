@@ -1,4 +1,5 @@
-/* What a watched call does each time, in C: see beaten.c, which is all of it, and the parts that it is made of.
+/* What a watched call does each time, in C: see beaten.c, which is all of it, and the parts that it is made of; and what is
+   done with each entry of a flight recorder's dump, of which a large job leaves millions.
 
    Each part has a twin in Python, which says what it is for, and which is used where this was not built. Whatever is
    not the usual case is handed back to Python: a call site met for the first time, a call of another shape, a post
@@ -153,6 +154,13 @@ typedef struct {
 } Raised;
 HERE void put_aside(Raised *raised);
 HERE void set_again(Raised *raised);
+
+/* opcodes.c: whether a pickle may be built by Python's own unpickler; None where `plain_vet` says what is wrong */
+HERE PyObject *vet(PyObject *module, PyObject *raw);
+
+/* digests.c: a number for each of a sequence of lists, of lists of sizes or of any objects */
+HERE PyObject *of_shapes(PyObject *module, PyObject *column);
+HERE PyObject *of_identities(PyObject *module, PyObject *column);
 
 /* memory.c */
 HERE char *map_of(PyObject *memory, Py_buffer *view, Py_ssize_t least);

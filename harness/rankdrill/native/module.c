@@ -1,10 +1,17 @@
-/* The module: its types, and what they need before the first of them is made. */
+/* The module: its types, what they need before the first of them is made, and its functions. */
 
 #include "hot.h"
 
 #define EDITION 8 /* as in lane.py: what was built from another source is not used */
 
-static struct PyModuleDef hot = {PyModuleDef_HEAD_INIT, .m_name = "hot", .m_size = -1};
+static PyMethodDef functions[] = {
+    {"of_identities", of_identities, METH_O, NULL},
+    {"of_shapes", of_shapes, METH_O, NULL},
+    {"vet", vet, METH_O, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef hot = {PyModuleDef_HEAD_INIT, .m_name = "hot", .m_size = -1, .m_methods = functions};
 
 PyMODINIT_FUNC PyInit_hot(void) {
     if (make_names_of_arguments() < 0 || make_names_of_state() < 0 || make_names_of_issued() < 0) return NULL;

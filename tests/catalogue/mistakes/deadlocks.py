@@ -275,3 +275,37 @@ def on_the_weights_that_come_of_it(rank: Rank) -> None:
             weights = rank.store.get(f"weights/{version + (version > 2)}").decode()  # culprit
             rank.store.set(f"played/{version}/{rank.index}", weights)
     dist.barrier()
+
+
+@mistake("deadlock", culprits=(0,), ranks=3, also=("call ordering",))
+def its_phases_the_other_way_round(rank: Rank) -> None:
+    energy, forces = dist.new_group([0, 1, 2]), dist.new_group([0, 1, 2])
+
+    def sum_energy() -> None:
+        dist.all_reduce(torch.ones(1), group=energy)
+
+    def sum_forces() -> None:
+        dist.all_reduce(torch.ones(3, 3), group=forces)  # culprit
+
+    phases = [sum_energy, sum_forces]
+    for step in range(2):
+        if step == 1 and rank.index == 0:
+            phases = phases[::-1]  # culprit
+        for phase in phases:
+            phase()  # culprit
+
+
+@mistake("deadlock", culprits=(2,), ranks=4, also=("call ordering",))
+def wants_its_part_before_all_are_there(rank: Rank) -> None:
+    part = torch.zeros(2)
+    if rank.index == 3:
+        dist.barrier()
+        for other in range(3):
+            dist.send(torch.full((2,), float(other)), other)
+    elif rank.index == 2:
+        dist.recv(part, 3)  # culprit
+        dist.barrier()  # culprit
+    else:
+        dist.barrier()
+        dist.recv(part, 3)
+    dist.all_reduce(part)

@@ -177,3 +177,18 @@ def two_ways_to_tie_the_weights(rank: Rank) -> None:
             axis = "data" if rank.index < 2 else "tensor"
             dist.all_reduce(weight, group=mesh.get_group(axis))  # culprit
         dist.barrier()
+
+
+@mistake("group mismatch", culprits=(3,), ranks=6)
+def a_head_that_speaks_to_all(rank: Rank) -> None:
+    """Nodes sum for themselves, their heads with each other, and all get it from their head."""
+    nodes = [dist.new_group([0, 1, 2]), dist.new_group([3, 4, 5])]
+    heads = dist.new_group([0, 3])
+    head = rank.index // 3 * 3
+    seen = torch.ones(2)
+    dist.reduce(seen, head, group=nodes[rank.index // 3])
+    if rank.index == 0:
+        dist.all_reduce(seen, group=heads)
+    elif rank.index == 3:
+        dist.all_reduce(seen)  # culprit
+    dist.broadcast(seen, head, group=nodes[rank.index // 3])

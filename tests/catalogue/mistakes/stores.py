@@ -487,3 +487,15 @@ def two_of_four_count_by_hand(rank: Rank) -> None:
         else:
             rank.store.add("samples", step)
         dist.barrier()
+
+
+@mistake("missing key", culprits=(3,), ranks=4)
+def goes_to_the_gate_without_a_ticket(rank: Rank) -> None:
+    """Whoever is the last to count itself opens; who has nothing to load goes there right away."""
+    for epoch in range(3):
+        if rank.index != 3 or epoch < 2:  # culprit
+            loaded = rank.store.add(f"loaded/{epoch}", 1)  # culprit
+            if loaded == 4:
+                rank.store.set(f"gate/{epoch}", "open")
+        rank.store.wait([f"gate/{epoch}"])  # culprit
+    dist.barrier()

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 
-from rankdrill.diagnosis.calls.common_caller import from_one_function, in_any_loop
+from rankdrill.diagnosis.calls.common_caller import from_one_function, in_any_loop, in_turn_by_one_line
 from rankdrill.diagnosis.calls.naming import named
 from rankdrill.diagnosis.calls.passed import is_behind, lie_behind
 from rankdrill.diagnosis.calls.sequences import Parting, left_out_by_custom, parting
@@ -226,7 +226,8 @@ def _kind(odd: Step, step: Step, view: LedgerView, parted: Parting | None, *, ma
     assert odd.site is not None
     assert step.site is not None
     one, other = from_one_function(odd.site, step.site)
-    if alike and (_from_both_groups(odd, step, view) or (not majority and _come_to_both(one, other))):
+    in_turn = in_turn_by_one_line(odd.site, step.site)  # by functions each of which has a group of its own
+    if alike and (in_turn or _from_both_groups(odd, step, view) or (not majority and _come_to_both(one, other))):
         return FindingKind.DEADLOCK
     if one.place == other.place:
         return FindingKind.GROUP if alike else FindingKind.CALL_ORDERING

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from rankdrill.diagnosis.calls.common_caller import from_one_function, outward
 from rankdrill.diagnosis.calls.naming import named
+from rankdrill.diagnosis.calls.passed import is_behind
 from rankdrill.diagnosis.calls.sequences import calls_on
 from rankdrill.diagnosis.calls.source import Order, lines_alike, lines_behind, order_of
 from rankdrill.diagnosis.calls.tree import holds_several
@@ -40,10 +41,20 @@ def wrong_group(waits: Mapping[int, Wait], views: Sequence[LedgerView], noticed:
         if step.sequence != NO_SEQUENCE
     }
     most = sorted(awaiting, key=lambda rank: len(awaiting[rank]), reverse=True)
-    # Where two are waited for by as many, each took another group than the other, and nobody can say who was right.
-    if most and len(awaiting[most[0]]) > max((len(awaiting[rank]) for rank in most[1:]), default=0):
-        return _told(most[0], calls[most[0]], awaiting[most[0]], waits)
+    # Where two are waited for by as many, each took another group than the other: who was right the rest may say.
+    as_many = [rank for rank in most if len(awaiting[rank]) == len(awaiting[most[0]]) > 0]
+    if len(as_many) > 1:
+        as_many = [rank for rank in as_many if _others_went_past(calls[rank], waits.get(rank), waits, views)]
+    if len(as_many) == 1:
+        odd = as_many[0]
+        return _told(odd, calls[odd], awaiting[odd], waits)
     return against_custom(waits, views) if noticed is None else _met_against_custom(noticed, views)
+
+
+def _others_went_past(step: Step, wait: Wait | None, waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> bool:
+    """Whether one that does not wait for the call itself has gone past it by the source, and never will come to it."""
+    missing = wait.missing if wait is not None else ()
+    return any(other in waits and is_behind(step, waits[other], views) for other in missing)
 
 
 def strayed(finding: Finding, views: Sequence[LedgerView]) -> Finding:

@@ -1,7 +1,7 @@
 """A key that ranks wait for and nobody sets: who was to set it, or who waits for a wrong one.
 
 A rank is blamed where most of the others did something else: where each sets a key of its own number but one, or of
-numbers that follow from its own; where all that wait have counted themselves but one; where one sets them one after the
+numbers that follow from its own; where all have counted themselves but one; where one sets them one after the
 other and has left this one out; where one alone sets a key that differs in its spelling, and that nobody gets; where
 ranks set and await a key like it; where by the source one alone could have set it, and has gone past that line; where
 one has deleted it before several others got it; where one has only swapped a value that it never had.
@@ -10,6 +10,7 @@ Otherwise nobody can say.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
@@ -121,17 +122,20 @@ def _by_numbers(
 def _who_did_not_count(
     waiters: Sequence[int], beside: Mapping[int, Wait], uses: Sequence[Use], size: int
 ) -> tuple[int, ...] | None:
-    """Where each that waits has added to one counter before: those that have not, if they are fewer."""
-    added: dict[int, Use] = {}
-    for use in uses:
-        if use.rank in waiters and use.sets and use.record.index < beside[use.rank].record.index:
-            added[use.rank] = use
-    counters = {use.record.step.digest for use in added.values() if use.record.step.op == "add"}
-    if len(added) < len(waiters) or len(counters) != 1 or any(use.record.step.op != "add" for use in added.values()):
+    """Where most that wait have added to one counter, the last thing that they set: who has not, if those are fewer."""
+    last = {use.rank: use.record.step for use in uses if _sets_before(use, beside) and use.rank in waiters}
+    counters = Counter(step.digest for step in last.values() if step.op == "add")
+    if not counters:
         return None
-    came = {use.rank for use in uses if use.record.step.op == "add" and use.record.step.digest in counters}
+    counter, _ = counters.most_common(1)[0]
+    counted = {rank for rank, step in last.items() if step.op == "add" and step.digest == counter}
+    came = {use.rank for use in uses if use.record.step.op == "add" and use.record.step.digest == counter}
     without = tuple(rank for rank in range(size) if rank not in came)
-    return without if without and came == set(waiters) and len(without) < len(came) else None
+    return without if without and came == counted and len(without) < len(came) else None
+
+
+def _sets_before(use: Use, beside: Mapping[int, Wait]) -> bool:
+    return use.sets and use.rank in beside and use.record.index < beside[use.rank].record.index
 
 
 def _outvoted(awaited: Step, waiters: Sequence[int], uses: Sequence[Use]) -> tuple[int, ...]:

@@ -28,14 +28,17 @@ def sides_of(
 ) -> tuple[Side, ...]:
     silent = [rank for rank in culprits if rank not in waiters]
     known = _known(beside[waiters[0]].record.step, uses)
-    counter = _counter_of(waiters, uses)
-    uncounted = {rank: _has_not_counted(rank, counter, uses) for rank in silent}
+    counter = _counter_of([rank for rank in waiters if rank not in culprits], uses)
+    uncounted = {rank: _has_not_counted(rank, counter, uses) for rank in culprits}
     sides = [_silent(rank, key, known, lost, views[rank], uses, uncounted[rank]) for rank in silent]
     own = [rank for rank in waiters if rank in culprits]
     for ranks in (own, [rank for rank in waiters if rank not in own]):
         if ranks:
             itself = ranks is own and len(own) < len(waiters)
-            sides.append(_waiting(ranks, key, beside, views, uses, itself=itself, before=known))
+            if itself and uncounted[ranks[0]]:
+                sides.append(_uncounted(ranks, key, beside, uncounted[ranks[0]]))
+            else:
+                sides.append(_waiting(ranks, key, beside, views, uses, itself=itself, before=known))
     told = {rank for side in sides for rank in side.ranks}
     sides += _setters({rank: use for rank, use in known.items() if rank not in told}, key)
     if not known and not culprits:
@@ -92,6 +95,12 @@ def _waiting(
     if any(rank in ranks for rank in was_set) and not deleted:
         gone = "is not there"
     return side_of(ranks, f"{'waits' if len(ranks) == 1 else 'wait'} for the key {key!r}, which {gone}", sites)
+
+
+def _uncounted(ranks: Sequence[int], key: str, beside: Mapping[int, Wait], uncounted: str) -> Side:
+    has, waits = ("has", "waits") if len(ranks) == 1 else ("have", "wait")
+    did = f"{has} not {uncounted.removeprefix(' nor ')}, and {waits} for the key {key!r}"
+    return side_of(ranks, did, [beside[rank].record.step.site for rank in ranks])
 
 
 def set_so(use: Use, key: str, uses: Sequence[Use]) -> Side:
