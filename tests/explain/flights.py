@@ -16,7 +16,9 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-__all__ = ["VERSIONS", "Flight", "Op", "as_torchcomms", "dump_of", "recv", "send", "torch_pickle", "write"]
+from rankdrill.explain.flight.columns import Columns
+
+__all__ = ["VERSIONS", "Flight", "Op", "as_torchcomms", "dump_of", "recv", "send", "told", "torch_pickle", "write"]
 
 VERSIONS = ("2.0", "2.1", "2.2", "2.3", "2.4", "2.5", "2.6", "2.7", "2.8", "2.9", "2.10", "2.11")
 START_NS = 1_700_000_000_000_000_000
@@ -333,3 +335,9 @@ class _Pickler:
             self._out += b"J" + struct.pack("<i", value)
         else:
             self._out += b"\x8a\x08" + struct.pack("<q", value)
+
+
+def told(columns: Columns) -> tuple[Any, ...]:
+    """All that columns say, to be compared."""
+    arrays = {name: (array.dtype, array.tolist()) for name, array in columns.arrays.items()}
+    return columns.version, dict(columns.groups), columns.wrapped, arrays

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import random
 import struct
 import time
 from pathlib import Path
@@ -13,8 +12,7 @@ import pytest
 
 from rankdrill.errors import DumpError
 from rankdrill.explain.flight.load import load
-from rankdrill.explain.flight.opcodes import plain_vet, vet
-from rankdrill.native import hot
+from rankdrill.explain.flight.opcodes import vet
 from tests.explain.flights import torch_pickle
 
 DUMP = {"version": "2.10", "pg_config": {}, "entries": []}
@@ -108,52 +106,6 @@ def test_keys_that_are_nested_without_end_are_refused(step: bytes) -> None:
     raw = START + b"X\x01\x00\x00\x00aq\x00}(h\x00h\x00\x86" + step * 50_000 + b"Nu."
     with pytest.raises(DumpError, match="is damaged"):
         load(raw)
-
-
-OPCODES = [
-    *b"(]eu}N\x88\x89a\x94s", *b")t\x85\x86\x87" * 2, *b"KqMJG\x95hjr" * 2, *b"X\x8c\x8dCB\x8a", *b".cR\x93\x96\x00",
-]  # fmt: skip
-FOLLOWED = {"h": 1, "K": 1, "q": 1, "M": 2, "J": 4, "j": 4, "r": 4, "G": 8, "\x95": 8}
-
-
-def drawn(chance: random.Random) -> bytes:
-    """Opcodes as they come, most of which stand where they may."""
-    raw = b"\x80" + bytes([chance.choice((2, 2, 4, 5, 6))])
-    for _ in range(chance.choice((3, 30, 300))):
-        code = chance.choice(OPCODES[:-6] if chance.random() < 0.999 else OPCODES)
-        raw += bytes([code])
-        if code in b"X\x8c\x8dCB\x8a":
-            size, carried = {0x58: 4, 0x42: 4, 0x8D: 8}.get(code, 1), chance.choice((0, 1, 3, 8, 33 * (code == 0x8A)))
-            raw += carried.to_bytes(size, "little") + chance.randbytes(carried)
-        elif code in b"jr":
-            raw += struct.pack("<I", chance.choice((0, 5, 0x3FFFFF, 0x3FFFFF + (chance.random() < 0.01))))
-        else:
-            raw += chance.choice((b"h\x86\x86\x86.\x86\x86\x86\x86", b"\x86" * 8, bytes(8)))[
-                : FOLLOWED.get(chr(code), 0)
-            ]
-    raw += b"." if chance.random() < 0.9 else b""
-    return raw[: chance.randrange(len(raw) + 1)] if chance.random() < 0.1 else raw
-
-
-@pytest.mark.skipif(hot is None, reason="the C was not built, or is not wanted")
-def test_both_lanes_let_the_same_through() -> None:
-    assert hot is not None
-    hot_vet = hot.vet
-    chance, told = random.Random(13), {True: 0, False: 0, None: 0}
-    pickles = [drawn(chance) for _ in range(6000)]
-    pickles += [START + b"K\x01\x85" * times + b"." for times in (1000, 1001)]
-    pickles += [START + b"K\x01K\x01\x86" * times + b"." for times in (1000, 1001)]
-    pickles += [START + step * 25_001 + b"h\x00\x86." for step in (b"h\x00\x86", b"h\x00N\x86", b"N")]
-    for raw in pickles:
-        try:
-            plain: bool | None = plain_vet(raw)
-        except DumpError:
-            plain = None
-        assert hot_vet(raw) is plain, raw
-        told[plain] += 1
-    assert min(told.values()) > 50, told
-    with pytest.raises(TypeError):
-        hot_vet("text")
 
 
 @pytest.mark.parametrize("opened", [b"]", b"(", b"}"])

@@ -1,5 +1,5 @@
 /* What a watched call does each time, in C: see beaten.c, which is all of it, and the parts that it is made of; and what is
-   done with each entry of a flight recorder's dump, of which a large job leaves millions.
+   done with a flight recorder's dumps, of whose entries a large job leaves millions: dumps.c.
 
    Each part has a twin in Python, which says what it is for, and which is used where this was not built. Whatever is
    not the usual case is handed back to Python: a call site met for the first time, a call of another shape, a post
@@ -22,7 +22,7 @@
 #define HERE __attribute__((visibility("hidden")))
 
 HERE extern PyTypeObject WaitedType, StencilType, PostingType, CallSitesType, NumberingType, WayType, BeatenType, IssuedType, HeldType,
-    WaitingType, EntranceType, GateType, SuitedType, InsideType;
+    WaitingType, EntranceType, GateType, SuitedType, InsideType, DumpType;
 
 /* Names of attributes, each made once. */
 #define DECLARE_NAME(name) static PyObject *s_##name;
@@ -155,12 +155,8 @@ typedef struct {
 HERE void put_aside(Raised *raised);
 HERE void set_again(Raised *raised);
 
-/* opcodes.c: whether a pickle may be built by Python's own unpickler; None where `plain_vet` says what is wrong */
-HERE PyObject *vet(PyObject *module, PyObject *raw);
-
-/* digests.c: a number for each of a sequence of lists, of lists of sizes or of any objects */
-HERE PyObject *of_shapes(PyObject *module, PyObject *column);
-HERE PyObject *of_identities(PyObject *module, PyObject *column);
+/* dumps.c: a flight recorder's dump; None where it is not as torch writes it */
+HERE PyObject *read_dump(PyObject *module, PyObject *raw);
 
 /* memory.c */
 HERE char *map_of(PyObject *memory, Py_buffer *view, Py_ssize_t least);

@@ -5,9 +5,7 @@
 #define EDITION 8 /* as in lane.py: what was built from another source is not used */
 
 static PyMethodDef functions[] = {
-    {"of_identities", of_identities, METH_O, NULL},
-    {"of_shapes", of_shapes, METH_O, NULL},
-    {"vet", vet, METH_O, NULL},
+    {"read_dump", read_dump, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };
 
@@ -20,7 +18,8 @@ PyMODINIT_FUNC PyInit_hot(void) {
     PyObject *module = PyModule_Create(&hot);
     if (!module) return NULL;
     PyTypeObject *types[] = {&StencilType, &PostingType, &CallSitesType, &NumberingType, &WayType, &BeatenType, &IssuedType,
-                             &HeldType, &WaitingType, &EntranceType, &GateType, &SuitedType, &InsideType, &WaitedType};
+                             &HeldType, &WaitingType, &EntranceType, &GateType, &SuitedType, &InsideType, &WaitedType,
+                             &DumpType};
     for (size_t each = 0; each < sizeof types / sizeof *types; each++)
         if (PyModule_AddType(module, types[each]) < 0) return NULL;
     if (PyModule_AddIntConstant(module, "EDITION", EDITION) < 0) return NULL;

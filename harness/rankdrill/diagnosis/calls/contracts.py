@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
@@ -269,7 +270,7 @@ def _culprits(posts: Sequence[Post], pairs: list[tuple[Post, Post]], members: Se
         return sorted(common)
     if common and (odd := _at_odds_with_itself(common, posts, members) or _uneven(common, posts, members)):
         return odd
-    if common and (odd := _fits_nobody(common, posts, members)):
+    if common and (odd := _fits_nobody(common, posts, members) or _unlike_all_else(common, posts, members)):
         return odd
     if (
         common and posts[0].op not in _OF_ONE
@@ -327,6 +328,26 @@ def _fits_nobody(pair: Collection[int], posts: Sequence[Post], members: Sequence
     odd = [rank for rank in pair if not fitting[rank]]
     most = max(len(those) for those in fitting.values()) + 1  # with the one that they fit
     return odd if len(odd) == 1 and 2 * most > len(members) else []
+
+
+def _unlike_all_else(pair: Collection[int], posts: Sequence[Post], members: Sequence[int]) -> list[int]:
+    """The one of two that do not fit by whom the other's number is another than all else that is exchanged."""
+    if len(members) == len(pair):
+        return []
+    (one, other) = (post for post in posts if post.rank in pair)
+    place = {rank: at for at, rank in enumerate(members)}
+    mine = elements(one.each, one.sends, one.receives, place[other.rank])
+    theirs = elements(other.each, other.sends, other.receives, place[one.rank])
+    if mine is None or theirs is None:
+        return []
+    told = Counter(number for post in posts if post.each is None for number in (*post.sends, *post.receives))
+    told += Counter(post.each for post in posts if post.each is not None)
+    ways = [(numbers[0], numbers[1]) for numbers in zip(mine, theirs[::-1], strict=True) if numbers[0] != numbers[1]]
+    told -= Counter(number for way in ways for number in way)
+    odd = {
+        one.rank if sent not in told else other.rank for sent, expected in ways if (sent in told) != (expected in told)
+    }
+    return sorted(odd) if len(told) == 1 and len(odd) == 1 and len(ways) == 1 else []
 
 
 def _exchange(one: Post, other: Post, place: Mapping[int, int]) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 
 from rankdrill.diagnosis.calls.common_caller import from_one_function, in_any_loop, in_turn_by_one_line
+from rankdrill.diagnosis.calls.loops import group_goes_by_the_element
 from rankdrill.diagnosis.calls.naming import named
 from rankdrill.diagnosis.calls.passed import is_behind, lie_behind
 from rankdrill.diagnosis.calls.sequences import Parting, left_out_by_custom, parting
@@ -230,7 +231,8 @@ def _kind(odd: Step, step: Step, view: LedgerView, parted: Parting | None, *, ma
     if alike and (in_turn or _from_both_groups(odd, step, view) or (not majority and _come_to_both(one, other))):
         return FindingKind.DEADLOCK
     if one.place == other.place:
-        return FindingKind.GROUP if alike else FindingKind.CALL_ORDERING
+        in_order = group_goes_by_the_element(one)
+        return FindingKind.GROUP if alike and not in_order else FindingKind.CALL_ORDERING
     later = made_later_too(one, other), made_later_too(other, one)
     if alike and all(later):
         return FindingKind.DEADLOCK  # each would come to the other's call

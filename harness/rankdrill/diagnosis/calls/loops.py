@@ -24,6 +24,7 @@ from rankdrill.step import Site
 __all__ = [
     "comes_round_alone",
     "go_by_the_element",
+    "group_goes_by_the_element",
     "in_one_block",
     "is_in_a_comprehension",
     "is_in_a_loop",
@@ -100,6 +101,20 @@ def go_by_the_element(one: Site, other: Site) -> bool:
     if not of_a_dictionary or any(isinstance(node, LEAVES) for node in ast.walk(loop)):
         return False
     return not names_in(loop.target).isdisjoint(names_in(branch.test))
+
+
+def group_goes_by_the_element(site: Site) -> bool:
+    """Whether a ``for`` over things, not numbers, comes to that line with a group for each of them."""
+    function = function_around(site)
+    path = path_to(function, site.line) if function is not None else ()
+    loop = next((node for node, part in reversed(path) if isinstance(node, LOOPS) and part == "body"), None)
+    if function is None or not isinstance(loop, ast.For):
+        return False
+    if isinstance(loop.iter, ast.Call) and name_called(loop.iter) == "range":
+        return False
+    calls = (node for node in ast.walk(function) if isinstance(node, ast.Call) and node.lineno == site.line)
+    groups = [keyword.value for call in calls for keyword in call.keywords if keyword.arg == "group"]
+    return any(not names_in(loop.target).isdisjoint(names_in(group)) for group in groups)
 
 
 def is_in_a_comprehension(site: Site) -> bool:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from rankdrill.diagnosis.calls.common_caller import from_one_function, loops_below
+from rankdrill.diagnosis.calls.common_caller import from_one_function, in_any_loop, loops_below
 from rankdrill.diagnosis.calls.loops import share_a_loop
 from rankdrill.diagnosis.calls.naming import named
 from rankdrill.diagnosis.calls.sequences import calls_on, left_out_by_custom
@@ -16,7 +16,7 @@ from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.messages import words
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import GROUP_OP, LedgerView
-from rankdrill.step import Kind, Site, Step
+from rankdrill.step import SEND, Kind, Site, Step
 
 __all__ = ["gone_past", "is_behind", "lie_behind"]
 
@@ -40,6 +40,8 @@ def gone_past(
     past = sorted({*past, *(rank for rank in inside.missing if rank in lost and is_behind(step, lost[rank], views))})
     if outside.rank not in past:
         if {*past, outside.rank}.issuperset(inside.missing) and 0 < len(made) <= len(past):
+            if _made_instead(step, made, outside):
+                return _told(FindingKind.CALL_ORDERING, tuple(made), made, step, outside)
             return _on_top(made, past[0], step, outside, views)
         return _extra(outside, made, step, len(inside.missing), views)
     further_on = [rank for rank, call in made.items() if lie_behind(call.site, step.site, here)]
@@ -102,6 +104,16 @@ def _follows_in_a_loop(site: Site, other: Site) -> bool:
     at, at_other = from_one_function(site, other)
     in_each = comes_to_both(at, at_other) and share_a_loop(at, at_other)
     return in_each and not loops_below(at_other, other) and not made_later_too(at, at_other)
+
+
+def _made_instead(step: Step, made: Mapping[int, Step], outside: Wait) -> bool:
+    """Whether the one rank that made it should have met what `outside` waits for, and by the source never will."""
+    ((rank, call), *more) = made.items()
+    message = outside.record.step
+    halves = {"recv", "irecv"} if message.op == SEND else {"send", "isend"}
+    if more or outside.missing != (rank,) or call.site is None or in_any_loop(call.site):
+        return False
+    return not comes_later(halves | {"batch_isend_irecv"}, call.site)
 
 
 def _extra(

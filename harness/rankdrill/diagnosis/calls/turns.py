@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from rankdrill.diagnosis.calls.loops import group_goes_by_the_element
 from rankdrill.diagnosis.calls.naming import named
 from rankdrill.diagnosis.calls.sequences import calls_on
 from rankdrill.diagnosis.calls.tree import is_called_once
@@ -197,7 +198,9 @@ def _told(one: _Astray, waits: Mapping[int, Wait]) -> Finding:
         sides.append(
             side_of(list(waiting), f"{verb} for it in {named(for_it)}", [step.site for step in waiting.values()])
         )
-    return Finding(FindingKind.GROUP, meant.call, "group", tuple(sides), (one.rank,), meant.target, meant.sequence)
+    in_order = one.step.site is not None and group_goes_by_the_element(one.step.site)
+    kind = FindingKind.CALL_ORDERING if in_order else FindingKind.GROUP
+    return Finding(kind, meant.call, "group", tuple(sides), (one.rank,), meant.target, meant.sequence)
 
 
 def by_line(view: LedgerView) -> dict[tuple[str, Site], list[Step]]:

@@ -14,6 +14,7 @@ __all__ = ["Posted", "break_in_message"]
 
 Posted: TypeAlias = tuple[MessageCall, Half, Post]
 Marks: TypeAlias = tuple[int, ...]
+PATTERN = 2  # messages of others, of which one may have had that size by chance
 _DTYPES = 3  # its place in `Post.marks`
 
 
@@ -59,8 +60,23 @@ def _odd_one(call: MessageCall, ends: dict[Half, Post], seen: list[Posted], *, b
         agreeing = _unchanged(call, ends, seen)
     if len(agreeing) == 1:
         return next(iter(agreeing)).other
+    if not by_dtype and not call.number and (odd := _unlike_all_there(call, ends, seen)) is not None:
+        return odd
     unfit = {half for half in ends if _unfit_elsewhere(call.of(half), call, seen)}
     return unfit.pop() if not agreeing and len(unfit) == 1 else None
+
+
+def _unlike_all_there(call: MessageCall, ends: dict[Half, Post], seen: list[Posted]) -> Half | None:
+    """The end that brings another size than all that others sent and received at the lines of both, and that fitted."""
+    places = {_place(post) for post in ends.values()}
+    there: dict[MessageCall, list[Post]] = {}
+    for other, _, post in seen:
+        if other != call and _place(post) in places:
+            there.setdefault(other, []).append(post)
+    whole = [posts for posts in there.values() if len(posts) == len(Half)]
+    marks = {post.marks for posts in there.values() for post in posts}
+    odd = [half for half, post in ends.items() if post.marks not in marks]
+    return odd[0] if len(whole) >= PATTERN and len(marks) == 1 and len(odd) == 1 else None
 
 
 def _goes_along(other: MessageCall, call: MessageCall) -> bool:

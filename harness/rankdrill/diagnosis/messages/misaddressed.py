@@ -18,7 +18,15 @@ from rankdrill.diagnosis.calls.common_caller import in_any_loop, outward
 from rankdrill.diagnosis.calls.source import Order, comes_later, functions_calling, order_of
 from rankdrill.diagnosis.calls.tree import function_around
 from rankdrill.diagnosis.messages.habits import departure
-from rankdrill.diagnosis.messages.tags import PATTERN, against, odd_by_line, odd_by_slope, odd_by_steps, odd_by_turn
+from rankdrill.diagnosis.messages.tags import (
+    PATTERN,
+    against,
+    odd_by_line,
+    odd_by_slope,
+    odd_by_steps,
+    odd_by_turn,
+    odd_by_way,
+)
 from rankdrill.diagnosis.messages.traffic import MessageEnd, Stream, Traffic
 from rankdrill.step import Site
 
@@ -91,7 +99,7 @@ def misaddressed(
             certain = odd is not None
         else:
             # What its own line says of a tag is more than that others have had that tag, too: they may all be counted.
-            odd = odd_by_steps(end, other, traffic) if argument == "tag" else None
+            odd = odd_by_steps(end, other, traffic) or odd_by_way(end, other, traffic) if argument == "tag" else None
             odd = odd or _odd_by_vote(end, other, argument, traffic) or _odd_by_habit(end, other, usual)
             if argument == "tag":
                 odd = odd or odd_by_turn(end, other, traffic) or odd_by_slope(end, other, traffic)

@@ -12,7 +12,7 @@ from operator import attrgetter
 
 from rankdrill.diagnosis.messages.traffic import MessageEnd, Traffic
 
-__all__ = ["PATTERN", "against", "odd_by_line", "odd_by_slope", "odd_by_steps", "odd_by_turn"]
+__all__ = ["PATTERN", "against", "odd_by_line", "odd_by_slope", "odd_by_steps", "odd_by_turn", "odd_by_way"]
 
 PATTERN = 2  # other streams, of which one alone goes its way by chance
 COUNTED = 3  # messages of two ranks with a tag each, of which fewer may have these tags by chance
@@ -50,6 +50,23 @@ def _next_tag(end: MessageEnd, traffic: Traffic) -> int | None:
     ]
     steps = {after - before for before, after in pairwise(tags)}
     return tags[-1] + steps.pop() if len(steps) == 1 and len(tags) >= COUNTED else None
+
+
+def odd_by_way(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> MessageEnd | None:
+    """The one that has the tag of the other way, where all that others have met goes up with one tag, and down with
+    another.
+    """
+    mine = (end.stream.group, end.stream.source < end.stream.target)
+    ways: dict[tuple[object, bool], set[int]] = {}
+    for stream in traffic.streams:
+        pair = {stream.source, stream.target} != {end.rank, other.rank}
+        if traffic.met(stream) and (pair or stream.source < stream.target is not mine[1]):
+            ways.setdefault((stream.group, stream.source < stream.target), set()).add(stream.tag)
+    due, back = ways.get(mine, set()), ways.get((mine[0], not mine[1]), set())
+    tags = {each.stream.tag: each for each in (end, other)}
+    if len(due) != 1 or len(back) != 1 or due | back != tags.keys():
+        return None
+    return tags[back.pop()]
 
 
 def odd_by_line(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> MessageEnd | None:

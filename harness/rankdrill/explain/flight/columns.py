@@ -20,6 +20,7 @@ from rankdrill.step import Site
 __all__ = [
     "COLUMNS",
     "COMPLETED",
+    "ENTRY",
     "MOST_RANKS",
     "SCHEDULED",
     "STARTED",
@@ -30,6 +31,8 @@ __all__ = [
     "Table",
     "Tables",
     "columns_of",
+    "numbered",
+    "of_arrays",
 ]
 
 SCHEDULED, STARTED, COMPLETED = 0, 1, 2  # on NCCL; on gloo every entry stays scheduled
@@ -50,7 +53,7 @@ _MOST_TENSORS = 4096  # of one call, that are told apart
 UNTOLD = frozenset({"send", "recv", "batch_op_issue"})
 """TorchComms's messages, of which it does not record who they are for."""
 _PEERS = re.compile(r"(send|recv) (\d{1,9})(->|<-)(\d{1,9})$")
-_ENTRY = (
+ENTRY = (
     "process_group", "profiling_name", "collective_seq_id", "record_id", "time_created_ns", "state", "retired",
     "is_p2p", "input_sizes", "output_sizes", "input_dtypes", "output_dtypes", "frames",
 )  # fmt: skip
@@ -126,38 +129,62 @@ def columns_of(data: Mapping[str, Any], tables: Tables) -> Columns:
     entries = data.get("entries", [])
     if type(entries) is not list or set(map(type, entries)) - {dict}:
         raise DumpError("is damaged: its entries are no list of entries")
-    version = data.get("version")
     try:
         arrays = _arrays(entries, tables)
     except KeyError as error:
         raise DumpError("is damaged: an entry is in no state that there is") from error
     except (TypeError, ValueError, OverflowError, AttributeError) as error:
         raise DumpError(f"is damaged: an entry's fields are not what they should be: {error}") from error
+    return of_arrays(arrays, data.get("version"), data.get("pg_config"), tables)
+
+
+def of_arrays(arrays: Mapping[str, npt.NDArray[Any]], version: Any, config: Any, tables: Tables) -> Columns:
+    """A dump with these columns, and what else it says of itself and of its groups."""
     record = arrays["record"]
     whole = not len(record) or record[0] == 0
-    told = _members(data.get("pg_config"), tables)
+    told = _members(config, tables)
     return Columns(version if type(version) is str else "", told, arrays, wrapped=not whole)
 
 
 def _arrays(entries: Sequence[dict[str, Any]], tables: Tables) -> dict[str, npt.NDArray[Any]]:
     if not entries:
         return {name: np.zeros(0, kind) for name, kind in COLUMNS.items()}
-    names, ops, seqs, records, times, states, retired, p2p, *tensors, stacks = _read(entries)
-    calls = _numbers(
-        _alike_calls(ops, *tensors), lambda at: _call(ops[at], *(each[at] for each in tensors)), tables.call
+    read = _read(entries)
+    names, ops, seqs, records, times, states, retired, p2p, *tensors, stacks = read
+    return numbered(
+        (list(map("\0".join, names)), _alike_calls(ops, *tensors), of_identities(stacks).tolist()),
+        lambda at: dict(zip(ENTRY, (column[at] for column in read), strict=True)),
+        {
+            "seq": _integers(seqs),
+            "record": _integers(records),
+            "created": _integers(times),
+            "state": np.array(bytearray(map(_STATES.__getitem__, _all_of(str, states))), np.int8),
+            "retired": np.array(bytearray(_all_of(bool, retired)), np.bool_),
+            "p2p": np.array(bytearray(_all_of(bool, p2p)), np.bool_),
+        },
+        tables,
     )
-    messages = np.array([call.source >= 0 or call.op in UNTOLD for call in tables.call.known], np.bool_)[calls]
+
+
+def numbered(
+    alike: tuple[Sequence[Any], Sequence[Any], Sequence[Any]],
+    entry: Callable[[int], Mapping[str, Any]],
+    arrays: Mapping[str, npt.NDArray[Any]],
+    tables: Tables,
+) -> dict[str, npt.NDArray[Any]]:
+    """All columns, of those that are there as they are: with the numbers of groups, calls and sites in `tables`.
+
+    `alike` tells by what entries have the same of these three; `entry` reads one, of those that have.
+    """
+    groups, calls, sites = alike
     made = {
-        "group": _numbers(list(map("\0".join, names)), lambda at: _group(names[at], ops[at]), tables.group),
-        "call": calls,
-        "site": _numbers(of_identities(stacks).tolist(), lambda at: site_of(stacks[at]), tables.site),
-        "seq": _integers(seqs),
-        "record": _integers(records),
-        "created": _integers(times),
-        "state": np.array(bytearray(map(_STATES.__getitem__, _all_of(str, states))), np.int8),
-        "retired": np.array(bytearray(_all_of(bool, retired)), np.bool_),
-        "p2p": np.array(bytearray(_all_of(bool, p2p)), np.bool_) | messages,
+        "group": _numbers(groups, lambda at: _group(entry(at)), tables.group),
+        "call": _numbers(calls, lambda at: _call(entry(at)), tables.call),
+        "site": _numbers(sites, lambda at: site_of(entry(at)["frames"]), tables.site),
+        **arrays,
     }
+    messages = [call.source >= 0 or call.op in UNTOLD for call in tables.call.known]
+    made["p2p"] = made["p2p"] | np.array(messages, np.bool_)[made["call"]]
     _of_coalesced(made, tables.call.keys)
     return made
 
@@ -172,9 +199,9 @@ def _all_of(kind: type, values: Sequence[Any]) -> Sequence[Any]:
 def _read(entries: Sequence[dict[str, Any]]) -> list[Sequence[Any]]:
     """The columns as they are, with what a version does not have filled in."""
     try:
-        return list(zip(*map(itemgetter(*_ENTRY), entries), strict=True))
+        return list(zip(*map(itemgetter(*ENTRY), entries), strict=True))
     except KeyError:
-        return [_column(name, entries) for name in _ENTRY]
+        return [_column(name, entries) for name in ENTRY]
 
 
 def _column(name: str, entries: Sequence[dict[str, Any]]) -> list[Any]:
@@ -221,20 +248,22 @@ def _numbers(alike: Sequence[Any], make: Callable[[int], Hashable], table: Table
     return np.fromiter(map(own.__getitem__, alike), np.int32, len(alike))
 
 
-def _group(names: Sequence[str], op: str) -> Group:
-    name, desc = (*names, "", "")[:2]
+def _group(entry: Mapping[str, Any]) -> Group:
+    name, desc = (*entry["process_group"], "", "")[:2]
+    op = entry["profiling_name"]
     return Group(name, "" if desc == op.partition(":")[0] else desc)  # TorchComms describes it by its backend
 
 
-def _call(name: str, inputs: Any, outputs: Any, *dtypes: Any) -> Call:
-    backend, _, op = name.rpartition(":")
+def _call(entry: Mapping[str, Any]) -> Call:
+    backend, _, op = entry["profiling_name"].rpartition(":")
     message = _PEERS.match(op)
     source = target = -1
     if message is not None:
         op, one, _, other = message.groups()
         source, target = (int(one), int(other)) if op == "send" else (int(other), int(one))
-    sizes, more_sizes = (tuple(tuple(tensor) for tensor in tensors[:_MOST_TENSORS]) for tensors in (inputs, outputs))
-    return Call(backend, op, sizes, more_sizes, ",".join(dtypes[0]), ",".join(dtypes[1]), source, target)
+    inputs, outputs = (tuple(map(tuple, entry[name][:_MOST_TENSORS])) for name in ("input_sizes", "output_sizes"))
+    dtypes, more_dtypes = (",".join(entry[name]) for name in ("input_dtypes", "output_dtypes"))
+    return Call(backend, op, inputs, outputs, dtypes, more_dtypes, source, target)
 
 
 def _of_coalesced(made: dict[str, npt.NDArray[Any]], calls: Sequence[Call]) -> None:

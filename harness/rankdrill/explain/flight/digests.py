@@ -1,7 +1,6 @@
-"""Lists of lists told apart by the thousand: a number for each, equal where they are.
+"""Lists of lists told apart by the thousand: a number for each, by numpy, equal where they are.
 
-Unequal ones have one number about once in 2**64 pairs. What is in the lists is looked at no deeper than it may go. The
-numbers are made in C, where that was built, or by numpy, which takes five times as long.
+Unequal ones have one number about once in 2**64 pairs. What is in the lists is looked at no deeper than it may go.
 """
 
 from __future__ import annotations
@@ -14,9 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankdrill.native import hot
-
-__all__ = ["of_identities", "of_shapes", "plain_of_identities", "plain_of_shapes"]
+__all__ = ["of_identities", "of_shapes"]
 
 _Numbers = npt.NDArray[np.uint64]
 _ODD = np.uint64(0x9E3779B97F4A7C15)
@@ -25,16 +22,6 @@ _SHIFT = np.uint64(29)
 
 def of_shapes(column: Sequence[Any]) -> _Numbers:
     """A number for each of `column`, lists of lists of integers; raises `TypeError` for what is none."""
-    return plain_of_shapes(column) if hot is None else np.frombuffer(hot.of_shapes(column), np.uint64)
-
-
-def of_identities(column: Sequence[Any]) -> _Numbers:
-    """A number for each of `column`, lists, by the objects in them; raises `TypeError` for what is no list."""
-    return plain_of_identities(column) if hot is None else np.frombuffer(hot.of_identities(column), np.uint64)
-
-
-def plain_of_shapes(column: Sequence[Any]) -> _Numbers:
-    """The numbers of shapes in Python."""
     tensors = list(chain.from_iterable(column))
     if set(map(type, tensors)) - {list} or set(map(type, column)) - {list}:
         raise TypeError("sizes are no lists")
@@ -42,8 +29,8 @@ def plain_of_shapes(column: Sequence[Any]) -> _Numbers:
     return _over(_over(sizes, map(len, tensors)), map(len, column))
 
 
-def plain_of_identities(column: Sequence[Any]) -> _Numbers:
-    """Those of identities in Python."""
+def of_identities(column: Sequence[Any]) -> _Numbers:
+    """A number for each of `column`, lists, by the objects in them; raises `TypeError` for what is no list."""
     if set(map(type, column)) - {list}:
         raise TypeError("frames are no list")
     objects = np.fromiter(map(id, chain.from_iterable(column)), np.uint64)

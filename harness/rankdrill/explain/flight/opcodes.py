@@ -1,10 +1,9 @@
 """Which pickles are read: those that can only build plain data, and no more of it than their own length allows.
 
 `vet` goes through all opcodes before anything is built. Nothing that imports, calls, or reaches outside of the file is
-let through, so what is read then cannot run anything; nor is an opcode that reserves memory for what is not there.
-
-In C it takes a tenth of the time, where that was built. In Python runs of opcodes of fixed length go through one
-regular expression: torch's dumps consist of little else, and 6 000 entries take 6 ms.
+let through, so what is read then cannot run anything; nor is an opcode that reserves memory for what is not there. Runs
+of opcodes of fixed length go through one regular expression: torch's dumps consist of little else, and 6 000 entries
+take 6 ms.
 """
 
 from __future__ import annotations
@@ -12,9 +11,8 @@ from __future__ import annotations
 import re
 
 from rankdrill.errors import DumpError
-from rankdrill.native import hot
 
-__all__ = ["plain_vet", "vet"]
+__all__ = ["vet"]
 
 _MOST_DIGITS = 32  # bytes of a long number
 _MOST_ODD_TUPLES = 1000
@@ -73,12 +71,6 @@ def vet(raw: bytes) -> bool:
 
     Raises `DumpError`, which says where, unless `raw` is a whole pickle of plain data.
     """
-    quick: bool | None = None if hot is None else hot.vet(raw)
-    return plain_vet(raw) if quick is None else quick
-
-
-def plain_vet(raw: bytes) -> bool:
-    """It in Python."""
     if len(raw) < 2 or raw[0] != _PROTO or raw[1] not in _PROTOCOLS:
         raise DumpError("is no pickle of protocol 2 to 5")
     at, end, odd_tuples, quick = 2, len(raw), 0, True

@@ -23,6 +23,7 @@ from rankdrill.explain.collector import no_collector
 from rankdrill.explain.flight.columns import Tables, columns_of
 from rankdrill.explain.flight.job import Dump, Job, make_job
 from rankdrill.explain.flight.load import load, read_bytes
+from rankdrill.explain.flight.quick import columns_of_pickle
 from rankdrill.explain.flight.sources import Source
 
 __all__ = ["read_job", "serve"]
@@ -44,7 +45,8 @@ class _Read:
         """Read one."""
         name = source.path.name
         try:
-            columns = columns_of(load(read_bytes(source.path)), self.tables)
+            raw = read_bytes(source.path)
+            columns = columns_of_pickle(raw, self.tables) or columns_of(load(raw), self.tables)
             written = source.path.stat().st_mtime_ns
             self.dumps.append(Dump(source.rank, name, columns, written_ns=written))
         except (DumpError, OSError) as error:
