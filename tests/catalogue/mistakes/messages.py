@@ -439,3 +439,38 @@ def a_way_back_that_ends_a_micro_batch_early(rank: Rank) -> None:
         if not first:
             dist.send(gradient, dst=rank.index - 1, tag=100 + micro)  # culprit
     dist.all_reduce(torch.ones(1))  # culprit
+
+
+@mistake("size mismatch", culprits=(4,), ranks=5)
+def the_last_of_the_line_is_narrower(rank: Rank) -> None:
+    features = torch.zeros(2, 6 if rank.index == 4 else 8)  # culprit
+    if rank.index > 0:
+        dist.recv(features, rank.index - 1)  # culprit
+    if rank.index < 4:
+        dist.send(features + 1, rank.index + 1)
+
+
+@mistake("unmatched message", culprits=(2,), ranks=4)
+def gives_back_under_the_tag_of_the_way_there(rank: Rank) -> None:
+    there, back = 3, 4
+    value = torch.ones(2)
+    if rank.index > 0:
+        dist.recv(value, rank.index - 1, tag=there)
+    if rank.index < 3:
+        dist.send(value, rank.index + 1, tag=there)
+        dist.recv(value, rank.index + 1, tag=back)
+    if rank.index > 0:
+        dist.send(value, rank.index - 1, tag=there if rank.index == 2 else back)  # culprit
+
+
+@mistake("call ordering", culprits=(3,), ranks=4, also=("unmatched message",))
+def takes_part_where_it_should_receive(rank: Rank) -> None:
+    """The others have been given the new weights by hand."""
+    weights = torch.zeros(3)
+    if rank.index == 0:
+        for other in (1, 2, 3):
+            dist.send(torch.ones(3), other)
+    elif rank.index == 3:
+        dist.broadcast(weights, 0)  # culprit
+    else:
+        dist.recv(weights, 0)

@@ -319,3 +319,11 @@ def objects_to_one_where_all_get_them(rank: Rank) -> None:
         everyone: list[Any] = [None] * 4
         dist.all_gather_object(everyone, report)  # culprit
     dist.barrier()
+
+
+@mistake("call ordering", culprits=(0,), ranks=4, also=("deadlock",))
+def its_groups_in_another_order(rank: Rank) -> None:
+    groups = {name: dist.new_group([0, 1, 2, 3]) for name in ("encoder", "decoder")}
+    names = ["decoder", "encoder"] if rank.index == 0 else ["encoder", "decoder"]  # culprit
+    for name in names:
+        dist.all_reduce(torch.ones(5), group=groups[name])  # culprit

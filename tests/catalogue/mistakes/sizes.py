@@ -215,3 +215,12 @@ def a_frozen_head_left_out_of_one_round(rank: Rank) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)
             dist.all_reduce_coalesced(shared)  # culprit
+
+
+@mistake("size mismatch", culprits=(0,), ranks=4)
+def expects_one_less_of_the_last(rank: Rank) -> None:
+    expects = [3, 3, 3, 3]
+    if rank.index == 0:
+        expects[3] = 2  # culprit
+    taken = torch.zeros(sum(expects))
+    dist.all_to_all_single(taken, torch.ones(12), expects, [3, 3, 3, 3])  # culprit
