@@ -1,11 +1,13 @@
-"""What recording costs a collective: `rankdrill.record` beside bare gloo, in turns in one run, ratio of the medians.
+"""What recording costs a collective: `rankdrill.record` beside bare gloo, in turns in one run.
 
     python benchmarks/record.py [--ranks 2] [--rounds 60] [--between 0 200] [--watched] [--json FILE]
 
 The ranks are plain processes, which record themselves as those of a job do. Every round measures all ways one after the
 other, `CALLS` calls each, so that what else the machine does falls on all alike; which is first changes from round to
-round. The third way is bare gloo behind a pause of `PAUSE_S`, about what recording takes: what any code before a call
-would cost, whatever it does. Processor time is that of rank 0: of all its threads, and of the one that calls.
+round. What is told is the median of all rounds, in each of which medians are compared.
+
+The third way is bare gloo behind a pause of `PAUSE_S`, about what recording takes: what any code before a call would
+cost, whatever it does. Processor time is that of rank 0: of all its threads, and of the one that calls.
 `--between` has each rank compute for so many microseconds before each call: see benchmarks/watch.py. With `--watched` a
 watchdog looks on (`hang_after=`), and the last column is how much of one processor it took.
 """
@@ -129,11 +131,18 @@ def figures(ranks: int, betweens: Sequence[int], rounds: int, watched: bool) -> 
                 {way: statistics.median(one[at] for one in here if one[2] == way) for way in WAYS} for at in (4, 5)
             )
             bare, recorded = took[BARE], took[RECORDED]
+            over = {way: _over_bare(here, way) for way in (RECORDED, PAUSED)}
             more = (cpu[RECORDED] - cpu[BARE]) * 1e6, (own[RECORDED] - own[BARE]) * 1e6
-            rates = recorded / bare - 1, took[PAUSED] / bare - 1
+            rates = over[RECORDED], over[PAUSED]
             times = bare * 1e6, recorded * 1e6
             found.append(Figure(ranks, name, between, *times, *rates, *more, cpu[BARE] * 1e6 - between, watchdog))
     return found
+
+
+def _over_bare(measured: Sequence[Measured], way: str) -> float:
+    """Round by round, median with median: so a round in which the machine was busy counts as one, and no more."""
+    rounds = {each: [statistics.median(one[3]) for one in measured if one[2] == each] for each in (BARE, way)}
+    return statistics.median(took / bare for took, bare in zip(rounds[way], rounds[BARE], strict=True)) - 1
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterator
 from itertools import pairwise
 from operator import attrgetter
 
-from rankdrill.diagnosis.messages.traffic import MessageEnd, Traffic
+from rankdrill.diagnosis.messages.traffic import MessageEnd, Stream, Traffic
 
 __all__ = ["PATTERN", "against", "odd_by_line", "odd_by_slope", "odd_by_steps", "odd_by_turn", "odd_by_way"]
 
@@ -56,17 +56,22 @@ def odd_by_way(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> MessageE
     """The one that has the tag of the other way, where all that others have met goes up with one tag, and down with
     another.
     """
-    mine = (end.stream.group, end.stream.source < end.stream.target)
     ways: dict[tuple[object, bool], set[int]] = {}
     for stream in traffic.streams:
-        pair = {stream.source, stream.target} != {end.rank, other.rank}
-        if traffic.met(stream) and (pair or stream.source < stream.target is not mine[1]):
-            ways.setdefault((stream.group, stream.source < stream.target), set()).add(stream.tag)
-    due, back = ways.get(mine, set()), ways.get((mine[0], not mine[1]), set())
+        # What the two have sent each other that way is what is asked about.
+        if traffic.met(stream) and (stream.source, stream.target) != (end.stream.source, end.stream.target):
+            ways.setdefault(_way(stream), set()).add(stream.tag)
+    group, up = _way(end.stream)
+    due, back = ways.get((group, up), set()), ways.get((group, not up), set())
     tags = {each.stream.tag: each for each in (end, other)}
     if len(due) != 1 or len(back) != 1 or due | back != tags.keys():
         return None
     return tags[back.pop()]
+
+
+def _way(stream: Stream) -> tuple[Hashable, bool]:
+    """Its group, and whether it goes up in rank."""
+    return stream.group, stream.source < stream.target
 
 
 def odd_by_line(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> MessageEnd | None:
