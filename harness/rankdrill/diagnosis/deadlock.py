@@ -7,12 +7,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 
+from rankdrill.diagnosis.calls.common_caller import in_any_loop
 from rankdrill.diagnosis.calls.naming import named
 from rankdrill.diagnosis.calls.passed import gone_past
 from rankdrill.diagnosis.calls.sequences import calls_on
-from rankdrill.diagnosis.calls.source import Order, comes_later, nearest, order_of
+from rankdrill.diagnosis.calls.source import Order, comes_later, lines_alike, nearest, order_of
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.messages import words
+from rankdrill.diagnosis.messages.tags import PATTERN
+from rankdrill.diagnosis.messages.traffic import MessageEnd, Traffic
 from rankdrill.diagnosis.waits import FEW, Wait, name_ranks
 from rankdrill.ledger import LedgerView
 from rankdrill.step import SEND, Site, Step
@@ -42,15 +45,47 @@ def mixed_circle(
             if found is not None:
                 return found
     awaited = {"recv", "irecv"} if message.op == SEND else {"send", "isend"}
+    traffic = Traffic(dict(enumerate(views)))
+    if later := _exchanges_it_later(outside, inside, traffic):
+        return deadlock(circle, later)
     if _left_out(outside[0], inside, awaited):
         return None
     if comes_later(awaited | {"batch_isend_irecv"}, meeting.site):
-        return deadlock(circle, in_every_circle(circle, lost) or _too_early(outside, meeting, lost))
+        early = in_every_circle(circle, lost) or _too_early(outside, meeting, lost)
+        return deadlock(circle, early or _came_without_sending(inside, outside, lost, traffic))
     # Who has come there by the line of the message says that it comes before the collective, for all.
-    there = [wait.record.step for wait in lost.values() if _is_in(meeting, wait)]
-    if len(outside) == 1 and all(_is_apart(step.site, message.site) for step in there):
+    there = [wait.record.step.site for wait in lost.values() if _is_in(meeting, wait)]
+    if len(outside) == 1 and all(_is_apart(site, message.site) for site in there):
         return _another_call(outside[0], meeting, views)
+    if len(outside) == 1 and (first := _made_by_all_others(outside[0].rank, meeting, views)) is not None:
+        return _another_call(outside[0], first, views)
     return None
+
+
+def _made_by_all_others(odd: int, meeting: Step, views: Sequence[LedgerView]) -> Step | None:
+    """The next call of the group for rank `odd`, if all others have made it where `odd` went another way."""
+    here = next((record.step.site for record in reversed(views[odd].records) if record.step.message is not None), None)
+    number = max(calls_on(meeting.target, views[odd]), default=-1) + 1
+    made = [calls_on(meeting.target, view).get(number) for rank, view in enumerate(views) if rank != odd]
+    if here is None or number >= meeting.sequence or len(made) < PATTERN:
+        return None
+    apart = all(step is not None and _is_apart(step.site, here) for step in made)
+    return made[0] if apart else None
+
+
+def _exchanges_it_later(outside: Sequence[Wait], inside: Sequence[Wait], traffic: Traffic) -> tuple[int, ...]:
+    """The one that waits in a collective, and has written the other half of the message, as it made it before, behind
+    that once more; nobody, if there is no such.
+    """
+    end = MessageEnd.of(outside[0].rank, outside[0].record)
+    met = next((wait for wait in inside if wait.rank in outside[0].missing), None)
+    behind = met.record.step.site if met is not None else None
+    if end is None or met is None or len(outside) > 1 or behind is None or end.site is None:
+        return ()
+    made = [[each.site for each in traffic.ends[rank] if each.stream == end.stream] for rank in (end.rank, met.rank)]
+    regular = in_any_loop(end.site) and set(made[0]) == {end.site}  # whose messages come from one line of a loop
+    last = made[1][-1] if made[1] else None
+    return (met.rank,) if regular and last is not None and lines_alike(last, behind) else ()
 
 
 def _too_early(outside: Sequence[Wait], meeting: Step, lost: Mapping[int, Wait]) -> tuple[int, ...]:
@@ -67,6 +102,29 @@ def _too_early(outside: Sequence[Wait], meeting: Step, lost: Mapping[int, Wait])
         return ()
     later = all(site is not None and _is_apart(site, here) and comes_later(names, site) for site in peers)
     return (early.rank,) if later else ()
+
+
+def _came_without_sending(
+    inside: Sequence[Wait], outside: Sequence[Wait], lost: Mapping[int, Wait], traffic: Traffic
+) -> tuple[int, ...]:
+    """The one that waits in a collective before its message to the one outside, where all others that wait have begun
+    theirs with that one, some of which wait in the collective; nobody, if there is no such.
+    """
+    (early, *more), (met, *others) = inside, outside
+    end = MessageEnd.of(met.rank, met.record)
+    if more or others or end is None or met.missing != (early.rank,):
+        return ()
+    peers = {rank: wait for rank, wait in lost.items() if rank not in (early.rank, met.rank)}
+    past = [rank for rank, wait in peers.items() if _is_in(early.record.step, wait)]
+    begun = {_begun(end, rank, traffic) for rank in peers}
+    return (early.rank,) if past and len(peers) >= PATTERN and begun == {end.number + 1} else ()
+
+
+def _begun(end: MessageEnd, rank: int, traffic: Traffic) -> int:
+    """How many messages `rank` has begun to exchange with the rank of `end`, as that does with its peer there."""
+    if end.sends:
+        return traffic.received(end.stream._replace(target=rank))
+    return traffic.sent(end.stream._replace(source=rank))
 
 
 def _is_in(call: Step, wait: Wait) -> bool:

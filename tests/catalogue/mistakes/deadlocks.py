@@ -309,3 +309,35 @@ def wants_its_part_before_all_are_there(rank: Rank) -> None:
         dist.barrier()
         dist.recv(part, 3)
     dist.all_reduce(part)
+
+
+@mistake("deadlock", culprits=(1,), ranks=4, also=("call ordering",))
+def reports_before_it_hands_in(rank: Rank) -> None:
+    """In the second round rank 1 meets the others first, and hands in its result behind that."""
+    result = torch.ones(4)
+    for epoch in range(2):
+        if rank.index == 3:
+            for worker in range(3):
+                dist.recv(result, worker)
+            dist.barrier()
+        elif rank.index == 1 and epoch == 1:  # culprit
+            dist.barrier()  # culprit
+            dist.send(result, 3)  # culprit
+        else:
+            dist.send(result, 3)
+            dist.barrier()
+
+
+@mistake("deadlock", culprits=(0,), ranks=3, also=("call ordering",))
+def sums_with_one_part_still_to_come(rank: Rank) -> None:
+    part, total = torch.zeros(2), torch.zeros(2)
+    if rank.index == 1:
+        for number in range(3):
+            dist.send(torch.full((2,), float(number)), 0)
+    if rank.index == 0:
+        for _ in range(2):  # culprit
+            dist.recv(part, 1)
+            total += part
+    dist.all_reduce(total)  # culprit
+    if rank.index == 0:
+        dist.recv(part, 1)  # culprit

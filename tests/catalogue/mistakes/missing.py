@@ -236,3 +236,13 @@ def a_panel_that_one_does_not_hand_on(rank: Rank) -> None:
             continue  # culprit
         root = dist.get_process_group_ranks(column)[step % 2]
         dist.broadcast(panel, src=root, group=column)  # culprit
+
+
+@mistake("missing call", culprits=(0, 1), ranks=4, also=("group mismatch",))
+def the_pair_alone_makes_its_group(rank: Rank) -> None:
+    """All have to make it, whoever is in it."""
+    total = torch.ones(1)
+    if rank.index > 1:  # culprit
+        pair = dist.new_group([2, 3])  # culprit
+        dist.all_reduce(total, group=pair)
+    dist.all_reduce(total)  # culprit

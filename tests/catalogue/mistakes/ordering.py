@@ -327,3 +327,13 @@ def its_groups_in_another_order(rank: Rank) -> None:
     names = ["decoder", "encoder"] if rank.index == 0 else ["encoder", "decoder"]  # culprit
     for name in names:
         dist.all_reduce(torch.ones(5), group=groups[name])  # culprit
+
+
+@mistake("call ordering", culprits=(1,), ranks=4, also=("missing call", "unmatched message"))
+def is_given_by_hand_what_is_broadcast(rank: Rank) -> None:
+    weights = torch.ones(3)
+    if rank.index == 1:
+        dist.recv(weights, 0)  # culprit
+    else:
+        dist.broadcast(weights, 0)
+    dist.all_reduce(weights)

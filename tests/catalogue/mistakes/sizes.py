@@ -224,3 +224,12 @@ def expects_one_less_of_the_last(rank: Rank) -> None:
         expects[3] = 2  # culprit
     taken = torch.zeros(sum(expects))
     dist.all_to_all_single(taken, torch.ones(12), expects, [3, 3, 3, 3])  # culprit
+
+
+@mistake("size mismatch", culprits=(3,), ranks=4)
+def expects_as_many_as_it_sends(rank: Rank) -> None:
+    plan = [[1, 2, 3, 1], [2, 2, 1, 4], [3, 1, 1, 2], [1, 4, 3, 2]]
+    sends = plan[rank.index]
+    expects = sends if rank.index == 3 else [row[rank.index] for row in plan]  # culprit
+    taken = torch.zeros(sum(expects))
+    dist.all_to_all_single(taken, torch.ones(sum(sends)), expects, sends)  # culprit

@@ -499,3 +499,13 @@ def goes_to_the_gate_without_a_ticket(rank: Rank) -> None:
                 rank.store.set(f"gate/{epoch}", "open")
         rank.store.wait([f"gate/{epoch}"])  # culprit
     dist.barrier()
+
+
+@mistake("missing key", culprits=(1,), ranks=4)
+def asks_by_name_where_it_is_told_by_number(rank: Rank) -> None:
+    if rank.index == 0:
+        for other in range(4):
+            rank.store.set(f"shard/{other}", str(other))
+    hosts = ["ash", "birch", "cedar", "date"]
+    mine = rank.store.get(f"shard/{hosts[1]}" if rank.index == 1 else f"shard/{rank.index}")  # culprit
+    dist.all_reduce(torch.tensor([float(mine)]))

@@ -272,6 +272,8 @@ def _culprits(posts: Sequence[Post], pairs: list[tuple[Post, Post]], members: Se
         return odd
     if common and (odd := _fits_nobody(common, posts, members) or _unlike_all_else(common, posts, members)):
         return odd
+    if common and (odd := _expects_what_it_sends(common, posts, members)):
+        return odd
     if (
         common and posts[0].op not in _OF_ONE
     ):  # each pair has a size of its own: what others exchange says nothing of it
@@ -348,6 +350,15 @@ def _unlike_all_else(pair: Collection[int], posts: Sequence[Post], members: Sequ
         one.rank if sent not in told else other.rank for sent, expected in ways if (sent in told) != (expected in told)
     }
     return sorted(odd) if len(told) == 1 and len(odd) == 1 and len(ways) == 1 else []
+
+
+def _expects_what_it_sends(pair: Collection[int], posts: Sequence[Post], members: Sequence[int]) -> list[int]:
+    """The one of two that do not fit which expects from each just what it sends it, and not as much from all."""
+    own = [post for post in posts if post.rank in pair and post.each is None]
+    odd = [post for post in own if tuple(post.sends) == tuple(post.receives)]
+    if len(members) == len(pair) or len(own) != len(pair) or len(odd) != 1:
+        return []
+    return [odd[0].rank] if len(set(odd[0].sends)) > 1 else []
 
 
 def _exchange(one: Post, other: Post, place: Mapping[int, int]) -> bool:

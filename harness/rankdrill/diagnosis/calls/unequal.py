@@ -25,6 +25,9 @@ def unequal_groups(counts: Mapping[int, int], views: Mapping[int, LedgerView]) -
     number = min(by_count)
     *others, most = sorted(by_count, key=lambda count: (len(by_count[count]), count))
     majority = 2 * len(by_count[most]) > len(counts)
+    if not majority and len(by_count) == 2 and _made_by_its_members(counts, views, number):
+        others, most = [number], max(by_count)  # all have to make a group, whoever is in it
+        majority = True
     odd = tuple(sorted(rank for count in others for rank in by_count[count]))
     calls = {rank: _made(views[rank], number - count) for rank, count in counts.items() if count > number}
     made = _with(calls, number)
@@ -34,6 +37,13 @@ def unequal_groups(counts: Mapping[int, int], views: Mapping[int, LedgerView]) -
     kind = FindingKind.EXTRA if extra else FindingKind.MISSING
     found = Finding(kind, _call(number), "members", tuple(sides), odd if majority else ())
     return with_condition(found, views)
+
+
+def _made_by_its_members(counts: Mapping[int, int], views: Mapping[int, LedgerView], number: int) -> bool:
+    """Whether those that made the group are its members, and nobody else is."""
+    made = {rank: _made(views[rank], number - count) for rank, count in counts.items() if count > number}
+    shown = {record.step.fingerprint if record is not None else "" for record in made.values()}
+    return shown == {f"ranks={','.join(map(str, sorted(made)))}"}
 
 
 def _call(number: int) -> str:

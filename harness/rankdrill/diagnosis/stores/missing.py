@@ -24,7 +24,7 @@ from rankdrill.diagnosis.stores.other_name import (
     set_turned_round,
     waiting_for_such,
 )
-from rankdrill.diagnosis.stores.own_keys import whose_own
+from rankdrill.diagnosis.stores.own_keys import goes_past_its_own, whose_own
 from rankdrill.diagnosis.stores.setters import Setter, gone_by, only_setter
 from rankdrill.diagnosis.stores.spelling import words_of
 from rankdrill.diagnosis.stores.told import gone_by_side, passed_side, set_so, sides_of, swap_side
@@ -59,6 +59,8 @@ def missing_key(beside: Mapping[int, Wait], lost: Mapping[int, Wait], views: Seq
         return Finding(FindingKind.MISSING_KEY, f"key {key!r}", "key", sides, culprits)
 
     if len(waiters) == 1 and asks_in_another_form(awaited, uses, views):
+        return finding(tuple(waiters))
+    if len(waiters) == 1 and goes_past_its_own(key, waiters[0], uses) is not None:
         return finding(tuple(waiters))
     culprits = _by_numbers(key, waiters, beside, uses, views)
     misspelt = misspelt_by(awaited, waiting_for_such(awaited, beside), uses, views)

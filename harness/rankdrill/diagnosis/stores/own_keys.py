@@ -14,7 +14,7 @@ from itertools import product
 from rankdrill.diagnosis.stores.spelling import words_of
 from rankdrill.diagnosis.stores.uses import Use
 
-__all__ = ["whose_own"]
+__all__ = ["goes_past_its_own", "whose_own"]
 
 FEWEST_OTHERS = 2
 MOST_NUMBERS = 4  # in one key, that are not the same in all
@@ -47,6 +47,17 @@ def whose_own(key: str, uses: Sequence[Use], size: int) -> int | None:
         if all(own[other] in was_set[other] for other in setters - {rank})
     }
     return found.pop() if len(found) == 1 else None
+
+
+def goes_past_its_own(key: str, rank: int, uses: Sequence[Use]) -> Use | None:
+    """What was set for `rank` and nobody got, where others got theirs, each by its own number; it waits for `key`."""
+    place = key.rpartition("/")[0]
+    if not place:
+        return None
+    got = {use.rank: use.key for use in uses if not use.sets and use.key.rpartition("/")[0] == place}
+    own = next((use for use in uses if use.sets and use.key == f"{place}/{rank}"), None)
+    others = len(got) >= FEWEST_OTHERS and all(theirs == f"{place}/{other}" for other, theirs in got.items())
+    return own if others and own is not None and own.key not in got.values() else None
 
 
 def _ways(wanted: tuple[int, ...], differ: Sequence[int], rank: int, size: int) -> Iterator[list[tuple[int, ...]]]:
