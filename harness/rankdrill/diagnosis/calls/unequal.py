@@ -40,10 +40,10 @@ def unequal_groups(counts: Mapping[int, int], views: Mapping[int, LedgerView]) -
 
 
 def _made_by_its_members(counts: Mapping[int, int], views: Mapping[int, LedgerView], number: int) -> bool:
-    """Whether those that made the group are its members, and nobody else is."""
+    """Whether several made the group who are its members, and nobody else is."""
     made = {rank: _made(views[rank], number - count) for rank, count in counts.items() if count > number}
     shown = {record.step.fingerprint if record is not None else "" for record in made.values()}
-    return shown == {f"ranks={','.join(map(str, sorted(made)))}"}
+    return len(made) > 1 and shown == {f"ranks={','.join(map(str, sorted(made)))}"}
 
 
 def _call(number: int) -> str:
