@@ -52,12 +52,18 @@ typedef struct {
     uint32_t count, room;
 } Table;
 
+enum { TABLES = 7 };
 typedef struct {
     PyObject_HEAD
     PyObject *raw;
     const uint8_t *bytes;
     Py_ssize_t at, end;
-    Table texts, boxes, others, items, stack, marks, memo;
+    union {
+        struct {
+            Table texts, boxes, others, items, stack, marks, memo;
+        };
+        Table tables[TABLES];
+    };
     uint32_t kept; /* how many places of the memo are taken */
     Value root;
 } Dump;
@@ -513,11 +519,27 @@ static PyObject *Dump_get(Dump *self, PyObject *name) {
 
 /* ------------------------------------------------------------------------------------------ Dump */
 
+/* Memory of the dump before, for the next: what is given back to the system is costly to get again. */
+static Table spare[TABLES];
+enum { MOST_SPARE = 1 << 20 }; /* things of a table */
+
+static void take_spare(Dump *self) {
+    for (int each = 0; each < TABLES; each++) {
+        self->tables[each] = spare[each];
+        spare[each] = (Table){0};
+    }
+}
+
+static void let_go(Table *table, Table *kept) {
+    table->count = 0;
+    if (!kept->data && table->room <= MOST_SPARE) *kept = *table;
+    else PyMem_Free(table->data);
+}
+
 static void Dump_dealloc(Dump *self) {
     for (uint32_t each = 0; each < self->texts.count; each++) Py_XDECREF(AT(self->texts, Text, each).made);
     for (uint32_t each = 0; each < self->boxes.count; each++) Py_XDECREF(AT(self->boxes, Box, each).made);
-    Table *tables[] = {&self->texts, &self->boxes, &self->others, &self->items, &self->stack, &self->marks, &self->memo};
-    for (size_t each = 0; each < sizeof tables / sizeof *tables; each++) PyMem_Free(tables[each]->data);
+    for (int each = 0; each < TABLES; each++) let_go(&self->tables[each], &spare[each]);
     Py_XDECREF(self->raw);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
@@ -545,6 +567,7 @@ PyObject *read_dump(PyObject *Py_UNUSED(module), PyObject *raw) {
     self->raw = Py_NewRef(raw);
     self->bytes = (const uint8_t *)PyBytes_AS_STRING(raw);
     self->end = PyBytes_GET_SIZE(raw);
+    take_spare(self);
     if (read_all(self)) return (PyObject *)self;
     Py_DECREF(self);
     Py_RETURN_NONE;

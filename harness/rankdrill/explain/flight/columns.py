@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -59,6 +59,8 @@ ENTRY = (
 )  # fmt: skip
 
 _Key = TypeVar("_Key", bound=Hashable)
+_Alike: TypeAlias = "Sequence[Any] | npt.NDArray[np.uint64]"
+"""Of each entry something, which others that say the same have too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +154,7 @@ def _arrays(entries: Sequence[dict[str, Any]], tables: Tables) -> dict[str, npt.
     read = _read(entries)
     names, ops, seqs, records, times, states, retired, p2p, *tensors, stacks = read
     return numbered(
-        (list(map("\0".join, names)), _alike_calls(ops, *tensors), of_identities(stacks).tolist()),
+        (list(map("\0".join, names)), _alike_calls(ops, *tensors), of_identities(stacks)),
         lambda at: dict(zip(ENTRY, (column[at] for column in read), strict=True)),
         {
             "seq": _integers(seqs),
@@ -167,7 +169,7 @@ def _arrays(entries: Sequence[dict[str, Any]], tables: Tables) -> dict[str, npt.
 
 
 def numbered(
-    alike: tuple[Sequence[Any], Sequence[Any], Sequence[Any]],
+    alike: tuple[_Alike, _Alike, _Alike],
     entry: Callable[[int], Mapping[str, Any]],
     arrays: Mapping[str, npt.NDArray[Any]],
     tables: Tables,
@@ -241,8 +243,14 @@ def _alike_calls(ops: Sequence[str], *tensors: Sequence[Any]) -> list[tuple[Any,
     return list(zip(_all_of(str, ops), *shapes, *dtypes, strict=True))
 
 
-def _numbers(alike: Sequence[Any], make: Callable[[int], Hashable], table: Table[Any]) -> npt.NDArray[np.int32]:
+def _numbers(alike: _Alike, make: Callable[[int], Hashable], table: Table[Any]) -> npt.NDArray[np.int32]:
     """The numbers of what `make` makes of entries, of which it is asked for one of those that are `alike`."""
+    if isinstance(alike, np.ndarray):
+        _, firsts, which = np.unique(alike, return_index=True, return_inverse=True)
+        numbers = np.zeros(len(firsts), np.int32)
+        for each in np.argsort(firsts).tolist():
+            numbers[each] = table.number(make(int(firsts[each])))
+        return numbers[which]
     places = dict(zip(alike, range(len(alike)), strict=True))
     own = {key: table.number(make(place)) for key, place in places.items()}
     return np.fromiter(map(own.__getitem__, alike), np.int32, len(alike))

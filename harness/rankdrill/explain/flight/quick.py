@@ -26,7 +26,7 @@ def columns_of_pickle(raw: bytes, tables: Tables) -> Columns | None:
     read: tuple[bytes, ...] | None = dump.columns()
     if not read or not read[0]:
         return None
-    groups, calls, sites = (np.frombuffer(each, np.uint64).tolist() for each in read[:_DIGESTS])
+    groups, calls, sites = (np.frombuffer(each, np.uint64) for each in read[:_DIGESTS])
     kinds: dict[str, Any] = dict(list(COLUMNS.items())[_DIGESTS:])
     told = zip(kinds.items(), read[_DIGESTS:], strict=True)
     plain = {

@@ -29,8 +29,8 @@ from rankdrill.explain.flight.sources import Source
 __all__ = ["read_job", "serve"]
 
 MOST_PROCESSES = 8
-WORTH_BYTES = 16 << 20  # for which a further process has started, and read, before this one were done
-_HEAD_START = 4  # a fourth of them this one has read before the other has started
+WORTH_BYTES = 32 << 20  # for which a further process has started, and read, before this one were done
+_HEAD_START = 2  # half of them this one has read before the other has started
 _HELPER = "import sys; from rankdrill.explain.flight.reading import serve; serve(sys.stdin, sys.stdout.buffer)"
 
 
