@@ -135,3 +135,66 @@ def test_a_key_of_the_same_parts_may_be_another_key(fresh: World) -> None:
     kind, culprits = told(fresh.run_job(Job(turned_round, with_context=True), deadline=DEADLINE_S))
     assert kind is FindingKind.MISSING_KEY
     assert 1 not in culprits
+
+
+def test_two_that_do_it_in_two_orders_are_both_told() -> None:
+    """Who should have come to the message first, nobody else shows."""
+
+    def body() -> None:
+        part = torch.ones(2)
+        if dist.get_rank():
+            dist.recv(part, 0)
+            dist.barrier()
+        else:
+            dist.barrier()
+            dist.send(part, 1)
+
+    with World(2) as two:
+        assert told(two.run(body, deadline=DEADLINE_S)) == (FindingKind.DEADLOCK, ())
+
+
+def test_a_first_message_of_another_size_may_be_meant_so() -> None:
+    """The only other pair has a size of its own."""
+
+    def body() -> None:
+        me = dist.get_rank()
+        if me in (0, 2):
+            dist.send(torch.ones(4 if me else 8), me + 1)
+        else:
+            dist.recv(torch.ones(8 if me == 1 else 6), me - 1)
+
+    with World(4) as four:
+        assert told(four.run(body, deadline=DEADLINE_S)) == (FindingKind.SIZE, ())
+
+
+def test_splits_that_two_disagree_about_say_nothing_of_who_is_right() -> None:
+    """Neither expects just what it sends, and no number is that of all others."""
+
+    def body() -> None:
+        plan = [[1, 2, 3], [4, 3, 1], [2, 5, 2]]  # from each, to each
+        me = dist.get_rank()
+        expects = [row[me] for row in plan]
+        expects[2] += me == 1
+        sends = plan[me]
+        dist.all_to_all_single(torch.ones(sum(expects)), torch.ones(sum(sends)), expects, sends)
+
+    with World(3) as three:
+        kind, culprits = told(three.run(body, deadline=DEADLINE_S))
+    assert (kind, culprits) == (FindingKind.SIZE, ())
+
+
+def test_a_tag_that_goes_both_ways_says_nothing_of_one_that_does_not(four: World) -> None:
+    """Others have one tag for both directions, and the two one of their own each."""
+
+    def body() -> None:
+        me, value = dist.get_rank(), torch.ones(1)
+        if me in (0, 1):
+            dist.send(value, 1, tag=5) if me == 0 else dist.recv(value, 0, tag=6)
+        elif me == 2:
+            dist.send(value, 3, tag=7)
+            dist.recv(value, 3, tag=7)
+        else:
+            dist.recv(value, 2, tag=7)
+            dist.send(value, 2, tag=7)
+
+    assert told(four.run(body, deadline=DEADLINE_S)) == (FindingKind.UNMATCHED, ())
