@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from tests.explain.flights import VERSIONS, Flight, Op, dump_of, recv, send, tol
 pytestmark = pytest.mark.skipif(hot is None, reason="the C was not built, or is not wanted")
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
+BOUND_S = 30.0
 COMPLETE_SINCE = "2.3"  # all fields are there
 CALLS = [Op("all_reduce", sizes=((4, 2), ())), send(1), Op("coalesced", sizes=()), Op("all_reduce", line=11)] * 3
 OTHERS = [Op("all_reduce", sizes=((4, 2), ())), recv(0), Op("coalesced", sizes=()), Op("broadcast", dtype="Half")] * 3
@@ -134,3 +136,15 @@ def test_what_was_never_kept_is_not_asked_for() -> None:
         hot.read_dump("text")
     with pytest.raises(TypeError):
         type(dump)()
+
+
+def test_what_stands_in_many_places_takes_no_longer_than_the_file_allows() -> None:
+    """Of so many entries that are one, whose sizes are one list, which is one: Python takes minutes."""
+    assert hot is not None
+    (dump, *_) = dumps(["2.10"])
+    many = 1000
+    entry = {**dump["entries"][0], "input_sizes": [[1] * many] * many}
+    raw = pickle.dumps({**dump, "entries": [entry] * many}, 2)
+    began = time.monotonic()
+    assert hot.read_dump(raw).columns() is None
+    assert time.monotonic() - began < BOUND_S

@@ -198,3 +198,133 @@ def test_a_tag_that_goes_both_ways_says_nothing_of_one_that_does_not(four: World
             dist.send(value, 2, tag=7)
 
     assert told(four.run(body, deadline=DEADLINE_S)) == (FindingKind.UNMATCHED, ())
+
+
+def test_who_is_past_the_collective_that_its_peer_waits_in_has_done_nothing_too_often(four: World) -> None:
+    """A root waits in its scatter for rank 2, to which it has not sent; rank 0 has got its part, and gone on."""
+
+    def body() -> None:
+        me, value = dist.get_rank(), torch.ones(2)
+
+        def round_of_one() -> None:
+            dist.scatter(value, [torch.ones(2)] * 4 if me == 1 else None, src=1)
+            if me == 1:
+                dist.send(value, 0)
+            if me == 0:
+                dist.recv(value, 1)
+
+        round_of_one()
+        dist.all_gather_object([None] * 4, me)
+        if me == 2:
+            dist.recv(value, 1)
+        round_of_one()
+        dist.barrier()
+
+    kind, culprits = told(four.run(body, deadline=DEADLINE_S))
+    assert kind in (FindingKind.UNMATCHED, FindingKind.DEADLOCK)
+    assert set(culprits) <= {1, 2}
+
+
+def exchange_of_halos(wrong: int, changed: int) -> tuple[FindingKind, tuple[int, ...]]:
+    """Both ways alike on all ranks, but that rank `wrong` sends rank 0 `changed`."""
+    plan = [[1, 2, 3], [2, 4, 5], [3, 5, 6]]
+
+    def body() -> None:
+        expects, sends = list(plan[dist.get_rank()]), list(plan[dist.get_rank()])
+        if dist.get_rank() == wrong:
+            sends[0] = changed
+        dist.all_to_all_single(torch.zeros(sum(expects)), torch.zeros(sum(sends)), expects, sends)
+
+    with World(3) as three:
+        return told(three.run(body, deadline=DEADLINE_S))
+
+
+def test_where_all_expect_what_they_send_who_does_is_right() -> None:
+    kind, culprits = exchange_of_halos(1, 9)
+    assert kind is FindingKind.SIZE
+    assert culprits in ((), (1,))
+
+
+def test_who_gets_more_behind_the_collective_waits_for_what_was_left_out(four: World) -> None:
+    """Rank 1 has not sent to rank 0 before the barrier; what it sends behind that is for rank 2."""
+
+    def body() -> None:
+        me, value = dist.get_rank(), torch.ones(2)
+        if me == 0:
+            dist.recv(value, 1)
+            dist.barrier()
+            dist.send(value, 1)
+            dist.recv(value, 3)
+        elif me == 1:
+            dist.barrier()
+            dist.recv(value, 0)
+            dist.send(value, 2)
+        else:
+            dist.barrier()
+            dist.recv(value, me - 1)
+            dist.send(value, (me + 1) % 4)
+
+    kind, culprits = told(four.run(body, deadline=DEADLINE_S))
+    assert kind in (FindingKind.DEADLOCK, FindingKind.UNMATCHED)
+    assert culprits in ((), (1,))
+
+
+def test_a_loop_that_is_one_too_long_is_not_its_peers_mistake() -> None:
+    def body() -> None:
+        me, value = dist.get_rank(), torch.ones(2)
+        if me == 0:
+            for _ in range(3):
+                dist.recv(value, src=1)
+            dist.barrier()
+            dist.recv(value, src=1)
+        elif me == 1:
+            dist.send(value, 0)
+            dist.send(value, 0)
+            dist.barrier()
+            dist.send(value, 0)
+        else:
+            dist.barrier()
+
+    with World(3) as three:
+        _, culprits = told(three.run(body, deadline=DEADLINE_S))
+    assert culprits in ((), (0,))
+
+
+def test_who_only_looks_on_need_not_count_itself() -> None:
+    def body(rank: RankContext) -> None:
+        if rank.index in (1, 2, 3):
+            rank.store.add("ready", 1)
+        if rank.index:
+            rank.store.get("go")
+
+    with World(5) as five:
+        kind, culprits = told(five.run_job(Job(body, with_context=True), deadline=DEADLINE_S))
+    assert kind is FindingKind.MISSING_KEY
+    assert 4 not in culprits
+
+
+def test_a_key_for_all_is_not_taken_for_ones_own(fresh: World) -> None:
+    def body(rank: RankContext) -> None:
+        if rank.index == 0:
+            for other in (1, 2, 3):
+                rank.store.set(f"cfg/{other}", "1")
+        elif rank.index == 3:
+            rank.store.get("cfg/head")
+            rank.store.get("cfg/3")
+        else:
+            rank.store.get(f"cfg/{rank.index}")
+
+    kind, culprits = told(fresh.run_job(Job(body, with_context=True), deadline=DEADLINE_S))
+    assert kind is FindingKind.MISSING_KEY
+    assert 3 not in culprits
+
+
+def test_a_group_that_is_made_once_more_is_nobody_elses_mistake(four: World) -> None:
+    def body() -> None:
+        dist.new_group([0, 1])
+        dist.new_group([2, 3])
+        if dist.get_rank() < 2:
+            dist.new_group([0, 1])
+
+    _, culprits = told(four.run(body, deadline=DEADLINE_S))
+    assert culprits in ((), (0, 1))

@@ -82,6 +82,9 @@ def _exchanges_it_later(outside: Sequence[Wait], inside: Sequence[Wait], traffic
     behind = met.record.step.site if met is not None else None
     if end is None or met is None or len(outside) > 1 or behind is None or end.site is None:
         return ()
+    own = {"send", "isend"} if end.sends else {"recv", "irecv"}
+    if comes_later(own, end.site):  # what is behind the collective is for that
+        return ()
     made = [[each.site for each in traffic.ends[rank] if each.stream == end.stream] for rank in (end.rank, met.rank)]
     regular = in_any_loop(end.site) and set(made[0]) == {end.site}  # whose messages come from one line of a loop
     last = made[1][-1] if made[1] else None
@@ -99,6 +102,8 @@ def _too_early(outside: Sequence[Wait], meeting: Step, lost: Mapping[int, Wait])
     ]
     names = {"recv", "irecv"} if early.record.step.op != SEND else {"send", "isend"}
     if more or here is None or not peers or not comes_later({meeting.site.via if meeting.site else ""}, here):
+        return ()
+    if comes_later(names, here):  # it gets one behind that, as they do
         return ()
     later = all(site is not None and _is_apart(site, here) and comes_later(names, site) for site in peers)
     return (early.rank,) if later else ()

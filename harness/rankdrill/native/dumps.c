@@ -3,7 +3,8 @@
    Nothing is built of what the file holds but what is asked for afterwards. Values are kept as 64 bits: numbers as they
    are, everything else by its place in one of three tables. Whatever is not as torch writes it is left to Python, which
    says what is wrong with it: so nothing here has to be told apart from an error. What a file can make this take is
-   bounded by its own length, and by MOST of each. */
+   bounded by its own length, and by MOST of each; how long it takes, by a multiple of it: what is in a file once may
+   stand in many places. */
 
 #include "hot.h"
 
@@ -64,6 +65,7 @@ typedef struct {
         };
         Table tables[TABLES];
     };
+    int64_t steps; /* that are left */
     uint32_t kept; /* how many places of the memo are taken */
     Value root;
 } Dump;
@@ -376,6 +378,9 @@ static int find(const Dump *self, Value dict, const char *name, Value *found) {
     return 0;
 }
 
+/* Whether `count` more things may be looked at. */
+static int may_look(Dump *self, uint32_t count) { return (self->steps -= (int64_t)count + 1) >= 0; }
+
 static const Box *list_of(const Dump *self, Value value, int or_tuple) {
     if (kind_of(value) != BOX) return NULL;
     const Box *box = &AT(self->boxes, Box, place_of(value));
@@ -390,9 +395,9 @@ static const Text *text_of(const Dump *self, Value value) {
 
 static void follow(uint64_t *number, uint64_t next) { *number = mixed(*number + next); }
 
-static int follow_texts(const Dump *self, Value value, uint64_t *number) {
+static int follow_texts(Dump *self, Value value, uint64_t *number) {
     const Box *box = list_of(self, value, 1);
-    if (!box) return 0;
+    if (!box || !may_look(self, box->count)) return 0;
     follow(number, box->count);
     for (uint32_t each = 0; each < box->count; each++) {
         const Text *text = text_of(self, AT(self->items, Value, box->start + each));
@@ -402,13 +407,13 @@ static int follow_texts(const Dump *self, Value value, uint64_t *number) {
     return 1;
 }
 
-static int follow_sizes(const Dump *self, Value value, uint64_t *number) {
+static int follow_sizes(Dump *self, Value value, uint64_t *number) {
     const Box *tensors = list_of(self, value, 0);
-    if (!tensors) return 0;
+    if (!tensors || !may_look(self, tensors->count)) return 0;
     follow(number, tensors->count);
     for (uint32_t each = 0; each < tensors->count; each++) {
         const Box *sizes = list_of(self, AT(self->items, Value, tensors->start + each), 0);
-        if (!sizes) return 0;
+        if (!sizes || !may_look(self, sizes->count)) return 0;
         follow(number, sizes->count);
         for (uint32_t size = 0; size < sizes->count; size++) {
             int64_t told;
@@ -419,9 +424,9 @@ static int follow_sizes(const Dump *self, Value value, uint64_t *number) {
     return 1;
 }
 
-static int follow_frames(const Dump *self, Value value, uint64_t *number) {
+static int follow_frames(Dump *self, Value value, uint64_t *number) {
     const Box *frames = list_of(self, value, 0);
-    if (!frames) return 0;
+    if (!frames || !may_look(self, frames->count)) return 0;
     follow(number, frames->count);
     for (uint32_t each = 0; each < frames->count; each++) follow(number, AT(self->items, Value, frames->start + each));
     return 1;
@@ -443,12 +448,13 @@ static int truth_of(Value value, uint8_t *truth) {
 enum { GROUP, CALL, SITE, SEQ, RECORD, CREATED, WORD_COUNT };
 enum { STATE, RETIRED, P2P, BYTE_COUNT };
 
-static int read_entry(const Dump *self, Value entry, uint64_t *word, uint8_t *byte) {
+static int read_entry(Dump *self, Value entry, uint64_t *word, uint8_t *byte) {
     Value field[FIELD_COUNT];
     unsigned has = 0;
     int64_t told[3];
     if (kind_of(entry) != BOX || AT(self->boxes, Box, place_of(entry)).kind != DICT) return 0;
     const Box *box = &AT(self->boxes, Box, place_of(entry));
+    if (!may_look(self, box->count)) return 0;
     for (uint32_t each = 0; each < box->count; each += 2) {
         int name = AT(self->texts, Text, place_of(AT(self->items, Value, box->start + each))).field;
         field[name] = AT(self->items, Value, box->start + each + 1);
@@ -483,6 +489,7 @@ static PyObject *Dump_columns(Dump *self, PyObject *Py_UNUSED(unused)) {
     uint64_t *words[WORD_COUNT], word[WORD_COUNT];
     uint8_t *bytes[BYTE_COUNT], byte[BYTE_COUNT];
     if (!columns || !entries) return columns;
+    self->steps = MOST + 16 * (int64_t)self->end;
     for (int each = 0; each < WORD_COUNT + BYTE_COUNT; each++) {
         PyObject *column = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)entries->count * (each < WORD_COUNT ? 8 : 1));
         if (!column) return Py_DECREF(columns), NULL;

@@ -353,12 +353,13 @@ def _unlike_all_else(pair: Collection[int], posts: Sequence[Post], members: Sequ
 
 
 def _expects_what_it_sends(pair: Collection[int], posts: Sequence[Post], members: Sequence[int]) -> list[int]:
-    """The one of two that do not fit which expects from each just what it sends it, and not as much from all."""
-    own = [post for post in posts if post.rank in pair and post.each is None]
-    odd = [post for post in own if tuple(post.sends) == tuple(post.receives)]
-    if len(members) == len(pair) or len(own) != len(pair) or len(odd) != 1:
-        return []
-    return [odd[0].rank] if len(set(odd[0].sends)) > 1 else []
+    """The one rank of all that expects from each just what it sends it, and not as much from all, if it is one of two
+    that do not fit.
+    """
+    same = [post for post in posts if post.each is None and tuple(post.sends) == tuple(post.receives)]
+    all_came = len(posts) == len(members) > len(pair)  # where they exchange the same both ways, all others do so
+    odd = [post.rank for post in same if len(set(post.sends)) > 1]
+    return odd if all_came and len(same) == 1 and set(odd) < set(pair) else []
 
 
 def _exchange(one: Post, other: Post, place: Mapping[int, int]) -> bool:

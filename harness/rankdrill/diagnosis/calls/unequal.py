@@ -43,7 +43,14 @@ def _made_by_its_members(counts: Mapping[int, int], views: Mapping[int, LedgerVi
     """Whether several made the group who are its members, and nobody else is."""
     made = {rank: _made(views[rank], number - count) for rank, count in counts.items() if count > number}
     shown = {record.step.fingerprint if record is not None else "" for record in made.values()}
+    if any(_times_made(shown, views[rank]) > 1 for rank in made):
+        return False  # one that all have made, once more
     return len(made) > 1 and shown == {f"ranks={','.join(map(str, sorted(made)))}"}
+
+
+def _times_made(shown: set[str], view: LedgerView) -> int:
+    groups = view.where(lambda kind, state: kind is Kind.GROUP and state is State.ENDED)
+    return sum(record.step.op == NEW_GROUP and record.step.fingerprint in shown for record in groups)
 
 
 def _call(number: int) -> str:

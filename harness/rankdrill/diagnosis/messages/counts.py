@@ -225,6 +225,8 @@ def out_of_step(end: MessageEnd, waits: Mapping[int, Wait], traffic: Traffic) ->
     mine, theirs = traffic.rounds.get(end.rank, 0), traffic.rounds.get(end.peer, 0) - 1
     if wait is None or wait.record.step.message is not None or min(mine, theirs) < 1:
         return ()
+    if end.rank not in wait.missing:  # it has been there: the other is not ahead, but behind
+        return ()
 
     def change(rank: int, number: int, *, sends: bool) -> int:
         now, before = (traffic.in_round(rank, each, sends=sends, stream=end.stream) for each in (number, number - 1))

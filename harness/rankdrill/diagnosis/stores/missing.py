@@ -60,7 +60,7 @@ def missing_key(beside: Mapping[int, Wait], lost: Mapping[int, Wait], views: Seq
 
     if len(waiters) == 1 and asks_in_another_form(awaited, uses, views):
         return finding(tuple(waiters))
-    if len(waiters) == 1 and goes_past_its_own(key, waiters[0], uses) is not None:
+    if len(waiters) == 1 and goes_past_its_own(awaited, waiters[0], uses) is not None:
         return finding(tuple(waiters))
     culprits = _by_numbers(key, waiters, beside, uses, views)
     misspelt = misspelt_by(awaited, waiting_for_such(awaited, beside), uses, views)
@@ -124,7 +124,9 @@ def _by_numbers(
 def _who_did_not_count(
     waiters: Sequence[int], beside: Mapping[int, Wait], uses: Sequence[Use], size: int
 ) -> tuple[int, ...] | None:
-    """Where most that wait have added to one counter, the last thing that they set: who has not, if those are fewer."""
+    """Where all that wait have added to one counter, the last thing that they set, who has not, if those are fewer;
+    and the one that waits and has not, where all others have.
+    """
     last = {use.rank: use.record.step for use in uses if _sets_before(use, beside) and use.rank in waiters}
     counters = Counter(step.digest for step in last.values() if step.op == "add")
     if not counters:
@@ -133,7 +135,9 @@ def _who_did_not_count(
     counted = {rank for rank, step in last.items() if step.op == "add" and step.digest == counter}
     came = {use.rank for use in uses if use.record.step.op == "add" and use.record.step.digest == counter}
     without = tuple(rank for rank in range(size) if rank not in came)
-    return without if without and came == counted and len(without) < len(came) else None
+    if not without or came != counted or len(without) >= len(came):
+        return None
+    return without if counted == set(waiters) or len(without) == 1 else None
 
 
 def _sets_before(use: Use, beside: Mapping[int, Wait]) -> bool:

@@ -13,6 +13,7 @@ from itertools import product
 
 from rankdrill.diagnosis.stores.spelling import words_of
 from rankdrill.diagnosis.stores.uses import Use
+from rankdrill.step import Step
 
 __all__ = ["goes_past_its_own", "whose_own"]
 
@@ -49,12 +50,13 @@ def whose_own(key: str, uses: Sequence[Use], size: int) -> int | None:
     return found.pop() if len(found) == 1 else None
 
 
-def goes_past_its_own(key: str, rank: int, uses: Sequence[Use]) -> Use | None:
-    """What was set for `rank` and nobody got, where others got theirs, each by its own number; it waits for `key`."""
-    place = key.rpartition("/")[0]
-    if not place:
+def goes_past_its_own(awaited: Step, rank: int, uses: Sequence[Use]) -> Use | None:
+    """What was set for `rank` and nobody got, where others got theirs by number at the line at which it waits."""
+    place = awaited.target.rpartition("/")[0]
+    if not place or awaited.site is None:
         return None
-    got = {use.rank: use.key for use in uses if not use.sets and use.key.rpartition("/")[0] == place}
+    there = [use for use in uses if not use.sets and use.record.step.site == awaited.site]
+    got = {use.rank: use.key for use in there if use.key.rpartition("/")[0] == place}
     own = next((use for use in uses if use.sets and use.key == f"{place}/{rank}"), None)
     others = len(got) >= FEWEST_OTHERS and all(theirs == f"{place}/{other}" for other, theirs in got.items())
     return own if others and own is not None and own.key not in got.values() else None
