@@ -204,21 +204,22 @@ def test_who_is_past_the_collective_that_its_peer_waits_in_has_done_nothing_too_
     """A root waits in its scatter for rank 2, to which it has not sent; rank 0 has got its part, and gone on."""
 
     def body() -> None:
-        me, value = dist.get_rank(), torch.ones(2)
-
-        def round_of_one() -> None:
-            dist.scatter(value, [torch.ones(2)] * 4 if me == 1 else None, src=1)
+        me, value, parts = dist.get_rank(), torch.ones(2), [torch.ones(2)] * 4
+        dist.scatter(value, parts if me == 1 else None, src=1)
+        if me == 1:
+            dist.send(value, 0)
+        if me == 0:
+            dist.recv(value, 1)
+        dist.all_gather_object([None] * 4, me)
+        if me == 2:
+            dist.recv(value, 1)
+        for _ in range(1):
+            dist.scatter(value, parts if me == 1 else None, src=1)
             if me == 1:
                 dist.send(value, 0)
             if me == 0:
                 dist.recv(value, 1)
-
-        round_of_one()
-        dist.all_gather_object([None] * 4, me)
-        if me == 2:
-            dist.recv(value, 1)
-        round_of_one()
-        dist.barrier()
+            dist.barrier()
 
     kind, culprits = told(four.run(body, deadline=DEADLINE_S))
     assert kind in (FindingKind.UNMATCHED, FindingKind.DEADLOCK)
