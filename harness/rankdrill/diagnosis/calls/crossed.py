@@ -191,7 +191,8 @@ def _told(few: _Side, most: _Side, views: Sequence[LedgerView], *, majority: boo
     parted = parting(theirs, mine, complete=False) if theirs and mine else None
     if parted is None and not majority and theirs and mine:
         parted = parting(mine, theirs, complete=False)  # of two neither is the one that the other is held against
-    kind = _kind(odd, step, views[few.rank], parted, majority=majority)
+    alike = few.meeting.members == most.meeting.members
+    kind = _kind(odd, step, views[few.rank], parted, majority=majority, of_the_same=alike)
     if not majority and kind is FindingKind.EXTRA:
         kind = FindingKind.MISSING  # as the other sees it
     return _finding(kind, few, most, parted, tuple(sorted(few.ranks)) if majority else ())
@@ -219,8 +220,10 @@ def _lies_behind(step: Step, other: Step) -> bool:
     return order_of(one, behind) is Order.AFTER
 
 
-def _kind(odd: Step, step: Step, view: LedgerView, parted: Parting | None, *, majority: bool) -> FindingKind:
-    """What it is called that one waits in `odd` where most wait in `step`, of another group."""
+def _kind(
+    odd: Step, step: Step, view: LedgerView, parted: Parting | None, *, majority: bool, of_the_same: bool
+) -> FindingKind:
+    """What it is called that one waits in `odd` where most wait in `step`, on a group maybe of the same ranks."""
     alike = odd.op == step.op
     if not _sites_known(odd, step):
         return FindingKind.GROUP
@@ -231,7 +234,7 @@ def _kind(odd: Step, step: Step, view: LedgerView, parted: Parting | None, *, ma
     if alike and (in_turn or _from_both_groups(odd, step, view) or (not majority and _come_to_both(one, other))):
         return FindingKind.DEADLOCK
     if one.place == other.place:
-        in_order = group_goes_by_the_element(one)
+        in_order = of_the_same and group_goes_by_the_element(one)
         return FindingKind.GROUP if alike and not in_order else FindingKind.CALL_ORDERING
     later = made_later_too(one, other), made_later_too(other, one)
     if alike and all(later):

@@ -61,7 +61,7 @@ def another_group_at_a_turn(waits: Mapping[int, Wait], views: Sequence[LedgerVie
         if len({one.rank for _, one in odd}) > 1:
             return None
     found = [one for one in found if _explains(one, groups, waits, views)]
-    return _told(found[0], waits) if len(found) == 1 else None
+    return _told(found[0], waits, groups) if len(found) == 1 else None
 
 
 def _serves_one_group_each(
@@ -183,7 +183,7 @@ def _meant(one: _Astray) -> Step:
     return next(iter(one.meant.values()))
 
 
-def _told(one: _Astray, waits: Mapping[int, Wait]) -> Finding:
+def _told(one: _Astray, waits: Mapping[int, Wait], groups: Mapping[str, Sequence[int]]) -> Finding:
     meant = _meant(one)
     alone = len(one.meant) == 1
     did = f"{'calls' if alone else 'call'} {named(meant)} at that turn of the line"
@@ -198,7 +198,8 @@ def _told(one: _Astray, waits: Mapping[int, Wait]) -> Finding:
         sides.append(
             side_of(list(waiting), f"{verb} for it in {named(for_it)}", [step.site for step in waiting.values()])
         )
-    in_order = one.step.site is not None and group_goes_by_the_element(one.step.site)
+    alike = set(groups[one.step.target]) == set(groups[meant.target])  # of others it was built with the wrong one
+    in_order = alike and one.step.site is not None and group_goes_by_the_element(one.step.site)
     kind = FindingKind.CALL_ORDERING if in_order else FindingKind.GROUP
     return Finding(kind, meant.call, "group", tuple(sides), (one.rank,), meant.target, meant.sequence)
 
