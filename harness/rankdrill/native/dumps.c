@@ -12,7 +12,8 @@ typedef uint64_t Value;
 enum { NUMBER, TEXT, BOX, OTHER };        /* the two lowest bits; the rest is the number, or a place in the table */
 enum { NONE, TRUE, FALSE, FIRST_OTHER };  /* places of OTHER that are taken */
 enum { LIST, TUPLE, DICT };               /* kinds of BOX */
-enum { MOST = 1 << 24, MOST_DIGITS = 8 }; /* of anything that is kept; bytes of a number */
+enum { MOST = 1 << 24, MOST_DIGITS = 8 }; /* of anything that is kept, or looked at; bytes of a number */
+enum { FREE = 1 << 20 };                  /* that may be looked at in the smallest file */
 
 #define value_of(kind, place) ((Value)(place) << 2 | (kind))
 #define kind_of(value) ((int)((value) & 3))
@@ -402,6 +403,7 @@ static int follow_texts(Dump *self, Value value, uint64_t *number) {
     for (uint32_t each = 0; each < box->count; each++) {
         const Text *text = text_of(self, AT(self->items, Value, box->start + each));
         if (!text) return 0;
+        if (!may_look(self, text->length)) return 0; /* Python puts them side by side */
         follow(number, text->hash);
     }
     return 1;
@@ -489,7 +491,8 @@ static PyObject *Dump_columns(Dump *self, PyObject *Py_UNUSED(unused)) {
     uint64_t *words[WORD_COUNT], word[WORD_COUNT];
     uint8_t *bytes[BYTE_COUNT], byte[BYTE_COUNT];
     if (!columns || !entries) return columns;
-    self->steps = MOST + 16 * (int64_t)self->end;
+    self->steps = FREE + 4 * (int64_t)self->end;
+    if (self->steps > MOST) self->steps = MOST; /* no more than Python looks at */
     for (int each = 0; each < WORD_COUNT + BYTE_COUNT; each++) {
         PyObject *column = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)entries->count * (each < WORD_COUNT ? 8 : 1));
         if (!column) return Py_DECREF(columns), NULL;

@@ -474,3 +474,46 @@ def takes_part_where_it_should_receive(rank: Rank) -> None:
         dist.broadcast(weights, 0)  # culprit
     else:
         dist.recv(weights, 0)
+
+
+@mistake("unmatched message", culprits=(1,), also=("missing call",), ranks=3)
+def nothing_changed_so_no_farewell(rank: Rank) -> None:
+    """That rank 2 sends with this tag once, too, says nothing of how often rank 1 is to."""
+    changed = False
+    if rank.index == 2:
+        dist.send(torch.ones(2), 0, tag=7)
+    if rank.index == 1:
+        dist.send(torch.ones(5), 0, tag=7)
+        dist.send(torch.ones(4), 0, tag=3)
+    if rank.index == 0:
+        dist.recv(torch.ones(2), 2, tag=7)
+        dist.recv(torch.ones(5), 1, tag=7)
+        dist.recv(torch.ones(4), 1, tag=3)
+    if rank.index == 1 and not changed:  # culprit
+        return  # culprit
+    if rank.index == 1:
+        dist.send(torch.ones(1), 0, tag=7)  # culprit
+    if rank.index == 0:
+        dist.recv(torch.ones(1), 1, tag=7)
+
+
+@mistake("unmatched message", culprits=(2,), also=("missing call",), ranks=3)
+def a_worker_that_stops_after_its_warm_up_and_ten(rank: Rank) -> None:
+    """Rank 1 has taken one more from it than from rank 0, since it was warmed up: it takes turns nonetheless."""
+    gradient = torch.ones(6)
+    if rank.index == 2:
+        dist.send(gradient, 1, tag=4)
+    elif rank.index == 1:
+        dist.recv(gradient, 2, tag=4)
+    for step in range(15):
+        dist.all_reduce(gradient)
+        if rank.index == 2 and step == 10:  # culprit
+            return  # culprit
+        if rank.index == 2:
+            dist.send(gradient, 1, tag=4)  # culprit
+        if rank.index == 1:
+            dist.recv(gradient, 2, tag=4)
+        if rank.index == 0:
+            dist.send(gradient, 1, tag=4)
+        if rank.index == 1:
+            dist.recv(gradient, 0, tag=4)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.messages import words
 from rankdrill.diagnosis.messages.misaddressed import Misaddressed
+from rankdrill.diagnosis.messages.short import stopped_short_at
 from rankdrill.diagnosis.messages.traffic import MessageEnd, Traffic
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import LedgerView
+from rankdrill.step import Site
 
 __all__ = ["Account"]
 
@@ -36,8 +38,13 @@ class Account:
         """An end whose other end never comes, because of one of those that are `odd`."""
         return self.missing(end, odd if len(odd) == 1 else ()) if odd else None
 
-    def missing(self, end: MessageEnd, culprits: tuple[int, ...], usual: MessageEnd | None = None) -> Finding:
-        """An end whose other end never comes; `usual` is what its peer used to do there, where that is known."""
+    def stopped_short(self, end: MessageEnd, returned: Collection[int]) -> Finding | None:
+        """An end whose peer is among those that have returned, and would have come to the other half."""
+        at = stopped_short_at(end, self._views, returned)
+        return self.missing(end, (end.peer,), at) if at is not None else None
+
+    def missing(self, end: MessageEnd, culprits: tuple[int, ...], usual: Site | None = None) -> Finding:
+        """An end whose other end never comes; `usual` is where its peer used to do the other half, where that is known."""
         extra = culprits == (end.rank,)
         half = "send" if end.sends is extra else "recv"
         sides = [side_of([end.rank], _does(end), [end.site])]
@@ -48,11 +55,11 @@ class Account:
         argument = f"{'extra' if extra else 'missing'} {half}"
         return Finding(FindingKind.UNMATCHED, _message(end), argument, tuple(sides), culprits)
 
-    def _leaving_out(self, end: MessageEnd, usual: MessageEnd | None) -> Iterator[Side]:
+    def _leaving_out(self, end: MessageEnd, usual: Site | None) -> Iterator[Side]:
         """Where the other rank did the same for others at that turn, failing that the time before, failing that where
         all others do it, if that is known.
         """
-        in_turn = self._traffic.site_in_turn(end) if usual is None else usual.site
+        in_turn = self._traffic.site_in_turn(end) if usual is None else usual
         sites = {in_turn} if in_turn is not None else self._traffic.sites_met(end)
         if len(sites) == 1:
             did = words.leaves_out(sending=not end.sends, peer=end.rank, tag=end.stream.tag, group=end.stream.group)

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TypeAlias
 
-from rankdrill.diagnosis.calls.common_caller import in_any_loop, outward
+from rankdrill.diagnosis.calls.common_caller import from_one_function, in_any_loop, outward
+from rankdrill.diagnosis.calls.loops import is_in_a_loop, share_a_loop
 from rankdrill.diagnosis.calls.source import Order, comes_later, functions_calling, order_of
 from rankdrill.diagnosis.calls.tree import function_around
 from rankdrill.diagnosis.messages.habits import departure
@@ -289,14 +290,23 @@ def _odd_by_rhythm(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> Mess
 def _odd_by_balance(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> MessageEnd | None:
     """The one at the rank they share, where it alone has not treated both peers alike.
 
-    A peer that had left one out, or done one more, would differ from the other peer itself.
+    A peer that had left one out, or done one more, would differ from the other peer itself. In a loop only what is
+    done in that counts: one of them may have been turned to before.
     """
     odd = _of_both_addresses(end, other)
     streams = (end.stream, other.stream)
-    by_both = [traffic.sent(each) for each in streams], [traffic.received(each) for each in streams]
-    theirs, own = reversed(by_both) if odd.sends else by_both
+    theirs = [traffic.received(each) if odd.sends else traffic.sent(each) for each in streams]
+    done = Counter(each.stream for each in traffic.ends[odd.rank] if each.sends is odd.sends and _beside(each, odd))
+    own = [done[each] for each in streams]
     steady = len(set(theirs)) == 1 and min(own) >= HABIT
     return odd if steady and abs(own[0] - own[1]) == 2 else None
+
+
+def _beside(end: MessageEnd, odd: MessageEnd) -> bool:
+    """Whether it is done in the loop that `odd` is in, if that is in one."""
+    if odd.site is None or end.site is None or not is_in_a_loop(odd.site):
+        return True
+    return share_a_loop(*from_one_function(end.site, odd.site))
 
 
 def _odd_by_twins(end: MessageEnd, other: MessageEnd, traffic: Traffic, returned: Collection[int]) -> MessageEnd | None:

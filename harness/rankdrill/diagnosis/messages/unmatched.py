@@ -105,6 +105,7 @@ def _of_ends(
         lambda end: account.missing(end, (end.peer,)) if end.peer == gone_past else None,
         lambda end: account.miscounted(end, beyond_the_border(end, traffic, left_over)),
         lambda end: account.miscounted(end, once_at_its_line(end, traffic, left_over)),
+        lambda end: account.stopped_short(end, returned),
         *(by_counts if counted else ()),
         lambda end: account.misaddressed(misaddressed(end, left_over, traffic, stands, guess=True)),
     ]
@@ -168,4 +169,4 @@ def _of_circle(
     waiting = next((end for end in ends if end.peer == left.end.rank and end.sends is not left.usual.sends), None)
     if waiting is None or waiting.stream != left.usual.stream:
         return deadlock(cycle, ())
-    return account.missing(waiting, (left.end.rank,), left.usual)
+    return account.missing(waiting, (left.end.rank,), left.usual.site)

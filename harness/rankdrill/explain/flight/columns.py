@@ -6,6 +6,7 @@ import re
 from array import array
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from operator import itemgetter
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -49,6 +50,7 @@ COLUMNS = {
     "p2p": np.bool_,
 }
 MOST_RANKS = 1 << 17  # of a job that are believed in
+_MOST_THINGS = 1 << 24  # of all entries in one field: tensors, say, their sizes, letters of names
 _MOST_TENSORS = 4096  # of one call, that are told apart
 UNTOLD = frozenset({"send", "recv", "batch_op_issue"})
 """TorchComms's messages, of which it does not record who they are for."""
@@ -152,6 +154,7 @@ def _arrays(entries: Sequence[dict[str, Any]], tables: Tables) -> dict[str, npt.
     if not entries:
         return {name: np.zeros(0, kind) for name, kind in COLUMNS.items()}
     read = _read(entries)
+    _may_look(dict(zip(ENTRY, read, strict=True)))
     names, ops, seqs, records, times, states, retired, p2p, *tensors, stacks = read
     return numbered(
         (list(map("\0".join, names)), _alike_calls(ops, *tensors), of_identities(stacks)),
@@ -189,6 +192,16 @@ def numbered(
     made["p2p"] = made["p2p"] | np.array(messages, np.bool_)[made["call"]]
     _of_coalesced(made, tables.call.keys)
     return made
+
+
+def _may_look(columns: Mapping[str, Sequence[Any]]) -> None:
+    """Raises `DumpError` where more stands in these columns than any dump has: a pickle may say in two bytes that what
+    it has said stands here once more.
+    """
+    for name in ("process_group", "input_dtypes", "output_dtypes", "input_sizes", "output_sizes", "frames"):
+        inner = chain.from_iterable(columns[name])
+        if sum(map(len, columns[name])) > _MOST_THINGS or (name != "frames" and sum(map(len, inner)) > _MOST_THINGS):
+            raise DumpError(f"repeats itself: its entries' {name} are more than {_MOST_THINGS >> 20} Mi of things")
 
 
 def _all_of(kind: type, values: Sequence[Any]) -> Sequence[Any]:

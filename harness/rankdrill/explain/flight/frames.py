@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from rankdrill.step import Site
@@ -12,6 +13,7 @@ __all__ = ["HANDS_ON", "site_of"]
 
 _MOST_DEEP = 64  # frames of one call that are looked at
 _MOST_CALLERS = 4
+_LONGEST = 4096  # letters of a path, as Linux has it
 _TORCHS = re.compile(
     r"[/\\](?:site|dist)-packages[/\\](?:torch|functorch|torchgen)[/\\]"
     r"|[/\\]rankdrill[/\\](?:boundary|launch|plugin|recording|worlds)[/\\]"
@@ -24,8 +26,8 @@ HANDS_ON = frozenset({"wrapper", "inner", "decorate_context", "_fn"})
 def site_of(frames: Sequence[Any]) -> Site | None:
     """The site of a call with these frames, innermost first; None where none is the user's."""
     places = [_place(frame) for frame in frames[:_MOST_DEEP]]
-    own = [at for at, (file, _, _) in enumerate(places) if not _TORCHS.search(file)]
-    users = [at for at in own if not _INSTALLED.search(places[at][0])] or own
+    own = [at for at, (file, _, _) in enumerate(places) if not _is_torchs(file)]
+    users = [at for at in own if not _is_installed(places[at][0])] or own
     if not users:
         return None
     first = users[0]
@@ -39,8 +41,18 @@ def site_of(frames: Sequence[Any]) -> Site | None:
     return Site(file, line, function, via, site)
 
 
+@lru_cache(maxsize=4096)
+def _is_torchs(file: str) -> bool:
+    return bool(_TORCHS.search(file))
+
+
+@lru_cache(maxsize=4096)
+def _is_installed(file: str) -> bool:
+    return bool(_INSTALLED.search(file))
+
+
 def _place(frame: Any) -> tuple[str, int, str]:
     file, line, name = frame.get("filename"), frame.get("line"), frame.get("name")
-    if type(file) is not str or type(name) is not str or type(line) is not int:
+    if type(file) is not str or type(name) is not str or type(line) is not int or len(file) > _LONGEST:
         raise TypeError("frame is none")
     return file, line, name
