@@ -138,13 +138,38 @@ def test_what_was_never_kept_is_not_asked_for() -> None:
         type(dump)()
 
 
-def test_what_stands_in_many_places_takes_no_longer_than_the_file_allows() -> None:
-    """Of so many entries that are one, whose sizes are one list, which is one: Python takes minutes."""
+MANY = 1000
+LONG = "x" * 1_000_000
+REPEATED = {
+    "input_sizes": [[1] * MANY] * MANY,
+    "output_sizes": [[]] * MANY * 20,
+    "process_group": (LONG, ""),
+    "input_dtypes": [LONG] * MANY,
+    "frames": [{"name": "f", "line": 1, "filename": "train.py"}] * MANY * 20,
+}
+
+
+@pytest.mark.parametrize("field", REPEATED)
+def test_what_stands_in_many_places_takes_no_longer_than_the_file_allows(field: str) -> None:
+    """Of so many entries that are one, each of which has a list, or a text, so often that is one."""
     assert hot is not None
     (dump, *_) = dumps(["2.10"])
-    many = 1000
-    entry = {**dump["entries"][0], "input_sizes": [[1] * many] * many}
-    raw = pickle.dumps({**dump, "entries": [entry] * many}, 2)
+    raw = pickle.dumps({**dump, "entries": [{**dump["entries"][0], field: REPEATED[field]}] * MANY}, 2)
     began = time.monotonic()
     assert hot.read_dump(raw).columns() is None
+    with pytest.raises(DumpError, match=f"repeats itself: its entries' {field} are more than"):
+        columns_of(load(raw), Tables())
+    assert time.monotonic() - began < BOUND_S
+
+
+def test_a_file_named_at_greater_length_than_there_is_is_none() -> None:
+    """To find out whose it is all of it is looked at, in each frame."""
+    (dump, *_) = dumps(["2.10"])
+    frames = [[{"name": f"f{place}", "line": 1, "filename": LONG}] for place in range(MANY)]
+    entries = [{**dump["entries"][0], "frames": each} for each in frames]
+    raw = pickle.dumps({**dump, "entries": entries}, 2)
+    began = time.monotonic()
+    assert columns_of_pickle(raw, Tables()) is None
+    with pytest.raises(DumpError, match="frame is none"):
+        columns_of(load(raw), Tables())
     assert time.monotonic() - began < BOUND_S

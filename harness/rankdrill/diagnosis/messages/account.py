@@ -44,7 +44,7 @@ class Account:
         return self.missing(end, (end.peer,), at) if at is not None else None
 
     def missing(self, end: MessageEnd, culprits: tuple[int, ...], usual: Site | None = None) -> Finding:
-        """An end whose other end never comes; `usual` is where its peer used to do the other half, where that is known."""
+        """An end whose other end never comes; `usual` is where its peer used to do the other half, if known."""
         extra = culprits == (end.rank,)
         half = "send" if end.sends is extra else "recv"
         sides = [side_of([end.rank], _does(end), [end.site])]
