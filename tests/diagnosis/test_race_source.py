@@ -200,7 +200,26 @@ def handed_over_by_name(take: Program) -> None:
     take(weight=rows[0], bias=rows[1])
 
 
+def the_worst_of_them_by_the_number_of_a_rank(world_size: int) -> int:
+    losses, loss = {}, torch.zeros(1)
+    for worker in range(1, world_size):
+        dist.recv(loss)  # here
+        losses[worker] = loss.item()
+    return max(losses, key=losses.__getitem__)
+
+
+def from_the_worst_to_the_best(world_size: int) -> list[tuple[int, float]]:
+    losses: dict[int, float] = {}
+    loss = torch.zeros(1)
+    for worker in range(1, world_size):
+        dist.recv(loss)  # here
+        losses[worker] = loss.item()
+    return sorted(losses.items(), key=lambda each: -each[1])
+
+
 KEPT = [
+    the_worst_of_them_by_the_number_of_a_rank,
+    from_the_worst_to_the_best,
     named_later,
     handed_over_by_name,
     joined_and_read_at_one_end,
@@ -397,6 +416,14 @@ def the_largest_under_the_number_of_a_rank(world_size: int) -> float:
     return max(table[worker] for worker in sorted(table))
 
 
+def how_bad_the_worst_under_the_number_of_a_rank_is(world_size: int) -> float:
+    table, score = {}, torch.zeros(1)
+    for worker in range(1, world_size):
+        dist.recv(score)  # here
+        table[worker] = score.item()
+    return max(table.items(), key=lambda each: each[1])[1]
+
+
 def added_up_under_the_number_of_a_rank(world_size: int) -> float:
     table, score, total = {}, torch.zeros(1), 0.0
     for worker in range(1, world_size):
@@ -430,6 +457,7 @@ IN_ANY_ORDER = [
     the_first_of_them_under_a_name,
     shown_by_how_many_came_before,
     the_largest_under_the_number_of_a_rank,
+    how_bad_the_worst_under_the_number_of_a_rank_is,
     added_up_under_the_number_of_a_rank,
     joined_of_which_a_column_is_read,
     joined_and_sorted,

@@ -74,7 +74,9 @@ def crossed_groups(
             if found is not None:
                 return found
             if stay and few.meeting.missing <= waits.keys():
-                early = [pair for pair in ((few, most), (most, few)) if _came_before_its_turn(*pair, views)]
+                both = (few, most), (most, few)
+                early = [pair for pair in both if _came_before_its_turn(*pair, views)]
+                early = early or [pair for pair in both if _is_alone_in_its_branch(*pair)]
                 return _told(*(early[0] if len(early) == 1 else (few, most)), views, majority=len(early) == 1)
     return None
 
@@ -132,6 +134,25 @@ def _came_before_its_turn(side: _Side, other: _Side, views: Sequence[LedgerView]
     if len(other.meeting.waiting) <= len(side.meeting.waiting) or theirs is None or not before:
         return False
     return usual == {theirs} and _place(before[-1]) != theirs
+
+
+def _is_alone_in_its_branch(side: _Side, other: _Side) -> bool:
+    """Whether who is in the call of `other`, and had no choice, has come there by the very lines of its rank, and the
+    one rank of `side` to its own by another branch: so many go that way.
+    """
+    mine, theirs = side.step.site, other.step.site
+    if mine is None or theirs is None or len(side.ranks) > 1:
+        return False
+    beside = {other.meeting.made[rank].step.site for rank in other.meeting.waiting.difference(other.ranks, side.ranks)}
+    one, apart = from_one_function(theirs, mine)
+    return bool(beside) and all(_is_one_way(site, theirs) for site in beside) and order_of(one, apart) is Order.APART
+
+
+def _is_one_way(one: Site | None, other: Site | None) -> bool:
+    """Whether both are one line, and so are all their callers."""
+    while one is not None and other is not None and one.place == other.place:
+        one, other = one.caller, other.caller
+    return one is None and other is None
 
 
 def _place(step: Step) -> tuple[str, int] | None:

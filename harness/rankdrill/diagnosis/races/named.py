@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 
-from rankdrill.diagnosis.races.written import Written, name_called
+from rankdrill.diagnosis.races.written import Written, name_called, names_in
 
 __all__ = ["asks_for_names", "goes_by_names", "is_named_later", "stands_for_a_sender"]
 
@@ -16,7 +16,7 @@ _SHOW = frozenset({"dump", "dumps", "info", "log", "print", "save"})
 _IN_ANY_ORDER = frozenset(
     {"all", "any", "Counter", "fsum", "len", "max", "mean", "median", "min", "set", "sorted", "sum"}
 )
-_OF_NAMES = frozenset({"keys"})
+_BY_KEY = frozenset({"max", "min", "nlargest", "nsmallest", "sorted"})
 
 
 def stands_for_a_sender(written: Written, index: ast.AST) -> bool:
@@ -50,7 +50,7 @@ def asks_for_names(written: Written, use: ast.Name) -> bool:
     match written.parent(use):
         case ast.Attribute(attr="keys"):
             return True
-        case ast.Call(func=ast.Name(id="sorted" | "len" | "set"), args=[given]):
+        case ast.Call(func=ast.Name(id="sorted" | "len" | "set"), args=[given], keywords=[]):
             return given is use and written.is_bound_to(use.id, ast.Dict)
         case ast.Compare(ops=[ast.In() | ast.NotIn()]):
             return True
@@ -58,9 +58,11 @@ def asks_for_names(written: Written, use: ast.Name) -> bool:
 
 
 def goes_by_names(written: Written, use: ast.Name) -> bool:
-    """Whether what is kept is shown with its names, returned with them, or read by one of them."""
+    """Whether what is kept is shown with its names, returned with them, or read by one of them; or whose is the best."""
     if not written.is_bound_to(use.id, ast.Dict):
         return False
+    if _asks_whose_is_the_best(written, use):
+        return True
     match written.parent(use):
         case ast.Return() | ast.FormattedValue():
             return True
@@ -69,6 +71,21 @@ def goes_by_names(written: Written, use: ast.Name) -> bool:
         case ast.Subscript(value=given, ctx=ast.Load()) as read if given is use:
             return not _in_any_order(written, read)
     return False
+
+
+def _asks_whose_is_the_best(written: Written, use: ast.Name) -> bool:
+    """Whether names are put in order by what is kept under them: in ``max(kept, key=kept.get)`` both say so."""
+    for outer in written.around(use):
+        if isinstance(outer, ast.stmt):
+            return False
+        if isinstance(outer, ast.Call) and name_called(outer) in _BY_KEY:
+            break
+    else:
+        return False
+    match written.parent(outer):
+        case ast.Subscript(slice=ast.Constant(value=1)):  # how good it is
+            return False
+    return any(each.arg == "key" for each in outer.keywords) and any(use.id in names_in(each) for each in outer.args)
 
 
 def is_named_later(written: Written, use: ast.Name) -> bool:
