@@ -1,6 +1,6 @@
 /* As `plain_call_site` of boundary/callsites.py. */
 
-#include "hot.h"
+#include "frames.h"
 
 enum { USER, LIBRARY, TORCH, OURS }; /* as whose.Whose */
 enum { MOST_FRAMES = 200, MOST_CALLERS = 3, MOST_BETWEEN = 12 };
@@ -12,15 +12,34 @@ typedef struct {
     uint8_t whose, tells, runs_tests, layer;
 } Known;
 
+/* What a walk came to: whoever is in the same places again, frame by frame, would come to the same, and need not walk. */
+enum { WALKS = 64, MOST_SPOTS = 32, TELLING_SPOTS = 3 };
+typedef struct {
+    Spot spots[MOST_SPOTS]; /* codes are held */
+    int count, is_all;      /* whether there are no frames beyond */
+    PyObject *site;
+    enum hand hand;
+    int from_c10d;
+} Walk;
+
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     PyObject *classify, *meet, *sites, *passes;
     Known known[CODES];
+    Walk walks[WALKS];
 } CallSites;
+
+static void forget(Walk *walk) {
+    Walk before = *walk;
+    walk->count = 0, walk->site = NULL;
+    Py_XDECREF(before.site);
+    while (before.count) Py_DECREF((PyObject *)before.spots[--before.count].code);
+}
 
 static void CallSites_dealloc(CallSites *self) {
     for (int each = 0; each < CODES; each++) Py_XDECREF(self->known[each].code);
+    for (int each = 0; each < WALKS; each++) forget(&self->walks[each]);
     Py_XDECREF(self->classify);
     Py_XDECREF(self->meet);
     Py_XDECREF(self->sites);
@@ -28,28 +47,37 @@ static void CallSites_dealloc(CallSites *self) {
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
+enum { FAILED = -1, WENT_ON, AGAIN }; /* of a walk */
+
+static int learn(CallSites *self, PyCodeObject *code, Known *known, Known *found) {
+    PyObject *told = PyObject_CallOneArg(self->classify, (PyObject *)code);
+    if (!told) return FAILED;
+    long bits = PyLong_AsLong(told); /* whose it is, how much it tells, whether it runs tests */
+    Py_DECREF(told);
+    if (bits == -1 && PyErr_Occurred()) return FAILED;
+    PyCodeObject *before = known->code;
+    *known = (Known){(PyCodeObject *)Py_NewRef(code), bits & 3, (bits >> 2) & 3, (bits >> 4) & 1, (bits >> 5) & 7};
+    *found = *known;
+    Py_XDECREF(before);
+    return PyList_GET_SIZE(self->passes) ? AGAIN : WENT_ON; /* meanwhile a pass may have ended, and its frames be gone */
+}
+
 /* What is known of a function's code; asks `classify` of one that is new, or that another has taken the place of. */
 static int know(CallSites *self, PyCodeObject *code, Known *found) {
     Known *known = &self->known[((uintptr_t)code >> 5) % CODES];
-    if (known->code != code) {
-        PyObject *told = PyObject_CallOneArg(self->classify, (PyObject *)code);
-        if (!told) return -1;
-        long bits = PyLong_AsLong(told); /* whose it is, how much it tells, whether it runs tests */
-        Py_DECREF(told);
-        if (bits == -1 && PyErr_Occurred()) return -1;
-        PyCodeObject *before = known->code;
-        *known = (Known){(PyCodeObject *)Py_NewRef(code), bits & 3, (bits >> 2) & 3, (bits >> 4) & 1, (bits >> 5) & 7};
+    if (known->code == code) {
         *found = *known;
-        Py_XDECREF(before);
-        return 0;
+        return WENT_ON;
     }
-    *found = *known;
-    return 0;
+    Py_INCREF(code);
+    int going = learn(self, code, known, found);
+    Py_DECREF(code);
+    return going;
 }
 
-static int is_the_template(PyFrameObject *frame, PyCodeObject *code) {
-    PyFrameObject *back = PyFrame_GetBack(frame);
-    Py_XDECREF(back);
+static int is_the_template(Frame frame, PyCodeObject *code) {
+    Frame back = back_of(frame);
+    drop_frame(back);
     return !back && PyUnicode_CompareWithASCIIString(code->co_filename, "<string>") == 0;
 }
 
@@ -73,7 +101,8 @@ static void look_at(Look *look, const Known *known, long number) {
 }
 
 typedef struct {
-    PyFrameObject *user, *callers[MOST_CALLERS];
+    Frame user, callers[MOST_CALLERS];
+    Frame last; /* that was looked at; not held */
     PyCodeObject *via;
     Py_ssize_t count;
     Look look;
@@ -87,114 +116,154 @@ static enum hand hand_of(const Found *found) {
 }
 
 static void let_go(Found *found) {
-    Py_CLEAR(found->user);
+    drop_frame(found->user);
     Py_CLEAR(found->via);
-    while (found->count) Py_DECREF(found->callers[--found->count]);
+    while (found->count) drop_frame(found->callers[--found->count]);
 }
 
 /* What goes on below the last frame of a thread that C++ has made for a backward pass: what runs the innermost of the
    first `left` passes; else NULL. */
-static PyFrameObject *frame_of_pass(CallSites *self, Py_ssize_t left) {
+static Frame frame_of_pass(CallSites *self, Py_ssize_t left) {
     if (left > PyList_GET_SIZE(self->passes)) left = PyList_GET_SIZE(self->passes);
-    return left > 0 ? (PyFrameObject *)Py_NewRef(PyList_GET_ITEM(self->passes, left - 1)) : NULL;
+    return left > 0 ? frame_behind(PyList_GET_ITEM(self->passes, left - 1)) : NULL;
 }
 
 /* How many passes are left that the walk has not come to, now that it is at `frame`. */
-static Py_ssize_t passes_left(CallSites *self, Py_ssize_t left, PyFrameObject *frame) {
+static Py_ssize_t passes_left(CallSites *self, Py_ssize_t left, Frame frame) {
     for (Py_ssize_t each = 0; each < left && each < PyList_GET_SIZE(self->passes); each++)
-        if (PyList_GET_ITEM(self->passes, each) == (PyObject *)frame) return each;
+        if (PyList_GET_ITEM(self->passes, each) == object_known(frame)) return each;
     return left;
 }
 
 /* The user's frames around that of the user's; see `callsites._callers_of`. */
 static int find_callers(CallSites *self, Found *found) {
-    PyFrameObject *frame = PyFrame_GetBack(found->user);
+    Frame frame = back_of(found->user);
     Py_ssize_t left = PyList_GET_SIZE(self->passes);
     for (int between = 0, library = 0; between < MOST_BETWEEN && found->count < MOST_CALLERS;) {
         if (!frame && !library) frame = frame_of_pass(self, left); /* in a thread of the engine's own */
         if (!frame) break;
         Py_ssize_t before = left;
         left = passes_left(self, left, frame);
-        PyCodeObject *code = PyFrame_GetCode(frame);
+        PyCodeObject *code = code_of(found->last = frame);
         Known known;
         int failed = know(self, code, &known);
         int ours = known.whose == OURS && left == before; /* who begins a backward pass is the user */
         int stop = failed || ours || (known.whose == LIBRARY && known.runs_tests) ||
                    (known.whose == USER && is_the_template(frame, code));
-        Py_DECREF(code);
         if (stop) {
-            Py_DECREF(frame);
+            drop_frame(frame);
             return failed;
         }
-        PyFrameObject *back = PyFrame_GetBack(frame);
+        Frame back = back_of(frame);
         if (known.whose == USER) {
             found->callers[found->count++] = frame;
             between = 0;
         } else {
             library = library || known.whose == LIBRARY;
-            Py_DECREF(frame);
+            drop_frame(frame);
             between++;
         }
         frame = back;
     }
-    Py_XDECREF(frame);
+    drop_frame(frame);
     return 0;
 }
 
-/* The user's frame, or else the first of a library's, and which function of torch's, or gather, was called there. */
 static int find_frames(CallSites *self, long depth, Found *found) {
-    PyFrameObject *frame = PyThreadState_GetFrame(PyThreadState_Get()), *library = NULL;
+    Frame frame = innermost(), library = NULL;
     Py_ssize_t left = PyList_GET_SIZE(self->passes);
     int telling = 0, failed = 0, below = !frame;
     if (below) frame = frame_of_pass(self, left);
     for (long looked = below ? 0 : 1 - depth; frame && looked < MOST_FRAMES; looked++) {
         if (left) left = passes_left(self, left, frame);
-        PyFrameObject *back;
+        Frame back;
         if (looked >= 0) {
-            PyCodeObject *code = PyFrame_GetCode(frame);
+            PyCodeObject *code = code_of(found->last = frame);
             Known known;
             failed = know(self, code, &known);
             if (!failed) look_at(&found->look, &known, looked + depth);
             if (!failed && !looked) found->look.from_c10d = known.layer == C10D;
             if (failed || known.whose == USER) {
                 if (!failed && !is_the_template(frame, code)) {
-                    found->user = (PyFrameObject *)Py_NewRef(frame);
+                    hold_frame(found->user = frame);
                     failed = find_callers(self, found);
                 }
-                Py_DECREF(code);
                 break;
             }
             if (known.whose == LIBRARY && !library) {
-                library = (PyFrameObject *)Py_NewRef(frame);
+                hold_frame(library = frame);
             } else if (!library && known.tells && known.tells >= telling) {
                 Py_XSETREF(found->via, (PyCodeObject *)Py_NewRef(code));
                 telling = known.tells;
             }
-            Py_DECREF(code);
         }
-        back = PyFrame_GetBack(frame);
+        back = back_of(frame);
         if (!back && !library) {
             back = frame_of_pass(self, left);
             looked = looked < 0 ? -1 : looked;
         }
-        Py_DECREF(frame);
+        drop_frame(frame);
         frame = back;
     }
-    Py_XDECREF(frame);
+    drop_frame(frame);
     if (!found->user && !failed) {
         found->user = library;
         library = NULL;
     }
-    Py_XDECREF(library);
+    drop_frame(library);
     return failed;
 }
 
-static uint64_t *add_frame(uint64_t *key, PyFrameObject *frame) {
-    PyCodeObject *code = PyFrame_GetCode(frame); /* held by its frame, and by the site once it is known */
-    *key++ = (uint64_t)(uintptr_t)code;
-    *key++ = (uint64_t)PyFrame_GetLasti(frame);
-    Py_DECREF(code);
+/* The user's frame, or else the first of a library's, and which function of torch's, or gather, was called there. */
+static int find(CallSites *self, long depth, Found *found) {
+    int going = AGAIN;
+    for (int turn = 0; going == AGAIN && turn < MOST_FRAMES; turn++) { /* two codes may drive each other out for ever */
+        let_go(found);
+        *found = (Found){0};
+        going = find_frames(self, depth, found);
+    }
+    if (going == AGAIN) let_go(found), *found = (Found){0};
+    return going == FAILED ? -1 : 0;
+}
+
+static uint64_t *add_frame(uint64_t *key, Frame frame) {
+    *key++ = (uint64_t)(uintptr_t)code_of(frame); /* held by its frame, and by the site once it is known */
+    *key++ = (uint64_t)lasti_of(frame);
     return key;
+}
+
+/* Have Python make the objects of all frames from `frame` outward, which each keeps. */
+static void walk(PyFrameObject *frame) {
+    while (frame) {
+        PyFrameObject *back = PyFrame_GetBack(frame);
+        Py_DECREF(frame);
+        frame = back;
+    }
+}
+
+static PyObject *object_of(CallSites *self, Frame frame) {
+    if (!object_known(frame)) walk(PyThreadState_GetFrame(PyThreadState_Get()));
+    for (Py_ssize_t each = 0; !object_known(frame) && each < PyList_GET_SIZE(self->passes); each++)
+        walk((PyFrameObject *)Py_NewRef(PyList_GET_ITEM(self->passes, each)));
+    PyObject *object = object_known(frame);
+    return object ? Py_NewRef(object) : PyErr_Format(PyExc_SystemError, "a frame that Python does not come to");
+}
+
+/* A site that is new. */
+static PyObject *meet(CallSites *self, Found *found, PyObject *key) {
+    int collects = PyGC_Disable(); /* it might run anything, and a frame of another thread be gone by then */
+    PyObject *user = object_of(self, found->user), *callers = user ? PyTuple_New(found->count) : NULL, *site = NULL;
+    for (Py_ssize_t each = 0; callers && each < found->count; each++) {
+        PyObject *caller = object_of(self, found->callers[each]);
+        if (caller) PyTuple_SET_ITEM(callers, each, caller);
+        else Py_CLEAR(callers);
+    }
+    if (collects) PyGC_Enable();
+    PyObject *via = found->via ? (PyObject *)found->via : Py_None;
+    if (callers) site = PyObject_CallFunctionObjArgs(self->meet, key, user, via, callers, NULL);
+    Py_XDECREF(callers);
+    Py_XDECREF(user);
+    return site;
 }
 
 static PyObject *site_of(CallSites *self, Found *found) {
@@ -207,45 +276,88 @@ static PyObject *site_of(CallSites *self, Found *found) {
     if (known && PyTuple_Check(known) && PyTuple_GET_SIZE(known)) {
         site = Py_NewRef(PyTuple_GET_ITEM(known, 0));
     } else if (!PyErr_Occurred()) {
-        PyObject *callers = PyTuple_New(found->count);
-        for (Py_ssize_t each = 0; callers && each < found->count; each++)
-            PyTuple_SET_ITEM(callers, each, Py_NewRef(found->callers[each]));
-        PyObject *via = found->via ? (PyObject *)found->via : Py_None;
-        if (callers) site = PyObject_CallFunctionObjArgs(self->meet, bytes, found->user, via, callers, NULL);
-        Py_XDECREF(callers);
+        site = meet(self, found, bytes);
     }
     Py_DECREF(bytes);
     return site;
 }
 
+#ifdef FRAMES_LIE_OPEN
+/* Where a walk from here is kept; NULL where none is: beyond a pass lie the frames of another thread. */
+static Walk *walk_from(CallSites *self, Frame frame) {
+    if (!frame || PyList_GET_SIZE(self->passes)) return NULL;
+    uint64_t number = 0;
+    for (int each = 0; frame && each < TELLING_SPOTS; each++, frame = frame->previous)
+        number = (number ^ (uint64_t)(uintptr_t)spot_of(frame).at) * 0x9E3779B97F4A7C15u;
+    return &self->walks[number >> 58];
+}
+
+static int is_there_again(const Walk *walk, Frame frame) {
+    if (!walk->site) return 0;
+    for (int each = 0; each < walk->count; each++, frame = frame->previous) {
+        if (!frame) return 0;
+        Spot spot = spot_of(frame);
+        if (spot.code != walk->spots[each].code || spot.at != walk->spots[each].at) return 0;
+    }
+    return !walk->is_all || !frame;
+}
+
+/* As far as the walk went, and one frame more, of which was asked whether it is there. */
+static void remember(Walk *walk, Frame frame, const Found *found, PyObject *site) {
+    int beyond = 0;
+    forget(walk);
+    for (; frame && beyond < 2; frame = frame->previous) {
+        Spot spot = spot_of(frame);
+        if (walk->count == MOST_SPOTS || !spot.code) return forget(walk);
+        walk->spots[walk->count++] = spot;
+        Py_INCREF((PyObject *)spot.code);
+        if (beyond && !_PyFrame_IsIncomplete(frame)) beyond = 2;
+        else if (frame == found->last) beyond = 1;
+    }
+    if (!beyond) return forget(walk); /* it went on to a pass that has begun meanwhile */
+    walk->is_all = !frame;
+    walk->hand = hand_of(found), walk->from_c10d = found->look.from_c10d;
+    walk->site = Py_NewRef(site);
+}
+#endif
+
 PyObject *site_and_hand(PyObject *call_sites, enum hand *hand, int *from_c10d) {
     CallSites *self = (CallSites *)call_sites;
+#ifdef FRAMES_LIE_OPEN
+    Frame here = newest();
+    Walk *walk = walk_from(self, here);
+    if (walk && is_there_again(walk, here)) {
+        *hand = walk->hand, *from_c10d = walk->from_c10d;
+        return Py_NewRef(walk->site);
+    }
+#endif
     Found found = {0};
     PyObject *site = NULL;
-    if (!find_frames(self, 1, &found)) {
+    if (!find(self, 1, &found)) {
         *hand = hand_of(&found);
         *from_c10d = found.look.from_c10d;
         site = found.user ? site_of(self, &found) : Py_NewRef(Py_None);
     }
+#ifdef FRAMES_LIE_OPEN
+    if (site && found.user && walk) remember(walk, here, &found, site);
+#endif
     let_go(&found);
     return site;
 }
 
 /* How many backward passes the call was made in, one within the other, if it was C++ that made it there; else 0. */
 int passes_above(PyObject *engine, PyObject *call_sites) {
-    PyFrameObject *frame = PyThreadState_GetFrame(PyThreadState_Get());
+    Frame frame = innermost();
     if (!frame) return (int)PyList_GET_SIZE(((CallSites *)call_sites)->passes); /* in a thread of the engine's own */
     int passes = 0;
     for (int looked = 0; frame && looked < MOST_FRAMES; looked++) {
-        PyCodeObject *code = PyFrame_GetCode(frame);
-        int runs_backward = (PyObject *)code == engine;
-        Py_DECREF(code);
+        int runs_backward = (PyObject *)code_of(frame) == engine;
         passes += runs_backward;
-        PyFrameObject *back = looked || runs_backward ? PyFrame_GetBack(frame) : NULL;
-        Py_DECREF(frame);
+        Frame back = looked || runs_backward ? back_of(frame) : NULL;
+        drop_frame(frame);
         frame = back;
     }
-    Py_XDECREF(frame);
+    drop_frame(frame);
     Py_ssize_t all = PyList_GET_SIZE(((CallSites *)call_sites)->passes);
     return passes && all > passes ? (int)all : passes;
 }
@@ -258,7 +370,7 @@ static PyObject *CallSites_call(PyObject *object, PyObject *const *args, size_t 
     CallSites *self = (CallSites *)object;
     Found found = {0};
     PyObject *site = NULL;
-    if (!find_frames(self, depth, &found)) site = found.user ? site_of(self, &found) : Py_NewRef(Py_None);
+    if (!find(self, depth, &found)) site = found.user ? site_of(self, &found) : Py_NewRef(Py_None);
     let_go(&found);
     return site;
 }

@@ -58,7 +58,7 @@ def asks_for_names(written: Written, use: ast.Name) -> bool:
 
 
 def goes_by_names(written: Written, use: ast.Name) -> bool:
-    """Whether what is kept is shown with its names, returned with them, or read by one of them; or whose is the best."""
+    """Whether what is kept is shown or returned with its names, or read by one, or asked whose is the best."""
     if not written.is_bound_to(use.id, ast.Dict):
         return False
     if _asks_whose_is_the_best(written, use):

@@ -1,0 +1,174 @@
+"""The lines of a call that is made again are found anew only where a frame is somewhere else, and always right."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from types import FrameType
+from typing import Any, TypeAlias
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from rankdrill.step import HANDED_OVER, Kind, Site
+from tests.faults.here import Here, rank_here
+from tests.torch_can import end_group
+
+MOST_CALLERS = 3  # whose lines a site tells, beside its own
+MANY = 100  # walks, which is more than are kept
+Lines: TypeAlias = "list[tuple[str, int]]"
+
+ones = torch.ones(2)
+made: list[Lines] = []
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[Here]:
+    with rank_here(ignored=(str(tmp_path),)) as rank:
+        store = dist.FileStore(str(tmp_path / "store"), 1)  # type: ignore[attr-defined]
+        dist.init_process_group("gloo", store=store, rank=0, world_size=1, timeout=timedelta(seconds=30))
+        made.clear()
+        yield rank
+        end_group()
+
+
+def lines(frame: FrameType | None) -> Lines:
+    """Those of this file from `frame` outward, as many as a site tells."""
+    found: Lines = []
+    while frame is not None and len(found) <= MOST_CALLERS:
+        if frame.f_code.co_filename == __file__:
+            found.append((frame.f_code.co_name.removesuffix(HANDED_OVER), frame.f_lineno))
+        frame = frame.f_back
+    return found
+
+
+def lines_of(site: Site | None) -> Lines:
+    found: Lines = []
+    while site is not None and site.file == __file__:
+        found.append((site.function, site.line))
+        site = site.caller
+    return found
+
+
+def call() -> int:
+    _ = note(sys._getframe()), dist.all_reduce(ones)  # one line
+    return len(made)
+
+
+def note(frame: FrameType) -> None:
+    made.append(lines(frame))
+
+
+def assert_told_right(here: Here) -> None:
+    told = [lines_of(record.step.site) for record in here.view if record.step.kind is Kind.COLLECTIVE]
+    told = [each for each in told if each and each[0][0] in ("call", "made_from_text")]
+    assert made
+    assert told == made
+
+
+def through(again: int) -> int:
+    return through(again - 1) if again else call()
+
+
+def one() -> None:
+    call()
+
+
+def two() -> None:
+    one()
+    one()
+
+
+def test_from_several_lines_of_several_callers(here: Here) -> None:
+    for _ in range(3):
+        one()
+        two()
+        for step in range(2):
+            two() if step else one()
+    assert len({tuple(each) for each in made}) == 5 + 1
+    assert_told_right(here)
+
+
+def test_however_deep(here: Here) -> None:
+    for _ in range(2):
+        for depth in (0, 1, 2, 3, 60, 3, 2, 1, 0):
+            through(depth)
+    assert_told_right(here)
+
+
+def test_only_what_is_further_out_than_is_told_may_differ(here: Here) -> None:
+    """The frames that are told are in the same places; they are no longer the outermost."""
+
+    def outer(do: Callable[[], int]) -> None:
+        do()
+
+    for _ in range(2):
+        through(4)
+        outer(functools.partial(through, 4))
+    assert_told_right(here)
+
+
+def generated(times: int) -> Iterator[int]:
+    for each in range(times):
+        call()
+        yield each
+
+
+@contextmanager
+def around() -> Iterator[None]:
+    call()
+    yield
+    call()
+
+
+def test_in_generators_and_what_is_built_of_them(here: Here) -> None:
+    for _ in range(2):
+        list(generated(2))
+        waiting = generated(3)
+        next(waiting)
+        two()
+        next(waiting)
+        with around():
+            assert [call() for _ in range(2)]
+        sorted([2, 1], key=lambda each: each + 0 * call())
+    told = [lines_of(record.step.site) for record in here.view if record.step.kind is Kind.COLLECTIVE]
+    assert [each[0] for each in told if each] == [each[0] for each in made]
+    assert_told_right(here)
+
+
+def test_in_threads(here: Here) -> None:
+    for _ in range(2):
+        thread = threading.Thread(target=two)
+        thread.start()
+        thread.join()
+        two()
+    assert made[0][-1][0] == "test_in_threads"
+    assert_told_right(here)
+
+
+TEXT = "def made_from_text(say, reduce, ones):\n{}    say(), reduce(ones)\n"
+
+
+def test_code_that_is_gone_is_not_taken_for_code_in_its_place(here: Here) -> None:
+    for turn in range(MANY):
+        place: dict[str, Any] = {}
+        exec(compile(TEXT.format("    pass\n" * (turn % 7)), __file__, "exec"), place)
+        made_from_text = place["made_from_text"]
+        made_from_text(lambda: made.append(lines(sys._getframe(1))), dist.all_reduce, ones)
+    assert len({each[0] for each in made}) == 7
+    assert_told_right(here)
+
+
+def test_more_lines_than_are_kept(here: Here) -> None:
+    place: dict[str, Any] = {"call": call}
+    exec(compile("def many():\n" + "    call()\n" * MANY, __file__, "exec"), place)
+    for _ in range(2):
+        place["many"]()
+    assert len({tuple(each) for each in made}) == MANY
+    assert_told_right(here)
