@@ -23,10 +23,11 @@ POLL_S = 0.005
 THREAD_LINE = "hread 0x"  # begins each thread's part of faulthandler's dump
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 # Where a thread is, from the inside out, that has set no timeout: of these places each that sets one is another line.
-_UNTIL_WOKEN = (
+_UNTIL_WOKEN: tuple[tuple[tuple[ModuleType | None, str], ...], ...] = (
     ((thread, "work_item = work_queue.get(block=True)"),),
     ((threading, "waiter.acquire()"),),
     ((threading, "if lock.acquire(block, timeout):"), (threading, "self._wait_for_tstate_lock()")),
+    ((threading, "self._handle.join(timeout)"), (None, ".join()")),  # since Python 3.13: whoever calls it says
 )
 # Frames below the body: rankdrill's own, pytest's and what runs a script, the same for every rank.
 _NOT_THE_BODY = (
@@ -75,9 +76,11 @@ def _is_to_be_woken(frames: str) -> bool:
     )
 
 
-def _is_at(at: tuple[str, int], module: ModuleType, text: str) -> bool:
+def _is_at(at: tuple[str, int], module: ModuleType | None, text: str) -> bool:
+    """Whether that line of `module` begins so; of None, whether that line of any file says so."""
     file, line = at
-    return file == module.__file__ and linecache.getline(file, line).strip().startswith(text)
+    there = linecache.getline(file, line).strip()
+    return text in there if module is None else file == module.__file__ and there.startswith(text)
 
 
 def of_the_body(stack: str) -> str:
