@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
 import torch
 import torch.distributed as dist
 
@@ -35,7 +34,7 @@ def averages_after_it_evaluates_in_the_third_step() -> None:
 
 
 def differs_from_the_first_step_on() -> None:
-    """Nobody knows what either used to do."""
+    """Those that are not in the group go the way of rank 0: so many as that do what the source has for all others."""
     group = dist.new_group([0, ODD])
     assert group is not None
     if dist.get_rank() == ODD:
@@ -44,6 +43,20 @@ def differs_from_the_first_step_on() -> None:
     else:
         dist.all_reduce(torch.ones(2))
         evaluates(group)
+
+
+def each_goes_a_way_of_its_own() -> None:
+    """Nobody knows what either used to do, and the others had no choice."""
+    group = dist.new_group([0, ODD])
+    assert group is not None
+    if dist.get_rank() == ODD:
+        evaluates(group)
+        dist.all_reduce(torch.ones(2))
+    elif dist.get_rank() == 0:
+        dist.all_reduce(torch.ones(2))
+        evaluates(group)
+    else:
+        dist.all_reduce(torch.ones(2))
 
 
 def found_on(body: Callable[[], None]) -> Finding:
@@ -59,6 +72,9 @@ def test_who_came_too_early_is_at_fault() -> None:
     assert {site.function for site in finding.sides[0].sites if site is not None} == {"evaluates"}
 
 
-@pytest.mark.parametrize("body", [differs_from_the_first_step_on])
-def test_without_a_custom_it_is_as_likely_the_other(body: Callable[[], None]) -> None:
-    assert found_on(body).culprits == ()
+def test_who_is_alone_in_its_branch_is_at_fault() -> None:
+    assert found_on(differs_from_the_first_step_on).culprits == (ODD,)
+
+
+def test_without_a_custom_it_is_as_likely_the_other() -> None:
+    assert found_on(each_goes_a_way_of_its_own).culprits == ()

@@ -292,7 +292,7 @@ def test_a_second_thread_that_waits_for_the_main_one_will_not(two: World, pause:
         over = threading.Event()
         waiting = threading.Thread(target=over.wait, args=(pause,), daemon=True)
         waiting.start()
-        joining = threading.Thread(target=waiting.join, daemon=True)
+        joining = threading.Thread(target=lambda: waiting.join(), daemon=True)  # it says for how long
         joining.start()
         with ThreadPoolExecutor(2) as pool:
             if dist.get_rank() == 1:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any
 
@@ -544,7 +545,7 @@ def path(tmp_path: Path) -> list[str]:
     (tmp_path / "second" / "module.py").touch()
     (tmp_path / "second" / "package").mkdir()
     (tmp_path / "second" / "package" / "__init__.py").touch()
-    (tmp_path / "third" / "module.cpython-311-x86_64-linux-gnu.so").touch()
+    (tmp_path / "third" / f"module{EXTENSION_SUFFIXES[0]}").touch()
     return [str(tmp_path / name) for name in ("first", "second", "nowhere", "third")]
 
 
