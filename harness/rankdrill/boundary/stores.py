@@ -48,6 +48,7 @@ STORE_FUNCTIONS = {
     "wait": False,
 }
 _SETS, _GETS = frozenset({"set", "multi_set"}), frozenset({"get", "multi_get", "check"})  # what updates consist of
+_SWAPS = "compare_set"
 MOST_KEYS = 64  # of one call, that have a record each
 _LONG = 40  # characters of a value that are shown
 # Made for users, of a store's calls; everything else in torch that uses a store does so for itself.
@@ -79,7 +80,7 @@ def _calling(op: str, boundary: Boundary, names: StoreNames) -> Callable[[Any], 
             first, *more = _in_order(op, store, keys, name, boundary)
             digests = [key.digest for key in (first, *more[:MOST_KEYS])]
 
-            if op in _SETS:
+            if op in _SETS or (op == _SWAPS and _expects_something(args, kwargs)):
                 boundary.updates.about_to_set(*digests)
 
             def real(call: Call) -> Any:
@@ -109,6 +110,11 @@ def _step(op: str, key: StoreKey, told: str) -> Step:
 def _is_the_users(code: CodeType) -> bool:
     owner = owner_of(code)
     return owner in (Whose.USER, Whose.LIBRARY) or (owner is Whose.TORCH and code.co_filename.endswith(_HELPERS))
+
+
+def _expects_something(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    """Whether a key is swapped that is there; who expects nothing sets one that is not."""
+    return bool(args[1] if len(args) > 1 else kwargs.get("expected_value"))
 
 
 def _keys(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[str, ...]:

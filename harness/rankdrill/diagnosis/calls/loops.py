@@ -35,6 +35,7 @@ __all__ = [
 
 
 _OF_A_DICTIONARY = frozenset({"items", "keys"})
+_TAKES_OUT = frozenset({"get", "heappop", "next", "pop", "popitem", "popleft"})
 
 
 def share_a_loop(one: Site, other: Site) -> bool:
@@ -104,17 +105,31 @@ def go_by_the_element(one: Site, other: Site) -> bool:
 
 
 def group_goes_by_the_element(site: Site) -> bool:
-    """Whether a ``for`` over things, not numbers, comes to that line with a group for each of them."""
+    """Whether a ``for`` over things, not numbers, or a ``while`` that takes them out of something, comes to that line
+    with a group for each of them.
+    """
     function = function_around(site)
     path = path_to(function, site.line) if function is not None else ()
     loop = next((node for node, part in reversed(path) if isinstance(node, LOOPS) and part == "body"), None)
-    if function is None or not isinstance(loop, ast.For):
-        return False
-    if isinstance(loop.iter, ast.Call) and name_called(loop.iter) == "range":
+    elements = _elements_of(loop) if loop is not None else set()
+    if function is None or not elements:
         return False
     calls = (node for node in ast.walk(function) if isinstance(node, ast.Call) and node.lineno == site.line)
     groups = [keyword.value for call in calls for keyword in call.keywords if keyword.arg == "group"]
-    return any(not names_in(loop.target).isdisjoint(names_in(group)) for group in groups)
+    return any(not elements.isdisjoint(names_in(group)) for group in groups)
+
+
+def _elements_of(loop: ast.AST) -> set[str]:
+    """The names of what a loop is at, in each round."""
+    if isinstance(loop, ast.For):
+        numbers = isinstance(loop.iter, ast.Call) and name_called(loop.iter) == "range"
+        return set() if numbers else names_in(loop.target)
+    found = set[str]()
+    for node in ast.walk(loop):
+        match node:
+            case ast.Assign(targets=[target], value=ast.Call() as call) if name_called(call) in _TAKES_OUT:
+                found |= names_in(target)
+    return found
 
 
 def is_in_a_comprehension(site: Site) -> bool:

@@ -60,10 +60,28 @@ def _odd_one(call: MessageCall, ends: dict[Half, Post], seen: list[Posted], *, b
         agreeing = _unchanged(call, ends, seen)
     if len(agreeing) == 1:
         return next(iter(agreeing)).other
+    if not by_dtype and (odd := _unlike_the_next(call, ends, seen)) is not None:
+        return odd
     if not by_dtype and not call.number and (odd := _unlike_all_there(call, ends, seen)) is not None:
         return odd
     unfit = {half for half in ends if _unfit_elsewhere(call.of(half), call, seen)}
     return unfit.pop() if not agreeing and len(unfit) == 1 else None
+
+
+def _unlike_the_next(call: MessageCall, ends: dict[Half, Post], seen: list[Posted]) -> Half | None:
+    """The end that brings another size than what went between the same lines in that round, and fitted: two ranks of
+    three have it so. Only of what one rank exchanges with several: from stage to stage sizes may change.
+    """
+    places = {half: _place(post) for half, post in ends.items()}
+    there: dict[MessageCall, dict[Half, Post]] = {}
+    for other, half, post in seen:
+        beside = (other.source == call.source) is not (other.target == call.target)
+        if beside and other.number == call.number and _place(post) == places[half] is not None:
+            there.setdefault(other, {})[half] = post
+    whole = [posts for posts in there.values() if len(posts) == len(Half)]
+    marks = {post.marks for posts in whole for post in posts.values()}
+    odd = [half for half, post in ends.items() if post.marks not in marks]
+    return odd[0] if len(marks) == len(odd) == 1 else None
 
 
 def _unlike_all_there(call: MessageCall, ends: dict[Half, Post], seen: list[Posted]) -> Half | None:

@@ -16,6 +16,7 @@ from rankdrill.diagnosis.stores.other_key import asked_for_another
 from rankdrill.diagnosis.stores.source import sets_later
 from rankdrill.diagnosis.waits import Wait, hopeless
 from rankdrill.ledger import LedgerView, Record, State
+from rankdrill.step import Kind, Site
 
 __all__ = ["apart", "cause_apart"]
 
@@ -116,13 +117,32 @@ def _deadlock(waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> Finding
         step = wait.record.step
         sides.setdefault((step.op, step.target, step.site, rank in holding), []).append(rank)
     told = [_side(ranks, waits, holding, views) for ranks in sides.values()]
-    return deadlock_of(circle, told, _holds_alone(waits, holding, views))
+    return deadlock_of(circle, told, _holds_alone(waits, holding, views) or _in_another_order(holding, views))
+
+
+def _in_another_order(holding: Mapping[int, Wait], views: Sequence[LedgerView]) -> tuple[int, ...]:
+    """The one of two holders that takes two locks in another order than all others that take one of them first."""
+    locks = {wait.record.step.target for wait in holding.values()}
+    if len(locks) != 2 or len(holding) != 2:
+        return ()
+    first: dict[str, list[int]] = {lock: [] for lock in locks}
+    for rank, view in enumerate(views):
+        taken = view.where(lambda kind, state: kind in (Kind.FILE, Kind.SHM))
+        lock = next((record.step.target for record in taken if record.step.target in locks and _takes(record)), None)
+        if lock is not None:
+            first[lock].append(rank)
+    few, most = sorted(first.values(), key=len)
+    return tuple(few) if len(few) == 1 < len(most) and few[0] in holding else ()
+
+
+def _takes(record: Record) -> bool:
+    return awaits_lock(replace(record.step, fingerprint="")) and "LOCK_UN" not in record.step.fingerprint
 
 
 def _holds_alone(
     waits: Mapping[int, Wait], holding: Mapping[int, Wait], views: Sequence[LedgerView]
 ) -> tuple[int, ...]:
-    """The one that holds what several others wait for, if it has taken it at a line of its own.
+    """The one that holds what several others wait for, if it has taken it at a line of its own, or by way of one.
 
     Where all take it at one line, it is by chance that this one was the first.
     """
@@ -131,9 +151,14 @@ def _holds_alone(
         return ()
     ((holder, wait),) = holding.items()
     taken = _taken(wait.record, views[holder])
-    site = taken.step.site if taken is not None else None
-    theirs = {at.place if (at := waits[rank].record.step.site) is not None else None for rank in waiting}
-    return (holder,) if site is not None and theirs.isdisjoint({None, site.place}) else ()
+    own = _way(taken.step.site if taken is not None else None)
+    theirs = {_way(waits[rank].record.step.site) for rank in waiting}
+    return (holder,) if own and theirs.isdisjoint({(), own}) else ()
+
+
+def _way(site: Site | None) -> tuple[tuple[str, int], ...]:
+    """Its line, and those of its callers."""
+    return () if site is None else (site.place, *_way(site.caller))
 
 
 def _side(
@@ -160,9 +185,6 @@ def _waits(record: Record, *, plural: bool) -> str:
 
 def _taken(lock: Record, view: LedgerView) -> Record | None:
     """Where the holder took the lock."""
-    taken = [
-        record
-        for record in view.where(lambda kind, state: kind is lock.step.kind and state is State.ENDED)
-        if record.step.target == lock.step.target and awaits_lock(replace(record.step, fingerprint=""))
-    ]
-    return next((record for record in reversed(taken) if "LOCK_UN" not in record.step.fingerprint), None)
+    ended = view.where(lambda kind, state: kind is lock.step.kind and state is State.ENDED)
+    taken = [record for record in ended if record.step.target == lock.step.target and _takes(record)]
+    return taken[-1] if taken else None

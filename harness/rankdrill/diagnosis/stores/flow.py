@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 
-from rankdrill.diagnosis.calls.tree import function_around, tree_of
+from rankdrill.diagnosis.calls.tree import function_around, name_called, tree_of
+from rankdrill.diagnosis.stores.changes import SWAP
 from rankdrill.diagnosis.stores.patterns import names_key, pattern_of
 from rankdrill.step import Site
 
@@ -24,7 +25,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _FILLING = frozenset({"append", "extend", "update"})  # with one argument: a store's own take two
 _SELF = "self."
 _PROPERTIES = ("property", ".setter")
-_GETS, _SETS = frozenset({"get", "multi_get", "check"}), frozenset({"set", "multi_set"})
+_GETS, _SETS = frozenset({"get", "multi_get", "check"}), frozenset({"set", "multi_set", SWAP})
 MOST_ROUNDS = 8  # of following names from one assignment to the next
 MOST_KNOWN = 1 << 8  # pairs of lines: a loop asks of one again and again
 
@@ -138,6 +139,8 @@ def _asked(way: Sequence[Site], *, value: bool, key: str) -> list[ast.AST] | Non
 def _values(call: ast.Call, key: str, tree: ast.Module | None) -> Iterator[ast.AST]:
     """What `call` sets; where keys and values are written side by side, what may be that of `key`."""
     match call.args:
+        case [_, _, desired] if name_called(call) == SWAP:
+            yield desired
         case [ast.List(elts=keys), ast.List(elts=values)] if key and len(keys) == len(values):
             patterns = [(pattern_of(name, tree), value) for name, value in zip(keys, values, strict=True)]
             named = [value for pattern, value in patterns if pattern is not None and names_key(pattern, key)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from rankdrill.diagnosis.finding import Finding
+from rankdrill.diagnosis.stores.dropped import dropped_swap
 from rankdrill.diagnosis.stores.lost import lost_update
 from rankdrill.diagnosis.stores.uses import uses_of
 from rankdrill.ledger import LedgerView, State
@@ -18,7 +19,7 @@ def missed_update(failed: Collection[int], views: Mapping[int, LedgerView]) -> F
 
     Else what failed had other reasons.
     """
-    found = lost_update(views)
+    found = lost_update(views) or dropped_swap(views)
     if found is None:
         return None
     uses = [use for use in uses_of([views[rank] for rank in sorted(views)]) if found.step == f"key {use.key!r}"]

@@ -18,6 +18,7 @@ from rankdrill.diagnosis.files import lost_file_update
 from rankdrill.diagnosis.guarded import or_else
 from rankdrill.diagnosis.on_device import unmet_on_device
 from rankdrill.diagnosis.races.race import message_race
+from rankdrill.diagnosis.stores.dropped import dropped_swap
 from rankdrill.ledger import LedgerView
 from rankdrill.worlds.processes.ledgers import Ledgers
 from rankdrill.worlds.processes.watching.ending import Ending
@@ -102,7 +103,7 @@ def _lost(endings: Mapping[int, Ending], ledgers: Ledgers) -> Finding | None:
     if not any(ending.account.updates for ending in endings.values()):
         return None
     views = _of_this_run(endings, ledgers)
-    return lost_update(views) or lost_file_update(views)
+    return lost_update(views) or dropped_swap(views) or lost_file_update(views)
 
 
 def _beside(endings: Mapping[int, Ending], ledgers: Ledgers) -> Finding | None:
