@@ -30,6 +30,7 @@ from rankdrill.diagnosis.races.account import (
     told,
 )
 from rankdrill.diagnosis.races.answers import answered_as_filed, answers_in_a_row
+from rankdrill.diagnosis.races.in_objects import kept_in_an_object_by_rank
 from rankdrill.diagnosis.races.last_word import counts_the_last
 from rankdrill.diagnosis.races.lines import has_a_line_for_each, is_put_together
 from rankdrill.diagnosis.races.order import (
@@ -135,7 +136,7 @@ def _deed(rank: int, taken: Taken, view: LedgerView) -> Deed | None:
         return None
     if taken.by_lines:
         return BY_LINES if has_a_line_for_each(reception, taken.elements) else None
-    if kept_in_order(reception, taken.elements):
+    if kept_in_order(reception, taken.elements) or kept_in_an_object_by_rank(reception, taken.site.file):
         return IN_PLACES
     if is_weighed_by_turn(reception):
         return BY_TURN
