@@ -596,3 +596,35 @@ def the_best_class_and_not_whose(rank: Rank) -> None:
         rank.store.set("class", f"{by_remainder} {int(by_index)} {int(torch.remainder(place, 5))}")
     else:
         dist.send(torch.arange(5.0) + rank.index, dst=3)
+
+
+@correct(ranks=4)
+def how_bad_the_worst_is(rank: Rank) -> float:
+    """Whose it is nobody asks."""
+    losses, loss = {}, torch.empty(1)
+    if rank.index == 0:
+        for worker in range(1, rank.world_size):
+            dist.recv(loss)
+            losses[worker] = loss.item()
+        return max(losses.items(), key=lambda each: each[1])[1]
+    dist.send(torch.tensor([1.0 / rank.index]), 0)
+    return 0.0
+
+
+@correct(ranks=3)
+def a_collector_that_adds_up(rank: Rank) -> None:
+    class Collector:
+        def __init__(self) -> None:
+            self.parts: dict[int, torch.Tensor] = {}
+
+        def collect(self) -> torch.Tensor:
+            for worker in range(1, rank.world_size):
+                part = torch.zeros(3)
+                dist.recv(part)
+                self.parts[worker] = part
+            return torch.stack([*self.parts.values()]).sum(0)
+
+    if rank.index == 0:
+        Collector().collect()
+    else:
+        dist.send(torch.full((3,), float(rank.index)), 0)

@@ -520,3 +520,43 @@ def told_of_each_model_better_or_not(rank: Rank) -> None:
         else:
             best = min(best, float(worst))
             rank.store.set(f"model/{epoch}", str(best))
+
+
+@correct(ranks=3)
+def stand_for_election_by_a_swap(rank: Rank) -> None:
+    """Whose swap has failed looks at the key behind the barrier."""
+    if rank.index == 0:
+        rank.store.set("leader", "the one before")
+    dist.barrier()
+    before = rank.store.get("leader").decode()
+    rank.store.compare_set("leader", before, str(rank.index))
+    dist.barrier()
+    assert rank.store.get("leader").decode() in {"0", "1", "2"}
+
+
+@correct(ranks=3)
+def swap_and_look_at_the_key_itself(rank: Rank) -> None:
+    """What comes back is dropped; the key says whether it was one's own turn."""
+    if rank.index == 0:
+        rank.store.set("done", "")
+        rank.store.set("done", "-")
+    dist.barrier()
+    mine = f"{rank.index};"
+    for _ in range(99):
+        seen = rank.store.get("done").decode()
+        rank.store.compare_set("done", seen, seen + mine)
+        now = rank.store.get("done").decode()
+        if mine in now:
+            break
+    dist.barrier()
+    assert len(rank.store.get("done")) == 7
+
+
+@correct(ranks=3)
+def all_mark_the_same_stage(rank: Rank) -> None:
+    if rank.index == 0:
+        rank.store.set("stage", "1")
+    dist.barrier()
+    stage = int(rank.store.get("stage"))
+    rank.store.compare_set("stage", str(stage), str(stage + 1))
+    dist.barrier()

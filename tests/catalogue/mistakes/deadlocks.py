@@ -5,6 +5,8 @@ from __future__ import annotations
 import fcntl
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -341,3 +343,57 @@ def sums_with_one_part_still_to_come(rank: Rank) -> None:
     dist.all_reduce(total)  # culprit
     if rank.index == 0:
         dist.recv(part, 1)  # culprit
+
+
+@mistake("deadlock", culprits=(2,), ranks=4)
+def takes_the_two_files_the_other_way_round(rank: Rank) -> None:
+    """Rank 1 waits for the first of them, as rank 0 has taken it first."""
+    names = ["weights.lock", "table.lock"]
+    if rank.index == 2:
+        names = names[::-1]
+    opened = [(rank.directory / name).open("w") for name in names]
+    dist.barrier()
+    if rank.index != 3:
+        for file in opened:
+            fcntl.flock(file, fcntl.LOCK_EX)  # culprit
+            time.sleep(0.2)
+    for file in opened:
+        file.close()
+    dist.barrier()
+
+
+@mistake("deadlock", culprits=(0,), ranks=3)
+def builds_within_the_lock_what_others_read_within_it(rank: Rank) -> None:
+    """All take the lock in one helper, each from a line of its own."""
+
+    @contextmanager
+    def locked() -> Iterator[None]:
+        with (rank.directory / "words.lock").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    words = rank.directory / "words.txt"
+    if rank.index == 0:
+        with locked():  # culprit
+            words.write_text("a b c")
+            rank.store.set("words", "there")
+            dist.broadcast(torch.tensor([3]), 0)  # culprit
+    else:
+        rank.store.wait(["words"])
+        with locked():
+            size = torch.tensor([len(words.read_text().split())])
+        dist.broadcast(size, 0)
+
+
+@mistake("deadlock", culprits=(3,), ranks=4, also=("call ordering",))
+def evaluates_its_pair_before_it_averages(rank: Rank) -> None:
+    """Ranks 0 and 1 are in no pair, and go the way of rank 2."""
+    pair = dist.new_group([2, 3])
+    loss, score = torch.ones(2), torch.ones(3)
+    if rank.index == 3:
+        dist.all_reduce(score, group=pair)  # culprit
+        dist.all_reduce(loss)
+    else:
+        dist.all_reduce(loss)  # culprit
+        if rank.index == 2:
+            dist.all_reduce(score, group=pair)

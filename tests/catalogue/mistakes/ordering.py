@@ -337,3 +337,13 @@ def is_given_by_hand_what_is_broadcast(rank: Rank) -> None:
     else:
         dist.broadcast(weights, 0)
     dist.all_reduce(weights)
+
+
+@mistake("call ordering", culprits=(1,), ranks=3, also=("deadlock",))
+def groups_as_their_gradients_became_ready(rank: Rank) -> None:
+    """Both groups have all ranks; a queue brings them in another order."""
+    groups = {name: dist.new_group(list(range(rank.world_size))) for name in ("dense", "sparse")}
+    ready = ["sparse", "dense"] if rank.index == 1 else ["dense", "sparse"]  # culprit
+    while ready:
+        name = ready.pop(0)
+        dist.all_reduce(torch.ones(8), group=groups[name])  # culprit

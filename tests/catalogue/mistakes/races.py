@@ -615,3 +615,35 @@ def the_best_of_all_by_its_place(rank: Rank) -> None:
         rank.store.set("best", readers[int(best // 5)])
     else:
         dist.send(torch.arange(5.0) + rank.index, dst=3)
+
+
+@mistake("message race", culprits=(0,), ranks=4)
+def resamples_the_worst_by_the_order_of_arrival(rank: Rank) -> int:
+    losses, loss = {}, torch.empty(1)
+    if rank.index == 0:
+        for worker in range(1, rank.world_size):
+            dist.recv(loss)  # culprit
+            losses[worker] = loss.item()  # culprit
+        return max(losses, key=losses.get)  # type: ignore[arg-type]
+    dist.send(torch.tensor([1.0 / rank.index]), 0)
+    return 0
+
+
+@mistake("message race", culprits=(0,), ranks=3)
+def a_collector_that_files_by_its_own_count(rank: Rank) -> None:
+    class Collector:
+        def __init__(self) -> None:
+            self.parts: dict[int, torch.Tensor] = {}
+
+        def collect(self) -> None:
+            for worker in range(1, rank.world_size):
+                part = torch.zeros(3)
+                dist.recv(part)  # culprit
+                self.parts[worker] = part  # culprit
+
+    if rank.index == 0:
+        collector = Collector()
+        collector.collect()
+        collector.parts[1].sub_(collector.parts[2])
+    else:
+        dist.send(torch.full((3,), float(rank.index)), 0)

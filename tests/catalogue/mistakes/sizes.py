@@ -233,3 +233,27 @@ def expects_as_many_as_it_sends(rank: Rank) -> None:
     expects = sends if rank.index == 3 else [row[rank.index] for row in plan]  # culprit
     taken = torch.zeros(sum(expects))
     dist.all_to_all_single(taken, torch.ones(sum(sends)), expects, sends)  # culprit
+
+
+@mistake("size mismatch", culprits=(2,), ranks=3)
+def one_actor_sends_a_field_more(rank: Rank) -> None:
+    """What rank 1 sends fits: two of three have it so."""
+    fields = ["observation", "action", "reward"] + (["done"] if rank.index == 2 else [])
+    for _ in range(2):
+        if rank.index == 0:
+            for actor in (1, 2):
+                dist.recv(torch.empty(3), actor)
+        else:
+            dist.send(torch.ones(len(fields)), 0)  # culprit
+
+
+@mistake("size mismatch", culprits=(2,), ranks=3, also=("call ordering",))
+def an_old_client_asks_for_the_version_first(rank: Rank) -> None:
+    parts = {"weights": torch.ones(12), "version": torch.ones(1)}
+    if rank.index == 0:
+        for client in (1, 2):
+            dist.send(parts["weights"], client)
+            dist.send(parts["version"], client)
+    else:
+        for name in sorted(parts, reverse=rank.index == 1):  # culprit
+            dist.recv(parts[name], 0)  # culprit

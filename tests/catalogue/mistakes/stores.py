@@ -509,3 +509,15 @@ def asks_by_name_where_it_is_told_by_number(rank: Rank) -> None:
     hosts = ["ash", "birch", "cedar", "date"]
     mine = rank.store.get(f"shard/{hosts[1]}" if rank.index == 1 else f"shard/{rank.index}")  # culprit
     dist.all_reduce(torch.tensor([float(mine)]))
+
+
+@mistake("lost update", culprits=(0, 1, 2), ranks=3)
+def swaps_the_roster_and_does_not_look(rank: Rank) -> None:
+    """Of three swaps of one value two fail."""
+    if rank.index == 0:
+        rank.store.set("roster", "nobody")
+    dist.barrier()
+    known = rank.store.get("roster").decode()
+    known = f"{known}, {rank.index}"
+    rank.store.compare_set("roster", known.rpartition(", ")[0], known)  # culprit
+    dist.barrier()
