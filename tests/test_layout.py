@@ -37,6 +37,7 @@ TORCH_SEAMS = (
     "boundary/modes_seam.py",
     "boundary/batches_seam.py",
     "boundary/options_seam.py",
+    "boundary/tensor_seam.py",
     "gathers/network/torch_seam.py",
     "recording/torch_seam.py",
 )  # gathers work without the rest, so have their own; what only recording needs, and modes, made the first too long

@@ -29,6 +29,7 @@ from rankdrill.boundary.habits import well_known
 from rankdrill.boundary.methods import METHODS
 from rankdrill.boundary.numbering import PlainNumbering
 from rankdrill.boundary.options_seam import NOWHERE, Places, places_of
+from rankdrill.boundary.tensor_seam import UNKNOWN
 from rankdrill.errors import ContractBroken
 from rankdrill.ledger import Board, BoardCall, LedgerReader, LedgerWriter, State, make_board
 from rankdrill.ledger import format as f
@@ -254,11 +255,12 @@ def test_sites_are_the_same() -> None:
 
 @pytest.fixture(params=["read where they lie", "asked for"])
 def here(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Here]:
-    """A world of one in this process; how the options of its calls are looked at is the parameter."""
+    """A world of one in this process; how tensors and options of its calls are looked at is the parameter."""
     if request.param == "asked for":
         if hot is None:
             pytest.skip("Python asks in any case")
         monkeypatch.setattr(beaten, "places_of", lambda op: Places(places_of(op).options, *[NOWHERE] * 4))
+        monkeypatch.setattr(beaten, "tensor_places", lambda: UNKNOWN)
         for method, (op, names) in METHODS.items():
             if well_known(op, names) and hasattr(dist.ProcessGroup, method):
                 general = getattr(DrilledGroup, method).__wrapped__
@@ -316,6 +318,20 @@ def test_calls_are_told_apart_by_all_that_their_records_say(here: Here) -> None:
     ]
     assert {record.state for record in records} == {State.ENDED}
     assert default_group().last_used == here.boundary.made.moments.upcoming == 34
+
+
+def test_tensors_of_many_dimensions_and_of_other_kinds_are_told_right(here: Here) -> None:
+    class Own(torch.Tensor):
+        pass
+
+    shapes = [(1,) * 7, (1,) * 6 + (2,), (1,) * 5, (1,) * 4 + (2,), (), (0, 3)]
+    made = [torch.ones(shape) for shape in shapes] + [torch.ones(3).as_subclass(Own)]
+    for _ in range(2):
+        for tensor in made:
+            dist.all_reduce(tensor)
+    records = [record for record in here.view if record.step.kind == "collective"][1:]
+    told = [f"float32{str([*tensor.shape]).replace(' ', '')} sum" for tensor in made]
+    assert [record.step.fingerprint for record in records] == told * 2
 
 
 def test_a_timeout_of_a_calls_own_is_on_record(here: Here) -> None:

@@ -25,6 +25,7 @@ from rankdrill.boundary.options_seam import places_of
 from rankdrill.boundary.reducers import BUCKETED, named
 from rankdrill.boundary.regions import IN_PLACE
 from rankdrill.boundary.strides import MINDING_ORDER
+from rankdrill.boundary.tensor_seam import tensor_places
 from rankdrill.boundary.work import NO_TIMEOUT
 from rankdrill.native import hot
 from rankdrill.step import Site
@@ -50,7 +51,7 @@ def method_of(method: str, op: str, names: tuple[str, ...], make: Callable[[Path
         return make(plain_path(method, op, names, learn))
     minds_strides = op in MINDING_GAPS or op in MINDING_ORDER
     of_memory = minds_strides, op in IN_PLACE, op == "broadcast"
-    kinds = torch.Tensor, dist.ReduceOp, NO_TIMEOUT, places_of(op)
+    kinds = torch.Tensor, dist.ReduceOp, NO_TIMEOUT, places_of(op), tensor_places()
     asked = op, *kinds, op in REDUCING, op in ROOTED, *of_memory, op in BUCKETED
     asks = call_site, learn, failed, patience_ms_of, _meeting(names)
     later = BeatenWork, BeatenHandle, modes_seam.plainly, torch_seam.torch_waits_by_tensor, torch_seam.ENGINE

@@ -338,15 +338,18 @@ static PyObject *Beaten_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     PyObject *work, *handle, *plainly, *by_tensor, *meet, *engine;
     Asked asked;
     Places *places = &asked.places;
+    TensorPlaces *tensors = &asked.tensors;
+    unsigned long long kind;
     Py_ssize_t given;
     if (kwargs && PyDict_GET_SIZE(kwargs)) return PyErr_Format(PyExc_TypeError, "Beaten takes no names");
-    if (!PyArg_ParseTuple(args, "UOn(OO!O!O(O!nnnn)pppppp)(O!OOOO)(O!O!OOO)", &method, &general, &given, &asked.op, &PyType_Type,
+    if (!PyArg_ParseTuple(args, "UOn(OO!O!O(O!nnnn)(nKnn)pppppp)(O!OOOO)(O!O!OOO)", &method, &general, &given, &asked.op, &PyType_Type,
                           &asked.tensor, &PyType_Type, &asked.reduction, &asked.no_timeout, &PyType_Type, &places->type,
-                          &places->asynchronous, &places->reduction, &places->root, &places->timeout, &asked.reduces, &asked.rooted,
-                          &asked.minds_gaps, &asked.in_place, &asked.from_root, &asked.bucketed, &CallSitesType,
+                          &places->asynchronous, &places->reduction, &places->root, &places->timeout, &tensors->pointer, &kind,
+                          &tensors->dimensions, &tensors->dtype, &asked.reduces, &asked.rooted, &asked.minds_gaps, &asked.in_place, &asked.from_root, &asked.bucketed, &CallSitesType,
                           &call_site, &learn, &failed, &own_patience, &meet, &PyType_Type, &work, &PyType_Type, &handle,
                           &plainly, &by_tensor, &engine))
         return NULL;
+    tensors->kind = kind;
     if (given < 1 || given > 7) return PyErr_Format(PyExc_ValueError, "1 to 7 arguments, not %zd", given);
     if (!PyType_IsSubtype((PyTypeObject *)handle, &HeldType)) return PyErr_Format(PyExc_TypeError, "no such handle");
     Beaten *self = (Beaten *)type->tp_alloc(type, 0);

@@ -92,8 +92,15 @@ static inline int64_t word_at(const char *lying) {
     memcpy(&word, lying, sizeof word);
     return word;
 }
+/* Where a plain tensor has its sizes and its dtype, as `TensorPlaces` of boundary/tensor_seam.py; a `kind` of 0 is unknown. */
+enum { MOST_DIMENSIONS = 5 }; /* that lie there */
+typedef struct {
+    uint64_t kind;
+    Py_ssize_t pointer, dimensions, dtype;
+} TensorPlaces;
 typedef struct {
     Places places;
+    TensorPlaces tensors;
     PyObject *op, *tensor, *reduction, *no_timeout; /* torch's types, and its word for a group's own timeout */
     int reduces, rooted, minds_gaps;   /* whether the op has a reduce op, a root, and no patience with strides */
     int in_place, from_root, bucketed; /* whether it writes where it reads: everywhere, but at the root; DDP calls it */

@@ -27,6 +27,20 @@ static int add_number(Key *key, PyObject *number) {
     return word == -1 && PyErr_Occurred() ? -1 : add(key, (uint64_t)word);
 }
 
+/* That of a tensor which is no more than that, read where it lies; -2 where it has to be asked. */
+static int add_plain(const TensorPlaces *places, Key *key, PyObject *tensor) {
+    const char *lying = places->kind ? *(const char **)((char *)tensor + places->pointer) : NULL;
+    if (!lying || (uint64_t)word_at(lying) != places->kind) return -2;
+    int64_t dimensions = word_at(lying + places->dimensions);
+    if (dimensions < 0 || dimensions > MOST_DIMENSIONS) return -2;
+    uint16_t dtype;
+    memcpy(&dtype, lying + places->dtype, sizeof dtype);
+    int going = add(key, dtype); /* no address is so small */
+    for (int64_t each = 0; going == 1 && each <= dimensions; each++)
+        going = add(key, (uint64_t)word_at(lying + places->dimensions + each * (int64_t)sizeof each));
+    return going;
+}
+
 static int add_tensor(Key *key, PyObject *tensor) {
     PyObject *dtype = PyObject_GetAttr(tensor, s_dtype);
     if (!dtype) return -1;
@@ -80,7 +94,8 @@ static int add_tensors(const Asked *asked, Key *key, PyObject *given, int deep, 
         ++*count;
         int going = is_tensor < 0 ? -1 : asked->minds_gaps || spans->wanted ? lies_in_order(given) : 1;
         if (going == 1 && spans->wanted) going = is_plain ? add_span(spans, given, written) : 0;
-        return going == 1 ? add_tensor(key, given) : going;
+        int added = going == 1 && is_plain ? add_plain(&asked->tensors, key, given) : -2;
+        return going != 1 ? going : added != -2 ? added : add_tensor(key, given);
     }
     if (!is_list || deep > 2) return 0;
     int going = 1;
