@@ -13,7 +13,7 @@ setup(
         Extension(
             "rankdrill.native.hot",
             sources=sorted(map(str, NATIVE.glob("*.c"))),
-            depends=[str(NATIVE / "hot.h")],
+            depends=sorted(map(str, NATIVE.glob("*.h"))),
             extra_compile_args=["-std=c11"],
             optional=True,  # without a compiler the same is done in Python
         )

@@ -9,6 +9,11 @@
 
 #include "hot.h"
 
+/* What says where a frame is: it is as far as that in that code, for as long as what it calls goes on. */
+typedef struct {
+    const void *code, *at;
+} Spot;
+
 #if PY_VERSION_HEX < 0x030E0000 && !defined(PYPY_VERSION) && !defined(Py_GIL_DISABLED)
 #define Py_BUILD_CORE 1
 #include <internal/pycore_frame.h>
@@ -17,11 +22,6 @@
 #define FRAMES_LIE_OPEN 1
 
 typedef _PyInterpreterFrame *Frame;
-
-/* What says where a frame is: it is as far as that in that code, for as long as what it calls goes on. */
-typedef struct {
-    const void *code, *at;
-} Spot;
 
 static inline Spot spot_of(Frame frame) {
 #if PY_VERSION_HEX < 0x030D0000
