@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
+import tempfile
+import time
+from pathlib import Path
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -329,3 +334,55 @@ def test_a_group_that_is_made_once_more_is_nobody_elses_mistake(four: World) -> 
 
     _, culprits = told(four.run(body, deadline=DEADLINE_S))
     assert culprits in ((), (0, 1))
+
+
+def test_what_a_stage_hands_on_need_not_be_as_large_as_what_it_got() -> None:
+    """Whether the second stage sends too little, or the third expects too much, its own input does not say."""
+
+    def body() -> None:
+        me = dist.get_rank()
+        if me:
+            dist.recv(torch.empty(8), src=me - 1)
+        if me < 2:
+            dist.send(torch.ones(8 if me == 0 else 4), dst=me + 1)
+
+    with World(3) as three:
+        kind, culprits = told(three.run(body, deadline=DEADLINE_S))
+    assert (kind, culprits) == (FindingKind.SIZE, ())
+
+
+def test_who_returns_where_it_should_is_not_short_of_what_another_one_sends(four: World) -> None:
+    """What is further down is for rank 2 alone: rank 0 waits once too often, or rank 1 sends once too seldom."""
+
+    def body() -> None:
+        me, value = dist.get_rank(), torch.ones(3)
+        if me == 1:
+            dist.send(value, 0)
+            return
+        if me == 2:
+            dist.send(value, 0)
+        if me == 0:
+            dist.recv(value, src=2)
+            dist.recv(value, src=1)
+            dist.recv(value, src=1)
+
+    _, culprits = told(four.run(body, deadline=DEADLINE_S))
+    assert culprits in ((), (0,))
+
+
+def test_two_files_that_two_ranks_lock_crosswise_say_nothing_of_who_is_wrong(fresh: World) -> None:
+    """The others lock neither, or both in turn on other files."""
+
+    def body(rank: RankContext, directory: str) -> None:
+        names = ["weights", "table"][:: -1 if rank.index == 1 else 1]
+        opened = [(Path(directory) / name).open("w") for name in names]
+        dist.barrier()
+        if rank.index in (0, 1):
+            for file in opened:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                time.sleep(0.2)
+        dist.barrier()
+
+    with tempfile.TemporaryDirectory() as directory:
+        kind, culprits = told(fresh.run_job(Job(body, (directory,), with_context=True), deadline=DEADLINE_S))
+    assert (kind, culprits) == (FindingKind.DEADLOCK, ())
