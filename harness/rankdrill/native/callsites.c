@@ -50,6 +50,7 @@ static void CallSites_dealloc(CallSites *self) {
 enum { FAILED = -1, WENT_ON, AGAIN }; /* of a walk */
 
 static int learn(CallSites *self, PyCodeObject *code, Known *known, Known *found) {
+    Py_ssize_t ran = PyList_GET_SIZE(self->passes);
     PyObject *told = PyObject_CallOneArg(self->classify, (PyObject *)code);
     if (!told) return FAILED;
     long bits = PyLong_AsLong(told); /* whose it is, how much it tells, whether it runs tests */
@@ -59,7 +60,7 @@ static int learn(CallSites *self, PyCodeObject *code, Known *known, Known *found
     *known = (Known){(PyCodeObject *)Py_NewRef(code), bits & 3, (bits >> 2) & 3, (bits >> 4) & 1, (bits >> 5) & 7};
     *found = *known;
     Py_XDECREF(before);
-    return PyList_GET_SIZE(self->passes) ? AGAIN : WENT_ON; /* meanwhile a pass may have ended, and its frames be gone */
+    return ran || PyList_GET_SIZE(self->passes) ? AGAIN : WENT_ON; /* a pass may have ended, and its frames be gone */
 }
 
 /* What is known of a function's code; asks `classify` of one that is new, or that another has taken the place of. */

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Iterable
 from typing import TypeAlias
 
 from rankdrill.diagnosis.calls.contracts import only_device_differs
+from rankdrill.diagnosis.calls.tree import function_around, name_called
 from rankdrill.diagnosis.finding import Finding, FindingKind, side_of
 from rankdrill.diagnosis.messages import words
 from rankdrill.ledger import Half, MessageCall, Post
+from rankdrill.step import Site
 
 __all__ = ["Posted", "break_in_message"]
 
@@ -16,6 +20,8 @@ Posted: TypeAlias = tuple[MessageCall, Half, Post]
 Marks: TypeAlias = tuple[int, ...]
 PATTERN = 2  # messages of others, of which one may have had that size by chance
 _DTYPES = 3  # its place in `Post.marks`
+_CUTTING = frozenset({"array_split", "chunk", "divmod", "narrow", "split", "tensor_split", "unbind"})
+_OF_RANKS = re.compile(r"rank|index|worker|peer|client|stage|dst|src", re.IGNORECASE)
 
 
 def break_in_message(
@@ -70,8 +76,11 @@ def _odd_one(call: MessageCall, ends: dict[Half, Post], seen: list[Posted], *, b
 
 def _unlike_the_next(call: MessageCall, ends: dict[Half, Post], seen: list[Posted]) -> Half | None:
     """The end that brings another size than what went between the same lines in that round, and fitted: two ranks of
-    three have it so. Only of what one rank exchanges with several: from stage to stage sizes may change.
+    three have it so. Only of what one rank exchanges with several, and no source cuts to measure: from stage to stage
+    sizes may change, and from one shard to the next.
     """
+    if any(post.site is None or _cuts_to_measure(post.site) for post in ends.values()):
+        return None
     places = {half: _place(post) for half, post in ends.items()}
     there: dict[MessageCall, dict[Half, Post]] = {}
     for other, half, post in seen:
@@ -82,6 +91,23 @@ def _unlike_the_next(call: MessageCall, ends: dict[Half, Post], seen: list[Poste
     marks = {post.marks for posts in whole for post in posts.values()}
     odd = [half for half, post in ends.items() if post.marks not in marks]
     return odd[0] if len(marks) == len(odd) == 1 else None
+
+
+def _cuts_to_measure(site: Site) -> bool:
+    """Whether something in its function may be of another size for each rank: shards, say; also if nobody can say."""
+    function = function_around(site)
+    return function is None or any(_cuts(node) for node in ast.walk(function))
+
+
+def _cuts(node: ast.AST) -> bool:
+    match node:
+        case ast.Call():
+            return name_called(node) in _CUTTING
+        case ast.BinOp(op=ast.FloorDiv()) | ast.Slice():
+            return True
+        case ast.Subscript(value=ast.Name(), slice=index):
+            return bool(_OF_RANKS.search(ast.unparse(index)))
+    return False
 
 
 def _unlike_all_there(call: MessageCall, ends: dict[Half, Post], seen: list[Posted]) -> Half | None:

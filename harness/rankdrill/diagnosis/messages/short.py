@@ -1,12 +1,13 @@
 """A rank that returned short of a message: behind its last call its own source has the other half of what is left over.
 
-Only what it would have come to counts: what stands under conditions that held for it in that function before, and that
-no round of a loop changes.
+Only what it would have come to counts: what stands under conditions that held for it before, in that run of the
+function, and that nothing changes. Where another rank has returned from the same line, that is where ranks return.
 """
 
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
@@ -22,6 +23,12 @@ __all__ = ["stopped_short_at"]
 _SENDING = frozenset({"send", "isend"})
 _RECEIVING = frozenset({"recv", "irecv"})
 _PEERS = ("dst", "src")
+_CHANGES = frozenset(
+    {
+        *("add", "append", "appendleft", "clear", "discard", "extend", "get", "insert", "pop", "popitem", "popleft"),
+        *("put", "remove", "set", "setdefault", "update"),
+    }
+)
 
 
 def stopped_short_at(end: MessageEnd, views: Mapping[int, LedgerView], returned: Collection[int]) -> Site | None:
@@ -32,7 +39,9 @@ def stopped_short_at(end: MessageEnd, views: Mapping[int, LedgerView], returned:
     function = function_around(last) if last is not None else None
     if last is None or function is None:
         return None
-    held = {told for line in _lines_in(function, views[end.peer]) for told in _conditions(function, line)}
+    if any(last_call(views[rank])[1] == last for rank in returned if rank != end.peer and rank in views):
+        return None
+    held = {told for line in _lines_beside(last, views[end.peer]) for told in _conditions(function, line)}
     half = _RECEIVING if end.sends else _SENDING
     for line in sorted(lines_behind(half, last)):
         if _conditions(function, line) <= held - _changing(function) and _fits(function, line, half, end):
@@ -40,10 +49,11 @@ def stopped_short_at(end: MessageEnd, views: Mapping[int, LedgerView], returned:
     return None
 
 
-def _lines_in(function: ast.AST, view: LedgerView) -> set[int]:
-    """Where in `function` the rank made calls."""
+def _lines_beside(last: Site, view: LedgerView) -> set[int]:
+    """Where the rank made calls in the function of `last`, called from the same lines."""
     sites = {record.step.site for record in view.where(lambda kind, state: kind is Kind.COLLECTIVE)}
-    return {site.line for site in sites if site is not None and function_around(site) is function}
+    of_it = (last.file, last.function, last.caller)
+    return {site.line for site in sites if site is not None and (site.file, site.function, site.caller) == of_it}
 
 
 def _conditions(function: ast.AST, line: int) -> set[tuple[str, str]]:
@@ -61,18 +71,36 @@ def _asked(node: ast.AST) -> str:
 
 
 def _changing(function: ast.AST) -> set[tuple[str, str]]:
-    """The conditions of what is bound in a loop: they held one time, and do not the next."""
-    loops = [node for node in ast.walk(function) if isinstance(node, LOOPS)]
-    bound = {name for loop in loops for name in _bound_in(loop)}
+    """The conditions of what is bound anew, or changes in its place: they held one time, and may not the next."""
+    bound = Counter(name for node in ast.walk(function) for name in _bound_by(node))
+    in_loops = {name for loop in ast.walk(function) if isinstance(loop, LOOPS) for name in _bound_in(loop)}
+    changed = {name for node in ast.walk(function) for name in _changed_by(node)} | in_loops
+    changed |= {name for name, times in bound.items() if times > 1}
     asked = [node for node in ast.walk(function) if isinstance(node, ast.If | ast.While)]
-    changing = {_asked(node) for node in asked if names_in(node.test) & bound}
+    changing = {_asked(node) for node in asked if names_in(node.test) & changed}
     return {(told, part) for told in changing for part in ("body", "orelse", "test")}
 
 
 def _bound_in(loop: ast.AST) -> Iterator[str]:
     for node in ast.walk(loop):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.id
+        yield from _bound_by(node)
+
+
+def _bound_by(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        yield node.id
+
+
+def _changed_by(node: ast.AST) -> Iterator[str]:
+    """What is a part of the user's own data is changed by a method, or by what is stored in it."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method)) if method in _CHANGES:
+            yield name
+        case (
+            ast.Subscript(value=ast.Name(id=name), ctx=ast.Store() | ast.Del())
+            | ast.AugAssign(target=ast.Name(id=name))
+        ):
+            yield name
 
 
 def _fits(function: ast.AST, line: int, half: Collection[str], end: MessageEnd) -> bool:

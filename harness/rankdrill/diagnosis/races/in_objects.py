@@ -46,6 +46,6 @@ def _is_read_by_number(attribute: str, tree: ast.Module) -> bool:
         and isinstance(node.ctx, ast.Load)
         and isinstance(node.value, ast.Attribute)
         and node.value.attr == attribute
-        and isinstance(node.slice, ast.Constant | ast.Name)
+        and isinstance(node.slice, ast.Constant)  # a name may go over all of them
         for node in ast.walk(tree)
     )

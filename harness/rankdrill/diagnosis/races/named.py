@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 
-from rankdrill.diagnosis.races.written import Written, name_called, names_in
+from rankdrill.diagnosis.races.written import Written, name_called
 
 __all__ = ["asks_for_names", "goes_by_names", "is_named_later", "stands_for_a_sender"]
 
@@ -74,18 +74,40 @@ def goes_by_names(written: Written, use: ast.Name) -> bool:
 
 
 def _asks_whose_is_the_best(written: Written, use: ast.Name) -> bool:
-    """Whether names are put in order by what is kept under them: in ``max(kept, key=kept.get)`` both say so."""
-    for outer in written.around(use):
-        if isinstance(outer, ast.stmt):
-            return False
-        if isinstance(outer, ast.Call) and name_called(outer) in _BY_KEY:
-            break
-    else:
+    """Whether names are put in order by what is kept under them, in ``max(kept, key=kept.get)`` say, and are wanted.
+
+    Who only goes on to read what is kept under them asks for values, which are in an order of their own.
+    """
+    call = next((each for each in written.around(use) if name_called(each) in _BY_KEY), None)
+    if not isinstance(call, ast.Call) or not any(each.arg == "key" for each in call.keywords):
         return False
-    match written.parent(outer):
-        case ast.Subscript(slice=ast.Constant(value=1)):  # how good it is
-            return False
-    return any(each.arg == "key" for each in outer.keywords) and any(use.id in names_in(each) for each in outer.args)
+    for given in call.args:
+        match given:
+            case ast.Name(id=name) | ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="keys")):
+                if name == use.id:
+                    return _is_wanted(written, call, use.id)
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="items")) if name == use.id:
+                return isinstance(written.parent(call), ast.Return | ast.FormattedValue)
+    return False
+
+
+def _is_wanted(written: Written, call: ast.Call, kept: str) -> bool:
+    """Whether the name, or names, that `call` gives are for more than to read what is `kept` under them."""
+    match written.parent(call):
+        case ast.Assign(targets=[ast.Name(id=name)]):
+            return any(not _is_read_by(written, use, kept) for use in written.uses(name))
+        case ast.Return() | ast.FormattedValue():
+            return True
+        case ast.Call() as outer:
+            return name_called(outer) in _SHOW
+    return False
+
+
+def _is_read_by(written: Written, use: ast.Name, kept: str) -> bool:
+    match written.parent(use):
+        case ast.Subscript(value=ast.Name(id=name), slice=index):
+            return name == kept and index is use
+    return False
 
 
 def is_named_later(written: Written, use: ast.Name) -> bool:

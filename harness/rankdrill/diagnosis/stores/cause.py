@@ -10,13 +10,13 @@ from rankdrill.diagnosis.deadlock import circle_in, deadlock_of
 from rankdrill.diagnosis.finding import Finding, Side, side_of
 from rankdrill.diagnosis.messages import words
 from rankdrill.diagnosis.stores.by_turn import set_before_its_turn_passed
+from rankdrill.diagnosis.stores.file_locks import holds_alone, in_another_order, taken_in
 from rankdrill.diagnosis.stores.keys import awaits_key, awaits_lock
 from rankdrill.diagnosis.stores.missing import missing_key
 from rankdrill.diagnosis.stores.other_key import asked_for_another
 from rankdrill.diagnosis.stores.source import sets_later
 from rankdrill.diagnosis.waits import Wait, hopeless
-from rankdrill.ledger import LedgerView, Record, State
-from rankdrill.step import Kind, Site
+from rankdrill.ledger import LedgerView, Record
 
 __all__ = ["apart", "cause_apart"]
 
@@ -117,48 +117,7 @@ def _deadlock(waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> Finding
         step = wait.record.step
         sides.setdefault((step.op, step.target, step.site, rank in holding), []).append(rank)
     told = [_side(ranks, waits, holding, views) for ranks in sides.values()]
-    return deadlock_of(circle, told, _holds_alone(waits, holding, views) or _in_another_order(holding, views))
-
-
-def _in_another_order(holding: Mapping[int, Wait], views: Sequence[LedgerView]) -> tuple[int, ...]:
-    """The one of two holders that takes two locks in another order than all others that take one of them first."""
-    locks = {wait.record.step.target for wait in holding.values()}
-    if len(locks) != 2 or len(holding) != 2:
-        return ()
-    first: dict[str, list[int]] = {lock: [] for lock in locks}
-    for rank, view in enumerate(views):
-        taken = view.where(lambda kind, state: kind in (Kind.FILE, Kind.SHM))
-        lock = next((record.step.target for record in taken if record.step.target in locks and _takes(record)), None)
-        if lock is not None:
-            first[lock].append(rank)
-    few, most = sorted(first.values(), key=len)
-    return tuple(few) if len(few) == 1 < len(most) and few[0] in holding else ()
-
-
-def _takes(record: Record) -> bool:
-    return awaits_lock(replace(record.step, fingerprint="")) and "LOCK_UN" not in record.step.fingerprint
-
-
-def _holds_alone(
-    waits: Mapping[int, Wait], holding: Mapping[int, Wait], views: Sequence[LedgerView]
-) -> tuple[int, ...]:
-    """The one that holds what several others wait for, if it has taken it at a line of its own, or by way of one.
-
-    Where all take it at one line, it is by chance that this one was the first.
-    """
-    waiting = [rank for rank, wait in waits.items() if awaits_lock(wait.record.step)]
-    if len(holding) != 1 or len(waiting) < 2 or {*waiting, *holding} != waits.keys():
-        return ()
-    ((holder, wait),) = holding.items()
-    taken = _taken(wait.record, views[holder])
-    own = _way(taken.step.site if taken is not None else None)
-    theirs = {_way(waits[rank].record.step.site) for rank in waiting}
-    return (holder,) if own and theirs.isdisjoint({(), own}) else ()
-
-
-def _way(site: Site | None) -> tuple[tuple[str, int], ...]:
-    """Its line, and those of its callers."""
-    return () if site is None else (site.place, *_way(site.caller))
+    return deadlock_of(circle, told, holds_alone(waits, holding, views) or in_another_order(holding, views))
 
 
 def _side(
@@ -168,7 +127,7 @@ def _side(
     did = _waits(record, plural=len(ranks) > 1)
     lock = holding.get(ranks[0])
     if lock is not None:
-        taken = _taken(lock.record, views[ranks[0]])
+        taken = taken_in(lock.record, views[ranks[0]])
         did = f"holds {lock.record.step.target!r}{taken.step.where if taken is not None else ''}, and {did}"
     return side_of(ranks, did, [waits[rank].record.step.site for rank in ranks])
 
@@ -181,10 +140,3 @@ def _waits(record: Record, *, plural: bool) -> str:
     elif awaits_lock(step):
         told = f"waits for the lock of {step.target!r}"
     return told.replace("waits", "wait", 1) if plural else told
-
-
-def _taken(lock: Record, view: LedgerView) -> Record | None:
-    """Where the holder took the lock."""
-    ended = view.where(lambda kind, state: kind is lock.step.kind and state is State.ENDED)
-    taken = [record for record in ended if record.step.target == lock.step.target and _takes(record)]
-    return taken[-1] if taken else None

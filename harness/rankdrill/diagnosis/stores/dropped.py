@@ -1,8 +1,9 @@
 """Swaps of a key that failed, and nobody looked: ranks get a key, and drop what `compare_set` says of the swap.
 
-Of two that swap it from one value to two others one has failed. Who goes by what comes back, asks again and again, or
-looks at the key once more before it goes on to a collective may have noticed; and who would put there what has nothing
-to do with what it got is one of many who stand for election.
+Of two that swap it from one value to two others, each of which is that and something more, one has failed, and what it
+would have added is missing. Who goes by what comes back, or by what it got, asks again and again, or looks at the key
+once more before it goes on to a collective may have noticed; and who would put something else there may stand for
+election, and not want to win.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from rankdrill.diagnosis.calls.tree import calls_at, function_around, name_called
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.stores.changes import SWAP
-from rankdrill.diagnosis.stores.flow import depends_on
+from rankdrill.diagnosis.stores.flow import depends_on, goes_by
 from rankdrill.diagnosis.stores.source import asks_again
 from rankdrill.ledger import GROUP_OP, LedgerView, Record, State
 from rankdrill.step import Kind, Site
@@ -35,6 +36,13 @@ class _Swap:
     @property
     def expected(self) -> str:
         return self.put.step.fingerprint.partition(" to ")[0]
+
+    @property
+    def adds(self) -> bool:
+        """Whether it would have put there what was there, and more."""
+        before, _, after = self.put.step.fingerprint.partition(" to ")
+        inner = before[1:-1]
+        return before[:1] == "'" and len(inner) > 0 and inner in after[1:-1] and inner != after[1:-1]
 
     @property
     def lines(self) -> tuple[Site | None, Site | None]:
@@ -105,21 +113,24 @@ def _swaps_of(rank: int, view: LedgerView) -> Iterator[_Swap]:
             got[step.digest] = record
         elif step.op == SWAP:
             before = got.pop(step.digest, None)
-            if before is not None and before.thread == record.thread and _drops_it(before, record):
-                swapped.setdefault(step.digest, []).append(_Swap(rank, before, record))
+            if before is None or before.thread != record.thread or not _drops_it(before, record):
+                continue
+            if (swap := _Swap(rank, before, record)).adds:
+                swapped.setdefault(step.digest, []).append(swap)
     yield from (each for swaps in swapped.values() for each in swaps)
 
 
 def _drops_it(got: Record, put: Record) -> bool:
     """Whether the source does nothing with what the swap gives back, does not get the key until it is right, and has
-    made what it would put there of what it got.
+    made what it would put there of what it got, whatever that was.
     """
     site, before = put.step.site, got.step.site
     function = function_around(site) if site is not None else None
     if site is None or function is None or before is None or asks_again(before):
         return False
-    if not depends_on(before, site, value=True, key=put.step.target):
+    key = put.step.target
+    if not depends_on(before, site, value=True, key=key) or goes_by(before, site, key=key):
         return False
     swaps = [call for call in calls_at(function, site.line) if name_called(call) == SWAP]
     plain = {id(node.value) for node in ast.walk(function) if isinstance(node, ast.Expr)}
-    return len(swaps) == 1 and id(swaps[0]) in plain and not put.step.fingerprint.startswith("''")
+    return len(swaps) == 1 and id(swaps[0]) in plain
