@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import functools
 import sys
 import threading
@@ -9,23 +10,27 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, TypeAlias
 
 import pytest
 import torch
 import torch.distributed as dist
 
+from rankdrill.boundary import callsites
+from rankdrill.native import hot
 from rankdrill.step import HANDED_OVER, Kind, Site
 from tests.faults.here import Here, rank_here
 from tests.torch_can import end_group
 
 MOST_CALLERS = 3  # whose lines a site tells, beside its own
+BOUND_S = 30.0
 MANY = 100  # walks, which is more than are kept
 Lines: TypeAlias = "list[tuple[str, int]]"
 
 ones = torch.ones(2)
 made: list[Lines] = []
+native = pytest.mark.skipif(hot is None, reason="the C was not built, or is not wanted")
 
 
 @pytest.fixture
@@ -173,3 +178,85 @@ def test_more_lines_than_are_kept(here: Here) -> None:
         place["many"]()
     assert len({tuple(each) for each in made}) == MANY
     assert_told_right(here)
+
+
+@native
+def test_who_is_in_the_same_places_does_not_walk(here: Here) -> None:
+    """Whoever walks asks which site it is; of one that is remembered nobody asks."""
+    asked = []
+    for _ in range(MANY):  # Python rewrites what runs often, and is a little further on in it then
+        callsites._sites.clear()
+        one()
+        asked.append(len(callsites._sites))
+    assert asked[0] == 1
+    assert asked[-1] == 0
+    assert_told_right(here)
+
+
+@native
+def test_nothing_is_remembered_in_a_backward_pass(here: Here) -> None:
+    """Whose frames are another thread's: they go on meanwhile."""
+    for turn in range(MANY):
+        if turn % 2:
+            callsites.passes.append(sys._getframe())
+        callsites._sites.clear()
+        try:
+            one()
+        finally:
+            callsites.passes.clear()
+        assert callsites._sites or not turn % 2
+    assert_told_right(here)
+
+
+@native
+def test_what_begins_a_thread_is_not_what_is_called(here: Here) -> None:
+    """Its frames are those of the inner part of a longer stack."""
+    for _ in range(2):
+        over = threading.Event()
+
+        def first(over: threading.Event = over) -> None:
+            call()
+            over.set()
+
+        _thread.start_new_thread(first, ())
+        assert over.wait(BOUND_S)
+        first()
+    assert_told_right(here)
+
+
+@native
+def test_a_pass_that_ends_while_a_function_is_met_is_walked_no_more() -> None:
+    """Its frames were another thread's, which has ended."""
+    assert hot is not None
+    passes: list[FrameType] = []
+    in_pass, over, told = threading.Event(), threading.Event(), threading.Event()
+    found: list[object] = []
+
+    def runs_a_pass() -> None:
+        passes.append(sys._getframe())
+        in_pass.set()
+        over.wait(BOUND_S)
+        passes.clear()
+
+    thread = threading.Thread(target=runs_a_pass)
+
+    def classify(code: CodeType) -> int:
+        if code.co_name == "runs_a_pass" and not over.is_set():
+            over.set()
+            thread.join(BOUND_S)
+        return 0 if code.co_name in ("back", "runs_a_pass") else 1
+
+    def meet(key: bytes, frame: FrameType, via: object, callers: tuple[FrameType, ...]) -> str:
+        return f"{frame.f_code.co_name} {[each.f_code.co_name for each in callers]}"
+
+    sites = hot.CallSites(classify, meet, {}, passes)
+
+    def back() -> None:
+        found.append(sites(0))
+        told.set()
+
+    thread.start()
+    assert in_pass.wait(BOUND_S)
+    _thread.start_new_thread(back, ())
+    assert told.wait(BOUND_S)
+    assert found == ["back []"]

@@ -397,3 +397,18 @@ def evaluates_its_pair_before_it_averages(rank: Rank) -> None:
         dist.all_reduce(loss)  # culprit
         if rank.index == 2:
             dist.all_reduce(score, group=pair)
+
+
+@mistake("deadlock", culprits=(0,), ranks=3)
+def a_barrier_moved_into_the_lock(rank: Rank) -> None:
+    """All take it at one line, and all come to a barrier: the others behind the lock."""
+    if rank.index:
+        rank.store.wait(["locked"])
+    with (rank.directory / "data.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        rank.store.set("locked", "1")
+        if rank.index == 0:
+            dist.barrier()  # culprit
+        fcntl.flock(file, fcntl.LOCK_UN)
+    if rank.index:
+        dist.barrier()

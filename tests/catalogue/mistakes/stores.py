@@ -521,3 +521,18 @@ def swaps_the_roster_and_does_not_look(rank: Rank) -> None:
     known = f"{known}, {rank.index}"
     rank.store.compare_set("roster", known.rpartition(", ")[0], known)  # culprit
     dist.barrier()
+
+
+@mistake("missing key", culprits=(1,), ranks=4)
+def asks_under_the_prefix_of_before(rank: Rank) -> None:
+    class Registry:
+        def __init__(self, prefix: str) -> None:
+            self.prefix = prefix
+
+        def newest(self) -> int:
+            return int(rank.store.get(f"{self.prefix}/newest"))  # culprit
+
+    registry = Registry("saved" if rank.index == 1 else "checkpoints")  # culprit
+    if rank.index == 0:
+        rank.store.set("checkpoints/newest", "7")
+    dist.all_reduce(torch.tensor([registry.newest()]))  # culprit

@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
-from rankdrill.diagnosis.calls.tree import function_around, name_called
+from rankdrill.diagnosis.calls.asking import asks_for_the_rank
+from rankdrill.diagnosis.calls.tree import calls_at, function_around, lines_calling, name_called, path_to, tree_of
 from rankdrill.diagnosis.stores.keys import awaits_lock
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import LedgerView, Record, State
@@ -75,7 +76,25 @@ def holds_alone(waits: Mapping[int, Wait], holding: Mapping[int, Wait], views: S
     sites = [waits[rank].record.step.site for rank in waiting]
     if any(_would_do_so_too(site, waits[holder].record.step) for site in sites):
         return ()
-    return (holder,) if own and {_way(site) for site in sites}.isdisjoint({(), own}) else ()
+    apart = bool(own) and {_way(site) for site in sites}.isdisjoint({(), own})
+    return (holder,) if apart or _is_made_elsewhere_by_others(waits[holder].record.step.site) else ()
+
+
+def _is_made_elsewhere_by_others(site: Site | None) -> bool:
+    """Whether the holder waits in a call that it makes in a ``with`` because of which rank it is, and the same call is
+    written once more behind that block.
+    """
+    function, tree = (function_around(site), tree_of(site.file)) if site is not None else (None, None)
+    if site is None or function is None or tree is None:
+        return False
+    path = path_to(function, site.line)
+    blocks = [node for node, part in path if isinstance(node, ast.With) and part == "body"]
+    of_its_rank = any(
+        isinstance(node, ast.If) and part == "body" and asks_for_the_rank(node.test, tree) for node, part in path
+    )
+    names = {name_called(call) for call in calls_at(function, site.line)}
+    behind = {line for line in lines_calling(names, function) if blocks and line > (blocks[0].end_lineno or site.line)}
+    return of_its_rank and bool(behind)
 
 
 def _would_do_so_too(site: Site | None, held_in: Step) -> bool:

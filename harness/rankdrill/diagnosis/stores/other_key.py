@@ -18,6 +18,8 @@ from rankdrill.step import STORE_WAITS, Kind, Step
 
 __all__ = ["asked_for_another"]
 
+FEWEST_OTHERS = 2  # of two, one asks for another key than the other one: who is to say which is right?
+
 
 def asked_for_another(waits: Sequence[Wait], views: Sequence[LedgerView]) -> Finding | None:
     """The one rank that waits for another key than all others got which came to its line as often; None if not one.
@@ -52,8 +54,18 @@ def _instead(wait: Wait, waits: Sequence[Wait], views: Sequence[LedgerView]) -> 
     rest = {rank: steps for rank, steps in enumerate(got) if rank != wait.rank and steps}
     there = {rank: steps[turn] for rank, steps in rest.items() if len(steps) > turn}
     as_before = all(all(map(eq, before, [each.digest for each in steps])) for steps in rest.values())
-    one = len({each.digest for each in there.values()}) == 1
-    return there if before and as_before and one and all(_is_like(step, each) for each in there.values()) else {}
+    if len({each.digest for each in there.values()}) != 1:
+        return {}
+    if not before:  # the first time all have to be there, and to mean the same
+        alike = all(_ends_alike(step, each) for each in there.values())
+        return there if alike and len(there) == len(views) - 1 >= FEWEST_OTHERS else {}
+    return there if as_before and all(_is_like(step, each) for each in there.values()) else {}
+
+
+def _ends_alike(awaited: Step, got: Step) -> bool:
+    """Whether both are of one name, under another prefix."""
+    one, other = awaited.target.split("/"), got.target.split("/")
+    return len(one) == len(other) > 1 and one[-1] == other[-1] and not any(map(str.isdigit, one[-1]))
 
 
 def _is_like(awaited: Step, got: Step) -> bool:
