@@ -14,12 +14,16 @@ typedef struct {
     const void *code, *at;
 } Spot;
 
-#if PY_VERSION_HEX < 0x030E0000 && !defined(PYPY_VERSION) && !defined(Py_GIL_DISABLED)
+#if PY_VERSION_HEX < 0x030E0000 && !defined(PYPY_VERSION) && !defined(Py_GIL_DISABLED) && defined(__has_include)
+#if __has_include(<internal/pycore_frame.h>) /* not every system's Python comes with it */
+#define FRAMES_LIE_OPEN 1
+#endif
+#endif
+
+#ifdef FRAMES_LIE_OPEN
 #define Py_BUILD_CORE 1
 #include <internal/pycore_frame.h>
 #undef Py_BUILD_CORE
-
-#define FRAMES_LIE_OPEN 1
 
 typedef _PyInterpreterFrame *Frame;
 
