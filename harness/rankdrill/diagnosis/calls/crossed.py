@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 
-from rankdrill.diagnosis.calls.common_caller import from_one_function, in_any_loop, in_turn_by_one_line
+from rankdrill.diagnosis.calls.common_caller import from_one_function, in_any_loop, in_turn_by_one_line, outward
 from rankdrill.diagnosis.calls.loops import group_goes_by_the_element
 from rankdrill.diagnosis.calls.naming import named
 from rankdrill.diagnosis.calls.passed import is_behind, lie_behind
@@ -145,14 +145,12 @@ def _is_alone_in_its_branch(side: _Side, other: _Side) -> bool:
         return False
     beside = {other.meeting.made[rank].step.site for rank in other.meeting.waiting.difference(other.ranks, side.ranks)}
     one, apart = from_one_function(theirs, mine)
-    return bool(beside) and all(_is_one_way(site, theirs) for site in beside) and order_of(one, apart) is Order.APART
+    return bool(beside) and all(_way(site) == _way(theirs) for site in beside) and order_of(one, apart) is Order.APART
 
 
-def _is_one_way(one: Site | None, other: Site | None) -> bool:
-    """Whether both are one line, and so are all their callers."""
-    while one is not None and other is not None and one.place == other.place:
-        one, other = one.caller, other.caller
-    return one is None and other is None
+def _way(site: Site | None) -> list[tuple[str, int]]:
+    """Its line, and those of its callers."""
+    return [each.place for each in outward(site)]
 
 
 def _place(step: Step) -> tuple[str, int] | None:

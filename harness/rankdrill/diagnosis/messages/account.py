@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.messages import words
 from rankdrill.diagnosis.messages.misaddressed import Misaddressed
-from rankdrill.diagnosis.messages.short import stopped_short_at
+from rankdrill.diagnosis.messages.stopped_short import stopped_short_at
 from rankdrill.diagnosis.messages.traffic import MessageEnd, Traffic
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import LedgerView

@@ -30,7 +30,7 @@ from rankdrill.diagnosis.races.account import (
     told,
 )
 from rankdrill.diagnosis.races.answers import answered_as_filed, answers_in_a_row
-from rankdrill.diagnosis.races.in_objects import kept_in_an_object_by_rank
+from rankdrill.diagnosis.races.kept_in_objects import kept_in_an_object_by_rank
 from rankdrill.diagnosis.races.last_word import counts_the_last
 from rankdrill.diagnosis.races.lines import has_a_line_for_each, is_put_together
 from rankdrill.diagnosis.races.order import (

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
 from rankdrill.diagnosis.calls.asking import asks_for_the_rank
+from rankdrill.diagnosis.calls.common_caller import outward
 from rankdrill.diagnosis.calls.tree import calls_at, function_around, lines_calling, name_called, path_to, tree_of
 from rankdrill.diagnosis.stores.keys import awaits_lock
 from rankdrill.diagnosis.waits import Wait
@@ -100,13 +101,12 @@ def _is_made_elsewhere_by_others(site: Site | None) -> bool:
 def _would_do_so_too(site: Site | None, held_in: Step) -> bool:
     """Whether a ``with`` in the line that takes the lock, or led there, has such a call in its block."""
     names = {held_in.op, held_in.site.via.rpartition(".")[2] if held_in.site is not None else ""}
-    while site is not None:
-        function = function_around(site)
+    for each in outward(site):
+        function = function_around(each)
         blocks = (node for node in ast.walk(function) if isinstance(node, ast.With)) if function is not None else ()
         for block in blocks:
-            if block.lineno == site.line and any(names & {name_called(each)} for each in _calls_in(block)):
+            if block.lineno == each.line and not names.isdisjoint(map(name_called, _calls_in(block))):
                 return True
-        site = site.caller
     return False
 
 
@@ -116,7 +116,7 @@ def _calls_in(block: ast.With) -> Iterator[ast.Call]:
 
 def _way(site: Site | None) -> tuple[tuple[str, int], ...]:
     """Its line, and those of its callers."""
-    return () if site is None else (site.place, *_way(site.caller))
+    return tuple(each.place for each in outward(site))
 
 
 def taken_in(lock: Record, view: LedgerView) -> Record | None:

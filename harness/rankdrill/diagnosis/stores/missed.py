@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from rankdrill.diagnosis.finding import Finding
-from rankdrill.diagnosis.stores.dropped import dropped_swap
+from rankdrill.diagnosis.stores.dropped_swaps import dropped_swap
 from rankdrill.diagnosis.stores.lost import lost_update
 from rankdrill.diagnosis.stores.uses import uses_of
 from rankdrill.ledger import LedgerView, State

@@ -18,7 +18,7 @@ from rankdrill.diagnosis.files import lost_file_update
 from rankdrill.diagnosis.guarded import or_else
 from rankdrill.diagnosis.on_device import unmet_on_device
 from rankdrill.diagnosis.races.race import message_race
-from rankdrill.diagnosis.stores.dropped import dropped_swap
+from rankdrill.diagnosis.stores.dropped_swaps import dropped_swap
 from rankdrill.ledger import LedgerView
 from rankdrill.worlds.processes.ledgers import Ledgers
 from rankdrill.worlds.processes.watching.ending import Ending

@@ -42,9 +42,10 @@ def stopped_short_at(end: MessageEnd, views: Mapping[int, LedgerView], returned:
     if any(last_call(views[rank])[1] == last for rank in returned if rank != end.peer and rank in views):
         return None
     held = {told for line in _lines_beside(last, views[end.peer]) for told in _conditions(function, line)}
+    held -= _changing(function)
     half = _RECEIVING if end.sends else _SENDING
     for line in sorted(lines_behind(half, last)):
-        if _conditions(function, line) <= held - _changing(function) and _fits(function, line, half, end):
+        if _conditions(function, line) <= held and _fits(function, line, half, end):
             return replace(last, line=line, via="")
     return None
 
