@@ -30,6 +30,8 @@ class Can(Enum):
     SAY_WHO_WAITS = "the options of all_reduce do not say whether torch waits for it"
     LET_GROUPS_GO = "a group that goes holds the GIL, and may wait for a thread that wants it"
     SHARD = "fully_shard asks the CPU's stream for events, which has none"
+    STAND_ON_META = "collectives have no kernels for tensors on meta, which stands for a device"
+    JOIN_FAKES = "the fake backend has no name, and joins no calls"
     PIPELINE = "a pipeline waits for one handle of each batch and drops the others, and gloo those messages"
 
 
@@ -70,6 +72,16 @@ def _takes(method: str, *args: Any) -> bool:
     return True
 
 
+def _fakes_have_names() -> bool:
+    from torch._C._distributed_c10d import FakeProcessGroup
+
+    try:
+        getattr(FakeProcessGroup, "_create_internal", FakeProcessGroup)(0, 1).name()
+    except RuntimeError:
+        return False
+    return True
+
+
 def _pipelines_wait_for_all() -> bool:
     from torch.distributed.pipelining import schedules
 
@@ -90,5 +102,7 @@ _FOUND_OUT: dict[Can, Callable[[], bool]] = {
     # There is no way to find out but by hanging: 2.6 does in one of 50 groups, 2.8 in none of 3000.
     Can.LET_GROUPS_GO: lambda: torch.__version__ >= "2.8",
     Can.SHARD: lambda: hasattr(torch.cpu.Stream, "record_event"),
+    Can.STAND_ON_META: lambda: torch.ops.c10d.allreduce_.default.has_kernel_for_dispatch_key("Meta"),
+    Can.JOIN_FAKES: _fakes_have_names,
     Can.PIPELINE: _pipelines_wait_for_all,
 }

@@ -19,9 +19,10 @@ import torch.distributed as dist
 
 from rankdrill.boundary import Boundary, Call, torch_seam
 from rankdrill.boundary.collectives import DrilledGroup
+from rankdrill.boundary.done import Done
 from rankdrill.faults import STRIKES, When
 from rankdrill.faults.issue import issue, map_tensors, tensors_of
-from rankdrill.faults.works import Chained, Done
+from rankdrill.faults.works import Chained
 from rankdrill.ledger import State
 from rankdrill.step import Kind, Step
 from tests.faults.here import Here, rank_here

@@ -21,7 +21,7 @@ from rankdrill.boundary import callsites
 from rankdrill.native import hot
 from rankdrill.step import HANDED_OVER, Kind, Site
 from tests.faults.here import Here, rank_here
-from tests.torch_can import end_group
+from tests.torch_can import Can, end_group, needs
 
 MOST_CALLERS = 3  # whose lines a site tells, beside its own
 BOUND_S = 30.0
@@ -183,6 +183,7 @@ def test_more_lines_than_are_kept(here: Here) -> None:
 @native
 def test_who_is_in_the_same_places_does_not_walk(here: Here) -> None:
     """Whoever walks asks which site it is; of one that is remembered nobody asks."""
+    needs(Can.SAY_WHO_WAITS)
     asked = []
     for _ in range(MANY):  # Python rewrites what runs often, and is a little further on in it then
         callsites._sites.clear()

@@ -219,6 +219,10 @@ NOTICED = {
     "torch.distributed": ("dist.barrier = lambda *_: None", "changed torch.distributed.barrier"),
     "the group": ("dist.destroy_process_group()", ""),
     "some ranks' group": ("dist.new_group([1])", "rank 1 left a process group of 1 of 2 ranks"),
+    "a group, and no default one": (
+        "dist.new_group(); dist.distributed_c10d._update_default_pg(None)",
+        "left a process group of 2 ranks, and no default one",
+    ),
     "a group that the file keeps": (
         "global kept; kept = dist.new_group(); dist.barrier(kept)",
         "left a process group of all ranks, held by test_it.kept",

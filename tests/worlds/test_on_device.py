@@ -23,6 +23,7 @@ from rankdrill import Plan, World
 from rankdrill.boundary import batches_seam, torch_seam
 from rankdrill.diagnosis import FindingKind
 from rankdrill.worlds import Status
+from tests.torch_can import Can, needs
 
 SOON_S = 15.0  # a bound that is far from any deadline here
 DEADLINE_S = 60.0
@@ -293,6 +294,7 @@ def test_a_batch_in_which_one_message_fails_leaves_nothing_joined(world: World) 
 
 
 def test_a_batch_of_messages_is_joined_where_the_backend_can(world: World) -> None:
+    needs(Can.JOIN_FAKES)
     outcome = world.run(sends_in_one_batch, deadline=DEADLINE_S)
     assert outcome.unwrap() == [["joined"]] * world.n
     for rank in outcome.ranks:

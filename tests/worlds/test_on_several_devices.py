@@ -21,6 +21,7 @@ from rankdrill.diagnosis.calls.contracts import break_in
 from rankdrill.explain.recording.posts import posts_of
 from rankdrill.ledger import Record, State
 from rankdrill.step import Kind, Step
+from tests.torch_can import Can, needs
 
 SOON_S = 15.0  # a bound that is far from any deadline here
 DEADLINE_S = 60.0
@@ -92,6 +93,7 @@ def goes_right(place: str) -> float:
 
 @pytest.mark.parametrize("body", [leaves_out_one_on_the_device, leaves_out_one_that_nobody_waits_for])
 def test_a_call_on_the_device_is_missed_as_it_is_where_all_are(body: Any, tmp_path: Any) -> None:
+    needs(Can.STAND_ON_META)
     with World(3, init=False) as world:
         outcome = world.run(body, str(tmp_path / "store"), deadline=DEADLINE_S)
     (finding,) = outcome.findings
@@ -102,6 +104,7 @@ def test_a_call_on_the_device_is_missed_as_it_is_where_all_are(body: Any, tmp_pa
 
 
 def test_tensors_on_different_devices_never_meet(tmp_path: Any) -> None:
+    needs(Can.STAND_ON_META)
     with World(3, init=False) as world:
         (finding,) = world.run(brings_main_memory, str(tmp_path / "store"), deadline=DEADLINE_S).findings
         assert finding.kind is FindingKind.DEVICE
@@ -114,6 +117,7 @@ def test_tensors_on_different_devices_never_meet(tmp_path: Any) -> None:
 
 
 def test_calls_on_both_devices_are_right(tmp_path: Any) -> None:
+    needs(Can.STAND_ON_META)
     with World(3, init=False) as world:
         values = world.run(goes_right, str(tmp_path / "store"), deadline=DEADLINE_S).unwrap()
     assert values == [27.0] * 3

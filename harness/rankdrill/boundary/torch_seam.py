@@ -196,13 +196,21 @@ def adopt_backends(wrapper: Any, group: Any) -> None:
     default = None
     for device in group._device_types:
         backend = group._get_backend(device)
-        kind = _BACKEND_TYPES.get(backend.name(), dist.ProcessGroup.BackendType.CUSTOM)
+        kind = _kind_of(backend)
         wrapper._register_backend(device, kind, backend)
         default = default or kind
     if default is not None:
         wrapper._set_default_backend(default)
         wrapper._set_group_name(name_of(group))
         wrapper._set_group_desc(group.group_desc)
+
+
+def _kind_of(backend: Any) -> Any:
+    try:
+        name = backend.name()
+    except RuntimeError:  # not all have one: torch's own fake one has not, in 2.6
+        name = ""
+    return _BACKEND_TYPES.get(name, dist.ProcessGroup.BackendType.CUSTOM)
 
 
 def replace_group(old: Any, new: Any) -> None:

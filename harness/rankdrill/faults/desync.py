@@ -29,8 +29,8 @@ class Skip(Strike):
     replaces = True
 
     def strike(self, call: Call, proceed: Proceed) -> Any:
+        from rankdrill.boundary.done import Done
         from rankdrill.faults.issue import give_back_number, tensors_of
-        from rankdrill.faults.works import Done
 
         if call.step.kind is Kind.STORE:
             return None
@@ -67,8 +67,8 @@ class Swap(Strike):
         self._held: tuple[Call, Proceed] | None = None
 
     def strike(self, call: Call, proceed: Proceed) -> Any:
+        from rankdrill.boundary.done import Done
         from rankdrill.faults.issue import give_back_number, tensors_of
-        from rankdrill.faults.works import Done
 
         if self._held is not None:  # struck again before the one held back could follow
             return self.linger(call, proceed)

@@ -1,4 +1,4 @@
-"""Handles of collectives that a strike made up: done already, two at once, or with something to do at the end."""
+"""The handle of collectives that a strike made several of, or that leave something to do at their end."""
 
 from __future__ import annotations
 
@@ -6,33 +6,11 @@ import datetime
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
 import torch.distributed as dist
 
-__all__ = ["Chained", "Done"]
+__all__ = ["Chained"]
 
 _NO_TIMEOUT = datetime.timedelta(0)
-
-
-class Done(dist.Work):
-    """Over already; nothing was sent."""
-
-    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
-        super().__init__()
-        self._future: torch.futures.Future[Any] = torch.futures.Future()
-        self._future.set_result(list(tensors))
-
-    def wait(self, timeout: datetime.timedelta = _NO_TIMEOUT) -> bool:
-        return True
-
-    def is_completed(self) -> bool:
-        return True
-
-    def is_success(self) -> bool:
-        return True
-
-    def get_future(self) -> Any:
-        return self._future
 
 
 class Chained(dist.Work):

@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 import torch.distributed as dist
 
+from rankdrill.boundary import torch_seam
+from rankdrill.boundary.done import Done
 from rankdrill.boundary.gate import Call, Proceed
 from rankdrill.boundary.methods import METHODS
 from rankdrill.boundary.orders.copies import be_alone, fork_alone, leave, speaks, stay_inside
@@ -125,11 +127,13 @@ def _touch_nothing() -> None:
 
 def _pretend() -> None:
     """Have the call that is about to be made be over at once. All others are not made: see `_Alone`."""
+    torch_seam.keeps_work()  # is found out by a call, once
     calls = count()
 
-    def pretended(self: Any, *args: Any, **kwargs: Any) -> None:
+    def pretended(self: Any, *args: Any, **kwargs: Any) -> dist.Work:
         if next(calls):
             leave()
+        return Done(())  # torch 2.6 waits for whatever a group returns
 
     for method in METHODS:
         if hasattr(dist.ProcessGroup, method):
@@ -152,7 +156,7 @@ class _Alone:
             leave()
         if step.target == self._group and step.contract is not None:
             self._told.send_bytes(pickle.dumps(marks_of(step.contract)))
-        return None
+        return Done(())
 
 
 class _Ending:

@@ -30,9 +30,13 @@ class Groups:
 
     def left(self) -> Iterator[str]:
         """Each group, of those made since, that a fresh rank would not have."""
-        for group, name in group_names().items():
-            if name not in self._before and group.size() < dist.get_world_size():
-                yield f"left a process group of {group.size()} of {dist.get_world_size()} ranks"
+        came = [group for group, name in group_names().items() if name not in self._before]
+        every = dist.get_world_size() if came and dist.is_initialized() else 0
+        for group in came:
+            if not every:  # making the default group failed halfway
+                yield f"left a process group of {group.size()} ranks, and no default one"
+            elif group.size() < every:
+                yield f"left a process group of {group.size()} of {every} ranks"
         if _made_alone() != self._alone:
             yield "made a process group with use_local_synchronization, whose name torch gives again"
 
