@@ -102,7 +102,7 @@ _FOUND_OUT: dict[Can, Callable[[], bool]] = {
     # There is no way to find out but by hanging: 2.6 does in one of 50 groups, 2.8 in none of 3000.
     Can.LET_GROUPS_GO: lambda: torch.__version__ >= "2.8",
     Can.SHARD: lambda: hasattr(torch.cpu.Stream, "record_event"),
-    Can.STAND_ON_META: lambda: torch.ops.c10d.allreduce_.default.has_kernel_for_dispatch_key("Meta"),
+    Can.STAND_ON_META: lambda: torch.ops.c10d.allreduce_.default.has_kernel_for_dispatch_key("Meta"),  # type: ignore[arg-type]
     Can.JOIN_FAKES: _fakes_have_names,
     Can.PIPELINE: _pipelines_wait_for_all,
 }

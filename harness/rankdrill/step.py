@@ -14,6 +14,7 @@ __all__ = [
     "ANNOUNCED",
     "ANYBODY",
     "ANY_TAG",
+    "BATCH",
     "BY_TWOS",
     "DDP_BUCKET",
     "DEFAULT_GROUP",
@@ -76,6 +77,8 @@ DDP_BUCKET = "DDP bucket "
 NEVER_WAITED = "NeverWaited"
 """The error of a step whose message was given up: gloo does not deliver what nobody holds the handle of."""
 SEND, RECV = "send", "recv"
+BATCH = "batch_isend_irecv"
+"""What issues several of them."""
 """The ops of the two halves of a message."""
 MESSAGES = frozenset({SEND, RECV})
 ANYBODY = -2

@@ -14,6 +14,7 @@ from rankdrill.boundary import batches_seam
 from rankdrill.boundary.collectives import DrilledGroup
 from rankdrill.boundary.patch import Patch
 from rankdrill.boundary.work import TrackedWork
+from rankdrill.step import BATCH
 
 __all__ = ["coalescing_patches"]
 
@@ -42,4 +43,4 @@ def coalescing_patches() -> Iterable[Patch]:
         return wrapper
 
     for module in batches_seam.WHERE_BATCHES_BEGIN:
-        yield Patch(module, "batch_isend_irecv", joined)
+        yield Patch(module, BATCH, joined)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from types import FrameType
@@ -22,7 +23,9 @@ from rankdrill.whose import Whose
 __all__ = ["FEWEST_ALONE", "FEWEST_LEFT", "Made", "MadeGroups", "Usable", "made_by_user"]
 
 FEWEST_LEFT = 4
-"""Left behind from one line. A test may try a few groups in turn and leave it to its end to take them down."""
+"""Left behind from one line, be it now of these members and now of those. A test may try a few groups in turn and leave
+it to its end to take them down.
+"""
 FEWEST_ALONE = 2
 """Left behind by one rank, while the other members have destroyed theirs."""
 # Groups that others of torch's functions make are theirs: of FSDP, say, which is given no mesh.
@@ -43,6 +46,11 @@ class Made:
     def line(self) -> tuple[object, ...]:
         """What those have in common of which one takes the place of another."""
         return self.part, self.site.place, self.members
+
+    @property
+    def place(self) -> object:
+        """The line that made it, of whatever members."""
+        return self.part, self.site.place
 
 
 class Usable(Protocol):
@@ -91,17 +99,17 @@ class MadeGroups:
         if self._due is None:
             return []
         left: dict[tuple[object, ...], list[Made]] = {}
-        behind: dict[tuple[object, ...], int] = {}
+        behind: Counter[tuple[object, ...]] = Counter()
         for group in groups:
             made = group.made
             if made is not None and made.number in self._due:
                 left.setdefault(made.line, []).append(made)
-                behind[made.line] = behind.get(made.line, 0) + self._replaced(made, group.last_used)
-        found = [
-            (of[0].site, of[0].members, len(of), behind[line] >= FEWEST_LEFT)
-            for line, of in left.items()
-            if behind[line] >= FEWEST_ALONE
-        ]
+                behind[made.line] += self._replaced(made, group.last_used)
+        again = {line: of for line, of in left.items() if behind[line] >= FEWEST_ALONE}
+        places: Counter[object] = Counter()
+        for line, of in again.items():
+            places[of[0].place] += behind[line]
+        found = [(of[0].site, of[0].members, len(of), places[of[0].place] >= FEWEST_LEFT) for of in again.values()]
         self._due = None
         self._made.clear()
         return found

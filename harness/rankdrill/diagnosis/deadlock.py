@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 
-from rankdrill.diagnosis.calls.common_caller import in_any_loop
+from rankdrill.diagnosis.calls.common_caller import from_one_function, in_any_loop
 from rankdrill.diagnosis.calls.naming import named
 from rankdrill.diagnosis.calls.passed import gone_past
 from rankdrill.diagnosis.calls.sequences import calls_on
@@ -18,7 +18,7 @@ from rankdrill.diagnosis.messages.tags import PATTERN
 from rankdrill.diagnosis.messages.traffic import MessageEnd, Traffic
 from rankdrill.diagnosis.waits import FEW, Wait, name_ranks
 from rankdrill.ledger import LedgerView
-from rankdrill.step import SEND, Site, Step
+from rankdrill.step import BATCH, SEND, Site, Step
 
 __all__ = ["circle_in", "deadlock", "deadlock_of", "in_circles_alike", "in_every_circle", "mixed_circle"]
 
@@ -50,7 +50,7 @@ def mixed_circle(
         return deadlock(circle, later)
     if _left_out(outside[0], inside, awaited):
         return None
-    if comes_later(awaited | {"batch_isend_irecv"}, meeting.site):
+    if comes_later(awaited | {BATCH}, meeting.site):
         early = in_every_circle(circle, lost) or _too_early(outside, meeting, lost)
         return deadlock(circle, early or _came_without_sending(inside, outside, lost, traffic))
     # Who has come there by the line of the message says that it comes before the collective, for all.
@@ -101,12 +101,23 @@ def _too_early(outside: Sequence[Wait], meeting: Step, lost: Mapping[int, Wait])
         wait.record.step.site for rank, wait in lost.items() if _is_in(meeting, wait) and rank not in early.missing
     ]
     names = {"recv", "irecv"} if early.record.step.op != SEND else {"send", "isend"}
-    if more or here is None or not peers or not comes_later({meeting.site.via if meeting.site else ""}, here):
+    if more or here is None or not peers:
+        return ()
+    if len(peers) > 1 and all(site is not None and _turned_round(here, site) for site in peers):
+        return (early.rank,)
+    if not comes_later({meeting.site.via if meeting.site else ""}, here):
         return ()
     if comes_later(names, here):  # it gets one behind that, as they do
         return ()
     later = all(site is not None and _is_apart(site, here) and comes_later(names, site) for site in peers)
     return (early.rank,) if later else ()
+
+
+def _turned_round(one: Site, other: Site) -> bool:
+    """Whether each is in a branch of its own, behind which it makes what the other is at, by the same words."""
+    mine, theirs = from_one_function(one, other)
+    apart = order_of(mine, theirs) is Order.APART
+    return apart and bool(lines_alike(theirs, mine)) and bool(lines_alike(mine, theirs))
 
 
 def _came_without_sending(

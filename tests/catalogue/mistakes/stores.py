@@ -287,7 +287,7 @@ def collects_from_a_rank_that_there_is_not(rank: Rank) -> None:
     dist.barrier()
 
 
-@mistake("lost update", between=(1, 3), ranks=4)
+@mistake("lost update", culprits=(1, 3), ranks=4)
 def two_sign_in_at_once(rank: Rank) -> None:
     """They meet between the two, and each goes on from what was there before."""
     odd = dist.new_group([1, 3])
@@ -433,7 +433,7 @@ def threads_look_up_all_peers(rank: Rank) -> None:
     dist.barrier()
 
 
-@mistake("lost update", between=(1, 2), ranks=3)
+@mistake("lost update", culprits=(1, 2), ranks=3)
 def members_are_missed_by_a_check(rank: Rank) -> None:
     if rank.index == 0:
         rank.store.set("members", "[]")

@@ -29,7 +29,7 @@ from rankdrill.diagnosis.calls.tree import (
 )
 from rankdrill.diagnosis.finding import Finding, FindingKind, side_of
 from rankdrill.ledger import LedgerView
-from rankdrill.step import Site
+from rankdrill.step import BATCH, Site
 from rankdrill.whose import Whose, whose_file
 
 __all__ = ["goes_as_far_as_the_rank_says", "may_be_left_out", "with_condition"]
@@ -70,7 +70,7 @@ def with_condition(finding: Finding, views: Sequence[LedgerView] | Mapping[int, 
     if finding.kind not in _KINDS or first.ranks != finding.culprits or not first.leaves_out:
         return finding
     site, *more = dict.fromkeys(first.sites)
-    if site is None or more:
+    if site is None or more or site.via == BATCH:  # which was come to, with other messages
         return finding
     now = next((side.sites[0] for side in others if side.ranks == first.ranks and not side.returned), None)
     found = _ways_past(site, now, again=all(_has_come(site, views[rank]) for rank in first.ranks))

@@ -21,6 +21,7 @@ from rankdrill.diagnosis.calls.source import (
     waits_between,
 )
 from rankdrill.diagnosis.calls.tree import calls_at, function_around, functions_in, name_called, tree_of
+from rankdrill.diagnosis.calls.turns import ORDER
 from rankdrill.diagnosis.finding import Finding, FindingKind, side_of
 from rankdrill.ledger import GROUP_OP, LedgerView, Record
 from rankdrill.step import HANDED_OVER, Kind, Site
@@ -62,7 +63,7 @@ def unordered_threads(views: Mapping[int, LedgerView], *, met: bool = False) -> 
         side_of(sorted(going_on), beside, [going_on[rank].step.site for rank in sorted(going_on)]),
     )
     culprits = tuple(sorted({*issuing, *going_on}))
-    return Finding(FindingKind.CALL_ORDERING, f"{one.step.op} on {one.step.target!r}", "order", sides, culprits)
+    return Finding(FindingKind.CALL_ORDERING, f"{one.step.op} on {one.step.target!r}", ORDER, sides, culprits)
 
 
 def _come_to(call: Record, views: Mapping[int, LedgerView], but: Collection[int]) -> dict[int, Record]:

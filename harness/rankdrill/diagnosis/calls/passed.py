@@ -16,7 +16,7 @@ from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.messages import words
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import GROUP_OP, LedgerView
-from rankdrill.step import SEND, Kind, Site, Step
+from rankdrill.step import BATCH, SEND, Kind, Site, Step
 
 __all__ = ["gone_past", "is_behind", "lie_behind"]
 
@@ -113,7 +113,7 @@ def _made_instead(step: Step, made: Mapping[int, Step], outside: Wait) -> bool:
     halves = {"recv", "irecv"} if message.op == SEND else {"send", "isend"}
     if more or outside.missing != (rank,) or call.site is None or in_any_loop(call.site):
         return False
-    return not comes_later(halves | {"batch_isend_irecv"}, call.site)
+    return not comes_later(halves | {BATCH}, call.site)
 
 
 def _extra(

@@ -15,7 +15,10 @@ from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import GROUP_OP, LedgerView
 from rankdrill.step import NO_SEQUENCE, Kind, Site, Step
 
-__all__ = ["alone_at_a_turn", "another_group_at_a_turn", "by_line", "collectives_of", "turn_of"]
+__all__ = ["ORDER", "alone_at_a_turn", "another_group_at_a_turn", "by_line", "collectives_of", "turn_of"]
+
+ORDER = "order"
+"""What differs where ranks go through the same groups, each in an order of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +188,10 @@ def _meant(one: _Astray) -> Step:
 
 def _told(one: _Astray, waits: Mapping[int, Wait], groups: Mapping[str, Sequence[int]]) -> Finding:
     meant = _meant(one)
+    by_element = one.step.site is not None and group_goes_by_the_element(one.step.site)
+    alike = set(groups[one.step.target]) == set(groups[meant.target])  # of others it was built with the wrong one
+    if by_element and not alike and (other := _who_alone_knows(one, groups)) is not None:
+        return _of_two(one, other)
     alone = len(one.meant) == 1
     did = f"{'calls' if alone else 'call'} {named(meant)} at that turn of the line"
     sides = [
@@ -198,10 +205,24 @@ def _told(one: _Astray, waits: Mapping[int, Wait], groups: Mapping[str, Sequence
         sides.append(
             side_of(list(waiting), f"{verb} for it in {named(for_it)}", [step.site for step in waiting.values()])
         )
-    alike = set(groups[one.step.target]) == set(groups[meant.target])  # of others it was built with the wrong one
-    in_order = alike and one.step.site is not None and group_goes_by_the_element(one.step.site)
-    kind = FindingKind.CALL_ORDERING if in_order else FindingKind.GROUP
+    kind = FindingKind.CALL_ORDERING if by_element and alike else FindingKind.GROUP
     return Finding(kind, meant.call, "group", tuple(sides), (one.rank,), meant.target, meant.sequence)
+
+
+def _who_alone_knows(one: _Astray, groups: Mapping[str, Sequence[int]]) -> int | None:
+    """The only one of its peers that has more than the one group, and so an order of them; None if several have."""
+    know = [peer for peer in one.meant if sum(peer in ranks for ranks in groups.values()) > 1]
+    return know[0] if len(know) == 1 < len(one.meant) else None
+
+
+def _of_two(one: _Astray, other: int) -> Finding:
+    """One goes through the groups in another order than one other; whose is the right one nobody else can say."""
+    meant = _meant(one)
+    sides = tuple(
+        side_of([rank], f"calls {named(step)} at that turn of the line", [step.site])
+        for rank, step in sorted({one.rank: one.step, other: one.meant[other]}.items())
+    )
+    return Finding(FindingKind.CALL_ORDERING, meant.call, ORDER, sides, (), meant.target, meant.sequence)
 
 
 def by_line(view: LedgerView) -> dict[tuple[str, Site], list[Step]]:

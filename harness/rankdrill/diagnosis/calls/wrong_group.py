@@ -11,7 +11,7 @@ from rankdrill.diagnosis.calls.passed import is_behind
 from rankdrill.diagnosis.calls.sequences import calls_on
 from rankdrill.diagnosis.calls.source import Order, lines_alike, lines_behind, order_of
 from rankdrill.diagnosis.calls.tree import holds_several
-from rankdrill.diagnosis.calls.turns import turn_of
+from rankdrill.diagnosis.calls.turns import ORDER, turn_of
 from rankdrill.diagnosis.finding import Finding, FindingKind, side_of
 from rankdrill.diagnosis.groups import members_in
 from rankdrill.diagnosis.waits import Wait
@@ -62,7 +62,7 @@ def strayed(finding: Finding, views: Sequence[LedgerView]) -> Finding:
 
     That it made one call more, or left one out, is only how it shows.
     """
-    if finding.kind not in _HOW_IT_SHOWS or finding.number == NO_SEQUENCE:
+    if finding.kind not in _HOW_IT_SHOWS or finding.number == NO_SEQUENCE or finding.argument == ORDER:
         return finding
     found = {}
     for rank in finding.ranks:

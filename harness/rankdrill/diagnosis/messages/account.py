@@ -40,7 +40,10 @@ class Account:
 
     def stopped_short(self, end: MessageEnd, returned: Collection[int]) -> Finding | None:
         """An end whose peer is among those that have returned, and would have come to the other half."""
-        at = stopped_short_at(end, self._views, returned)
+        return self.left_out(end, stopped_short_at(end, self._views, returned))
+
+    def left_out(self, end: MessageEnd, at: Site | None) -> Finding | None:
+        """An end whose peer has left out the other half `at` that line."""
         return self.missing(end, (end.peer,), at) if at is not None else None
 
     def missing(self, end: MessageEnd, culprits: tuple[int, ...], usual: Site | None = None) -> Finding:

@@ -11,11 +11,11 @@ from rankdrill.diagnosis.calls.source import lines_behind
 from rankdrill.diagnosis.messages.misaddressed import may_be_for_another
 from rankdrill.diagnosis.messages.traffic import SEND_CALLS, MessageEnd, Stream, Traffic
 from rankdrill.diagnosis.waits import Wait
+from rankdrill.step import BATCH
 
 __all__ = ["beyond_the_border", "miscounted", "once_at_its_line", "out_of_step"]
 
 FEWEST_IN_A_ROW = 3
-_BATCH = "batch_isend_irecv"
 
 
 def miscounted(end: MessageEnd, traffic: Traffic, left_over: Sequence[MessageEnd]) -> tuple[int, ...]:
@@ -55,14 +55,31 @@ def miscounted(end: MessageEnd, traffic: Traffic, left_over: Sequence[MessageEnd
 def beyond_the_border(end: MessageEnd, traffic: Traffic, left_over: Sequence[MessageEnd]) -> tuple[int, ...]:
     """Who sends to, and receives from, one that exchanges with others at that line, and not with it: in a halo, say,
     of which one rank takes the row of ranks for a ring. Nobody where that is not so.
+
+    Where the two are neighbours as all the others are, it is the one that leaves its neighbour out.
     """
     both = [each for each in left_over if {each.rank, each.peer} == {end.rank, end.peer}]
     alone = len(both) == 2 and {each.sends for each in both} == {True, False} and len({each.rank for each in both}) == 1
-    if not alone or end.site is None or end.site.via != _BATCH or traffic.met(end.stream):
+    if not alone or end.site is None or end.site.via != BATCH or traffic.met(end.stream):
         return ()
     ends = traffic.ends.get(end.peer, ())
     there = [each for each in ends if each.site is not None and each.site.place == end.site.place]
-    return (end.rank,) if there and all(each.peer != end.rank for each in there) else ()
+    if not there or any(each.peer == end.rank for each in there):
+        return ()
+    return (end.peer,) if _is_missing_in_a_row(end, traffic) else (end.rank,)
+
+
+def _is_missing_in_a_row(end: MessageEnd, traffic: Traffic) -> bool:
+    """Whether at its line all ranks but these two exchange with those beside them, and with nobody else."""
+    here = end.site.place if end.site is not None else None
+    links = {
+        frozenset((each.rank, each.peer))
+        for ends in traffic.ends.values()
+        for each in ends
+        if each.site is not None and each.site.place == here and traffic.met(each.stream)
+    }
+    row = {frozenset(pair) for pair in pairwise(sorted(traffic.ends))}
+    return len(links) > 1 and links == row - {frozenset((end.rank, end.peer))} and len(links) == len(row) - 1
 
 
 def once_at_its_line(end: MessageEnd, traffic: Traffic, left_over: Sequence[MessageEnd]) -> tuple[int, ...]:

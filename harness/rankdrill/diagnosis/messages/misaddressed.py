@@ -29,7 +29,7 @@ from rankdrill.diagnosis.messages.tags import (
     odd_by_way,
 )
 from rankdrill.diagnosis.messages.traffic import MessageEnd, Stream, Traffic
-from rankdrill.step import Site
+from rankdrill.step import BATCH, Site
 
 __all__ = [
     "Misaddressed",
@@ -161,7 +161,7 @@ def _may_come(end: MessageEnd, site: Site | None, known: Collection[str]) -> boo
     """
     if site is None or in_any_loop(site):
         return True
-    halves = {*(_RECEIVING if end.sends else _SENDING), "batch_isend_irecv"}
+    halves = {*(_RECEIVING if end.sends else _SENDING), BATCH}
     lines = list(outward(site))
     helpers = {name for file in {each.file for each in lines} for name in functions_calling(halves, file)}
     return any(function_around(each) is None or comes_later(halves | helpers | {*known}, each) for each in lines)

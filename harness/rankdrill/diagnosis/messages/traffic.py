@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from rankdrill.ledger import LedgerView, Record, State
-from rankdrill.step import NO_SEQUENCE, RECV, SEND, Kind, Message, Site
+from rankdrill.step import BATCH, NO_SEQUENCE, RECV, SEND, Kind, Message, Site
 
 __all__ = ["SEND_CALLS", "MessageEnd", "Stream", "Traffic"]
 
-SEND_CALLS = frozenset({"send", "isend", "send_object_list", "batch_isend_irecv"})
+SEND_CALLS = frozenset({"send", "isend", "send_object_list", BATCH})
 """What a user calls to send a message."""
 
 
@@ -134,6 +134,18 @@ class Traffic:
                 else:
                     others.add(other.site)
         return own or others
+
+    def sites_meeting(self, end: MessageEnd, rank: int) -> list[Site]:
+        """Where `rank` does the other half of what comes from the line of `end`, or waits to do it with that rank."""
+        made = (each for each in self.ends.get(rank, ()) if each.sends is not end.sends)
+        like = end.stream.group, end.stream.tag
+        return [
+            each.site
+            for each in made
+            if each.site is not None
+            and (each.stream.group, each.stream.tag) == like
+            and (self._meets_from(end.site, each, end.stream) or (each.record.state.open and each.peer == end.rank))
+        ]
 
     def site_in_turn(self, end: MessageEnd) -> Site | None:
         """Where the peer of `end` did the other half for others, of whose messages it did as many from the same lines

@@ -13,6 +13,7 @@ from rankdrill.diagnosis.messages.counts import beyond_the_border, miscounted, o
 from rankdrill.diagnosis.messages.from_anybody import sent_with_another_tag
 from rankdrill.diagnosis.messages.habits import Departure, departure
 from rankdrill.diagnosis.messages.misaddressed import Standing, in_another_branch, misaddressed, never_met
+from rankdrill.diagnosis.messages.never_there import never_there
 from rankdrill.diagnosis.messages.traffic import MessageEnd, Traffic
 from rankdrill.diagnosis.waits import Wait, hopeless
 from rankdrill.ledger import LedgerView
@@ -104,6 +105,7 @@ def _of_ends(
         lambda end: account.misaddressed(misaddressed(end, left_over, traffic, stands)),
         lambda end: account.missing(end, (end.peer,)) if end.peer == gone_past else None,
         lambda end: account.miscounted(end, beyond_the_border(end, traffic, left_over)),
+        lambda end: account.left_out(end, never_there(end, traffic, stands)),
         lambda end: account.miscounted(end, once_at_its_line(end, traffic, left_over)),
         lambda end: account.stopped_short(end, returned),
         *(by_counts if counted else ()),

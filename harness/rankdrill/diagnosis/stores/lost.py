@@ -51,10 +51,8 @@ def _lost_of(changes: Sequence[Change]) -> Finding | None:
     those, holders = _without_the_lock(those)
     undone = any(one.rank != other.rank and one.over(other) for one in lost or beside for other in changes)
     others = [*_holding(holders), *_adding(added, those)]
-    # Of several that do the same, and nobody does better, none is more at fault than the next.
-    culprits = tuple(sorted(those)) if others or len(those) == 1 else ()
     key, sides = (lost or beside)[0].put.step.target, (*_sides(those, undone=undone), *others)
-    return Finding(FindingKind.LOST_UPDATE, f"key {key!r}", "value", sides, culprits)
+    return Finding(FindingKind.LOST_UPDATE, f"key {key!r}", "value", sides, tuple(sorted(those)))
 
 
 def _tried_again(swap: Change, changes: Sequence[Change]) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.stores.by_turn import set_before_its_turn_passed
@@ -49,8 +50,37 @@ def missing_key(beside: Mapping[int, Wait], lost: Mapping[int, Wait], views: Seq
             by_key.setdefault(wait.record.step.target, []).append(rank)
     if not by_key:
         return None
-    key = min(by_key, key=lambda key: (-len(by_key[key]), min(beside[rank].record.begin_ns for rank in by_key[key])))
-    waiters, uses = sorted(by_key[key]), uses_of(views)
+    uses = uses_of(views)
+    key, *rest = sorted(
+        by_key, key=lambda key: (-len(by_key[key]), min(beside[rank].record.begin_ns for rank in by_key[key]))
+    )
+    found = _nobody_sets(key, sorted(by_key[key]), beside, lost, uses, views)
+    if found.culprits != tuple(sorted(by_key[key])):
+        return found
+    line = beside[found.culprits[0]].record.step.site
+    same_line = [other for other in rest if {beside[rank].record.step.site for rank in by_key[other]} == {line}]
+    told = [_nobody_sets(other, sorted(by_key[other]), beside, lost, uses, views) for other in same_line]
+    as_wrong = [
+        each for other, each in zip(same_line, told, strict=True) if each.culprits == tuple(sorted(by_key[other]))
+    ]
+    return _together([found, *as_wrong]) if line is not None else found
+
+
+def _together(found: Sequence[Finding]) -> Finding:
+    """Of ranks that ask for wrong keys at one line: what each did, and then what else is said of the first."""
+    first, *more = found
+    sides = (first.sides[0], *(each.sides[0] for each in more), *first.sides[1:])
+    return replace(first, sides=sides, culprits=tuple(sorted(rank for each in found for rank in each.culprits)))
+
+
+def _nobody_sets(
+    key: str,
+    waiters: Sequence[int],
+    beside: Mapping[int, Wait],
+    lost: Mapping[int, Wait],
+    uses: Sequence[Use],
+    views: Sequence[LedgerView],
+) -> Finding:
     awaited = beside[waiters[0]].record.step
 
     def finding(culprits: tuple[int, ...], first: Side | None = None) -> Finding:
