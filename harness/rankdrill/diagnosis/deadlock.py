@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 
-from rankdrill.diagnosis.calls.common_caller import from_one_function, in_any_loop
+from rankdrill.diagnosis.calls.common_caller import from_one_function, in_any_loop, outward
 from rankdrill.diagnosis.calls.naming import named
 from rankdrill.diagnosis.calls.passed import gone_past
 from rankdrill.diagnosis.calls.sequences import calls_on
@@ -50,7 +50,7 @@ def mixed_circle(
         return deadlock(circle, later)
     if _left_out(outside[0], inside, awaited):
         return None
-    if comes_later(awaited | {BATCH}, meeting.site):
+    if _comes_later(awaited | {BATCH}, meeting.site):
         early = in_every_circle(circle, lost) or _too_early(outside, meeting, lost)
         return deadlock(circle, early or _came_without_sending(inside, outside, lost, traffic))
     # Who has come there by the line of the message says that it comes before the collective, for all.
@@ -60,6 +60,11 @@ def mixed_circle(
     if len(outside) == 1 and (first := _made_by_all_others(outside[0].rank, meeting, views)) is not None:
         return _another_call(outside[0], first, views)
     return None
+
+
+def _comes_later(names: Collection[str], site: Site) -> bool:
+    """Whether one of `names` is called behind that line, or behind one that led to it."""
+    return any(comes_later(names, each) for each in outward(site))
 
 
 def _made_by_all_others(odd: int, meeting: Step, views: Sequence[LedgerView]) -> Step | None:

@@ -14,13 +14,14 @@ from rankdrill.diagnosis.ddp import said_by_ddp
 from rankdrill.diagnosis.guarded import or_else
 from rankdrill.diagnosis.held_locks import held_lock, in_each_others_way, stopped_by_lock
 from rankdrill.diagnosis.left_early import Departure, is_connecting, left_early, said_while_connecting
+from rankdrill.diagnosis.looked_for import look_of, looked_for
 from rankdrill.diagnosis.monitored import not_passed
 from rankdrill.diagnosis.races.missed import missed_race
 from rankdrill.diagnosis.refused import refused_by_torch
 from rankdrill.diagnosis.stores.missed import missed_update
 from rankdrill.diagnosis.stores.polled import polled
 from rankdrill.diagnosis.way_out import lost_on_the_way_out
-from rankdrill.worlds.dumps import threads_in
+from rankdrill.worlds.dumps import innermost_site, threads_in
 from rankdrill.worlds.suffering import lost_another
 
 if TYPE_CHECKING:
@@ -66,6 +67,9 @@ def _found(ranks: Sequence[RankOutcome], noticed: Finding | None) -> Finding | N
     by_lock = _stopped_by_lock(ranks, list(waits.values()))
     if by_lock is not None:
         return by_lock
+    by_files = _looking_for_files(ranks, waits)
+    if by_files is not None:
+        return by_files
     for rank in filter(_runs, ranks):
         asking = polled(rank.rank, dict(enumerate(views)))
         if asking is None:
@@ -73,6 +77,14 @@ def _found(ranks: Sequence[RankOutcome], noticed: Finding | None) -> Finding | N
         waits[rank.rank] = asking
     returned = {rank.rank for rank in ranks if rank.status == "returned"}
     return cause_of_hang(waits, returned - waits.keys(), views) or _crossed_by_threads(waits, views)
+
+
+def _looking_for_files(ranks: Sequence[RankOutcome], waits: Mapping[int, Wait]) -> Finding | None:
+    """What is wrong where all that still run look for files that nobody makes."""
+    at = {rank.rank: innermost_site(rank.stack, current=False) or rank.origin for rank in filter(_runs, ranks)}
+    looks = {rank: look_of(rank, ranks[rank].ledger, site) for rank, site in at.items()}
+    known = {rank: look for rank, look in looks.items() if look is not None}
+    return looked_for(known, waits, [rank.ledger for rank in ranks]) if len(known) == len(looks) else None
 
 
 def _aborted_between_threads(ranks: Sequence[RankOutcome]) -> Finding | None:

@@ -218,3 +218,14 @@ def all_taken_down_at_once(rank: Rank) -> None:
     for _ in range(8):
         dist.all_reduce(torch.ones(2), group=dist.new_group([0, 1]))
     dist.destroy_process_group()
+
+
+@correct(ranks=4)
+def each_pair_is_tried_once(rank: Rank) -> None:
+    """One line, and a group of other members each time, kept to the end."""
+    for one in range(4):
+        for other in range(one + 1, 4):
+            group = dist.new_group([one, other])
+            if rank.index in (one, other):
+                dist.all_reduce(torch.ones(2), group=group)
+    dist.barrier()

@@ -328,3 +328,15 @@ def halos_around_a_ring(rank: Rank) -> None:
     for request in dist.batch_isend_irecv(exchanges):
         request.wait()
     assert [float(halo[0]) for halo in halos] == [(rank.index - 1) % 4, (rank.index + 1) % 4]
+
+
+@correct(ranks=5)
+def those_with_an_odd_number_get_no_work(rank: Rank) -> None:
+    """Two take what the first gives, two have gone past that line."""
+    work = torch.ones(3)
+    if rank.index == 0:
+        for other in (2, 4):
+            dist.send(work, other)
+    elif not rank.index % 2:
+        dist.recv(work, 0)
+    dist.barrier()

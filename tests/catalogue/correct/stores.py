@@ -560,3 +560,18 @@ def all_mark_the_same_stage(rank: Rank) -> None:
     stage = int(rank.store.get("stage"))
     rank.store.compare_set("stage", str(stage), str(stage + 1))
     dist.barrier()
+
+
+@correct(ranks=4)
+def whoever_is_first_writes_the_head(rank: Rank) -> None:
+    """All look without the lock, and once more when they have it."""
+    file = rank.directory / "table.csv"
+    dist.barrier()
+    if not file.exists():
+        with (rank.directory / "lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not file.exists():
+                file.write_text("rank,loss\n")
+            fcntl.flock(lock, fcntl.LOCK_UN)
+    dist.barrier()
+    assert file.read_text() == "rank,loss\n"

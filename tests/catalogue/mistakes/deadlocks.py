@@ -412,3 +412,26 @@ def a_barrier_moved_into_the_lock(rank: Rank) -> None:
         fcntl.flock(file, fcntl.LOCK_UN)
     if rank.index:
         dist.barrier()
+
+
+@mistake("deadlock", culprits=(2,), ranks=4, also=("call ordering",))
+def wants_new_weights_before_it_reports(rank: Rank) -> None:
+    """The others report, and get them then."""
+    weights, serves = torch.zeros(4), 0
+
+    def refresh() -> None:
+        dist.recv(weights, serves)  # culprit
+
+    def report() -> None:
+        dist.all_reduce(torch.ones(2))  # culprit
+
+    if rank.index == serves:
+        report()
+        for other in (1, 2, 3):
+            dist.send(weights, other)
+    elif rank.index == 2:  # culprit
+        refresh()  # culprit
+        report()  # culprit
+    else:
+        report()
+        refresh()

@@ -43,3 +43,13 @@ def kept_by_the_one_that_fails_first(rank: Rank) -> None:
         except TimeoutError:
             continue
     dist.barrier()
+
+
+@mistake("leaked group", culprits=(0, 1, 2), ranks=3)
+def who_is_on_duty_changes(rank: Rank) -> None:
+    """One line, and three groups of two in turn."""
+    for turn in range(9):
+        pair = sorted({turn % 3, (turn + 2) % 3})
+        group = dist.new_group(pair)  # culprit
+        if rank.index in pair:
+            dist.all_reduce(torch.ones(3), group=group)

@@ -347,3 +347,12 @@ def groups_as_their_gradients_became_ready(rank: Rank) -> None:
     while ready:
         name = ready.pop(0)
         dist.all_reduce(torch.ones(8), group=groups[name])  # culprit
+
+
+@mistake("call ordering", between=(1, 2), ranks=4, also=("deadlock", "group mismatch"))
+def by_what_each_has_measured(rank: Rank) -> None:
+    """That ranks 0 and 3 come to the whole first says nothing: they have no other group."""
+    groups = {"whole": dist.new_group([0, 1, 2, 3]), "inner": dist.new_group([1, 2])}
+    seconds = {"whole": 0.2, "inner": 0.1 * (rank.index + 0.5)} if rank.index in (1, 2) else {"whole": 0.2}
+    for name in sorted(seconds, key=seconds.__getitem__):  # culprit
+        dist.all_reduce(torch.ones(4), group=groups[name])  # culprit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import threading
 import time
@@ -536,3 +537,36 @@ def asks_under_the_prefix_of_before(rank: Rank) -> None:
     if rank.index == 0:
         rank.store.set("checkpoints/newest", "7")
     dist.all_reduce(torch.tensor([registry.newest()]))  # culprit
+
+
+@mistake("missing key", culprits=(1, 3), ranks=4)
+def two_look_for_what_lies_beyond_the_edge(rank: Rank) -> None:
+    """Of two rows of two: who is at the end of one has nobody to its right."""
+    row, column = divmod(rank.index, 2)
+    rank.store.set(f"address/{row}/{column}", f"host-{rank.index}")
+    rank.store.get(f"address/{1 - row}/{column}")
+    rank.store.get(f"address/{row}/{column + 1}")  # culprit
+    dist.barrier()
+
+
+@mistake("lost update", culprits=(1,), ranks=4)
+def writes_past_the_lock(rank: Rank) -> None:
+    """It has looked before anybody was there, and takes no lock."""
+    file = rank.directory / "index.json"
+    dist.barrier()
+
+    def enter() -> None:
+        known = json.loads(file.read_text()) if file.exists() else {}  # culprit
+        if rank.index == 1:
+            time.sleep(0.3)
+        file.write_text(json.dumps({**known, f"part {rank.index}": 1}))  # culprit
+
+    if rank.index == 1:
+        enter()  # culprit
+    else:
+        time.sleep(0.1)
+        with (rank.directory / "lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            enter()
+            fcntl.flock(lock, fcntl.LOCK_UN)
+    dist.barrier()

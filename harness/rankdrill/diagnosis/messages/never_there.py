@@ -35,13 +35,13 @@ def never_there(end: MessageEnd, traffic: Traffic, stands: Standing) -> Site | N
         return None
     at = stands.at.get(end.peer)
     made = [each.site for each in traffic.ends.get(end.peer, ()) if each.site is not None]
-    if at is None and end.peer not in stands.returned or any(site.place == found[0].place for site in made):
+    if (at is None and end.peer not in stands.returned) or any(site.place == found[0].place for site in made):
         return None
     return found[0] if _went_past(found, [*made, *([at] if at is not None else [])]) else None
 
 
 def _went_past(lines: Sequence[Site], own: Collection[Site]) -> bool:
-    """Whether a rank that has come to its `own` lines has been in the function of `lines`, and might have come there."""
+    """Whether a rank that came to its `own` lines has been in the function of `lines`, and might have come to these."""
     function = function_around(lines[0])
     if function is None or _is_for_another_part(function, lines[0]):
         return False

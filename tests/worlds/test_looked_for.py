@@ -1,0 +1,134 @@
+"""Files that ranks look for until the deadline: whose fault it is that nobody makes them, where that can be said."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch.distributed as dist
+
+from rankdrill import World
+from rankdrill.diagnosis import FindingKind
+from tests.worlds.test_stores import marks
+
+DEADLINE_S = 2.0
+Body = Callable[[Path], None]
+
+
+def wait_for(*paths: Path) -> None:
+    while not all(path.exists() for path in paths):
+        time.sleep(0.01)  # looks
+
+
+def one_does_not_say_so(directory: Path) -> None:
+    rank = dist.get_rank()
+    if rank != 2:
+        (directory / f"ready-{rank}").touch()
+        wait_for(*(directory / f"ready-{other}" for other in range(4)))
+    dist.barrier()  # missed
+
+
+def one_has_returned(directory: Path) -> None:
+    rank = dist.get_rank()
+    draft = directory / f"draft-{rank}"
+    draft.touch()
+    if rank == 2:
+        return
+    os.replace(draft, directory / f"part-{rank}")
+    wait_for(*(directory / f"part-{other}" for other in range(4)))
+
+
+def in_the_second_round(directory: Path) -> None:
+    rank = dist.get_rank()
+    for epoch in range(2):
+        if rank != 2 or not epoch:
+            (directory / f"epoch {epoch} rank {rank}").touch()
+        wait_for(*(directory / f"epoch {epoch} rank {other}" for other in range(4) if rank != 2 or not epoch))
+    dist.barrier()  # missed
+
+
+def one_writes_elsewhere(directory: Path) -> None:
+    rank = dist.get_rank()
+    (directory / ("other" if rank == 2 else "parts")).mkdir(exist_ok=True)
+    (directory / ("other" if rank == 2 else "parts") / f"{rank}.json").write_text("{}")
+    if rank == 2:
+        dist.barrier()  # missed
+    while len(os.listdir(directory / "parts")) < 4:
+        time.sleep(0.01)  # looks
+    dist.barrier()
+
+
+@pytest.mark.parametrize("body", [one_does_not_say_so, one_has_returned, in_the_second_round, one_writes_elsewhere])
+def test_who_has_made_none_is_missed(four: World, tmp_path: Path, body: Body) -> None:
+    (found,) = four.run(body, tmp_path, deadline=DEADLINE_S).findings
+    assert (found.kind, found.culprits) == (FindingKind.STUCK_RANK, (2,))
+    assert {rank for side in found.sides for rank in side.ranks} == {0, 1, 2, 3}
+    if body is not one_has_returned:
+        assert marks(found)[0] == {"missed"}
+    assert marks(found)[1] == {"looks"}
+
+
+def padded_by_one(directory: Path) -> None:
+    rank = dist.get_rank()
+    (directory / f"shard_{rank}.pt").touch()
+    wait_for(*(directory / (f"shard_{other:02d}.pt" if rank == 1 else f"shard_{other}.pt") for other in range(4)))
+    dist.barrier()
+
+
+def misspelt_by_one(directory: Path) -> None:
+    rank = dist.get_rank()
+    if rank == 0:
+        (directory / "config.json").touch()
+    wait_for(directory / ("confg.json" if rank == 1 else "config.json"))
+    dist.barrier()
+
+
+@pytest.mark.parametrize("body", [padded_by_one, misspelt_by_one])
+def test_who_looks_for_another_name(four: World, tmp_path: Path, body: Body) -> None:
+    (found,) = four.run(body, tmp_path, deadline=DEADLINE_S).findings
+    assert (found.kind, found.culprits) == (FindingKind.STUCK_RANK, (1,))
+    assert marks(found)[0] == {"looks"}
+    assert "again and again, which nobody has made" in found.sides[0].did
+
+
+def made_under_another_name(directory: Path) -> None:
+    if dist.get_rank() == 1:
+        (directory / "vocabulary_v2.txt").touch()  # made
+        dist.barrier()
+    wait_for(directory / "vocabulary-v2.txt")
+
+
+def test_who_has_made_it_under_another_name(four: World, tmp_path: Path) -> None:
+    (found,) = four.run(made_under_another_name, tmp_path, deadline=DEADLINE_S).findings
+    assert (found.kind, found.culprits) == (FindingKind.STUCK_RANK, (1,))
+    assert marks(found)[:2] == [{"made"}, {"looks"}]
+
+
+def of_which_nobody_knows(directory: Path) -> None:
+    wait_for(directory / "go")
+
+
+def each_its_own(directory: Path) -> None:
+    wait_for(directory / "abcdef"[dist.get_rank()])
+
+
+@pytest.mark.parametrize("body", [of_which_nobody_knows, each_its_own])
+def test_ranks_speak_for_themselves_where_nobody_can_say(four: World, tmp_path: Path, body: Body) -> None:
+    outcome = four.run(body, tmp_path, deadline=DEADLINE_S)
+    assert not outcome.findings
+    assert outcome.culprits == (0, 1, 2, 3)
+
+
+def slowly(directory: Path) -> None:
+    rank = dist.get_rank()
+    time.sleep(0.1 * rank)
+    (directory / f"ready-{rank}").touch()
+    wait_for(*(directory / f"ready-{other}" for other in range(4)))
+    dist.barrier()
+
+
+def test_who_comes_at_last_is_waited_for(four: World, tmp_path: Path) -> None:
+    four.run(slowly, tmp_path, deadline=30).unwrap()
