@@ -144,6 +144,21 @@ def test_an_exit_in_a_thread_is_told_with_the_threads_line_and_both_stacks(two: 
     assert "in start_one" in crashed.stack
 
 
+def set_a_timer() -> None:
+    threading.Timer(0.05, os._exit, args=(6,)).start()
+
+
+def test_an_exit_by_a_timer_is_told_with_the_line_that_set_it(two: World) -> None:
+    """It has no other line of the user's."""
+
+    def set_one() -> None:
+        set_a_timer()
+        time.sleep(PATIENCE_S)
+
+    crashed = ended_on_one(two, set_one).ranks[1]
+    assert f"exited with code 6, by os._exit at {here(set_a_timer)}," in str(crashed)
+
+
 def test_what_strikes_a_thread_without_python_is_not_put_down_to_a_line(two: World) -> None:
     def strike() -> None:
         libc = ctypes.CDLL(None)

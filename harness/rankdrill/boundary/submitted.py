@@ -56,7 +56,8 @@ def _started_by_its_line(
     def start(self: threading.Thread) -> None:
         __tracebackhide__ = True
         body = getattr(self, "_target", None) if type(self).run is threading.Thread.run else type(self).run
-        if not _may_issue(body) or "run" in vars(self):
+        # A timer that ends the process, by `os._exit` say, has no line of the user's at all.
+        if not (isinstance(self, threading.Timer) or _may_issue(body)) or "run" in vars(self):
             return original(self)
         boundary.handed_over = True
         through, run = _through(call_site()), self.run

@@ -42,6 +42,9 @@ def write_array(obj: Any, write: _Write) -> str | None:
         name = "bool_" if obj.dtype == numpy.bool_ else obj.dtype.name  # which numpy 1 has as well
         return f"numpy.{name}({write(obj.item())})"
     if obj.dtype.kind in "Mm" and obj.dtype.isnative:
+        unit, count = numpy.datetime_data(obj.dtype)
+        if numpy.isnat(obj) and unit != "generic":  # whose unit numpy 1 does not show
+            return f"numpy.{type(obj).__name__}('NaT', '{count if count > 1 else ''}{unit}')"
         return repr(obj).replace("np.", "numpy.", 1)
     return f"{_direct(numpy.asarray(obj), write)}[()]"
 
