@@ -198,7 +198,7 @@ def _where_it_showed(theirs: Sequence[Step], mine: Sequence[Step]) -> Parting | 
     if by_custom := left_out_by_custom(theirs, mine):
         return by_custom
     order = order_of(at_due, at_came)
-    if _still_in_its_round(theirs, mine):
+    if _still_in_its_round(theirs, mine) or (order is Order.BEFORE and _is_on_its_way(theirs, mine)):
         return Parting(FindingKind.EXTRA, came)
     if order is not Order.APART and came.site in before and come_round(at_due, at_came):
         return Parting(FindingKind.MISSING, due)  # it has come round the loop
@@ -247,6 +247,20 @@ def _met_before(theirs: Sequence[Step], mine: Sequence[Step]) -> bool:
     """Whether calls from the two lines of the last ones have fitted before: they are one call of the program."""
     pairs = list(zip(reversed(theirs), reversed(mine), strict=False))
     return any((one.site, other.site) == (theirs[-1].site, mine[-1].site) for one, other in pairs[1:])
+
+
+def _is_on_its_way(theirs: Sequence[Step], mine: Sequence[Step]) -> bool:
+    """Whether all made the same call before, from which one comes to its own first, and then to what is due.
+
+    Had it come round a loop past that, it would have made the call before once more.
+    """
+    due, came = theirs[-1].site, mine[-1].site
+    if len(theirs) < 2 or len(mine) < 2 or due is None or came is None:
+        return False
+    last = mine[-2].site
+    if last is None or last != theirs[-2].site:
+        return False
+    return last == due or order_of(*from_one_function(last, came)) is Order.AFTER
 
 
 def _still_in_its_round(theirs: Sequence[Step], mine: Sequence[Step]) -> bool:

@@ -13,7 +13,7 @@ from rankdrill.diagnosis.messages.traffic import SEND_CALLS, MessageEnd, Stream,
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.step import BATCH
 
-__all__ = ["beyond_the_border", "miscounted", "once_at_its_line", "out_of_step"]
+__all__ = ["beyond_the_border", "by_those_beside", "miscounted", "once_at_its_line", "out_of_step"]
 
 FEWEST_IN_A_ROW = 3
 
@@ -101,14 +101,29 @@ def once_at_its_line(end: MessageEnd, traffic: Traffic, left_over: Sequence[Mess
     return (end.rank,) if mine and theirs and not met_there and len(rounds) == 1 and rounds != {1} else ()
 
 
+def by_those_beside(end: MessageEnd, traffic: Traffic) -> tuple[int, ...]:
+    """Its peer, where several others have done the other half for that rank once more than it, and all as often."""
+    mine, peer = ("source", "target") if end.sends else ("target", "source")
+    done = [
+        traffic.received(stream) if end.sends else traffic.sent(stream)
+        for stream in traffic.streams
+        if (stream.group, stream.tag) == (end.stream.group, end.stream.tag)
+        and getattr(stream, mine) == end.rank
+        and getattr(stream, peer) != end.peer
+    ]
+    return (end.peer,) if len(done) > 1 and set(done) == {end.number + 1} else ()
+
+
 def _by_the_star(end: MessageEnd, decided: Sequence[Stream], traffic: Traffic) -> tuple[int, ...]:
     """The same where only those tell that take from the same rank, or send to it: of a master say all its workers."""
     source, target = end.stream.source, end.stream.target
     beside = [each for each in decided if (each.target == target if end.sends else each.source == source)]
     counts = {traffic.met(each) for each in beside}
-    if len(beside) < 2 or counts not in ({end.number}, {end.number + 1}):
+    if len(beside) < 2:
         return ()
-    return (end.peer,) if counts == {end.number + 1} else (end.rank,)
+    if min(counts) > end.number:  # all others have had so many, and more
+        return (end.peer,)
+    return (end.rank,) if counts == {end.number} else ()
 
 
 def _is_one_of_two(end: MessageEnd, decided: Sequence[Stream], traffic: Traffic) -> bool:

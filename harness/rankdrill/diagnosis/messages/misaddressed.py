@@ -79,8 +79,11 @@ def misaddressed(
     stands: Standing,
     *,
     guess: bool = False,
+    peers: bool = True,
 ) -> Misaddressed | None:
     """What of `left_over` was meant for `end`, which met nothing; None where nothing was.
+
+    Without `peers` only what names the same two ranks.
 
     Ends that name other peers are told only if the pattern does, or for a `guess` if nothing else is left over: each
     may as well lack an end of its own. Then it is the one whose peer is another that is odd: that alone explains both.
@@ -88,6 +91,8 @@ def misaddressed(
     talking = {rank for rank, ends in traffic.ends.items() if ends}
     for argument, other in _candidates(end, left_over):
         usual = [_usual(each, argument, traffic) for each in (end, other)]
+        if argument == "peer" and not peers:
+            break  # they come last
         if argument == "peer":
             odd = _odd_by_pattern(end, other, traffic) or _odd_at_its_line(end, other, traffic)
             odd = odd or _odd_by_balance(end, other, traffic)
@@ -125,6 +130,7 @@ def in_another_branch(ends: Sequence[MessageEnd], traffic: Traffic) -> Misaddres
         for end in ends
         for argument, other in _candidates(end, ends)
         if argument == "peer" and _of_both_addresses(end, other) is end and _replaces(end, other, traffic)
+        if not any(argument == "tag" for argument, _ in _candidates(end, ends))  # its peer has come, with another tag
     ]
     return found[0] if len(found) == 1 else None
 

@@ -6,7 +6,7 @@ receives it, by one or by a hundred.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Set
 from itertools import pairwise
 from operator import attrgetter
 
@@ -76,11 +76,12 @@ def _way(stream: Stream) -> tuple[Hashable, bool]:
 
 def odd_by_line(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> MessageEnd | None:
     """The one of which nothing tells, where others that came to the other one's line as often had that one's tag there,
-    and met.
+    and met; or that all others who wait at either line speak against.
     """
     usual = [each for each in (end, other) if _has_the_lines_tag(each, traffic)]
     if len(usual) != 1:
-        return None
+        waiting = {each.stream.tag for one in (end, other) for each in _at_its_turn(one, traffic, met=False)}
+        return against(waiting, {each.stream.tag: each for each in (end, other)}) if not usual else None
     odd = other if usual[0] is end else end
     return odd if not list(_at_its_turn(odd, traffic)) else None
 
@@ -90,14 +91,14 @@ def _has_the_lines_tag(end: MessageEnd, traffic: Traffic) -> bool:
     return tags == {end.stream.tag}
 
 
-def _at_its_turn(end: MessageEnd, traffic: Traffic) -> Iterator[MessageEnd]:
-    """What others met that were at that line the same time, the third, say."""
+def _at_its_turn(end: MessageEnd, traffic: Traffic, *, met: bool = True) -> Iterator[MessageEnd]:
+    """What others met that were at that line the same time, the third, say; or what they wait for there."""
     if end.site is None:
         return
     turn = sum(each.record.index < end.record.index for each in _from_its_line(end, end.rank, traffic))
     for rank in traffic.ends:
         there = _from_its_line(end, rank, traffic) if rank != end.rank else []
-        if turn < len(there) and traffic.met(there[turn].stream) > there[turn].number:
+        if turn < len(there) and (traffic.met(there[turn].stream) > there[turn].number) is met:
             yield there[turn]
 
 
@@ -138,7 +139,7 @@ def _on_line(points: set[tuple[int, int]], rank: int) -> int | None:
     return y0 + slope * (rank - x0) if straight else None
 
 
-def against(votes: set[Hashable], ends: dict[Hashable, MessageEnd]) -> MessageEnd | None:
+def against(votes: Set[Hashable], ends: dict[Hashable, MessageEnd]) -> MessageEnd | None:
     """The end that the `votes`, if they are of one mind, do not speak for."""
     if len(votes) != 1 or len(ends) != 2:
         return None

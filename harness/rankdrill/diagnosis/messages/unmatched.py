@@ -9,7 +9,13 @@ from rankdrill.diagnosis.deadlock import circle_in, deadlock, in_circles_alike
 from rankdrill.diagnosis.finding import Finding
 from rankdrill.diagnosis.messages.account import Account
 from rankdrill.diagnosis.messages.ahead import further_down, turned_to_another
-from rankdrill.diagnosis.messages.counts import beyond_the_border, miscounted, once_at_its_line, out_of_step
+from rankdrill.diagnosis.messages.counts import (
+    beyond_the_border,
+    by_those_beside,
+    miscounted,
+    once_at_its_line,
+    out_of_step,
+)
 from rankdrill.diagnosis.messages.from_anybody import sent_with_another_tag
 from rankdrill.diagnosis.messages.habits import Departure, departure
 from rankdrill.diagnosis.messages.misaddressed import Standing, in_another_branch, misaddressed, never_met
@@ -102,7 +108,9 @@ def _of_ends(
         lambda end: account.miscounted(end, out_of_step(end, waits, traffic)),
     ]
     explanations: list[Callable[[MessageEnd], Finding | None]] = [
+        lambda end: account.misaddressed(misaddressed(end, left_over, traffic, stands, peers=False)),
         lambda end: account.misaddressed(misaddressed(end, left_over, traffic, stands)),
+        lambda end: account.miscounted(end, by_those_beside(end, traffic)),
         lambda end: account.missing(end, (end.peer,)) if end.peer == gone_past else None,
         lambda end: account.miscounted(end, beyond_the_border(end, traffic, left_over)),
         lambda end: account.left_out(end, never_there(end, traffic, stands)),
