@@ -77,9 +77,9 @@ DDP_BUCKET = "DDP bucket "
 NEVER_WAITED = "NeverWaited"
 """The error of a step whose message was given up: gloo does not deliver what nobody holds the handle of."""
 SEND, RECV = "send", "recv"
-BATCH = "batch_isend_irecv"
-"""What issues several of them."""
 """The ops of the two halves of a message."""
+BATCH = "batch_isend_irecv"
+"""What issues several of them at once."""
 MESSAGES = frozenset({SEND, RECV})
 ANYBODY = -2
 """The peer of a receive that takes from any member of its group."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -73,6 +74,23 @@ def test_what_one_wrote_is_gone(four: World, tmp_path: Path, body: Body) -> None
     assert found.sides[0].did.endswith("and then write it anew, undoing what others did to it between the two")
 
 
+def one_without_the_lock(directory: Path) -> None:
+    path = begin(directory)
+    with (directory / "lock").open("w") as lock:
+        if dist.get_rank() != 2:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        entries = json.loads(path.read_text())
+        time.sleep(0.3 if dist.get_rank() == 2 else 0.0)
+        path.write_text(json.dumps({**entries, str(dist.get_rank()): 1}))  # writes
+        fcntl.flock(lock, fcntl.LOCK_UN)
+
+
+def test_who_takes_no_lock_is_at_fault(four: World, tmp_path: Path) -> None:
+    (found,) = four.run(one_without_the_lock, tmp_path, deadline=30).findings
+    assert (found.kind, found.culprits) == (FindingKind.LOST_UPDATE, (2,))
+    assert "the lock of 'lock' meanwhile" in str(found)
+
+
 def under_a_lock(directory: Path) -> None:
     path = begin(directory)
     with (directory / "lock").open("w") as lock:
@@ -128,9 +146,44 @@ def by_the_first_alone(directory: Path) -> None:
         path.write_text(json.dumps({**entries, "ranks": dist.get_world_size()}))
 
 
+def in_turn_by_a_message(directory: Path) -> None:
+    """Rank 0 holds a lock meanwhile, of something else."""
+    begin(directory)
+    rank, status = dist.get_rank(), directory / "status.txt"
+    own = directory / f"{rank}.txt"
+    own.write_text("0")
+    own.write_text(own.read_text() + "1")  # by which the rank is asked what it did to files
+    dist.barrier()
+    if not status.exists() and rank == 0:
+        with (directory / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            status.write_text("0")
+            fcntl.flock(lock, fcntl.LOCK_UN)
+        dist.send(torch.ones(1), 1)
+    elif rank == 1:
+        dist.recv(torch.ones(1), 0)
+        status.write_text("1")
+
+
+def who_is_first_after_a_lock_that_was_closed(directory: Path) -> None:
+    begin(directory)
+    rank, marker = dist.get_rank(), directory / "marker"
+    own = directory / f"{rank}.txt"
+    own.write_text("0")
+    own.write_text(own.read_text() + "1")
+    if rank < 2:
+        with (directory / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+    dist.barrier()
+    if not marker.exists():
+        marker.write_text(f"first: {rank}")
+
+
 @pytest.mark.parametrize(
     "body",
     [
+        in_turn_by_a_message,
+        who_is_first_after_a_lock_that_was_closed,
         under_a_lock,
         one_after_the_other,
         whose_turn_it_is_writes_all,

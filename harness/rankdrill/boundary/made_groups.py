@@ -90,9 +90,9 @@ class MadeGroups:
         """Those with these `numbers`, or all so far, had to be destroyed by now."""
         self._due = range(self.upcoming) if numbers is None else numbers
 
-    def take_left(self, groups: Iterable[Usable]) -> list[tuple[Site, tuple[int, ...], int, bool]]:
-        """Lines that made groups again and again, of which members, how many of those are still among `groups`, and
-        whether that is too many though the other members have left theirs too.
+    def take_left(self, groups: Iterable[Usable]) -> list[tuple[Site, tuple[int, ...], int, bool, bool]]:
+        """Lines that made groups again, of which members, how many of those are still among `groups`, whether that is
+        too many where the other members have left none, and whether it is where they have.
 
         Nothing unless they had to be destroyed by now. Each is told once.
         """
@@ -105,11 +105,15 @@ class MadeGroups:
             if made is not None and made.number in self._due:
                 left.setdefault(made.line, []).append(made)
                 behind[made.line] += self._replaced(made, group.last_used)
-        again = {line: of for line, of in left.items() if behind[line] >= FEWEST_ALONE}
+        again = {line: of[0].place for line, of in left.items() if behind[line] >= FEWEST_ALONE}
         places: Counter[object] = Counter()
-        for line, of in again.items():
-            places[of[0].place] += behind[line]
-        found = [(of[0].site, of[0].members, len(of), places[of[0].place] >= FEWEST_LEFT) for of in again.values()]
+        for line, place in again.items():
+            places[place] += behind[line]
+        found = [
+            (of[0].site, of[0].members, len(of), line in again, line in again and places[of[0].place] >= FEWEST_LEFT)
+            for line, of in left.items()
+            if behind[line]
+        ]
         self._due = None
         self._made.clear()
         return found

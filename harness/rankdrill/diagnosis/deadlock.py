@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 
-from rankdrill.diagnosis.calls.common_caller import from_one_function, in_any_loop, outward
+from rankdrill.diagnosis.calls.common_caller import from_one_function, in_any_loop, in_turn_by_one_line, outward
 from rankdrill.diagnosis.calls.naming import named
 from rankdrill.diagnosis.calls.passed import gone_past
 from rankdrill.diagnosis.calls.sequences import calls_on
@@ -44,6 +44,8 @@ def mixed_circle(
             found = gone_past(wait, other, lost, returned, views) if other.rank in wait.missing else None
             if found is not None:
                 return found
+    if len(outside) == 1 and in_turn_by_one_line(meeting.site, message.site):
+        return _another_call(outside[0], meeting, views)  # of one list, whose order is another there
     awaited = {"recv", "irecv"} if message.op == SEND else {"send", "isend"}
     traffic = Traffic(dict(enumerate(views)))
     if later := _exchanges_it_later(outside, inside, traffic):

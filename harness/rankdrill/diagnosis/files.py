@@ -2,14 +2,15 @@
 
 It is told where it has happened: both had read it before either began to write it, and what they wrote is not the same.
 Not where ranks have met between the two writes: what is written in turn is meant to take the place of what was there.
-Who does so without the lock that the others hold meanwhile is at fault, also if it had only seen that there was no such
-file yet.
+Who does so without the lock that several others hold meanwhile is at fault, also if it had only seen that there was no
+such file yet. A lock counts as held where it is seen to be given up later: that its file was closed nobody sees.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
@@ -19,6 +20,8 @@ from rankdrill.step import FILE_LOCKS, REPLACING, Kind
 __all__ = ["lost_file_update"]
 
 _LOOKS = "stat"
+FEWEST_UNDER_A_LOCK = 2
+"""Ranks that change a file while they hold one lock: then it is that file's."""
 
 
 @dataclass(slots=True)
@@ -26,7 +29,7 @@ class _Update:
     """Rank `rank` has read a file in `got`, and has written it anew in `put`: all of `content`, None if not known.
 
     `epoch` is the last collective before that, `under` the locks that it held. Where it has only seen that the file was
-    not there, that is `got`.
+    not there, that is `got`. `told` says that between the two it may have heard from others.
     """
 
     rank: int
@@ -34,7 +37,8 @@ class _Update:
     put: Record
     epoch: tuple[str, int]
     content: list[int] | None
-    under: frozenset[str]
+    under: set[str]
+    told: bool
 
     @property
     def lines(self) -> tuple[object, object]:
@@ -44,8 +48,6 @@ class _Update:
         """Whether what one of the two has written is gone."""
         if self.rank == other.rank or self.epoch != other.epoch or not self.content or not other.content:
             return False
-        if (self.is_first or other.is_first) and bool(self.under) == bool(other.under):
-            return False  # whoever is the first to come may say so, and all at once
         both_had_read = self.got.end_ns < other.put.begin_ns and other.got.end_ns < self.put.begin_ns
         return both_had_read and self.content != other.content
 
@@ -64,12 +66,15 @@ def lost_file_update(views: Mapping[int, LedgerView]) -> Finding | None:
 
 
 def _lost_of(updates: Sequence[_Update]) -> Finding | None:
-    lost = [one for one in updates if any(one.is_lost(other) for other in updates)]
+    locks = Counter(lock for lock, _ in {(lock, one.rank) for one in updates for lock in one.under})
+    guards = {lock for lock, ranks in locks.items() if ranks >= FEWEST_UNDER_A_LOCK}
+    # Whoever is the first to come may write the file, and all at once, unless others take care not to.
+    known = [one for one in updates if not one.is_first or (not one.told and bool(guards))]
+    lost = [one for one in known if any(one.is_lost(other) and _may_tell(one, other, guards) for other in known)]
     if not lost:
         return None
     those = {one.rank: one for one in reversed(lost)}
-    locked = {lock for one in those.values() for lock in one.under}
-    free = {rank: one for rank, one in those.items() if not one.under}
+    free = {rank: one for rank, one in those.items() if not _guarded(one, guards)}
     holding = [one for rank, one in those.items() if rank not in free]
     those = free or those
     name = os.path.basename(lost[0].got.step.target)
@@ -79,9 +84,18 @@ def _lost_of(updates: Sequence[_Update]) -> Finding | None:
     sides = [_side(ranks, those, name) for ranks in alike.values()]
     if free and holding:
         s = "s" if len(holding) == 1 else ""
-        did = f"hold{s} the lock of {os.path.basename(min(locked))!r} meanwhile"
+        did = f"hold{s} the lock of {os.path.basename(min(guards))!r} meanwhile"
         sides.append(side_of([one.rank for one in holding], did, [one.put.step.site for one in holding]))
     return Finding(FindingKind.LOST_UPDATE, f"file {name!r}", "content", tuple(sides), tuple(sorted(those)))
+
+
+def _may_tell(one: _Update, other: _Update, guards: Set[str]) -> bool:
+    """Whether both had read the file, or one of them takes care and the other does not."""
+    return not (one.is_first or other.is_first) or _guarded(one, guards) is not _guarded(other, guards)
+
+
+def _guarded(one: _Update, guards: Set[str]) -> bool:
+    return not guards.isdisjoint(one.under)
 
 
 def _side(ranks: Sequence[int], those: Mapping[int, _Update], name: str) -> Side:
@@ -97,19 +111,25 @@ def _updates_of(rank: int, view: LedgerView) -> Iterator[_Update]:
     got: dict[int, Record] = {}
     contents: dict[str, list[int] | None] = {}
     epoch = ("", 0)
-    held: set[str] = set()
+    under: dict[str, list[_Update]] = {}  # by the locks that have been taken
+    heard = -1  # the last record by which others may have said something
     absent: dict[str, Record] = {}
     found: list[_Update] = []
     for record in view.records:
         step = record.step
         if step.kind is Kind.COLLECTIVE and step.message is None and step.op != GROUP_OP:
             epoch = (step.target, step.sequence)
+        if step.kind in (Kind.COLLECTIVE, Kind.STORE):
+            heard = record.index
         if step.kind is Kind.FILE and step.op == _LOOKS and record.state is State.RAISED:
             absent[step.target] = record
         if step.kind is not Kind.FILE or record.state is not State.ENDED:
             continue
-        if step.op in FILE_LOCKS:
-            held = held - {step.target} if "LOCK_UN" in step.fingerprint else held | {step.target}
+        if step.op in FILE_LOCKS and "LOCK_UN" in step.fingerprint:
+            for update in under.pop(step.target, ()):
+                update.under.add(step.target)
+        elif step.op in FILE_LOCKS:
+            under[step.target] = []
         put = step.op in REPLACING
         if step.op == "open":
             put = _is_written_anew(step.fingerprint)
@@ -123,7 +143,9 @@ def _updates_of(rank: int, view: LedgerView) -> Iterator[_Update]:
         before = got.pop(step.digest, unseen) if put else None
         if before is not None and before.thread == record.thread:
             content = contents.setdefault(step.target, None)
-            found.append(_Update(rank, before, record, epoch, content, frozenset(held)))
+            found.append(_Update(rank, before, record, epoch, content, set(), heard > before.index))
+            for updates in under.values():
+                updates.append(found[-1])
     yield from found
 
 

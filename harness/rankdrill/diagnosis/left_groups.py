@@ -20,21 +20,26 @@ MOST_LINES = 4  # told of one rank
 class LeftGroups:
     """How many groups of `members` one rank made on one line, one after the other, and has not destroyed.
 
-    `many`: too many, also if the other members have not either.
+    `again`: too many, if the other members have destroyed theirs; `many`: too many also if they have not.
     """
 
     site: Site
     members: tuple[int, ...]
     count: int
+    again: bool
     many: bool
 
 
 def left_groups_on(ranks: Mapping[int, Sequence[LeftGroups]]) -> Finding | None:
-    """What is wrong where ranks have left groups behind; None where none has."""
+    """What is wrong where ranks have left groups behind; None where none has.
+
+    At a line that is one rank's leak the others who leave some there do as that one.
+    """
+    places = {each.site.place for left in ranks.values() for each in left if each.many}
     return each_for_itself(
         Finding(FindingKind.LEAKED_GROUP, f"{NEW_GROUP} on {DEFAULT_GROUP!r}", "group", (_side(rank, one),), (rank,))
         for rank, left in sorted(ranks.items())
-        for one in islice((each for each in left if each.many or _alone(rank, each, ranks)), MOST_LINES)
+        for one in islice((each for each in left if each.site.place in places or _alone(rank, each, ranks)), MOST_LINES)
     )
 
 
@@ -42,7 +47,7 @@ def _alone(rank: int, one: LeftGroups, ranks: Mapping[int, Sequence[LeftGroups]]
     """Whether all other members, and there are some, have destroyed what they made."""
     others = set(one.members) - {rank}
     left = {other for other in others for each in ranks.get(other, ()) if each.members == one.members}
-    return bool(others) and not left
+    return one.again and bool(others) and not left
 
 
 def _side(rank: int, one: LeftGroups) -> Side:

@@ -1,9 +1,10 @@
-"""Ranks that look for a file again and again, and sleep in between, which nobody makes: whose mistake that is.
+"""Ranks that look for a file again and again, and do nothing else, which nobody makes: whose mistake that is.
 
 Nobody knows how often they mean to look. But where the deadline finds a rank at nothing else, that is what it waits
-for. Who looks for a name that is written in another way than the files that are there looks for the wrong one. Where
-each rank makes files that have its number, whoever has not made its own is missed; but not if it looks for one itself
-that nobody makes. Where each makes something in the directory that others list, it is whoever has not.
+for. Who looks for a name that more others go by in other letters looks for the wrong one. Where each rank makes a file
+that has its number, and all others have made theirs, whoever has not made its own is missed; and where all others have
+made as many in the directory that is listed, whoever has made none. Not who waits there for somebody's message, or
+looks for a file itself.
 """
 
 from __future__ import annotations
@@ -13,16 +14,19 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
+from typing import TypeAlias
 
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
-from rankdrill.diagnosis.stores.spelling import same_but_for_spelling, words_of
+from rankdrill.diagnosis.stores.spelling import in_other_letters, words_of
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import LedgerView, Record, State
 from rankdrill.step import REPLACING, Kind, Site
 
 __all__ = ["Look", "look_of", "looked_for"]
 
-FEWEST = 3  # times that a rank has looked
+FEWEST = 3  # times that a rank has looked; ranks of which one can be the odd one
+MOST_MORE = 8  # letters that a name in other letters has more: numbers may be padded
 MOST_LOOKED_BACK = 256  # records
 _BESIDE = frozenset({Kind.CLOCK, Kind.MEMORY})  # what a rank does between two looks
 _LISTS = frozenset({"listdir", "scandir"})
@@ -33,7 +37,10 @@ _NUMBER = re.compile(r"\d+")
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Rank `rank` looks for the file `path` again and again at `site`; for more files in it, if it `lists` those."""
+    """Rank `rank` looks for the file `path` again and again at `site`; for more files in it, if it `lists` those.
+
+    A file is known by its name and that of its directory, and this by its own: of a long path the ledger has the end.
+    """
 
     rank: int
     path: str
@@ -56,58 +63,86 @@ def look_of(rank: int, view: LedgerView, site: Site | None) -> Look | None:
         times[step.target] += in_vain or step.op in _LISTS
     missed = [path for path, record in last.items() if record.state is State.RAISED and times[path] >= FEWEST]
     listed = [path for path, record in last.items() if record.step.op in _LISTS and times[path] >= FEWEST]
-    found = missed or listed
-    return Look(rank, found[0], site, lists=not missed) if found else None
+    if missed:
+        return Look(rank, _end(missed[0]), site)
+    return Look(rank, os.path.basename(listed[0]), site, lists=True) if listed else None
+
+
+def _end(path: str) -> str:
+    return "/".join(path.rsplit("/", 2)[-2:])
 
 
 def looked_for(looks: Mapping[int, Look], waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> Finding | None:
     """What is wrong where the ranks of `looks` do nothing else, and those of `waits` wait; None if nobody can say."""
-    made = {rank: list(_made_by(view)) for rank, view in enumerate(views)}
+    if not looks:
+        return None
+    made = {rank: dict(_made_by(view)) for rank, view in enumerate(views)}
     there = {path for paths in made.values() for path in paths}
-    if not looks or any(look.path in there and not look.lists for look in looks.values()):
+    if any(look.path in there and not look.lists for look in looks.values()):
         return None
-    names = {rank: {*made[rank], *_found_by(view)} for rank, view in enumerate(views)}
-    astray = [rank for rank, look in looks.items() if _is_misnamed(look, looks, names)]
+    by_path: dict[str, list[int]] = {}
+    for rank, look in looks.items():
+        if not look.lists:
+            by_path.setdefault(look.path, []).append(rank)
+    goers = _goers(looks, made, views)
+    astray = [rank for path, ranks in by_path.items() if _is_misnamed(path, ranks, goers) for rank in ranks]
     if astray:
-        return _told(astray, [], looks, there)
-    if (misnamed := _misnamed_by(looks, made, views)) is not None:
-        return _told(misnamed.ranks, [misnamed], looks, there)
-    owners = {_owner(look, made) for look in looks.values()}
-    if len(owners) != 1 or (owner := owners.pop()) is None or owner in looks:
+        return _told(astray, [], looks)
+    if (misnamed := _misnamed_by(looks, made)) is not None:
+        return _told(misnamed.ranks, [misnamed], looks)
+    owners = {_owner(path, made) for path in by_path} | {_without(look, made) for look in looks.values() if look.lists}
+    owner = owners.pop() if len(owners) == 1 else None
+    wait = waits.get(owner) if owner is not None else None
+    if owner is None or owner in looks or (wait is not None and wait.record.step.message is not None):
         return None
-    look = next(iter(looks.values()))
-    did = "has made no file in it" if look.lists else "has not made it"
-    wait = waits.get(owner)
+    did = "has made no file in it" if not by_path else "has not made it"
     doing = "" if wait is None else f", and waits in {wait.record.step}"
     site = wait.record.step.site if wait is not None else _last_site(views[owner])
-    return _told([owner], [side_of([owner], f"{did}{doing}", [site])], looks, there)
+    return _told([owner], [side_of([owner], f"{did}{doing}", [site])], looks)
 
 
-def _is_misnamed(look: Look, looks: Mapping[int, Look], names: Mapping[int, set[str]]) -> bool:
-    """Whether more others go by a name like it, written in another way, than ranks look for it."""
-    if look.lists:
-        return False
-    meant = {path for paths in names.values() for path in paths if same_but_for_spelling(path, look.path)}
-    forms = {_form(path) for path in meant}
-    alike = {each.rank for each in looks.values() if each.path == look.path}
-    agree = {rank for rank, each in looks.items() if _form(each.path) in forms and each.path not in meant}
-    agree |= {rank for rank, paths in names.items() if not meant.isdisjoint(paths)}
-    return len(agree - alike) > len(alike)
+_Made: TypeAlias = Mapping[int, Mapping[str, Site | None]]
+"""The files that each rank has made, and where."""
 
 
-def _misnamed_by(
-    looks: Mapping[int, Look], made: Mapping[int, Sequence[str]], views: Sequence[LedgerView]
-) -> Side | None:
+def _goers(looks: Mapping[int, Look], made: _Made, views: Sequence[LedgerView]) -> dict[str, set[int]]:
+    """Who goes by a name: has made such a file, has found it, or looks for it."""
+    goers: dict[str, set[int]] = {}
+    for rank, view in enumerate(views):
+        own = {looks[rank].path} if rank in looks else set[str]()
+        for path in {*made[rank], *_found_by(view), *own}:
+            goers.setdefault(path, set()).add(rank)
+    return goers
+
+
+def _is_misnamed(path: str, ranks: Sequence[int], goers: Mapping[str, set[int]]) -> bool:
+    """Whether more others go by one name that differs from it in letters alone, or by others in that form.
+
+    Whoever goes by that name too knows it, and means another file.
+    """
+    likely = [name for name in goers if abs(len(name) - len(path)) <= MOST_MORE]
+    meant = [name for name in likely if name != path and in_other_letters(name, path)]
+    forms = {_form(name) for name in meant}
+    agree = {rank for name in likely if name in meant or _form(name) in forms for rank in goers[name]}
+    known = {rank for name in meant for rank in goers[name]}
+    return bool(known) and known.isdisjoint(ranks) and len(agree - {*ranks}) > len(ranks)
+
+
+def _misnamed_by(looks: Mapping[int, Look], made: _Made) -> Side | None:
     """The one that has made what several look for under another name."""
     paths = {look.path for look in looks.values()}
     if len(paths) != 1 or len(looks) < 2:
         return None
     (path,) = paths
-    found = {rank: name for rank, own in made.items() for name in own if same_but_for_spelling(name, path)}
-    if len(found) != 1:
+    found = [
+        (rank, name, site)
+        for rank, own in made.items()
+        for name, site in own.items()
+        if abs(len(name) - len(path)) <= MOST_MORE and in_other_letters(name, path)
+    ]
+    if len(found) != 1 or found[0][0] in looks:
         return None
-    ((rank, name),) = found.items()
-    site = next(record.step.site for record in reversed(views[rank].records) if record.step.target == name)
+    ((rank, name, site),) = found
     return side_of([rank], f"has made the file {os.path.basename(name)!r}", [site])
 
 
@@ -117,38 +152,51 @@ def _form(path: str) -> tuple[str, ...]:
     return (*words_of(path), *padded)
 
 
-def _owner(look: Look, made: Mapping[int, Sequence[str]]) -> int | None:
-    """The rank that was to make what is looked for, if all others have made theirs."""
-    if look.lists:
-        without = [rank for rank, paths in made.items() if all(os.path.dirname(path) != look.path for path in paths)]
-        without = [rank for rank in without if rank != look.rank or len(without) == 1]
-        return without[0] if len(without) == 1 else None
-    alike = {rank: [path for path in paths if words_of(path) == words_of(look.path)] for rank, paths in made.items()}
-    alike = {rank: paths for rank, paths in alike.items() if paths}
-    numbers = [int(number) for number in _NUMBER.findall(look.path)]
-    places = [
-        place
-        for place in range(len(numbers))
-        if all(int(_NUMBER.findall(path)[place]) == rank for rank, paths in alike.items() for path in paths)
-    ]
-    if len(alike) < 2 or len(places) != 1 or numbers[places[0]] not in made:
-        return None
-    return numbers[places[0]]
+def _owner(path: str, made: _Made) -> int | None:
+    """The rank that was to make it, if each other has made the one that has its number in the place of that one's."""
+    parts, numbers = _NUMBER.split(path), _NUMBER.findall(path)
+    for place, number in enumerate(numbers):
+        owner = int(number)
+        if owner not in made or len(made) < FEWEST:
+            continue
+        others = {
+            rank: [*numbers[:place], _like(number, rank), *numbers[place + 1 :]] for rank in made if rank != owner
+        }
+        if all(_joined(parts, each) in made[rank] for rank, each in others.items()):
+            return owner
+    return None
 
 
-def _made_by(view: LedgerView) -> Iterator[str]:
+def _like(number: str, rank: int) -> str:
+    return str(rank).zfill(len(number)) if number.startswith("0") and len(number) > 1 else str(rank)
+
+
+def _joined(parts: Sequence[str], numbers: Sequence[str]) -> str:
+    return "".join(part + number for part, number in zip_longest(parts, numbers, fillvalue=""))
+
+
+def _without(look: Look, made: _Made) -> int | None:
+    """The one rank that has made nothing in the directory, where all others have made something, and as many."""
+    counts = {rank: sum(os.path.dirname(path) == look.path for path in paths) for rank, paths in made.items()}
+    without = [rank for rank, count in counts.items() if not count]
+    alike = len({count for count in counts.values() if count}) == 1
+    return without[0] if len(without) == 1 and alike and len(made) >= FEWEST else None
+
+
+def _made_by(view: LedgerView) -> Iterator[tuple[str, Site | None]]:
     for record in view.where(lambda kind, state: kind is Kind.FILE and state is State.ENDED):
         step = record.step
-        if (step.op == "open" and _MAKES.search(step.fingerprint)) or step.op == "mkdir":
-            yield step.target
+        if step.op == "mkdir" or (step.op == "open" and _MAKES.search(step.fingerprint)):
+            yield _end(step.target), step.site
         elif step.op in REPLACING:
-            yield os.path.join(os.path.dirname(step.target), step.fingerprint.removeprefix("to "))
+            name = os.path.join(os.path.dirname(step.target), step.fingerprint.removeprefix("to "))
+            yield _end(name), step.site
 
 
 def _found_by(view: LedgerView) -> Iterator[str]:
     for record in view.where(lambda kind, state: kind is Kind.FILE and state is State.ENDED):
         if record.step.op in _LOOKS - _LISTS:
-            yield record.step.target
+            yield _end(record.step.target)
 
 
 def _last_site(view: LedgerView) -> Site | None:
@@ -158,13 +206,12 @@ def _last_site(view: LedgerView) -> Site | None:
 # --------------------------------------------------------------------------------------------- in words
 
 
-def _told(culprits: Sequence[int], first: Sequence[Side], looks: Mapping[int, Look], there: set[str]) -> Finding:
-    base = os.path.commonpath([os.path.dirname(path) for path in (*there, *(look.path for look in looks.values()))])
+def _told(culprits: Sequence[int], first: Sequence[Side], looks: Mapping[int, Look]) -> Finding:
     alike: dict[tuple[str, bool], list[int]] = {}
     for rank in sorted(looks, key=lambda rank: (rank not in culprits, rank)):
         alike.setdefault((looks[rank].path, looks[rank].lists), []).append(rank)
-    sides = [_side(ranks, looks, os.path.relpath(path, base)) for (path, _), ranks in alike.items()]
-    step = f"file {os.path.relpath(looks[min(looks)].path, base)!r}"
+    sides = [_side(ranks, looks, path) for (path, _), ranks in alike.items()]
+    step = f"file {looks[min(looks)].path!r}"
     return Finding(FindingKind.STUCK_RANK, step, "file", (*first, *sides), tuple(sorted(culprits)))
 
 

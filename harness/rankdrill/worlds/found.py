@@ -18,8 +18,10 @@ from rankdrill.diagnosis.looked_for import look_of, looked_for
 from rankdrill.diagnosis.monitored import not_passed
 from rankdrill.diagnosis.races.missed import missed_race
 from rankdrill.diagnosis.refused import refused_by_torch
+from rankdrill.diagnosis.stores.keys import awaits_key
 from rankdrill.diagnosis.stores.missed import missed_update
-from rankdrill.diagnosis.stores.polled import polled
+from rankdrill.diagnosis.stores.missing import missing_key
+from rankdrill.diagnosis.stores.polled import awaited, polled
 from rankdrill.diagnosis.way_out import lost_on_the_way_out
 from rankdrill.worlds.dumps import innermost_site, threads_in
 from rankdrill.worlds.suffering import lost_another
@@ -63,7 +65,7 @@ def _found(ranks: Sequence[RankOutcome], noticed: Finding | None) -> Finding | N
     if early is not None or any(rank.status == "died" for rank in ranks):
         return early or _aborted_between_threads(ranks)
     if any(rank.status == "raised" for rank in ranks):
-        return _not_passed(ranks) or _told_by_errors(ranks)
+        return _not_passed(ranks) or _timed_out(ranks, waits) or _told_by_errors(ranks)
     by_lock = _stopped_by_lock(ranks, list(waits.values()))
     if by_lock is not None:
         return by_lock
@@ -171,6 +173,24 @@ def _not_passed(ranks: Sequence[RankOutcome]) -> Finding | None:
     if own_trouble or any(rank.status == "stuck" for rank in ranks):
         return None
     return not_passed(raised, {rank.rank: rank.ledger for rank in ranks})
+
+
+def _timed_out(ranks: Sequence[RankOutcome], waits: Mapping[int, Wait]) -> Finding | None:
+    """What is wrong where all that raised had waited for keys of a store which are not there yet."""
+    views = [rank.ledger for rank in ranks]
+    asked = {rank.rank: _asked_in_vain(rank) for rank in ranks if rank.status == "raised"}
+    beside = {
+        rank: wait
+        for rank, record in asked.items()
+        if record is not None and (wait := awaited(rank, record, dict(enumerate(views)))) is not None
+    }
+    return missing_key(beside, {**waits, **beside}, views) if len(beside) == len(asked) else None
+
+
+def _asked_in_vain(rank: RankOutcome) -> Record | None:
+    last = rank.ledger.last_raised
+    timed_out = lost_another(rank.error) and "timeout" in str(rank.error).casefold()
+    return last if timed_out and last is not None and awaits_key(last.step) else None
 
 
 def _told_by_errors(ranks: Sequence[RankOutcome]) -> Finding | None:

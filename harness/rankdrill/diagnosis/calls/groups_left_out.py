@@ -28,6 +28,8 @@ def group_left_out(waits: Mapping[int, Wait], returned: Collection[int]) -> Find
     making = [wait for rank, wait in waits.items() if makes_group(wait) and wait.missing and rank not in apart]
     if not making:
         return None
+    if (divided := _of_other_members(making)) is not None:
+        return divided
     step = min(making, key=lambda wait: wait.record.begin_ns).record.step
     there = {wait.rank: wait for wait in making if _same(wait.record.step, step)}
     away = sorted({rank for wait in there.values() for rank in wait.missing})
@@ -47,6 +49,28 @@ def group_left_out(waits: Mapping[int, Wait], returned: Collection[int]) -> Find
     left_out = side_of(away, did, [step.site] * len(away))
     culprits = tuple(away) if len(away) < len(there) else ()
     return Finding(FindingKind.MISSING, step.call, "members", (left_out, waiting, *elsewhere), culprits)
+
+
+def _of_other_members(making: Collection[Wait]) -> Finding | None:
+    """What is wrong where ranks that wait for each other make a group of other members each, at one line."""
+    by_members: dict[str, list[Wait]] = {}
+    for wait in making:
+        by_members.setdefault(wait.record.step.fingerprint, []).append(wait)
+    lines = {wait.record.step.site.place if wait.record.step.site is not None else None for wait in making}
+    ranks = {wait.rank for wait in making}
+    if len(by_members) < 2 or len(lines) > 1 or None in lines or any(ranks.isdisjoint(w.missing) for w in making):
+        return None
+    ordered = sorted(by_members.values(), key=len)
+    sides = tuple(
+        side_of(
+            [wait.rank for wait in waits],
+            f"{'makes' if len(waits) == 1 else 'make'} {_told(waits[0].record.step)}",
+            [wait.record.step.site for wait in waits],
+        )
+        for waits in ordered
+    )
+    culprits = sides[0].ranks if len(ordered) == 2 and len(ordered[0]) < len(ordered[1]) else ()
+    return Finding(FindingKind.GROUP, ordered[-1][0].record.step.call, "members", sides, culprits)
 
 
 def _same(one: Step, other: Step) -> bool:

@@ -26,6 +26,7 @@ __all__ = [
     "go_by_the_element",
     "group_goes_by_the_element",
     "in_one_block",
+    "is_for_some_rounds",
     "is_in_a_comprehension",
     "is_in_a_loop",
     "is_in_a_loop_without",
@@ -117,6 +118,16 @@ def group_goes_by_the_element(site: Site) -> bool:
     calls = (node for node in ast.walk(function) if isinstance(node, ast.Call) and node.lineno == site.line)
     groups = [keyword.value for call in calls for keyword in call.keywords if keyword.arg == "group"]
     return any(not elements.isdisjoint(names_in(group)) for group in groups)
+
+
+def is_for_some_rounds(site: Site) -> bool:
+    """Whether the condition around it asks for the round of a ``for`` alone: it holds on all ranks then, or on none."""
+    function = function_around(site)
+    path = path_to(function, site.line) if function is not None else ()
+    loops = [node for node, part in path if isinstance(node, ast.For) and part == "body"]
+    tests = [node.test for node, part in path if isinstance(node, ast.If) and part == "body"]
+    asked = names_in(tests[-1]) if tests else set[str]()
+    return bool(asked) and asked <= {name for loop in loops for name in names_in(loop.target)}
 
 
 def _elements_of(loop: ast.AST) -> set[str]:

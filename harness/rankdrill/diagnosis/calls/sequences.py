@@ -20,7 +20,7 @@ from rankdrill.diagnosis.calls.common_caller import (
     loops_below,
     only_some_come,
 )
-from rankdrill.diagnosis.calls.loops import comes_round_alone
+from rankdrill.diagnosis.calls.loops import comes_round_alone, is_for_some_rounds
 from rankdrill.diagnosis.calls.source import Order, comes_later, is_handled_by, made_later_too, order_of
 from rankdrill.diagnosis.calls.wholes import Wholes
 from rankdrill.diagnosis.finding import FindingKind
@@ -252,15 +252,16 @@ def _met_before(theirs: Sequence[Step], mine: Sequence[Step]) -> bool:
 def _is_on_its_way(theirs: Sequence[Step], mine: Sequence[Step]) -> bool:
     """Whether all made the same call before, from which one comes to its own first, and then to what is due.
 
-    Had it come round a loop past that, it would have made the call before once more.
+    Had it come round a loop past that, it would have made the call before once more. Not where only the round tells
+    whether its own is made: then all make it in that one, or it is in another.
     """
     due, came = theirs[-1].site, mine[-1].site
     if len(theirs) < 2 or len(mine) < 2 or due is None or came is None:
         return False
     last = mine[-2].site
-    if last is None or last != theirs[-2].site:
+    if last is None or last != theirs[-2].site or is_for_some_rounds(came):
         return False
-    return last == due or order_of(*from_one_function(last, came)) is Order.AFTER
+    return order_of(*from_one_function(last, came)) is Order.AFTER
 
 
 def _still_in_its_round(theirs: Sequence[Step], mine: Sequence[Step]) -> bool:

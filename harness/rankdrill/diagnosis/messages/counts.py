@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 from rankdrill.diagnosis.calls.common_caller import outward
 from rankdrill.diagnosis.calls.source import lines_behind
@@ -31,8 +31,13 @@ def miscounted(end: MessageEnd, traffic: Traffic, left_over: Sequence[MessageEnd
         if (stream.group, stream.tag) == (end.stream.group, end.stream.tag) and stream not in undecided
     ]
     counts = {traffic.met(stream) for stream in decided}
+    if len(counts) > 1:  # some go there, say, and some back: those from its own line tell
+        alike = [stream for stream in decided if _comes_from_its_line(stream, end, traffic)]
+        decided, counts = (alike, {traffic.met(stream) for stream in alike}) if len(alike) > 1 else (decided, counts)
     as_many = any(_expects_as_many(each, end, traffic) for each in left_over)
-    if not counts and as_many and not _sends_elsewhere(end, traffic):
+    waiting = {each.rank for each in left_over if each.record.state.open}
+    held_up = all(stream.source in waiting for stream in decided)  # they may have been to send more
+    if as_many and held_up and not _sends_elsewhere(end, traffic):
         return (end.peer,)
     if counts != {end.number + 1} and _others_get_as_many(end, decided, left_over, traffic):
         return (end.peer,)
@@ -50,6 +55,11 @@ def miscounted(end: MessageEnd, traffic: Traffic, left_over: Sequence[MessageEnd
         return () if as_many else _by_the_star(end, decided, traffic)
     between_two = all({stream.source, stream.target} == {end.rank, end.peer} for stream in decided)
     return (end.rank, end.peer) if between_two and _begins_a_round(end, traffic) else (end.rank,)
+
+
+def _comes_from_its_line(stream: Stream, end: MessageEnd, traffic: Traffic) -> bool:
+    made = traffic.ends.get(stream.source if end.sends else stream.target, ())
+    return any(each.stream == stream and each.sends is end.sends and each.site == end.site for each in made)
 
 
 def beyond_the_border(end: MessageEnd, traffic: Traffic, left_over: Sequence[MessageEnd]) -> tuple[int, ...]:
@@ -79,7 +89,8 @@ def _is_missing_in_a_row(end: MessageEnd, traffic: Traffic) -> bool:
         if each.site is not None and each.site.place == here and traffic.met(each.stream)
     }
     row = {frozenset(pair) for pair in pairwise(sorted(traffic.ends))}
-    return len(links) > 1 and links == row - {frozenset((end.rank, end.peer))} and len(links) == len(row) - 1
+    between = any(one & other for one, other in combinations(links, 2))  # else they may be pairs
+    return between and links == row - {frozenset((end.rank, end.peer))} and len(links) == len(row) - 1
 
 
 def once_at_its_line(end: MessageEnd, traffic: Traffic, left_over: Sequence[MessageEnd]) -> tuple[int, ...]:
@@ -102,7 +113,12 @@ def once_at_its_line(end: MessageEnd, traffic: Traffic, left_over: Sequence[Mess
 
 
 def by_those_beside(end: MessageEnd, traffic: Traffic) -> tuple[int, ...]:
-    """Its peer, where several others have done the other half for that rank once more than it, and all as often."""
+    """Its peer, where several others have done the other half for that rank once more than it, and all as often.
+
+    Only where the two have met before: else it may not be among those that are to do so at all.
+    """
+    if not traffic.met(end.stream):
+        return ()
     mine, peer = ("source", "target") if end.sends else ("target", "source")
     done = [
         traffic.received(stream) if end.sends else traffic.sent(stream)
@@ -121,9 +137,10 @@ def _by_the_star(end: MessageEnd, decided: Sequence[Stream], traffic: Traffic) -
     counts = {traffic.met(each) for each in beside}
     if len(beside) < 2:
         return ()
-    if min(counts) > end.number:  # all others have had so many, and more
-        return (end.peer,)
-    return (end.rank,) if counts == {end.number} else ()
+    if len(counts) > 1:
+        return ()
+    (count,) = counts
+    return (end.rank,) if count == end.number else (end.peer,) if count > end.number else ()
 
 
 def _is_one_of_two(end: MessageEnd, decided: Sequence[Stream], traffic: Traffic) -> bool:

@@ -9,6 +9,7 @@ from rankdrill.diagnosis.deadlock import circle_in, deadlock, in_circles_alike
 from rankdrill.diagnosis.finding import Finding
 from rankdrill.diagnosis.messages.account import Account
 from rankdrill.diagnosis.messages.ahead import further_down, turned_to_another
+from rankdrill.diagnosis.messages.balance import out_of_balance
 from rankdrill.diagnosis.messages.counts import (
     beyond_the_border,
     by_those_beside,
@@ -170,6 +171,8 @@ def _of_circle(
     astray = account.misaddressed(never_met(ends)) if left is None else None
     if astray is not None:
         return astray
+    if left is None and (behind := out_of_balance(ends, traffic)) is not None:
+        return account.missing(behind[0], (behind[1],))
     if left is None:
         return deadlock(cycle, (), in_circles_alike(cycle, lost))
     if _is_still_due(left):

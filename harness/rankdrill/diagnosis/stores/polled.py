@@ -14,7 +14,7 @@ from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import LedgerView, Record, State
 from rankdrill.step import Kind, Step
 
-__all__ = ["polled"]
+__all__ = ["awaited", "polled"]
 
 FEWEST = 3  # times that it has asked
 _BESIDE = frozenset({Kind.CLOCK, Kind.MEMORY})  # what a rank does between two questions
@@ -31,10 +31,15 @@ def polled(rank: int, views: Mapping[int, LedgerView]) -> Wait | None:
     if asked.step.op == _LEASE:
         holder = _holder_of(asked.step, rank, views)
         return None if holder is None else Wait(rank, _open(asked), (holder,))
-    awaited = replace(_open(asked), step=asked.step.like(op="wait"))
-    if is_there(awaited, [_keys(view) for view in views.values()]):
+    return awaited(rank, asked, views)
+
+
+def awaited(rank: int, asked: Record, views: Mapping[int, LedgerView]) -> Wait | None:
+    """What `rank` would wait for, had it not given up when it had `asked` for a key; None where that is there."""
+    waiting = replace(_open(asked), step=asked.step.like(op="wait"))
+    if is_there(waiting, [_keys(view) for view in views.values()]):
         return None
-    return Wait(rank, awaited, tuple(other for other in views if other != rank), anyone=True)
+    return Wait(rank, waiting, tuple(other for other in views if other != rank), anyone=True)
 
 
 def _open(record: Record) -> Record:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["of_the_same_parts", "same_but_for_spelling", "same_form", "words_of"]
+__all__ = ["in_other_letters", "of_the_same_parts", "same_but_for_spelling", "same_form", "words_of"]
 
 _NUMBER = re.compile(r"\d+")
 _SEPARATORS = re.compile(r"[-_./: ]+")
@@ -21,6 +21,17 @@ def same_but_for_spelling(key: str, other: str) -> bool:
     one, two = (_letters("/".join(parts)) for parts in _differing(key.split("/"), other.split("/")))
     shorter = min(len(one), len(two))
     return _slips(one, two) <= (2 if shorter >= LONG else 1 if shorter >= SHORT else 0)
+
+
+def in_other_letters(key: str, other: str) -> bool:
+    """Whether the two differ in zeros before numbers, in case, in separators, or in one letter that one of them lacks.
+
+    What differs in a letter that is another one may well be another name: ``a.done`` and ``b.done``.
+    """
+    if key == other or _numbers(key) != _numbers(other):
+        return False
+    one, two = (_letters("/".join(parts)) for parts in _differing(key.split("/"), other.split("/")))
+    return one == two or (abs(len(one) - len(two)) == 1 and min(len(one), len(two)) >= SHORT and _slips(one, two) <= 1)
 
 
 def of_the_same_parts(key: str, other: str) -> bool:
