@@ -3,7 +3,8 @@
 It is told where it has happened: both had read it before either began to write it, and what they wrote is not the same.
 Not where ranks have met between the two writes: what is written in turn is meant to take the place of what was there.
 Who does so without the lock that several others hold meanwhile is at fault, also if it had only seen that there was no
-such file yet. A lock counts as held where it is seen to be given up later: that its file was closed nobody sees.
+such file yet. A lock counts as held where it is seen to be given up later, or where another rank waited for it until
+then: that its file was closed nobody sees. Whoever may have held it is not at fault.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ class _Update:
     """Rank `rank` has read a file in `got`, and has written it anew in `put`: all of `content`, None if not known.
 
     `epoch` is the last collective before that, `under` the locks that it held. Where it has only seen that the file was
-    not there, that is `got`. `told` says that between the two it may have heard from others.
+    not there, that is `got`. `told` says that between the two it may have heard from others. `since` says of locks
+    that it has taken, and has not been seen to give up, when it did.
     """
 
     rank: int
@@ -39,6 +41,7 @@ class _Update:
     content: list[int] | None
     under: set[str]
     told: bool
+    since: dict[str, int]
 
     @property
     def lines(self) -> tuple[object, object]:
@@ -61,12 +64,19 @@ def lost_file_update(views: Mapping[int, LedgerView]) -> Finding | None:
     by_file: dict[int, list[_Update]] = {}
     for rank, view in views.items():
         for update in _updates_of(rank, view):
-            by_file.setdefault(update.got.step.digest, []).append(update)
+            by_file.setdefault(update.put.step.digest, []).append(update)
+    takings = [record for view in views.values() for record in _takings(view)] if by_file else []
+    for updates in by_file.values():
+        for update in updates:
+            update.under |= {lock for lock, at in update.since.items() if _was_kept(lock, at, update.put, takings)}
     return next((found for updates in by_file.values() if (found := _lost_of(updates)) is not None), None)
 
 
 def _lost_of(updates: Sequence[_Update]) -> Finding | None:
-    locks = Counter(lock for lock, _ in {(lock, one.rank) for one in updates for lock in one.under})
+    sure = {lock for one in updates for lock in one.under}
+    locks = Counter(
+        lock for lock, _ in {(lock, one.rank) for one in updates for lock in {*one.under, *one.since} & sure}
+    )
     guards = {lock for lock, ranks in locks.items() if ranks >= FEWEST_UNDER_A_LOCK}
     # Whoever is the first to come may write the file, and all at once, unless others take care not to.
     known = [one for one in updates if not one.is_first or (not one.told and bool(guards))]
@@ -74,8 +84,8 @@ def _lost_of(updates: Sequence[_Update]) -> Finding | None:
     if not lost:
         return None
     those = {one.rank: one for one in reversed(lost)}
-    free = {rank: one for rank, one in those.items() if not _guarded(one, guards)}
-    holding = [one for rank, one in those.items() if rank not in free]
+    free = {rank: one for rank, one in those.items() if not _guarded(one, guards) and guards.isdisjoint(one.since)}
+    holding = [one for one in those.values() if _guarded(one, guards)]
     those = free or those
     name = os.path.basename(lost[0].got.step.target)
     alike: dict[object, list[int]] = {}
@@ -111,7 +121,7 @@ def _updates_of(rank: int, view: LedgerView) -> Iterator[_Update]:
     got: dict[int, Record] = {}
     contents: dict[str, list[int] | None] = {}
     epoch = ("", 0)
-    under: dict[str, list[_Update]] = {}  # by the locks that have been taken
+    under: dict[str, tuple[int, list[_Update]]] = {}  # by the locks that have been taken, and when
     heard = -1  # the last record by which others may have said something
     absent: dict[str, Record] = {}
     found: list[_Update] = []
@@ -126,10 +136,11 @@ def _updates_of(rank: int, view: LedgerView) -> Iterator[_Update]:
         if step.kind is not Kind.FILE or record.state is not State.ENDED:
             continue
         if step.op in FILE_LOCKS and "LOCK_UN" in step.fingerprint:
-            for update in under.pop(step.target, ()):
+            for update in under.pop(step.target, (0, ()))[1]:
                 update.under.add(step.target)
+                del update.since[step.target]
         elif step.op in FILE_LOCKS:
-            under[step.target] = []
+            under[step.target] = record.end_ns, []
         put = step.op in REPLACING
         if step.op == "open":
             put = _is_written_anew(step.fingerprint)
@@ -143,10 +154,24 @@ def _updates_of(rank: int, view: LedgerView) -> Iterator[_Update]:
         before = got.pop(step.digest, unseen) if put else None
         if before is not None and before.thread == record.thread:
             content = contents.setdefault(step.target, None)
-            found.append(_Update(rank, before, record, epoch, content, set(), heard > before.index))
-            for updates in under.values():
+            since = {lock: at for lock, (at, _) in under.items()}
+            found.append(_Update(rank, before, record, epoch, content, set(), heard > before.index, since))
+            for _, updates in under.values():
                 updates.append(found[-1])
     yield from found
+
+
+def _takings(view: LedgerView) -> Iterator[Record]:
+    for record in view.where(lambda kind, state: kind in (Kind.FILE, Kind.SHM) and state is State.ENDED):
+        if record.step.op in FILE_LOCKS and "LOCK_UN" not in record.step.fingerprint:
+            yield record
+
+
+def _was_kept(lock: str, since: int, put: Record, takings: Sequence[Record]) -> bool:
+    """Whether the next one to take it waited from before `put` to after it."""
+    later = [record for record in takings if record.step.target == lock and record.end_ns > since]
+    following = min(later, key=lambda record: record.end_ns, default=None)
+    return following is not None and following.begin_ns < put.begin_ns and put.end_ns < following.end_ns
 
 
 def _add(contents: dict[str, list[int] | None], path: str, digest: int) -> None:
