@@ -230,3 +230,16 @@ def a_panel_handed_on_twice(rank: Rank) -> None:
         dist.broadcast(panel, src=root, group=column)
         if rank.index == 3 and step == 1:
             dist.broadcast(panel, src=root, group=column)  # culprit
+
+
+@mistake("extra call", culprits=(1,), ranks=3)
+def keeps_what_is_best_by_its_own_score(rank: Rank) -> None:
+    """All have come there once; from the call before one comes there first, and then to the barrier."""
+    scores = [(0.7, 0.9), (0.7, 0.5), (0.7, 0.8)][rank.index]
+    best = 1.0
+    for epoch, score in enumerate(scores):
+        dist.all_reduce(torch.ones(6))
+        if score < best:  # culprit
+            best = score
+            dist.all_gather_object([None] * 3, epoch)  # culprit
+        dist.barrier()

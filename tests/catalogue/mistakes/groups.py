@@ -192,3 +192,14 @@ def a_head_that_speaks_to_all(rank: Rank) -> None:
     elif rank.index == 3:
         dist.all_reduce(seen)  # culprit
     dist.broadcast(seen, head, group=nodes[rank.index // 3])
+
+
+@mistake("group mismatch", culprits=(2,), ranks=4)
+def counts_one_in_that_has_left(rank: Rank) -> None:
+    if rank.index == 3:
+        rank.store.set("left", "3")
+        return
+    rank.store.wait(["left"])
+    members = [0, 1, 2, 3] if rank.index == 2 else [0, 1, 2]  # culprit
+    group = dist.new_group(members, use_local_synchronization=True)  # culprit
+    dist.all_reduce(torch.ones(2), group=group)

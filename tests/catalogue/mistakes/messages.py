@@ -517,3 +517,35 @@ def a_worker_that_stops_after_its_warm_up_and_ten(rank: Rank) -> None:
             dist.send(gradient, 1, tag=4)
         if rank.index == 1:
             dist.recv(gradient, 0, tag=4)
+
+
+@mistake("unmatched message", culprits=(0,), ranks=4)
+def tells_only_some_that_it_is_over(rank: Rank) -> None:
+    """Eight tasks for three: those that had one more in the last round are told."""
+    tasks, over = list(range(8)), -1
+    task = torch.zeros(1)
+    if rank.index == 0:
+        for number, each in enumerate(tasks):
+            dist.send(task.fill_(each), 1 + number % 3)
+        for other in (1, 2, 3)[: len(tasks) % 3]:  # culprit
+            dist.send(task.fill_(over), other)  # culprit
+        return  # culprit
+    while int(task) != over:
+        dist.recv(task, 0)
+
+
+@mistake("unmatched message", culprits=(2,), also=("missing call",), ranks=4)
+def has_nothing_to_say_in_one_round(rank: Rank) -> None:
+    news = torch.ones(3)
+    for turn in range(3):
+        if rank.index == 0:
+            for other in (1, 2, 3):
+                dist.recv(news, other)
+            for other in (1, 2, 3):
+                dist.send(news, other)
+            continue
+        change = 0.0 if rank.index == 2 and turn == 1 else 0.5
+        if not change:  # culprit
+            continue  # culprit
+        dist.send(news * change, 0)  # culprit
+        dist.recv(news, 0)

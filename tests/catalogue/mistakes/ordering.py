@@ -356,3 +356,23 @@ def by_what_each_has_measured(rank: Rank) -> None:
     seconds = {"whole": 0.2, "inner": 0.1 * (rank.index + 0.5)} if rank.index in (1, 2) else {"whole": 0.2}
     for name in sorted(seconds, key=seconds.__getitem__):  # culprit
         dist.all_reduce(torch.ones(4), group=groups[name])  # culprit
+
+
+@mistake("call ordering", culprits=(1,), ranks=3, also=("deadlock",))
+def does_what_is_on_its_list_in_another_order(rank: Rank) -> None:
+    activation = torch.ones(4)
+
+    def agree() -> None:
+        dist.all_reduce(torch.ones(1))  # culprit
+
+    def listen() -> None:
+        if rank.index > 0:
+            dist.recv(activation, rank.index - 1)  # culprit
+
+    def speak() -> None:
+        if rank.index < 2:
+            dist.send(activation, rank.index + 1)
+
+    todo = [listen, speak, agree] if rank.index == 1 else [agree, listen, speak]  # culprit
+    for act in todo:
+        act()  # culprit

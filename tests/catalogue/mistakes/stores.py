@@ -6,6 +6,7 @@ import fcntl
 import json
 import threading
 import time
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -570,3 +571,12 @@ def writes_past_the_lock(rank: Rank) -> None:
             enter()
             fcntl.flock(lock, fcntl.LOCK_UN)
     dist.barrier()
+
+
+@mistake("missing key", culprits=(3,), ranks=4)
+def gives_up_on_a_key_of_another_form(rank: Rank) -> None:
+    """It says that it has waited too long, and not for what."""
+    rank.store.set(f"host_{rank.index}", "10.0.0.1")
+    other = (rank.index + 1) % 4
+    name = f"host-{other}" if rank.index == 3 else f"host_{other}"  # culprit
+    rank.store.wait([name], timedelta(seconds=1))  # culprit

@@ -80,10 +80,23 @@ def odd_by_line(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> Message
     """
     usual = [each for each in (end, other) if _has_the_lines_tag(each, traffic)]
     if len(usual) != 1:
-        waiting = {each.stream.tag for one in (end, other) for each in _at_its_turn(one, traffic, met=False)}
-        return against(waiting, {each.stream.tag: each for each in (end, other)}) if not usual else None
+        return _odd_by_who_waits(end, other, traffic) if not usual else None
     odd = other if usual[0] is end else end
     return odd if not list(_at_its_turn(odd, traffic)) else None
+
+
+def _odd_by_who_waits(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> MessageEnd | None:
+    """The one that all who wait at either line speak against; nobody, if it has the tag of its rank as they do."""
+    waiting = [each.stream for one in (end, other) for each in _at_its_turn(one, traffic, met=False)]
+    odd = against({stream.tag for stream in waiting}, {each.stream.tag: each for each in (end, other)})
+    if odd is None:
+        return None
+    counted = any(
+        odd.stream.tag - getattr(odd.stream, rank) == stream.tag - getattr(stream, rank)
+        for rank in ("source", "target")
+        for stream in waiting
+    )
+    return None if counted else odd
 
 
 def _has_the_lines_tag(end: MessageEnd, traffic: Traffic) -> bool:
