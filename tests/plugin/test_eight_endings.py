@@ -73,7 +73,7 @@ rank.barrier()
 """
     outcome, text = ended(run, body)
     assert outcome == "failed"
-    assert re.match(r"rank 3 killed by SIGKILL, by os\.kill at \S+ in run, in collective\.barrier #0", text)
+    assert re.match(r"rank 3 killed by SIGKILL, by os\.kill at \S+ in test_it, in collective\.barrier #0", text)
     victims = text.partition("victims:")[2]
     assert len([line for line in victims.splitlines() if re.match(r"  ranks? [\d, ]*\b1\b", line)]) == 1
     assert "rank 3 " not in victims.partition("to run it again")[0].replace("for rank 3", "")

@@ -259,7 +259,7 @@ def _is_on_its_way(theirs: Sequence[Step], mine: Sequence[Step]) -> bool:
     if len(theirs) < 2 or len(mine) < 2 or due is None or came is None:
         return False
     last = mine[-2].site
-    if last is None or last != theirs[-2].site or is_for_some_rounds(came):
+    if last is None or last != theirs[-2].site or last.place == came.place or is_for_some_rounds(came):
         return False
     return order_of(*from_one_function(last, came)) is Order.AFTER
 
