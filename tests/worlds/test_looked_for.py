@@ -72,6 +72,19 @@ def test_who_has_made_none_is_missed(four: World, tmp_path: Path, body: Body) ->
     assert marks(found)[1] == {"looks"}
 
 
+def one_looks_for_its_own(directory: Path) -> None:
+    rank = dist.get_rank()
+    if rank != 2:
+        (directory / f"done-{rank}").touch()
+    wait_for(*(directory / f"done-{other}" for other in range(4)))
+
+
+def test_who_looks_for_its_own_as_all_do(four: World, tmp_path: Path) -> None:
+    (found,) = four.run(one_looks_for_its_own, tmp_path, deadline=DEADLINE_S).findings
+    assert (found.kind, found.culprits) == (FindingKind.STUCK_RANK, (2,))
+    assert [side.ranks for side in found.sides] == [(2,), (0, 1, 3)]
+
+
 def padded_by_one(directory: Path) -> None:
     rank = dist.get_rank()
     (directory / f"shard_{rank}.pt").touch()

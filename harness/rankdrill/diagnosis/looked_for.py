@@ -4,7 +4,7 @@ Nobody knows how often they mean to look. But where the deadline finds a rank at
 for. Who looks for a name that more others go by in other letters looks for the wrong one. Where each rank makes a file
 that has its number, and all others have made theirs, whoever has not made its own is missed; and where all others have
 made as many in the directory that is listed, whoever has made none. Not who waits there for somebody's message, or
-looks for a file itself.
+looks for another's file itself.
 """
 
 from __future__ import annotations
@@ -93,9 +93,14 @@ def looked_for(looks: Mapping[int, Look], waits: Mapping[int, Wait], views: Sequ
     owners = {_owner(path, made) for path in by_path} | {_without(look, made) for look in looks.values() if look.lists}
     owner = owners.pop() if len(owners) == 1 else None
     wait = waits.get(owner) if owner is not None else None
-    if owner is None or owner in looks or (wait is not None and wait.record.step.message is not None):
+    if owner is None or (wait is not None and wait.record.step.message is not None):
         return None
-    did = "has made no file in it" if not by_path else "has not made it"
+    if owner in looks and len({(look.path, look.lists) for look in looks.values()}) > 1:
+        return None  # it would come to make its own, did it not look for another one itself
+    if owner in looks:
+        return _told([owner], [], looks)
+    names = sorted({look.path for look in looks.values()})
+    did = f"has made no file in {names[0]!r}" if not by_path else f"has not made the file {names[0]!r}"
     doing = "" if wait is None else f", and waits in {wait.record.step}"
     site = wait.record.step.site if wait is not None else _last_site(views[owner])
     return _told([owner], [side_of([owner], f"{did}{doing}", [site])], looks)
@@ -207,10 +212,10 @@ def _last_site(view: LedgerView) -> Site | None:
 
 
 def _told(culprits: Sequence[int], first: Sequence[Side], looks: Mapping[int, Look]) -> Finding:
-    alike: dict[tuple[str, bool], list[int]] = {}
+    alike: dict[tuple[str, bool, bool], list[int]] = {}
     for rank in sorted(looks, key=lambda rank: (rank not in culprits, rank)):
-        alike.setdefault((looks[rank].path, looks[rank].lists), []).append(rank)
-    sides = [_side(ranks, looks, path) for (path, _), ranks in alike.items()]
+        alike.setdefault((looks[rank].path, looks[rank].lists, rank in culprits), []).append(rank)
+    sides = [_side(ranks, looks, path) for (path, *_), ranks in alike.items()]
     step = f"file {looks[min(looks)].path!r}"
     return Finding(FindingKind.STUCK_RANK, step, "file", (*first, *sides), tuple(sorted(culprits)))
 
