@@ -10,9 +10,11 @@ then: that its file was closed nobody sees. Whoever may have held it is not at f
 from __future__ import annotations
 
 import os
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from operator import itemgetter
 
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.ledger import GROUP_OP, LedgerView, Record, State
@@ -65,10 +67,9 @@ def lost_file_update(views: Mapping[int, LedgerView]) -> Finding | None:
     for rank, view in views.items():
         for update in _updates_of(rank, view):
             by_file.setdefault(update.put.step.digest, []).append(update)
-    takings = [record for view in views.values() for record in _takings(view)] if by_file else []
-    for updates in by_file.values():
-        for update in updates:
-            update.under |= {lock for lock, at in update.since.items() if _was_kept(lock, at, update.put, takings)}
+    takings = _takings(views.values()) if by_file else {}
+    for update in (each for updates in by_file.values() for each in updates):
+        update.under |= {lock for lock, at in update.since.items() if _was_kept(at, update.put, takings[lock])}
     return next((found for updates in by_file.values() if (found := _lost_of(updates)) is not None), None)
 
 
@@ -161,17 +162,22 @@ def _updates_of(rank: int, view: LedgerView) -> Iterator[_Update]:
     yield from found
 
 
-def _takings(view: LedgerView) -> Iterator[Record]:
-    for record in view.where(lambda kind, state: kind in (Kind.FILE, Kind.SHM) and state is State.ENDED):
-        if record.step.op in FILE_LOCKS and "LOCK_UN" not in record.step.fingerprint:
-            yield record
+def _takings(views: Iterable[LedgerView]) -> dict[str, list[tuple[int, int]]]:
+    """When each lock was got, in order, and since when its rank had wanted it."""
+    found: dict[str, list[tuple[int, int]]] = {}
+    for view in views:
+        for record in view.where(lambda kind, state: kind is Kind.FILE and state is State.ENDED):
+            if record.step.op in FILE_LOCKS and "LOCK_UN" not in record.step.fingerprint:
+                found.setdefault(record.step.target, []).append((record.end_ns, record.begin_ns))
+    for times in found.values():
+        times.sort()
+    return found
 
 
-def _was_kept(lock: str, since: int, put: Record, takings: Sequence[Record]) -> bool:
-    """Whether the next one to take it waited from before `put` to after it."""
-    later = [record for record in takings if record.step.target == lock and record.end_ns > since]
-    following = min(later, key=lambda record: record.end_ns, default=None)
-    return following is not None and following.begin_ns < put.begin_ns and put.end_ns < following.end_ns
+def _was_kept(since: int, put: Record, takings: Sequence[tuple[int, int]]) -> bool:
+    """Whether the next one to take the lock that was got at `since` waited from before `put` to after it."""
+    place = bisect_right(takings, since, key=itemgetter(0))
+    return place < len(takings) and takings[place][1] < put.begin_ns and put.end_ns < takings[place][0]
 
 
 def _add(contents: dict[str, list[int] | None], path: str, digest: int) -> None:

@@ -14,7 +14,7 @@ from rankdrill.diagnosis.ddp import said_by_ddp
 from rankdrill.diagnosis.guarded import or_else
 from rankdrill.diagnosis.held_locks import held_lock, in_each_others_way, stopped_by_lock
 from rankdrill.diagnosis.left_early import Departure, is_connecting, left_early, said_while_connecting
-from rankdrill.diagnosis.looked_for import look_of, looked_for
+from rankdrill.diagnosis.missing_files import look_of, missing_file
 from rankdrill.diagnosis.monitored import not_passed
 from rankdrill.diagnosis.races.missed import missed_race
 from rankdrill.diagnosis.refused import refused_by_torch
@@ -86,7 +86,7 @@ def _looking_for_files(ranks: Sequence[RankOutcome], waits: Mapping[int, Wait]) 
     at = {rank.rank: innermost_site(rank.stack, current=False) or rank.origin for rank in filter(_runs, ranks)}
     looks = {rank: look_of(rank, ranks[rank].ledger, site) for rank, site in at.items()}
     known = {rank: look for rank, look in looks.items() if look is not None}
-    return looked_for(known, waits, [rank.ledger for rank in ranks]) if len(known) == len(looks) else None
+    return missing_file(known, waits, [rank.ledger for rank in ranks]) if len(known) == len(looks) else None
 
 
 def _aborted_between_threads(ranks: Sequence[RankOutcome]) -> Finding | None:

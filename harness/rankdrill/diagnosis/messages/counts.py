@@ -135,9 +135,7 @@ def _by_the_star(end: MessageEnd, decided: Sequence[Stream], traffic: Traffic) -
     source, target = end.stream.source, end.stream.target
     beside = [each for each in decided if (each.target == target if end.sends else each.source == source)]
     counts = {traffic.met(each) for each in beside}
-    if len(beside) < 2:
-        return ()
-    if len(counts) > 1:
+    if len(beside) < 2 or len(counts) > 1:
         return ()
     (count,) = counts
     return (end.rank,) if count == end.number else (end.peer,) if count > end.number else ()

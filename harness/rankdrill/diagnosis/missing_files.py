@@ -23,7 +23,7 @@ from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import LedgerView, Record, State
 from rankdrill.step import REPLACING, Kind, Site
 
-__all__ = ["Look", "look_of", "looked_for"]
+__all__ = ["Look", "look_of", "missing_file"]
 
 FEWEST = 3  # times that a rank has looked; ranks of which one can be the odd one
 MOST_MORE = 8  # letters that a name in other letters has more: numbers may be padded
@@ -72,7 +72,7 @@ def _end(path: str) -> str:
     return "/".join(path.rsplit("/", 2)[-2:])
 
 
-def looked_for(looks: Mapping[int, Look], waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> Finding | None:
+def missing_file(looks: Mapping[int, Look], waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> Finding | None:
     """What is wrong where the ranks of `looks` do nothing else, and those of `waits` wait; None if nobody can say."""
     if not looks:
         return None
