@@ -36,6 +36,8 @@ def test_the_report_reads_as_it_was_accepted(
         monkeypatch.delenv(sign_of_ci, raising=False)
     # Where py-spy is installed, who is stuck has a C stack too, which is another on each machine.
     monkeypatch.setattr("rankdrill.worlds.processes.watching.supervise.native_stacks", lambda _: {})
+    # A survivor of a death has half a second to say what it did to it, and on a busy machine may not have said it.
+    monkeypatch.setattr("rankdrill.worlds.processes.watching.supervise.MOURNING_S", 10.0)
     shutil.copy(FOLDER / f"{name}.py", pytester.path)
     result = pytester.runpytest_inprocess(f"{name}.py", *OPTIONS)
     agrees(steady(str(result.stdout), pytester.path), FOLDER / f"{name}.txt")
