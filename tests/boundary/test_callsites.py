@@ -8,11 +8,12 @@ import sys
 import threading
 import timeit
 import traceback
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
 import pytest
@@ -142,6 +143,41 @@ def test_who_begins_a_backward_pass_calls_what_that_calls(
     for each in (site, reduced):
         assert each.caller is not None
         assert line(each.caller).endswith("# begun")
+
+
+def call(do: Callable[[], Any]) -> Any:
+    return do()
+
+
+def torchs_in_one_place(count: int) -> list[Callable[[Callable[[], Any]], Any]]:
+    """Functions of torch's own, as it looks, whose code would be remembered in one and the same place."""
+    file = torch.nn.modules.module.__file__
+    by_place: dict[int, list[CodeType]] = defaultdict(list)
+    for line_ in range(1, 100_000):
+        code = call.__code__.replace(co_filename=file, co_firstlineno=line_)
+        those = by_place[(id(code) >> 5) % 4096]
+        those.append(code)
+        if len(those) == count:
+            return [FunctionType(each, {}) for each in those]
+    pytest.fail("no codes lie so in memory; is the place of one worked out in another way now?")
+
+
+def test_functions_that_are_remembered_in_one_place_do_not_drive_each_other_out_for_ever(here: Here) -> None:
+    """Within a backward pass a walk begins anew when it has learnt of a function, and never came to its end."""
+    first, second, third = torchs_in_one_place(3)
+    found: list[Site | None] = []
+
+    class Looking(Reducing):
+        @staticmethod
+        def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+            found.append(first(lambda: second(lambda: third(callsites.call_site))))
+            return gradient
+
+    apply: Any = Looking.apply
+    apply(torch.ones(2, requires_grad=True)).sum().backward()
+    (site,) = found
+    assert site is not None
+    assert site.file == __file__
 
 
 def compiled(source: str, file: str) -> dict[str, Any]:

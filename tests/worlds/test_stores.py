@@ -8,6 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,19 @@ def test_the_rank_that_did_not_set_its_key_is_to_blame(fresh: World) -> None:
     assert [side.did for side in found.sides[2:]] == ["set 'done/1'", "set 'done/3'"]
     assert marks(found)[:2] == [{"last"}, {"waits"}]
     assert outcome.victims == (0,)
+
+
+def one_gives_up_waiting_for_one_rank_too_many(rank: RankContext) -> None:
+    rank.store.set(f"alive/{rank.index}/00", "yes")
+    if rank.index == 1:
+        rank.store.wait([f"alive/{other + 1}/00" for other in range(4)], timedelta(seconds=1))  # waits
+
+
+def test_of_several_keys_that_one_gave_up_waiting_for_the_missing_one_is_told(fresh: World) -> None:
+    found = finding(run(fresh, one_gives_up_waiting_for_one_rank_too_many))
+    assert (found.kind, found.culprits) == ("missing key", (1,))
+    assert found.step == "key 'alive/4/00'"
+    assert marks(found)[0] == {"waits"}
 
 
 def one_waits_for_its_own(rank: RankContext) -> None:

@@ -145,7 +145,6 @@ def _plan(faults: tuple[str, ...], plan_file: str | None) -> Plan | None:
 
 
 def _show(launched: Launched, deadline: float | None, err: Console, device: str) -> None:
-    from rankdrill.diagnosis import FindingKind
     from rankdrill.worlds.told import how_meant, if_longer, lacks_gpus, told_of
 
     outcome = launched.outcome
@@ -162,8 +161,8 @@ def _show(launched: Launched, deadline: float | None, err: Console, device: str)
         err.print("\nvictims:", style="bold")
         for line in told.victims:
             err.print(f"  {line}", markup=False, soft_wrap=True)
-    if any(finding.kind is not FindingKind.LOST_RANK for finding in outcome.findings):
-        err.print(f"\n{how_meant(outcome)}:", style="bold", markup=False)
+    if (meant := how_meant(outcome)) is not None:
+        err.print(f"\n{meant}:", style="bold", markup=False)
         err.print("  rankdrill run --no-contracts …", markup=False)
     if (longer := if_longer(outcome, deadline)) is not None:
         err.print(f"\n{longer}:", style="bold", markup=False)

@@ -5,7 +5,7 @@
 enum { USER, LIBRARY, TORCH, OURS }; /* as whose.Whose */
 enum { MOST_FRAMES = 200, MOST_CALLERS = 3, MOST_BETWEEN = 12 };
 enum { C10D = 1, FUNCTIONAL = 2, BETWEEN = 4, MOST_TO_FUNCTIONAL = 6 }; /* as boundary/layers.py */
-enum { CODES = 4096 };
+enum { CODES = 4096, PLACES = 8 }; /* how many are known, and where each may be, from its own place on */
 
 typedef struct {
     PyCodeObject *code; /* held, so that no other is ever found in its place */
@@ -27,6 +27,7 @@ typedef struct {
     vectorcallfunc vectorcall;
     PyObject *classify, *meet, *sites, *passes;
     Known known[CODES];
+    unsigned learned; /* how many in all */
     Walk walks[WALKS];
 } CallSites;
 
@@ -49,13 +50,22 @@ static void CallSites_dealloc(CallSites *self) {
 
 enum { FAILED = -1, WENT_ON, AGAIN }; /* of a walk */
 
-static int learn(CallSites *self, PyCodeObject *code, Known *known, Known *found) {
+/* The place that is free for a code, or has been taken the longest of those around, as good as: codes of one walk that
+   share a place would drive each other out for ever. */
+static Known *place_for(CallSites *self, size_t own) {
+    for (size_t each = 0; each < PLACES; each++)
+        if (!self->known[(own + each) % CODES].code) return &self->known[(own + each) % CODES];
+    return &self->known[(own + self->learned++ % PLACES) % CODES];
+}
+
+static int learn(CallSites *self, PyCodeObject *code, size_t own, Known *found) {
     Py_ssize_t ran = PyList_GET_SIZE(self->passes);
     PyObject *told = PyObject_CallOneArg(self->classify, (PyObject *)code);
     if (!told) return FAILED;
     long bits = PyLong_AsLong(told); /* whose it is, how much it tells, whether it runs tests */
     Py_DECREF(told);
     if (bits == -1 && PyErr_Occurred()) return FAILED;
+    Known *known = place_for(self, own); /* only now: asking may have taken one */
     PyCodeObject *before = known->code;
     *known = (Known){(PyCodeObject *)Py_NewRef(code), bits & 3, (bits >> 2) & 3, (bits >> 4) & 1, (bits >> 5) & 7};
     *found = *known;
@@ -65,13 +75,17 @@ static int learn(CallSites *self, PyCodeObject *code, Known *known, Known *found
 
 /* What is known of a function's code; asks `classify` of one that is new, or that another has taken the place of. */
 static int know(CallSites *self, PyCodeObject *code, Known *found) {
-    Known *known = &self->known[((uintptr_t)code >> 5) % CODES];
-    if (known->code == code) {
-        *found = *known;
-        return WENT_ON;
+    size_t own = ((uintptr_t)code >> 5) % CODES;
+    for (size_t each = 0; each < PLACES; each++) {
+        const Known *known = &self->known[(own + each) % CODES];
+        if (known->code == code) {
+            *found = *known;
+            return WENT_ON;
+        }
+        if (!known->code) break; /* none is ever given up */
     }
     Py_INCREF(code);
-    int going = learn(self, code, known, found);
+    int going = learn(self, code, own, found);
     Py_DECREF(code);
     return going;
 }

@@ -19,7 +19,7 @@ from rankdrill.faults import struck
 from rankdrill.plugin.commands import When
 from rankdrill.plugin.ends import Ended, Ends, PhaseEnd, RankTestError
 from rankdrill.plugin.shown import MergedFailure
-from rankdrill.worlds import Outcome, RankOutcome, Status, Verdict
+from rankdrill.worlds import Outcome, RankOutcome, Status
 from rankdrill.worlds.judge import blame, verdict_on
 from rankdrill.worlds.told import Block, how_meant, if_longer, minority_first, told_of
 
@@ -166,9 +166,8 @@ def _failure(
     failure = MergedFailure(told.headline, blocks, told.victims, where)
     if struck_there := _as_planned(outcome):
         failure.sections.append((AS_PLANNED, struck_there))
-    lost = any(finding.kind is FindingKind.LOST_RANK for finding in outcome.findings)  # which nobody means to
-    if outcome.verdict is Verdict.BROKEN and not lost:
-        failure.sections.append((how_meant(outcome), HOW_TO_MEAN_IT))
+    if (meant := how_meant(outcome)) is not None:
+        failure.sections.append((meant, HOW_TO_MEAN_IT))
     if (longer := if_longer(outcome, deadline)) is not None:
         failure.sections.append((longer, HOW_TO_WAIT_LONGER))
     if not outcome.findings and any(rank in ends and ends[rank].drew for rank in told.shown):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import takewhile
 from signal import SIGABRT
 from typing import TYPE_CHECKING
 
@@ -23,11 +24,12 @@ from rankdrill.diagnosis.stores.missed import missed_update
 from rankdrill.diagnosis.stores.missing import missing_key
 from rankdrill.diagnosis.stores.polled import awaited, polled
 from rankdrill.diagnosis.way_out import lost_on_the_way_out
+from rankdrill.ledger import Record, State
 from rankdrill.worlds.dumps import innermost_site, threads_in
 from rankdrill.worlds.suffering import lost_another
 
 if TYPE_CHECKING:
-    from rankdrill.ledger import LedgerView, Record
+    from rankdrill.ledger import LedgerView
     from rankdrill.worlds.rank_outcome import RankOutcome
 
 __all__ = ["CHECKS", "UNNOTICED", "finding_on"]
@@ -181,16 +183,25 @@ def _timed_out(ranks: Sequence[RankOutcome], waits: Mapping[int, Wait]) -> Findi
     asked = {rank.rank: _asked_in_vain(rank) for rank in ranks if rank.status == "raised"}
     beside = {
         rank: wait
-        for rank, record in asked.items()
-        if record is not None and (wait := awaited(rank, record, dict(enumerate(views)))) is not None
+        for rank, records in asked.items()
+        if (wait := next(_awaited(rank, records, dict(enumerate(views))), None)) is not None
     }
     return missing_key(beside, {**waits, **beside}, views) if len(beside) == len(asked) else None
 
 
-def _asked_in_vain(rank: RankOutcome) -> Record | None:
+def _awaited(rank: int, records: Sequence[Record], views: Mapping[int, LedgerView]) -> Iterator[Wait]:
+    found = (awaited(rank, record, views) for record in records)
+    return (wait for wait in found if wait is not None)
+
+
+def _asked_in_vain(rank: RankOutcome) -> list[Record]:
+    """The waits that it gave up, one for each of the keys that it awaited at once."""
     last = rank.ledger.last_raised
-    timed_out = lost_another(rank.error) and "timeout" in str(rank.error).casefold()
-    return last if timed_out and last is not None and awaits_key(last.step) else None
+    if not lost_another(rank.error) or "timeout" not in str(rank.error).casefold() or last is None:
+        return []
+    newest = rank.ledger.where(lambda kind, state: state is State.RAISED, newest_first=True)
+    at_once = takewhile(lambda record: record.step.op == last.step.op and record.step.site == last.step.site, newest)
+    return [record for record in at_once if awaits_key(record.step)]
 
 
 def _told_by_errors(ranks: Sequence[RankOutcome]) -> Finding | None:

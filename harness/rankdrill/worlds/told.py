@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from rankdrill.diagnosis import FindingKind, name_ranks
 from rankdrill.errors import WorldError
 from rankdrill.worlds.found import CHECKS, UNNOTICED
-from rankdrill.worlds.outcome import Outcome
+from rankdrill.worlds.outcome import Outcome, Verdict
 from rankdrill.worlds.rank_outcome import RankOutcome, RenderedError, Status
 
 __all__ = [
@@ -96,9 +96,15 @@ def _failed_checks(outcome: Outcome) -> list[int]:
     return [rank.rank for rank in outcome.ranks if isinstance(rank.error, CHECKS)]
 
 
-def how_meant(outcome: Outcome) -> str:
-    """When what was found is no mistake, as the head of the line that says how to say so."""
+def how_meant(outcome: Outcome) -> str | None:
+    """When what was found is no mistake, as the head of the line that says how to say so.
+
+    None where it would be no better without being compared: where ranks wait for ever, or one is gone.
+    """
     kind = next((finding.kind for finding in outcome.findings), None)
+    lost = any(finding.kind is FindingKind.LOST_RANK for finding in outcome.findings)
+    if outcome.verdict is not Verdict.BROKEN or lost:
+        return None
     return _MEANT_OF.get(kind, MEANT) if kind else MEANT
 
 
