@@ -44,6 +44,7 @@ FD_FUNCTIONS = {
     "write": "write",
 }
 _HERE_BY_DEFAULT = ("listdir", "scandir")
+_MAKES_OR_REMOVES = ("mkdir", "rmdir", "unlink")  # of whoever looks only, and often, the line is of no interest
 # Sets in which `os` keeps functions; shutil and others ask whether a function is in them.
 _CAPABILITIES = ("supports_dir_fd", "supports_fd", "supports_follow_symlinks", "supports_effective_ids")
 _READ_WRITE_CREATE = {os.O_CREAT: "O_CREAT", os.O_EXCL: "O_EXCL", os.O_TRUNC: "O_TRUNC", os.O_APPEND: "O_APPEND"}
@@ -166,7 +167,8 @@ def _naming(op: str, boundary: Boundary, territory: Territory) -> Callable[[Any]
             kind = territory.kind(path) if path is not None and not isinstance(given, int) else None
             if kind is None or path is None:
                 return original(*args, **kwargs)
-            return boundary.cross(Step(kind, op, path), {"path": path}, lambda call: original(*args, **kwargs))
+            step = Step(kind, op, path, site=call_site() if op in _MAKES_OR_REMOVES else None)
+            return boundary.cross(step, {"path": path}, lambda call: original(*args, **kwargs))
 
         return named
 

@@ -20,6 +20,7 @@ from rankdrill.diagnosis.monitored import not_passed
 from rankdrill.diagnosis.races.missed import missed_race
 from rankdrill.diagnosis.refused import refused_by_torch
 from rankdrill.diagnosis.stores.keys import awaits_key
+from rankdrill.diagnosis.stores.lock_files import tried_again
 from rankdrill.diagnosis.stores.missed import missed_update
 from rankdrill.diagnosis.stores.missing import missing_key
 from rankdrill.diagnosis.stores.polled import awaited, polled
@@ -75,7 +76,7 @@ def _found(ranks: Sequence[RankOutcome], noticed: Finding | None) -> Finding | N
     if by_files is not None:
         return by_files
     for rank in filter(_runs, ranks):
-        asking = polled(rank.rank, dict(enumerate(views)))
+        asking = polled(rank.rank, dict(enumerate(views))) or tried_again(rank.rank, dict(enumerate(views)))
         if asking is None:
             return None
         waits[rank.rank] = asking

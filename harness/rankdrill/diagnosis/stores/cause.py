@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
 from rankdrill.diagnosis.deadlock import circle_in, deadlock_of
-from rankdrill.diagnosis.finding import Finding, Side, side_of
+from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.messages import words
 from rankdrill.diagnosis.stores.by_turn import set_before_its_turn_passed
 from rankdrill.diagnosis.stores.file_locks import holds_alone, in_another_order, taken_in
@@ -55,7 +55,9 @@ def cause_apart(inside: Mapping[int, Wait], returned: Collection[int], views: Se
     # Who would come to set a key, did it not wait for one itself, is held up, as those are that wait for it.
     roots = {_what(lost[rank]) for rank in beside if awaits_key(lost[rank].record.step) and not meant[rank].missing}
     rooted = {rank for rank in beside if _what(lost[rank]) in roots}
-    return missing_key({rank: lost[rank] for rank in rooted or beside}, lost, views)
+    return missing_key({rank: lost[rank] for rank in rooted or beside}, lost, views) or _never_given_up(
+        {rank: lost[rank] for rank in sorted(beside)}, returned, views
+    )
 
 
 def _alike(one: Wait, other: Wait) -> bool:
@@ -118,6 +120,25 @@ def _deadlock(waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> Finding
         sides.setdefault((step.op, step.target, step.site, rank in holding), []).append(rank)
     told = [_side(ranks, waits, holding, views) for ranks in sides.values()]
     return deadlock_of(circle, told, holds_alone(waits, holding, views) or in_another_order(holding, views))
+
+
+def _never_given_up(
+    waits: Mapping[int, Wait], returned: Collection[int], views: Sequence[LedgerView]
+) -> Finding | None:
+    """What is wrong where all that `waits` are for is one lock, and who holds it has come to its end."""
+    (key, *more) = {(wait.record.step.target, wait.missing) for wait in waits.values()}
+    target, holders = key
+    if more or len(holders) != 1 or holders[0] not in returned:
+        return None
+    (holder,) = holders
+    lock = waits[min(waits)].record
+    taken = taken_in(lock, views[holder])
+    site = taken.step.site if taken is not None else None
+    held = side_of([holder], f"has taken {target!r}, has not given it up, and returned", [site])
+    waiting = side_of(
+        list(waits), _waits(lock, plural=len(waits) > 1), [wait.record.step.site for wait in waits.values()]
+    )
+    return Finding(FindingKind.STUCK_RANK, f"lock of {target!r}", "lock", (held, waiting), (holder,))
 
 
 def _side(

@@ -10,6 +10,7 @@ from rankdrill.diagnosis.calls.asking import asks_for_the_rank
 from rankdrill.diagnosis.calls.common_caller import outward
 from rankdrill.diagnosis.calls.tree import calls_at, function_around, lines_calling, name_called, path_to, tree_of
 from rankdrill.diagnosis.stores.keys import awaits_lock
+from rankdrill.diagnosis.stores.lock_files import makes_alone
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import LedgerView, Record, State
 from rankdrill.step import FILE_LOCKS, Kind, Site, Step
@@ -122,5 +123,6 @@ def _way(site: Site | None) -> tuple[tuple[str, int], ...]:
 def taken_in(lock: Record, view: LedgerView) -> Record | None:
     """Where the holder took the lock."""
     ended = view.where(lambda kind, state: kind is lock.step.kind and state is State.ENDED)
-    taken = [record for record in ended if record.step.target == lock.step.target and _takes(record)]
+    there = [record for record in ended if record.step.target == lock.step.target]
+    taken = [record for record in there if _takes(record) or makes_alone(record.step)]
     return taken[-1] if taken else None

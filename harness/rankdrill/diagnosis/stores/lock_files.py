@@ -1,0 +1,76 @@
+"""Ranks that try again and again to take what another one has: a file or directory that only one can make, or a lock.
+
+Nobody knows how often they mean to try. But where the deadline finds a rank at nothing else, that is what it waits for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from rankdrill.diagnosis.waits import Wait
+from rankdrill.ledger import LedgerView, Record, State
+from rankdrill.step import FILE_LOCKS, Kind, Step
+
+__all__ = ["makes_alone", "tried_again"]
+
+FEWEST = 3  # times that it has tried
+_BESIDE = frozenset({Kind.CLOCK, Kind.MEMORY})  # what a rank does between two tries
+_LOOKS = frozenset({"lstat", "open", "read", "stat"})
+_REMOVES = frozenset({"rename", "replace", "rmdir", "unlink"})
+_FOR_ONE_ALONE = re.compile("x|O_EXCL")
+
+
+def tried_again(rank: int, views: Mapping[int, LedgerView]) -> Wait | None:
+    """What `rank`, which is in no step, waits for by trying to take it again and again; None where it does not."""
+    tried = _tried(views[rank])
+    holder = _holder_of(tried.step, rank, views) if tried is not None else None
+    if tried is None or holder is None:
+        return None
+    lock = tried.step.like(op=min(FILE_LOCKS), fingerprint="LOCK_EX")
+    return Wait(rank, replace(tried, step=lock, state=State.WAITING), (holder,))
+
+
+def makes_alone(step: Step) -> bool:
+    """Whether it makes what is there for one alone: for others it fails, until that is removed."""
+    return step.op == "mkdir" or (step.op == "open" and bool(_FOR_ONE_ALONE.search(step.fingerprint)))
+
+
+def _tried(view: LedgerView) -> Record | None:
+    """The newest of the tries that are all it did last: of one path, which it may look at, too, in between."""
+    last: Record | None = None
+    times = 0
+    for record in (record for record in reversed(view.records) if record.step.kind not in _BESIDE):
+        step = record.step
+        if last is not None and step.target != last.step.target:
+            break
+        if record.state is State.RAISED and _takes(step):
+            last, times = last or record, times + 1
+        elif step.op not in _LOOKS or (record.state is State.ENDED and _takes(step)):
+            break
+    return last if times >= FEWEST else None
+
+
+def _takes(step: Step) -> bool:
+    if step.kind not in (Kind.FILE, Kind.SHM):
+        return False
+    return makes_alone(step) or (step.op in FILE_LOCKS and "LOCK_UN" not in step.fingerprint)
+
+
+def _holder_of(tried: Step, rank: int, views: Mapping[int, LedgerView]) -> int | None:
+    """Who has taken it last, and not given it up since, as far as is known; nobody where that is not another rank."""
+    newest: tuple[int, int, bool] | None = None
+    for other, view in views.items():
+        for record in view.where(lambda kind, state: kind is tried.kind and state is State.ENDED):
+            step = record.step
+            if step.target != tried.target or not (_takes(step) or _gives_up(step)):
+                continue
+            newest = max(newest or (-1, -1, False), (record.begin_ns, other, _takes(step)))
+    if newest is None or not newest[2] or newest[1] == rank:
+        return None
+    return newest[1]
+
+
+def _gives_up(step: Step) -> bool:
+    return step.op in _REMOVES or (step.op in FILE_LOCKS and "LOCK_UN" in step.fingerprint)
