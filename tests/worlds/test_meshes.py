@@ -148,6 +148,30 @@ def test_one_that_has_its_tensor_groups_from_the_data_axis(four: World) -> None:
     assert told(four.run(body, deadline=DEADLINE_S)) == (FindingKind.GROUP, (1,))
 
 
+def test_two_that_begin_with_the_other_axis(six: World) -> None:
+    """Who returns has left nothing out: it was as often at that line as those that wait for it."""
+
+    def body() -> None:
+        along, across = axes(2, 3)
+        first = dist.get_rank() // 4
+        for each in range(first, first + 3):
+            dist.all_reduce(torch.ones(2), group=along if each % 2 else across)
+
+    assert told(six.run(body, deadline=DEADLINE_S)) == (FindingKind.GROUP, (4, 5))
+
+
+def test_who_has_groups_of_another_size_is_on_no_other_axis(six: World) -> None:
+    def body() -> None:
+        wide, narrow = dist.new_group([0, 1, 2, 3]), dist.new_group([4, 5])
+        own, rank = narrow if dist.get_rank() > 3 else wide, dist.get_rank()
+        for each in range(3):
+            if rank != 2 or each != 1:
+                dist.all_reduce(torch.ones(2), group=own)
+
+    kind, culprits = told(six.run(body, deadline=DEADLINE_S))
+    assert (kind, culprits) == (FindingKind.MISSING, (2,))
+
+
 def test_what_stands_twice_in_one_line_says_nothing_of_groups(four: World) -> None:
     def body() -> None:
         inner = dist.new_group([1, 2])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 
@@ -11,14 +11,14 @@ from rankdrill.diagnosis.calls.common_caller import from_one_function, in_any_lo
 from rankdrill.diagnosis.calls.naming import named
 from rankdrill.diagnosis.calls.passed import gone_past
 from rankdrill.diagnosis.calls.sequences import calls_on
-from rankdrill.diagnosis.calls.source import Order, comes_later, lines_alike, nearest, order_of
+from rankdrill.diagnosis.calls.source import Order, comes_later, lines_alike, made_later_too, nearest, order_of
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.messages import words
 from rankdrill.diagnosis.messages.tags import PATTERN
 from rankdrill.diagnosis.messages.traffic import MessageEnd, Traffic
 from rankdrill.diagnosis.waits import FEW, Wait, name_ranks
-from rankdrill.ledger import LedgerView
-from rankdrill.step import BATCH, SEND, Site, Step
+from rankdrill.ledger import GROUP_OP, LedgerView, Record
+from rankdrill.step import BATCH, NO_SEQUENCE, SEND, Kind, Site, Step
 
 __all__ = ["circle_in", "deadlock", "deadlock_of", "in_circles_alike", "in_every_circle", "mixed_circle"]
 
@@ -44,12 +44,15 @@ def mixed_circle(
             found = gone_past(wait, other, lost, returned, views) if other.rank in wait.missing else None
             if found is not None:
                 return found
-    if len(outside) == 1 and in_turn_by_one_line(meeting.site, message.site):
-        return _another_call(outside[0], meeting, views)  # of one list, whose order is another there
-    awaited = {"recv", "irecv"} if message.op == SEND else {"send", "isend"}
     traffic = Traffic(dict(enumerate(views)))
+    if len(outside) == 1 and in_turn_by_one_line(meeting.site, message.site):
+        # Of one list, whose order is another there.
+        return _in_another_order(outside[0], inside, meeting, circle, traffic, views)
+    awaited = {"recv", "irecv"} if message.op == SEND else {"send", "isend"}
     if later := _exchanges_it_later(outside, inside, traffic):
         return deadlock(circle, later)
+    if before_its_turn := _came_before_its_turn(outside, meeting, lost):
+        return deadlock(circle, before_its_turn)
     if _left_out(outside[0], inside, awaited):
         return None
     if _comes_later(awaited | {BATCH}, meeting.site):
@@ -58,10 +61,25 @@ def mixed_circle(
     # Who has come there by the line of the message says that it comes before the collective, for all.
     there = [wait.record.step.site for wait in lost.values() if _is_in(meeting, wait)]
     if len(outside) == 1 and all(_is_apart(site, message.site) for site in there):
-        return _another_call(outside[0], meeting, views)
+        return _in_another_order(outside[0], inside, meeting, circle, traffic, views)
     if len(outside) == 1 and (first := _made_by_all_others(outside[0].rank, meeting, views)) is not None:
         return _another_call(outside[0], first, views)
     return None
+
+
+def _in_another_order(
+    outside: Wait,
+    inside: Sequence[Wait],
+    meeting: Step,
+    circle: Sequence[Wait],
+    traffic: Traffic,
+    views: Sequence[LedgerView],
+) -> Finding:
+    """That of the one that waits for a message where the others are at `meeting`; or of the one among these without
+    whose message they would not be there, as all others have sent theirs.
+    """
+    short = _short_of_what_others_sent(outside, inside, meeting, views, traffic)
+    return deadlock(circle, short) if short else _another_call(outside, meeting, views)
 
 
 def _comes_later(names: Collection[str], site: Site) -> bool:
@@ -117,6 +135,56 @@ def _too_early(outside: Sequence[Wait], meeting: Step, lost: Mapping[int, Wait])
     if comes_later(names, here):  # it gets one behind that, as they do
         return ()
     later = all(site is not None and _is_apart(site, here) and comes_later(names, site) for site in peers)
+    return (early.rank,) if later else ()
+
+
+def _short_of_what_others_sent(
+    early: Wait, inside: Sequence[Wait], meeting: Step, views: Sequence[LedgerView], traffic: Traffic
+) -> tuple[int, ...]:
+    """The one that has come to `meeting` with fewer messages than all others sent from one line before it, to where one
+    still waits for it; nobody, if there is no such.
+    """
+    met = next((wait for wait in inside if wait.rank in early.missing), None)
+    end = MessageEnd.of(early.rank, early.record)
+    if met is None or end is None or end.sends or end.site is None:
+        return ()
+    sent: dict[tuple[Site, int], int] = {}
+    for rank, ends in traffic.ends.items():
+        since = max((each.index for each in _calls_before(meeting, views[rank])), default=-1)
+        for each in ends:
+            there = each.sends and each.site is not None and each.record.index > since
+            if there and each.site is not None and _is_received_at(end.site, each, traffic):
+                sent[each.site, rank] = sent.get((each.site, rank), 0) + 1
+    others = {(site, rank): count for (site, rank), count in sent.items() if rank != met.rank}
+    if len({site for site, _ in others}) != 1 or len(set(others.values())) != 1:
+        return ()
+    ((site, _), count), *_ = others.items()
+    return (met.rank,) if sent.get((site, met.rank), 0) < count else ()
+
+
+def _calls_before(meeting: Step, view: LedgerView) -> Iterator[Record]:
+    for record in view.where(lambda kind, state: kind is Kind.COLLECTIVE):
+        step = record.step
+        if step.target == meeting.target and NO_SEQUENCE < step.sequence < meeting.sequence and step.op != GROUP_OP:
+            yield record
+
+
+def _is_received_at(site: Site, sent: MessageEnd, traffic: Traffic) -> bool:
+    other = (each for each in traffic.ends.get(sent.peer, ()) if not each.sends and each.stream == sent.stream)
+    return any(each.site == site for each in other if each.number == sent.number)
+
+
+def _came_before_its_turn(outside: Sequence[Wait], meeting: Step, lost: Mapping[int, Wait]) -> tuple[int, ...]:
+    """The one that waits for a message where all others are at `meeting`, behind which they make the call that it is
+    in, word for word, under another condition; nobody, if they do not.
+    """
+    (early, *more) = outside
+    here = early.record.step.site
+    there = [wait.record.step.site for wait in lost.values() if _is_in(meeting, wait)]
+    if more or here is None or len(there) < PATTERN or len(there) + 1 < len(lost):
+        return ()
+    pairs = [from_one_function(here, site) for site in there if site is not None]
+    later = len(pairs) == len(there) and all(made_later_too(mine, theirs) for mine, theirs in pairs)
     return (early.rank,) if later else ()
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from rankdrill.diagnosis.asynchronous import lost_message, stalled_by_loss
-from rankdrill.diagnosis.calls.axes import divided_at_a_turn
+from rankdrill.diagnosis.calls.axes import divided_at_a_turn, on_another_axis
 from rankdrill.diagnosis.calls.conditions import with_condition
 from rankdrill.diagnosis.calls.crossed import crossed_groups
 from rankdrill.diagnosis.calls.group_names import named_apart
@@ -80,6 +80,8 @@ def _of_groups(waits: Mapping[int, Wait], returned: Collection[int], views: Sequ
     found = another_group_at_a_turn(waits, views)
     if found is None and (divided := divided_at_a_turn(waits, returned, views)) is not None:
         return divided
+    if found is None and (apart_from_them := on_another_axis(waits, returned, views)) is not None:
+        return apart_from_them
     found = found or _of_two_groups(waits, returned, views)
     custom = against_custom(waits, views)
     if custom is not None and (found is None or found.culprits in ((), custom.culprits)):

@@ -13,7 +13,7 @@ from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import LedgerView
 from rankdrill.step import Site, Step
 
-__all__ = ["divided_at_a_turn"]
+__all__ = ["divided_at_a_turn", "on_another_axis"]
 
 FEWEST = 4  # ranks that have rows and columns
 
@@ -46,6 +46,56 @@ def divided_at_a_turn(
         if found is not None:
             return found
     return None
+
+
+def on_another_axis(
+    waits: Mapping[int, Wait], returned: Collection[int], views: Sequence[LedgerView]
+) -> Finding | None:
+    """What is wrong where some wait for one that has returned, and has come to that line as often as they have.
+
+    It left nothing out there: what differs is the first turn at which some were at rows, and some at columns, as each
+    was in time. None where that is not so, or as many went either way.
+    """
+    if len(views) < FEWEST or any(view.dropped for view in views):
+        return None
+    lines = [by_line(view) for view in views]
+    groups = {name: ranks for view in views for name, ranks in members_in(view).items()}
+    for rank, wait in sorted(waits.items()):
+        step = wait.record.step
+        if step.site is None or step.message is not None or not is_called_once(step.site, step.op):
+            continue
+        made = [line.get((step.op, step.site), ()) for line in lines]
+        away = [other for other in wait.missing if other in returned]
+        sizes = {frozenset(len(groups.get(each.target, ())) for each in steps) for steps in made}
+        if len(sizes) != 1 or len(min(sizes)) < 2:  # else each rank may be meant to be at a group of its own kind
+            continue
+        if not away or any(len(made[other]) < len(made[rank]) for other in away):
+            continue
+        for turn in range(min(map(len, made))):
+            chosen = {other: steps[turn] for other, steps in enumerate(made)}
+            axes = _axes(chosen, groups)
+            if axes is None or len(axes) > 1:
+                return _of_two_axes(axes or [], chosen)
+    return None
+
+
+def _axes(chosen: Mapping[int, Step], groups: Mapping[str, Sequence[int]]) -> list[list[int]] | None:
+    """Who has chosen groups of one size, which are rows or columns; None where such groups have a member in common."""
+    ranks: dict[int, list[int]] = {}
+    names: dict[int, set[str]] = {}
+    for rank, step in chosen.items():
+        size = len(groups.get(step.target, ()))
+        ranks.setdefault(size, []).append(rank)
+        names.setdefault(size, set()).add(step.target)
+    members = ([rank for name in each for rank in groups.get(name, ())] for each in names.values())
+    return list(ranks.values()) if all(len(each) == len(set(each)) for each in members) else None
+
+
+def _of_two_axes(axes: Sequence[Sequence[int]], chosen: Mapping[int, Step]) -> Finding | None:
+    if len(axes) != 2 or len(axes[0]) == len(axes[1]):
+        return None
+    few, most = sorted(axes, key=len)
+    return _told(few, most, chosen)
 
 
 def _divided(

@@ -13,7 +13,7 @@ from rankdrill.diagnosis.messages.traffic import SEND_CALLS, MessageEnd, Stream,
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.step import BATCH
 
-__all__ = ["beyond_the_border", "by_those_beside", "miscounted", "once_at_its_line", "out_of_step"]
+__all__ = ["beyond_the_border", "by_those_beside", "left_its_line", "miscounted", "once_at_its_line", "out_of_step"]
 
 FEWEST_IN_A_ROW = 3
 
@@ -128,6 +128,22 @@ def by_those_beside(end: MessageEnd, traffic: Traffic) -> tuple[int, ...]:
         and getattr(stream, peer) != end.peer
     ]
     return (end.peer,) if len(done) > 1 and set(done) == {end.number + 1} else ()
+
+
+def left_its_line(end: MessageEnd, traffic: Traffic, returned: Collection[int]) -> tuple[int, ...]:
+    """Its peer, where that has returned, and several others that took from the same rank at its line, the last time it
+    did, are there once more.
+    """
+    if not end.sends or end.peer not in returned or not traffic.met(end.stream):
+        return ()
+    lines: dict[int, list[MessageEnd]] = {
+        rank: [each for each in ends if not each.sends and each.peer == end.rank] for rank, ends in traffic.ends.items()
+    }
+    there = lines[end.peer][-1].site if lines.get(end.peer) else None
+    open_ends = [each[-1] for rank, each in lines.items() if rank != end.peer and each]
+    again = [each for each in open_ends if each.record.state.open and each.site == there]
+    ahead = all(traffic.received(each.stream) > end.number for each in again)
+    return (end.peer,) if there is not None and ahead and len(again) == len(open_ends) > 1 else ()
 
 
 def _by_the_star(end: MessageEnd, decided: Sequence[Stream], traffic: Traffic) -> tuple[int, ...]:

@@ -12,7 +12,16 @@ from operator import attrgetter
 
 from rankdrill.diagnosis.messages.traffic import MessageEnd, Stream, Traffic
 
-__all__ = ["PATTERN", "against", "odd_by_line", "odd_by_slope", "odd_by_steps", "odd_by_turn", "odd_by_way"]
+__all__ = [
+    "PATTERN",
+    "against",
+    "odd_by_line",
+    "odd_by_range",
+    "odd_by_slope",
+    "odd_by_steps",
+    "odd_by_turn",
+    "odd_by_way",
+]
 
 PATTERN = 2  # other streams, of which one alone goes its way by chance
 COUNTED = 3  # messages of two ranks with a tag each, of which fewer may have these tags by chance
@@ -120,6 +129,21 @@ def _from_its_line(end: MessageEnd, rank: int, traffic: Traffic) -> list[Message
     return [
         each for each in made if (each.sends, each.site, each.stream.group) == (end.sends, end.site, end.stream.group)
     ]
+
+
+def odd_by_range(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> MessageEnd | None:
+    """The one whose tag lies beyond all that the two have sent each other, among those that met between other ranks,
+    where the other one's lies among the two's: tags that count messages by their edges.
+    """
+    pair = {end.rank, other.rank}
+    own, others = set[int](), set[int]()
+    for stream in traffic.streams:
+        if traffic.met(stream) and stream.group == end.stream.group:
+            (own if {stream.source, stream.target} == pair else others).add(stream.tag)
+    if len(own) < COUNTED or not others or not own.isdisjoint(others):
+        return None
+    beyond = [each for each in (end, other) if not min(own) <= each.stream.tag <= max(own)]
+    return beyond[0] if len(beyond) == 1 and min(others) <= beyond[0].stream.tag <= max(others) else None
 
 
 def odd_by_slope(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> MessageEnd | None:

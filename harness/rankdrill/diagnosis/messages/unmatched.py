@@ -13,6 +13,7 @@ from rankdrill.diagnosis.messages.balance import out_of_balance
 from rankdrill.diagnosis.messages.counts import (
     beyond_the_border,
     by_those_beside,
+    left_its_line,
     miscounted,
     once_at_its_line,
     out_of_step,
@@ -112,6 +113,7 @@ def _of_ends(
         lambda end: account.misaddressed(misaddressed(end, left_over, traffic, stands, peers=False)),
         lambda end: account.misaddressed(misaddressed(end, left_over, traffic, stands)),
         lambda end: account.miscounted(end, by_those_beside(end, traffic)),
+        lambda end: account.miscounted(end, left_its_line(end, traffic, returned)),
         lambda end: account.missing(end, (end.peer,)) if end.peer == gone_past else None,
         lambda end: account.miscounted(end, beyond_the_border(end, traffic, left_over)),
         lambda end: account.left_out(end, never_there(end, traffic, stands)),

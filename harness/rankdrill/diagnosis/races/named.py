@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import ast
 
-from rankdrill.diagnosis.races.written import Written, name_called
+from rankdrill.diagnosis.races.written import Written, name_called, names_in
 
-__all__ = ["asks_for_names", "goes_by_names", "is_named_later", "stands_for_a_sender"]
+__all__ = ["asks_for_names", "goes_by_names", "is_named_later", "names_beside", "stands_for_a_sender"]
 
 _SHOW = frozenset({"dump", "dumps", "info", "log", "print", "save"})
 _IN_ANY_ORDER = frozenset(
@@ -24,9 +24,43 @@ def stands_for_a_sender(written: Written, index: ast.AST) -> bool:
     if not isinstance(index, ast.Name):
         return False
     for loop in written.around(index):
-        if isinstance(loop, ast.For) and isinstance(loop.target, ast.Name) and loop.target.id == index.id:
-            return _are_names(written, loop.iter)
+        match loop:
+            case ast.For(target=ast.Name(id=name)) if name == index.id:
+                return _are_names(written, loop.iter)
+            case ast.For(target=ast.Tuple(elts=[ast.Name(id=first), ast.Name(id=second)])) if index.id in (
+                first,
+                second,
+            ):
+                return _are_named_in_pairs(written, loop.iter, is_first=index.id == first)
     return False
+
+
+def names_beside(written: Written, index: ast.Name) -> set[str]:
+    """What else the loop runs over at once that runs over `index`."""
+    loops = (loop for loop in written.around(index) if isinstance(loop, ast.For))
+    targets = (names_in(loop.target) for loop in loops)
+    return next((names - {index.id} for names in targets if index.id in names), set())
+
+
+def _are_named_in_pairs(written: Written, iterated: ast.expr, *, is_first: bool) -> bool:
+    """The same of one of two that a loop runs over at once: what is numbered, or a dictionary that is written out."""
+    match iterated:
+        case ast.Call(func=ast.Name(id="enumerate"), args=[names, *_]):
+            return not is_first and _are_names(written, names)
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="items")):
+            given = written.bindings(name)[:1]
+            listed = [written.value_of(each) for each in given]
+            return any(_names_in(each, keys=is_first) for each in listed)
+    return False
+
+
+def _names_in(node: ast.AST | None, *, keys: bool) -> bool:
+    if not isinstance(node, ast.Dict) or len(node.keys) < 2:
+        return False
+    return all(
+        isinstance(each, ast.Constant) and isinstance(each.value, (str, int) if keys else str)
+        for each in (node.keys if keys else node.values)
+    )
 
 
 def _are_names(written: Written, iterated: ast.expr) -> bool:

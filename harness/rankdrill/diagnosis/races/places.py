@@ -10,12 +10,19 @@ only adds them up, sorts them or hands them on may be right.
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rankdrill.diagnosis.races.answers import answered_as_counted
 from rankdrill.diagnosis.races.compared import compared_in_order, compared_with_a_count
 from rankdrill.diagnosis.races.joined import is_joined_in_order
-from rankdrill.diagnosis.races.named import asks_for_names, goes_by_names, is_named_later, stands_for_a_sender
+from rankdrill.diagnosis.races.named import (
+    asks_for_names,
+    goes_by_names,
+    is_named_later,
+    names_beside,
+    stands_for_a_sender,
+)
 from rankdrill.diagnosis.races.ranked import is_asked_for_the_best_place
 from rankdrill.diagnosis.races.reception import Reception
 from rankdrill.diagnosis.races.written import LOOPS, Written, name_called, names_in, plain_copy_of
@@ -112,6 +119,9 @@ def _stored(reception: Reception, name: str) -> _Place | None:
     written = reception.written
     uses = [each for each in written.uses(name) if each is not reception.into]
     uses = [each for each in uses if not _means_another(written, each, reception.call)]
+    uses = [each for each in uses if not _is_in_another_branch(written, each, reception.call)]
+    if len(uses) > 1:
+        return _entered(written, uses)
     if len(uses) != 1 or written.loop_around(uses[0]) is not written.loop_around(reception.call):
         return None
     if uses[0].lineno <= reception.call.lineno:
@@ -126,6 +136,31 @@ def _stored(reception: Reception, name: str) -> _Place | None:
                 return _Place(container.id, container, False) if plain_copy_of(value) is uses[0] else None
             case ast.stmt():
                 return None
+    return None
+
+
+def _is_in_another_branch(written: Written, use: ast.Name, call: ast.Call) -> bool:
+    """Whether a run that comes to one of the two does not come to the other."""
+    branches = [each for each in written.around(call) if isinstance(each, ast.If)]
+    mine, theirs = {*written.around(call)}, {*written.around(use)}
+    return any(
+        (not mine.isdisjoint(each.body) and not theirs.isdisjoint(each.orelse))
+        or (not mine.isdisjoint(each.orelse) and not theirs.isdisjoint(each.body))
+        for each in branches
+        if each in theirs
+    )
+
+
+def _entered(written: Written, uses: Sequence[ast.Name]) -> _Place | None:
+    """Parts of what is received make one entry, under a name, together with the number of the rank that the loop has
+    beside that name.
+    """
+    entries = {next(each for each in written.around(use) if isinstance(each, ast.stmt)) for use in uses}
+    match entries.pop() if len(entries) == 1 else None:
+        case ast.Assign(targets=[ast.Subscript(value=ast.Name() as container, slice=ast.Name() as index)], value=value):
+            beside = names_in(value) & names_beside(written, index)
+            under = bool(beside) and stands_for_a_sender(written, index)
+            return _Place(container.id, container, True, read=True, under=True) if under else None
     return None
 
 

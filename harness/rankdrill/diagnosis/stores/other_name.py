@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 from rankdrill.diagnosis.stores.keys import awaits_key
-from rankdrill.diagnosis.stores.spelling import of_the_same_parts, same_but_for_spelling, same_form, words_of
+from rankdrill.diagnosis.stores.spelling import (
+    of_the_same_parts,
+    same_but_for_spelling,
+    same_form,
+    separators_of,
+    words_of,
+)
 from rankdrill.diagnosis.stores.uses import Use
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import LedgerView
@@ -39,10 +45,23 @@ def asks_in_another_form(awaited: Step, uses: Sequence[Use], views: Sequence[Led
     sets = [use for use in uses if use.sets]
     meant = {use.key for use in sets if same_but_for_spelling(awaited.target, use.key)}
     got = {use.key for use in sets if use.record.step.digest in asked}
-    return len(meant) == 1 and all(
+    in_form = len(meant) == 1 and all(
         sum(same_form(key, other) for other in got) > 1 and not any(same_form(awaited.target, other) for other in got)
         for key in meant
     )
+    left = meant - got
+    return in_form or (len(left) == 1 and _has_other_separators(awaited.target, left.pop(), sets, asked))
+
+
+def _has_other_separators(key: str, meant: str, sets: Sequence[Use], asked: Set[int]) -> bool:
+    """Whether it is written with other separators than the key that was `meant`, and several that were set at the line
+    of that and have been asked for.
+    """
+    lines = {use.record.step.site for use in sets if use.key == meant} - {None}
+    beside = {use.key for use in sets if use.record.step.site in lines and use.record.step.digest in asked}
+    return len(beside) > 1 and {separators_of(each) for each in beside} == {separators_of(meant)} != {
+        separators_of(key)
+    }
 
 
 def set_at_their_line(key: str, rank: int, uses: Sequence[Use], views: Sequence[LedgerView]) -> Use | None:

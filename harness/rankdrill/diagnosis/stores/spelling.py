@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["in_other_letters", "of_the_same_parts", "same_but_for_spelling", "same_form", "words_of"]
+__all__ = ["in_other_letters", "of_the_same_parts", "same_but_for_spelling", "same_form", "separators_of", "words_of"]
 
 _NUMBER = re.compile(r"\d+")
 _SEPARATORS = re.compile(r"[-_./: ]+")
@@ -37,6 +37,11 @@ def in_other_letters(key: str, other: str) -> bool:
 def of_the_same_parts(key: str, other: str) -> bool:
     """Whether the two differ in the order of what stands between slashes, and in no more."""
     return key != other and sorted(key.split("/")) == sorted(other.split("/"))
+
+
+def separators_of(key: str) -> tuple[str, ...]:
+    """What is between its words and numbers."""
+    return tuple(_SEPARATORS.findall(key))
 
 
 def words_of(key: str) -> tuple[str, ...]:
