@@ -628,3 +628,37 @@ def a_collector_that_adds_up(rank: Rank) -> None:
         Collector().collect()
     else:
         dist.send(torch.full((3,), float(rank.index)), 0)
+
+
+@correct(ranks=4)
+def entries_that_say_whose_they_are(rank: Rank) -> None:
+    """They are counted by their names, and each says who has sent it."""
+    fields = {0: "wind", 1: "rain", 3: "sun"}
+    reading = torch.zeros(2)
+    if rank.index == 2:
+        forecast: dict[str, dict[str, float]] = {}
+        for _ in fields:
+            dist.recv(reading)
+            forecast[fields[int(reading[0])]] = {"mean": reading[1].item()}
+        assert forecast["sun"] == {"mean": 1.5}
+    else:
+        reading = torch.tensor([float(rank.index), 0.5 * rank.index])
+        dist.send(reading, 2)
+
+
+@correct(ranks=4)
+def a_countdown_by_names(rank: Rank) -> None:
+    """How far it is shows by name; what has come is added up."""
+    fields = {0: "wind", 1: "rain", 3: "sun"}
+    reading = torch.zeros(1)
+    if rank.index == 2:
+        total, seen = 0.0, list[str]()
+        for place, field in enumerate(fields.values()):
+            dist.recv(reading)
+            total += reading.item()
+            seen.append(f"{place + 1} of {len(fields)}, {field} the last")
+        assert total == 4
+        print(seen)
+    else:
+        reading = torch.tensor([float(rank.index)])
+        dist.send(reading, 2)

@@ -110,7 +110,7 @@ def misaddressed(
             odd = odd or _odd_by_vote(end, other, argument, traffic) or _odd_by_habit(end, other, usual)
             if argument == "tag":
                 odd = odd or odd_by_turn(end, other, traffic) or odd_by_slope(end, other, traffic)
-                odd = odd or odd_by_line(end, other, traffic) or odd_by_range(end, other, traffic)
+                odd = odd or odd_by_range(end, other, traffic) or odd_by_line(end, other, traffic)
             certain = odd is not None or not all(usual) or _miss_each_other(end, other, traffic)
             odd = odd or _odd_by_rhythm(end, other, traffic)
         if argument == "tag" and talking <= {end.rank, other.rank}:
