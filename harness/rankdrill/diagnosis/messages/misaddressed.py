@@ -19,6 +19,7 @@ from rankdrill.diagnosis.calls.loops import is_in_a_loop, share_a_loop
 from rankdrill.diagnosis.calls.source import Order, comes_later, functions_calling, order_of
 from rankdrill.diagnosis.calls.tree import function_around
 from rankdrill.diagnosis.messages.habits import departure
+from rankdrill.diagnosis.messages.tag_law import odd_by_law
 from rankdrill.diagnosis.messages.tags import (
     PATTERN,
     against,
@@ -106,7 +107,9 @@ def misaddressed(
             certain = odd is not None
         else:
             # What its own line says of a tag is more than that others have had that tag, too: they may all be counted.
-            odd = odd_by_steps(end, other, traffic) or odd_by_way(end, other, traffic) if argument == "tag" else None
+            odd = odd_by_law(end, other, traffic) if argument == "tag" else None
+            if argument == "tag":
+                odd = odd or odd_by_steps(end, other, traffic) or odd_by_way(end, other, traffic)
             odd = odd or _odd_by_vote(end, other, argument, traffic) or _odd_by_habit(end, other, usual)
             if argument == "tag":
                 odd = odd or odd_by_turn(end, other, traffic) or odd_by_slope(end, other, traffic)
