@@ -90,9 +90,10 @@ class MadeGroups:
         """Those with these `numbers`, or all so far, had to be destroyed by now."""
         self._due = range(self.upcoming) if numbers is None else numbers
 
-    def take_left(self, groups: Iterable[Usable]) -> list[tuple[Site, tuple[int, ...], int, bool, bool]]:
+    def take_left(self, groups: Iterable[Usable]) -> list[tuple[Site, tuple[int, ...], int, bool, bool, int]]:
         """Lines that made groups again, of which members, how many of those are still among `groups`, whether that is
-        too many where the other members have left none, and whether it is where they have.
+        too many where the other members have left none, whether it is where they have, and how many have another in
+        their place.
 
         Nothing unless they had to be destroyed by now. Each is told once.
         """
@@ -110,7 +111,14 @@ class MadeGroups:
         for line, place in again.items():
             places[place] += behind[line]
         found = [
-            (of[0].site, of[0].members, len(of), line in again, line in again and places[of[0].place] >= FEWEST_LEFT)
+            (
+                of[0].site,
+                of[0].members,
+                len(of),
+                line in again,
+                line in again and places[of[0].place] >= FEWEST_LEFT,
+                behind[line],
+            )
             for line, of in left.items()
             if behind[line]
         ]

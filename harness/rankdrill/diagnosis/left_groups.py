@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from rankdrill.boundary.made_groups import FEWEST_ALONE, FEWEST_LEFT
 from rankdrill.diagnosis.asynchronous import each_for_itself
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.waits import name_ranks
@@ -20,7 +21,8 @@ MOST_LINES = 4  # told of one rank
 class LeftGroups:
     """How many groups of `members` one rank made on one line, one after the other, and has not destroyed.
 
-    `again`: too many, if the other members have destroyed theirs; `many`: too many also if they have not.
+    `again`: too many, if the other members have destroyed theirs; `many`: too many also if they have not. `replaced` of
+    them have another of the same members in their place.
     """
 
     site: Site
@@ -28,6 +30,7 @@ class LeftGroups:
     count: int
     again: bool
     many: bool
+    replaced: int = 0
 
 
 def left_groups_on(ranks: Mapping[int, Sequence[LeftGroups]]) -> Finding | None:
@@ -35,12 +38,32 @@ def left_groups_on(ranks: Mapping[int, Sequence[LeftGroups]]) -> Finding | None:
 
     At a line that is one rank's leak the others who leave some there do as that one.
     """
-    places = {each.site.place for left in ranks.values() for each in left if each.many}
+    places = {each.site.place for left in ranks.values() for each in left if each.many} | _of_many_members(ranks)
     return each_for_itself(
         Finding(FindingKind.LEAKED_GROUP, f"{NEW_GROUP} on {DEFAULT_GROUP!r}", "group", (_side(rank, one),), (rank,))
         for rank, left in sorted(ranks.items())
         for one in islice((each for each in left if each.site.place in places or _alone(rank, each, ranks)), MOST_LINES)
     )
+
+
+def _of_many_members(ranks: Mapping[int, Sequence[LeftGroups]]) -> set[tuple[str, int]]:
+    """Lines that made groups now of these members and now of those, and left as many as are too many of one rank's.
+
+    Each rank that did left some: who makes all that there are to be once more may be trying something else with them.
+    """
+    replaced: dict[tuple[str, int], dict[tuple[int, ...], int]] = {}
+    own: dict[tuple[str, int], dict[int, int]] = {}
+    for rank, left in ranks.items():
+        for each in left:
+            of_members = replaced.setdefault(each.site.place, {})
+            of_members[each.members] = max(of_members.get(each.members, 0), each.replaced)
+            by_rank = own.setdefault(each.site.place, {})
+            by_rank[rank] = by_rank.get(rank, 0) + each.replaced
+    return {
+        place
+        for place, of_members in replaced.items()
+        if len(of_members) > 1 and sum(of_members.values()) >= FEWEST_LEFT and min(own[place].values()) >= FEWEST_ALONE
+    }
 
 
 def _alone(rank: int, one: LeftGroups, ranks: Mapping[int, Sequence[LeftGroups]]) -> bool:

@@ -10,6 +10,7 @@ from rankdrill.diagnosis.calls.common_caller import outward
 from rankdrill.diagnosis.calls.source import lines_behind
 from rankdrill.diagnosis.messages.misaddressed import may_be_for_another
 from rankdrill.diagnosis.messages.traffic import SEND_CALLS, MessageEnd, Stream, Traffic
+from rankdrill.diagnosis.races.order import is_from_anybody
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.step import BATCH
 
@@ -117,7 +118,7 @@ def by_those_beside(end: MessageEnd, traffic: Traffic) -> tuple[int, ...]:
 
     Only where the two have met before: else it may not be among those that are to do so at all.
     """
-    if not traffic.met(end.stream):
+    if not traffic.met(end.stream) or (end.sends and _goes_by_who_asks(end.rank, traffic)):
         return ()
     mine, peer = ("source", "target") if end.sends else ("target", "source")
     done = [
@@ -136,14 +137,22 @@ def left_its_line(end: MessageEnd, traffic: Traffic, returned: Collection[int]) 
     """
     if not end.sends or end.peer not in returned or not traffic.met(end.stream):
         return ()
+    if _goes_by_who_asks(end.rank, traffic):
+        return ()
     lines: dict[int, list[MessageEnd]] = {
         rank: [each for each in ends if not each.sends and each.peer == end.rank] for rank, ends in traffic.ends.items()
     }
     there = lines[end.peer][-1].site if lines.get(end.peer) else None
-    open_ends = [each[-1] for rank, each in lines.items() if rank != end.peer and each]
+    beside = [each for rank, each in lines.items() if rank != end.peer and each]
+    open_ends = [each[-1] for each in beside]
     again = [each for each in open_ends if each.record.state.open and each.site == there]
     ahead = all(traffic.received(each.stream) > end.number for each in again)
     return (end.peer,) if there is not None and ahead and len(again) == len(open_ends) > 1 else ()
+
+
+def _goes_by_who_asks(rank: int, traffic: Traffic) -> bool:
+    """Whether it takes from anybody, too: how many it then sends to each is chance."""
+    return any(not each.sends and is_from_anybody(each.record) for each in traffic.ends.get(rank, ()))
 
 
 def _by_the_star(end: MessageEnd, decided: Sequence[Stream], traffic: Traffic) -> tuple[int, ...]:
