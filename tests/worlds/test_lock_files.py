@@ -11,6 +11,7 @@ from pathlib import Path
 
 import filelock
 import pytest
+import torch
 import torch.distributed as dist
 
 from rankdrill import World
@@ -133,7 +134,38 @@ def tries_for_two(rank: RankContext, path: Path) -> None:
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize("body", [tries_for_what_was_there, gave_it_up, tries_for_two])
+def makes_sure_that_it_is_there(rank: RankContext, path: Path) -> None:
+    """It need not be new: nobody waits for a lock, and rank 2 is busy with something else."""
+    if rank.index == 2:
+        time.sleep(LATER_S)
+    for _ in range(4):
+        path.mkdir(exist_ok=True)
+    done: list[int] = []
+    while rank.index == 2 and not done:
+        time.sleep(0.02)
+
+
+def reads_with_others(rank: RankContext, path: Path) -> None:
+    """Of several that read it at once nobody knows who still does."""
+    path.touch()
+    if rank.index == 1:
+        with path.open() as file:
+            fcntl.flock(file, fcntl.LOCK_SH)
+            dist.recv(torch.zeros(1), 0)
+    elif rank.index == 2:
+        time.sleep(LATER_S)
+        with path.open() as file:
+            fcntl.flock(file, fcntl.LOCK_SH)
+    else:
+        time.sleep(2 * LATER_S)
+        tries_until_it_has_it(locks_without_waiting, path)
+        dist.send(torch.zeros(1), 1)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [tries_for_what_was_there, gave_it_up, tries_for_two, makes_sure_that_it_is_there, reads_with_others],
+)
 def test_nobody_is_said_to_have_it_where_that_is_not_known(
     three: World, body: Callable[..., object], tmp_path: Path
 ) -> None:

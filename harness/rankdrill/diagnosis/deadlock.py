@@ -12,6 +12,7 @@ from rankdrill.diagnosis.calls.naming import named
 from rankdrill.diagnosis.calls.passed import gone_past
 from rankdrill.diagnosis.calls.sequences import calls_on
 from rankdrill.diagnosis.calls.source import Order, comes_later, lines_alike, made_later_too, nearest, order_of
+from rankdrill.diagnosis.calls.tree import function_around, lines_calling
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.messages import words
 from rankdrill.diagnosis.messages.tags import PATTERN
@@ -47,39 +48,26 @@ def mixed_circle(
     traffic = Traffic(dict(enumerate(views)))
     if len(outside) == 1 and in_turn_by_one_line(meeting.site, message.site):
         # Of one list, whose order is another there.
-        return _in_another_order(outside[0], inside, meeting, circle, traffic, views)
+        short = _short_of_what_others_sent(outside[0], inside, meeting, views, traffic, listed=True)
+        return deadlock(circle, short) if short else _another_call(outside[0], meeting, views)
     awaited = {"recv", "irecv"} if message.op == SEND else {"send", "isend"}
     if later := _exchanges_it_later(outside, inside, traffic):
         return deadlock(circle, later)
-    if before_its_turn := _came_before_its_turn(outside, meeting, lost):
-        return deadlock(circle, before_its_turn)
     if _left_out(outside[0], inside, awaited):
         return None
+    if _does_both(message.site, awaited) and (before_its_turn := _came_before_its_turn(outside, meeting, lost)):
+        return deadlock(circle, before_its_turn)
     if _comes_later(awaited | {BATCH}, meeting.site):
         early = in_every_circle(circle, lost) or _too_early(outside, meeting, lost)
         return deadlock(circle, early or _came_without_sending(inside, outside, lost, traffic))
     # Who has come there by the line of the message says that it comes before the collective, for all.
     there = [wait.record.step.site for wait in lost.values() if _is_in(meeting, wait)]
     if len(outside) == 1 and all(_is_apart(site, message.site) for site in there):
-        return _in_another_order(outside[0], inside, meeting, circle, traffic, views)
+        short = _short_of_what_others_sent(outside[0], inside, meeting, views, traffic)
+        return deadlock(circle, short) if short else _another_call(outside[0], meeting, views)
     if len(outside) == 1 and (first := _made_by_all_others(outside[0].rank, meeting, views)) is not None:
         return _another_call(outside[0], first, views)
     return None
-
-
-def _in_another_order(
-    outside: Wait,
-    inside: Sequence[Wait],
-    meeting: Step,
-    circle: Sequence[Wait],
-    traffic: Traffic,
-    views: Sequence[LedgerView],
-) -> Finding:
-    """That of the one that waits for a message where the others are at `meeting`; or of the one among these without
-    whose message they would not be there, as all others have sent theirs.
-    """
-    short = _short_of_what_others_sent(outside, inside, meeting, views, traffic)
-    return deadlock(circle, short) if short else _another_call(outside, meeting, views)
 
 
 def _comes_later(names: Collection[str], site: Site) -> bool:
@@ -139,10 +127,17 @@ def _too_early(outside: Sequence[Wait], meeting: Step, lost: Mapping[int, Wait])
 
 
 def _short_of_what_others_sent(
-    early: Wait, inside: Sequence[Wait], meeting: Step, views: Sequence[LedgerView], traffic: Traffic
+    early: Wait,
+    inside: Sequence[Wait],
+    meeting: Step,
+    views: Sequence[LedgerView],
+    traffic: Traffic,
+    *,
+    listed: bool = False,
 ) -> tuple[int, ...]:
     """The one that has come to `meeting` with fewer messages than all others sent from one line before it, to where one
-    still waits for it; nobody, if there is no such.
+    still waits for it; nobody, if there is no such. It has sent some from there, or will: where all that it does is
+    `listed`.
     """
     met = next((wait for wait in inside if wait.rank in early.missing), None)
     end = MessageEnd.of(early.rank, early.record)
@@ -159,7 +154,8 @@ def _short_of_what_others_sent(
     if len({site for site, _ in others}) != 1 or len(set(others.values())) != 1:
         return ()
     ((site, _), count), *_ = others.items()
-    return (met.rank,) if sent.get((site, met.rank), 0) < count else ()
+    own = sent.get((site, met.rank), 0)
+    return (met.rank,) if own < count and (own or listed) else ()
 
 
 def _calls_before(meeting: Step, view: LedgerView) -> Iterator[Record]:
@@ -172,6 +168,12 @@ def _calls_before(meeting: Step, view: LedgerView) -> Iterator[Record]:
 def _is_received_at(site: Site, sent: MessageEnd, traffic: Traffic) -> bool:
     other = (each for each in traffic.ends.get(sent.peer, ()) if not each.sends and each.stream == sent.stream)
     return any(each.site == site for each in other if each.number == sent.number)
+
+
+def _does_both(site: Site, awaited: Collection[str]) -> bool:
+    """Whether the other half of what is called there is called in the same function: by the other rank, that is."""
+    function = function_around(site)
+    return function is not None and bool(lines_calling(awaited, function))
 
 
 def _came_before_its_turn(outside: Sequence[Wait], meeting: Step, lost: Mapping[int, Wait]) -> tuple[int, ...]:

@@ -80,9 +80,7 @@ def _of_groups(waits: Mapping[int, Wait], returned: Collection[int], views: Sequ
     found = another_group_at_a_turn(waits, views)
     if found is None and (divided := divided_at_a_turn(waits, returned, views)) is not None:
         return divided
-    if found is None and (apart_from_them := on_another_axis(waits, returned, views)) is not None:
-        return apart_from_them
-    found = found or _of_two_groups(waits, returned, views)
+    found = found or _of_two_groups(waits, returned, views) or on_another_axis(waits, returned, views)
     custom = against_custom(waits, views)
     if custom is not None and (found is None or found.culprits in ((), custom.culprits)):
         return custom  # how two threads of it came to wait is chance

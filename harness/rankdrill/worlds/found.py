@@ -31,6 +31,7 @@ from rankdrill.worlds.suffering import lost_another
 
 if TYPE_CHECKING:
     from rankdrill.ledger import LedgerView
+    from rankdrill.step import Site
     from rankdrill.worlds.rank_outcome import RankOutcome
 
 __all__ = ["CHECKS", "UNNOTICED", "finding_on"]
@@ -76,7 +77,8 @@ def _found(ranks: Sequence[RankOutcome], noticed: Finding | None) -> Finding | N
     if by_files is not None:
         return by_files
     for rank in filter(_runs, ranks):
-        asking = polled(rank.rank, dict(enumerate(views))) or tried_again(rank.rank, dict(enumerate(views)))
+        asking = polled(rank.rank, dict(enumerate(views)))
+        asking = asking or tried_again(rank.rank, dict(enumerate(views)), _is_at(rank))
         if asking is None:
             return None
         waits[rank.rank] = asking
@@ -86,10 +88,14 @@ def _found(ranks: Sequence[RankOutcome], noticed: Finding | None) -> Finding | N
 
 def _looking_for_files(ranks: Sequence[RankOutcome], waits: Mapping[int, Wait]) -> Finding | None:
     """What is wrong where all that still run look for files that nobody makes."""
-    at = {rank.rank: innermost_site(rank.stack, current=False) or rank.origin for rank in filter(_runs, ranks)}
+    at = {rank.rank: _is_at(rank) for rank in filter(_runs, ranks)}
     looks = {rank: look_of(rank, ranks[rank].ledger, site) for rank, site in at.items()}
     known = {rank: look for rank, look in looks.items() if look is not None}
     return missing_file(known, waits, [rank.ledger for rank in ranks]) if len(known) == len(looks) else None
+
+
+def _is_at(rank: RankOutcome) -> Site | None:
+    return innermost_site(rank.stack, current=False) or rank.origin
 
 
 def _aborted_between_threads(ranks: Sequence[RankOutcome]) -> Finding | None:
@@ -201,7 +207,7 @@ def _asked_in_vain(rank: RankOutcome) -> list[Record]:
     if not lost_another(rank.error) or "timeout" not in str(rank.error).casefold() or last is None:
         return []
     newest = rank.ledger.where(lambda kind, state: state is State.RAISED, newest_first=True)
-    at_once = takewhile(lambda record: record.step.op == last.step.op and record.step.site == last.step.site, newest)
+    at_once = takewhile(lambda record: record.step.op == last.step.op and record.end_ns > last.begin_ns, newest)
     return [record for record in at_once if awaits_key(record.step)]
 
 

@@ -74,6 +74,8 @@ def on_another_axis(
         for turn in range(min(map(len, made))):
             chosen = {other: steps[turn] for other, steps in enumerate(made)}
             axes = _axes(chosen, groups)
+            if all(_have_met(step.target, chosen, groups) for step in chosen.values()):
+                continue
             if axes is None or len(axes) > 1:
                 return _of_two_axes(axes or [], chosen)
     return None

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import combinations, pairwise
 
 from rankdrill.diagnosis.calls.common_caller import outward
+from rankdrill.diagnosis.calls.loops import leaves_as_it_is_told
 from rankdrill.diagnosis.calls.source import lines_behind
 from rankdrill.diagnosis.messages.misaddressed import may_be_for_another
 from rankdrill.diagnosis.messages.traffic import SEND_CALLS, MessageEnd, Stream, Traffic
@@ -143,11 +144,13 @@ def left_its_line(end: MessageEnd, traffic: Traffic, returned: Collection[int]) 
         rank: [each for each in ends if not each.sends and each.peer == end.rank] for rank, ends in traffic.ends.items()
     }
     there = lines[end.peer][-1].site if lines.get(end.peer) else None
+    if there is None or leaves_as_it_is_told(there):
+        return ()
     beside = [each for rank, each in lines.items() if rank != end.peer and each]
     open_ends = [each[-1] for each in beside]
     again = [each for each in open_ends if each.record.state.open and each.site == there]
     ahead = all(traffic.received(each.stream) > end.number for each in again)
-    return (end.peer,) if there is not None and ahead and len(again) == len(open_ends) > 1 else ()
+    return (end.peer,) if ahead and len(again) == len(open_ends) > 1 else ()
 
 
 def _goes_by_who_asks(rank: int, traffic: Traffic) -> bool:

@@ -19,17 +19,8 @@ from rankdrill.diagnosis.calls.loops import is_in_a_loop, share_a_loop
 from rankdrill.diagnosis.calls.source import Order, comes_later, functions_calling, order_of
 from rankdrill.diagnosis.calls.tree import function_around
 from rankdrill.diagnosis.messages.habits import departure
-from rankdrill.diagnosis.messages.tag_law import odd_by_law
-from rankdrill.diagnosis.messages.tags import (
-    PATTERN,
-    against,
-    odd_by_line,
-    odd_by_range,
-    odd_by_slope,
-    odd_by_steps,
-    odd_by_turn,
-    odd_by_way,
-)
+from rankdrill.diagnosis.messages.odd_tags import odd_by_its_place, odd_by_others_there
+from rankdrill.diagnosis.messages.tags import PATTERN, against
 from rankdrill.diagnosis.messages.traffic import MessageEnd, Stream, Traffic
 from rankdrill.step import BATCH, Site
 
@@ -107,13 +98,9 @@ def misaddressed(
             certain = odd is not None
         else:
             # What its own line says of a tag is more than that others have had that tag, too: they may all be counted.
-            odd = odd_by_law(end, other, traffic) if argument == "tag" else None
-            if argument == "tag":
-                odd = odd or odd_by_steps(end, other, traffic) or odd_by_way(end, other, traffic)
+            odd = odd_by_its_place(end, other, traffic) if argument == "tag" else None
             odd = odd or _odd_by_vote(end, other, argument, traffic) or _odd_by_habit(end, other, usual)
-            if argument == "tag":
-                odd = odd or odd_by_turn(end, other, traffic) or odd_by_slope(end, other, traffic)
-                odd = odd or odd_by_range(end, other, traffic) or odd_by_line(end, other, traffic)
+            odd = odd or (odd_by_others_there(end, other, traffic) if argument == "tag" else None)
             certain = odd is not None or not all(usual) or _miss_each_other(end, other, traffic)
             odd = odd or _odd_by_rhythm(end, other, traffic)
         if argument == "tag" and talking <= {end.rank, other.rank}:

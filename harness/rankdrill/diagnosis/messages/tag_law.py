@@ -7,60 +7,72 @@ other messages, met or still waited for, if they leave no choice for this one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
-from typing import TypeAlias
+from typing import NamedTuple
 
 from rankdrill.diagnosis.messages.tags import against
 from rankdrill.diagnosis.messages.traffic import MessageEnd, Traffic
 
 __all__ = ["odd_by_law"]
 
-MOST = 4096  # different messages that a law is made of
-_Row: TypeAlias = tuple[int, ...]
-"""What a tag may be made of; and the tag."""
+NEWEST = 1024  # messages, of all ranks, that a law is made of
+FEWEST_TURNS = 4  # from which the next may follow: of fewer the tags may begin anew
+
+
+class _Terms(NamedTuple):
+    """What a tag may be a sum of, each times a number."""
+
+    one: int
+    source: int
+    target: int
+    turn: int
+    up: int
 
 
 def odd_by_law(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> MessageEnd | None:
     """The one that is not as all others' tags say; failing that, as those say that had as many before them."""
-    made = [
-        (_made_of(each, traffic), each.stream.tag)
-        for ends in traffic.ends.values()
-        for each in ends
-        if each not in (end, other) and each.stream.group == end.stream.group
-    ]
-    mine = _made_of(end, traffic)
-    if mine != _made_of(other, traffic):
+    mine = _terms_of(end, traffic)
+    if mine != _terms_of(other, traffic):
         return None
-    turn = traffic.turn(end)
-    for rows in (made, [(of, tag) for of, tag in made if of[_TURN] == turn]):
-        due = _due(dict.fromkeys((*of, tag) for of, tag in rows), mine)
-        if due is not None:
-            return against({due}, {each.stream.tag: each for each in (end, other)})
-    return None
+    tags = list(dict.fromkeys(_others(end, traffic)))
+    turns = {terms.turn for terms, _ in tags}
+    beside = [(terms, tag) for terms, tag in tags if terms.turn == mine.turn]
+    due = _due(tags, mine) if beside or len(turns) >= FEWEST_TURNS else None
+    due = due if due is not None else _due(beside, mine)
+    return None if due is None else against({due}, {each.stream.tag: each for each in (end, other)})
 
 
-_TURN = 3  # its place in what follows
+def _others(end: MessageEnd, traffic: Traffic) -> Iterator[tuple[_Terms, int]]:
+    """What the tags of other messages of that group are made of; of each rank's the newest.
+
+    What has not met either of all that goes that way is as doubtful as the two are.
+    """
+    most = max(1, NEWEST // len(traffic.ends))
+    for ends in traffic.ends.values():
+        for each in ends[-most:]:
+            that_way = each.stream._replace(tag=end.stream.tag) == end.stream
+            if each.stream.group == end.stream.group and not (that_way and each.number >= traffic.met(each.stream)):
+                yield _terms_of(each, traffic), each.stream.tag
 
 
-def _made_of(end: MessageEnd, traffic: Traffic) -> _Row:
+def _terms_of(end: MessageEnd, traffic: Traffic) -> _Terms:
     stream = end.stream
-    return 1, stream.source, stream.target, traffic.turn(end), int(stream.source < stream.target)
+    return _Terms(1, stream.source, stream.target, traffic.turn(end), int(stream.source < stream.target))
 
 
-def _due(rows: Iterable[_Row], wanted: _Row) -> int | None:
-    """The one tag that goes with what is `wanted`, by all `rows`; None where they contradict each other, or leave it
+def _due(tags: Iterable[tuple[_Terms, int]], wanted: _Terms) -> int | None:
+    """The one tag that goes with what is `wanted`, by all `tags`; None where they contradict each other, or leave it
     open.
     """
     basis: list[tuple[int, Sequence[Fraction]]] = []
-    for count, row in enumerate(rows):
-        left = _reduced([Fraction(each) for each in row], basis)
+    for terms, tag in tags:
+        left = _reduced([*map(Fraction, terms), Fraction(tag)], basis)
         place = next((place for place, each in enumerate(left[:-1]) if each), None)
-        if place is None:
-            if left[-1] or count > MOST:
-                return None
-            continue
-        basis.append((place, [each / left[place] for each in left]))
+        if place is not None:
+            basis.append((place, [each / left[place] for each in left]))
+        elif left[-1]:
+            return None
     left = _reduced([*map(Fraction, wanted), Fraction(0)], basis)
     due = -left[-1]
     return None if any(left[:-1]) or due.denominator != 1 else int(due)

@@ -136,14 +136,16 @@ def odd_by_range(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> Messag
     where the other one's lies among the two's: tags that count messages by their edges.
     """
     pair = {end.rank, other.rank}
-    own, others = set[int](), set[int]()
+    tags: dict[frozenset[int], set[int]] = {}
     for stream in traffic.streams:
         if traffic.met(stream) and stream.group == end.stream.group:
-            (own if {stream.source, stream.target} == pair else others).add(stream.tag)
-    if len(own) < COUNTED or not others or not own.isdisjoint(others):
+            tags.setdefault(frozenset({stream.source, stream.target}), set()).add(stream.tag)
+    own = tags.pop(frozenset(pair), set())
+    if len(own) < COUNTED or any(min(each) <= max(own) and min(own) <= max(each) for each in tags.values()):
         return None
     beyond = [each for each in (end, other) if not min(own) <= each.stream.tag <= max(own)]
-    return beyond[0] if len(beyond) == 1 and min(others) <= beyond[0].stream.tag <= max(others) else None
+    among = any(min(each) <= one.stream.tag <= max(each) for one in beyond for each in tags.values())
+    return beyond[0] if len(beyond) == 1 and among else None
 
 
 def odd_by_slope(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> MessageEnd | None:

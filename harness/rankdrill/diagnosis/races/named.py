@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import ast
 
-from rankdrill.diagnosis.races.written import Written, name_called, names_in
+from rankdrill.diagnosis.races.written import Written, name_called
 
-__all__ = ["asks_for_names", "goes_by_names", "is_named_later", "names_beside", "stands_for_a_sender"]
+__all__ = ["asks_for_names", "goes_by_names", "is_named_later", "rank_beside", "stands_for_a_sender"]
 
 _SHOW = frozenset({"dump", "dumps", "info", "log", "print", "save"})
 _IN_ANY_ORDER = frozenset(
@@ -35,18 +35,22 @@ def stands_for_a_sender(written: Written, index: ast.AST) -> bool:
     return False
 
 
-def names_beside(written: Written, index: ast.Name) -> set[str]:
-    """What else the loop runs over at once that runs over `index`."""
-    loops = (loop for loop in written.around(index) if isinstance(loop, ast.For))
-    targets = (names_in(loop.target) for loop in loops)
-    return next((names - {index.id} for names in targets if index.id in names), set())
+def rank_beside(written: Written, index: ast.Name) -> str:
+    """The number of the rank whose name `index` is, in a loop over a dictionary of names by ranks; else nothing."""
+    for loop in written.around(index):
+        match loop:
+            case ast.For(
+                target=ast.Tuple(elts=[ast.Name(id=rank), ast.Name(id=name)]),
+                iter=ast.Call(func=ast.Attribute(value=ast.Name(id=names), attr="items")),
+            ) if name == index.id:
+                given = (written.value_of(each) for each in written.bindings(names)[:1])
+                return rank if any(_names_in(each, keys=True, of=int) for each in given) else ""
+    return ""
 
 
 def _are_named_in_pairs(written: Written, iterated: ast.expr, *, is_first: bool) -> bool:
-    """The same of one of two that a loop runs over at once: what is numbered, or a dictionary that is written out."""
+    """The same of one of the two that a loop over a dictionary has, where that is written out."""
     match iterated:
-        case ast.Call(func=ast.Name(id="enumerate"), args=[names, *_]):
-            return not is_first and _are_names(written, names)
         case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="items")):
             given = written.bindings(name)[:1]
             listed = [written.value_of(each) for each in given]
@@ -54,13 +58,12 @@ def _are_named_in_pairs(written: Written, iterated: ast.expr, *, is_first: bool)
     return False
 
 
-def _names_in(node: ast.AST | None, *, keys: bool) -> bool:
+def _names_in(node: ast.AST | None, *, keys: bool, of: type = object) -> bool:
     if not isinstance(node, ast.Dict) or len(node.keys) < 2:
         return False
-    return all(
-        isinstance(each, ast.Constant) and isinstance(each.value, (str, int) if keys else str)
-        for each in (node.keys if keys else node.values)
-    )
+    kinds = of if of is not object else (str, int) if keys else str
+    given = node.keys if keys else node.values
+    return all(isinstance(each, ast.Constant) and isinstance(each.value, kinds) for each in given)
 
 
 def _are_names(written: Written, iterated: ast.expr) -> bool:

@@ -20,7 +20,7 @@ from rankdrill.diagnosis.races.named import (
     asks_for_names,
     goes_by_names,
     is_named_later,
-    names_beside,
+    rank_beside,
     stands_for_a_sender,
 )
 from rankdrill.diagnosis.races.ranked import is_asked_for_the_best_place
@@ -158,8 +158,8 @@ def _entered(written: Written, uses: Sequence[ast.Name]) -> _Place | None:
     entries = {next(each for each in written.around(use) if isinstance(each, ast.stmt)) for use in uses}
     match entries.pop() if len(entries) == 1 else None:
         case ast.Assign(targets=[ast.Subscript(value=ast.Name() as container, slice=ast.Name() as index)], value=value):
-            beside = names_in(value) & names_beside(written, index)
-            under = bool(beside) and stands_for_a_sender(written, index)
+            beside = rank_beside(written, index)
+            under = beside in names_in(value) and stands_for_a_sender(written, index)
             return _Place(container.id, container, True, read=True, under=True) if under else None
     return None
 

@@ -12,6 +12,7 @@ from rankdrill.diagnosis.messages import words
 from rankdrill.diagnosis.stores.by_turn import set_before_its_turn_passed
 from rankdrill.diagnosis.stores.file_locks import holds_alone, in_another_order, taken_in
 from rankdrill.diagnosis.stores.keys import awaits_key, awaits_lock
+from rankdrill.diagnosis.stores.lock_files import makes_alone
 from rankdrill.diagnosis.stores.missing import missing_key
 from rankdrill.diagnosis.stores.other_key import asked_for_another
 from rankdrill.diagnosis.stores.source import sets_later
@@ -133,8 +134,9 @@ def _never_given_up(
     (holder,) = holders
     lock = waits[min(waits)].record
     taken = taken_in(lock, views[holder])
-    site = taken.step.site if taken is not None else None
-    held = side_of([holder], f"has taken {target!r}, has not given it up, and returned", [site])
+    if taken is None or not makes_alone(taken.step):  # a lock is given up, too, where its file is closed
+        return None
+    held = side_of([holder], f"has taken {target!r}, has not given it up, and returned", [taken.step.site])
     waiting = side_of(
         list(waits), _waits(lock, plural=len(waits) > 1), [wait.record.step.site for wait in waits.values()]
     )

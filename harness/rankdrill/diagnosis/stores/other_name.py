@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from rankdrill.diagnosis.stores.keys import awaits_key
 from rankdrill.diagnosis.stores.spelling import (
     of_the_same_parts,
+    same_but_for_separators,
     same_but_for_spelling,
     same_form,
     separators_of,
@@ -49,7 +50,7 @@ def asks_in_another_form(awaited: Step, uses: Sequence[Use], views: Sequence[Led
         sum(same_form(key, other) for other in got) > 1 and not any(same_form(awaited.target, other) for other in got)
         for key in meant
     )
-    left = meant - got
+    left = {key for key in meant - got if same_but_for_separators(awaited.target, key)}
     return in_form or (len(left) == 1 and _has_other_separators(awaited.target, left.pop(), sets, asked))
 
 

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["in_other_letters", "of_the_same_parts", "same_but_for_spelling", "same_form", "separators_of", "words_of"]
+__all__ = [
+    "in_other_letters",
+    "of_the_same_parts",
+    "same_but_for_separators",
+    "same_but_for_spelling",
+    "same_form",
+    "separators_of",
+    "words_of",
+]
 
 _NUMBER = re.compile(r"\d+")
 _SEPARATORS = re.compile(r"[-_./: ]+")
@@ -21,6 +29,10 @@ def same_but_for_spelling(key: str, other: str) -> bool:
     one, two = (_letters("/".join(parts)) for parts in _differing(key.split("/"), other.split("/")))
     shorter = min(len(one), len(two))
     return _slips(one, two) <= (2 if shorter >= LONG else 1 if shorter >= SHORT else 0)
+
+
+def same_but_for_separators(key: str, other: str) -> bool:
+    return key != other and _SEPARATORS.sub("/", key) == _SEPARATORS.sub("/", other)
 
 
 def in_other_letters(key: str, other: str) -> bool:
