@@ -76,9 +76,9 @@ def _found(ranks: Sequence[RankOutcome], noticed: Finding | None) -> Finding | N
     by_files = _looking_for_files(ranks, waits)
     if by_files is not None:
         return by_files
+    tried = tried_again({rank.rank: _is_at(rank) for rank in filter(_runs, ranks)}, views)
     for rank in filter(_runs, ranks):
-        asking = polled(rank.rank, dict(enumerate(views)))
-        asking = asking or tried_again(rank.rank, dict(enumerate(views)), _is_at(rank))
+        asking = polled(rank.rank, dict(enumerate(views))) or tried.get(rank.rank)
         if asking is None:
             return None
         waits[rank.rank] = asking

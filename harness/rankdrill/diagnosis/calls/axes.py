@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from rankdrill.diagnosis.calls.naming import named
 from rankdrill.diagnosis.calls.tree import is_called_once
@@ -32,15 +32,12 @@ def divided_at_a_turn(
     lines = [by_line(view) for view in views]
     groups = {name: ranks for view in views for name, ranks in members_in(view).items()}
     seen: set[tuple[str, Site, int]] = set()
-    for rank, wait in sorted(waits.items()):
-        step = wait.record.step
-        if step.site is None or step.message is not None:
+    for wait, line in _calls(waits):
+        made = [each.get(line, ()) for each in lines]
+        turn = len(made[wait.rank]) - 1
+        if turn < 0 or (*line, turn) in seen:
             continue
-        turn = len(lines[rank].get((step.op, step.site), ())) - 1
-        if turn < 0 or (step.op, step.site, turn) in seen or not is_called_once(step.site, step.op):
-            continue
-        seen.add((step.op, step.site, turn))
-        made = [line.get((step.op, step.site), ()) for line in lines]
+        seen.add((*line, turn))
         chosen = {other: steps[turn] for other, steps in enumerate(made) if turn < len(steps)}
         found = _divided(chosen, waits, returned, groups) if len(chosen) == len(views) else None
         if found is not None:
@@ -60,16 +57,16 @@ def on_another_axis(
         return None
     lines = [by_line(view) for view in views]
     groups = {name: ranks for view in views for name, ranks in members_in(view).items()}
-    for rank, wait in sorted(waits.items()):
-        step = wait.record.step
-        if step.site is None or step.message is not None or not is_called_once(step.site, step.op):
-            continue
-        made = [line.get((step.op, step.site), ()) for line in lines]
+    seen: set[tuple[str, Site]] = set()
+    for wait, line in _calls(waits):
+        often = len(lines[wait.rank].get(line, ()))
         away = [other for other in wait.missing if other in returned]
+        if not away or line in seen or any(len(lines[other].get(line, ())) < often for other in away):
+            continue
+        seen.add(line)
+        made = [each.get(line, ()) for each in lines]
         sizes = {frozenset(len(groups.get(each.target, ())) for each in steps) for steps in made}
         if len(sizes) != 1 or len(min(sizes)) < 2:  # else each rank may be meant to be at a group of its own kind
-            continue
-        if not away or any(len(made[other]) < len(made[rank]) for other in away):
             continue
         for turn in range(min(map(len, made))):
             chosen = {other: steps[turn] for other, steps in enumerate(made)}
@@ -79,6 +76,20 @@ def on_another_axis(
             if axes is None or len(axes) > 1:
                 return _of_two_axes(axes or [], chosen)
     return None
+
+
+def _calls(waits: Mapping[int, Wait]) -> Iterator[tuple[Wait, tuple[str, Site]]]:
+    """Who waits in a collective, and at which line: one in which no other is written."""
+    once: dict[tuple[str, Site], bool] = {}
+    for _, wait in sorted(waits.items()):
+        step = wait.record.step
+        if step.site is None or step.message is not None:
+            continue
+        line = step.op, step.site
+        if line not in once:
+            once[line] = is_called_once(step.site, step.op)
+        if once[line]:
+            yield wait, line
 
 
 def _axes(chosen: Mapping[int, Step], groups: Mapping[str, Sequence[int]]) -> list[list[int]] | None:
