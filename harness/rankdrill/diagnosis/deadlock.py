@@ -3,250 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 
-from rankdrill.diagnosis.calls.common_caller import from_one_function, in_any_loop, in_turn_by_one_line, outward
-from rankdrill.diagnosis.calls.naming import named
-from rankdrill.diagnosis.calls.passed import gone_past
-from rankdrill.diagnosis.calls.sequences import calls_on
-from rankdrill.diagnosis.calls.source import Order, comes_later, lines_alike, made_later_too, nearest, order_of
-from rankdrill.diagnosis.calls.tree import function_around, lines_calling
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.messages import words
-from rankdrill.diagnosis.messages.tags import PATTERN
-from rankdrill.diagnosis.messages.traffic import MessageEnd, Traffic
 from rankdrill.diagnosis.waits import FEW, Wait, name_ranks
-from rankdrill.ledger import GROUP_OP, LedgerView, Record
-from rankdrill.step import BATCH, NO_SEQUENCE, SEND, Kind, Site, Step
+from rankdrill.step import Site
 
-__all__ = ["circle_in", "deadlock", "deadlock_of", "in_circles_alike", "in_every_circle", "mixed_circle"]
-
-
-def mixed_circle(
-    circle: Sequence[Wait], lost: Mapping[int, Wait], returned: Collection[int], views: Sequence[LedgerView]
-) -> Finding | None:
-    """What is wrong where of a `circle` some wait in a collective, and others for messages of these.
-
-    None where a message was left out: where the ranks in the collective would not come to it either. It is a circle by
-    order alone if they would, behind the collective, and another call than theirs if they wait in another branch. Who
-    waits for the message may have gone past the collective, too. `lost` are all that wait for ever.
-    """
-    inside = [wait for wait in circle if wait.record.step.message is None]
-    outside = [wait for wait in circle if wait.record.step.message is not None]
-    if not inside or not outside:
-        return None
-    meeting, message = inside[0].record.step, outside[0].record.step
-    if meeting.site is None or message.site is None:
-        return None
-    for wait in inside:
-        for other in outside:
-            found = gone_past(wait, other, lost, returned, views) if other.rank in wait.missing else None
-            if found is not None:
-                return found
-    traffic = Traffic(dict(enumerate(views)))
-    if len(outside) == 1 and in_turn_by_one_line(meeting.site, message.site):
-        # Of one list, whose order is another there.
-        short = _short_of_what_others_sent(outside[0], inside, meeting, views, traffic, listed=True)
-        return deadlock(circle, short) if short else _another_call(outside[0], meeting, views)
-    awaited = {"recv", "irecv"} if message.op == SEND else {"send", "isend"}
-    if later := _exchanges_it_later(outside, inside, traffic):
-        return deadlock(circle, later)
-    if _left_out(outside[0], inside, awaited):
-        return None
-    if _does_both(message.site, awaited) and (before_its_turn := _came_before_its_turn(outside, meeting, lost)):
-        return deadlock(circle, before_its_turn)
-    if _comes_later(awaited | {BATCH}, meeting.site):
-        early = in_every_circle(circle, lost) or _too_early(outside, meeting, lost)
-        return deadlock(circle, early or _came_without_sending(inside, outside, lost, traffic))
-    # Who has come there by the line of the message says that it comes before the collective, for all.
-    there = [wait.record.step.site for wait in lost.values() if _is_in(meeting, wait)]
-    if len(outside) == 1 and all(_is_apart(site, message.site) for site in there):
-        short = _short_of_what_others_sent(outside[0], inside, meeting, views, traffic)
-        return deadlock(circle, short) if short else _another_call(outside[0], meeting, views)
-    if len(outside) == 1 and (first := _made_by_all_others(outside[0].rank, meeting, views)) is not None:
-        return _another_call(outside[0], first, views)
-    return None
-
-
-def _comes_later(names: Collection[str], site: Site) -> bool:
-    """Whether one of `names` is called behind that line, or behind one that led to it."""
-    return any(comes_later(names, each) for each in outward(site))
-
-
-def _made_by_all_others(odd: int, meeting: Step, views: Sequence[LedgerView]) -> Step | None:
-    """The next call of the group for rank `odd`, if all others have made it where `odd` went another way."""
-    here = next((record.step.site for record in reversed(views[odd].records) if record.step.message is not None), None)
-    number = max(calls_on(meeting.target, views[odd]), default=-1) + 1
-    made = [calls_on(meeting.target, view).get(number) for rank, view in enumerate(views) if rank != odd]
-    if here is None or number >= meeting.sequence or len(made) < PATTERN:
-        return None
-    apart = all(step is not None and _is_apart(step.site, here) for step in made)
-    return made[0] if apart else None
-
-
-def _exchanges_it_later(outside: Sequence[Wait], inside: Sequence[Wait], traffic: Traffic) -> tuple[int, ...]:
-    """The one that waits in a collective, and has written the other half of the message, as it made it before, behind
-    that once more; nobody, if there is no such.
-    """
-    end = MessageEnd.of(outside[0].rank, outside[0].record)
-    met = next((wait for wait in inside if wait.rank in outside[0].missing), None)
-    behind = met.record.step.site if met is not None else None
-    if end is None or met is None or len(outside) > 1 or behind is None or end.site is None:
-        return ()
-    own = {"send", "isend"} if end.sends else {"recv", "irecv"}
-    if comes_later(own, end.site):  # what is behind the collective is for that
-        return ()
-    made = [[each.site for each in traffic.ends[rank] if each.stream == end.stream] for rank in (end.rank, met.rank)]
-    regular = in_any_loop(end.site) and set(made[0]) == {end.site}  # whose messages come from one line of a loop
-    last = made[1][-1] if made[1] else None
-    return (met.rank,) if regular and last is not None and lines_alike(last, behind) else ()
-
-
-def _too_early(outside: Sequence[Wait], meeting: Step, lost: Mapping[int, Wait]) -> tuple[int, ...]:
-    """The one that waits for a message which, by the source, its peers get behind the collective `meeting`, where they
-    wait; nobody, if they do not.
-    """
-    (early, *more) = outside
-    here = early.record.step.site
-    peers = [
-        wait.record.step.site for rank, wait in lost.items() if _is_in(meeting, wait) and rank not in early.missing
-    ]
-    names = {"recv", "irecv"} if early.record.step.op != SEND else {"send", "isend"}
-    if more or here is None or not peers:
-        return ()
-    if len(peers) > 1 and all(site is not None and _turned_round(here, site) for site in peers):
-        return (early.rank,)
-    if not comes_later({meeting.site.via if meeting.site else ""}, here):
-        return ()
-    if comes_later(names, here):  # it gets one behind that, as they do
-        return ()
-    later = all(site is not None and _is_apart(site, here) and comes_later(names, site) for site in peers)
-    return (early.rank,) if later else ()
-
-
-def _short_of_what_others_sent(
-    early: Wait,
-    inside: Sequence[Wait],
-    meeting: Step,
-    views: Sequence[LedgerView],
-    traffic: Traffic,
-    *,
-    listed: bool = False,
-) -> tuple[int, ...]:
-    """The one that has come to `meeting` with fewer messages than all others sent from one line before it, to where one
-    still waits for it; nobody, if there is no such. It has sent some from there, or will: where all that it does is
-    `listed`.
-    """
-    met = next((wait for wait in inside if wait.rank in early.missing), None)
-    end = MessageEnd.of(early.rank, early.record)
-    if met is None or end is None or end.sends or end.site is None:
-        return ()
-    sent: dict[tuple[Site, int], int] = {}
-    for rank, ends in traffic.ends.items():
-        since = max((each.index for each in _calls_before(meeting, views[rank])), default=-1)
-        for each in ends:
-            there = each.sends and each.site is not None and each.record.index > since
-            if there and each.site is not None and _is_received_at(end.site, each, traffic):
-                sent[each.site, rank] = sent.get((each.site, rank), 0) + 1
-    others = {(site, rank): count for (site, rank), count in sent.items() if rank != met.rank}
-    if len({site for site, _ in others}) != 1 or len(set(others.values())) != 1:
-        return ()
-    ((site, _), count), *_ = others.items()
-    own = sent.get((site, met.rank), 0)
-    return (met.rank,) if own < count and (own or listed) else ()
-
-
-def _calls_before(meeting: Step, view: LedgerView) -> Iterator[Record]:
-    for record in view.where(lambda kind, state: kind is Kind.COLLECTIVE):
-        step = record.step
-        if step.target == meeting.target and NO_SEQUENCE < step.sequence < meeting.sequence and step.op != GROUP_OP:
-            yield record
-
-
-def _is_received_at(site: Site, sent: MessageEnd, traffic: Traffic) -> bool:
-    other = (each for each in traffic.ends.get(sent.peer, ()) if not each.sends and each.stream == sent.stream)
-    return any(each.site == site for each in other if each.number == sent.number)
-
-
-def _does_both(site: Site, awaited: Collection[str]) -> bool:
-    """Whether the other half of what is called there is called in the same function: by the other rank, that is."""
-    function = function_around(site)
-    return function is not None and bool(lines_calling(awaited, function))
-
-
-def _came_before_its_turn(outside: Sequence[Wait], meeting: Step, lost: Mapping[int, Wait]) -> tuple[int, ...]:
-    """The one that waits for a message where all others are at `meeting`, behind which they make the call that it is
-    in, word for word, under another condition; nobody, if they do not.
-    """
-    (early, *more) = outside
-    here = early.record.step.site
-    there = [wait.record.step.site for wait in lost.values() if _is_in(meeting, wait)]
-    if more or here is None or len(there) < PATTERN or len(there) + 1 < len(lost):
-        return ()
-    pairs = [from_one_function(here, site) for site in there if site is not None]
-    later = len(pairs) == len(there) and all(made_later_too(mine, theirs) for mine, theirs in pairs)
-    return (early.rank,) if later else ()
-
-
-def _turned_round(one: Site, other: Site) -> bool:
-    """Whether each is in a branch of its own, behind which it makes what the other is at, by the same words."""
-    mine, theirs = from_one_function(one, other)
-    apart = order_of(mine, theirs) is Order.APART
-    return apart and bool(lines_alike(theirs, mine)) and bool(lines_alike(mine, theirs))
-
-
-def _came_without_sending(
-    inside: Sequence[Wait], outside: Sequence[Wait], lost: Mapping[int, Wait], traffic: Traffic
-) -> tuple[int, ...]:
-    """The one that waits in a collective before its message to the one outside, where all others that wait have begun
-    theirs with that one, some of which wait in the collective; nobody, if there is no such.
-    """
-    (early, *more), (met, *others) = inside, outside
-    end = MessageEnd.of(met.rank, met.record)
-    if more or others or end is None or met.missing != (early.rank,):
-        return ()
-    peers = {rank: wait for rank, wait in lost.items() if rank not in (early.rank, met.rank)}
-    past = [rank for rank, wait in peers.items() if _is_in(early.record.step, wait)]
-    begun = {_begun(end, rank, traffic) for rank in peers}
-    return (early.rank,) if past and len(peers) >= PATTERN and begun == {end.number + 1} else ()
-
-
-def _begun(end: MessageEnd, rank: int, traffic: Traffic) -> int:
-    """How many messages `rank` has begun to exchange with the rank of `end`, as that does with its peer there."""
-    if end.sends:
-        return traffic.received(end.stream._replace(target=rank))
-    return traffic.sent(end.stream._replace(source=rank))
-
-
-def _is_in(call: Step, wait: Wait) -> bool:
-    return (wait.record.step.target, wait.record.step.sequence) == (call.target, call.sequence)
-
-
-def _is_apart(one: Site | None, other: Site) -> bool:
-    return one is not None and order_of(one, other) is Order.APART
-
-
-def _left_out(message: Wait, inside: Sequence[Wait], awaited: Collection[str]) -> bool:
-    """Whether a rank that waits in a collective has gone past the other half of `message`."""
-    here = message.record.step.site
-    met = next((wait for wait in inside if wait.rank in message.missing), None)
-    if met is None or met.record.step.site is None or here is None:
-        return False
-    if behind := nearest(awaited, here):
-        return order_of(replace(here, line=behind), met.record.step.site) is Order.AFTER
-    return False
-
-
-def _another_call(odd: Wait, step: Step, views: Sequence[LedgerView]) -> Finding:
-    """`odd` waits for a message where the others made the call `step`."""
-    made = {rank: calls_on(step.target, view).get(step.sequence) for rank, view in enumerate(views)}
-    others = {rank: theirs for rank, theirs in made.items() if theirs is not None and theirs.op == step.op}
-    did = f"{'enters' if len(others) == 1 else 'enter'} {named(step)}"
-    sides = (_in_circle([odd]), side_of(list(others), did, [theirs.site for theirs in others.values()]))
-    culprits = (odd.rank,) if len(others) > 1 else ()
-    return Finding(FindingKind.CALL_ORDERING, step.call, "op", sides, culprits, step.target, step.sequence)
+__all__ = ["circle_in", "deadlock", "deadlock_of", "in_circle", "in_circles_alike", "in_every_circle"]
 
 
 def circle_in(lost: Mapping[int, Wait]) -> list[int]:
@@ -301,7 +66,7 @@ def deadlock(circle: Sequence[Wait], culprits: tuple[int, ...] = (), likewise: S
         step = wait.record.step
         alike = (step.op, step.site) if len(circle) + len(likewise) > FEW else wait.rank
         sides.setdefault(alike, []).append(wait)
-    told = [_in_circle(waits) for waits in sides.values()]
+    told = [in_circle(waits) for waits in sides.values()]
     return deadlock_of(circle, told, culprits, [wait.rank for wait in likewise])
 
 
@@ -336,7 +101,7 @@ def deadlock_of(
     return Finding(FindingKind.DEADLOCK, told, "order", tuple(told_of), culprits)
 
 
-def _in_circle(waits: Sequence[Wait]) -> Side:
+def in_circle(waits: Sequence[Wait]) -> Side:
     record = waits[0].record
     did = words.waits(record) if len(waits) == 1 else f"wait in {record.step.op}, each for the next"
     return side_of([wait.rank for wait in waits], did, [wait.record.step.site for wait in waits])

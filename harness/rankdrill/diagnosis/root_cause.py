@@ -15,10 +15,11 @@ from rankdrill.diagnosis.calls.siblings import miscounted_beside, sided_by_sibli
 from rankdrill.diagnosis.calls.turns import alone_at_a_turn, another_group_at_a_turn
 from rankdrill.diagnosis.calls.unmatched import either_turned_round, left_behind, retold, sided_with
 from rankdrill.diagnosis.calls.wrong_group import against_custom, made_elsewhere, strayed, wrong_group
-from rankdrill.diagnosis.deadlock import circle_in, deadlock, in_circles_alike, in_every_circle, mixed_circle
+from rankdrill.diagnosis.deadlock import circle_in, deadlock, in_circles_alike, in_every_circle
 from rankdrill.diagnosis.finding import Finding, FindingKind
 from rankdrill.diagnosis.groups import finding_by_members
 from rankdrill.diagnosis.messages.unmatched import one_too_many, sent_astray, unmatched_message
+from rankdrill.diagnosis.mixed_circle import mixed_circle
 from rankdrill.diagnosis.races.race import answer_to_another, waits_for_what_came_first
 from rankdrill.diagnosis.races.shown import race_shown_by
 from rankdrill.diagnosis.stores.cause import apart, cause_apart
