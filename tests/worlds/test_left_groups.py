@@ -132,6 +132,49 @@ def of_other_members() -> None:
                 dist.barrier(group)
 
 
+def all_but_one_in_turn() -> None:
+    ranks = range(dist.get_world_size())
+    for turn in range(2 * len(ranks)):
+        members = [rank for rank in ranks if rank != turn % len(ranks)]
+        group = dist.new_group(members)  # made
+        if dist.get_rank() in members:
+            dist.all_reduce(torch.ones(1), group=group)
+
+
+def two_teams_as_it_comes() -> None:
+    for turn in (0, 1, 0, 1, 1, 0, 0):
+        members = [2 * turn, 2 * turn + 1]
+        group = dist.new_group(members)  # made
+        if dist.get_rank() in members:
+            dist.all_reduce(torch.ones(1), group=group)
+
+
+@pytest.mark.parametrize("body", [all_but_one_in_turn, two_teams_as_it_comes])
+def test_groups_of_now_these_members_and_now_those(four: World, body: Any) -> None:
+    assert found_on(four.run(body, deadline=DEADLINE_S)).culprits == (0, 1, 2, 3)
+
+
+def rows_and_columns_twice() -> None:
+    for _ in range(2):
+        for members in ([0, 1], [2, 3], [0, 2], [1, 3]):
+            group = dist.new_group(members)
+            if dist.get_rank() in members:
+                dist.all_reduce(torch.ones(1), group=group)
+
+
+def two_meshes() -> None:
+    for _ in range(2):
+        mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("outer", "inner"))
+        for axis in ("outer", "inner"):
+            dist.all_reduce(torch.ones(1), group=mesh.get_group(axis))
+
+
+@pytest.mark.parametrize("body", [rows_and_columns_twice, two_meshes])
+def test_what_is_made_twice_may_be_tried_twice(four: World, body: Any) -> None:
+    outcome = four.run(body, deadline=DEADLINE_S)
+    assert outcome.ok, outcome.summary()
+
+
 def destroyed_with_the_default_group() -> None:
     one_for_each_turn()
     dist.destroy_process_group()

@@ -86,6 +86,24 @@ def test_of_several_keys_that_one_gave_up_waiting_for_the_missing_one_is_told(fr
     assert marks(found)[0] == {"waits"}
 
 
+def one_can_do_without_the_first(rank: RankContext) -> None:
+    """And gives up the second, which is there a little later."""
+    if rank.index == 1:
+        time.sleep(2)
+        rank.store.set("settings/all", "yes")
+    elif rank.index == 0:
+        for key in ("settings/mine", "settings/all"):
+            try:
+                rank.store.wait([key], timedelta(seconds=0.3))
+            except RuntimeError:
+                if key == "settings/all":
+                    raise
+
+
+def test_a_key_that_one_could_do_without_is_not_the_missing_one(fresh: World) -> None:
+    assert "settings/mine" not in str(run(fresh, one_can_do_without_the_first).findings)
+
+
 def one_waits_for_its_own(rank: RankContext) -> None:
     dist.barrier()
     if rank.index != 2:

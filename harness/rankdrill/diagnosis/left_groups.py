@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -49,20 +50,24 @@ def left_groups_on(ranks: Mapping[int, Sequence[LeftGroups]]) -> Finding | None:
 def _of_many_members(ranks: Mapping[int, Sequence[LeftGroups]]) -> set[tuple[str, int]]:
     """Lines that made groups now of these members and now of those, and left as many as are too many of one rank's.
 
-    Each rank that did left some: who makes all that there are to be once more may be trying something else with them.
+    Each rank that did left several: who makes all that there are to be once more may be trying something else with
+    them. So does who makes a mesh again, which has several groups.
     """
     replaced: dict[tuple[str, int], dict[tuple[int, ...], int]] = {}
-    own: dict[tuple[str, int], dict[int, int]] = {}
+    own: dict[tuple[str, int], Counter[int]] = {}
     for rank, left in ranks.items():
         for each in left:
-            of_members = replaced.setdefault(each.site.place, {})
-            of_members[each.members] = max(of_members.get(each.members, 0), each.replaced)
-            by_rank = own.setdefault(each.site.place, {})
-            by_rank[rank] = by_rank.get(rank, 0) + each.replaced
+            if each.site.via == NEW_GROUP:
+                of_members = replaced.setdefault(each.site.place, {})
+                of_members[each.members] = max(of_members.get(each.members, 0), each.replaced)
+                own.setdefault(each.site.place, Counter())[rank] += each.replaced
     return {
         place
         for place, of_members in replaced.items()
-        if len(of_members) > 1 and sum(of_members.values()) >= FEWEST_LEFT and min(own[place].values()) >= FEWEST_ALONE
+        if len(of_members) > 1
+        and sum(of_members.values()) >= FEWEST_LEFT
+        and min(own[place].values()) >= FEWEST_ALONE
+        and max(own[place].values()) > FEWEST_ALONE
     }
 
 
