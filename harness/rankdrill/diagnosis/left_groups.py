@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from rankdrill.boundary.made_groups import FEWEST_ALONE, FEWEST_LEFT
 from rankdrill.diagnosis.asynchronous import each_for_itself
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.waits import name_ranks
@@ -16,6 +15,9 @@ from rankdrill.step import DEFAULT_GROUP, NEW_GROUP, Site
 __all__ = ["LeftGroups", "left_groups_on"]
 
 MOST_LINES = 4  # told of one rank
+# As in boundary/made_groups.py, which is not to be imported with a report: there of one rank, here of all together.
+FEWEST_LEFT = 4
+FEWEST_ALONE = 2
 
 
 @dataclass(frozen=True, slots=True)
