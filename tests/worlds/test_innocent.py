@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -13,12 +13,6 @@ from rankdrill import World
 
 DEADLINE_S = 30.0
 Body = Callable[[], None]
-
-
-@pytest.fixture(scope="module")
-def four() -> Iterator[World]:
-    with World(4) as world:
-        yield world
 
 
 def medals_by_arrival() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
@@ -16,12 +16,6 @@ DEADLINE_S = 60.0
 TURNS = 3
 Tag = Callable[[int, int, int], int]
 """Of the edge, by its lower rank, of the turn, and whether it goes back."""
-
-
-@pytest.fixture(scope="module")
-def four() -> Iterator[World]:
-    with World(4) as world:
-        yield world
 
 
 def by_turn(edge: int, turn: int, back: int) -> int:

@@ -7,6 +7,7 @@ through names, means that each message is that one's.
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 
 from rankdrill.diagnosis.races.written import Written, name_called
 
@@ -39,30 +40,31 @@ def rank_beside(written: Written, index: ast.Name) -> str:
     """The number of the rank whose name `index` is, in a loop over a dictionary of names by ranks; else nothing."""
     for loop in written.around(index):
         match loop:
-            case ast.For(
-                target=ast.Tuple(elts=[ast.Name(id=rank), ast.Name(id=name)]),
-                iter=ast.Call(func=ast.Attribute(value=ast.Name(id=names), attr="items")),
-            ) if name == index.id:
-                given = (written.value_of(each) for each in written.bindings(names)[:1])
-                return rank if any(_names_in(each, keys=True, of=int) for each in given) else ""
+            case ast.For(target=ast.Tuple(elts=[ast.Name(id=rank), ast.Name(id=name)])) if name == index.id:
+                listed = _dictionary_of(written, loop.iter)
+                return rank if listed is not None and _are_all(listed.keys, int) else ""
     return ""
 
 
 def _are_named_in_pairs(written: Written, iterated: ast.expr, *, is_first: bool) -> bool:
     """The same of one of the two that a loop over a dictionary has, where that is written out."""
+    listed = _dictionary_of(written, iterated)
+    if listed is None:
+        return False
+    return _are_all(listed.keys, (str, int)) if is_first else _are_all(listed.values, str)
+
+
+def _dictionary_of(written: Written, iterated: ast.expr) -> ast.Dict | None:
+    """The one, of several entries, whose ``items()`` are run over."""
     match iterated:
         case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="items")):
-            given = written.bindings(name)[:1]
-            listed = [written.value_of(each) for each in given]
-            return any(_names_in(each, keys=is_first) for each in listed)
-    return False
+            for each in written.bindings(name)[:1]:
+                given = written.value_of(each)
+                return given if isinstance(given, ast.Dict) and len(given.keys) > 1 else None
+    return None
 
 
-def _names_in(node: ast.AST | None, *, keys: bool, of: type = object) -> bool:
-    if not isinstance(node, ast.Dict) or len(node.keys) < 2:
-        return False
-    kinds = of if of is not object else (str, int) if keys else str
-    given = node.keys if keys else node.values
+def _are_all(given: Sequence[ast.expr | None], kinds: type | tuple[type, ...]) -> bool:
     return all(isinstance(each, ast.Constant) and isinstance(each.value, kinds) for each in given)
 
 

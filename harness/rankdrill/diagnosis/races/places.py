@@ -140,14 +140,14 @@ def _stored(reception: Reception, name: str) -> _Place | None:
 
 
 def _is_in_another_branch(written: Written, use: ast.Name, call: ast.Call) -> bool:
-    """Whether a run that comes to one of the two does not come to the other."""
+    """Whether a run that comes to one of the two does not come to the other, in another round of a loop either."""
     branches = [each for each in written.around(call) if isinstance(each, ast.If)]
     mine, theirs = {*written.around(call)}, {*written.around(use)}
     return any(
         (not mine.isdisjoint(each.body) and not theirs.isdisjoint(each.orelse))
         or (not mine.isdisjoint(each.orelse) and not theirs.isdisjoint(each.body))
         for each in branches
-        if each in theirs
+        if each in theirs and written.loop_around(each) is None
     )
 
 
