@@ -78,6 +78,24 @@ def receives_nothing() -> None:
         waits_for_the_device()
 
 
+def receives_once_more(others_end: bool) -> None:
+    """Rank 1 receives more than it is sent, which its device comes to before the collective that all come to."""
+    rank, x = begin()
+    if rank == 0:
+        for _ in range(2):
+            dist.send(x, 1)
+    elif rank == 1:
+        for _ in range(3):
+            dist.recv(x, 0)  # once more
+    if others_end:
+        dist.all_reduce(x)
+        if rank == 1:
+            waits_for_the_device()
+    else:
+        replace_method("barrier", lambda *args, **kwargs: waits_for_the_device())  # as NCCL's does, on the host
+        dist.barrier()
+
+
 def both_receive_first() -> None:
     rank, x = begin()
     for _ in range(3):
@@ -258,6 +276,17 @@ def test_a_message_that_nobody_sends(world: World) -> None:
     (finding,) = outcome.findings
     assert finding.kind is FindingKind.UNMATCHED, finding
     assert outcome.elapsed < SOON_S
+
+
+@pytest.mark.parametrize(("others_end", "deadline", "soon"), [(True, DEADLINE_S, SOON_S), (False, 7.0, DEADLINE_S)])
+def test_a_message_too_many_before_a_collective_that_all_come_to(
+    world: World, others_end: bool, deadline: float, soon: float
+) -> None:
+    outcome = world.run(receives_once_more, others_end, deadline=deadline)
+    (finding,) = outcome.findings
+    assert finding.kind is FindingKind.UNMATCHED, finding
+    assert f"test_on_device.py:{line(receives_once_more, '# once more')}" in str(finding)
+    assert outcome.elapsed < soon
 
 
 def test_two_that_each_receive_first_wait_for_each_other_on_the_device(world: World) -> None:

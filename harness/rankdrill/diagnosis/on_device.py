@@ -17,7 +17,7 @@ from rankdrill.diagnosis.device_queues import MOST_AHEAD
 from rankdrill.diagnosis.progress import Position
 from rankdrill.diagnosis.waits import Wait, wait_of
 from rankdrill.ledger import Record, State
-from rankdrill.step import DDP_BUCKET, NO_SEQUENCE, RECV, SEND
+from rankdrill.step import DDP_BUCKET, NO_SEQUENCE, RECV, SEND, Step
 
 __all__ = ["held_on_device", "unmet_on_device"]
 
@@ -31,10 +31,11 @@ def held_on_device(positions: Sequence[Position], now_ns: int, *, stuck: bool = 
 
     That is one that another rank will not come to, having ended; if those that run are known to be `stuck`, one that
     another has not come to. Who has just begun such a call, and not come back to Python, runs too: while NCCL connects
-    two ranks, at their first message, they are both in a send. Of ranks whose devices hold each other up some may have
+    two ranks, at their first message, they are both in a send. So does who is in a collective that all have come to, and
+its device at what was queued before. Of ranks whose devices hold each other up some may have
     come to their end: these are in such a call like those that run.
     """
-    run = {rank for rank, position in enumerate(positions) if _runs(position, now_ns)}
+    run = {rank for rank in range(len(positions)) if _runs(rank, positions, now_ns)}
     if stuck and (turned := _in_other_orders(positions, run)):
         # Before what a rank has not come to: it may be for this that it has not.
         return [turned.get(rank, here) for rank, here in enumerate(positions)]
@@ -44,8 +45,28 @@ def held_on_device(positions: Sequence[Position], now_ns: int, *, stuck: bool = 
         if not any(here.halted for here in pair) and (heads := _both_receive(one, other, pair)):
             found[one] = replace(pair[0], at=heads[0], held_by=other, halted=True)
             found[other] = replace(pair[1], at=heads[1], held_by=one, halted=True)
-    turned = {} if any(here.halted for here in found) else _in_other_orders(positions, run)
+    turned = _kept_from(positions, found, run) or _in_other_orders(positions, run)
     return [turned.get(rank, here) for rank, here in enumerate(found)]
+
+
+def _kept_from(positions: Sequence[Position], found: Sequence[Position], run: Set[int]) -> dict[int, Position]:
+    """Those halted in `found`, and of those that run who is in a collective that one of them has behind its call."""
+    halted = {rank: here for rank, here in enumerate(found) if here.halted}
+    kept = {}
+    for rank in run - halted.keys():
+        at = positions[rank].at
+        by = next((each for each in halted if at is not None and _has_behind(positions[each], at.step)), None)
+        if at is not None and by is not None:
+            kept[rank] = replace(positions[rank], at=at, held_by=by, halted=True)
+    return halted | kept
+
+
+def _has_behind(position: Position, call: Step) -> bool:
+    """Whether it is in that collective, and its device, which is halted, elsewhere."""
+    return position.at is not None and (position.at.step.target, position.at.step.sequence) == (
+        call.target,
+        call.sequence,
+    )
 
 
 def _in_other_orders(positions: Sequence[Position], run: Set[int]) -> dict[int, Position]:
@@ -67,11 +88,16 @@ def unmet_on_device(positions: Sequence[Position]) -> dict[int, Wait]:
     return unmet or out_of_order(positions)
 
 
-def _runs(position: Position, now_ns: int) -> bool:
-    at = position.at
-    if position.ended or not position.on_device:
+def _runs(rank: int, positions: Sequence[Position], now_ns: int) -> bool:
+    here = positions[rank]
+    if here.ended or not here.on_device:
         return False
-    return at is None or (at.step.target in position.on_device and now_ns - at.begin_ns < CONNECTING_NS)
+    if here.at is None:
+        return True
+    if here.at.step.target not in here.on_device:
+        return False
+    met = here.at.step.sequence != NO_SEQUENCE and not wait_of(rank, here, positions).missing
+    return met or now_ns - here.at.begin_ns < CONNECTING_NS
 
 
 def _held(rank: int, positions: Sequence[Position], *, stuck: bool) -> Position:
@@ -93,10 +119,12 @@ def _unmet(rank: int, positions: Sequence[Position], others: Set[int]) -> list[W
     """The calls of `rank` that one of `others` has not come to, in their order."""
     found: list[Wait] = []
     for calls in positions[rank].on_device.values():
+        met = False
         for record in reversed(calls):
+            if met and record.step.message is None:
+                continue  # who has come to a later collective has come to this
             wait = wait_of(rank, replace(positions[rank], at=_begun(record), held_by=None), positions)
-            if not wait.missing and record.step.sequence != NO_SEQUENCE:
-                break  # nor is there one before it: who has come to this has come to those
+            met = met or (not wait.missing and record.step.sequence != NO_SEQUENCE)
             if any(other in others and _tells(positions[other], record.step.target) for other in wait.missing):
                 found.append(replace(wait, record=record if record.state is State.ISSUED else wait.record))
     return sorted(found, key=lambda wait: wait.record.index)
