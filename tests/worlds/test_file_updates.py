@@ -74,6 +74,44 @@ def test_what_one_wrote_is_gone(four: World, tmp_path: Path, body: Body) -> None
     assert found.sides[0].did.endswith("and then write it anew, undoing what others did to it between the two")
 
 
+def meet() -> None:
+    dist.all_reduce(torch.ones(1))
+
+
+def looked_for_before_there_was_one(directory: Path) -> None:
+    """Only what they write is under the lock; all have looked for the file by then, and found none."""
+    path = directory / "manifest.json"
+
+    def known() -> dict[str, int]:
+        return dict(json.loads(path.read_text())) if path.exists() else {}
+
+    entries = known()
+    meet()
+    with (directory / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        path.write_text(json.dumps({**entries, str(dist.get_rank()): 1}))  # writes
+    dist.barrier()
+    known()
+
+
+def under_locks_of_their_own(directory: Path) -> None:
+    """All add one to what they have read, so that they write the same."""
+    path = begin(directory)
+    with (directory / f"lock {dist.get_rank()}").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        entries = json.loads(path.read_text())
+        path.write_text(json.dumps({"count": entries.get("count", 0) + 1}))  # writes
+
+
+@pytest.mark.parametrize("body", [looked_for_before_there_was_one, under_locks_of_their_own])
+def test_a_lock_that_keeps_nobody_out(four: World, tmp_path: Path, body: Body) -> None:
+    (found,) = four.run(body, tmp_path, deadline=30).findings
+    assert (found.kind, found.step) == (FindingKind.LOST_UPDATE, "file 'manifest.json'")
+    assert found.culprits == found.ranks
+    assert len(found.ranks) > 1
+    assert marks(found)[0] == {"writes"}
+
+
 def one_without_the_lock(directory: Path) -> None:
     path = begin(directory)
     with (directory / "lock").open("w") as lock:
@@ -179,9 +217,43 @@ def who_is_first_after_a_lock_that_was_closed(directory: Path) -> None:
         marker.write_text(f"first: {rank}")
 
 
+def looked_for_and_written_under_one_lock(directory: Path) -> None:
+    path = directory / "manifest.json"
+    with (directory / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        entries = json.loads(path.read_text()) if path.exists() else {}
+        path.write_text(json.dumps({**entries, str(dist.get_rank()): 1}))
+
+
+def looked_for_and_written_by_all_alike(directory: Path) -> None:
+    path = directory / "manifest.json"
+
+    def known() -> dict[str, int]:
+        return dict(json.loads(path.read_text())) if path.exists() else {}
+
+    entries = known()
+    meet()
+    path.write_text(json.dumps({**entries, "ranks": dist.get_world_size()}))
+    dist.barrier()
+    known()
+
+
+def the_same_under_locks_of_their_own_directories(directory: Path) -> None:
+    """Each keeps its own files to itself."""
+    own = directory / str(dist.get_rank())
+    own.mkdir()
+    with (own / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        (own / "count").write_text("0")
+        (own / "count").write_text(str(int((own / "count").read_text()) + 1))
+
+
 @pytest.mark.parametrize(
     "body",
     [
+        looked_for_and_written_under_one_lock,
+        looked_for_and_written_by_all_alike,
+        the_same_under_locks_of_their_own_directories,
         in_turn_by_a_message,
         who_is_first_after_a_lock_that_was_closed,
         under_a_lock,

@@ -44,7 +44,7 @@ FD_FUNCTIONS = {
     "write": "write",
 }
 _HERE_BY_DEFAULT = ("listdir", "scandir")
-_MAKES_OR_REMOVES = ("mkdir", "rmdir", "unlink")  # of whoever looks only, and often, the line is of no interest
+_TOLD_WITH_LINE = ("mkdir", "rmdir", "unlink", "stat")  # who looks whether a file is there may then write it
 # Sets in which `os` keeps functions; shutil and others ask whether a function is in them.
 _CAPABILITIES = ("supports_dir_fd", "supports_fd", "supports_follow_symlinks", "supports_effective_ids")
 _READ_WRITE_CREATE = {os.O_CREAT: "O_CREAT", os.O_EXCL: "O_EXCL", os.O_TRUNC: "O_TRUNC", os.O_APPEND: "O_APPEND"}
@@ -167,8 +167,14 @@ def _naming(op: str, boundary: Boundary, territory: Territory) -> Callable[[Any]
             kind = territory.kind(path) if path is not None and not isinstance(given, int) else None
             if kind is None or path is None:
                 return original(*args, **kwargs)
-            step = Step(kind, op, path, site=call_site() if op in _MAKES_OR_REMOVES else None)
-            return boundary.cross(step, {"path": path}, lambda call: original(*args, **kwargs))
+            site = call_site() if op in _TOLD_WITH_LINE else None
+            step = Step(kind, op, path, site=site, digest=_path_digest(path) if op == "stat" else 0)
+            try:
+                return boundary.cross(step, {"path": path}, lambda call: original(*args, **kwargs))
+            except FileNotFoundError:
+                if op == "stat" and kind is Kind.FILE:
+                    boundary.file_updates.got(step.digest)
+                raise
 
         return named
 

@@ -71,11 +71,13 @@ def deadlock(circle: Sequence[Wait], culprits: tuple[int, ...] = (), likewise: S
 
 
 def in_circles_alike(circle: Sequence[Wait], lost: Mapping[int, Wait]) -> list[Wait]:
-    """Those of the `lost` that wait in other circles, in the calls and at the lines that `circle` waits in."""
+    """Those of the `lost` that wait in other circles, in the calls and at the lines that `circle` waits in, or in one
+    function that was called from one line.
+    """
     found: list[Wait] = []
     rest = {rank: wait for rank, wait in lost.items() if rank not in {each.rank for each in circle}}
     while another := [rest[rank] for rank in circle_in(rest)]:
-        if _calls(another) == _calls(circle):
+        if _calls(another) == _calls(circle) or _are_in_one_call([*another, *circle]):
             found += another
         for wait in another:
             del rest[wait.rank]
@@ -84,6 +86,13 @@ def in_circles_alike(circle: Sequence[Wait], lost: Mapping[int, Wait]) -> list[W
 
 def _calls(circle: Sequence[Wait]) -> Counter[tuple[str, Site | None]]:
     return Counter((wait.record.step.op, wait.record.step.site) for wait in circle)
+
+
+def _are_in_one_call(waits: Sequence[Wait]) -> bool:
+    """Whether all wait in one function, which one line called."""
+    sites = [wait.record.step.site for wait in waits]
+    calls = {(site.file, site.function, site.caller) for site in sites if site is not None and site.caller is not None}
+    return len(calls) == 1 and all(site is not None and site.caller is not None for site in sites)
 
 
 def deadlock_of(

@@ -2,6 +2,8 @@
 
 It is told where it has happened: both had read it before either began to write it, and what they wrote is not the same.
 Not where ranks have met between the two writes: what is written in turn is meant to take the place of what was there.
+Who has looked whether it is there, at the line that reads it where it is, has read it. Who holds a lock that nobody
+else takes, as the others hold theirs, undoes what they write, also if it is the same.
 Who does so without the lock that several others hold meanwhile is at fault, also if it had only seen that there was no
 such file yet. A lock counts as held where it is seen to be given up later, or where another rank waited for it until
 then: that its file was closed nobody sees. Whoever may have held it is not at fault.
@@ -18,7 +20,7 @@ from operator import itemgetter
 
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.ledger import GROUP_OP, LedgerView, Record, State
-from rankdrill.step import FILE_LOCKS, REPLACING, Kind
+from rankdrill.step import FILE_LOCKS, REPLACING, Kind, Site
 
 __all__ = ["lost_file_update"]
 
@@ -32,8 +34,9 @@ class _Update:
     """Rank `rank` has read a file in `got`, and has written it anew in `put`: all of `content`, None if not known.
 
     `epoch` is the last collective before that, `under` the locks that it held. Where it has only seen that the file was
-    not there, that is `got`. `told` says that between the two it may have heard from others. `since` says of locks
-    that it has taken, and has not been seen to give up, when it did.
+    not there, that is `got`, and it `looked` only. `told` says that between the two it may have heard from others.
+    `since` says of locks that it has taken, and has not been seen to give up, when it did. `own` is where it took a
+    lock that nobody else takes.
     """
 
     rank: int
@@ -44,6 +47,8 @@ class _Update:
     under: set[str]
     told: bool
     since: dict[str, int]
+    looked: bool
+    own: Site | None = None
 
     @property
     def lines(self) -> tuple[object, object]:
@@ -54,11 +59,8 @@ class _Update:
         if self.rank == other.rank or self.epoch != other.epoch or not self.content or not other.content:
             return False
         both_had_read = self.got.end_ns < other.put.begin_ns and other.got.end_ns < self.put.begin_ns
-        return both_had_read and self.content != other.content
-
-    @property
-    def is_first(self) -> bool:
-        return self.got.step.op == _LOOKS
+        kept_apart = self.own is not None and self.own == other.own
+        return both_had_read and (self.content != other.content or kept_apart)
 
 
 def lost_file_update(views: Mapping[int, LedgerView]) -> Finding | None:
@@ -67,9 +69,13 @@ def lost_file_update(views: Mapping[int, LedgerView]) -> Finding | None:
     for rank, view in views.items():
         for update in _updates_of(rank, view):
             by_file.setdefault(update.put.step.digest, []).append(update)
-    takings = _takings(views.values()) if by_file else {}
+    locks = _locks(views) if by_file else {}
+    reading = set(_reading(views.values())) if by_file else set()
     for update in (each for updates in by_file.values() for each in updates):
-        update.under |= {lock for lock, at in update.since.items() if _was_kept(at, update.put, takings[lock])}
+        update.under |= {lock for lock, at in update.since.items() if _was_kept(at, update.put, locks[lock].takings)}
+        update.looked = update.looked and _place(update.got) not in reading
+        own = (lock for lock in {*update.under, *update.since} if len(locks[lock].ranks) == 1)
+        update.own = next((locks[lock].site for lock in own), None)
     return next((found for updates in by_file.values() if (found := _lost_of(updates)) is not None), None)
 
 
@@ -80,7 +86,7 @@ def _lost_of(updates: Sequence[_Update]) -> Finding | None:
     )
     guards = {lock for lock, ranks in locks.items() if ranks >= FEWEST_UNDER_A_LOCK}
     # Whoever is the first to come may write the file, and all at once, unless others take care not to.
-    known = [one for one in updates if not one.is_first or (not one.told and bool(guards))]
+    known = [one for one in updates if not one.looked or (not one.told and bool(guards))]
     lost = [one for one in known if any(one.is_lost(other) and _may_tell(one, other, guards) for other in known)]
     if not lost:
         return None
@@ -102,7 +108,7 @@ def _lost_of(updates: Sequence[_Update]) -> Finding | None:
 
 def _may_tell(one: _Update, other: _Update, guards: Set[str]) -> bool:
     """Whether both had read the file, or one of them takes care and the other does not."""
-    return not (one.is_first or other.is_first) or _guarded(one, guards) is not _guarded(other, guards)
+    return not (one.looked or other.looked) or _guarded(one, guards) is not _guarded(other, guards)
 
 
 def _guarded(one: _Update, guards: Set[str]) -> bool:
@@ -112,7 +118,8 @@ def _guarded(one: _Update, guards: Set[str]) -> bool:
 def _side(ranks: Sequence[int], those: Mapping[int, _Update], name: str) -> Side:
     first = those[ranks[0]]
     s = "s" if len(ranks) == 1 else ""
-    read = f"find{s} no {name!r} there" if first.is_first else f"read{s} {name!r} at {first.got.step.site}"
+    looked = first.got.step.op == _LOOKS
+    read = f"find{s} no {name!r} there" if looked else f"read{s} {name!r} at {first.got.step.site}"
     did = f"{read} and then write{s} it anew, undoing what others did to it between the two"
     return side_of(ranks, did, [those[rank].put.step.site for rank in ranks])
 
@@ -124,7 +131,7 @@ def _updates_of(rank: int, view: LedgerView) -> Iterator[_Update]:
     epoch = ("", 0)
     under: dict[str, tuple[int, list[_Update]]] = {}  # by the locks that have been taken, and when
     heard = -1  # the last record by which others may have said something
-    absent: dict[str, Record] = {}
+    absent: dict[int, Record] = {}
     found: list[_Update] = []
     for record in view.records:
         step = record.step
@@ -133,7 +140,7 @@ def _updates_of(rank: int, view: LedgerView) -> Iterator[_Update]:
         if step.kind in (Kind.COLLECTIVE, Kind.STORE):
             heard = record.index
         if step.kind is Kind.FILE and step.op == _LOOKS and record.state is State.RAISED:
-            absent[step.target] = record
+            absent[step.digest] = record
         if step.kind is not Kind.FILE or record.state is not State.ENDED:
             continue
         if step.op in FILE_LOCKS and "LOCK_UN" in step.fingerprint:
@@ -151,27 +158,51 @@ def _updates_of(rank: int, view: LedgerView) -> Iterator[_Update]:
                 got[step.digest] = record
         elif step.op == "write":
             _add(contents, step.target, step.digest)
-        unseen = absent.pop(step.target, None)
+        unseen = absent.pop(step.digest, None)
         before = got.pop(step.digest, unseen) if put else None
         if before is not None and before.thread == record.thread:
             content = contents.setdefault(step.target, None)
             since = {lock: at for lock, (at, _) in under.items()}
-            found.append(_Update(rank, before, record, epoch, content, set(), heard > before.index, since))
+            looked = before.step.op == _LOOKS
+            found.append(_Update(rank, before, record, epoch, content, set(), heard > before.index, since, looked))
             for _, updates in under.values():
                 updates.append(found[-1])
     yield from found
 
 
-def _takings(views: Iterable[LedgerView]) -> dict[str, list[tuple[int, int]]]:
-    """When each lock was got, in order, and since when its rank had wanted it."""
-    found: dict[str, list[tuple[int, int]]] = {}
-    for view in views:
+@dataclass(slots=True)
+class _Lock:
+    """When it was got, in order, and since when its rank had wanted it; by which ranks, and where first."""
+
+    takings: list[tuple[int, int]]
+    ranks: set[int]
+    site: Site | None
+
+
+def _locks(views: Mapping[int, LedgerView]) -> dict[str, _Lock]:
+    """By file."""
+    found: dict[str, _Lock] = {}
+    for rank, view in views.items():
         for record in view.where(lambda kind, state: kind is Kind.FILE and state is State.ENDED):
             if record.step.op in FILE_LOCKS and "LOCK_UN" not in record.step.fingerprint:
-                found.setdefault(record.step.target, []).append((record.end_ns, record.begin_ns))
-    for times in found.values():
-        times.sort()
+                lock = found.setdefault(record.step.target, _Lock([], set(), record.step.site))
+                lock.takings.append((record.end_ns, record.begin_ns))
+                lock.ranks.add(rank)
+    for lock in found.values():
+        lock.takings.sort()
     return found
+
+
+def _reading(views: Iterable[LedgerView]) -> Iterator[tuple[int, tuple[str, int] | None]]:
+    """Each file, and a line that opens it to read it."""
+    for view in views:
+        for record in view.where(lambda kind, state: kind is Kind.FILE and state is State.ENDED):
+            if record.step.op == "open" and _is_read(record.step.fingerprint):
+                yield _place(record)
+
+
+def _place(record: Record) -> tuple[int, tuple[str, int] | None]:
+    return record.step.digest, record.step.site.place if record.step.site is not None else None
 
 
 def _was_kept(since: int, put: Record, takings: Sequence[tuple[int, int]]) -> bool:

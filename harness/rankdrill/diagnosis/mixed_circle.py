@@ -44,7 +44,8 @@ def mixed_circle(
             if found is not None:
                 return found
     traffic = Traffic(dict(enumerate(views)))
-    if len(outside) == 1 and in_turn_by_one_line(meeting.site, message.site):
+    there = [wait.record.step.site for wait in lost.values() if _is_in(meeting, wait)]
+    if len(outside) == 1 and any(site is not None and in_turn_by_one_line(site, message.site) for site in there):
         # Of one list, whose order is another there.
         short = _short_of_what_others_sent(outside[0], inside, meeting, views, traffic, listed=True)
         return deadlock(circle, short) if short else _another_call(outside[0], meeting, views)
@@ -59,7 +60,6 @@ def mixed_circle(
         early = in_every_circle(circle, lost) or _too_early(outside, meeting, lost)
         return deadlock(circle, early or _came_without_sending(inside, outside, lost, traffic))
     # Who has come there by the line of the message says that it comes before the collective, for all.
-    there = [wait.record.step.site for wait in lost.values() if _is_in(meeting, wait)]
     if len(outside) == 1 and all(_is_apart(site, message.site) for site in there):
         short = _short_of_what_others_sent(outside[0], inside, meeting, views, traffic)
         return deadlock(circle, short) if short else _another_call(outside[0], meeting, views)

@@ -31,9 +31,9 @@ def held_on_device(positions: Sequence[Position], now_ns: int, *, stuck: bool = 
 
     That is one that another rank will not come to, having ended; if those that run are known to be `stuck`, one that
     another has not come to. Who has just begun such a call, and not come back to Python, runs too: while NCCL connects
-    two ranks, at their first message, they are both in a send. So does who is in a collective that all have come to, and
-its device at what was queued before. Of ranks whose devices hold each other up some may have
-    come to their end: these are in such a call like those that run.
+    two ranks, at their first message, they are both in a send. So does who is in a collective that all have come to,
+    while its device is at what was queued before. Of ranks whose devices hold each other up some may have come to their
+    end: these are in such a call like those that run.
     """
     run = {rank for rank in range(len(positions)) if _runs(rank, positions, now_ns)}
     if stuck and (turned := _in_other_orders(positions, run)):

@@ -17,12 +17,22 @@ from dataclasses import replace
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.stores.by_turn import set_before_its_turn_passed
 from rankdrill.diagnosis.stores.keys import awaits_key
-from rankdrill.diagnosis.stores.numbered import who_did_not, who_left_a_gap, who_set_one_too_few, who_sets_for_each
+from rankdrill.diagnosis.stores.numbered import (
+    counted_itself,
+    has_drawn_it,
+    who_did_not,
+    who_kept_it,
+    who_left_a_gap,
+    who_set_one_too_few,
+    who_sets_for_each,
+)
 from rankdrill.diagnosis.stores.other_name import (
     asks_in_another_form,
+    asks_under_a_prefix_twice,
     misspelt_by,
     set_at_their_line,
     set_turned_round,
+    set_under_a_prefix_twice,
     waiting_for_such,
 )
 from rankdrill.diagnosis.stores.own_keys import goes_past_its_own, whose_own
@@ -88,9 +98,15 @@ def _nobody_sets(
         sides = (first, *sides[1:]) if first is not None else sides
         return Finding(FindingKind.MISSING_KEY, f"key {key!r}", "key", sides, culprits)
 
-    if len(waiters) == 1 and asks_in_another_form(awaited, uses, views):
+    if asks_under_a_prefix_twice(awaited, waiters, uses):
         return finding(tuple(waiters))
-    if len(waiters) == 1 and goes_past_its_own(awaited, waiters[0], uses) is not None:
+    if (twice := set_under_a_prefix_twice(awaited, uses, views)) is not None:
+        return finding((twice.rank,), set_so(twice, key, uses))
+    if len(waiters) == 1 and (
+        asks_in_another_form(awaited, uses, views)
+        or goes_past_its_own(awaited, waiters[0], uses) is not None
+        or counted_itself(beside[waiters[0]], uses)
+    ):
         return finding(tuple(waiters))
     culprits = _by_numbers(key, waiters, beside, uses, views)
     misspelt = misspelt_by(awaited, waiting_for_such(awaited, beside), uses, views)
@@ -141,7 +157,10 @@ def _by_numbers(
     own = whose_own(key, uses, len(views))
     if own is not None:
         return (own,)
-    found = who_did_not(key, waiters, uses, len(views))
+    found = who_kept_it(key, waiters, uses)
+    # A number that was drawn from a counter is no rank's.
+    if found is None and not has_drawn_it(beside[waiters[0]], uses):
+        found = who_did_not(key, waiters, uses, len(views))
     if found is None:
         found = who_left_a_gap(key, waiters, uses, len(views))
     if found is None:

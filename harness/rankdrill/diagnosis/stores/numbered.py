@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from rankdrill.diagnosis.stores.uses import Use, number_in
+from rankdrill.diagnosis.stores.uses import Use, number_in, numbers_in
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import LedgerView, State
 from rankdrill.step import Kind
 
-__all__ = ["who_did_not", "who_left_a_gap", "who_set_one_too_few", "who_sets_for_each"]
+__all__ = [
+    "counted_itself",
+    "has_drawn_it",
+    "who_did_not",
+    "who_left_a_gap",
+    "who_set_one_too_few",
+    "who_sets_for_each",
+]
 
 
 def who_did_not(key: str, waiters: Sequence[int], uses: Sequence[Use], size: int) -> tuple[int, ...] | None:
@@ -83,6 +90,48 @@ def who_set_one_too_few(
         if each_its_own and len(setters) == 1 and setters.isdisjoint(drawn) and max(row) == wanted - 1:
             return tuple(setters)
     return None
+
+
+def counted_itself(wait: Wait, uses: Sequence[Use]) -> bool:
+    """Whether it has drawn the number that it waits for, and whoever else draws one sets the key of that.
+
+    Nobody else has that number, then: who asks for the newest was to look at the counter, and not to count.
+    """
+    drawn = _drawn_before(wait, uses)
+    rows = dict(_rows(wait.record.step.target, [use for use in uses if use.sets]))
+    others = {number: rank for number, rank in drawn.items() if rank != wait.rank}
+    return any(
+        wanted == len(drawn) and others and all(row.get(number) == {rank} for number, rank in others.items())
+        for wanted, row in rows.items()
+    )
+
+
+def who_kept_it(key: str, waiters: Sequence[int], uses: Sequence[Use]) -> tuple[int, ...] | None:
+    """Where each that got such a key has set that of the next number: the one that got the last, and has not."""
+    was_set = dict(_rows(key, [use for use in uses if use.sets]))
+    for wanted, got in _rows(key, [use for use in uses if not use.sets]):
+        last = got.pop(wanted - 1, set())
+        passed_on = all(was_set.get(wanted, {}).get(number + 1) == ranks for number, ranks in got.items())
+        if got and passed_on and max(got) < wanted and len(last) == 1 and last.isdisjoint(waiters):
+            return tuple(last)
+    return None
+
+
+def has_drawn_it(wait: Wait, uses: Sequence[Use]) -> bool:
+    """Whether a number in the key that it waits for is the one that it has drawn from a counter just before."""
+    drawn = _drawn_before(wait, uses)
+    own = max((number for number, rank in drawn.items() if rank == wait.rank), default=None)
+    return own is not None and own in numbers_in(wait.record.step.target)
+
+
+def _drawn_before(wait: Wait, uses: Sequence[Use]) -> dict[int, int]:
+    """Which rank has drawn which number from the counter that this one has counted up just before; none if not so."""
+    mine = next((use for use in reversed(uses) if use.rank == wait.rank and use.sets), None)
+    if mine is None or mine.record.step.op != "add" or mine.record.index > wait.record.index:
+        return {}
+    counts = [use for use in uses if use.sets and use.record.step.digest == mine.record.step.digest]
+    ranks = [use.rank for use in sorted(counts, key=lambda use: use.record.begin_ns)]
+    return dict(enumerate(ranks, 1))
 
 
 def _counter(view: LedgerView) -> int | None:

@@ -10,6 +10,7 @@ from rankdrill.diagnosis.stores.spelling import (
     same_but_for_separators,
     same_but_for_spelling,
     same_form,
+    says_twice,
     separators_of,
     words_of,
 )
@@ -18,7 +19,15 @@ from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import LedgerView
 from rankdrill.step import STORE_WAITS, Kind, Step
 
-__all__ = ["asks_in_another_form", "misspelt_by", "set_at_their_line", "set_turned_round", "waiting_for_such"]
+__all__ = [
+    "asks_in_another_form",
+    "asks_under_a_prefix_twice",
+    "misspelt_by",
+    "set_at_their_line",
+    "set_turned_round",
+    "set_under_a_prefix_twice",
+    "waiting_for_such",
+]
 
 
 def misspelt_by(awaited: Step, waiters: Sequence[int], uses: Sequence[Use], views: Sequence[LedgerView]) -> Use | None:
@@ -63,6 +72,22 @@ def _has_other_separators(key: str, meant: str, sets: Sequence[Use], asked: Set[
     return len(beside) > 1 and {separators_of(each) for each in beside} == {separators_of(meant)} != {
         separators_of(key)
     }
+
+
+def asks_under_a_prefix_twice(awaited: Step, waiters: Sequence[int], uses: Sequence[Use]) -> bool:
+    """Whether the key was set, and is awaited with a part said twice, as by a store in a store of one prefix; and such
+    keys were set by as many ranks at least as wait for it.
+    """
+    setters = {use.rank for use in uses if use.sets and says_twice(awaited.target, use.key)}
+    return bool(setters) and len(waiters) <= len(setters)
+
+
+def set_under_a_prefix_twice(awaited: Step, uses: Sequence[Use], views: Sequence[LedgerView]) -> Use | None:
+    """What one rank has set, and nobody asks for: that key, with a part said twice."""
+    asked = set(_asked_for(views))
+    meant = [use for use in uses if use.sets and says_twice(use.key, awaited.target)]
+    there = [use for use in meant if use.record.step.digest not in asked]
+    return there[-1] if there and len({use.rank for use in meant}) == 1 else None
 
 
 def set_at_their_line(key: str, rank: int, uses: Sequence[Use], views: Sequence[LedgerView]) -> Use | None:

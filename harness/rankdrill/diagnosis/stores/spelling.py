@@ -10,6 +10,7 @@ __all__ = [
     "same_but_for_separators",
     "same_but_for_spelling",
     "same_form",
+    "says_twice",
     "separators_of",
     "words_of",
 ]
@@ -49,6 +50,16 @@ def in_other_letters(key: str, other: str) -> bool:
 def of_the_same_parts(key: str, other: str) -> bool:
     """Whether the two differ in the order of what stands between slashes, and in no more."""
     return key != other and sorted(key.split("/")) == sorted(other.split("/"))
+
+
+def says_twice(key: str, other: str) -> bool:
+    """Whether `key` is `other` with some of its parts, between slashes, once more behind themselves: ``a/a/1``."""
+    parts, meant = key.split("/"), other.split("/")
+    more = len(parts) - len(meant)
+    return more > 0 and any(
+        parts[at : at + more] == parts[at + more : at + 2 * more] and parts[:at] + parts[at + more :] == meant
+        for at in range(len(parts) - 2 * more + 1)
+    )
 
 
 def separators_of(key: str) -> tuple[str, ...]:

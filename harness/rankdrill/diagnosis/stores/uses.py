@@ -11,7 +11,7 @@ from rankdrill.diagnosis.stores.keys import SETTING
 from rankdrill.ledger import LedgerView, Record, State
 from rankdrill.step import STORE_WAITS, Kind, Step
 
-__all__ = ["Use", "alike", "number_in", "uses_of"]
+__all__ = ["Use", "alike", "number_in", "numbers_in", "uses_of"]
 
 ALIKE = 0.7  # of the letters: one is taken for the other misspelled
 _NUMBER = re.compile(r"\d+")
@@ -61,6 +61,10 @@ def alike(awaited: Step, use: Use) -> float:
         return 1.0
     likeness = SequenceMatcher(None, one, two, autojunk=False).ratio()
     return likeness if likeness >= ALIKE else 0.0
+
+
+def numbers_in(key: str) -> list[int]:
+    return [int(number) for number in _NUMBER.findall(key)]
 
 
 def number_in(key: str, other: str) -> tuple[int, int, int] | None:
