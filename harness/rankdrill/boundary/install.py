@@ -14,6 +14,7 @@ from rankdrill.boundary.crossing import Boundary
 from rankdrill.boundary.early import Early, early_names, early_patches
 from rankdrill.boundary.ending import ending_patches
 from rankdrill.boundary.files import file_patches
+from rankdrill.boundary.forward_work import forward_work_patches
 from rankdrill.boundary.leaving import leaving_patches
 from rankdrill.boundary.memory import memory_patches
 from rankdrill.boundary.new_groups import install_new_groups
@@ -105,6 +106,7 @@ def _patches_between_ranks(boundary: Boundary, territory: Territory) -> Iterable
     yield from leaving_patches(boundary)
     yield from ending_patches(boundary)
     yield from submission_patches(boundary)
+    yield from forward_work_patches()
 
 
 def _patches(boundary: Boundary, territory: Territory) -> Iterable[Patch]:
@@ -119,3 +121,4 @@ def _patches(boundary: Boundary, territory: Territory) -> Iterable[Patch]:
     yield from leaving_patches(boundary)
     yield from ending_patches(boundary)
     yield from submission_patches(boundary)
+    yield from forward_work_patches()

@@ -47,6 +47,8 @@ def mixed_circle(
     there = [wait.record.step.site for wait in lost.values() if _is_in(meeting, wait)]
     if len(outside) == 1 and any(site is not None and in_turn_by_one_line(site, message.site) for site in there):
         # Of one list, whose order is another there.
+        if alone := _turned_round_alone(inside, meeting, lost):
+            return deadlock(circle, alone)
         short = _short_of_what_others_sent(outside[0], inside, meeting, views, traffic, listed=True)
         return deadlock(circle, short) if short else _another_call(outside[0], meeting, views)
     awaited = {"recv", "irecv"} if message.op == SEND else {"send", "isend"}
@@ -59,6 +61,8 @@ def mixed_circle(
     if _comes_later(awaited | {BATCH}, meeting.site):
         early = in_every_circle(circle, lost) or _too_early(outside, meeting, lost)
         return deadlock(circle, early or _came_without_sending(inside, outside, lost, traffic))
+    if behind := _came_without(outside, inside, lost, traffic):
+        return deadlock(circle, behind)
     # Who has come there by the line of the message says that it comes before the collective, for all.
     if len(outside) == 1 and all(_is_apart(site, message.site) for site in there):
         short = _short_of_what_others_sent(outside[0], inside, meeting, views, traffic)
@@ -71,6 +75,35 @@ def mixed_circle(
 def _comes_later(names: Collection[str], site: Site) -> bool:
     """Whether one of `names` is called behind that line, or behind one that led to it."""
     return any(comes_later(names, each) for each in outward(site))
+
+
+def _turned_round_alone(inside: Sequence[Wait], meeting: Step, lost: Mapping[int, Wait]) -> tuple[int, ...]:
+    """The one that is in the collective, where all others, two at least, are in what one line of it calls, too; nobody
+    if there is no such.
+    """
+    here = meeting.site
+    others = [wait.record.step.site for rank, wait in lost.items() if rank != inside[0].rank]
+    listed = all(site is not None and here is not None and in_turn_by_one_line(here, site) for site in others)
+    return (inside[0].rank,) if len(others) >= PATTERN and listed else ()
+
+
+def _came_without(
+    outside: Sequence[Wait], inside: Sequence[Wait], lost: Mapping[int, Wait], traffic: Traffic
+) -> tuple[int, ...]:
+    """The one in the collective whose message the one outside waits for, where all others that are in it with that one
+    have exchanged theirs before, and by a line that is not theirs alone; nobody, if there is no such.
+    """
+    (early, *more) = outside
+    end = MessageEnd.of(early.rank, early.record)
+    met = next((wait for wait in inside if wait.rank in early.missing), None)
+    if more or met is None or end is None or end.site is None:
+        return ()
+    beside = [rank for rank, wait in lost.items() if rank != met.rank and _is_in(met.record.step, wait)]
+    alike = all(lost[rank].record.step.site == met.record.step.site for rank in beside)
+    begun = {_begun(end, rank, traffic) for rank in beside}
+    theirs = {each.site for each in traffic.ends[early.rank] if each.peer in beside and each.sends is end.sends}
+    known = bool(beside) and alike and begun == {end.number + 1} and theirs == {end.site}
+    return (met.rank,) if known and _begun(end, met.rank, traffic) == end.number else ()
 
 
 def _made_by_all_others(odd: int, meeting: Step, views: Sequence[LedgerView]) -> Step | None:

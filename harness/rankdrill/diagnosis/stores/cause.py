@@ -9,7 +9,8 @@ from dataclasses import replace
 from rankdrill.diagnosis.deadlock import circle_in, deadlock_of
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.messages import words
-from rankdrill.diagnosis.stores.by_turn import set_before_its_turn_passed
+from rankdrill.diagnosis.stores.by_custom import asks_unlike_the_others, set_by
+from rankdrill.diagnosis.stores.by_turn import set_before_its_turn_passed, turn_is_over, turn_is_to_come
 from rankdrill.diagnosis.stores.file_locks import holds_alone, in_another_order, taken_in
 from rankdrill.diagnosis.stores.keys import awaits_key, awaits_lock
 from rankdrill.diagnosis.stores.lock_files import makes_alone
@@ -42,6 +43,11 @@ def cause_apart(inside: Mapping[int, Wait], returned: Collection[int], views: Se
     found = asked_for_another([lost[rank] for rank in sorted(beside)], views)
     if found is not None:
         return found
+    alone = [
+        rank for rank in beside if awaits_key(lost[rank].record.step) and asks_unlike_the_others(lost[rank], views)
+    ]
+    if len(alone) == 1:
+        return missing_key({rank: lost[rank] for rank in alone}, lost, views)
     keys = {wait.record.step.target for wait in lost.values() if awaits_key(wait.record.step)}
     setters = {key: _may_set(key, lost, views) for key in keys}
     meant = {rank: _meant(wait, setters) for rank, wait in lost.items()}
@@ -72,15 +78,43 @@ def _what(wait: Wait) -> int:
 
 
 def _may_set(key: str, lost: Mapping[int, Wait], views: Sequence[LedgerView]) -> frozenset[int]:
-    """The ranks whose source sets `key` further on than where they wait, and that have not come past its turn."""
+    """The ranks whose source sets `key` further on than where they wait, and that have not come past its turn.
+
+    And those that set such a key at each turn, if its turn has still to come.
+    """
     sites = {rank: wait.record.step.site for rank, wait in lost.items()}
     return frozenset(
         rank
         for rank, site in sites.items()
-        if site is not None
-        and sets_later(rank, site, key)
-        and set_before_its_turn_passed(key, lost[rank], views[rank]) is None
+        if turn_is_to_come(key, lost[rank], views[rank])
+        or (
+            site is not None
+            and sets_later(rank, site, key)
+            and set_before_its_turn_passed(key, lost[rank], views[rank]) is None
+            and not turn_is_over(key, lost[rank], views[rank])
+            and not _has_gone_by_it(key, rank, lost, views)
+        )
     )
+
+
+def _has_gone_by_it(key: str, rank: int, lost: Mapping[int, Wait], views: Sequence[LedgerView]) -> bool:
+    """Whether all others that wait where `rank` does, for the same, have set such a key each, of their own number."""
+    step = lost[rank].record.step
+    beside = [other for other, wait in lost.items() if other != rank and _alike(wait, lost[rank])]
+    own = {other: _own(key, rank, other) for other in beside}
+    return (
+        len(beside) > 1
+        and step.target != key
+        and all(theirs is not None and theirs in set_by(views[other]) for other, theirs in own.items())
+    )
+
+
+def _own(key: str, rank: int, other: int) -> str | None:
+    """What `key`, whose last number is that of `rank`, is for another one."""
+    number = _LAST_NUMBER.search(key)
+    if number is None or int(number[1]) != rank:
+        return None
+    return f"{key[: number.start(1)]}{other}{key[number.end(1) :]}"
 
 
 def _meant(wait: Wait, setters: Mapping[str, Set[int]]) -> Wait:

@@ -15,9 +15,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
+from rankdrill.diagnosis.stores.by_custom import (
+    asks_as_others,
+    asks_unlike_the_others,
+    set_in_vain,
+    set_unlike_the_others,
+)
 from rankdrill.diagnosis.stores.by_turn import set_before_its_turn_passed
 from rankdrill.diagnosis.stores.keys import awaits_key
 from rankdrill.diagnosis.stores.numbered import (
+    asks_for_none_that_was_drawn,
     counted_itself,
     has_drawn_it,
     who_did_not,
@@ -28,6 +35,7 @@ from rankdrill.diagnosis.stores.numbered import (
 )
 from rankdrill.diagnosis.stores.other_name import (
     asks_in_another_form,
+    asks_turned_round,
     asks_under_a_prefix_twice,
     misspelt_by,
     set_at_their_line,
@@ -102,26 +110,40 @@ def _nobody_sets(
         return finding(tuple(waiters))
     if (twice := set_under_a_prefix_twice(awaited, uses, views)) is not None:
         return finding((twice.rank,), set_so(twice, key, uses))
+    alone = tuple(rank for rank in waiters if asks_unlike_the_others(beside[rank], views))
+    if len(alone) == 1:
+        return finding(alone)
+    # Whoever counts last sets the key: that it had a rank's number, each time but once, was chance.
+    counted = _who_did_not_count(waiters, beside, uses, len(views))
+    if counted is None and (astray := set_unlike_the_others(key, views)) is not None:
+        return finding((astray.rank,), set_so(Use(astray.rank, astray.record), key, uses))
+    if asks_turned_round(awaited, waiters, uses, views):
+        return finding(tuple(waiters))
     if len(waiters) == 1 and (
         asks_in_another_form(awaited, uses, views)
         or goes_past_its_own(awaited, waiters[0], uses) is not None
         or counted_itself(beside[waiters[0]], uses)
+        or asks_for_none_that_was_drawn(beside[waiters[0]], uses)
     ):
         return finding(tuple(waiters))
-    culprits = _by_numbers(key, waiters, beside, uses, views)
-    misspelt = misspelt_by(awaited, waiting_for_such(awaited, beside), uses, views)
+    culprits = counted if counted is not None else _by_numbers(key, waiters, beside, uses, views)
+    misspelt = misspelt_by(awaited, waiting_for_such(awaited, lost), uses, views)
     if misspelt is None and culprits and len(culprits) == 1:
         misspelt = set_turned_round(awaited, culprits[0], uses, views)
     if misspelt is None and culprits and not set(waiters) <= set(culprits):  # of who alone waits, the key is wrong
         misspelt = set_at_their_line(key, culprits[0], uses, views)
-    if misspelt is not None and culprits in (None, (misspelt.rank,)):
+    if misspelt is not None and (not culprits or culprits == (misspelt.rank,)):
         return finding((misspelt.rank,), set_so(misspelt, key, uses))
     if not culprits and (deleted := deleted_early(beside[waiters[0]], waiters, uses, views)) is not None:
         rank, record = deleted
         did = f"has deleted {key!r}, which others had still to get"
         return finding((rank,), side_of([rank], did, [record.step.site]))
+    if not culprits and (vain := set_in_vain(key, waiters, lost, views)) is not None:
+        return finding((vain.rank,), set_so(Use(vain.rank, vain.record), key, uses))
     if culprits is None:
         culprits = _outvoted(awaited, waiters, uses)
+        if culprits == tuple(waiters) and all(asks_as_others(beside[rank], views) for rank in waiters):
+            culprits = ()
     if culprits:
         return finding(culprits)
     if (swap := swapped(awaited, waiters, uses, views)) is not None:
@@ -150,10 +172,6 @@ def _by_numbers(
     key: str, waiters: Sequence[int], beside: Mapping[int, Wait], uses: Sequence[Use], views: Sequence[LedgerView]
 ) -> tuple[int, ...] | None:
     """Who is at fault as the numbers say that are in keys; nobody, if these say that nobody is; None if nothing."""
-    # Whoever counts last sets the key: that it had a rank's number, each time but once, was chance.
-    counted = _who_did_not_count(waiters, beside, uses, len(views))
-    if counted is not None:
-        return counted
     own = whose_own(key, uses, len(views))
     if own is not None:
         return (own,)

@@ -111,10 +111,40 @@ def who_kept_it(key: str, waiters: Sequence[int], uses: Sequence[Use]) -> tuple[
     was_set = dict(_rows(key, [use for use in uses if use.sets]))
     for wanted, got in _rows(key, [use for use in uses if not use.sets]):
         last = got.pop(wanted - 1, set())
-        passed_on = all(was_set.get(wanted, {}).get(number + 1) == ranks for number, ranks in got.items())
-        if got and passed_on and max(got) < wanted and len(last) == 1 and last.isdisjoint(waiters):
-            return tuple(last)
+        if len(last) != 1 or not last.isdisjoint(waiters):
+            continue
+        row = was_set.get(wanted, {})
+        passed_on = all(row.get(number + 1) == ranks for number, ranks in got.items())
+        if got:
+            if passed_on and max(got) < wanted:
+                return tuple(last)
+        elif row and {wanted - min(last)} == {number - rank for number, ranks in row.items() for rank in ranks}:
+            return tuple(last)  # who began has set that of its own number as this one was to
     return None
+
+
+def asks_for_none_that_was_drawn(wait: Wait, uses: Sequence[Use]) -> bool:
+    """Whether it waits for the key of number 0, where each that has drawn a number from a counter has set that of its
+    own: the first one is 1.
+    """
+    for wanted, row in _rows(wait.record.step.target, [use for use in uses if use.sets]):
+        if wanted == 0 and set(row) == set(range(1, len(row) + 1)) and _has_drawn_each(row, uses):
+            return True
+    return False
+
+
+def _has_drawn_each(row: Mapping[int, set[int]], uses: Sequence[Use]) -> bool:
+    """Whether one counter was counted up by the ranks of `row`, in the order of their numbers there."""
+    order = [rank for number in sorted(row) for rank in row[number]]
+    counters = {use.record.step.digest for use in uses if use.record.step.op == "add"}
+    return any(
+        order == [use.rank for use in sorted(_counted(counter, uses), key=lambda use: use.record.begin_ns)]
+        for counter in counters
+    )
+
+
+def _counted(counter: int, uses: Sequence[Use]) -> list[Use]:
+    return [use for use in uses if use.sets and use.record.step.digest == counter]
 
 
 def has_drawn_it(wait: Wait, uses: Sequence[Use]) -> bool:
@@ -129,9 +159,8 @@ def _drawn_before(wait: Wait, uses: Sequence[Use]) -> dict[int, int]:
     mine = next((use for use in reversed(uses) if use.rank == wait.rank and use.sets), None)
     if mine is None or mine.record.step.op != "add" or mine.record.index > wait.record.index:
         return {}
-    counts = [use for use in uses if use.sets and use.record.step.digest == mine.record.step.digest]
-    ranks = [use.rank for use in sorted(counts, key=lambda use: use.record.begin_ns)]
-    return dict(enumerate(ranks, 1))
+    counts = sorted(_counted(mine.record.step.digest, uses), key=lambda use: use.record.begin_ns)
+    return dict(enumerate((use.rank for use in counts), 1))
 
 
 def _counter(view: LedgerView) -> int | None:

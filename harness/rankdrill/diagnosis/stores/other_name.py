@@ -21,6 +21,7 @@ from rankdrill.step import STORE_WAITS, Kind, Step
 
 __all__ = [
     "asks_in_another_form",
+    "asks_turned_round",
     "asks_under_a_prefix_twice",
     "misspelt_by",
     "set_at_their_line",
@@ -46,6 +47,7 @@ def misspelt_by(awaited: Step, waiters: Sequence[int], uses: Sequence[Use], view
         return None
     others = (use for use in uses if use.sets and use.record.step.digest in asked)
     agreed = len(waiters) > 1 or any(same_form(awaited.target, use.key) for use in others)
+    agreed = agreed or len({use.rank for use in uses if use.sets and same_form(awaited.target, use.key)}) > 1
     return meant[-1] if agreed else None
 
 
@@ -59,8 +61,19 @@ def asks_in_another_form(awaited: Step, uses: Sequence[Use], views: Sequence[Led
         sum(same_form(key, other) for other in got) > 1 and not any(same_form(awaited.target, other) for other in got)
         for key in meant
     )
+    if len(meant) == 1 and meant.isdisjoint(got) and _is_one_of_many(*meant, awaited, sets):
+        return True
     left = {key for key in meant - got if same_but_for_separators(awaited.target, key)}
     return in_form or (len(left) == 1 and _has_other_separators(awaited.target, left.pop(), sets, asked))
+
+
+def _is_one_of_many(meant: str, awaited: Step, sets: Sequence[Use]) -> bool:
+    """Whether several ranks have set keys like `meant` at its line, each one of another number, and nobody one as it is
+    `awaited`.
+    """
+    lines = {use.record.step.site for use in sets if use.key == meant} - {None}
+    ranks = {use.rank for use in sets if use.record.step.site in lines and same_form(meant, use.key)}
+    return len(ranks) > 1 and not any(same_form(awaited.target, use.key) for use in sets)
 
 
 def _has_other_separators(key: str, meant: str, sets: Sequence[Use], asked: Set[int]) -> bool:
@@ -72,6 +85,13 @@ def _has_other_separators(key: str, meant: str, sets: Sequence[Use], asked: Set[
     return len(beside) > 1 and {separators_of(each) for each in beside} == {separators_of(meant)} != {
         separators_of(key)
     }
+
+
+def asks_turned_round(awaited: Step, waiters: Sequence[int], uses: Sequence[Use], views: Sequence[LedgerView]) -> bool:
+    """Whether one alone waits for that key, and for it with its parts in another order, which was set, nobody asks."""
+    asked = set(_asked_for(views))
+    left = {use.key for use in uses if use.sets and use.record.step.digest not in asked}
+    return len(waiters) == 1 and any(of_the_same_parts(awaited.target, key) for key in left)
 
 
 def asks_under_a_prefix_twice(awaited: Step, waiters: Sequence[int], uses: Sequence[Use]) -> bool:

@@ -8,13 +8,18 @@ import re
 __all__ = ["names_key", "pattern_of"]
 
 _ANYTHING = ".+"
+_OWN_RANK = re.compile(
+    r"^((self|cls|args|config|context)\.)?_*((global|my|own|this|world)_)?rank(_id)?$|^rank\.index$|(^|\.)get_rank\(\)$"
+)
+_OF_RANK = re.compile(r"\0(-?\d+)\0")  # stands for the number of the rank that it is set by, and so much more
 _SLOT = re.compile(r"%[-#0-9.]*[a-z]|\{[^{}]*\}")
 MOST_STEPS = 8  # from a name to what it was assigned, and on
 
 
-def names_key(pattern: str, key: str) -> bool:
-    """Whether `pattern` is that of `key`, or of its end: prefixes go before it."""
-    return re.search(f"(^|[/…])({pattern})$", key) is not None
+def names_key(pattern: str, key: str, rank: int | None = None) -> bool:
+    """Whether `pattern` is that of `key`, or of its end, for that `rank`, or for any: prefixes go before it."""
+    told = _OF_RANK.sub(lambda of: _ANYTHING if rank is None else str(rank + int(of[1])), pattern)
+    return re.search(f"(^|[/…])({told})$", key) is not None
 
 
 def pattern_of(given: ast.expr, tree: ast.AST | None, steps: int = MOST_STEPS) -> str | None:
@@ -27,7 +32,8 @@ def pattern_of(given: ast.expr, tree: ast.AST | None, steps: int = MOST_STEPS) -
         case ast.JoinedStr(values=parts):
             return "".join(pattern_of(part, tree, steps) or _ANYTHING for part in parts)
         case ast.FormattedValue(value=value, format_spec=None):
-            return pattern_of(value, tree, steps)
+            more = _beyond_the_rank(value, tree)
+            return f"\0{more}\0" if more is not None else pattern_of(value, tree, steps)
         case ast.BinOp(left=left, op=ast.Add(), right=right):
             both = pattern_of(left, tree, steps), pattern_of(right, tree, steps)
             return "".join(part or _ANYTHING for part in both) if any(both) else None
@@ -35,6 +41,9 @@ def pattern_of(given: ast.expr, tree: ast.AST | None, steps: int = MOST_STEPS) -
             return _with_slots(text)
         case ast.Call(func=ast.Attribute(value=ast.Constant(value=str(text)), attr="format")):
             return _with_slots(text)
+        case ast.IfExp(body=one, orelse=other):
+            either = pattern_of(one, tree, steps), pattern_of(other, tree, steps)
+            return f"(?:{'|'.join(filter(None, either))})" if all(either) else None
         case ast.List(elts=[_, *_] as keys):
             each = [pattern_of(key, tree, steps) for key in keys]
             return "|".join(filter(None, each)) if all(each) else None
@@ -43,6 +52,20 @@ def pattern_of(given: ast.expr, tree: ast.AST | None, steps: int = MOST_STEPS) -
             return pattern_of(known, tree, steps - 1) if known is not None else None
         case _:
             return None
+
+
+def _beyond_the_rank(value: ast.expr, tree: ast.AST | None) -> int | None:
+    """By how much it is more than the rank that comes there; None where it is not known to go by that."""
+    match value:
+        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as op, right=ast.Constant(value=int(by))):
+            rank = _beyond_the_rank(left, tree)
+            return rank + (by if isinstance(op, ast.Add) else -by) if rank is not None else None
+        case ast.Name(id=name):
+            known = _assigned_once(name, tree) if tree is not None else None
+            return 0 if known is not None and _OWN_RANK.search(ast.unparse(known)) else None
+        case ast.Attribute() | ast.Call():
+            return 0 if _OWN_RANK.search(ast.unparse(value)) else None
+    return None
 
 
 def _with_slots(text: str) -> str:

@@ -24,7 +24,7 @@ _RANK = re.compile(r"rank|index", re.IGNORECASE)
 
 def sets_later(rank: int, site: Site, key: str) -> bool:
     """Whether `rank`, which is at `site`, may set `key` further on in the same function."""
-    return any(names_key(later.pattern, key) and _is_for(rank, later.conditions) for later in _set_behind(site))
+    return any(names_key(later.pattern, key, rank) and _is_for(rank, later.conditions) for later in _set_behind(site))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +66,9 @@ def _pattern(given: ast.expr, function: ast.AST, site: Site) -> str | None:
 
 
 def _is_bound_in(given: ast.expr, function: ast.AST) -> bool:
-    """Whether it is a name of the function's own."""
-    names = (node for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
-    return isinstance(given, ast.Name) and any(node.id == given.id for node in names)
+    """Whether a name of the function's own is in it."""
+    own = {node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    return any(isinstance(node, ast.Name) and node.id in own for node in ast.walk(given))
 
 
 def _is_for(rank: int, conditions: Iterable[tuple[ast.expr, bool]]) -> bool:
