@@ -78,6 +78,8 @@ class Boundary(Gate):
         self.from_anybody = FromAnybody(0) if looks_on else FromAnybody()
         self.orders = Orders(self)
         self.on_device = False  # whether a group was used whose calls go on, on a device, after they have returned
+        # To be told by which error a thread of the user's ends: Python's own hook may be the user's by then.
+        self.on_ended_thread: Callable[[BaseException], None] | None = None
         self.handed_over = False  # whether, in this run, anything of the user's was handed to another thread
         self.made = MadeGroups()
         self._groups: Counter[str] = Counter()

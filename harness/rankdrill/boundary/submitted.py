@@ -64,7 +64,12 @@ def _started_by_its_line(
 
         def run_there() -> None:
             del vars(self)["run"]
-            _attended(boundary, *through, run)
+            try:
+                _attended(boundary, *through, run)
+            except Exception as error:
+                if boundary.on_ended_thread is not None:
+                    boundary.on_ended_thread(error)
+                raise
 
         self.run = run_there  # type: ignore[method-assign]
         try:

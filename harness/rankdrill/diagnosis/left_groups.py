@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from rankdrill.diagnosis.asynchronous import each_for_itself
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.waits import name_ranks
-from rankdrill.step import DEFAULT_GROUP, NEW_GROUP, Site
+from rankdrill.ledger import LedgerView, State
+from rankdrill.step import DEFAULT_GROUP, NEW_GROUP, Kind, Site
 
-__all__ = ["LeftGroups", "left_groups_on"]
+__all__ = ["LeftGroups", "left_groups_on", "with_who_is_no_member"]
 
 MOST_LINES = 4  # told of one rank
 # As in boundary/made_groups.py, which is not to be imported with a report: there of one rank, here of all together.
@@ -47,6 +48,27 @@ def left_groups_on(ranks: Mapping[int, Sequence[LeftGroups]]) -> Finding | None:
         for rank, left in sorted(ranks.items())
         for one in islice((each for each in left if each.site.place in places or _alone(rank, each, ranks)), MOST_LINES)
     )
+
+
+def with_who_is_no_member(
+    finding: Finding, left: Mapping[int, Sequence[LeftGroups]], views: Mapping[int, LedgerView]
+) -> Finding:
+    """`finding` of what was `left`, and in it the ranks that made these groups at the same line, as no members."""
+    places = {site.place for side in finding.sides for site in side.sites if site is not None}
+    made = {rank: [site for site in _made_at(view) if site.place in places] for rank, view in views.items()}
+    fewest = min((len(made[rank]) for rank in finding.culprits), default=0)
+    members = {rank for lefts in left.values() for each in lefts if each.site.place in places for rank in each.members}
+    more = [rank for rank in made if rank not in members and len(made[rank]) >= max(fewest, 1)]
+    if not more:
+        return finding
+    beside = side_of(more, "made them, too, as no member" + "s" * (len(more) > 1), [made[rank][0] for rank in more])
+    culprits = tuple(sorted((*finding.culprits, *more)))
+    return replace(finding, sides=(*finding.sides, beside), culprits=culprits)
+
+
+def _made_at(view: LedgerView) -> list[Site]:
+    records = view.where(lambda kind, state: kind is Kind.GROUP and state is State.ENDED)
+    return [record.step.site for record in records if record.step.op == NEW_GROUP and record.step.site is not None]
 
 
 def _of_many_members(ranks: Mapping[int, Sequence[LeftGroups]]) -> set[tuple[str, int]]:

@@ -60,6 +60,7 @@ def mixed_circle(
         return deadlock(circle, before_its_turn)
     if _comes_later(awaited | {BATCH}, meeting.site):
         early = in_every_circle(circle, lost) or _too_early(outside, meeting, lost)
+        early = early or _came_before_its_turn(outside, meeting, lost)
         return deadlock(circle, early or _came_without_sending(inside, outside, lost, traffic))
     if behind := _came_without(outside, inside, lost, traffic):
         return deadlock(circle, behind)
@@ -91,19 +92,23 @@ def _came_without(
     outside: Sequence[Wait], inside: Sequence[Wait], lost: Mapping[int, Wait], traffic: Traffic
 ) -> tuple[int, ...]:
     """The one in the collective whose message the one outside waits for, where all others that are in it with that one
-    have exchanged theirs before, and by a line that is not theirs alone; nobody, if there is no such.
+    have exchanged theirs before, by a call that it makes behind it, word for word; nobody, if there is no such.
     """
     (early, *more) = outside
     end = MessageEnd.of(early.rank, early.record)
     met = next((wait for wait in inside if wait.rank in early.missing), None)
-    if more or met is None or end is None or end.site is None:
+    if more or met is None or end is None or met.record.step.site is None:
         return ()
     beside = [rank for rank, wait in lost.items() if rank != met.rank and _is_in(met.record.step, wait)]
-    alike = all(lost[rank].record.step.site == met.record.step.site for rank in beside)
-    begun = {_begun(end, rank, traffic) for rank in beside}
-    theirs = {each.site for each in traffic.ends[early.rank] if each.peer in beside and each.sends is end.sends}
-    known = bool(beside) and alike and begun == {end.number + 1} and theirs == {end.site}
-    return (met.rank,) if known and _begun(end, met.rank, traffic) == end.number else ()
+    theirs = [_exchanged_with(early.rank, end.number, traffic.ends[rank]) for rank in beside]
+    here = met.record.step.site
+    later = all(site is not None and lines_alike(*from_one_function(site, here)) for site in theirs)
+    return (met.rank,) if beside and later and _begun(end, met.rank, traffic) == end.number else ()
+
+
+def _exchanged_with(peer: int, number: int, ends: Sequence[MessageEnd]) -> Site | None:
+    """Where the message of that number with `peer` was."""
+    return next((each.site for each in ends if each.peer == peer and each.number == number), None)
 
 
 def _made_by_all_others(odd: int, meeting: Step, views: Sequence[LedgerView]) -> Step | None:
@@ -169,10 +174,12 @@ def _came_before_its_turn(outside: Sequence[Wait], meeting: Step, lost: Mapping[
     """
     (early, *more) = outside
     here = early.record.step.site
-    there = [wait.record.step.site for wait in lost.values() if _is_in(meeting, wait)]
+    there = {rank: wait.record.step.site for rank, wait in lost.items() if _is_in(meeting, wait)}
     if more or here is None or len(there) < PATTERN or len(there) + 1 < len(lost):
         return ()
-    pairs = [from_one_function(here, site) for site in there if site is not None]
+    if len(there) > PATTERN:  # whom the message is with may come by another way
+        there = {rank: site for rank, site in there.items() if rank not in early.missing}
+    pairs = [from_one_function(here, site) for site in there.values() if site is not None]
     later = len(pairs) == len(there) and all(made_later_too(mine, theirs) for mine, theirs in pairs)
     return (early.rank,) if later else ()
 

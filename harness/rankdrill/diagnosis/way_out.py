@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rankdrill.diagnosis.calls.tree import function_around, path_to
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
-from rankdrill.step import Site
+from rankdrill.step import HANDED_OVER, Site
 
-__all__ = ["Failure", "Left", "lost_on_the_way_out"]
+__all__ = ["Failure", "Left", "lost_on_the_way_out", "with_ended_thread"]
 
 _ANY = frozenset({"BaseException", "Exception"})
 _SWALLOWS = ("suppress(", "raises(")
@@ -36,7 +36,7 @@ class Failure:
     """That a rank made `call` at `site` while it handled `error`, in words, which was `raised` in that line.
 
     `types` are the names of the error's type and of what that is derived from; `through` the functions that the error
-    has come to or is still to come to, the innermost first.
+    has come to or is still to come to, the innermost first. Where a `thread` of that name ended by it there is no call.
     """
 
     error: str
@@ -45,6 +45,7 @@ class Failure:
     call: str
     site: Site | None
     through: tuple[Left, ...]
+    thread: str = ""
 
 
 def lost_on_the_way_out(finding: Finding, failures: Mapping[int, Sequence[Failure]]) -> Finding:
@@ -62,6 +63,28 @@ def lost_on_the_way_out(finding: Finding, failures: Mapping[int, Sequence[Failur
     sides += [side for side in finding.sides if behind.keys().isdisjoint(side.ranks)]
     culprits = tuple(sorted(behind))
     return Finding(FindingKind.LOST_RANK, finding.step, "", tuple(sides), culprits, finding.group, finding.number)
+
+
+def with_ended_thread(finding: Finding, failures: Mapping[int, Sequence[Failure]]) -> Finding:
+    """`finding`, and of a call that others made in a thread which error has ended that of the one rank without it."""
+    if finding.kind is not FindingKind.MISSING or len(finding.culprits) != 1:
+        return finding
+    first, *others = finding.sides
+    ended = next((each for each in failures.get(finding.culprits[0], ()) if each.thread), None)
+    in_threads = all(site is not None and _is_in_a_thread(site) for site in first.sites)
+    if ended is None or first.ranks != finding.culprits or not in_threads:
+        return finding
+    did = f"its thread {ended.thread!r} ended by {ended.error}"
+    return replace(finding, sides=(first, side_of(first.ranks, did, [ended.raised]), *others))
+
+
+def _is_in_a_thread(site: Site) -> bool:
+    outer: Site | None = site
+    while outer is not None:
+        if outer.via == HANDED_OVER:
+            return True
+        outer = outer.caller
+    return False
 
 
 def _is_met(finding: Finding, rank: int, failure: Failure) -> bool:

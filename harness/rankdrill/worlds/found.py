@@ -24,7 +24,7 @@ from rankdrill.diagnosis.stores.lock_files import tried_again
 from rankdrill.diagnosis.stores.missed import missed_update
 from rankdrill.diagnosis.stores.missing import missing_key
 from rankdrill.diagnosis.stores.polled import awaited, polled
-from rankdrill.diagnosis.way_out import lost_on_the_way_out
+from rankdrill.diagnosis.way_out import lost_on_the_way_out, with_ended_thread
 from rankdrill.ledger import Record, State
 from rankdrill.worlds.dumps import innermost_site, threads_in
 from rankdrill.worlds.suffering import lost_another
@@ -51,7 +51,9 @@ def finding_on(ranks: Sequence[RankOutcome]) -> Finding | None:
 def _explained(ranks: Sequence[RankOutcome], noticed: Finding | None) -> Finding | None:
     found = _found(ranks, noticed)
     failures = {rank.rank: rank.failures for rank in ranks if rank.failures}
-    return lost_on_the_way_out(found, failures) if found is not None and failures else found
+    if found is None or not failures:
+        return found
+    return with_ended_thread(lost_on_the_way_out(found, failures), failures)
 
 
 def _found(ranks: Sequence[RankOutcome], noticed: Finding | None) -> Finding | None:

@@ -29,7 +29,7 @@ from rankdrill.diagnosis.calls.tree import (
 )
 from rankdrill.diagnosis.finding import Finding, FindingKind, side_of
 from rankdrill.ledger import LedgerView
-from rankdrill.step import BATCH, Site
+from rankdrill.step import BATCH, HANDED_OVER, Site
 from rankdrill.whose import Whose, whose_file
 
 __all__ = ["goes_as_far_as_the_rank_says", "may_be_left_out", "with_condition"]
@@ -119,6 +119,8 @@ def _ways_past(site: Site, now: Site | None, *, again: bool) -> list[tuple[Site,
     found: list[tuple[Site, _Way]] = []
     for each in outward(site):
         function, tree = function_around(each), tree_of(each.file)
+        if each.via == HANDED_OVER:  # an error may have ended the thread
+            break
         if function is None or tree is None or whose_file(each.file) is not Whose.USER:
             break
         if each is site and not _is_called_there(site, function):

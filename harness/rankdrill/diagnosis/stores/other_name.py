@@ -61,7 +61,7 @@ def asks_in_another_form(awaited: Step, uses: Sequence[Use], views: Sequence[Led
         sum(same_form(key, other) for other in got) > 1 and not any(same_form(awaited.target, other) for other in got)
         for key in meant
     )
-    if len(meant) == 1 and meant.isdisjoint(got) and _is_one_of_many(*meant, awaited, sets):
+    if len(meant) == 1 and meant.isdisjoint(got) and _is_one_of_many(next(iter(meant)), awaited, sets):
         return True
     left = {key for key in meant - got if same_but_for_separators(awaited.target, key)}
     return in_form or (len(left) == 1 and _has_other_separators(awaited.target, left.pop(), sets, asked))

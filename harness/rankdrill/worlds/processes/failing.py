@@ -15,7 +15,7 @@ from rankdrill.diagnosis.way_out import Failure, Left
 from rankdrill.step import HANDED_OVER, Site, Step
 from rankdrill.whose import Whose, whose_file
 
-__all__ = ["FAILING", "failure_of", "failures_in", "written"]
+__all__ = ["FAILING", "ended_by", "failure_of", "failures_in", "written"]
 
 FAILING = "failing at "  # begins such a line; when (monotonic clock, ns) and what follow
 MOST_FRAMES = 200  # looked at
@@ -24,10 +24,21 @@ MOST_FUNCTIONS = 16  # told of
 
 def failure_of(step: Step, error: BaseException, raised: Site | None) -> Failure:
     """What this thread does, which calls `step` and handles `error`, `raised` in that line."""
-    words = f"{type(error).__name__}: {error}".rstrip(": ").splitlines()[0]
-    types = tuple(each.__name__ for each in type(error).__mro__ if each is not object)
     through = tuple(_running(sys._getframe(1), error.__traceback__))
-    return Failure(words, types, raised, step.call, step.site, through[:MOST_FUNCTIONS])
+    return Failure(_words(error), _types(error), raised, step.call, step.site, through[:MOST_FUNCTIONS])
+
+
+def ended_by(error: BaseException, raised: Site | None, thread: str) -> Failure:
+    """The end of a `thread` of that name by `error`, `raised` in that line."""
+    return Failure(_words(error), _types(error), raised, "", None, (), thread)
+
+
+def _words(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".rstrip(": ").splitlines()[0]
+
+
+def _types(error: BaseException) -> tuple[str, ...]:
+    return tuple(each.__name__ for each in type(error).__mro__ if each is not object)
 
 
 def _running(frame: FrameType | None, traceback: TracebackType | None) -> Iterator[Left]:
@@ -56,7 +67,7 @@ def written(failure: Failure) -> str:
     """`failure` in one line."""
     through = [[left.file, left.function, left.failed, left.now] for left in failure.through]
     places = [_place(failure.raised), _place(failure.site)]
-    return json.dumps([failure.error, failure.types, failure.call, *places, through])
+    return json.dumps([failure.error, failure.types, failure.call, *places, through, failure.thread])
 
 
 def failures_in(text: str, since_ns: int) -> tuple[Failure, ...]:
@@ -66,10 +77,10 @@ def failures_in(text: str, since_ns: int) -> tuple[Failure, ...]:
         if line.startswith(FAILING):
             with suppress(ValueError, TypeError):  # the rank was killed as it wrote
                 at_ns, _, told = line.removeprefix(FAILING).partition(": ")
-                error, types, call, raised, site, through = json.loads(told)
+                error, types, call, raised, site, through, thread = json.loads(told)
                 if int(at_ns) >= since_ns:
                     lefts = tuple(Left(*each) for each in through)
-                    found.append(Failure(error, tuple(types), _site(raised), call, _site(site), lefts))
+                    found.append(Failure(error, tuple(types), _site(raised), call, _site(site), lefts, thread))
     return tuple(found)
 
 

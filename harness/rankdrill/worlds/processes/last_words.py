@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, TypeAlias
 
 from rankdrill.step import Site, Step
-from rankdrill.worlds.processes.failing import FAILING, failure_of, written
+from rankdrill.worlds.processes.failing import FAILING, ended_by, failure_of, written
 
 __all__ = ["BY", "NOTED", "WITH", "LastWords", "last_words_of"]
 
@@ -76,8 +76,19 @@ class LastWords:
     def _note_thread(self, ended: threading.ExceptHookArgs, /) -> None:
         name = ended.thread.name if ended.thread is not None else "unknown"
         if ended.exc_value is not None and not isinstance(ended.exc_value, SystemExit):
-            self._note(f"thread {name!r} ended by", ended.exc_value)
+            self._note_end(name, ended.exc_value)
         self._hook(ended)
+
+    def note_ended(self, error: BaseException) -> None:
+        """Write that this thread is ending by `error`, unless Python will have that told here."""
+        if getattr(threading.excepthook, "__func__", None) is not LastWords._note_thread:
+            self._note_end(threading.current_thread().name, error)
+
+    def _note_end(self, thread: str, error: BaseException) -> None:
+        self._note(f"thread {thread!r} ended by", error)
+        with suppress(Exception):
+            failure = ended_by(error, self._raise_site(error.__traceback__), thread)
+            self._write(f"{FAILING}{time.monotonic_ns()}: {written(failure)}\n")
 
     def note_handled(self, step: Step, error: BaseException) -> None:
         """Write that the rank calls `step` while it handles `error`."""

@@ -79,6 +79,7 @@ def _initialise(
         handles = Handles(watch.touched)
     behind = ledger, watch, handles, last_words.announce, last_words.note_handled
     boundary = prepared.take(*behind, ignored=[directory])
+    boundary.on_ended_thread = last_words.note_ended
     if watch is not None:
         watch.look_ahead = Ahead(boundary, str(directory), directory / f"rank-{spec.rank}.ledger")
     # torch's stubs leave FileStore out.

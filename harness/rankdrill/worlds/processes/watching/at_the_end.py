@@ -16,6 +16,7 @@ from rankdrill.diagnosis import (
 from rankdrill.diagnosis.calls.own_threads import unordered_threads
 from rankdrill.diagnosis.files import lost_file_update
 from rankdrill.diagnosis.guarded import or_else
+from rankdrill.diagnosis.left_groups import with_who_is_no_member
 from rankdrill.diagnosis.on_device import unmet_on_device
 from rankdrill.diagnosis.races.race import message_race
 from rankdrill.diagnosis.stores.dropped_swaps import dropped_swap
@@ -46,7 +47,7 @@ def _found(endings: Mapping[int, Ending], ledgers: Ledgers) -> Finding | None:
         or _raced(endings, ledgers)
         or _lost(endings, ledgers)
         or _beside(endings, ledgers)
-        or _left(endings)
+        or _left(endings, ledgers)
     )
 
 
@@ -112,10 +113,11 @@ def _beside(endings: Mapping[int, Ending], ledgers: Ledgers) -> Finding | None:
     return unordered_threads(_of_this_run(endings, ledgers)) if handed_over else None
 
 
-def _left(endings: Mapping[int, Ending]) -> Finding | None:
+def _left(endings: Mapping[int, Ending], ledgers: Ledgers) -> Finding | None:
     """Whether ranks have made groups again and again and left them."""
     left = {rank: ending.account.left_groups for rank, ending in endings.items()}
-    return left_groups_on(left) if any(left.values()) else None
+    found = left_groups_on(left) if any(left.values()) else None
+    return with_who_is_no_member(found, left, _of_this_run(endings, ledgers)) if found is not None else None
 
 
 def _since_the_start(endings: Mapping[int, Ending], ledgers: Ledgers) -> dict[int, LedgerView]:
