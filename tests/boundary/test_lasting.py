@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import weakref
 from collections.abc import Iterator
 from datetime import timedelta
@@ -13,6 +14,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch.distributed import _functional_collectives as functional
+from torch.nn.parallel import DistributedDataParallel
 
 from rankdrill import World
 from rankdrill.boundary import lasting, torch_seam
@@ -112,3 +114,26 @@ def test_on_ranks() -> None:
 
     with World(RANKS) as world:
         assert world.run(body, deadline=DEADLINE_S).unwrap() == [(4.0, 4.5)] * RANKS
+
+
+def trains_on_uneven_batches(divide_by_all: bool) -> int:
+    """Rank 0 has more of them: who has ended is told of in each forward pass, by a handle that C++ waits for."""
+    model = DistributedDataParallel(torch.nn.Linear(2, 1))
+    batches = 3 if dist.get_rank() == 0 else 1
+    with model.join(divide_by_initial_world_size=divide_by_all):
+        for _ in range(batches):
+            gc.collect()
+            model(torch.ones(1, 2)).sum().backward()
+    return batches
+
+
+@pytest.mark.parametrize("divide_by_all", [True, False])
+def test_what_a_forward_pass_gives_its_reducer_is_waited_for(divide_by_all: bool) -> None:
+    with World(RANKS) as world:
+        assert world.run(trains_on_uneven_batches, divide_by_all, deadline=60.0).unwrap() == [3, 1]
+
+
+def test_reducers_are_given_the_handle_of_a_forward_pass() -> None:
+    """The name that `boundary/forward_work.py` stands in for."""
+    assert "_set_forward_pass_work_handle(" in inspect.getsource(DistributedDataParallel)
+    assert hasattr(getattr(dist, "Reducer"), "_set_forward_pass_work_handle")  # noqa: B009 (torch's stubs leave it out)

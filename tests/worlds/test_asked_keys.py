@@ -73,7 +73,16 @@ def draws_a_ticket(rank: RankContext) -> None:
         rank.store.set(f"turn/{ticket + 1}", "yours")
 
 
-@pytest.mark.parametrize("body", [asks_a_server_that_answers_no_more, draws_a_ticket])
+def asks_its_partner(rank: RankContext) -> None:
+    """No rule of ranks is that of all others: who waits is right, and its partner has set none."""
+    partner = rank.index ^ 1
+    if rank.index != 2:
+        rank.store.set(f"half/{rank.index}", "there")
+    dist.barrier()
+    rank.store.get(f"half/{partner}")
+
+
+@pytest.mark.parametrize("body", [asks_a_server_that_answers_no_more, draws_a_ticket, asks_its_partner])
 def test_who_waits_for_what_another_was_to_set_is_not(fresh: World, body: Callable[[RankContext], None]) -> None:
     (found,) = run(fresh, body, deadline=30).findings
     assert found.kind is FindingKind.MISSING_KEY

@@ -233,3 +233,18 @@ def test_what_a_library_makes_is_its_own_affair(two: World, tmp_path: Any) -> No
 def test_under_a_plan_it_is_no_finding(two: World) -> None:
     outcome = two.run(one_for_each_turn, plan=Plan.parse("rank 1: delay(0.01) before collective.all_reduce #1"))
     assert outcome.findings == ()
+
+
+def of_some_that_all_make() -> None:
+    """Rank 1 is in none of them, and makes them all."""
+    others = [rank for rank in range(dist.get_world_size()) if rank != 1]
+    for _ in range(TURNS):
+        group = dist.new_group(others)  # made
+        if dist.get_rank() != 1:
+            dist.all_reduce(torch.ones(1), group=group)
+
+
+def test_who_makes_them_as_no_member_is_told_too(four: World) -> None:
+    found = found_on(four.run(of_some_that_all_make, deadline=DEADLINE_S))
+    assert found.culprits == (0, 1, 2, 3)
+    assert "rank 1 made them, too, as no member" in str(found)

@@ -97,3 +97,28 @@ def handles_what_cannot_be_shown() -> int:
 def test_an_exception_that_does_not_let_itself_be_shown_disturbs_nobody() -> None:
     with World(2) as world:
         assert world.run(handles_what_cannot_be_shown, deadline=DEADLINE_S).unwrap() == [2, 2]
+
+
+def loses_its_reducer() -> None:
+    """Its thread dies of what nobody is told: the hook is the program's own."""
+
+    def reduces() -> None:
+        if dist.get_rank() == 1:
+            raise KeyError("no batch")  # dies
+        dist.all_reduce(torch.ones(1))
+
+    threading.excepthook = lambda ended: None
+    reducer = threading.Thread(target=reduces, name="reducer")
+    reducer.start()
+    reducer.join()
+
+
+def test_the_error_that_ended_a_thread_is_told_with_the_call_that_it_did_not_make() -> None:
+    with World(3) as world:
+        outcome = world.run(loses_its_reducer, deadline=60)
+    (finding,) = outcome.findings
+    assert finding.culprits == (1,)
+    assert "its thread 'reducer' ended by KeyError: 'no batch'" in finding.lines[0]
+    line = loses_its_reducer.__code__.co_firstlineno + 5
+    assert f"test_unseen_exceptions.py:{line} in reduces" in finding.lines[0]
+    assert "goes past it by" not in str(finding)
