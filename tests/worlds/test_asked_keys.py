@@ -45,7 +45,87 @@ def counts_to_see_the_newest(rank: RankContext) -> None:
         rank.store.get(f"what/{newest}")  # asks
 
 
-@pytest.mark.parametrize("body", [asks_in_a_prefix_of_a_prefix, sets_in_a_prefix_of_a_prefix, counts_to_see_the_newest])
+def draws_from_one(rank: RankContext) -> None:
+    """The first number that is drawn is 1."""
+    number = rank.store.add("drawn", 1)
+    rank.store.set(f"address/{number}", "here")
+    if rank.index == 2:
+        for each in range(4):
+            rank.store.get(f"address/{each}")  # asks
+
+
+def asks_for_another_than_all_others(rank: RankContext) -> None:
+    if rank.index == 0:
+        rank.store.set("model/config", "there")
+    rank.store.get("model/settings" if rank.index == 2 else "model/config")  # asks
+
+
+def asks_its_neighbour_on_the_other_side(rank: RankContext) -> None:
+    left, right = (rank.index - 1) % 4, (rank.index + 1) % 4
+    rank.store.set(f"edge/{rank.index}/{right}", "there")
+    rank.store.get(f"edge/{right if rank.index == 2 else left}/{rank.index}")  # asks
+
+
+def asks_a_round_ahead(rank: RankContext) -> None:
+    """Rank 0 begins each round once all others have done the one before."""
+    ahead = rank.index == 2
+    for turn in range(3):
+        if rank.index == 0:
+            rank.store.set(f"round/{turn}/go", "yes")
+            for other in range(1, 4):
+                rank.store.get(f"round/{turn}/done/{other}")
+        else:
+            rank.store.get(f"round/{turn + ahead}/go")  # asks
+            rank.store.set(f"round/{turn}/done/{rank.index}", "yes")
+
+
+def leaves_out_what_a_round_waits_for(rank: RankContext) -> None:
+    for turn in range(3):
+        if rank.index == 0:
+            rank.store.set(f"round/{turn}/go", "yes")
+            for other in range(1, 4):
+                rank.store.get(f"round/{turn}/done/{other}")
+        else:
+            rank.store.get(f"round/{turn}/go")  # asks
+            if (turn, rank.index) != (1, 2):
+                rank.store.set(f"round/{turn}/done/{rank.index}", "yes")
+
+
+def asks_with_its_parts_turned_round(rank: RankContext) -> None:
+    rank.store.set(f"beat/{rank.index}/{rank.index + 4}", "yes")
+    dist.barrier()
+    if rank.index == 2:
+        rank.store.get("beat/7/3")  # asks
+
+
+def asks_in_other_letters(rank: RankContext) -> None:
+    rank.store.set(f"done/{rank.index}", "yes")
+    dist.barrier()
+    if rank.index == 2:
+        rank.store.get("done-0")  # asks
+
+
+def sets_another_than_its_own(rank: RankContext) -> None:
+    rank.store.set(f"{'host' if rank.index == 2 else 'address'}/{rank.index}", "here")  # asks
+    for other in range(4):
+        rank.store.get(f"address/{other}")
+
+
+def hands_on_the_number_it_was_given(rank: RankContext) -> None:
+    if rank.index:
+        rank.store.get(f"turn/{rank.index}")
+    rank.store.set(f"turn/{rank.index + (rank.index != 2)}", "yours")  # asks
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(asks_in_a_prefix_of_a_prefix, sets_in_a_prefix_of_a_prefix, counts_to_see_the_newest, draws_from_one),
+        *(asks_for_another_than_all_others, asks_its_neighbour_on_the_other_side, asks_a_round_ahead),
+        *(leaves_out_what_a_round_waits_for, asks_with_its_parts_turned_round, asks_in_other_letters),
+        *(sets_another_than_its_own, hands_on_the_number_it_was_given),
+    ],
+)
 def test_who_asks_for_what_nobody_can_mean_is_to_blame(fresh: World, body: Callable[[RankContext], None]) -> None:
     (found,) = run(fresh, body, deadline=30).findings
     assert (found.kind, found.culprits) == (FindingKind.MISSING_KEY, (2,))
@@ -82,7 +162,87 @@ def asks_its_partner(rank: RankContext) -> None:
     rank.store.get(f"half/{partner}")
 
 
-@pytest.mark.parametrize("body", [asks_a_server_that_answers_no_more, draws_a_ticket, asks_its_partner])
+def forgets_what_it_was_asked_by_mail(rank: RankContext) -> None:
+    """Whoever waits for the answer has asked."""
+    if rank.index == 0:
+        rank.store.set("mail/0/1", "when?")
+        rank.store.get("mail/1/0")
+
+
+def has_counted_itself_as_it_happens(rank: RankContext) -> None:
+    """They come to be counted in the order of their ranks; rank 0 has done nothing of it."""
+    if rank.index:
+        rank.store.set(f"out/{rank.index}", "there")
+        while rank.store.add("arrived", 0) < rank.index - 1:
+            pass
+        rank.store.add("arrived", 1)
+    if rank.index == 3:
+        for other in range(4):
+            rank.store.get(f"out/{other}")
+
+
+def numbers_that_are_the_same(rank: RankContext) -> None:
+    """Of round 0 the key of rank 0 is missing: that has no part twice."""
+    rank.store.set(f"ready/{rank.index}", "yes")
+    if rank.index:
+        rank.store.set(f"ready/0/{rank.index}", "yes")
+    dist.barrier()
+    if rank.index == 2:
+        rank.store.get("ready/0/0")
+
+
+def needs_what_the_others_do_not(rank: RankContext) -> None:
+    if rank.index == 0:
+        rank.store.set("vocabulary", "there")
+        if rank.world_size > 4:
+            rank.store.set("merges", "there")
+    else:
+        rank.store.get("merges" if rank.index == 3 else "vocabulary")
+
+
+def one_of_two_producers_forgets_its_last(rank: RankContext) -> None:
+    """The other one has put a word at the end that nobody takes."""
+    if rank.index == 0:
+        for number in (2, 8):
+            rank.store.set(f"task/{number}", "there")
+    elif rank.index > 1:
+        rank.store.get(f"task/{rank.index}")
+
+
+def gives_its_ticket_to_nobody(rank: RankContext) -> None:
+    if rank.index == 0:
+        rank.store.set("serving/1", "yes")
+        rank.store.get(f"serving/{rank.store.add('ticket', 1)}")
+    dist.barrier()
+    if rank.index == 1:
+        rank.store.get(f"serving/{rank.store.add('ticket', 1)}")
+
+
+def waits_for_the_next_phase(rank: RankContext) -> None:
+    rank.store.set(f"phase_a/{rank.index}", "yes")
+    if rank.index == 0:
+        rank.store.get("phase_b/1")
+
+
+def waits_for_what_has_no_number(rank: RankContext) -> None:
+    """Keys of one beginning, one of which has a number less."""
+    if rank.index == 1:
+        for number in range(3):
+            rank.store.set(f"step{number}", "yes")
+    elif rank.index == 0:
+        rank.store.get("step0")
+        rank.store.get("step")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(asks_a_server_that_answers_no_more, draws_a_ticket, asks_its_partner, forgets_what_it_was_asked_by_mail),
+        *(has_counted_itself_as_it_happens, numbers_that_are_the_same, needs_what_the_others_do_not),
+        *(one_of_two_producers_forgets_its_last, gives_its_ticket_to_nobody, waits_for_the_next_phase),
+        waits_for_what_has_no_number,
+    ],
+)
 def test_who_waits_for_what_another_was_to_set_is_not(fresh: World, body: Callable[[RankContext], None]) -> None:
     (found,) = run(fresh, body, deadline=30).findings
     assert found.kind is FindingKind.MISSING_KEY

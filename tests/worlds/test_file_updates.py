@@ -97,7 +97,7 @@ def looked_for_before_there_was_one(directory: Path) -> None:
 def under_locks_of_their_own(directory: Path) -> None:
     """All add one to what they have read, so that they write the same."""
     path = begin(directory)
-    with (directory / f"lock {dist.get_rank()}").open("w") as lock:
+    with (directory / f"manifest.lock{dist.get_rank()}").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         entries = json.loads(path.read_text())
         path.write_text(json.dumps({"count": entries.get("count", 0) + 1}))  # writes
@@ -238,6 +238,28 @@ def looked_for_and_written_by_all_alike(directory: Path) -> None:
     known()
 
 
+def all_write_the_same_and_hold_something_of_their_own(directory: Path) -> None:
+    path = begin(directory)
+    with (directory / f"cache {dist.get_rank()}").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        entries = json.loads(path.read_text())
+        path.write_text(json.dumps({**entries, "ranks": dist.get_world_size()}))
+
+
+def made_by_whoever_is_first(directory: Path) -> None:
+    """What they write is not the same, and that of any of them will do."""
+    stamp = directory / "stamp"
+
+    def read() -> str | None:
+        return stamp.read_text() if stamp.exists() else None
+
+    if read() is None:
+        meet()
+        stamp.write_text(f"made by {dist.get_rank()}")
+    dist.barrier()
+    read()
+
+
 def the_same_under_locks_of_their_own_directories(directory: Path) -> None:
     """Each keeps its own files to itself."""
     own = directory / str(dist.get_rank())
@@ -254,6 +276,8 @@ def the_same_under_locks_of_their_own_directories(directory: Path) -> None:
         looked_for_and_written_under_one_lock,
         looked_for_and_written_by_all_alike,
         the_same_under_locks_of_their_own_directories,
+        all_write_the_same_and_hold_something_of_their_own,
+        made_by_whoever_is_first,
         in_turn_by_a_message,
         who_is_first_after_a_lock_that_was_closed,
         under_a_lock,

@@ -2,8 +2,9 @@
 
 It is told where it has happened: both had read it before either began to write it, and what they wrote is not the same.
 Not where ranks have met between the two writes: what is written in turn is meant to take the place of what was there.
-Who has looked whether it is there, at the line that reads it where it is, has read it. Who holds a lock that nobody
-else takes, as the others hold theirs, undoes what they write, also if it is the same.
+Who has looked whether it is there, at the line that reads it where it is, and writes it under a lock that others take,
+has read it. Who holds a lock of the file's name that nobody else takes, as the others hold theirs, undoes what they
+write, also if it is the same.
 Who does so without the lock that several others hold meanwhile is at fault, also if it had only seen that there was no
 such file yet. A lock counts as held where it is seen to be given up later, or where another rank waited for it until
 then: that its file was closed nobody sees. Whoever may have held it is not at fault.
@@ -34,9 +35,9 @@ class _Update:
     """Rank `rank` has read a file in `got`, and has written it anew in `put`: all of `content`, None if not known.
 
     `epoch` is the last collective before that, `under` the locks that it held. Where it has only seen that the file was
-    not there, that is `got`, and it `looked` only. `told` says that between the two it may have heard from others.
-    `since` says of locks that it has taken, and has not been seen to give up, when it did. `own` is where it took a
-    lock that nobody else takes.
+    not there, that is `got`, and it `looked` only; `reads_there` where that line reads it if it is. `told` says that
+    between the two it may have heard from others. `since` says of locks that it has taken, and has not been seen to
+    give up, when it did. `own` is where it took a lock that nobody else takes.
     """
 
     rank: int
@@ -48,6 +49,7 @@ class _Update:
     told: bool
     since: dict[str, int]
     looked: bool
+    reads_there: bool = False
     own: Site | None = None
 
     @property
@@ -73,9 +75,9 @@ def lost_file_update(views: Mapping[int, LedgerView]) -> Finding | None:
     reading = set(_reading(views.values())) if by_file else set()
     for update in (each for updates in by_file.values() for each in updates):
         update.under |= {lock for lock, at in update.since.items() if _was_kept(at, update.put, locks[lock].takings)}
-        update.looked = update.looked and _place(update.got) not in reading
+        update.reads_there = _place(update.got) in reading
         own = (lock for lock in {*update.under, *update.since} if len(locks[lock].ranks) == 1)
-        update.own = next((locks[lock].site for lock in own), None)
+        update.own = next((locks[lock].site for lock in own if _is_named_after(lock, update.put)), None)
     return next((found for updates in by_file.values() if (found := _lost_of(updates)) is not None), None)
 
 
@@ -85,6 +87,8 @@ def _lost_of(updates: Sequence[_Update]) -> Finding | None:
         lock for lock, _ in {(lock, one.rank) for one in updates for lock in {*one.under, *one.since} & sure}
     )
     guards = {lock for lock, ranks in locks.items() if ranks >= FEWEST_UNDER_A_LOCK}
+    for one in updates:
+        one.looked = one.looked and not (one.reads_there and guards & {*one.under, *one.since})
     # Whoever is the first to come may write the file, and all at once, unless others take care not to.
     known = [one for one in updates if not one.looked or (not one.told and bool(guards))]
     lost = [one for one in known if any(one.is_lost(other) and _may_tell(one, other, guards) for other in known)]
@@ -104,6 +108,12 @@ def _lost_of(updates: Sequence[_Update]) -> Finding | None:
         did = f"hold{s} the lock of {os.path.basename(min(guards))!r} meanwhile"
         sides.append(side_of([one.rank for one in holding], did, [one.put.step.site for one in holding]))
     return Finding(FindingKind.LOST_UPDATE, f"file {name!r}", "content", tuple(sides), tuple(sorted(those)))
+
+
+def _is_named_after(lock: str, put: Record) -> bool:
+    """Whether the lock is that of the file, as its name says: of one held for something else nothing follows."""
+    name = os.path.basename(put.step.fingerprint.removeprefix("to ") if put.step.op in REPLACING else put.step.target)
+    return os.path.basename(lock).startswith(os.path.splitext(name)[0])
 
 
 def _may_tell(one: _Update, other: _Update, guards: Set[str]) -> bool:

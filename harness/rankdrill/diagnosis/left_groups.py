@@ -10,8 +10,8 @@ from itertools import islice
 from rankdrill.diagnosis.asynchronous import each_for_itself
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.waits import name_ranks
-from rankdrill.ledger import LedgerView, State
-from rankdrill.step import DEFAULT_GROUP, NEW_GROUP, Kind, Site
+from rankdrill.ledger import LedgerView, Members, State
+from rankdrill.step import DEFAULT_GROUP, NEW_GROUP, Kind, Site, Step
 
 __all__ = ["LeftGroups", "left_groups_on", "with_who_is_no_member"]
 
@@ -50,25 +50,33 @@ def left_groups_on(ranks: Mapping[int, Sequence[LeftGroups]]) -> Finding | None:
     )
 
 
-def with_who_is_no_member(
-    finding: Finding, left: Mapping[int, Sequence[LeftGroups]], views: Mapping[int, LedgerView]
-) -> Finding:
-    """`finding` of what was `left`, and in it the ranks that made these groups at the same line, as no members."""
+def with_who_is_no_member(finding: Finding, views: Mapping[int, LedgerView]) -> Finding:
+    """`finding`, and in it the ranks that made these groups at the same line, as no members: it is their line, too.
+
+    Only where all members have left theirs: who destroys its own does so though all run that line.
+    """
     places = {site.place for side in finding.sides for site in side.sites if site is not None}
-    made = {rank: [site for site in _made_at(view) if site.place in places] for rank, view in views.items()}
+    made = {
+        rank: [step for step in _made_by(view) if step.site and step.site.place in places]
+        for rank, view in views.items()
+    }
     fewest = min((len(made[rank]) for rank in finding.culprits), default=0)
-    members = {rank for lefts in left.values() for each in lefts if each.site.place in places for rank in each.members}
+    members = {
+        rank for steps in made.values() for step in steps for rank in Members(len(views)).take(step.fingerprint) or ()
+    }
     more = [rank for rank in made if rank not in members and len(made[rank]) >= max(fewest, 1)]
-    if not more:
+    if not more or members != set(finding.culprits):
         return finding
-    beside = side_of(more, "made them, too, as no member" + "s" * (len(more) > 1), [made[rank][0] for rank in more])
+    beside = side_of(
+        more, "made them, too, as no member" + "s" * (len(more) > 1), [made[rank][0].site for rank in more]
+    )
     culprits = tuple(sorted((*finding.culprits, *more)))
     return replace(finding, sides=(*finding.sides, beside), culprits=culprits)
 
 
-def _made_at(view: LedgerView) -> list[Site]:
+def _made_by(view: LedgerView) -> list[Step]:
     records = view.where(lambda kind, state: kind is Kind.GROUP and state is State.ENDED)
-    return [record.step.site for record in records if record.step.op == NEW_GROUP and record.step.site is not None]
+    return [record.step for record in records if record.step.op == NEW_GROUP]
 
 
 def _of_many_members(ranks: Mapping[int, Sequence[LeftGroups]]) -> set[tuple[str, int]]:

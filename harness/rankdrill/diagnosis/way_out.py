@@ -70,21 +70,24 @@ def with_ended_thread(finding: Finding, failures: Mapping[int, Sequence[Failure]
     if finding.kind is not FindingKind.MISSING or len(finding.culprits) != 1:
         return finding
     first, *others = finding.sides
-    ended = next((each for each in failures.get(finding.culprits[0], ()) if each.thread), None)
-    in_threads = all(site is not None and _is_in_a_thread(site) for site in first.sites)
-    if ended is None or first.ranks != finding.culprits or not in_threads:
+    within = {place for site in first.sites for place in _functions_in_the_thread(site)}
+    ended = (each for each in failures.get(finding.culprits[0], ()) if each.thread)
+    failed = next((each for each in ended if any((left.file, left.function) in within for left in each.through)), None)
+    if failed is None or first.ranks != finding.culprits:
         return finding
-    did = f"its thread {ended.thread!r} ended by {ended.error}"
-    return replace(finding, sides=(first, side_of(first.ranks, did, [ended.raised]), *others))
+    did = f"its thread {failed.thread!r} ended by {failed.error}"
+    return replace(finding, sides=(first, side_of(first.ranks, did, [failed.raised]), *others))
 
 
-def _is_in_a_thread(site: Site) -> bool:
-    outer: Site | None = site
-    while outer is not None:
-        if outer.via == HANDED_OVER:
-            return True
-        outer = outer.caller
-    return False
+def _functions_in_the_thread(site: Site | None) -> list[tuple[str, str]]:
+    """Those of the user's that the call there was made in, up to where a thread was begun; none if none was."""
+    found: list[tuple[str, str]] = []
+    while site is not None:
+        if site.via == HANDED_OVER:
+            return found
+        found.append((site.file, site.function))
+        site = site.caller
+    return []
 
 
 def _is_met(finding: Finding, rank: int, failure: Failure) -> bool:

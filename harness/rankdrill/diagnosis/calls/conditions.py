@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rankdrill.diagnosis.calls.asking import asks_for_the_rank
-from rankdrill.diagnosis.calls.common_caller import one_call, outward
+from rankdrill.diagnosis.calls.common_caller import in_any_loop, one_call, outward
 from rankdrill.diagnosis.calls.tree import (
     COMPREHENSIONS,
     FUNCTIONS,
@@ -73,7 +73,8 @@ def with_condition(finding: Finding, views: Sequence[LedgerView] | Mapping[int, 
     if site is None or more or site.via == BATCH:  # which was come to, with other messages
         return finding
     now = next((side.sites[0] for side in others if side.ranks == first.ranks and not side.returned), None)
-    found = _ways_past(site, now, again=all(_has_come(site, views[rank]) for rank in first.ranks))
+    last = next((side.sites[0] for side in others if side.ranks == first.ranks and side.returned), None)
+    found = _ways_past(site, now, last, again=all(_has_come(site, views[rank]) for rank in first.ranks))
     if not 0 < len(found) <= MOST_WAYS:
         return finding
     *either, (line, words) = found
@@ -111,14 +112,17 @@ def _has_come(site: Site, view: LedgerView) -> bool:
     return any(record.step.site == site for record in view.records)
 
 
-def _ways_past(site: Site, now: Site | None, *, again: bool) -> list[tuple[Site, str]]:
+def _ways_past(site: Site, now: Site | None, last: Site | None, *, again: bool) -> list[tuple[Site, str]]:
     """The lines of the ways past `site` for a rank that is at `now`, the nearest first, and what stands there.
 
-    `again` says that the rank had come to `site` before. None as `now` says that it has returned.
+    `again` says that the rank had come to `site` before. None as `now` says that it has returned, after what it called
+    at `last`: it has been in what called that.
     """
     found: list[tuple[Site, _Way]] = []
     for each in outward(site):
         function, tree = function_around(each), tree_of(each.file)
+        if each is not site and _called_it(each, last):
+            break
         if each.via == HANDED_OVER:  # an error may have ended the thread
             break
         if function is None or tree is None or whose_file(each.file) is not Whose.USER:
@@ -140,6 +144,13 @@ def _ways_past(site: Site, now: Site | None, *, again: bool) -> list[tuple[Site,
             break
     # Its callers are told with the call.
     return [(Site(each.file, way.node.lineno, each.function), _words(way.node)) for each, way in found]
+
+
+def _called_it(line: Site, last: Site | None) -> bool:
+    """Whether what was called at `last` was called by that line, which is in no loop."""
+    callers = outward(last.caller) if last is not None else ()
+    alike = any(each.place == line.place and one_call(each.caller, line.caller) for each in callers)
+    return alike and not in_any_loop(line)
 
 
 def _is_of_one_run(line: Site, other: Site, function: ast.AST) -> bool:

@@ -132,6 +132,22 @@ def by_those_beside(end: MessageEnd, traffic: Traffic) -> tuple[int, ...]:
     return (end.peer,) if len(done) > 1 and set(done) == {end.number + 1} else ()
 
 
+def left_out_at_the_end(end: MessageEnd, traffic: Traffic, returned: Collection[int]) -> tuple[int, ...]:
+    """Its peer, where that has returned, and has sent once more to all others that it had sent to before, at its last
+    line, after which they return: a word that ends their work, which this one never got.
+    """
+    if end.sends or end.peer not in returned or end.rank in returned or not traffic.met(end.stream):
+        return ()
+    sent = [each for each in traffic.ends.get(end.peer, ()) if each.sends and each.stream.tag == end.stream.tag]
+    last = sent[-1].site if sent else None
+    told = Counter(each.peer for each in sent if each.site == last)
+    before = {each.peer for each in sent if each.site != last}
+    newest = {each.peer: each.site for each in sent}
+    all_but_one = before == {*told, end.rank} and end.rank not in told and len(told) > 1
+    once = set(told.values()) == {1} and all(newest[rank] == last for rank in told) and set(told) <= set(returned)
+    return (end.peer,) if last is not None and all_but_one and once else ()
+
+
 def left_its_line(end: MessageEnd, traffic: Traffic, returned: Collection[int]) -> tuple[int, ...]:
     """Its peer, where that has returned, and several others that took from the same rank at its line, the last time it
     did, are there once more.

@@ -9,16 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from rankdrill.diagnosis.stores.keys import SETTING, awaits_key
+from rankdrill.diagnosis.stores.calls import StoreCalls
+from rankdrill.diagnosis.stores.keys import awaits_key
+from rankdrill.diagnosis.stores.setters import may_be_set
 from rankdrill.diagnosis.stores.spelling import words_of
 from rankdrill.diagnosis.stores.uses import number_in, numbers_in
 from rankdrill.diagnosis.waits import Wait
-from rankdrill.ledger import LedgerView, Record, State
-from rankdrill.step import STORE_WAITS, Kind, Site
+from rankdrill.ledger import Record
 
-__all__ = ["Astray", "asks_as_others", "asks_unlike_the_others", "set_by", "set_in_vain", "set_unlike_the_others"]
+__all__ = ["Astray", "asks_as_others", "asks_unlike_the_others", "set_in_vain", "set_unlike_the_others"]
 
 FEWEST_OTHERS = 2
+MOST_ELSEWHERE = 1  # rank that comes to a line of all others never: it serves them, or begins
 
 
 class Astray(NamedTuple):
@@ -28,82 +30,134 @@ class Astray(NamedTuple):
     record: Record
 
 
-def asks_unlike_the_others(wait: Wait, views: Sequence[LedgerView]) -> bool:
+def asks_unlike_the_others(wait: Wait, calls: StoreCalls) -> bool:
     """Whether it waits for another key than the one that is its own by the custom of all others at that line.
 
-    That one has been set, and nobody asks for it; or all others got it, and nobody sets one like the one that it
-    waits for, or they ask for that the next time.
+    That one has been set, and nobody asks for it; or all others got it, and no line may set the one that it waits for,
+    or they ask for that the next time.
     """
-    step = wait.record.step
-    if step.site is None or any(view.dropped for view in views):
+    target = wait.record.step.target
+    others = _others_there(wait, calls)
+    meant = _meant(wait.rank, others, calls.size)
+    if meant is None or meant == target or meant not in calls.set_by_anybody:
         return False
-    visits, turn, others = _there(wait, views)
-    meant = _meant(wait.rank, others, len(views))
-    if meant is None or meant == step.target:
+    if not _is_like(meant, target):
         return False
-    sets, asked = {key for view in views for key in set_by(view)}, {key for keys in visits for key in keys}
     if meant in others.values():
-        next_ = {keys[turn + 1] for rank, keys in enumerate(visits) if rank in others and len(keys) > turn + 1}
-        apart = not any(words_of(key) == words_of(step.target) for key in sets)
-        return meant in sets and step.target not in others.values() and (apart or next_ == {step.target})
-    return meant in sets - asked
+        return target not in others.values() and (
+            _asked_next(wait, others, calls) == {target} or not _may_be_set(target, calls)
+        )
+    return meant not in calls.looked_for
 
 
-def set_unlike_the_others(key: str, views: Sequence[LedgerView]) -> Astray | None:
+def _is_like(key: str, other: str) -> bool:
+    """Whether they have the same numbers, or else the same words; a number may be below 0."""
+    mine, theirs = ([word.removesuffix("-") for word in words_of(each)] for each in (key, other))
+    return mine == theirs or numbers_in(key) == numbers_in(other)
+
+
+def asks_as_others(wait: Wait, calls: StoreCalls) -> bool:
+    """Whether what it waits for is its own by the custom of all others at that line."""
+    return _meant(wait.rank, _others_there(wait, calls), calls.size) == wait.record.step.target
+
+
+def set_unlike_the_others(key: str, calls: StoreCalls) -> Astray | None:
     """Where one rank was to set `key`, as all others have set theirs at a line, and has set another there that time."""
-    if any(view.dropped for view in views):
+    if not calls.whole:
         return None
     found: dict[int, Astray] = {}
-    for site in {record.step.site for view in views for record in _setting(view)} - {None}:
-        visits = [[record for record in _setting(view) if record.step.site == site] for view in views]
+    for site in calls.lines_that_set():
+        visits = [calls.set_at(rank, site) for rank in range(calls.size)]
         for turn in range(max(map(len, visits))):
             there = {rank: records[turn] for rank, records in enumerate(visits) if len(records) > turn}
-            for rank, record in there.items():
-                others = {other: each.step.target for other, each in there.items() if other != rank}
-                if record.step.target != key == _meant(rank, others, len(views)):
-                    found[rank] = Astray(rank, record)
+            if (rank := _who_was_to(key, there, calls.size)) is not None:
+                found[rank] = Astray(rank, there[rank])
     return found.popitem()[1] if len(found) == 1 else None
 
 
-def set_in_vain(
-    key: str, waiters: Sequence[int], lost: Mapping[int, Wait], views: Sequence[LedgerView]
-) -> Astray | None:
-    """What one rank, which waits for none itself, has set like `key` but for a number: alone of all that were set such,
-    nobody asks for it, or another one had set it before. Who waits asks for it as others ask for theirs.
+def set_in_vain(key: str, waiters: Sequence[int], lost: Mapping[int, Wait], calls: StoreCalls) -> Astray | None:
+    """What one rank, which waits for none itself, has set like `key` but for a number, where each has set one such: it
+    alone is asked for by nobody, or had been set by another one. Who waits asks for it as others ask for theirs.
     """
-    if any(view.dropped for view in views) or not all(asks_as_others(lost[rank], views) for rank in waiters):
+    if not calls.whole or not all(asks_as_others(lost[rank], calls) for rank in waiters):
         return None
-    asked = {record.step.target for view in views for record in _asking(view)}
-    there = [Astray(rank, record) for rank, view in enumerate(views) for record in _setting(view)]
-    there = sorted(
-        (each for each in there if number_in(key, each.record.step.target)), key=lambda each: each.record.begin_ns
-    )
-    found, known = [], set[str]()
-    for each in there:
-        name = each.record.step.target
-        if name not in asked or name in known:
-            found.append(each)
-        known.add(name)
-    return found[0] if len(found) == 1 and not _awaits_key(lost, found[0].rank) else None
+    there = {
+        rank: [record for record in sets if number_in(key, record.step.target)] for rank, sets in enumerate(calls.sets)
+    }
+    if any(len(records) > 1 for records in there.values()):
+        return None
+    inorder = sorted((Astray(rank, *records) for rank, records in there.items() if records), key=_begun)
+    found = [
+        each
+        for place, each in enumerate(inorder)
+        if each.record.step.target not in calls.looked_for
+        or each.record.step.target in {before.record.step.target for before in inorder[:place]}
+    ]
+    if len(found) != 1:
+        return None
+    at = lost.get(found[0].rank)
+    return found[0] if at is None or not awaits_key(at.record.step) else None
 
 
-def asks_as_others(wait: Wait, views: Sequence[LedgerView]) -> bool:
-    """Whether what it waits for is its own by the custom of all others at that line."""
-    _, _, others = _there(wait, views)
-    return _meant(wait.rank, others, len(views)) == wait.record.step.target
+def _begun(astray: Astray) -> int:
+    return astray.record.begin_ns
 
 
-def _there(wait: Wait, views: Sequence[LedgerView]) -> tuple[list[list[str]], int, dict[int, str]]:
-    """What each rank has asked for at the line of `wait`, which time this is, and what the others did that time."""
+def _others_there(wait: Wait, calls: StoreCalls) -> dict[int, str]:
+    """What the others asked for at the line of `wait` when they were as often there, if all but one have been there."""
     site = wait.record.step.site
-    visits = [_asked_at(site, view) if site is not None else [] for view in views]
-    turn = len(visits[wait.rank]) - 1
-    there = {rank: keys[turn] for rank, keys in enumerate(visits) if rank != wait.rank and len(keys) > turn >= 0}
-    return visits, turn, there
+    if site is None or not calls.whole:
+        return {}
+    turn = len(calls.asked_at(wait.rank, site)) - 1
+    found = {
+        rank: asked[turn].step.target
+        for rank in range(calls.size)
+        if rank != wait.rank and len(asked := calls.asked_at(rank, site)) > turn >= 0
+    }
+    return found if len(found) + 1 + MOST_ELSEWHERE >= calls.size else {}
 
 
-def _awaits_key(lost: Mapping[int, Wait], rank: int) -> bool:
-    return rank in lost and awaits_key(lost[rank].record.step)
+def _asked_next(wait: Wait, others: Mapping[int, str], calls: StoreCalls) -> set[str]:
+    """What the others asked for the time after that."""
+    site = wait.record.step.site
+    assert site is not None
+    turn = len(calls.asked_at(wait.rank, site))
+    return {asked[turn].step.target for rank in others if len(asked := calls.asked_at(rank, site)) > turn}
+
+
+def _may_be_set(key: str, calls: StoreCalls) -> bool:
+    """Whether a line of the program may set it, as far as the source says, or has set one like it."""
+    if any(words_of(other) == words_of(key) for other in calls.set_by_anybody):
+        return True
+    records = (record for of_rank in (*calls.sets, *calls.asks) for record in of_rank)
+    return may_be_set(key, {record.step.site for record in records if record.step.site is not None})
+
+
+def _who_was_to(key: str, there: Mapping[int, Record], size: int) -> int | None:
+    """The one rank that has set another key than `key`, which by the custom of the rest it was to set."""
+    keys = {rank: record.step.target for rank, record in there.items()}
+    if len(keys) <= FEWEST_OTHERS or key in keys.values():
+        return None
+    alike = [rank for rank, other in keys.items() if words_of(other) == words_of(key)]
+    apart = set(keys) - set(alike)
+    if len(alike) < FEWEST_OTHERS or len(apart) > 1:
+        return None
+    for odd in apart or _by_the_rule_of_two(key, alike, keys, size):
+        if _meant(odd, {rank: other for rank, other in keys.items() if rank != odd}, size) == key:
+            return odd
+    return None
+
+
+def _by_the_rule_of_two(key: str, ranks: Sequence[int], keys: Mapping[int, str], size: int) -> set[int]:
+    """Who may be the odd one: each to whom `key` would fall, by what the first and second, or the last, have set."""
+    first, second, last = ranks[0], ranks[1], ranks[-1]
+    wanted = numbers_in(key)
+    found = {first, second, last}
+    for one, other in ((first, second), (second, last), (first, last)):
+        for place, (mine, theirs) in enumerate(zip(numbers_in(keys[one]), numbers_in(keys[other]), strict=True)):
+            if mine != theirs and one != other:
+                found |= {wanted[place] - (mine - one), (wanted[place] - (mine - one)) % size}
+    return found & set(ranks)
 
 
 def _meant(rank: int, others: Mapping[int, str], size: int) -> str | None:
@@ -130,22 +184,3 @@ def _number(rank: int, of_others: Mapping[int, int], size: int) -> int | None:
         return None
     number = rank + more.pop()
     return number % size if of_ranks else number
-
-
-def _asked_at(site: Site, view: LedgerView) -> list[str]:
-    return [record.step.target for record in _asking(view) if record.step.site == site]
-
-
-def _asking(view: LedgerView) -> list[Record]:
-    records = view.where(lambda kind, state: kind is Kind.STORE and state is not State.RAISED)
-    return [record for record in records if record.step.op in STORE_WAITS]
-
-
-def set_by(view: LedgerView) -> set[str]:
-    """The keys that a rank has set."""
-    return {record.step.target for record in _setting(view)}
-
-
-def _setting(view: LedgerView) -> list[Record]:
-    records = view.where(lambda kind, state: kind is Kind.STORE and state is State.ENDED)
-    return [record for record in records if record.step.op in SETTING]

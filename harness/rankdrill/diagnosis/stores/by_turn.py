@@ -5,14 +5,13 @@ And one whose turn has not come may be: who waits in the round before for a key 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
+from rankdrill.diagnosis.stores.calls import StoreCalls
 from rankdrill.diagnosis.stores.keys import SETTING, awaits_key
 from rankdrill.diagnosis.stores.spelling import words_of
 from rankdrill.diagnosis.stores.uses import number_in, numbers_in
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import LedgerView, Record, State
-from rankdrill.step import STORE_WAITS, Kind
+from rankdrill.step import Kind
 
 __all__ = ["set_before_its_turn_passed", "turn_is_over", "turn_is_to_come"]
 
@@ -43,62 +42,52 @@ def set_before_its_turn_passed(key: str, wait: Wait, view: LedgerView) -> Record
     return None
 
 
-def turn_is_to_come(key: str, wait: Wait, view: LedgerView) -> bool:
+def turn_is_to_come(key: str, wait: Wait, calls: StoreCalls) -> bool:
     """Whether the rank that is in `wait` sets such a key each round, and is in a round before that of `key`.
 
     So it is if it waits for a key of an earlier number, where both begin alike; or of the same one, if it has got that
     before it set the other the last time.
     """
-    if not awaits_key(wait.record.step) or view.dropped:
+    awaited = wait.record.step.target
+    if not awaits_key(wait.record.step) or not calls.whole or words_of(awaited)[0] != words_of(key)[0]:
         return False
-    for place, wanted, newest in _rounds(key, view):
-        awaited = wait.record.step.target
-        begins = words_of(key)[: place + 1]
-        if words_of(awaited)[: place + 1] != begins or wanted <= newest:
+    for place, wanted, newest in calls.rounds(key, wait.rank):
+        now = _round_in(awaited, key, place)
+        if now is None or wanted <= newest:
             continue
-        now = numbers_in(awaited)[place]
-        if now < wanted or (now == wanted and _got_first(key, awaited, place, view)):
+        if now < wanted or (now == wanted and _got_first(key, awaited, place, wait.rank, calls)):
             return True
     return False
 
 
-def turn_is_over(key: str, wait: Wait, view: LedgerView) -> bool:
+def turn_is_over(key: str, wait: Wait, calls: StoreCalls) -> bool:
     """Whether the rank that is in `wait` is in a round behind that of `key`, as it has asked there, round by round."""
-    step = wait.record.step
-    if not awaits_key(step) or view.dropped:
+    awaited = wait.record.step.target
+    if not awaits_key(wait.record.step) or not calls.whole or words_of(awaited)[0] != words_of(key)[0]:
         return False
-    asked = {
-        record.step.target for record in view.where(lambda kind, state: kind is Kind.STORE and state is State.ENDED)
-    }
-    for place, now in enumerate(numbers_in(step.target)):
-        begins = words_of(step.target)[: place + 1]
-        before = any(number_in(step.target, other) == (place, now, now - 1) for other in asked)
-        numbers = numbers_in(key)
-        if words_of(key)[: place + 1] == begins and before and numbers[:place] == numbers_in(step.target)[:place]:
-            return numbers[place] < now
+    asked = {record.step.target for record in calls.asks[wait.rank]}
+    for place, now in enumerate(numbers_in(awaited)):
+        wanted = _round_in(key, awaited, place)
+        if wanted is None or numbers_in(key)[:place] != numbers_in(awaited)[:place]:
+            continue
+        if any(number_in(awaited, other) == (place, now, now - 1) for other in asked):
+            return wanted < now
     return False
 
 
-def _rounds(key: str, view: LedgerView) -> Iterator[tuple[int, int, int]]:
-    """Of numbers in `key` in which the rank has set others: which it is, as it is there, and the greatest set."""
-    found: dict[int, tuple[int, int]] = {}
-    for record in view.where(lambda kind, state: kind is Kind.STORE and state is State.ENDED):
-        differs = number_in(key, record.step.target) if record.step.op in SETTING else None
-        if differs is not None:
-            place, wanted, number = differs
-            found[place] = wanted, max(number, found.get(place, (0, number))[1])
-    for place, (wanted, newest) in found.items():
-        yield place, wanted, newest
+def _round_in(key: str, other: str, place: int) -> int | None:
+    """The number in `key` where `other` has the one at `place`; None where it does not begin as that one does."""
+    numbers = numbers_in(key)
+    if len(numbers) <= place or words_of(key)[: place + 1] != words_of(other)[: place + 1]:
+        return None
+    return numbers[place]
 
 
-def _got_first(key: str, awaited: str, place: int, view: LedgerView) -> bool:
+def _got_first(key: str, awaited: str, place: int, rank: int, calls: StoreCalls) -> bool:
     """Whether, in the last round in which the rank did both, it got one like `awaited` before it set one like `key`."""
     got: dict[int, int] = {}
-    order = None
-    for record in view.where(lambda kind, state: kind is Kind.STORE and state is State.ENDED):
-        words = words_of(record.step.target)
-        if record.step.op in STORE_WAITS and words == words_of(awaited):
+    for record in calls.asks[rank]:
+        if record.state is State.ENDED and words_of(record.step.target) == words_of(awaited):
             got.setdefault(numbers_in(record.step.target)[place], record.index)
-        elif record.step.op in SETTING and words == words_of(key):
-            order = numbers_in(record.step.target)[place] in got
-    return bool(order)
+    own = [record for record in calls.sets[rank] if words_of(record.step.target) == words_of(key)]
+    return bool(own) and got.get(numbers_in(own[-1].step.target)[place], own[-1].index) < own[-1].index

@@ -9,8 +9,9 @@ from dataclasses import replace
 from rankdrill.diagnosis.deadlock import circle_in, deadlock_of
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.messages import words
-from rankdrill.diagnosis.stores.by_custom import asks_unlike_the_others, set_by
+from rankdrill.diagnosis.stores.by_custom import asks_unlike_the_others
 from rankdrill.diagnosis.stores.by_turn import set_before_its_turn_passed, turn_is_over, turn_is_to_come
+from rankdrill.diagnosis.stores.calls import StoreCalls
 from rankdrill.diagnosis.stores.file_locks import holds_alone, in_another_order, taken_in
 from rankdrill.diagnosis.stores.keys import awaits_key, awaits_lock
 from rankdrill.diagnosis.stores.lock_files import makes_alone
@@ -43,13 +44,14 @@ def cause_apart(inside: Mapping[int, Wait], returned: Collection[int], views: Se
     found = asked_for_another([lost[rank] for rank in sorted(beside)], views)
     if found is not None:
         return found
+    calls = StoreCalls(views)
     alone = [
-        rank for rank in beside if awaits_key(lost[rank].record.step) and asks_unlike_the_others(lost[rank], views)
+        rank for rank in beside if awaits_key(lost[rank].record.step) and asks_unlike_the_others(lost[rank], calls)
     ]
     if len(alone) == 1:
         return missing_key({rank: lost[rank] for rank in alone}, lost, views)
     keys = {wait.record.step.target for wait in lost.values() if awaits_key(wait.record.step)}
-    setters = {key: _may_set(key, lost, views) for key in keys}
+    setters = {key: _may_set(key, lost, views, calls) for key in keys}
     meant = {rank: _meant(wait, setters) for rank, wait in lost.items()}
     for first in sorted(beside):
         together = _round(first, meant)
@@ -77,7 +79,7 @@ def _what(wait: Wait) -> int:
     return wait.record.step.digest
 
 
-def _may_set(key: str, lost: Mapping[int, Wait], views: Sequence[LedgerView]) -> frozenset[int]:
+def _may_set(key: str, lost: Mapping[int, Wait], views: Sequence[LedgerView], calls: StoreCalls) -> frozenset[int]:
     """The ranks whose source sets `key` further on than where they wait, and that have not come past its turn.
 
     And those that set such a key at each turn, if its turn has still to come.
@@ -86,18 +88,18 @@ def _may_set(key: str, lost: Mapping[int, Wait], views: Sequence[LedgerView]) ->
     return frozenset(
         rank
         for rank, site in sites.items()
-        if turn_is_to_come(key, lost[rank], views[rank])
+        if turn_is_to_come(key, lost[rank], calls)
         or (
             site is not None
             and sets_later(rank, site, key)
             and set_before_its_turn_passed(key, lost[rank], views[rank]) is None
-            and not turn_is_over(key, lost[rank], views[rank])
-            and not _has_gone_by_it(key, rank, lost, views)
+            and not turn_is_over(key, lost[rank], calls)
+            and not _has_gone_by_it(key, rank, lost, calls)
         )
     )
 
 
-def _has_gone_by_it(key: str, rank: int, lost: Mapping[int, Wait], views: Sequence[LedgerView]) -> bool:
+def _has_gone_by_it(key: str, rank: int, lost: Mapping[int, Wait], calls: StoreCalls) -> bool:
     """Whether all others that wait where `rank` does, for the same, have set such a key each, of their own number."""
     step = lost[rank].record.step
     beside = [other for other, wait in lost.items() if other != rank and _alike(wait, lost[rank])]
@@ -105,7 +107,7 @@ def _has_gone_by_it(key: str, rank: int, lost: Mapping[int, Wait], views: Sequen
     return (
         len(beside) > 1
         and step.target != key
-        and all(theirs is not None and theirs in set_by(views[other]) for other, theirs in own.items())
+        and all(theirs is not None and theirs in calls.names[other] for other, theirs in own.items())
     )
 
 

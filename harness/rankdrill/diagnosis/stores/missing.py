@@ -22,6 +22,7 @@ from rankdrill.diagnosis.stores.by_custom import (
     set_unlike_the_others,
 )
 from rankdrill.diagnosis.stores.by_turn import set_before_its_turn_passed
+from rankdrill.diagnosis.stores.calls import StoreCalls
 from rankdrill.diagnosis.stores.keys import awaits_key
 from rankdrill.diagnosis.stores.numbered import (
     asks_for_none_that_was_drawn,
@@ -99,7 +100,7 @@ def _nobody_sets(
     uses: Sequence[Use],
     views: Sequence[LedgerView],
 ) -> Finding:
-    awaited = beside[waiters[0]].record.step
+    awaited, calls = beside[waiters[0]].record.step, StoreCalls(views)
 
     def finding(culprits: tuple[int, ...], first: Side | None = None) -> Finding:
         sides = sides_of(key, waiters, culprits, beside, lost, uses, views)
@@ -110,12 +111,12 @@ def _nobody_sets(
         return finding(tuple(waiters))
     if (twice := set_under_a_prefix_twice(awaited, uses, views)) is not None:
         return finding((twice.rank,), set_so(twice, key, uses))
-    alone = tuple(rank for rank in waiters if asks_unlike_the_others(beside[rank], views))
+    alone = tuple(rank for rank in waiters if asks_unlike_the_others(beside[rank], calls))
     if len(alone) == 1:
         return finding(alone)
     # Whoever counts last sets the key: that it had a rank's number, each time but once, was chance.
     counted = _who_did_not_count(waiters, beside, uses, len(views))
-    if counted is None and (astray := set_unlike_the_others(key, views)) is not None:
+    if counted is None and (astray := set_unlike_the_others(key, calls)) is not None:
         return finding((astray.rank,), set_so(Use(astray.rank, astray.record), key, uses))
     if asks_turned_round(awaited, waiters, uses, views):
         return finding(tuple(waiters))
@@ -138,11 +139,11 @@ def _nobody_sets(
         rank, record = deleted
         did = f"has deleted {key!r}, which others had still to get"
         return finding((rank,), side_of([rank], did, [record.step.site]))
-    if not culprits and (vain := set_in_vain(key, waiters, lost, views)) is not None:
+    if not culprits and (vain := set_in_vain(key, waiters, lost, calls)) is not None:
         return finding((vain.rank,), set_so(Use(vain.rank, vain.record), key, uses))
     if culprits is None:
         culprits = _outvoted(awaited, waiters, uses)
-        if culprits == tuple(waiters) and all(asks_as_others(beside[rank], views) for rank in waiters):
+        if culprits == tuple(waiters) and all(asks_as_others(beside[rank], calls) for rank in waiters):
             culprits = ()
     if culprits:
         return finding(culprits)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from rankdrill.diagnosis.stores.source import is_set_there_by
 from rankdrill.diagnosis.stores.uses import Use, number_in, numbers_in
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import LedgerView, State
@@ -93,17 +94,39 @@ def who_set_one_too_few(
 
 
 def counted_itself(wait: Wait, uses: Sequence[Use]) -> bool:
-    """Whether it has drawn the number that it waits for, and whoever else draws one sets the key of that.
+    """Whether it has drawn the number that it waits for, and whoever else draws one sets the key of that next.
 
     Nobody else has that number, then: who asks for the newest was to look at the counter, and not to count.
     """
     drawn = _drawn_before(wait, uses)
-    rows = dict(_rows(wait.record.step.target, [use for use in uses if use.sets]))
-    others = {number: rank for number, rank in drawn.items() if rank != wait.rank}
-    return any(
-        wanted == len(drawn) and others and all(row.get(number) == {rank} for number, rank in others.items())
-        for wanted, row in rows.items()
+    others = {number: use for number, use in drawn.items() if use.rank != wait.rank}
+    rows = _rows(wait.record.step.target, [use for use in uses if use.sets])
+    return any(wanted == len(drawn) and _set_what_was_drawn(row, others, uses) for wanted, row in rows)
+
+
+def asks_for_none_that_was_drawn(wait: Wait, uses: Sequence[Use]) -> bool:
+    """Whether it waits for the key of number 0, where each that has drawn a number from a counter has set that of its
+    own next: the first one is 1.
+    """
+    counters = {use.record.step.digest for use in uses if use.record.step.op == "add"}
+    for wanted, row in _rows(wait.record.step.target, [use for use in uses if use.sets]):
+        if wanted == 0 and any(_set_what_was_drawn(row, _drawn(counter, uses), uses) for counter in counters):
+            return True
+    return False
+
+
+def _set_what_was_drawn(row: Mapping[int, set[int]], drawn: Mapping[int, Use], uses: Sequence[Use]) -> bool:
+    """Whether each that has drawn a number, several times in all, has set the key of that number in `row` next."""
+    return len(drawn) > 1 and all(
+        row.get(number) == {use.rank} and _next(use, uses) == number for number, use in drawn.items()
     )
+
+
+def _next(use: Use, uses: Sequence[Use]) -> int | None:
+    """The last number in the key that its rank has set next."""
+    own = [each for each in uses if each.rank == use.rank and each.sets]
+    behind = own[own.index(use) + 1 :]
+    return numbers_in(behind[0].key)[-1] if behind and numbers_in(behind[0].key) else None
 
 
 def who_kept_it(key: str, waiters: Sequence[int], uses: Sequence[Use]) -> tuple[int, ...] | None:
@@ -114,53 +137,36 @@ def who_kept_it(key: str, waiters: Sequence[int], uses: Sequence[Use]) -> tuple[
         if len(last) != 1 or not last.isdisjoint(waiters):
             continue
         row = was_set.get(wanted, {})
+        began = row.get(wanted - 1, set())
         passed_on = all(row.get(number + 1) == ranks for number, ranks in got.items())
         if got:
             if passed_on and max(got) < wanted:
                 return tuple(last)
-        elif row and {wanted - min(last)} == {number - rank for number, ranks in row.items() for rank in ranks}:
+        elif any(
+            is_set_there_by(use.record.step.site, key, min(last)) for use in uses if use.sets and use.rank in began
+        ):
             return tuple(last)  # who began has set that of its own number as this one was to
     return None
 
 
-def asks_for_none_that_was_drawn(wait: Wait, uses: Sequence[Use]) -> bool:
-    """Whether it waits for the key of number 0, where each that has drawn a number from a counter has set that of its
-    own: the first one is 1.
-    """
-    for wanted, row in _rows(wait.record.step.target, [use for use in uses if use.sets]):
-        if wanted == 0 and set(row) == set(range(1, len(row) + 1)) and _has_drawn_each(row, uses):
-            return True
-    return False
-
-
-def _has_drawn_each(row: Mapping[int, set[int]], uses: Sequence[Use]) -> bool:
-    """Whether one counter was counted up by the ranks of `row`, in the order of their numbers there."""
-    order = [rank for number in sorted(row) for rank in row[number]]
-    counters = {use.record.step.digest for use in uses if use.record.step.op == "add"}
-    return any(
-        order == [use.rank for use in sorted(_counted(counter, uses), key=lambda use: use.record.begin_ns)]
-        for counter in counters
-    )
-
-
-def _counted(counter: int, uses: Sequence[Use]) -> list[Use]:
-    return [use for use in uses if use.sets and use.record.step.digest == counter]
-
-
 def has_drawn_it(wait: Wait, uses: Sequence[Use]) -> bool:
     """Whether a number in the key that it waits for is the one that it has drawn from a counter just before."""
-    drawn = _drawn_before(wait, uses)
-    own = max((number for number, rank in drawn.items() if rank == wait.rank), default=None)
-    return own is not None and own in numbers_in(wait.record.step.target)
+    own = [number for number, use in _drawn_before(wait, uses).items() if use.rank == wait.rank]
+    return bool(own) and max(own) in numbers_in(wait.record.step.target)
 
 
-def _drawn_before(wait: Wait, uses: Sequence[Use]) -> dict[int, int]:
-    """Which rank has drawn which number from the counter that this one has counted up just before; none if not so."""
+def _drawn_before(wait: Wait, uses: Sequence[Use]) -> dict[int, Use]:
+    """Who has drawn which number from the counter that this rank has counted up just before; none if not so."""
     mine = next((use for use in reversed(uses) if use.rank == wait.rank and use.sets), None)
     if mine is None or mine.record.step.op != "add" or mine.record.index > wait.record.index:
         return {}
-    counts = sorted(_counted(mine.record.step.digest, uses), key=lambda use: use.record.begin_ns)
-    return dict(enumerate((use.rank for use in counts), 1))
+    return _drawn(mine.record.step.digest, uses)
+
+
+def _drawn(counter: int, uses: Sequence[Use]) -> dict[int, Use]:
+    """By number, from the first on."""
+    counts = (use for use in uses if use.record.step.op == "add" and use.record.step.digest == counter)
+    return dict(enumerate(sorted(counts, key=lambda use: use.record.begin_ns), 1))
 
 
 def _counter(view: LedgerView) -> int | None:

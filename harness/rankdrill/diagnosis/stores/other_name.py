@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 
 from rankdrill.diagnosis.stores.keys import awaits_key
 from rankdrill.diagnosis.stores.spelling import (
+    in_other_letters,
     of_the_same_parts,
     same_but_for_separators,
     same_but_for_spelling,
@@ -61,7 +62,7 @@ def asks_in_another_form(awaited: Step, uses: Sequence[Use], views: Sequence[Led
         sum(same_form(key, other) for other in got) > 1 and not any(same_form(awaited.target, other) for other in got)
         for key in meant
     )
-    if len(meant) == 1 and meant.isdisjoint(got) and _is_one_of_many(next(iter(meant)), awaited, sets):
+    if any(in_other_letters(awaited.target, key) and _is_one_of_many(key, awaited, sets) for key in meant - got):
         return True
     left = {key for key in meant - got if same_but_for_separators(awaited.target, key)}
     return in_form or (len(left) == 1 and _has_other_separators(awaited.target, left.pop(), sets, asked))
@@ -88,9 +89,9 @@ def _has_other_separators(key: str, meant: str, sets: Sequence[Use], asked: Set[
 
 
 def asks_turned_round(awaited: Step, waiters: Sequence[int], uses: Sequence[Use], views: Sequence[LedgerView]) -> bool:
-    """Whether one alone waits for that key, and for it with its parts in another order, which was set, nobody asks."""
+    """Whether one alone waits for it, and nobody for it with its parts in another order, as another one has set it."""
     asked = set(_asked_for(views))
-    left = {use.key for use in uses if use.sets and use.record.step.digest not in asked}
+    left = {use.key for use in uses if use.sets and use.record.step.digest not in asked and use.rank not in waiters}
     return len(waiters) == 1 and any(of_the_same_parts(awaited.target, key) for key in left)
 
 

@@ -16,7 +16,7 @@ from rankdrill.diagnosis.stores.reached import Code, functions_from, own_nodes, 
 from rankdrill.diagnosis.stores.source import SETTING
 from rankdrill.step import Site
 
-__all__ = ["Setter", "gone_by", "only_setter"]
+__all__ = ["Setter", "gone_by", "may_be_set", "only_setter"]
 
 _LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _SIGNS: dict[type[ast.cmpop], Callable[[int, int], bool]] = {
@@ -54,6 +54,11 @@ def only_setter(key: str, sites: Iterable[Site], size: int) -> Setter | None:
     code, call = found[0]
     ranks = _coming(code, call, codes, frozenset(range(size)), MOST_CALLERS)
     return Setter(Site(code.file, call.lineno, code.name or "<module>"), next(iter(ranks))) if len(ranks) == 1 else None
+
+
+def may_be_set(key: str, sites: Iterable[Site]) -> bool:
+    """Whether a program that was seen at `sites` has a line that may set `key`, as far as the source says."""
+    return any(_may_be(call, key, code.file) for code in functions_from(sites) for call in _setting(code))
 
 
 def gone_by(setter: Setter, site: Site | None) -> bool:

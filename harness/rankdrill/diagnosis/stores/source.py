@@ -14,7 +14,7 @@ from rankdrill.diagnosis.calls.tree import LOOPS, calls_at, function_around, nam
 from rankdrill.diagnosis.stores.patterns import names_key, pattern_of
 from rankdrill.step import Site
 
-__all__ = ["SETTING", "asks_again", "sets_later"]
+__all__ = ["SETTING", "asks_again", "is_set_there_by", "sets_later"]
 
 SETTING = frozenset({"add", "append", "compare_set", "multi_set", "queue_push", "set"})
 """The methods of stores that may set a key."""
@@ -25,6 +25,21 @@ _RANK = re.compile(r"rank|index", re.IGNORECASE)
 def sets_later(rank: int, site: Site, key: str) -> bool:
     """Whether `rank`, which is at `site`, may set `key` further on in the same function."""
     return any(names_key(later.pattern, key, rank) and _is_for(rank, later.conditions) for later in _set_behind(site))
+
+
+def is_set_there_by(site: Site | None, key: str, rank: int) -> bool:
+    """Whether what is set at that line is `key` where `rank` comes there, and no other, as the source says."""
+    function = function_around(site) if site is not None else None
+    if site is None or function is None:
+        return False
+    calls = [call for call in calls_at(function, site.line) if name_called(call) in SETTING and call.args]
+    patterns = [pattern_of(call.args[0], function) for call in calls]
+    return any(
+        pattern is not None
+        and names_key(pattern, key, rank)
+        and not any(names_key(pattern, key, other) for other in (rank - 1, rank + 1))
+        for pattern in patterns
+    )
 
 
 @dataclass(frozen=True, slots=True)

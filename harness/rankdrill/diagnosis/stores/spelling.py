@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 __all__ = [
     "in_other_letters",
@@ -57,7 +58,9 @@ def says_twice(key: str, other: str) -> bool:
     parts, meant = key.split("/"), other.split("/")
     more = len(parts) - len(meant)
     return more > 0 and any(
-        parts[at : at + more] == parts[at + more : at + 2 * more] and parts[:at] + parts[at + more :] == meant
+        parts[at : at + more] == parts[at + more : at + 2 * more]
+        and parts[:at] + parts[at + more :] == meant
+        and not all(part.isdigit() for part in parts[at : at + more])
         for at in range(len(parts) - 2 * more + 1)
     )
 
@@ -67,6 +70,7 @@ def separators_of(key: str) -> tuple[str, ...]:
     return tuple(_SEPARATORS.findall(key))
 
 
+@lru_cache(maxsize=1 << 14)  # asked for each two of many keys
 def words_of(key: str) -> tuple[str, ...]:
     """What is between the numbers of a key."""
     return tuple(_NUMBER.split(key))

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from functools import lru_cache
 
 from rankdrill.diagnosis.stores.keys import SETTING
 from rankdrill.ledger import LedgerView, Record, State
@@ -63,8 +64,9 @@ def alike(awaited: Step, use: Use) -> float:
     return likeness if likeness >= ALIKE else 0.0
 
 
-def numbers_in(key: str) -> list[int]:
-    return [int(number) for number in _NUMBER.findall(key)]
+@lru_cache(maxsize=1 << 14)  # asked for each two of many keys
+def numbers_in(key: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in _NUMBER.findall(key))
 
 
 def number_in(key: str, other: str) -> tuple[int, int, int] | None:

@@ -30,7 +30,18 @@ def failure_of(step: Step, error: BaseException, raised: Site | None) -> Failure
 
 def ended_by(error: BaseException, raised: Site | None, thread: str) -> Failure:
     """The end of a `thread` of that name by `error`, `raised` in that line."""
-    return Failure(_words(error), _types(error), raised, "", None, (), thread)
+    through = [
+        Left(frame.tb_frame.f_code.co_filename, frame.tb_frame.f_code.co_name, frame.tb_lineno, frame.tb_lineno)
+        for frame in _frames(error.__traceback__)
+        if whose_file(frame.tb_frame.f_code.co_filename) is Whose.USER
+    ]
+    return Failure(_words(error), _types(error), raised, "", None, tuple(through[-MOST_FUNCTIONS:]), thread)
+
+
+def _frames(traceback: TracebackType | None) -> Iterator[TracebackType]:
+    while traceback is not None:
+        yield traceback
+        traceback = traceback.tb_next
 
 
 def _words(error: BaseException) -> str:

@@ -117,7 +117,7 @@ def _left(endings: Mapping[int, Ending], ledgers: Ledgers) -> Finding | None:
     """Whether ranks have made groups again and again and left them."""
     left = {rank: ending.account.left_groups for rank, ending in endings.items()}
     found = left_groups_on(left) if any(left.values()) else None
-    return with_who_is_no_member(found, left, _of_this_run(endings, ledgers)) if found is not None else None
+    return with_who_is_no_member(found, _of_this_run(endings, ledgers)) if found is not None else None
 
 
 def _since_the_start(endings: Mapping[int, Ending], ledgers: Ledgers) -> dict[int, LedgerView]:
