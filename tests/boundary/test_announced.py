@@ -12,7 +12,7 @@ from rankdrill.boundary.announced import Announced
 
 def noted(told: Any, heard: Any, members: int = 3, **more: Any) -> Announced:
     announced = Announced()
-    announced.note({"tensors": told, "outputs": heard, **more}, members)
+    announced.note("all_to_all_single", {"tensors": told, "outputs": heard, **more}, members, 0)
     return announced
 
 
@@ -53,3 +53,32 @@ def test_what_is_no_exchange_of_counts_says_nothing(told: Any, heard: Any, more:
 
 def test_even_exchanges_are_compared_with_nothing() -> None:
     assert noted(TOLD, HEARD).unlike((), ()) == ""
+
+
+ROWS = [torch.tensor([0, 4, 9]), TOLD, torch.tensor([7, 1, 8])]
+
+
+@pytest.mark.parametrize(
+    ("op", "told", "heard"),
+    [("all_gather", [TOLD], [ROWS]), ("all_gather_into_tensor", TOLD, torch.cat(ROWS))],
+)
+def test_counts_that_were_gathered_are_announced_too(op: str, told: Any, heard: Any) -> None:
+    announced = Announced()
+    announced.note(op, {"tensors": told, "outputs": heard}, 3, 1)
+    assert announced.unlike((1, 2, 3), (4, 2, 1)) == ""
+    assert announced.unlike((1, 2, 2), (4, 2, 1)) == "where sent 1,2,3 received 4,2,1 were announced"
+
+
+@pytest.mark.parametrize(
+    ("told", "heard"),
+    [
+        (TOLD.float(), torch.cat(ROWS)),
+        (TOLD, torch.zeros(3, dtype=torch.int64)),
+        ([TOLD], [ROWS[:2]]),
+        ([TOLD] * 2, ROWS),
+    ],
+)
+def test_a_gather_of_anything_else_says_nothing(told: Any, heard: Any) -> None:
+    announced = Announced()
+    announced.note("all_gather", {"tensors": told, "outputs": heard}, 3, 1)
+    assert announced.unlike((9, 9, 9), (9, 9, 9)) == ""

@@ -205,7 +205,7 @@ def one_rank_does_not_wait(rank: Rank) -> None:
     dist.barrier()
 
 
-@scaled("leaked group", _half, voted=False)
+@scaled("leaked group", _all, voted=False)
 def a_group_for_each_evaluation(rank: Rank) -> None:
     half = _half(rank.world_size)
     for _ in range(ROUNDS):

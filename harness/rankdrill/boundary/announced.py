@@ -1,10 +1,14 @@
-"""Counts that ranks tell each other before they exchange so much: an ``all_to_all_single`` of one integer for each.
+"""Counts that ranks tell each other before they exchange so much: one integer for each.
+
+By ``all_to_all_single``, or by a gather of those of all for all.
 
 Who then sends, or expects, something else has it shown: of two sizes that do not fit it is the one nobody was told of.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,21 +25,40 @@ class Announced:
 
     def __init__(self) -> None:
         self._told: list[int] = []
-        self._heard: torch.Tensor | None = None
+        self._heard: Callable[[], list[int]] | None = None
 
-    def note(self, args: dict[str, Any], members: int) -> None:
-        """Take in the arguments of an ``all_to_all_single`` if it is such an exchange of counts, on main memory."""
+    def note(self, op: str, args: dict[str, Any], members: int, place: int) -> None:
+        """Take in the arguments of `op`, for the member at `place`, if it is such an exchange, in main memory."""
+        if op == "all_to_all_single":
+            self._note_exchange(args, members)
+        else:
+            self._note_gather(args, members, place)
+
+    def _note_exchange(self, args: dict[str, Any], members: int) -> None:
         if args.get("input_splits") or args.get("output_splits"):
             return
         told, heard = (_counts(args.get(name), members) for name in ("tensors", "outputs"))
         if told is not None and heard is not None:
-            self._told, self._heard = told.tolist(), heard
+            self._told, self._heard = told.tolist(), heard.tolist
+
+    def _note_gather(self, args: dict[str, Any], members: int, place: int) -> None:
+        given, all_ = args.get("tensors"), args.get("outputs")
+        if isinstance(given, list) and isinstance(all_, list) and len(given) == len(all_) == 1:
+            given, all_ = given[0], all_[0]
+        told = _counts(given, members)
+        if told is None:
+            return
+        given = all_ if isinstance(all_, list) else [all_]
+        rows = [_counts(row, members if isinstance(all_, list) else members * members) for row in given]
+        known = [row for row in rows if row is not None]
+        if len(known) == len(rows) and sum(row.numel() for row in known) == members * members:
+            self._told, self._heard = told.tolist(), partial(_column, known, members, place)
 
     def unlike(self, sent: tuple[int, ...], received: tuple[int, ...]) -> str:
         """What was announced, in words, where that is not what is now sent and received, or the other way round."""
         if self._heard is None or not sent or not received:
             return ""
-        told, heard = tuple(self._told), tuple(self._heard.tolist())
+        told, heard = tuple(self._told), tuple(self._heard())
         if {(sent, received), (received, sent)} & {(told, heard)}:
             return ""
         return f"where sent {_listed(told)} received {_listed(heard)}{ANNOUNCED}"
@@ -45,6 +68,11 @@ def _counts(tensor: Any, members: int) -> torch.Tensor | None:
     if not isinstance(tensor, torch.Tensor) or tensor.numel() != members or tensor.device.type != "cpu":
         return None
     return None if tensor.is_floating_point() or tensor.is_complex() else tensor.detach().flatten()
+
+
+def _column(rows: list[torch.Tensor], members: int, place: int) -> list[int]:
+    """What is for the member at `place`, of what each has gathered for all."""
+    return [int(count) for count in torch.cat(rows).view(members, members)[:, place]]
 
 
 def _listed(counts: tuple[int, ...]) -> str:

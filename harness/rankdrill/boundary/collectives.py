@@ -36,7 +36,9 @@ from rankdrill.step import ANYBODY, DEFAULT_GROUP, MESSAGES, NO_SEQUENCE, RECV, 
 __all__ = ["DrilledGroup", "install_collectives"]
 
 _BLOCKS = "monitored_barrier"  # it is over when it returns, and there is no handle that somebody would wait for
-_COUNTS = "all_to_all_single"  # by which ranks tell each other what they are going to send
+_COUNTS = frozenset(
+    {"all_to_all_single", "all_gather", "all_gather_into_tensor"}
+)  # by which ranks tell each other what they are going to send
 _MOST_KEY = (1 << 64) - 1
 
 
@@ -215,8 +217,8 @@ def _override(
             _refuse_gaps(self, op, bound)
         if op in TAKING_APART and boundary.watch is not None:
             _refuse_shared(self, op, bound)
-        if op == _COUNTS and boundary.watch is not None:
-            self.announced.note(bound, self.members)
+        if op in _COUNTS and boundary.watch is not None:
+            self.announced.note(op, bound, self.members, self.place)
         if boundary.undisturbed and not getattr(bound.get("opts"), "asyncOp", True):
             habit = habit_of(self, op, bound, call_site(2))
             return at_once(self, habit, bound.get("opts"), method, args, kwargs)

@@ -15,7 +15,15 @@ from rankdrill.diagnosis.races.order import is_from_anybody
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.step import BATCH
 
-__all__ = ["beyond_the_border", "by_those_beside", "left_its_line", "miscounted", "once_at_its_line", "out_of_step"]
+__all__ = [
+    "beyond_the_border",
+    "by_those_beside",
+    "left_its_line",
+    "left_out_at_the_end",
+    "miscounted",
+    "once_at_its_line",
+    "out_of_step",
+]
 
 FEWEST_IN_A_ROW = 3
 

@@ -12,12 +12,19 @@ from typing import NamedTuple
 from rankdrill.diagnosis.stores.calls import StoreCalls
 from rankdrill.diagnosis.stores.keys import awaits_key
 from rankdrill.diagnosis.stores.setters import may_be_set
-from rankdrill.diagnosis.stores.spelling import words_of
+from rankdrill.diagnosis.stores.spelling import of_the_same_parts, words_of
 from rankdrill.diagnosis.stores.uses import number_in, numbers_in
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import Record
 
-__all__ = ["Astray", "asks_as_others", "asks_unlike_the_others", "set_in_vain", "set_unlike_the_others"]
+__all__ = [
+    "Astray",
+    "asks_as_others",
+    "asks_turned_round",
+    "asks_unlike_the_others",
+    "set_in_vain",
+    "set_unlike_the_others",
+]
 
 FEWEST_OTHERS = 2
 MOST_ELSEWHERE = 1  # rank that comes to a line of all others never: it serves them, or begins
@@ -97,6 +104,36 @@ def set_in_vain(key: str, waiters: Sequence[int], lost: Mapping[int, Wait], call
         return None
     at = lost.get(found[0].rank)
     return found[0] if at is None or not awaits_key(at.record.step) else None
+
+
+def asks_turned_round(key: str, waiters: Sequence[int], calls: StoreCalls) -> bool:
+    """Whether one alone waits for `key`, and nobody for it with its parts in another order.
+
+    As another one has set it, by the custom of the rest.
+    """
+    if len(waiters) != 1 or not calls.whole:
+        return False
+    turned = (
+        (rank, record)
+        for rank, sets in enumerate(calls.sets)
+        for record in sets
+        if rank not in waiters and of_the_same_parts(key, record.step.target)
+    )
+    return any(
+        record.step.target not in calls.looked_for and _is_as_others_set(rank, record, calls) for rank, record in turned
+    )
+
+
+def _is_as_others_set(rank: int, record: Record, calls: StoreCalls) -> bool:
+    site = record.step.site
+    if site is None:
+        return False
+    visits = [calls.set_at(each, site) for each in range(calls.size)]
+    turn = visits[rank].index(record)
+    others = {
+        each: records[turn].step.target for each, records in enumerate(visits) if each != rank and len(records) > turn
+    }
+    return _meant(rank, others, calls.size) == record.step.target
 
 
 def _begun(astray: Astray) -> int:

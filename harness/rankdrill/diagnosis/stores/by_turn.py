@@ -49,7 +49,8 @@ def turn_is_to_come(key: str, wait: Wait, calls: StoreCalls) -> bool:
     before it set the other the last time.
     """
     awaited = wait.record.step.target
-    if not awaits_key(wait.record.step) or not calls.whole or words_of(awaited)[0] != words_of(key)[0]:
+    alike = words_of(awaited)[0] == words_of(key)[0] and awaited != key
+    if not alike or not awaits_key(wait.record.step) or not calls.whole:
         return False
     for place, wanted, newest in calls.rounds(key, wait.rank):
         now = _round_in(awaited, key, place)

@@ -17,6 +17,7 @@ from dataclasses import replace
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.stores.by_custom import (
     asks_as_others,
+    asks_turned_round,
     asks_unlike_the_others,
     set_in_vain,
     set_unlike_the_others,
@@ -36,12 +37,12 @@ from rankdrill.diagnosis.stores.numbered import (
 )
 from rankdrill.diagnosis.stores.other_name import (
     asks_in_another_form,
-    asks_turned_round,
     asks_under_a_prefix_twice,
     misspelt_by,
     set_at_their_line,
     set_turned_round,
     set_under_a_prefix_twice,
+    turned_round_by_one,
     waiting_for_such,
 )
 from rankdrill.diagnosis.stores.own_keys import goes_past_its_own, whose_own
@@ -118,7 +119,7 @@ def _nobody_sets(
     counted = _who_did_not_count(waiters, beside, uses, len(views))
     if counted is None and (astray := set_unlike_the_others(key, calls)) is not None:
         return finding((astray.rank,), set_so(Use(astray.rank, astray.record), key, uses))
-    if asks_turned_round(awaited, waiters, uses, views):
+    if asks_turned_round(key, waiters, calls):
         return finding(tuple(waiters))
     if len(waiters) == 1 and (
         asks_in_another_form(awaited, uses, views)
@@ -131,6 +132,8 @@ def _nobody_sets(
     misspelt = misspelt_by(awaited, waiting_for_such(awaited, lost), uses, views)
     if misspelt is None and culprits and len(culprits) == 1:
         misspelt = set_turned_round(awaited, culprits[0], uses, views)
+    if misspelt is None and not culprits and len(waiters) > 1:
+        misspelt = turned_round_by_one(awaited, uses, views)
     if misspelt is None and culprits and not set(waiters) <= set(culprits):  # of who alone waits, the key is wrong
         misspelt = set_at_their_line(key, culprits[0], uses, views)
     if misspelt is not None and (not culprits or culprits == (misspelt.rank,)):

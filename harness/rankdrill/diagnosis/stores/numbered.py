@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 from rankdrill.diagnosis.stores.source import is_set_there_by
 from rankdrill.diagnosis.stores.uses import Use, number_in, numbers_in
@@ -99,9 +99,9 @@ def counted_itself(wait: Wait, uses: Sequence[Use]) -> bool:
     Nobody else has that number, then: who asks for the newest was to look at the counter, and not to count.
     """
     drawn = _drawn_before(wait, uses)
-    others = {number: use for number, use in drawn.items() if use.rank != wait.rank}
+    others = [use for use in drawn if use.rank != wait.rank]
     rows = _rows(wait.record.step.target, [use for use in uses if use.sets])
-    return any(wanted == len(drawn) and _set_what_was_drawn(row, others, uses) for wanted, row in rows)
+    return any(wanted == len(drawn) and _set_what_was_drawn(row, others, uses, {wanted}) for wanted, row in rows)
 
 
 def asks_for_none_that_was_drawn(wait: Wait, uses: Sequence[Use]) -> bool:
@@ -115,11 +115,15 @@ def asks_for_none_that_was_drawn(wait: Wait, uses: Sequence[Use]) -> bool:
     return False
 
 
-def _set_what_was_drawn(row: Mapping[int, set[int]], drawn: Mapping[int, Use], uses: Sequence[Use]) -> bool:
-    """Whether each that has drawn a number, several times in all, has set the key of that number in `row` next."""
-    return len(drawn) > 1 and all(
-        row.get(number) == {use.rank} and _next(use, uses) == number for number, use in drawn.items()
-    )
+def _set_what_was_drawn(
+    row: Mapping[int, set[int]], drawn: Sequence[Use], uses: Sequence[Use], besides: Set[int] = frozenset()
+) -> bool:
+    """Whether each that has drawn a number, several times in all, has set the key of one in `row` next: with those
+    `besides` all from 1 on.
+    """
+    numbers = {_next(use, uses): use.rank for use in drawn}
+    each_its_own = all(number is not None and row.get(number) == {rank} for number, rank in numbers.items())
+    return len(drawn) > 1 and each_its_own and {*numbers, *besides} == set(range(1, len(drawn) + len(besides) + 1))
 
 
 def _next(use: Use, uses: Sequence[Use]) -> int | None:
@@ -150,23 +154,22 @@ def who_kept_it(key: str, waiters: Sequence[int], uses: Sequence[Use]) -> tuple[
 
 
 def has_drawn_it(wait: Wait, uses: Sequence[Use]) -> bool:
-    """Whether a number in the key that it waits for is the one that it has drawn from a counter just before."""
-    own = [number for number, use in _drawn_before(wait, uses).items() if use.rank == wait.rank]
-    return bool(own) and max(own) in numbers_in(wait.record.step.target)
+    """Whether a number in the key that it waits for may be the one that it has drawn from a counter just before."""
+    drawn = _drawn_before(wait, uses)
+    return any(0 < number <= len(drawn) for number in numbers_in(wait.record.step.target))
 
 
-def _drawn_before(wait: Wait, uses: Sequence[Use]) -> dict[int, Use]:
-    """Who has drawn which number from the counter that this rank has counted up just before; none if not so."""
+def _drawn_before(wait: Wait, uses: Sequence[Use]) -> Sequence[Use]:
+    """Who has drawn numbers from the counter that this rank has counted up just before; none if not so."""
     mine = next((use for use in reversed(uses) if use.rank == wait.rank and use.sets), None)
     if mine is None or mine.record.step.op != "add" or mine.record.index > wait.record.index:
-        return {}
+        return ()
     return _drawn(mine.record.step.digest, uses)
 
 
-def _drawn(counter: int, uses: Sequence[Use]) -> dict[int, Use]:
-    """By number, from the first on."""
-    counts = (use for use in uses if use.record.step.op == "add" and use.record.step.digest == counter)
-    return dict(enumerate(sorted(counts, key=lambda use: use.record.begin_ns), 1))
+def _drawn(counter: int, uses: Sequence[Use]) -> Sequence[Use]:
+    """Each time that it was counted up; which number that gave only the next call says."""
+    return [use for use in uses if use.record.step.op == "add" and use.record.step.digest == counter]
 
 
 def _counter(view: LedgerView) -> int | None:

@@ -22,12 +22,12 @@ from rankdrill.step import STORE_WAITS, Kind, Step
 
 __all__ = [
     "asks_in_another_form",
-    "asks_turned_round",
     "asks_under_a_prefix_twice",
     "misspelt_by",
     "set_at_their_line",
     "set_turned_round",
     "set_under_a_prefix_twice",
+    "turned_round_by_one",
     "waiting_for_such",
 ]
 
@@ -88,13 +88,6 @@ def _has_other_separators(key: str, meant: str, sets: Sequence[Use], asked: Set[
     }
 
 
-def asks_turned_round(awaited: Step, waiters: Sequence[int], uses: Sequence[Use], views: Sequence[LedgerView]) -> bool:
-    """Whether one alone waits for it, and nobody for it with its parts in another order, as another one has set it."""
-    asked = set(_asked_for(views))
-    left = {use.key for use in uses if use.sets and use.record.step.digest not in asked and use.rank not in waiters}
-    return len(waiters) == 1 and any(of_the_same_parts(awaited.target, key) for key in left)
-
-
 def asks_under_a_prefix_twice(awaited: Step, waiters: Sequence[int], uses: Sequence[Use]) -> bool:
     """Whether the key was set, and is awaited with a part said twice, as by a store in a store of one prefix; and such
     keys were set by as many ranks at least as wait for it.
@@ -125,6 +118,12 @@ def set_turned_round(awaited: Step, rank: int, uses: Sequence[Use], views: Seque
     asked = set(_asked_for(views))
     mine = (use for use in reversed(uses) if use.sets and use.rank == rank and use.record.step.digest not in asked)
     return next((use for use in mine if of_the_same_parts(awaited.target, use.key)), None)
+
+
+def turned_round_by_one(awaited: Step, uses: Sequence[Use], views: Sequence[LedgerView]) -> Use | None:
+    """What the one rank that has such has set, and nobody asks for: that key, but for the order of its parts."""
+    ranks = {use.rank for use in uses if use.sets and of_the_same_parts(awaited.target, use.key)}
+    return set_turned_round(awaited, min(ranks), uses, views) if len(ranks) == 1 else None
 
 
 def waiting_for_such(awaited: Step, beside: Mapping[int, Wait]) -> list[int]:
