@@ -121,9 +121,17 @@ def set_turned_round(awaited: Step, rank: int, uses: Sequence[Use], views: Seque
 
 
 def turned_round_by_one(awaited: Step, uses: Sequence[Use], views: Sequence[LedgerView]) -> Use | None:
-    """What the one rank that has such has set, and nobody asks for: that key, but for the order of its parts."""
-    ranks = {use.rank for use in uses if use.sets and of_the_same_parts(awaited.target, use.key)}
+    """What the one rank that has such has set, and nobody asks for: that key, but for the order of its parts.
+
+    Of parts that are words: what differs in the order of two ranks is another key.
+    """
+    ranks = {use.rank for use in uses if use.sets and _of_the_same_words(awaited.target, use.key)}
     return set_turned_round(awaited, min(ranks), uses, views) if len(ranks) == 1 else None
+
+
+def _of_the_same_words(key: str, other: str) -> bool:
+    pairs = zip(key.split("/"), other.split("/"), strict=False)
+    return of_the_same_parts(key, other) and any(not part.isdigit() for mine, part in pairs if mine != part)
 
 
 def waiting_for_such(awaited: Step, beside: Mapping[int, Wait]) -> list[int]:
