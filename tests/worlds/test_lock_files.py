@@ -69,9 +69,10 @@ def test_who_has_it_waits_for_those_that_try(three: World, take: Take, tmp_path:
     assert (finding.kind, finding.culprits) == ("deadlock", ())
     (holder,) = (side for side in finding.sides if side.did.startswith("holds "))
     (trying,) = (side for side in finding.sides if side is not holder)
-    assert f"'{tmp_path}/lock', at " in str(holder)
+    assert "/lock', at " in str(holder)
     assert "and waits in barrier #0 on 'default'" in holder.did
-    assert trying.did == f"wait for the lock of '{tmp_path}/lock'"
+    assert trying.did.startswith("wait for the lock of '")  # a long path is cut
+    assert trying.did.endswith("/lock'")
     assert sorted((*holder.ranks, *trying.ranks)) == [0, 1, 2]
     assert all(site is not None for side in finding.sides for site in side.sites)
 
@@ -99,7 +100,7 @@ def one_returns_with_it(rank: RankContext, path: Path) -> None:
 def test_who_returns_with_it_is_to_blame(three: World, tmp_path: Path) -> None:
     (finding,) = found_by(three, one_returns_with_it, tmp_path / "lock")
     assert (finding.kind, finding.culprits) == ("stuck rank", (1,))
-    assert finding.sides[0].did == f"has taken '{tmp_path}/lock', has not given it up, and returned"
+    assert finding.sides[0].did.endswith("/lock', has not given it up, and returned")
     assert finding.sides[1].ranks == (0, 2)
 
 

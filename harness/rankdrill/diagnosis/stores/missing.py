@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.stores.by_custom import (
@@ -74,12 +74,17 @@ def missing_key(beside: Mapping[int, Wait], lost: Mapping[int, Wait], views: Seq
     key, *rest = sorted(
         by_key, key=lambda key: (-len(by_key[key]), min(beside[rank].record.begin_ns for rank in by_key[key]))
     )
-    found = _nobody_sets(key, sorted(by_key[key]), beside, lost, uses, views)
+    calls = StoreCalls(views)
+
+    def nobody_sets(key: str) -> Finding:
+        return _nobody_sets(_Missing(key, sorted(by_key[key]), beside, lost, uses, views, calls))
+
+    found = nobody_sets(key)
     if found.culprits != tuple(sorted(by_key[key])):
         return found
     line = beside[found.culprits[0]].record.step.site
     same_line = [other for other in rest if {beside[rank].record.step.site for rank in by_key[other]} == {line}]
-    told = [_nobody_sets(other, sorted(by_key[other]), beside, lost, uses, views) for other in same_line]
+    told = [nobody_sets(other) for other in same_line]
     as_wrong = [
         each for other, each in zip(same_line, told, strict=True) if each.culprits == tuple(sorted(by_key[other]))
     ]
@@ -93,71 +98,122 @@ def _together(found: Sequence[Finding]) -> Finding:
     return replace(first, sides=sides, culprits=tuple(sorted(rank for each in found for rank in each.culprits)))
 
 
-def _nobody_sets(
-    key: str,
-    waiters: Sequence[int],
-    beside: Mapping[int, Wait],
-    lost: Mapping[int, Wait],
-    uses: Sequence[Use],
-    views: Sequence[LedgerView],
-) -> Finding:
-    awaited, calls = beside[waiters[0]].record.step, StoreCalls(views)
+@dataclass(frozen=True)
+class _Missing:
+    """A `key` that the ranks `waiters` wait for, of those that wait `beside`, and all `lost`; what they did to keys."""
 
-    def finding(culprits: tuple[int, ...], first: Side | None = None) -> Finding:
-        sides = sides_of(key, waiters, culprits, beside, lost, uses, views)
+    key: str
+    waiters: Sequence[int]
+    beside: Mapping[int, Wait]
+    lost: Mapping[int, Wait]
+    uses: Sequence[Use]
+    views: Sequence[LedgerView]
+    calls: StoreCalls
+
+    @property
+    def wait(self) -> Wait:
+        return self.beside[self.waiters[0]]
+
+    @property
+    def awaited(self) -> Step:
+        return self.wait.record.step
+
+    def finding(self, culprits: Sequence[int], first: Side | None = None) -> Finding:
+        blamed = tuple(culprits)
+        sides = sides_of(self.key, self.waiters, blamed, self.beside, self.lost, self.uses, self.views)
         sides = (first, *sides[1:]) if first is not None else sides
-        return Finding(FindingKind.MISSING_KEY, f"key {key!r}", "key", sides, culprits)
+        return Finding(FindingKind.MISSING_KEY, f"key {self.key!r}", "key", sides, blamed)
 
-    if asks_under_a_prefix_twice(awaited, waiters, uses):
-        return finding(tuple(waiters))
-    if (twice := set_under_a_prefix_twice(awaited, uses, views)) is not None:
-        return finding((twice.rank,), set_so(twice, key, uses))
-    alone = tuple(rank for rank in waiters if asks_unlike_the_others(beside[rank], calls))
-    if len(alone) == 1:
-        return finding(alone)
+    def set_wrongly(self, use: Use) -> Finding:
+        """Its rank has set that, and not the key."""
+        return self.finding((use.rank,), set_so(use, self.key, self.uses))
+
+
+def _nobody_sets(case: _Missing) -> Finding:
     # Whoever counts last sets the key: that it had a rank's number, each time but once, was chance.
-    counted = _who_did_not_count(waiters, beside, uses, len(views))
-    if counted is None and (astray := set_unlike_the_others(key, calls)) is not None:
-        return finding((astray.rank,), set_so(Use(astray.rank, astray.record), key, uses))
-    if asks_turned_round(key, waiters, calls):
-        return finding(tuple(waiters))
-    if len(waiters) == 1 and (
-        asks_in_another_form(awaited, uses, views)
-        or goes_past_its_own(awaited, waiters[0], uses) is not None
-        or counted_itself(beside[waiters[0]], uses)
-        or asks_for_none_that_was_drawn(beside[waiters[0]], uses)
-    ):
-        return finding(tuple(waiters))
-    culprits = counted if counted is not None else _by_numbers(key, waiters, beside, uses, views)
-    misspelt = misspelt_by(awaited, waiting_for_such(awaited, lost), uses, views)
-    if misspelt is None and culprits and len(culprits) == 1:
-        misspelt = set_turned_round(awaited, culprits[0], uses, views)
-    if misspelt is None and not culprits and len(waiters) > 1:
-        misspelt = turned_round_by_one(awaited, uses, views)
-    if misspelt is None and culprits and not set(waiters) <= set(culprits):  # of who alone waits, the key is wrong
-        misspelt = set_at_their_line(key, culprits[0], uses, views)
+    counted = _who_did_not_count(case.waiters, case.beside, case.uses, len(case.views))
+    return (
+        _said_twice(case)
+        or _unlike_the_others(case, counted is not None)
+        or _asked_wrongly(case)
+        or _told_by_name_or_number(case, counted)
+        or _not_done(case)
+        or case.finding(())
+    )
+
+
+def _said_twice(case: _Missing) -> Finding | None:
+    if asks_under_a_prefix_twice(case.awaited, case.waiters, case.uses):
+        return case.finding(case.waiters)
+    twice = set_under_a_prefix_twice(case.awaited, case.uses, case.views)
+    return case.set_wrongly(twice) if twice is not None else None
+
+
+def _unlike_the_others(case: _Missing, counted: bool) -> Finding | None:
+    alone = [rank for rank in case.waiters if asks_unlike_the_others(case.beside[rank], case.calls)]
+    if len(alone) == 1:
+        return case.finding(alone)
+    astray = set_unlike_the_others(case.key, case.calls) if not counted else None
+    return case.set_wrongly(Use(*astray)) if astray is not None else None
+
+
+def _asked_wrongly(case: _Missing) -> Finding | None:
+    if len(case.waiters) != 1:
+        return None
+    (waiter,) = case.waiters
+    wrongly = (
+        asks_turned_round(case.key, case.waiters, case.calls)
+        or asks_in_another_form(case.awaited, case.uses, case.views)
+        or goes_past_its_own(case.awaited, waiter, case.uses) is not None
+        or counted_itself(case.wait, case.uses)
+        or asks_for_none_that_was_drawn(case.wait, case.uses)
+    )
+    return case.finding(case.waiters) if wrongly else None
+
+
+def _told_by_name_or_number(case: _Missing, counted: tuple[int, ...] | None) -> Finding | None:
+    key, waiters, uses, views = case.key, case.waiters, case.uses, case.views
+    culprits = counted if counted is not None else _by_numbers(key, waiters, case.beside, uses, views)
+    misspelt = _misspelt(case, culprits)
     if misspelt is not None and (not culprits or culprits == (misspelt.rank,)):
-        return finding((misspelt.rank,), set_so(misspelt, key, uses))
-    if not culprits and (deleted := deleted_early(beside[waiters[0]], waiters, uses, views)) is not None:
+        return case.set_wrongly(misspelt)
+    if culprits:
+        return case.finding(culprits)
+    if (deleted := deleted_early(case.wait, waiters, uses, views)) is not None:
         rank, record = deleted
         did = f"has deleted {key!r}, which others had still to get"
-        return finding((rank,), side_of([rank], did, [record.step.site]))
-    if not culprits and (vain := set_in_vain(key, waiters, lost, calls)) is not None:
-        return finding((vain.rank,), set_so(Use(vain.rank, vain.record), key, uses))
-    if culprits is None:
-        culprits = _outvoted(awaited, waiters, uses)
-        if culprits == tuple(waiters) and all(asks_as_others(beside[rank], calls) for rank in waiters):
-            culprits = ()
-    if culprits:
-        return finding(culprits)
-    if (swap := swapped(awaited, waiters, uses, views)) is not None:
-        return finding((swap[0],), swap_side(*swap))
-    if (passed := _passed(key, waiters, lost, views)) is not None:
+        return case.finding((rank,), side_of([rank], did, [record.step.site]))
+    if (vain := set_in_vain(key, waiters, case.lost, case.calls)) is not None:
+        return case.set_wrongly(Use(*vain))
+    outvoted = _outvoted(case.awaited, waiters, uses) if culprits is None else ()
+    if outvoted == tuple(waiters) and all(asks_as_others(case.beside[rank], case.calls) for rank in waiters):
+        return None
+    return case.finding(outvoted) if outvoted else None
+
+
+def _misspelt(case: _Missing, culprits: tuple[int, ...] | None) -> Use | None:
+    """What was set under a wrong name, where `culprits` are to blame as far as numbers tell."""
+    awaited, uses, views = case.awaited, case.uses, case.views
+    misspelt = misspelt_by(awaited, waiting_for_such(awaited, case.lost), uses, views)
+    if misspelt is None and culprits and len(culprits) == 1:
+        misspelt = set_turned_round(awaited, culprits[0], uses, views)
+    if misspelt is None and not culprits and len(case.waiters) > 1:
+        misspelt = turned_round_by_one(awaited, uses, views)
+    if misspelt is None and culprits and not set(case.waiters) <= set(culprits):  # of who alone waits, the key is wrong
+        misspelt = set_at_their_line(case.key, culprits[0], uses, views)
+    return misspelt
+
+
+def _not_done(case: _Missing) -> Finding | None:
+    """Where one was to set it, and did something else."""
+    if (swap := swapped(case.awaited, case.waiters, case.uses, case.views)) is not None:
+        return case.finding((swap[0],), swap_side(*swap))
+    if (passed := _passed(case.key, case.waiters, case.lost, case.views)) is not None:
         rank, before = passed
-        return finding((rank,), passed_side(rank, before, key, lost[rank]))
-    if (setter := _setter_gone_by(key, waiters, lost, views)) is not None:
-        return finding((setter.rank,), gone_by_side(setter, key, lost))
-    return finding(())
+        return case.finding((rank,), passed_side(rank, before, case.key, case.lost[rank]))
+    if (setter := _setter_gone_by(case.key, case.waiters, case.lost, case.views)) is not None:
+        return case.finding((setter.rank,), gone_by_side(setter, case.key, case.lost))
+    return None
 
 
 def _passed(
