@@ -101,8 +101,38 @@ def sends_it_before_they_meet() -> None:
         dist.recv(x, other)
 
 
+class Reporter:
+    def __init__(self, later: bool) -> None:
+        self.later = later
+        self.kept: list[torch.Tensor] = []
+
+    def report(self, x: torch.Tensor) -> None:
+        if self.later:
+            self.kept.append(x)
+        else:
+            dist.send(x, 0)
+
+    def flush(self) -> None:
+        while self.kept:
+            dist.send(self.kept.pop(), 0)
+
+
+def keeps_it_for_later() -> None:
+    rank, x = dist.get_rank(), torch.ones(1)
+    if rank == 0:
+        for other in range(1, dist.get_world_size()):
+            dist.recv(x, other)
+        dist.barrier()
+        return
+    reporter = Reporter(rank == ODD)
+    reporter.report(x)
+    dist.barrier()  # odd
+    reporter.flush()
+
+
 @pytest.mark.parametrize(
-    "body", [from_one_list, from_one_list_of_all, takes_it_after_they_met, sends_it_before_they_meet]
+    "body",
+    [from_one_list, from_one_list_of_all, takes_it_after_they_met, sends_it_before_they_meet, keeps_it_for_later],
 )
 def test_who_takes_two_calls_in_another_order_is_told(four: World, body: Callable[[], None]) -> None:
     (found,) = four.run(body, deadline=30).findings
@@ -124,8 +154,22 @@ def leaves_one_of_them_out() -> None:
     dist.barrier()
 
 
-def test_who_leaves_a_message_out_is_told_of_that(four: World) -> None:
-    (found,) = four.run(leaves_one_of_them_out, deadline=30).findings
+def forgets_to_report() -> None:
+    """As `keeps_it_for_later`, but it has nothing behind the barrier that would send it."""
+    rank, x = dist.get_rank(), torch.ones(1)
+    if rank == 0:
+        for other in range(1, dist.get_world_size()):
+            dist.recv(x, other)
+        dist.barrier()
+        return
+    if rank != ODD:
+        Reporter(later=False).report(x)
+    dist.barrier()
+
+
+@pytest.mark.parametrize("body", [leaves_one_of_them_out, forgets_to_report])
+def test_who_leaves_a_message_out_is_told_of_that(four: World, body: Callable[[], None]) -> None:
+    (found,) = four.run(body, deadline=30).findings
     assert (found.kind, found.culprits) == (FindingKind.UNMATCHED, (ODD,))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -10,7 +11,7 @@ from rankdrill.diagnosis.calls.naming import named
 from rankdrill.diagnosis.calls.passed import gone_past
 from rankdrill.diagnosis.calls.sequences import calls_on
 from rankdrill.diagnosis.calls.source import Order, comes_later, lines_alike, made_later_too, nearest, order_of
-from rankdrill.diagnosis.calls.tree import function_around, lines_calling
+from rankdrill.diagnosis.calls.tree import function_around, lines_calling, name_called, tree_of
 from rankdrill.diagnosis.deadlock import deadlock, in_circle, in_every_circle
 from rankdrill.diagnosis.finding import Finding, FindingKind, side_of
 from rankdrill.diagnosis.messages.tags import PATTERN
@@ -65,6 +66,8 @@ def mixed_circle(
     if behind := _came_without(outside, inside, lost, traffic):
         return deadlock(circle, behind)
     # Who has come there by the line of the message says that it comes before the collective, for all.
+    if (late := _alone_without(outside, inside, lost, traffic)) is not None:
+        return deadlock(circle, (late.rank,)) if _comes_by_a_helper(awaited, late.record.step.site) else None
     if len(outside) == 1 and all(_is_apart(site, message.site) for site in there):
         short = _short_of_what_others_sent(outside[0], inside, meeting, views, traffic)
         return deadlock(circle, short) if short else _another_call(outside[0], meeting, views)
@@ -104,6 +107,41 @@ def _came_without(
     here = met.record.step.site
     later = all(site is not None and lines_alike(*from_one_function(site, here)) for site in theirs)
     return (met.rank,) if beside and later and _begun(end, met.rank, traffic) == end.number else ()
+
+
+def _alone_without(
+    outside: Sequence[Wait], inside: Sequence[Wait], lost: Mapping[int, Wait], traffic: Traffic
+) -> Wait | None:
+    """Who is in the collective and has not begun the message that the one outside waits for, where all others, several,
+    have begun as many with that one, which has come to theirs at the same line; some of these are in the collective, at
+    the line of that one.
+    """
+    (early, *more) = outside
+    end = MessageEnd.of(early.rank, early.record)
+    met = next((wait for wait in inside if wait.rank in early.missing), None)
+    if more or met is None or end is None:
+        return None
+    beside = [rank for rank in traffic.ends if rank not in (met.rank, early.rank)]
+    there = {wait.record.step.site for rank, wait in lost.items() if rank in beside and _is_in(met.record.step, wait)}
+    lines = {each.site for each in traffic.ends[early.rank] if each.peer in beside and each.sends is end.sends}
+    begun = {_begun(end, rank, traffic) for rank in beside}
+    if there != {met.record.step.site} or lines != {end.site} or len(beside) < PATTERN:
+        return None
+    return met if begun == {end.number + 1} and _begun(end, met.rank, traffic) == end.number else None
+
+
+def _comes_by_a_helper(names: Collection[str], site: Site | None) -> bool:
+    """Whether behind that line a function of the file is called in which one of `names` is."""
+    function, tree = (function_around(site), tree_of(site.file)) if site is not None else (None, None)
+    if site is None or function is None or tree is None:
+        return False
+    behind = {
+        name_called(node)
+        for node in ast.walk(function)
+        if isinstance(node, ast.Call) and order_of(site, replace(site, line=node.lineno)) is Order.AFTER
+    }
+    defined = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name in behind)
+    return any(lines_calling(names, node) for node in defined)
 
 
 def _exchanged_with(peer: int, number: int, ends: Sequence[MessageEnd]) -> Site | None:
