@@ -66,9 +66,8 @@ def asks_its_neighbour_on_the_other_side(rank: RankContext) -> None:
     rank.store.get(f"edge/{right if rank.index == 2 else left}/{rank.index}")  # asks
 
 
-def asks_a_round_ahead(rank: RankContext) -> None:
+def goes_through_rounds(rank: RankContext, ahead: int = 0, left_out: tuple[int, int] | None = None) -> None:
     """Rank 0 begins each round once all others have done the one before."""
-    ahead = rank.index == 2
     for turn in range(3):
         if rank.index == 0:
             rank.store.set(f"round/{turn}/go", "yes")
@@ -76,19 +75,16 @@ def asks_a_round_ahead(rank: RankContext) -> None:
                 rank.store.get(f"round/{turn}/done/{other}")
         else:
             rank.store.get(f"round/{turn + ahead}/go")  # asks
-            rank.store.set(f"round/{turn}/done/{rank.index}", "yes")
+            if (turn, rank.index) != left_out:
+                rank.store.set(f"round/{turn}/done/{rank.index}", "yes")
+
+
+def asks_a_round_ahead(rank: RankContext) -> None:
+    goes_through_rounds(rank, ahead=int(rank.index == 2))
 
 
 def leaves_out_what_a_round_waits_for(rank: RankContext) -> None:
-    for turn in range(3):
-        if rank.index == 0:
-            rank.store.set(f"round/{turn}/go", "yes")
-            for other in range(1, 4):
-                rank.store.get(f"round/{turn}/done/{other}")
-        else:
-            rank.store.get(f"round/{turn}/go")  # asks
-            if (turn, rank.index) != (1, 2):
-                rank.store.set(f"round/{turn}/done/{rank.index}", "yes")
+    goes_through_rounds(rank, left_out=(1, 2))
 
 
 def asks_with_its_parts_turned_round(rank: RankContext) -> None:

@@ -78,20 +78,21 @@ def meet() -> None:
     dist.all_reduce(torch.ones(1))
 
 
+def known(path: Path) -> dict[str, int]:
+    return dict(json.loads(path.read_text())) if path.exists() else {}
+
+
 def looked_for_before_there_was_one(directory: Path) -> None:
     """Only what they write is under the lock; all have looked for the file by then, and found none."""
     path = directory / "manifest.json"
 
-    def known() -> dict[str, int]:
-        return dict(json.loads(path.read_text())) if path.exists() else {}
-
-    entries = known()
+    entries = known(path)
     meet()
     with (directory / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         path.write_text(json.dumps({**entries, str(dist.get_rank()): 1}))  # writes
     dist.barrier()
-    known()
+    known(path)
 
 
 def under_locks_of_their_own(directory: Path) -> None:
@@ -228,14 +229,11 @@ def looked_for_and_written_under_one_lock(directory: Path) -> None:
 def looked_for_and_written_by_all_alike(directory: Path) -> None:
     path = directory / "manifest.json"
 
-    def known() -> dict[str, int]:
-        return dict(json.loads(path.read_text())) if path.exists() else {}
-
-    entries = known()
+    entries = known(path)
     meet()
     path.write_text(json.dumps({**entries, "ranks": dist.get_world_size()}))
     dist.barrier()
-    known()
+    known(path)
 
 
 def all_write_the_same_and_hold_something_of_their_own(directory: Path) -> None:

@@ -117,12 +117,16 @@ class Reporter:
             dist.send(self.kept.pop(), 0)
 
 
+def takes_all_reports() -> None:
+    for other in range(1, dist.get_world_size()):
+        dist.recv(torch.ones(1), other)
+    dist.barrier()
+
+
 def keeps_it_for_later() -> None:
     rank, x = dist.get_rank(), torch.ones(1)
     if rank == 0:
-        for other in range(1, dist.get_world_size()):
-            dist.recv(x, other)
-        dist.barrier()
+        takes_all_reports()
         return
     reporter = Reporter(rank == ODD)
     reporter.report(x)
@@ -158,9 +162,7 @@ def forgets_to_report() -> None:
     """As `keeps_it_for_later`, but it has nothing behind the barrier that would send it."""
     rank, x = dist.get_rank(), torch.ones(1)
     if rank == 0:
-        for other in range(1, dist.get_world_size()):
-            dist.recv(x, other)
-        dist.barrier()
+        takes_all_reports()
         return
     if rank != ODD:
         Reporter(later=False).report(x)

@@ -74,9 +74,8 @@ def set_unlike_the_others(key: str, calls: StoreCalls) -> Astray | None:
         return None
     found: dict[int, Astray] = {}
     for site in calls.lines_that_set():
-        visits = [calls.set_at(rank, site) for rank in range(calls.size)]
-        for turn in range(max(map(len, visits))):
-            there = {rank: records[turn] for rank, records in enumerate(visits) if len(records) > turn}
+        for turn in range(max(len(calls.set_at(rank, site)) for rank in range(calls.size))):
+            there = calls.set_in_turn(site, turn)
             if (rank := _who_was_to(key, there, calls.size)) is not None:
                 found[rank] = Astray(rank, there[rank])
     return found.popitem()[1] if len(found) == 1 else None
@@ -128,12 +127,13 @@ def _is_as_others_set(rank: int, record: Record, calls: StoreCalls) -> bool:
     site = record.step.site
     if site is None:
         return False
-    visits = [calls.set_at(each, site) for each in range(calls.size)]
-    turn = visits[rank].index(record)
-    others = {
-        each: records[turn].step.target for each, records in enumerate(visits) if each != rank and len(records) > turn
-    }
+    others = _of_others(rank, calls.set_in_turn(site, calls.set_at(rank, site).index(record)))
     return _meant(rank, others, calls.size) == record.step.target
+
+
+def _of_others(rank: int, there: Mapping[int, Record]) -> dict[int, str]:
+    """The keys, without that of `rank`."""
+    return {other: record.step.target for other, record in there.items() if other != rank}
 
 
 def _begun(astray: Astray) -> int:
@@ -145,12 +145,8 @@ def _others_there(wait: Wait, calls: StoreCalls) -> dict[int, str]:
     site = wait.record.step.site
     if site is None or not calls.whole:
         return {}
-    turn = len(calls.asked_at(wait.rank, site)) - 1
-    found = {
-        rank: asked[turn].step.target
-        for rank in range(calls.size)
-        if rank != wait.rank and len(asked := calls.asked_at(rank, site)) > turn >= 0
-    }
+    visits = len(calls.asked_at(wait.rank, site))
+    found = _of_others(wait.rank, calls.asked_in_turn(site, visits - 1)) if visits else {}
     return found if len(found) + 1 + MOST_ELSEWHERE >= calls.size else {}
 
 
@@ -158,8 +154,8 @@ def _asked_next(wait: Wait, others: Mapping[int, str], calls: StoreCalls) -> set
     """What the others asked for the time after that."""
     site = wait.record.step.site
     assert site is not None
-    turn = len(calls.asked_at(wait.rank, site))
-    return {asked[turn].step.target for rank in others if len(asked := calls.asked_at(rank, site)) > turn}
+    there = calls.asked_in_turn(site, len(calls.asked_at(wait.rank, site)))
+    return {record.step.target for rank, record in there.items() if rank in others}
 
 
 def _may_be_set(key: str, calls: StoreCalls) -> bool:

@@ -66,6 +66,16 @@ class StoreCalls:
         """What it has asked for at that line, in order; the last one perhaps in vain."""
         return self._asked_at[rank].get(site, ())
 
+    def set_in_turn(self, site: Site, turn: int) -> dict[int, Record]:
+        """By rank what was set there, of those that have been there that many times before."""
+        visits = ((rank, self.set_at(rank, site)) for rank in range(self.size))
+        return {rank: records[turn] for rank, records in visits if len(records) > turn}
+
+    def asked_in_turn(self, site: Site, turn: int) -> dict[int, Record]:
+        """By rank what was asked for there, of those that have been there that many times before."""
+        visits = ((rank, self.asked_at(rank, site)) for rank in range(self.size))
+        return {rank: records[turn] for rank, records in visits if len(records) > turn}
+
     def rounds(self, key: str, rank: int) -> Iterator[tuple[int, int, int]]:
         """Of numbers in `key` of which `rank` has set others: which it is, as it is there, and the greatest set."""
         for place, (form, wanted) in enumerate(_forms(key)):
