@@ -10,7 +10,15 @@ from rankdrill.diagnosis.calls.common_caller import from_one_function, in_any_lo
 from rankdrill.diagnosis.calls.naming import named
 from rankdrill.diagnosis.calls.passed import gone_past
 from rankdrill.diagnosis.calls.sequences import calls_on
-from rankdrill.diagnosis.calls.source import Order, comes_later, lines_alike, made_later_too, nearest, order_of
+from rankdrill.diagnosis.calls.source import (
+    Order,
+    comes_later,
+    functions_calling,
+    lines_alike,
+    made_later_too,
+    nearest,
+    order_of,
+)
 from rankdrill.diagnosis.calls.tree import function_around, lines_calling, name_called, tree_of
 from rankdrill.diagnosis.deadlock import deadlock, in_circle, in_every_circle
 from rankdrill.diagnosis.finding import Finding, FindingKind, side_of
@@ -61,7 +69,7 @@ def mixed_circle(
         return deadlock(circle, before_its_turn)
     if _comes_later(awaited | {BATCH}, meeting.site):
         early = in_every_circle(circle, lost) or _too_early(outside, meeting, lost)
-        early = early or _came_before_its_turn(outside, meeting, lost)
+        early = early or _came_before_its_turn(outside, meeting, lost) or _in_another_branch(outside, inside, lost)
         return deadlock(circle, early or _came_without_sending(inside, outside, lost, traffic))
     if behind := _came_without(outside, inside, lost, traffic):
         return deadlock(circle, behind)
@@ -77,8 +85,8 @@ def mixed_circle(
 
 
 def _comes_later(names: Collection[str], site: Site) -> bool:
-    """Whether one of `names` is called behind that line, or behind one that led to it."""
-    return any(comes_later(names, each) for each in outward(site))
+    """Whether one of `names`, or a function that calls one, is called behind that line, or behind one that led to it."""
+    return any(comes_later({*names, *functions_calling(names, each.file)}, each) for each in outward(site))
 
 
 def _turned_round_alone(inside: Sequence[Wait], meeting: Step, lost: Mapping[int, Wait]) -> tuple[int, ...]:
@@ -105,8 +113,30 @@ def _came_without(
     beside = [rank for rank, wait in lost.items() if rank != met.rank and _is_in(met.record.step, wait)]
     theirs = [_exchanged_with(early.rank, end.number, traffic.ends[rank]) for rank in beside]
     here = met.record.step.site
-    later = all(site is not None and lines_alike(*from_one_function(site, here)) for site in theirs)
+    later = all(site is not None and _is_made_behind(site, here) for site in theirs)
     return (met.rank,) if beside and later and _begun(end, met.rank, traffic) == end.number else ()
+
+
+def _is_made_behind(site: Site, here: Site) -> bool:
+    """Whether who is `here` makes the call at `site` later: it is written there once more, or is of one list with it."""
+    return in_turn_by_one_line(site, here) or bool(lines_alike(*from_one_function(site, here)))
+
+
+def _in_another_branch(
+    outside: Sequence[Wait], inside: Sequence[Wait], lost: Mapping[int, Wait]
+) -> tuple[int, ...]:
+    """The one in the collective whose message the one outside waits for, where all others have come to the collective
+    by one line of another branch; nobody, if there is no such.
+    """
+    met = next((wait for wait in inside if wait.rank in outside[0].missing), None)
+    here = met.record.step.site if met is not None else None
+    if len(outside) > 1 or met is None or here is None:
+        return ()
+    others = [wait for rank, wait in lost.items() if rank not in (met.rank, outside[0].rank)]
+    sites = [wait.record.step.site for wait in others if _is_in(met.record.step, wait)]
+    pairs = [from_one_function(here, site) for site in sites if site is not None]
+    apart = len(pairs) == len(others) > 0 and all(order_of(*pair) is Order.APART for pair in pairs)
+    return (met.rank,) if apart and len({theirs for _, theirs in pairs}) == 1 else ()
 
 
 def _alone_without(

@@ -197,7 +197,9 @@ def _partners(contract: Contract, me: int, size: int, first: int | None) -> Iter
     by_twos = _by_twos(contract)
     if contract.laid and not by_twos:
         return [member for member in range(size) if member != me]
-    if by_twos and contract.root in (NOBODY, me):
+    if by_twos and contract.root == NOBODY:
+        return range(size)  # what it sends itself, too
+    if by_twos and contract.root == me:
         return [member for member in range(size) if member != me]
     found = {(me - 1) % size, (me + 1) % size, me if first is None else first}
     if by_twos:

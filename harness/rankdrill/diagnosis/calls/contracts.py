@@ -52,6 +52,8 @@ def break_in(posts: Sequence[Post], members: Sequence[int], group: str, number: 
             return None
     elif conflicts := _conflicts(posts, members):
         found = _of_pairs(posts, conflicts, members, call)
+    elif odd := _unlike_themselves(posts, members):
+        found = _of_themselves(odd, members, call)
     elif sides := _ordered_apart(posts):
         found = _of_sides(sides, members, call)
     elif pairs := laid_apart(posts, members):
@@ -216,6 +218,25 @@ def _conflicts(posts: Sequence[Post], members: Sequence[int]) -> list[tuple[Post
     if len({post.each for post in posts}) == 1 and posts[0].each is not None:
         return []
     return [(one, other) for one, other in combinations(posts, 2) if not _fit(one, other, place)]
+
+
+def _unlike_themselves(posts: Sequence[Post], members: Sequence[int]) -> list[Post]:
+    """Those that do not expect from themselves what they send there."""
+    place = {rank: at for at, rank in enumerate(members)}
+    return [post for post in posts if not _fit(post, post, place)]
+
+
+def _of_themselves(odd: Sequence[Post], members: Sequence[int], call: str) -> Finding:
+    """Each of these is wrong by itself, whatever the others bring."""
+    place = {rank: at for at, rank in enumerate(members)}
+    sides = []
+    for post in odd:
+        sent, expected = elements(post.each, post.sends, post.receives, place[post.rank]) or (0, 0)
+        shown = _value(post, "size", members)
+        did = f"enters {_name(post)} {call}{shown}: of {sent} elements for itself it expects {expected}"
+        sides.append(side_of([post.rank], did, [post.site]))
+    culprits = tuple(sorted(post.rank for post in odd))
+    return Finding(FindingKind.SIZE, f"{odd[0].op} {call}", SPLIT, tuple(sides), culprits)
 
 
 def _fit(one: Post, other: Post, place: Mapping[int, int]) -> bool:

@@ -31,7 +31,6 @@ __all__ = [
     "is_in_a_loop",
     "is_in_a_loop_without",
     "is_in_turn",
-    "leaves_as_it_is_told",
     "share_a_loop",
 ]
 
@@ -129,19 +128,6 @@ def is_for_some_rounds(site: Site) -> bool:
     tests = [node.test for node, part in path if isinstance(node, ast.If) and part == "body"]
     asked = names_in(tests[-1]) if tests else set[str]()
     return bool(asked) and asked <= {name for loop in loops for name in names_in(loop.target)}
-
-
-def leaves_as_it_is_told(site: Site) -> bool:
-    """Whether the loop around that line is only left by what came with the message that is received there."""
-    function = function_around(site)
-    path = path_to(function, site.line) if function is not None else ()
-    loop = next((node for node, part in reversed(path) if isinstance(node, LOOPS) and part == "body"), None)
-    if function is None or not isinstance(loop, ast.While) or not isinstance(loop.test, ast.Constant):
-        return False
-    received = {name for call in calls_at(function, site.line) for given in call.args[:1] for name in names_in(given)}
-    exits = [node.lineno for node in ast.walk(loop) if isinstance(node, ast.Return | ast.Break | ast.Raise)]
-    tests = [[node.test for node, _ in path_to(loop, line) if isinstance(node, ast.If)] for line in exits]
-    return all(any(not received.isdisjoint(names_in(test)) for test in each) for each in tests)
 
 
 def _elements_of(loop: ast.AST) -> set[str]:

@@ -17,7 +17,7 @@ from rankdrill.diagnosis.messages.tags import PATTERN
 from rankdrill.diagnosis.messages.traffic import MessageEnd, Traffic
 from rankdrill.step import Site
 
-__all__ = ["further_down", "turned_to_another"]
+__all__ = ["further_down", "not_as_all_there", "turned_to_another"]
 
 
 def further_down(ends: Sequence[MessageEnd], traffic: Traffic) -> tuple[MessageEnd, int] | None:
@@ -55,6 +55,50 @@ def turned_to_another(
         if _goes_so_far(end, other.rank, traffic)
     ]
     return found[0] if len(found) == 1 else None
+
+
+def not_as_all_there(
+    ends: Sequence[MessageEnd], waiting: Sequence[MessageEnd], traffic: Traffic
+) -> Misaddressed | None:
+    """The one end of a circle that goes to another rank than all others did from its line, several and to one rank,
+    which waits for it in one of those `waiting`; or to one for the second time, where that has left out one that waits;
+    or by more ranks than all that wait at the line of that one wait for.
+    """
+    found = [
+        Misaddressed((end, other), "peer", end)
+        for end in ends
+        for other in meant_for(end, waiting)
+        if _all_go_to(end, other.rank, traffic)
+        or _is_one_more_instead(end, other, traffic)
+        or _all_wait_so(end, other, traffic)
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _all_go_to(end: MessageEnd, rank: int, traffic: Traffic) -> bool:
+    """Whether all other ranks have gone to `rank` from that line, and several have."""
+    there = [each for each in _of_others(end, traffic) if each.site == end.site and each.rank != rank]
+    return end.site is not None and {each.peer for each in there} == {rank} and len({e.rank for e in there}) >= PATTERN
+
+
+def _all_wait_so(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> bool:
+    """Whether all that have come to the line of `other`, several, wait for one as many ranks away, and nobody but the
+    rank of `end` has come to its line.
+    """
+    size = len(traffic.ends)
+    alone = not any(each.site == end.site for each in _of_others(end, traffic))
+    there = [each for made in traffic.ends.values() for each in made if each.site == other.site and each.sends is other.sends]
+    ways = {(each.peer - each.rank) % size for each in there}
+    return alone and end.site is not None and len({each.rank for each in there}) >= PATTERN and len(ways) == 1
+
+
+def _is_one_more_instead(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> bool:
+    """Whether its rank has sent once more to its peer, and once less to who waits in `other`, than to all others."""
+    if not end.sends or end.number != other.number + 1:
+        return False
+    beside = [stream for stream in traffic.streams if stream.source == end.rank and stream.tag == end.stream.tag]
+    rest = [stream for stream in beside if stream not in (end.stream, other.stream)]
+    return bool(rest) and all(traffic.met(stream) == traffic.sent(stream) == end.number for stream in rest)
 
 
 def _has_gone_on(there: Site | None, here: Site | None) -> bool:

@@ -10,15 +10,20 @@ from collections.abc import Sequence
 
 from rankdrill.diagnosis.messages.traffic import MessageEnd, Traffic
 
-__all__ = ["out_of_balance"]
+__all__ = ["is_in_balance", "out_of_balance"]
 
 FEWEST = 2  # times that others came to a line, or the rank itself before
 
 
 def out_of_balance(ends: Sequence[MessageEnd], traffic: Traffic) -> tuple[MessageEnd, int] | None:
     """The end that waits in vain, and the rank that is at fault for that; None where not one stands out."""
-    apart = {end.rank: end for end in ends if (_difference(end, traffic) or 0)}
-    unknown = [end.rank for end in ends if _difference(end, traffic) is None]
+    differences = {end.rank: _difference(end, traffic) for end in ends}
+    if len(ends) == 2 and set(differences.values()) == {None, 0}:  # of two one is as all were there
+        differences = {
+            end.rank: _difference(end, traffic, 1) if differences[end.rank] is None else 0 for end in ends
+        }
+    apart = {end.rank: end for end in ends if (differences[end.rank] or 0)}
+    unknown = [rank for rank, difference in differences.items() if difference is None]
     if len(apart) != 1 or unknown:
         return None
     ((rank, odd),) = apart.items()
@@ -29,7 +34,12 @@ def out_of_balance(ends: Sequence[MessageEnd], traffic: Traffic) -> tuple[Messag
     return (odd, rank) if odd.sends is behind else None
 
 
-def _difference(end: MessageEnd, traffic: Traffic) -> int | None:
+def is_in_balance(end: MessageEnd, traffic: Traffic) -> bool:
+    """Whether its rank has come there with as many as is usual at that line; no if nothing is."""
+    return _difference(end, traffic) == 0
+
+
+def _difference(end: MessageEnd, traffic: Traffic, fewest: int = FEWEST) -> int | None:
     """How many more it has received, less those that it has sent, than is usual at its line; None if nothing is."""
     usual = [
         _balance(each, traffic)
@@ -43,7 +53,7 @@ def _difference(end: MessageEnd, traffic: Traffic) -> int | None:
         and (each.rank, each.record.index) != (end.rank, end.record.index)
         and traffic.met(each.stream) > each.number
     ]
-    if len(usual) < FEWEST or len(set(usual)) > 1:
+    if len(usual) < fewest or len(set(usual)) > 1:
         return None
     return _balance(end, traffic) - usual[0]
 

@@ -70,6 +70,8 @@ def _odd_one(call: MessageCall, ends: dict[Half, Post], seen: list[Posted], *, b
         return odd
     if not by_dtype and not call.number and (odd := _unlike_all_there(call, ends, seen)) is not None:
         return odd
+    if not by_dtype and not agreeing and (odd := _alone_at_the_lines(call, ends, seen)) is not None:
+        return odd
     unfit = {half for half in ends if _unfit_elsewhere(call.of(half), call, seen)}
     return unfit.pop() if not agreeing and len(unfit) == 1 else None
 
@@ -103,8 +105,11 @@ def _cuts(node: ast.AST) -> bool:
     match node:
         case ast.Call():
             return name_called(node) in _CUTTING
-        case ast.BinOp(op=ast.FloorDiv()) | ast.Slice():
+        case ast.BinOp(op=ast.FloorDiv()):
             return True
+        case ast.Slice(lower=lower, upper=upper):
+            bounds = [each for each in (lower, upper) if each is not None and not isinstance(each, ast.Constant)]
+            return len(bounds) > 1 or any(_OF_RANKS.search(ast.unparse(each)) for each in bounds)
         case ast.Subscript(value=ast.Name(), slice=index):
             return bool(_OF_RANKS.search(ast.unparse(index)))
     return False
@@ -121,6 +126,22 @@ def _unlike_all_there(call: MessageCall, ends: dict[Half, Post], seen: list[Post
     marks = {post.marks for posts in there.values() for post in posts}
     odd = [half for half, post in ends.items() if post.marks not in marks]
     return odd[0] if len(whole) >= PATTERN and len(marks) == 1 and len(odd) == 1 else None
+
+
+def _alone_at_the_lines(call: MessageCall, ends: dict[Half, Post], seen: list[Posted]) -> Half | None:
+    """The end that brings another size than all that third ranks have posted at the lines of both in that round: these
+    may wait for their own still. Not where the source cuts to measure.
+    """
+    if any(post.site is None or _cuts_to_measure(post.site) for post in ends.values()):
+        return None
+    places = {_place(post) for post in ends.values()}
+    marks = {
+        post.marks
+        for other, _, post in seen
+        if post.rank not in (call.source, call.target) and other.number == call.number and _place(post) in places
+    }
+    odd = [half for half, post in ends.items() if post.marks not in marks]
+    return odd[0] if len(marks) == len(odd) == 1 else None
 
 
 def _goes_along(other: MessageCall, call: MessageCall) -> bool:

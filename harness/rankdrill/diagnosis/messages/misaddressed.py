@@ -127,11 +127,16 @@ def in_another_branch(ends: Sequence[MessageEnd], traffic: Traffic) -> Misaddres
 
 
 def _replaces(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> bool:
-    """Whether `end` is where its rank used to meet what came from the line of `other`, and has never met anything."""
+    """Whether `end` is where its rank used to meet what came from the line of `other`, and has never met anything.
+
+    Once is not enough where one line turns to one after the other.
+    """
     (usual, *more) = traffic.sites_met(other) or {None}
     if usual is None or more or end.site is None or traffic.met(end.stream) or not traffic.met(other.stream):
         return False
-    return usual.place == end.site.place or order_of(usual, end.site) is Order.APART
+    if usual.place == end.site.place:
+        return traffic.met(other.stream) >= HABIT
+    return order_of(usual, end.site) is Order.APART
 
 
 def never_met(ends: Sequence[MessageEnd]) -> Misaddressed | None:

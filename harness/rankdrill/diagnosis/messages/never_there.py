@@ -15,9 +15,9 @@ from rankdrill.diagnosis.calls.source import Order, order_of
 from rankdrill.diagnosis.calls.tree import function_around, path_to, tree_of
 from rankdrill.diagnosis.messages.misaddressed import Standing
 from rankdrill.diagnosis.messages.traffic import MessageEnd, Traffic
-from rankdrill.step import Site
+from rankdrill.step import BATCH, Site
 
-__all__ = ["never_there"]
+__all__ = ["left_out_of_a_batch", "never_there"]
 
 FEWEST_THERE = 2
 
@@ -38,6 +38,25 @@ def never_there(end: MessageEnd, traffic: Traffic, stands: Standing) -> Site | N
     if (at is None and end.peer not in stands.returned) or any(site.place == found[0].place for site in made):
         return None
     return found[0] if _went_past(found, [*made, *([at] if at is not None else [])]) else None
+
+
+def left_out_of_a_batch(end: MessageEnd, traffic: Traffic) -> Site | None:
+    """The line of a batch in which the peer of `end` has none, where all others, several, have some, or one less than
+    all others have, who have as many each.
+    """
+    here = end.site
+    if here is None or here.via != BATCH:
+        return None
+    there = {
+        rank: [each for each in ends if each.site is not None and each.site.place == here.place]
+        for rank, ends in traffic.ends.items()
+    }
+    halves = {rank: sum(each.sends is not end.sends for each in made) for rank, made in there.items()}
+    peers = halves.pop(end.peer, 0)
+    if not all(there.values()) or len(halves) < FEWEST_THERE:
+        return None
+    fewest, most = min(halves.values()), max(halves.values())
+    return here if fewest > peers == 0 or fewest == most == peers + 1 else None
 
 
 def _went_past(lines: Sequence[Site], own: Collection[Site]) -> bool:

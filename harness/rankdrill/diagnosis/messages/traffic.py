@@ -110,6 +110,10 @@ class Traffic:
         """How many have been begun on both sides."""
         return min(self.sent(stream), self.received(stream))
 
+    def other_end(self, end: MessageEnd) -> MessageEnd | None:
+        """What `end` met; None where that has not been begun."""
+        return self._by_name.get((not end.sends, end.stream, end.number))
+
     def turn(self, end: MessageEnd) -> int:
         """How many messages its rank had sent to that peer before, or received from it, with whatever tag."""
         return self._turns[end.rank, end.record.index]

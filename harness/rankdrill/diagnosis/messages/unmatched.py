@@ -8,8 +8,9 @@ from rankdrill.diagnosis.calls.source import comes_to_the_same
 from rankdrill.diagnosis.deadlock import circle_in, deadlock, in_circles_alike
 from rankdrill.diagnosis.finding import Finding
 from rankdrill.diagnosis.messages.account import Account
-from rankdrill.diagnosis.messages.ahead import further_down, turned_to_another
-from rankdrill.diagnosis.messages.balance import out_of_balance
+from rankdrill.diagnosis.messages.ahead import further_down, not_as_all_there, turned_to_another
+from rankdrill.diagnosis.messages.as_told import not_told_to_leave, told_to_leave
+from rankdrill.diagnosis.messages.balance import is_in_balance, out_of_balance
 from rankdrill.diagnosis.messages.counts import (
     beyond_the_border,
     by_those_beside,
@@ -22,7 +23,7 @@ from rankdrill.diagnosis.messages.counts import (
 from rankdrill.diagnosis.messages.from_anybody import sent_with_another_tag
 from rankdrill.diagnosis.messages.habits import Departure, departure
 from rankdrill.diagnosis.messages.misaddressed import Standing, in_another_branch, misaddressed, never_met
-from rankdrill.diagnosis.messages.never_there import never_there
+from rankdrill.diagnosis.messages.never_there import left_out_of_a_batch, never_there
 from rankdrill.diagnosis.messages.traffic import MessageEnd, Traffic
 from rankdrill.diagnosis.waits import Wait, hopeless
 from rankdrill.ledger import LedgerView
@@ -106,6 +107,13 @@ def _of_ends(
     stands = Standing(returned, {rank: wait.record.step.site for rank, wait in waits.items()})
     left_over = list({(end.rank, end.record.index): end for end in left_over}.values())
     gone_past = _gone_past_several(left_over, stands)
+
+    def is_in_step(end: MessageEnd) -> bool:
+        """Whether the peer waits for the rank of `end`, where it has come to as others do."""
+        wait = waits.get(end.peer)
+        other = MessageEnd.of(end.peer, wait.record) if wait is not None else None
+        return other is not None and other.peer == end.rank and is_in_balance(other, traffic)
+
     by_counts: list[Callable[[MessageEnd], Finding | None]] = [
         lambda end: account.miscounted(end, miscounted(end, traffic, left_over)),
         lambda end: account.miscounted(end, out_of_step(end, waits, traffic)),
@@ -113,11 +121,13 @@ def _of_ends(
     explanations: list[Callable[[MessageEnd], Finding | None]] = [
         lambda end: account.misaddressed(misaddressed(end, left_over, traffic, stands, peers=False)),
         lambda end: account.misaddressed(misaddressed(end, left_over, traffic, stands)),
-        lambda end: account.miscounted(end, by_those_beside(end, traffic)),
+        lambda end: account.miscounted(end, told_to_leave(end, traffic, stands)),
+        lambda end: account.miscounted(end, not_told_to_leave(end, traffic, stands)),
+        lambda end: account.miscounted(end, () if is_in_step(end) else by_those_beside(end, traffic)),
         lambda end: account.miscounted(end, left_its_line(end, traffic, returned)),
         lambda end: account.missing(end, (end.peer,)) if end.peer == gone_past else None,
         lambda end: account.miscounted(end, beyond_the_border(end, traffic, left_over)),
-        lambda end: account.left_out(end, never_there(end, traffic, stands)),
+        lambda end: account.left_out(end, never_there(end, traffic, stands) or left_out_of_a_batch(end, traffic)),
         lambda end: account.miscounted(end, once_at_its_line(end, traffic, left_over)),
         lambda end: account.miscounted(end, left_out_at_the_end(end, traffic, returned)),
         lambda end: account.stopped_short(end, returned),
@@ -168,9 +178,10 @@ def _of_circle(
     ahead = further_down(ends, traffic)
     if ahead is not None:
         return account.missing(ahead[0], (ahead[1],))
-    turned = account.misaddressed(turned_to_another(ends, list(_ends(lost)), traffic))
+    waiting_too = list(_ends(lost))
+    turned = turned_to_another(ends, waiting_too, traffic) or not_as_all_there(ends, waiting_too, traffic)
     if turned is not None:
-        return turned
+        return account.misaddressed(turned)
     left = departure(ends, traffic)
     astray = account.misaddressed(never_met(ends)) if left is None else None
     if astray is not None:

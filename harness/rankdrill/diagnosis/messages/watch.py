@@ -64,11 +64,12 @@ class MessageWatch:
         began = time.monotonic()
         mailbox = self._board.mailbox
         while True:
+            spent = time.monotonic() - began  # before the look: the first one may have to read a long source
             sent, received = mailbox.posted(call, Half.SEND), mailbox.posted(call, Half.RECV)
             finding = None
             if sent is not None and received is not None and not self._board.bent:
                 finding = break_in_message(call, sent, received, mailbox.everything(call.group, call.tag), group)
-            if time.monotonic() - began >= self._patience(call, finding, alone=alone):
+            if spent >= self._patience(call, finding, alone=alone):
                 return finding
             time.sleep(LOOK_S)
 

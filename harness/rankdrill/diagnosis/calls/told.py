@@ -1,0 +1,56 @@
+"""Loops that a rank leaves by what comes with a message, and by nothing else: a worker's, which stops as it is told."""
+
+from __future__ import annotations
+
+import ast
+
+from rankdrill.diagnosis.calls.common_caller import outward
+from rankdrill.diagnosis.calls.tree import LOOPS, Path, calls_at, function_around, names_in, path_to
+from rankdrill.step import Site
+
+__all__ = ["leaves_as_it_is_told"]
+
+
+def leaves_as_it_is_told(site: Site) -> bool:
+    """Whether the loop around that line, or around one that led to it, is only left by what came with the message that
+    is received there.
+    """
+    told = _named_first(site)
+    for each in outward(site):
+        function = function_around(each)
+        path = path_to(function, each.line) if function is not None else ()
+        if each is not site:
+            told = _assigned_at(path, each.line)
+        if loop := next((node for node, part in reversed(path) if isinstance(node, LOOPS) and part == "body"), None):
+            return isinstance(loop, ast.While) and isinstance(loop.test, ast.Constant) and _is_left_by(loop, told)
+    return False
+
+
+def _named_first(site: Site) -> set[str]:
+    """The names in what is given first to what is called there: the tensor that is received into."""
+    function = function_around(site)
+    calls = calls_at(function, site.line) if function is not None else ()
+    return {name for call in calls for given in call.args[:1] for name in names_in(given)}
+
+
+def _assigned_at(path: Path, line: int) -> set[str]:
+    """The names that what is called in that line is assigned to."""
+    around = (each for node, part in path for each in _block(node, part) if each.lineno == line)
+    found = (each for each in around if isinstance(each, ast.Assign))
+    return {name for each in found for target in each.targets for name in names_in(target)}
+
+
+def _block(node: ast.AST, part: str) -> list[ast.stmt]:
+    block = getattr(node, part, None)
+    return block if isinstance(block, list) else []
+
+
+def _is_left_by(loop: ast.While, told: set[str]) -> bool:
+    """Whether every way out of it asks for what is `told`, or for what is made of that."""
+    made = [each for each in ast.walk(loop) if isinstance(each, ast.Assign)]
+    for each in made:
+        if not told.isdisjoint(names_in(each.value)):
+            told = told | {name for target in each.targets for name in names_in(target)}
+    exits = [node.lineno for node in ast.walk(loop) if isinstance(node, ast.Return | ast.Break | ast.Raise)]
+    tests = [[node.test for node, _ in path_to(loop, line) if isinstance(node, ast.If)] for line in exits]
+    return bool(told) and all(any(not told.isdisjoint(names_in(test)) for test in each) for each in tests)
