@@ -85,7 +85,7 @@ def mixed_circle(
 
 
 def _comes_later(names: Collection[str], site: Site) -> bool:
-    """Whether one of `names`, or a function that calls one, is called behind that line, or behind one that led to it."""
+    """Whether one of `names`, or what calls one, is called behind that line, or behind one that led to it."""
     return any(comes_later({*names, *functions_calling(names, each.file)}, each) for each in outward(site))
 
 
@@ -118,13 +118,11 @@ def _came_without(
 
 
 def _is_made_behind(site: Site, here: Site) -> bool:
-    """Whether who is `here` makes the call at `site` later: it is written there once more, or is of one list with it."""
+    """Whether who is `here` makes the call at `site` later: it is written there again, or is of one list with it."""
     return in_turn_by_one_line(site, here) or bool(lines_alike(*from_one_function(site, here)))
 
 
-def _in_another_branch(
-    outside: Sequence[Wait], inside: Sequence[Wait], lost: Mapping[int, Wait]
-) -> tuple[int, ...]:
+def _in_another_branch(outside: Sequence[Wait], inside: Sequence[Wait], lost: Mapping[int, Wait]) -> tuple[int, ...]:
     """The one in the collective whose message the one outside waits for, where all others have come to the collective
     by one line of another branch; nobody, if there is no such.
     """

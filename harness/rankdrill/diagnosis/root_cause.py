@@ -11,9 +11,10 @@ from rankdrill.diagnosis.calls.conditions import with_condition
 from rankdrill.diagnosis.calls.crossed import crossed_groups
 from rankdrill.diagnosis.calls.group_names import named_apart
 from rankdrill.diagnosis.calls.groups_left_out import group_left_out, makes_group
+from rankdrill.diagnosis.calls.met_by_mistake import either_turned_round
 from rankdrill.diagnosis.calls.siblings import miscounted_beside, sided_by_siblings
 from rankdrill.diagnosis.calls.turns import alone_at_a_turn, another_group_at_a_turn
-from rankdrill.diagnosis.calls.unmatched import either_turned_round, left_behind, retold, sided_with
+from rankdrill.diagnosis.calls.unmatched import left_behind, retold, sided_with
 from rankdrill.diagnosis.calls.wrong_group import against_custom, made_elsewhere, strayed, wrong_group
 from rankdrill.diagnosis.deadlock import circle_in, deadlock, in_circles_alike, in_every_circle
 from rankdrill.diagnosis.finding import Finding, FindingKind

@@ -17,6 +17,7 @@ from rankdrill.diagnosis.calls.common_caller import in_any_loop, one_call, outwa
 from rankdrill.diagnosis.calls.tree import (
     COMPREHENSIONS,
     FUNCTIONS,
+    IN_PLACE,
     LOOPS,
     STRAIGHT,
     Path,
@@ -125,11 +126,13 @@ def _ways_past(site: Site, now: Site | None, last: Site | None, *, again: bool) 
             break
         if each.via == HANDED_OVER:  # an error may have ended the thread
             break
+        if each.function in IN_PLACE and each.caller is not None:  # the line is told as its function's, too
+            continue
         if function is None or tree is None or whose_file(each.file) is not Whose.USER:
             break
-        if each is site and not _is_called_there(site, function):
+        if each.line == site.line and not _is_called_there(site, function):
             break
-        path = path_to(function, each.line)
+        path = tuple(pair for pair in path_to(function, each.line) if not _is_for_all(pair[0]))
         there = next((line for line in outward(now) if _is_of_one_run(line, each, function)), None)
         ways = _ways(path, each.line)
         if there is not None:
@@ -144,6 +147,11 @@ def _ways_past(site: Site, now: Site | None, last: Site | None, *, again: bool) 
             break
     # Its callers are told with the call.
     return [(Site(each.file, way.node.lineno, each.function), _words(way.node)) for each, way in found]
+
+
+def _is_for_all(node: ast.AST) -> bool:
+    """Whether it is a comprehension that leaves nothing out."""
+    return isinstance(node, COMPREHENSIONS) and not any(generator.ifs for generator in node.generators)
 
 
 def _called_it(line: Site, last: Site | None) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, takewhile
+from itertools import accumulate, pairwise, takewhile
 
 from rankdrill.diagnosis.calls.common_caller import (
     come_round,
@@ -185,6 +185,8 @@ def _rounds(due: Site, came: Site, history: Sequence[Site | None]) -> list[int]:
 def _where_it_showed(theirs: Sequence[Step], mine: Sequence[Step]) -> Parting | None:
     """The parting at the last calls, which do not fit: by what has followed upon what, else by the source."""
     due, came = theirs[-1], mine[-1]
+    if due.site is not None and due.site == came.site and _comes_next_by_custom(due, came, mine[:-1]):
+        return Parting(FindingKind.MISSING, due)
     if due.site is None or came.site is None or due.site == came.site or _met_before(theirs, mine):
         return None
     before = {step.site for step in mine[:-1]}
@@ -221,6 +223,15 @@ def _where_it_showed(theirs: Sequence[Step], mine: Sequence[Step]) -> Parting | 
     if order is None or order is Order.APART or made_later_too(at_came, at_due):
         return None
     return Parting(FindingKind.EXTRA, came)
+
+
+def _comes_next_by_custom(due: Step, came: Step, history: Sequence[Step]) -> bool:
+    """Whether one line has always gone on from what is `due` to what `came`, and never come to that without it."""
+    made = [(step.site, step.digest) for step in history]
+    mine, theirs = (came.site, came.digest), (due.site, due.digest)
+    before = {first for first, then in pairwise(made) if then == mine}
+    behind = {then for first, then in pairwise(made) if first == theirs}
+    return before == {theirs} and behind == {mine}
 
 
 def _up_to_where_they_met(theirs: Sequence[Step], mine: Sequence[Step]) -> tuple[Sequence[Step], Sequence[Step]]:

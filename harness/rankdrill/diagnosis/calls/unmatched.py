@@ -6,17 +6,23 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations
 
-from rankdrill.diagnosis.calls.common_caller import from_one_function, outward
+from rankdrill.diagnosis.calls.common_caller import from_one_function
 from rankdrill.diagnosis.calls.contracts import MEMBERS
 from rankdrill.diagnosis.calls.groups_left_out import went_past_group
-from rankdrill.diagnosis.calls.loops import go_by_the_element
+from rankdrill.diagnosis.calls.met_by_mistake import (
+    OF_ONE_CALL,
+    either_turned_round,
+    go_by_the_element,
+    is_of_another_round,
+    is_of_two_threads,
+    one_lies_behind,
+    turned_round,
+)
 from rankdrill.diagnosis.calls.naming import in_pass, named
-from rankdrill.diagnosis.calls.own_threads import on_the_way, started_by
 from rankdrill.diagnosis.calls.rounds import out_of_turn_with_a_line
 from rankdrill.diagnosis.calls.sequences import Parting, calls_on, left_out_by_one_side, parted_before, parting
 from rankdrill.diagnosis.calls.source import (
     Order,
-    comes_to_both,
     lines_alike,
     made_later_too,
     order_of,
@@ -27,20 +33,9 @@ from rankdrill.diagnosis.waits import Wait, name_ranks
 from rankdrill.ledger import LedgerView
 from rankdrill.step import NO_SEQUENCE, Step
 
-__all__ = ["either_turned_round", "left_behind", "on_top", "origin", "retold", "sided_with"]
+__all__ = ["left_behind", "on_top", "origin", "retold", "sided_with"]
 
 MOST_COMPARED = 8  # culprits whose sequences are looked at
-_OF_ONE_CALL = frozenset(
-    {
-        FindingKind.CALL_ORDERING,
-        FindingKind.OPERATOR,
-        FindingKind.ROOT,
-        FindingKind.DATATYPE,
-        FindingKind.DEVICE,
-        FindingKind.SIZE,
-    }
-)
-"""What two calls that met by mistake may differ in: a call too many meets one of another op, or of another size."""
 
 
 def left_behind(waits: Mapping[int, Wait], returned: Collection[int], views: Sequence[LedgerView]) -> Finding | None:
@@ -73,7 +68,7 @@ def sided_with(finding: Finding, waits: Mapping[int, Wait], views: Sequence[Ledg
     Who of them waits for one side elsewhere was let down by it: it came here too early, or to what was not to be.
     Whoever is no member may be way ahead, and wait for one that is held up here.
     """
-    if finding.culprits or finding.kind not in _OF_ONE_CALL or len(finding.sides) != 2:
+    if finding.culprits or finding.kind not in OF_ONE_CALL or len(finding.sides) != 2:
         return finding
     one, other = finding.sides
     members = {rank for view in views for rank in members_in(view).get(finding.group, ())}
@@ -106,17 +101,17 @@ def retold(finding: Finding, views: Sequence[LedgerView]) -> Finding:
         return finding
     if finding.kind is FindingKind.GROUP and finding.argument == MEMBERS:
         return went_past_group(finding)
-    if finding.kind in _OF_ONE_CALL and any(_is_of_two_threads(*pair) for pair in permutations(finding.sides, 2)):
+    if finding.kind in OF_ONE_CALL and any(is_of_two_threads(*pair) for pair in permutations(finding.sides, 2)):
         return replace(finding, kind=FindingKind.CALL_ORDERING, culprits=())  # on each rank it is chance
     found = _parted(finding, views) if finding.culprits else _parted_by_custom(finding, views)
     found = found or _in_a_branch_without(finding, views) or _out_of_turn(finding, views)
     if found is None:
-        if _turned_round(finding) or either_turned_round(finding):
+        if turned_round(finding) or either_turned_round(finding) or is_of_another_round(finding, views):
             return replace(finding, kind=FindingKind.CALL_ORDERING)
         early = _parted_before(finding, views)
-        return early or (replace(finding, kind=FindingKind.MISSING) if _one_lies_behind(finding) else finding)
+        return early or (replace(finding, kind=FindingKind.MISSING) if one_lies_behind(finding) else finding)
     culprits, parted = found
-    if parted.call.sequence == finding.number and _go_by_the_element(finding):
+    if parted.call.sequence == finding.number and go_by_the_element(finding):
         return replace(finding, kind=FindingKind.CALL_ORDERING, culprits=culprits)
     extra, out_of_turn = parted.kind is FindingKind.EXTRA, _made_after_all(parted, finding, culprits)
     kind = FindingKind.CALL_ORDERING if out_of_turn else parted.kind
@@ -142,14 +137,7 @@ def _in_a_branch_without(finding: Finding, views: Sequence[LedgerView]) -> tuple
 
 
 def _out_of_turn(finding: Finding, views: Sequence[LedgerView]) -> tuple[tuple[int, ...], Parting] | None:
-    return out_of_turn_with_a_line(finding, views) if finding.kind in _OF_ONE_CALL else None
-
-
-def _go_by_the_element(finding: Finding) -> bool:
-    odd, most = finding.sides[0].sites[0], finding.sides[-1].sites[0]
-    if finding.kind is not FindingKind.CALL_ORDERING or odd is None or most is None:
-        return False
-    return go_by_the_element(*from_one_function(odd, most))
+    return out_of_turn_with_a_line(finding, views) if finding.kind in OF_ONE_CALL else None
 
 
 def _made_after_all(parted: Parting, finding: Finding, culprits: Collection[int]) -> bool:
@@ -157,56 +145,11 @@ def _made_after_all(parted: Parting, finding: Finding, culprits: Collection[int]
     extra = parted.kind is FindingKind.EXTRA
     lacking = (side for side in finding.sides if (set(side.ranks) <= set(culprits)) is not extra)
     shows, site = next((side.sites[0] for side in lacking), None), parted.call.site
-    return site is not None and shows is not None and made_later_too(site, shows)
+    return site is not None and shows is not None and made_later_too(*from_one_function(site, shows))
 
 
 def _others(finding: Finding, culprits: Collection[int]) -> list[int]:
     return sorted({rank for side in finding.sides for rank in side.ranks} - set(culprits))
-
-
-def _turned_round(finding: Finding) -> bool:
-    """Whether what the culprits called is what the others come to later."""
-    odd, most = finding.sides[0].sites[0], finding.sides[-1].sites[0]
-    known = bool(finding.culprits) and odd is not None and most is not None and odd.place != most.place
-    return known and odd is not None and most is not None and made_later_too(odd, most)
-
-
-def either_turned_round(finding: Finding) -> bool:
-    """Whether one of two sides that disagree comes later to what the other called, as the source says.
-
-    In branches of their own each has to come to the other's call: else it may be the next one, which looks alike.
-    """
-    if finding.culprits or len(finding.sides) != 2:
-        return False
-    one, other = (side.sites[0] for side in finding.sides)
-    if one is None or other is None or one.place == other.place:
-        return False
-    enough = all if order_of(one, other) is Order.APART else any
-    return enough((made_later_too(one, other), made_later_too(other, one)))
-
-
-def _is_of_two_threads(one: Side, other: Side) -> bool:
-    """Whether a thread came to where `one` is, and who started it goes on to where the `other` is: on any rank either
-    may come first.
-    """
-    started = started_by(one.sites[0])
-    return started is not None and any(on_the_way(started[0], goes_on) for goes_on in outward(other.sites[0]))
-
-
-def _one_lies_behind(finding: Finding) -> bool:
-    """Whether two sides disagree of which one has come further down the same code: it left a call out, if not the
-    other made one more.
-
-    Calls of one operation in two branches may be meant for each other, and differ in a root or a size by mistake.
-    """
-    if finding.culprits or finding.kind not in _OF_ONE_CALL or len(finding.sides) != 2:
-        return False
-    one, other = (side.sites[0] for side in finding.sides)
-    if one is None or other is None:
-        return False
-    if finding.kind is FindingKind.CALL_ORDERING:
-        return order_of(one, other) in (Order.AFTER, Order.BEFORE)
-    return comes_to_both(one, other) or comes_to_both(other, one)
 
 
 def _parted(finding: Finding, views: Sequence[LedgerView]) -> tuple[tuple[int, ...], Parting] | None:

@@ -123,7 +123,8 @@ def _same_on_another_group(step: Step, rank: int, views: Sequence[LedgerView]) -
 
 
 def _made_elsewhere(finding: Finding, views: Sequence[LedgerView]) -> dict[int, tuple[Step, dict[int, Step]]]:
-    """What the one rank that left a call out made there instead, on a group where nobody met it; and who made the call.
+    """What the one rank that left a call out made there instead, on a group where nobody met it, if not from another
+    line by chance; and who made the call.
 
     It has gone on since, as one does that waits only later.
     """
@@ -142,9 +143,15 @@ def _made_elsewhere(finding: Finding, views: Sequence[LedgerView]) -> dict[int, 
         if step.target != finding.group
         and _in_one_place(step, theirs)
         and _at_one_turn(step, views[rank], theirs, views[first])
-        and not any(step.sequence in calls_on(step.target, view) for other, view in enumerate(views) if other != rank)
+        and not any(_meets(step, view) for other, view in enumerate(views) if other != rank)
     ]
     return {rank: (found[0], others)} if len(found) == 1 else {}
+
+
+def _meets(step: Step, view: LedgerView) -> bool:
+    """Whether another rank, whose ledger it is, has made that call from the same line."""
+    theirs = calls_on(step.target, view).get(step.sequence)
+    return theirs is not None and (theirs.site is None or step.site is None or theirs.site.place == step.site.place)
 
 
 def _in_one_place(step: Step, theirs: Step) -> bool:

@@ -87,7 +87,9 @@ def _all_wait_so(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> bool:
     """
     size = len(traffic.ends)
     alone = not any(each.site == end.site for each in _of_others(end, traffic))
-    there = [each for made in traffic.ends.values() for each in made if each.site == other.site and each.sends is other.sends]
+    there = [
+        each for made in traffic.ends.values() for each in made if each.site == other.site and each.sends is other.sends
+    ]
     ways = {(each.peer - each.rank) % size for each in there}
     return alone and end.site is not None and len({each.rank for each in there}) >= PATTERN and len(ways) == 1
 

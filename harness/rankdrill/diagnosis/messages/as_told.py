@@ -49,7 +49,7 @@ def not_told_to_leave(end: MessageEnd, traffic: Traffic, stands: Standing) -> tu
 
 
 def _last_lines(site: Site, but: int, traffic: Traffic, stands: Standing) -> set[Site | None]:
-    """From where the last messages came that others than rank `but` received at `site`; nothing if one is there still."""
+    """Where the last messages came from that others than rank `but` got at `site`; nothing if one is there still."""
     last = [
         taken[-1]
         for rank, ends in traffic.ends.items()

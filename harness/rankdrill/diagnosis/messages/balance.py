@@ -19,9 +19,7 @@ def out_of_balance(ends: Sequence[MessageEnd], traffic: Traffic) -> tuple[Messag
     """The end that waits in vain, and the rank that is at fault for that; None where not one stands out."""
     differences = {end.rank: _difference(end, traffic) for end in ends}
     if len(ends) == 2 and set(differences.values()) == {None, 0}:  # of two one is as all were there
-        differences = {
-            end.rank: _difference(end, traffic, 1) if differences[end.rank] is None else 0 for end in ends
-        }
+        differences = {end.rank: _difference(end, traffic, 1) if differences[end.rank] is None else 0 for end in ends}
     apart = {end.rank: end for end in ends if (differences[end.rank] or 0)}
     unknown = [rank for rank, difference in differences.items() if difference is None]
     if len(apart) != 1 or unknown:

@@ -13,7 +13,6 @@ from rankdrill.diagnosis.messages.misaddressed import may_be_for_another
 from rankdrill.diagnosis.messages.traffic import SEND_CALLS, MessageEnd, Stream, Traffic
 from rankdrill.diagnosis.races.order import is_from_anybody
 from rankdrill.diagnosis.waits import Wait
-from rankdrill.step import BATCH
 
 __all__ = [
     "beyond_the_border",

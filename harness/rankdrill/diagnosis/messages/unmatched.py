@@ -180,8 +180,8 @@ def _of_circle(
         return account.missing(ahead[0], (ahead[1],))
     waiting_too = list(_ends(lost))
     turned = turned_to_another(ends, waiting_too, traffic) or not_as_all_there(ends, waiting_too, traffic)
-    if turned is not None:
-        return account.misaddressed(turned)
+    if (told := account.misaddressed(turned)) is not None:
+        return told
     left = departure(ends, traffic)
     astray = account.misaddressed(never_met(ends)) if left is None else None
     if astray is not None:
