@@ -20,6 +20,7 @@ from rankdrill.diagnosis.calls.source import (
     order_of,
 )
 from rankdrill.diagnosis.calls.tree import function_around, lines_calling, name_called, tree_of
+from rankdrill.diagnosis.came_first import by_what_came_first
 from rankdrill.diagnosis.deadlock import deadlock, in_circle, in_every_circle
 from rankdrill.diagnosis.finding import Finding, FindingKind, side_of
 from rankdrill.diagnosis.messages.tags import PATTERN
@@ -47,15 +48,17 @@ def mixed_circle(
     meeting, message = inside[0].record.step, outside[0].record.step
     if meeting.site is None or message.site is None:
         return None
+    traffic = Traffic(dict(enumerate(views)))
+    there = [wait.record.step.site for wait in lost.values() if _is_in(meeting, wait)]
+    listed = any(site is not None and in_turn_by_one_line(site, message.site) for site in there)
+    if (found := by_what_came_first(circle, lost, views, traffic, listed=listed)) is not None:
+        return found
     for wait in inside:
         for other in outside:
             found = gone_past(wait, other, lost, returned, views) if other.rank in wait.missing else None
             if found is not None:
                 return found
-    traffic = Traffic(dict(enumerate(views)))
-    there = [wait.record.step.site for wait in lost.values() if _is_in(meeting, wait)]
-    if len(outside) == 1 and any(site is not None and in_turn_by_one_line(site, message.site) for site in there):
-        # Of one list, whose order is another there.
+    if len(outside) == 1 and listed:
         if alone := _turned_round_alone(inside, meeting, lost):
             return deadlock(circle, alone)
         short = _short_of_what_others_sent(outside[0], inside, meeting, views, traffic, listed=True)

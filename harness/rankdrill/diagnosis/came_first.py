@@ -1,0 +1,208 @@
+"""Which came first on each rank, its messages or a collective: who alone has it the other way round than all others.
+
+Told by the ledgers alone, whatever the source turns round: a list, a branch, the names of a dictionary. That a rank
+exchanges its messages later, if it has not yet, they do not tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from rankdrill.diagnosis.calls.common_caller import outward
+from rankdrill.diagnosis.calls.source import functions_calling, lines_behind
+from rankdrill.diagnosis.deadlock import deadlock
+from rankdrill.diagnosis.finding import Finding
+from rankdrill.diagnosis.messages.account import Account
+from rankdrill.diagnosis.messages.traffic import MessageEnd, Traffic
+from rankdrill.diagnosis.waits import Wait
+from rankdrill.ledger import GROUP_OP, LedgerView
+from rankdrill.step import BATCH, Kind, Site, Step
+
+__all__ = ["by_what_came_first"]
+
+_HALVES = frozenset({"send", "isend", "recv", "irecv", BATCH})
+FEWEST = 2  # ranks that say how it is meant
+Function = tuple[str, str]
+"""A function by its file and its name."""
+
+
+class How(Enum):
+    """How one rank came to it otherwise than all others."""
+
+    EARLY = "its messages come before the collective"
+    LATE = "its messages do not come before the collective"
+    WITHOUT = "its messages do not come between two collectives"
+
+
+@dataclass(frozen=True)
+class Alone:
+    """The one rank that came to it otherwise."""
+
+    rank: int
+    how: How
+
+
+@dataclass(frozen=True)
+class _Round:
+    """What one rank began, such messages, since the collective before the one that is looked at; and whether it has
+    `entered` that.
+    """
+
+    begun: Sequence[MessageEnd]
+    entered: bool
+
+    @property
+    def said(self) -> bool | None:
+        """Whether messages came first; None where nothing came yet."""
+        return True if self.begun else (False if self.entered else None)
+
+    @property
+    def begins_again(self) -> bool:
+        """Whether the last message is one that it had begun before in this round: the next round's."""
+        *before, last = self.begun or [None]
+        return any(_same(each, last) for each in before)
+
+
+def by_what_came_first(
+    circle: Sequence[Wait], lost: Mapping[int, Wait], views: Sequence[LedgerView], traffic: Traffic, *, listed: bool
+) -> Finding | None:
+    """What is wrong where of a `circle` some wait in a collective and others for messages, and one rank has come to it
+    the other way round than all others; None where not one has.
+
+    It is by order if the rank, or its peer, comes to the message behind the collective: by the source, or where both
+    are `listed` for one line to call. Else the rank has left its message out.
+    """
+    message = next(wait for wait in circle if wait.record.step.message is not None).record.step
+    meeting = next(wait for wait in circle if wait.record.step.message is None)
+    alone = _alone_the_other_way(message, meeting.record.step, views, traffic)
+    wait = lost.get(alone.rank) if alone is not None else None
+    if alone is None or wait is None:
+        return None
+    turned = deadlock(circle, (alone.rank,)) if any(each.rank == alone.rank for each in circle) else None
+    if alone.how is How.EARLY:
+        peers = [lost[rank] for rank in wait.missing if rank in lost]
+        return turned if listed or any(_comes_to_it(peer, message, traffic) for peer in peers) else None
+    if wait.record.step.message is not None:
+        return None
+    if alone.how is How.LATE and (listed or _comes_to_it(wait, message, traffic)):
+        return turned
+    ends = (MessageEnd.of(rank, each.record) for rank, each in lost.items() if alone.rank in each.missing)
+    end = next((each for each in ends if each is not None), None)
+    return Account(lost, dict(enumerate(views)), traffic).missing(end, (alone.rank,)) if end is not None else None
+
+
+def _comes_to_it(wait: Wait, message: Step, traffic: Traffic) -> bool:
+    """Whether behind where a rank waits it may come to one half of messages such as `message`, as the source says.
+
+    Once some of these have met it is known which functions they are in; before that any but those of other messages.
+    """
+    lines, functions = _known(message.site, traffic)
+    ends = [(end, end.site) for made in traffic.ends.values() for end in made if end.site is not None]
+    used = {site.place for _, site in ends}
+    others = {(site.file, site.function) for _, site in ends} - functions
+    met = any(traffic.other_end(end) is not None for end, site in ends if site.place in lines)
+    for site in outward(wait.record.step.site):
+        direct = {(site.file, line) for line in lines_behind(_HALVES, site)}
+        new = set[tuple[str, int]]() if met and (site.file, site.function) not in functions else direct - used
+        if direct & lines or new:
+            return True
+        leading = {(site.file, name) for name in _leading_to(_HALVES, site.file)}
+        leading = leading & functions if met else leading - others
+        if lines_behind({name for _, name in leading}, site):
+            return True
+    return False
+
+
+def _leading_to(names: Collection[str], file: str) -> set[str]:
+    """The functions of `file` that call one of `names`, or a function that does."""
+    found: set[str] = set()
+    while more := functions_calling({*names, *found}, file) - found:
+        found |= more
+    return found
+
+
+def _alone_the_other_way(message: Step, meeting: Step, views: Sequence[LedgerView], traffic: Traffic) -> Alone | None:
+    """Who came to the collective `meeting` before messages such as `message`, where all others came to theirs first, or
+    the other way round; None, if there is not one against several.
+
+    From the second round on everybody has had messages before the collective, those of the round before: there it
+    counts how ranks began.
+    """
+    functions = _known(message.site, traffic)[1]
+    number = meeting.sequence
+    rounds = {rank: _round(rank, meeting, number, functions, views, traffic) for rank in traffic.ends}
+    said = {rank: each.said for rank, each in rounds.items()}
+    at_first = {_round(rank, meeting, 0, functions, views, traffic).said for rank in rounds} if number else {True}
+    if number and len(at_first) > 1:
+        return None
+    if at_first == {True} and (late := _one(said, without=True)) is not None:
+        return Alone(late, How.LATE)
+    if at_first == {True}:
+        early = _one(said, without=False) if not number else None
+        return Alone(early, How.EARLY) if early is not None else None
+    if (skipped := _one(said, without=True)) is not None:
+        return Alone(skipped, How.WITHOUT)
+    outside = [rank for rank, each in rounds.items() if not each.entered]
+    if len(outside) == 1 and len(rounds) > FEWEST and rounds[outside[0]].begins_again:
+        return Alone(outside[0], How.EARLY)
+    return None
+
+
+def _known(site: Site | None, traffic: Traffic) -> tuple[set[tuple[str, int]], set[Function]]:
+    """That line, and those whose messages met messages of it, or of such; and the functions of these lines."""
+    lines = {site.place} if site is not None else set()
+    functions = {(site.file, site.function)} if site is not None else set()
+    for ends in traffic.ends.values():
+        for end in ends:
+            other = traffic.other_end(end)
+            if end.site is None or other is None or other.site is None:
+                continue
+            pair = (end.site, other.site)
+            if not lines.isdisjoint(each.place for each in pair):
+                lines |= {each.place for each in pair}
+                functions |= {(each.file, each.function) for each in pair}
+    return lines, functions
+
+
+def _one(said: Mapping[int, bool | None], *, without: bool) -> int | None:
+    """The one rank that says something else than several others; nobody says both."""
+    odd = [rank for rank, first in said.items() if first is not None and first is not without]
+    most = [rank for rank, first in said.items() if first is without]
+    return odd[0] if len(odd) == 1 and len(most) >= FEWEST else None
+
+
+def _round(
+    rank: int,
+    meeting: Step,
+    number: int,
+    functions: Collection[Function],
+    views: Sequence[LedgerView],
+    traffic: Traffic,
+) -> _Round:
+    since, entered = (_begun(views[rank], meeting, each) for each in (number - 1, number))
+    begun = [
+        end
+        for end in traffic.ends[rank]
+        if end.site is not None
+        and (end.site.file, end.site.function) in functions
+        and (since is None or end.record.index > since)
+        and (entered is None or end.record.index < entered)
+    ]
+    return _Round(begun, entered is not None)
+
+
+def _same(one: MessageEnd, other: MessageEnd | None) -> bool:
+    return other is not None and (one.sends, one.stream, one.site) == (other.sends, other.stream, other.site)
+
+
+def _begun(view: LedgerView, meeting: Step, number: int) -> int | None:
+    """Which step of the rank that call of the group was; None where it has not come to it."""
+    if number < 0:
+        return None
+    for record in view.where(lambda kind, state: kind is Kind.COLLECTIVE):
+        step = record.step
+        if (step.target, step.sequence) == (meeting.target, number) and step.op != GROUP_OP:
+            return record.index
+    return None
