@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from rankdrill.diagnosis.calls.common_caller import outward
+from rankdrill.diagnosis.calls.common_caller import in_turn_by_one_line, outward
 from rankdrill.diagnosis.calls.source import functions_calling, lines_behind
 from rankdrill.diagnosis.deadlock import deadlock
 from rankdrill.diagnosis.finding import Finding
@@ -61,18 +61,17 @@ class _Round:
     @property
     def begins_again(self) -> bool:
         """Whether the last message is one that it had begun before in this round: the next round's."""
-        *before, last = self.begun or [None]
-        return any(_same(each, last) for each in before)
+        return any(_same(each, self.begun[-1]) for each in self.begun[:-1])
 
 
 def by_what_came_first(
-    circle: Sequence[Wait], lost: Mapping[int, Wait], views: Sequence[LedgerView], traffic: Traffic, *, listed: bool
+    circle: Sequence[Wait], lost: Mapping[int, Wait], views: Sequence[LedgerView], traffic: Traffic
 ) -> Finding | None:
     """What is wrong where of a `circle` some wait in a collective and others for messages, and one rank has come to it
     the other way round than all others; None where not one has.
 
     It is by order if the rank, or its peer, comes to the message behind the collective: by the source, or where both
-    are `listed` for one line to call. Else the rank has left its message out.
+    are of one list, for one line to call. Else the rank has left its message out.
     """
     message = next(wait for wait in circle if wait.record.step.message is not None).record.step
     meeting = next(wait for wait in circle if wait.record.step.message is None)
@@ -82,11 +81,14 @@ def by_what_came_first(
         return None
     turned = deadlock(circle, (alone.rank,)) if any(each.rank == alone.rank for each in circle) else None
     if alone.how is How.EARLY:
+        here, there = meeting.record.step.site, message.site
+        if here is not None and there is not None and in_turn_by_one_line(here, there):
+            return turned
         peers = [lost[rank] for rank in wait.missing if rank in lost]
-        return turned if listed or any(_comes_to_it(peer, message, traffic) for peer in peers) else None
+        return turned if any(_comes_to_it(peer, message, traffic) for peer in peers) else None
     if wait.record.step.message is not None:
         return None
-    if alone.how is How.LATE and (listed or _comes_to_it(wait, message, traffic)):
+    if alone.how is How.LATE and _comes_to_it(wait, message, traffic):
         return turned
     ends = (MessageEnd.of(rank, each.record) for rank, each in lost.items() if alone.rank in each.missing)
     end = next((each for each in ends if each is not None), None)
@@ -94,7 +96,8 @@ def by_what_came_first(
 
 
 def _comes_to_it(wait: Wait, message: Step, traffic: Traffic) -> bool:
-    """Whether behind where a rank waits it may come to one half of messages such as `message`, as the source says.
+    """Whether behind where a rank waits it may come to one half of messages such as `message`, as the source says; or
+    by the list that it is in.
 
     Once some of these have met it is known which functions they are in; before that any but those of other messages.
     """
@@ -102,8 +105,11 @@ def _comes_to_it(wait: Wait, message: Step, traffic: Traffic) -> bool:
     ends = [(end, end.site) for made in traffic.ends.values() for end in made if end.site is not None]
     used = {site.place for _, site in ends}
     others = {(site.file, site.function) for _, site in ends} - functions
+    here = wait.record.step.site
+    if here is not None and any(in_turn_by_one_line(here, site) for _, site in ends if site.place in lines):
+        return True
     met = any(traffic.other_end(end) is not None for end, site in ends if site.place in lines)
-    for site in outward(wait.record.step.site):
+    for site in outward(here):
         direct = {(site.file, line) for line in lines_behind(_HALVES, site)}
         new = set[tuple[str, int]]() if met and (site.file, site.function) not in functions else direct - used
         if direct & lines or new:
@@ -193,8 +199,8 @@ def _round(
     return _Round(begun, entered is not None)
 
 
-def _same(one: MessageEnd, other: MessageEnd | None) -> bool:
-    return other is not None and (one.sends, one.stream, one.site) == (other.sends, other.stream, other.site)
+def _same(one: MessageEnd, other: MessageEnd) -> bool:
+    return (one.sends, one.stream, one.site) == (other.sends, other.stream, other.site)
 
 
 def _begun(view: LedgerView, meeting: Step, number: int) -> int | None:

@@ -50,14 +50,14 @@ def mixed_circle(
         return None
     traffic = Traffic(dict(enumerate(views)))
     there = [wait.record.step.site for wait in lost.values() if _is_in(meeting, wait)]
-    listed = any(site is not None and in_turn_by_one_line(site, message.site) for site in there)
-    if (found := by_what_came_first(circle, lost, views, traffic, listed=listed)) is not None:
-        return found
+    if (turned := by_what_came_first(circle, lost, views, traffic)) is not None:
+        return turned
     for wait in inside:
         for other in outside:
             found = gone_past(wait, other, lost, returned, views) if other.rank in wait.missing else None
             if found is not None:
                 return found
+    listed = any(site is not None and in_turn_by_one_line(site, message.site) for site in there)
     if len(outside) == 1 and listed:
         if alone := _turned_round_alone(inside, meeting, lost):
             return deadlock(circle, alone)
