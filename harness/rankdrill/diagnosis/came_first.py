@@ -1,7 +1,7 @@
 """Which came first on each rank, its messages or a collective: who alone has it the other way round than all others.
 
-Told by the ledgers alone, whatever the source turns round: a list, a branch, the names of a dictionary. That a rank
-exchanges its messages later, if it has not yet, they do not tell.
+Ledgers tell it, whatever the source turns round: a list, a branch, the names of a dictionary. Whether a rank would have
+exchanged its messages later, or has left them out, only the source tells.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from rankdrill.diagnosis.calls.common_caller import in_turn_by_one_line, outward
 from rankdrill.diagnosis.calls.source import functions_calling, lines_behind
 from rankdrill.diagnosis.deadlock import deadlock
 from rankdrill.diagnosis.finding import Finding
+from rankdrill.diagnosis.groups import members_in
 from rankdrill.diagnosis.messages.account import Account
 from rankdrill.diagnosis.messages.traffic import MessageEnd, Traffic
 from rankdrill.diagnosis.waits import Wait
-from rankdrill.ledger import GROUP_OP, LedgerView
+from rankdrill.ledger import GROUP_OP, LedgerView, Record
 from rankdrill.step import BATCH, Kind, Site, Step
 
 __all__ = ["by_what_came_first"]
@@ -75,7 +76,7 @@ def by_what_came_first(
     """
     message = next(wait for wait in circle if wait.record.step.message is not None).record.step
     meeting = next(wait for wait in circle if wait.record.step.message is None)
-    alone = _alone_the_other_way(message, meeting.record.step, views, traffic)
+    alone = _alone_the_other_way(message, meeting.record, lost, views, traffic)
     wait = lost.get(alone.rank) if alone is not None else None
     if alone is None or wait is None:
         return None
@@ -92,7 +93,9 @@ def by_what_came_first(
         return turned
     ends = (MessageEnd.of(rank, each.record) for rank, each in lost.items() if alone.rank in each.missing)
     end = next((each for each in ends if each is not None), None)
-    return Account(lost, dict(enumerate(views)), traffic).missing(end, (alone.rank,)) if end is not None else None
+    if end is None or any(each.peer == end.rank and each.rank != end.peer for each in traffic.left_over()):
+        return None  # it may have named the wrong peer
+    return Account(lost, dict(enumerate(views)), traffic).missing(end, (alone.rank,))
 
 
 def _comes_to_it(wait: Wait, message: Step, traffic: Traffic) -> bool:
@@ -129,26 +132,34 @@ def _leading_to(names: Collection[str], file: str) -> set[str]:
     return found
 
 
-def _alone_the_other_way(message: Step, meeting: Step, views: Sequence[LedgerView], traffic: Traffic) -> Alone | None:
-    """Who came to the collective `meeting` before messages such as `message`, where all others came to theirs first, or
-    the other way round; None, if there is not one against several.
+def _alone_the_other_way(
+    message: Step, meeting: Record, lost: Mapping[int, Wait], views: Sequence[LedgerView], traffic: Traffic
+) -> Alone | None:
+    """Who of the group came to the collective of `meeting` before messages such as `message`, where all others that
+    have such came to theirs first, or the other way round; None, if there is not one against several.
 
     From the second round on everybody has had messages before the collective, those of the round before: there it
     counts how ranks began.
     """
+    step = meeting.step
     functions = _known(message.site, traffic)[1]
-    number = meeting.sequence
-    rounds = {rank: _round(rank, meeting, number, functions, views, traffic) for rank in traffic.ends}
-    said = {rank: each.said for rank, each in rounds.items()}
-    at_first = {_round(rank, meeting, 0, functions, views, traffic).said for rank in rounds} if number else {True}
-    if number and len(at_first) > 1:
+    members = next((found[step.target] for found in map(members_in, views) if step.target in found), traffic.ends)
+
+    def rounds_to(number: int) -> dict[int, _Round]:
+        return {rank: _round(rank, step, number, functions, views, traffic) for rank in members}
+
+    rounds = rounds_to(step.sequence)
+    at_first = {each.said for each in rounds_to(0).values()} if step.sequence else {True}
+    if len(at_first) > 1:
         return None
-    if at_first == {True} and (late := _one(said, without=True)) is not None:
-        return Alone(late, How.LATE)
     if at_first == {True}:
-        early = _one(said, without=False) if not number else None
-        return Alone(early, How.EARLY) if early is not None else None
-    if (skipped := _one(said, without=True)) is not None:
+        if (late := _one(rounds, without=True)) is not None:
+            return Alone(late, How.LATE)
+        early = _one(rounds, without=False) if not step.sequence else None
+        others = [rank for rank in rounds if rank != early and rank in lost]
+        voting = [rank for rank in others if _comes_to_it(lost[rank], message, traffic)]
+        return Alone(early, How.EARLY) if early is not None and len(voting) >= FEWEST else None
+    if (skipped := _one(rounds, without=True)) is not None:
         return Alone(skipped, How.WITHOUT)
     outside = [rank for rank, each in rounds.items() if not each.entered]
     if len(outside) == 1 and len(rounds) > FEWEST and rounds[outside[0]].begins_again:
@@ -172,8 +183,9 @@ def _known(site: Site | None, traffic: Traffic) -> tuple[set[tuple[str, int]], s
     return lines, functions
 
 
-def _one(said: Mapping[int, bool | None], *, without: bool) -> int | None:
+def _one(rounds: Mapping[int, _Round], *, without: bool) -> int | None:
     """The one rank that says something else than several others; nobody says both."""
+    said = {rank: each.said for rank, each in rounds.items()}
     odd = [rank for rank, first in said.items() if first is not None and first is not without]
     most = [rank for rank, first in said.items() if first is without]
     return odd[0] if len(odd) == 1 and len(most) >= FEWEST else None

@@ -72,7 +72,7 @@ def mixed_circle(
         return deadlock(circle, before_its_turn)
     if _comes_later(awaited | {BATCH}, meeting.site):
         early = in_every_circle(circle, lost) or _too_early(outside, meeting, lost)
-        early = early or _came_before_its_turn(outside, meeting, lost) or _in_another_branch(outside, inside, lost)
+        early = early or _came_before_its_turn(outside, meeting, lost)
         return deadlock(circle, early or _came_without_sending(inside, outside, lost, traffic))
     if behind := _came_without(outside, inside, lost, traffic):
         return deadlock(circle, behind)
@@ -123,21 +123,6 @@ def _came_without(
 def _is_made_behind(site: Site, here: Site) -> bool:
     """Whether who is `here` makes the call at `site` later: it is written there again, or is of one list with it."""
     return in_turn_by_one_line(site, here) or bool(lines_alike(*from_one_function(site, here)))
-
-
-def _in_another_branch(outside: Sequence[Wait], inside: Sequence[Wait], lost: Mapping[int, Wait]) -> tuple[int, ...]:
-    """The one in the collective whose message the one outside waits for, where all others have come to the collective
-    by one line of another branch; nobody, if there is no such.
-    """
-    met = next((wait for wait in inside if wait.rank in outside[0].missing), None)
-    here = met.record.step.site if met is not None else None
-    if len(outside) > 1 or met is None or here is None:
-        return ()
-    others = [wait for rank, wait in lost.items() if rank not in (met.rank, outside[0].rank)]
-    sites = [wait.record.step.site for wait in others if _is_in(met.record.step, wait)]
-    pairs = [from_one_function(here, site) for site in sites if site is not None]
-    apart = len(pairs) == len(others) > 0 and all(order_of(*pair) is Order.APART for pair in pairs)
-    return (met.rank,) if apart and len({theirs for _, theirs in pairs}) == 1 else ()
 
 
 def _alone_without(

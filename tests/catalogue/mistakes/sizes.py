@@ -58,12 +58,12 @@ def a_message_larger_than_its_buffer(rank: Rank) -> None:
         dist.recv(torch.zeros(4), src=0)  # culprit
 
 
-@mistake("size mismatch", culprits=(1,), ranks=3)
+@mistake("size mismatch", between=(1, 2), ranks=3)
 def a_message_smaller_than_its_buffer(rank: Rank) -> None:
-    """A sequence is cut before it is passed on; the next stage expects it whole, as the one before sent it."""
+    """A sequence is cut before it is passed on; the next stage expects it whole."""
     sequence = torch.zeros(6)
     if rank.index > 0:
-        dist.recv(sequence, src=rank.index - 1)
+        dist.recv(sequence, src=rank.index - 1)  # culprit
     if rank.index < 2:
         dist.send(sequence if rank.index == 0 else sequence[:4], dst=rank.index + 1)  # culprit
 

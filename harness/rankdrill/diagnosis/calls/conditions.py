@@ -130,7 +130,7 @@ def _ways_past(site: Site, now: Site | None, last: Site | None, *, again: bool) 
             continue
         if function is None or tree is None or whose_file(each.file) is not Whose.USER:
             break
-        if each.line == site.line and not _is_called_there(site, function):
+        if each.place == site.place and not _is_called_there(site, function):
             break
         path = tuple(pair for pair in path_to(function, each.line) if not _is_for_all(pair[0]))
         there = next((line for line in outward(now) if _is_of_one_run(line, each, function)), None)

@@ -12,8 +12,8 @@ __all__ = ["leaves_as_it_is_told"]
 
 
 def leaves_as_it_is_told(site: Site) -> bool:
-    """Whether the loop around that line, or around one that led to it, is only left by what came with the message that
-    is received there.
+    """Whether the loop around that line, or around one that led to it, is left in sight, and never but for what came
+    with the message that is received there.
     """
     told = _named_first(site)
     for each in outward(site):
@@ -46,11 +46,25 @@ def _block(node: ast.AST, part: str) -> list[ast.stmt]:
 
 
 def _is_left_by(loop: ast.While, told: set[str]) -> bool:
-    """Whether every way out of it asks for what is `told`, or for what is made of that."""
+    """Whether it has ways out, each of which asks for what is `told`, or for what is made of that."""
     made = [each for each in ast.walk(loop) if isinstance(each, ast.Assign)]
     for each in made:
         if not told.isdisjoint(names_in(each.value)):
             told = told | {name for target in each.targets for name in names_in(target)}
     exits = [node.lineno for node in ast.walk(loop) if isinstance(node, ast.Return | ast.Break | ast.Raise)]
-    tests = [[node.test for node, _ in path_to(loop, line) if isinstance(node, ast.If)] for line in exits]
-    return bool(told) and all(any(not told.isdisjoint(names_in(test)) for test in each) for each in tests)
+    return bool(exits) and all(_is_told_to(path_to(loop, line), told) for line in exits)
+
+
+def _is_told_to(path: Path, told: set[str]) -> bool:
+    """Whether what stands there is come to by what is `told` alone: by the nearest condition, or by one around that."""
+    conditions = [(node.test, part) for node, part in path if isinstance(node, ast.If)]
+    *outer, (nearest, _) = conditions or [(ast.Constant(value=False), "")]
+    return _asks_for(nearest, told) or any(part == "body" and _asks_for(test, told) for test, part in outer)
+
+
+def _asks_for(test: ast.expr, told: set[str]) -> bool:
+    """Whether `test` never holds without what is `told`: each part of an ``or`` asks for it, or one of an ``and``."""
+    if isinstance(test, ast.BoolOp):
+        parts = [_asks_for(each, told) for each in test.values]
+        return all(parts) if isinstance(test.op, ast.Or) else any(parts)
+    return not told.isdisjoint(names_in(test))

@@ -17,8 +17,8 @@ __all__ = ["not_told_to_leave", "told_to_leave"]
 def told_to_leave(end: MessageEnd, traffic: Traffic, stands: Standing) -> tuple[int, ...]:
     """The rank of `end`, where its peer will not come to the other half, since it left its loop as that rank told it.
 
-    Only if nobody who was told so from that line has received more, or all have left by what came from there: else its
-    peer may have taken it for the end.
+    Only if nobody who was told so from that line has received more, or all have left by what came from there, and what
+    is left over did not: else its peer may have taken it for the end.
     """
     exchanged = [each for each in traffic.ends.get(end.peer, ()) if each.peer == end.rank]
     if not exchanged or exchanged[-1].sends or not stands.keeps_away_from(end):
@@ -27,8 +27,10 @@ def told_to_leave(end: MessageEnd, traffic: Traffic, stands: Standing) -> tuple[
     site = exchanged[-1].site
     if told is None or told.site is None or site is None or not leaves_as_it_is_told(site):
         return ()
-    ends = _tells_the_end(told.site, end.rank, traffic) or _last_lines(site, end.peer, traffic, stands) == {told.site}
-    return (end.rank,) if ends else ()
+    if _tells_the_end(told.site, end.rank, traffic):
+        return (end.rank,)
+    all_left = end.site != told.site and _last_lines(site, end.peer, traffic, stands) == {told.site}
+    return (end.rank,) if all_left else ()
 
 
 def not_told_to_leave(end: MessageEnd, traffic: Traffic, stands: Standing) -> tuple[int, ...]:
@@ -45,7 +47,10 @@ def not_told_to_leave(end: MessageEnd, traffic: Traffic, stands: Standing) -> tu
     line = lines.pop()
     if line is None or not _tells_the_end(line, end.peer, traffic):
         return ()
-    return () if any(each.site == line and each.peer == end.rank for each in traffic.ends[end.peer]) else (end.peer,)
+    own = [each for each in traffic.ends[end.peer] if each.sends and each.peer == end.rank]
+    if not own or own[-1].site is None or _tells_the_end(own[-1].site, end.peer, traffic):
+        return ()  # it may have been told, and does not listen
+    return () if any(each.site == line for each in own) else (end.peer,)
 
 
 def _last_lines(site: Site, but: int, traffic: Traffic, stands: Standing) -> set[Site | None]:
@@ -64,4 +69,4 @@ def _last_lines(site: Site, but: int, traffic: Traffic, stands: Standing) -> set
 def _tells_the_end(line: Site, rank: int, traffic: Traffic) -> bool:
     """Whether nobody has received more from `rank` after what came from that line."""
     sent = [each for each in traffic.ends[rank] if each.sends and each.site == line]
-    return all(traffic.received(each.stream) <= each.number + 1 for each in sent)
+    return all(traffic.met(each.stream) <= each.number + 1 for each in sent)

@@ -25,7 +25,7 @@ def out_of_balance(ends: Sequence[MessageEnd], traffic: Traffic) -> tuple[Messag
     if len(apart) != 1 or unknown:
         return None
     ((rank, odd),) = apart.items()
-    behind = (_difference(odd, traffic) or 0) < 0  # it has received too few, or sent too many
+    behind = (differences[rank] or 0) < 0  # it has received too few, or sent too many
     waiting = next((end for end in ends if end.peer == rank), None)
     if waiting is not None and waiting.sends is behind:
         return waiting, rank

@@ -95,13 +95,13 @@ def _unlike_the_next(call: MessageCall, ends: dict[Half, Post], seen: list[Poste
     return odd[0] if len(marks) == len(odd) == 1 else None
 
 
-def _cuts_to_measure(site: Site) -> bool:
+def _cuts_to_measure(site: Site, *, edges: bool = True) -> bool:
     """Whether something in its function may be of another size for each rank: shards, say; also if nobody can say."""
     function = function_around(site)
-    return function is None or any(_cuts(node) for node in ast.walk(function))
+    return function is None or any(_cuts(node, edges) for node in ast.walk(function))
 
 
-def _cuts(node: ast.AST) -> bool:
+def _cuts(node: ast.AST, edges: bool) -> bool:
     match node:
         case ast.Call():
             return name_called(node) in _CUTTING
@@ -109,7 +109,7 @@ def _cuts(node: ast.AST) -> bool:
             return True
         case ast.Slice(lower=lower, upper=upper):
             bounds = [each for each in (lower, upper) if each is not None and not isinstance(each, ast.Constant)]
-            return len(bounds) > 1 or any(_OF_RANKS.search(ast.unparse(each)) for each in bounds)
+            return edges or len(bounds) > 1 or any(_OF_RANKS.search(ast.unparse(each)) for each in bounds)
         case ast.Subscript(value=ast.Name(), slice=index):
             return bool(_OF_RANKS.search(ast.unparse(index)))
     return False
@@ -129,19 +129,19 @@ def _unlike_all_there(call: MessageCall, ends: dict[Half, Post], seen: list[Post
 
 
 def _alone_at_the_lines(call: MessageCall, ends: dict[Half, Post], seen: list[Posted]) -> Half | None:
-    """The end that brings another size than all that third ranks have posted at the lines of both in that round: these
-    may wait for their own still. Not where the source cuts to measure.
+    """The end that brings another size than all that third ranks have posted at the lines of both in that round, more
+    than once: these may wait for their own still. Not where the source cuts to measure, unless it cuts edges.
     """
-    if any(post.site is None or _cuts_to_measure(post.site) for post in ends.values()):
+    if any(post.site is None or _cuts_to_measure(post.site, edges=False) for post in ends.values()):
         return None
     places = {_place(post) for post in ends.values()}
-    marks = {
+    there = [
         post.marks
         for other, _, post in seen
         if post.rank not in (call.source, call.target) and other.number == call.number and _place(post) in places
-    }
-    odd = [half for half, post in ends.items() if post.marks not in marks]
-    return odd[0] if len(marks) == len(odd) == 1 else None
+    ]
+    odd = [half for half, post in ends.items() if post.marks not in there]
+    return odd[0] if len(there) >= PATTERN and len(set(there)) == len(odd) == 1 else None
 
 
 def _goes_along(other: MessageCall, call: MessageCall) -> bool:

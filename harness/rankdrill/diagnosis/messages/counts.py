@@ -13,6 +13,7 @@ from rankdrill.diagnosis.messages.misaddressed import may_be_for_another
 from rankdrill.diagnosis.messages.traffic import SEND_CALLS, MessageEnd, Stream, Traffic
 from rankdrill.diagnosis.races.order import is_from_anybody
 from rankdrill.diagnosis.waits import Wait
+from rankdrill.step import BATCH
 
 __all__ = [
     "beyond_the_border",
@@ -79,7 +80,7 @@ def beyond_the_border(end: MessageEnd, traffic: Traffic, left_over: Sequence[Mes
     """
     both = [each for each in left_over if {each.rank, each.peer} == {end.rank, end.peer}]
     alone = len(both) == 2 and {each.sends for each in both} == {True, False} and len({each.rank for each in both}) == 1
-    if not alone or end.site is None or traffic.met(end.stream):
+    if not alone or end.site is None or end.site.via != BATCH or traffic.met(end.stream):
         return ()
     ends = traffic.ends.get(end.peer, ())
     there = [each for each in ends if each.site is not None and each.site.place == end.site.place]

@@ -110,32 +110,34 @@ def misaddressed(
     return None
 
 
-def in_another_branch(ends: Sequence[MessageEnd], traffic: Traffic) -> Misaddressed | None:
+def in_another_branch(
+    ends: Sequence[MessageEnd], traffic: Traffic, missing: Mapping[int, Collection[int]]
+) -> Misaddressed | None:
     """Of ranks that wait, the one end that is new where its rank used to meet another of `ends`, which waits for that.
 
     It comes from that very line, or from one in another branch: a run of the function that comes there does not come to
-    the usual one as well, so that the order of the two is no explanation.
+    the usual one as well, so that the order of the two is no explanation. `missing` are those whom each rank waits for.
     """
     found = [
         Misaddressed((end, other), argument, end)
         for end in ends
         for argument, other in _candidates(end, ends)
-        if argument == "peer" and _of_both_addresses(end, other) is end and _replaces(end, other, traffic)
+        if argument == "peer" and _of_both_addresses(end, other) is end and _replaces(end, other, traffic, missing)
         if not any(argument == "tag" for argument, _ in _candidates(end, ends))  # its peer has come, with another tag
     ]
     return found[0] if len(found) == 1 else None
 
 
-def _replaces(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> bool:
+def _replaces(end: MessageEnd, other: MessageEnd, traffic: Traffic, missing: Mapping[int, Collection[int]]) -> bool:
     """Whether `end` is where its rank used to meet what came from the line of `other`, and has never met anything.
 
-    Once is not enough where one line turns to one after the other.
+    Where one line turns to one after the other once is not enough, unless its peer waits for it elsewhere.
     """
     (usual, *more) = traffic.sites_met(other) or {None}
     if usual is None or more or end.site is None or traffic.met(end.stream) or not traffic.met(other.stream):
         return False
     if usual.place == end.site.place:
-        return traffic.met(other.stream) >= HABIT
+        return traffic.met(other.stream) >= HABIT or end.rank in missing.get(end.peer, ())
     return order_of(usual, end.site) is Order.APART
 
 

@@ -42,21 +42,23 @@ def never_there(end: MessageEnd, traffic: Traffic, stands: Standing) -> Site | N
 
 def left_out_of_a_batch(end: MessageEnd, traffic: Traffic) -> Site | None:
     """The line of a batch in which the peer of `end` has none, where all others, several, have some, or one less than
-    all others have, who have as many each.
+    all others have, who have as many each. Not where it may be the border of a row.
     """
     here = end.site
     if here is None or here.via != BATCH:
         return None
-    there = {
-        rank: [each for each in ends if each.site is not None and each.site.place == here.place]
-        for rank, ends in traffic.ends.items()
-    }
-    halves = {rank: sum(each.sends is not end.sends for each in made) for rank, made in there.items()}
+    there = traffic.halves_at(here)
+    halves = {rank: (theirs[0] if end.sends else theirs[1]) for rank, theirs in there.items()}
     peers = halves.pop(end.peer, 0)
-    if not all(there.values()) or len(halves) < FEWEST_THERE:
+    if there.keys() != traffic.ends.keys() or len(halves) < FEWEST_THERE or _closes_a_ring(end, traffic):
         return None
     fewest, most = min(halves.values()), max(halves.values())
     return here if fewest > peers == 0 or fewest == most == peers + 1 else None
+
+
+def _closes_a_ring(end: MessageEnd, traffic: Traffic) -> bool:
+    """Whether it goes from the last rank to the first, or back: a row has no such, and its borders have one less."""
+    return {end.rank, end.peer} == {min(traffic.ends), max(traffic.ends)}
 
 
 def _went_past(lines: Sequence[Site], own: Collection[Site]) -> bool:

@@ -77,6 +77,7 @@ class Traffic:
         self._unknown: set[tuple[str, int, int]] = set()  # group, receiver, tag: of some nobody knows whose they took
         for rank, view in views.items():
             self.ends[rank] = list(self._read(rank, view))
+        self._halves: dict[tuple[str, int], dict[int, tuple[int, int]]] = {}
         self._turns = {key: turn for ends in self.ends.values() for key, turn in _turns(ends)}
         self._by_name = {(end.sends, end.stream, end.number): end for ends in self.ends.values() for end in ends}
 
@@ -113,6 +114,16 @@ class Traffic:
     def other_end(self, end: MessageEnd) -> MessageEnd | None:
         """What `end` met; None where that has not been begun."""
         return self._by_name.get((not end.sends, end.stream, end.number))
+
+    def halves_at(self, site: Site) -> Mapping[int, tuple[int, int]]:
+        """How many messages each rank received there, and how many it sent; of those that have been there."""
+        if not self._halves:
+            for end in (each for ends in self.ends.values() for each in ends if each.site is not None):
+                assert end.site is not None
+                ranks = self._halves.setdefault(end.site.place, {})
+                received, sent = ranks.get(end.rank, (0, 0))
+                ranks[end.rank] = (received, sent + 1) if end.sends else (received + 1, sent)
+        return self._halves.get(site.place, {})
 
     def turn(self, end: MessageEnd) -> int:
         """How many messages its rank had sent to that peer before, or received from it, with whatever tag."""

@@ -68,7 +68,9 @@ def sent_astray(lost: Mapping[int, Wait], views: Mapping[int, LedgerView]) -> Fi
     if len(ends) < 2:
         return None
     traffic = Traffic(views)
-    return Account(lost, views, traffic).misaddressed(in_another_branch(ends, traffic))
+    return Account(lost, views, traffic).misaddressed(
+        in_another_branch(ends, traffic, {rank: wait.missing for rank, wait in lost.items()})
+    )
 
 
 def one_too_many(lost: Mapping[int, Wait], views: Mapping[int, LedgerView]) -> Finding | None:
@@ -108,6 +110,15 @@ def _of_ends(
     left_over = list({(end.rank, end.record.index): end for end in left_over}.values())
     gone_past = _gone_past_several(left_over, stands)
 
+    firsts = {(end.rank, end.peer): end for end in reversed(ends)}
+
+    def is_first(end: MessageEnd) -> bool:
+        """Whether it is the first between its two ranks: what they were told is the same for all."""
+        return firsts[end.rank, end.peer] is end
+
+    def told(end: MessageEnd) -> tuple[int, ...]:
+        return told_to_leave(end, traffic, stands) or not_told_to_leave(end, traffic, stands)
+
     def is_in_step(end: MessageEnd) -> bool:
         """Whether the peer waits for the rank of `end`, where it has come to as others do."""
         wait = waits.get(end.peer)
@@ -121,8 +132,7 @@ def _of_ends(
     explanations: list[Callable[[MessageEnd], Finding | None]] = [
         lambda end: account.misaddressed(misaddressed(end, left_over, traffic, stands, peers=False)),
         lambda end: account.misaddressed(misaddressed(end, left_over, traffic, stands)),
-        lambda end: account.miscounted(end, told_to_leave(end, traffic, stands)),
-        lambda end: account.miscounted(end, not_told_to_leave(end, traffic, stands)),
+        lambda end: account.miscounted(end, told(end) if is_first(end) else ()),
         lambda end: account.miscounted(end, () if is_in_step(end) else by_those_beside(end, traffic)),
         lambda end: account.miscounted(end, left_its_line(end, traffic, returned)),
         lambda end: account.missing(end, (end.peer,)) if end.peer == gone_past else None,
