@@ -19,7 +19,9 @@ from rankdrill.diagnosis.calls.common_caller import (
     in_turn_by_one_line,
     loops_below,
     only_some_come,
+    outward,
 )
+from rankdrill.diagnosis.calls.conditions import may_be_left_out
 from rankdrill.diagnosis.calls.loops import comes_round_alone, is_for_some_rounds
 from rankdrill.diagnosis.calls.source import Order, comes_later, is_handled_by, made_later_too, order_of
 from rankdrill.diagnosis.calls.wholes import Wholes
@@ -202,6 +204,8 @@ def _where_it_showed(theirs: Sequence[Step], mine: Sequence[Step]) -> Parting | 
     order = order_of(at_due, at_came)
     if _still_in_its_round(theirs, mine) or (order is Order.BEFORE and _is_on_its_way(theirs, mine)):
         return Parting(FindingKind.EXTRA, came)
+    if order is Order.BEFORE and not may_be_left_out(at_due) and _is_one_way(came.site, at_came):
+        return Parting(FindingKind.EXTRA, came)  # nothing goes past what is due, and something past its own
     if order is not Order.APART and came.site in before and come_round(at_due, at_came):
         return Parting(FindingKind.MISSING, due)  # it has come round the loop
     if again and _met_another(theirs, mine):
@@ -225,10 +229,17 @@ def _where_it_showed(theirs: Sequence[Step], mine: Sequence[Step]) -> Parting | 
     return Parting(FindingKind.EXTRA, came)
 
 
+def _is_one_way(site: Site, at: Site) -> bool:
+    """Whether something goes past that call on the way to it from `at`, the line that led to it."""
+    return any(may_be_left_out(each) for each in takewhile(lambda each: each.place != at.place, outward(site)))
+
+
 def _comes_next_by_custom(due: Step, came: Step, history: Sequence[Step]) -> bool:
     """Whether one line has always gone on from what is `due` to what `came`, and never come to that without it."""
     made = [(step.site, step.digest) for step in history]
     mine, theirs = (came.site, came.digest), (due.site, due.digest)
+    if mine == theirs:  # they differ in what each rank has of its own
+        return False
     before = {first for first, then in pairwise(made) if then == mine}
     behind = {then for first, then in pairwise(made) if first == theirs}
     return before == {theirs} and behind == {mine}

@@ -248,7 +248,9 @@ def _begins_a_round(end: MessageEnd, traffic: Traffic) -> bool:
 
 
 def _expects_as_many(other: MessageEnd, end: MessageEnd, traffic: Traffic) -> bool:
-    """Whether both are receives, one for what the other rank is to hand on: of that number, on one line, in a loop."""
+    """Whether both are receives, one for what the other rank is to hand on: of that number, on one line, in a loop, or
+    for what the rank of `end` is to hand on itself.
+    """
     again = end.number > 0 or all(_came_there_before(each, traffic) for each in (end, other))
     return (
         not end.sends
@@ -259,7 +261,7 @@ def _expects_as_many(other: MessageEnd, end: MessageEnd, traffic: Traffic) -> bo
         and again
         and (other.stream.group, other.stream.tag) == (end.stream.group, end.stream.tag)
         and other.site is not None
-        and other.site == end.site
+        and (other.site == end.site or (other.peer == end.rank and end.number > 0))
     )
 
 
