@@ -10,15 +10,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from rankdrill.diagnosis.calls.common_caller import in_turn_by_one_line, outward
-from rankdrill.diagnosis.calls.source import functions_calling, lines_behind
+from rankdrill.diagnosis.calls.common_caller import from_one_function, in_turn_by_one_line, outward
+from rankdrill.diagnosis.calls.source import Order, functions_calling, lines_behind, order_of
 from rankdrill.diagnosis.deadlock import deadlock
 from rankdrill.diagnosis.finding import Finding
 from rankdrill.diagnosis.groups import members_in
 from rankdrill.diagnosis.messages.account import Account
 from rankdrill.diagnosis.messages.traffic import MessageEnd, Traffic
 from rankdrill.diagnosis.waits import Wait
-from rankdrill.ledger import GROUP_OP, LedgerView, Record
+from rankdrill.ledger import GROUP_OP, LedgerView
 from rankdrill.step import BATCH, Kind, Site, Step
 
 __all__ = ["by_what_came_first"]
@@ -76,7 +76,7 @@ def by_what_came_first(
     """
     message = next(wait for wait in circle if wait.record.step.message is not None).record.step
     meeting = next(wait for wait in circle if wait.record.step.message is None)
-    alone = _alone_the_other_way(message, meeting.record, lost, views, traffic)
+    alone = _alone_the_other_way(message, meeting.record.step, views, traffic)
     wait = lost.get(alone.rank) if alone is not None else None
     if alone is None or wait is None:
         return None
@@ -85,6 +85,8 @@ def by_what_came_first(
         here, there = meeting.record.step.site, message.site
         if here is not None and there is not None and in_turn_by_one_line(here, there):
             return turned
+        if not meeting.record.step.sequence:
+            return None  # the others may be to exchange nothing at all
         peers = [lost[rank] for rank in wait.missing if rank in lost]
         return turned if any(_comes_to_it(peer, message, traffic) for peer in peers) else None
     if wait.record.step.message is not None:
@@ -95,7 +97,24 @@ def by_what_came_first(
     end = next((each for each in ends if each is not None), None)
     if end is None or any(each.peer == end.rank and each.rank != end.peer for each in traffic.left_over()):
         return None  # it may have named the wrong peer
+    if not _went_past(wait, end, traffic):
+        return None
     return Account(lost, dict(enumerate(views)), traffic).missing(end, (alone.rank,))
+
+
+def _went_past(wait: Wait, end: MessageEnd, traffic: Traffic) -> bool:
+    """Whether where the rank waits lies behind where others do the other half of `end`, in a run of one function."""
+    here = wait.record.step.site
+    made = [each for rank, ends in traffic.ends.items() if rank not in (wait.rank, end.rank) for each in ends]
+    _, functions = _known(end.site, traffic)
+    sites = {
+        each.site
+        for each in made
+        if each.sends is not end.sends and each.site is not None and (each.site.file, each.site.function) in functions
+    }
+    if here is None or not sites:
+        return False
+    return all(order_of(*from_one_function(site, here)) in (Order.AFTER, Order.BEFORE) for site in sites)
 
 
 def _comes_to_it(wait: Wait, message: Step, traffic: Traffic) -> bool:
@@ -132,33 +151,28 @@ def _leading_to(names: Collection[str], file: str) -> set[str]:
     return found
 
 
-def _alone_the_other_way(
-    message: Step, meeting: Record, lost: Mapping[int, Wait], views: Sequence[LedgerView], traffic: Traffic
-) -> Alone | None:
+def _alone_the_other_way(message: Step, meeting: Step, views: Sequence[LedgerView], traffic: Traffic) -> Alone | None:
     """Who of the group came to the collective of `meeting` before messages such as `message`, where all others that
     have such came to theirs first, or the other way round; None, if there is not one against several.
 
     From the second round on everybody has had messages before the collective, those of the round before: there it
     counts how ranks began.
     """
-    step = meeting.step
     functions = _known(message.site, traffic)[1]
-    members = next((found[step.target] for found in map(members_in, views) if step.target in found), traffic.ends)
+    members = next((found[meeting.target] for found in map(members_in, views) if meeting.target in found), traffic.ends)
 
     def rounds_to(number: int) -> dict[int, _Round]:
-        return {rank: _round(rank, step, number, functions, views, traffic) for rank in members}
+        return {rank: _round(rank, meeting, number, functions, views, traffic) for rank in members}
 
-    rounds = rounds_to(step.sequence)
-    at_first = {each.said for each in rounds_to(0).values()} if step.sequence else {True}
+    rounds = rounds_to(meeting.sequence)
+    at_first = {each.said for each in rounds_to(0).values()} if meeting.sequence else {True}
     if len(at_first) > 1:
         return None
     if at_first == {True}:
         if (late := _one(rounds, without=True)) is not None:
             return Alone(late, How.LATE)
-        early = _one(rounds, without=False) if not step.sequence else None
-        others = [rank for rank in rounds if rank != early and rank in lost]
-        voting = [rank for rank in others if _comes_to_it(lost[rank], message, traffic)]
-        return Alone(early, How.EARLY) if early is not None and len(voting) >= FEWEST else None
+        early = _one(rounds, without=False) if not meeting.sequence else None
+        return Alone(early, How.EARLY) if early is not None else None
     if (skipped := _one(rounds, without=True)) is not None:
         return Alone(skipped, How.WITHOUT)
     outside = [rank for rank, each in rounds.items() if not each.entered]
