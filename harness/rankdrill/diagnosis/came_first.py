@@ -103,7 +103,7 @@ def by_what_came_first(
 
 
 def _went_past(wait: Wait, end: MessageEnd, traffic: Traffic) -> bool:
-    """Whether where the rank waits lies behind where others do the other half of `end`, in a run of one function."""
+    """Whether a run of one function comes to where the rank waits, and to where others do the other half of `end`."""
     here = wait.record.step.site
     made = [each for rank, ends in traffic.ends.items() if rank not in (wait.rank, end.rank) for each in ends]
     _, functions = _known(end.site, traffic)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -19,7 +18,7 @@ from rankdrill.diagnosis.calls.source import (
     nearest,
     order_of,
 )
-from rankdrill.diagnosis.calls.tree import function_around, lines_calling, name_called, tree_of
+from rankdrill.diagnosis.calls.tree import function_around, lines_calling
 from rankdrill.diagnosis.came_first import by_what_came_first
 from rankdrill.diagnosis.deadlock import deadlock, in_circle, in_every_circle
 from rankdrill.diagnosis.finding import Finding, FindingKind, side_of
@@ -148,16 +147,7 @@ def _alone_without(
 
 def _comes_by_a_helper(names: Collection[str], site: Site | None) -> bool:
     """Whether behind that line a function of the file is called in which one of `names` is."""
-    function, tree = (function_around(site), tree_of(site.file)) if site is not None else (None, None)
-    if site is None or function is None or tree is None:
-        return False
-    behind = {
-        name_called(node)
-        for node in ast.walk(function)
-        if isinstance(node, ast.Call) and order_of(site, replace(site, line=node.lineno)) is Order.AFTER
-    }
-    defined = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name in behind)
-    return any(lines_calling(names, node) for node in defined)
+    return site is not None and comes_later(functions_calling(names, site.file), site)
 
 
 def _exchanged_with(peer: int, number: int, ends: Sequence[MessageEnd]) -> Site | None:
