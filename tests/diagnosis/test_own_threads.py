@@ -8,26 +8,32 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
 
-from rankdrill.diagnosis.calls.own_threads import goes_on_beside
-from rankdrill.step import HANDED_OVER, Site
+from rankdrill.diagnosis.calls.own_threads import goes_on_beside, unordered_threads
+from rankdrill.ledger import LedgerReader, LedgerWriter, State
+from rankdrill.step import HANDED_OVER, Kind, Site, Step
 
 Program = Callable[..., Any]
 ONE = torch.ones(1)
 
 
+def line_of(function: Program, mark: str) -> int:
+    lines, first = inspect.getsourcelines(function)
+    (found,) = [number for number, text in enumerate(lines, first) if text.rstrip().endswith(f"# {mark}")]
+    return found
+
+
 def goes_on(function: Program) -> bool:
     """With what lines say that they do: `handed` over `there`, and then `here`."""
-    lines, first = inspect.getsourcelines(function)
 
     def line(mark: str) -> int:
-        (found,) = [number for number, text in enumerate(lines, first) if text.rstrip().endswith(f"# {mark}")]
-        return found
+        return line_of(function, mark)
 
     file, name = inspect.getfile(function), function.__name__
     started = Site(file, line("handed"), name, HANDED_OVER)
@@ -192,3 +198,29 @@ def test_where_there_is_no_source_nothing_is_said() -> None:
     started = Site("nowhere.py", 3, "train", HANDED_OVER)
     assert not goes_on_beside(Site("nowhere.py", 9, "report", caller=started), Site("nowhere.py", 5, "train"))
     assert not goes_on_beside(Site("nowhere.py", 9, "report"), Site("nowhere.py", 5, "train"))
+
+
+def in_each_round(steps: int) -> None:
+    for _ in range(steps):
+        dist.all_reduce(ONE)  # here
+        reporter = threading.Thread(target=dist.barrier)
+        reporter.start()  # handed
+
+
+def test_who_came_round_before_the_thread_did_is_beside_it(tmp_path: Path) -> None:
+    """Both wait for ever in what all have come to: the backend has got the two in another order on another rank."""
+    here, handed = (line_of(in_each_round, mark) for mark in ("here", "handed"))
+    file, name = inspect.getfile(in_each_round), in_each_round.__name__
+    with LedgerWriter(tmp_path / "ledger", rank=0, world_size=1) as writer:
+
+        def call(number: int, op: str, site: Site) -> int:
+            return writer.begin(Step(Kind.COLLECTIVE, op, "default", sequence=number, site=site))
+
+        writer.mark(call(0, "all_reduce", Site(file, here, name)), State.ENDED)
+        writer.mark(call(1, "all_reduce", Site(file, here, name)), State.WAITING)
+        beside = threading.Thread(target=call, args=(2, "barrier", Site(file, handed, name, HANDED_OVER)))
+        beside.start()
+        beside.join()
+    found = unordered_threads({0: LedgerReader(tmp_path / "ledger").view()})
+    assert found is not None
+    assert found.culprits == (0,)

@@ -116,9 +116,20 @@ def _unordered(calls: list[_Calls], beside: Callable[[Site | None, Site | None],
             if other.first.thread == one.first.thread or not beside(one.first.step.site, other.first.step.site):
                 continue
             # Round a loop only where it came round once more, in fact.
-            if other.last.begin_ns > one.first.begin_ns or not _lies_further_up(other.first, one.first):
+            if _came_round(other.last, one.first) or not _lies_further_up(other.first, one.first):
                 return one.first, other.first
     return None
+
+
+def _came_round(other: Record, one: Record) -> bool:
+    """Whether `other` was made after the thread of `one` was started, which may have been the slower of the two."""
+    return other.begin_ns > one.begin_ns or (other.state.open and not _is_asynchronous(other.step.site))
+
+
+def _is_asynchronous(site: Site | None) -> bool:
+    function = function_around(site) if site is not None else None
+    calls = calls_at(function, site.line) if site is not None and function is not None else ()
+    return any(each.arg == "async_op" for call in calls for each in call.keywords)
 
 
 def _lies_further_up(other: Record, one: Record) -> bool:
