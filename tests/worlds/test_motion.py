@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from rankdrill.worlds.processes.watching.motion import seconds_wanted, wants_processor
+from rankdrill.motion import seconds_wanted, wants_processor
 from rankdrill.worlds.processes.watching.supervise import LOOK_S, LOOK_SHARE, pause_between
 from tests.worlds.conftest import wait_until
 

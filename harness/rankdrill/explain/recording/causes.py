@@ -63,6 +63,8 @@ def causes_of(evidence: Evidence, standings: Sequence[Standing]) -> tuple[list[C
             return [_certain(found, evidence, running)], []
     if unknown:
         return _about_unknown(evidence, standings, waiting, unknown)
+    if (stopped := _stopped(evidence, standings, waiting)) is not None:
+        return stopped
     stuck = _stuck(evidence, standings, waiting, running)
     if stuck is not None and stuck[0]:
         return stuck
@@ -196,6 +198,30 @@ def _about_unknown(
     finding = Finding(FindingKind.LOST_RANK, step, "rank", tuple(sides), tuple(ranks))
     why = f"all others wait for {name_ranks(ranks)}, and for nobody else"
     return [Cause(finding, Confidence.POSSIBLE, (why,))], []
+
+
+def _stopped(
+    evidence: Evidence, standings: Sequence[Standing], waiting: Mapping[int, Wait]
+) -> tuple[list[Cause], list[str]] | None:
+    """Where others wait for ranks whose process a signal has stopped, be it in a call that all have come to."""
+    stopped = {rank: each.recorded.pid for rank, each in evidence.ranks.items() if each.stopped}
+    others = {rank: wait for rank, wait in waiting.items() if rank not in stopped}
+    awaited = {rank for wait in others.values() for rank in wait.missing or stopped}
+    there = [each for each in standings if each.rank in awaited & stopped.keys() and not each.ended]
+    if not there:
+        return None
+    ranks = [each.rank for each in there]
+    sides = [
+        side_of([each.rank], f"is stopped by a signal (process {stopped[each.rank]})", [each.site or _last_site(each)])
+        for each in there
+    ]
+    step = next(iter(others.values())).record.step.call
+    finding = Finding(FindingKind.STUCK_RANK, step, "rank", (*sides, *_waiting_sides(others)), tuple(ranks))
+    pids = " ".join(str(stopped[rank]) for rank in ranks)
+    why = f"the others wait for {name_ranks(ranks)}: 'kill -CONT {pids}' has the job go on"
+    return [Cause(finding, Confidence.LIKELY, (why,))], [
+        "who stops it, a debugger or a batch system, may have it go on"
+    ]
 
 
 def _stuck(

@@ -14,9 +14,10 @@ from rankdrill.ledger import DEVICE_BACKENDS, GROUP_OP, ON_DEVICE, LedgerView, R
 from rankdrill.ledger import format as f
 from rankdrill.ledger.members import PARTLY_ON_DEVICE
 from rankdrill.ledger.slots import Slots
+from rankdrill.motion import is_stopped
 from rankdrill.step import NO_SEQUENCE, Kind
 
-__all__ = ["WINDOW", "Evidence", "RankEvidence", "cut", "evidence_of", "mark_of"]
+__all__ = ["WINDOW", "Evidence", "RankEvidence", "cut", "evidence_of", "mark_of", "with_stopped"]
 
 WINDOW = 4096
 
@@ -32,6 +33,7 @@ class RankEvidence:
 
     `alive` is None where nobody here can say. `last_ns` is the last sign of life, `heart_ns` the last of those that its
     process gives once a second, 0 where it gave none. `gave_up` is the call whose error ended it, as it was recorded.
+    `stopped` says that a signal has stopped its process, which is on this host, and that nobody has had it go on.
     """
 
     recorded: Recorded
@@ -45,6 +47,7 @@ class RankEvidence:
     torn: int = 0
     shift_ns: int = 0
     gave_up: Record | None = None
+    stopped: bool = False
 
     @property
     def end(self) -> End | None:
@@ -92,6 +95,15 @@ def evidence_of(run: Run) -> Evidence:
         now = max(now, time.monotonic_ns() + here.shift_ns)
     missing = tuple(rank for rank in range(size) if rank not in found)
     return Evidence(size, dict(sorted(found.items())), missing, now, by_time_of_day=apart)
+
+
+def with_stopped(evidence: Evidence) -> Evidence:
+    """`evidence` with who is stopped now: after all of it was read, since a signal does not stop all at once."""
+    found = {
+        rank: replace(each, stopped=each.alive is True and is_stopped(each.recorded.pid))
+        for rank, each in evidence.ranks.items()
+    }
+    return replace(evidence, ranks=found)
 
 
 def _generations(one: Recorded) -> int:

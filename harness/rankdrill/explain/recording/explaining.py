@@ -13,7 +13,7 @@ from rankdrill.errors import UsageError
 from rankdrill.explain.collector import no_collector
 from rankdrill.explain.explanation import Explanation, Place, places_of
 from rankdrill.explain.recording.causes import causes_of, waits_of
-from rankdrill.explain.recording.evidence import Evidence, evidence_of
+from rankdrill.explain.recording.evidence import Evidence, RankEvidence, evidence_of, with_stopped
 from rankdrill.explain.recording.reading import read_directory
 from rankdrill.explain.recording.runs import Run, chosen, told_apart
 from rankdrill.explain.recording.standing import How, Standing, standings_of, waiting_still
@@ -89,7 +89,7 @@ def _look_at(run: Run) -> Look:
         standings = tuple(standings_of(evidence))
         places = _places(standings, evidence)
         return Look(run, evidence, standings, Explanation("", evidence.world_size, places=places, gaps=gaps), True)
-    evidence = _as_they_waited(evidence)
+    evidence = with_stopped(_as_they_waited(evidence))
     standings = tuple(standings_of(evidence))
     gaps = (*gaps, *_without_source(standings))
     causes, fits = causes_of(evidence, standings)
@@ -150,7 +150,7 @@ def _places(
 
 def _doing(standing: Standing, wait: Wait | None, evidence: Evidence, apart: Collection[tuple[str, int]]) -> str:
     here = evidence.ranks.get(standing.rank)
-    alive = "" if here is None or here.alive is None else " (alive)" if here.alive else " (its process is gone)"
+    alive = _alive(here)
     if wait is not None:
         return f"{_waiting(wait, apart)}{f'; {standing.told}' if standing.suffered else alive}"
     site = standing.site
@@ -158,6 +158,14 @@ def _doing(standing: Standing, wait: Wait | None, evidence: Evidence, apart: Col
         site = standing.last.step.site
     where = f", at {site}" if site is not None else ""
     return f"{standing.told}{where}{'' if standing.ended else alive}"
+
+
+def _alive(here: RankEvidence | None) -> str:
+    if here is None or here.alive is None:
+        return ""
+    if here.stopped:
+        return " (stopped by a signal)"
+    return " (alive)" if here.alive else " (its process is gone)"
 
 
 def _waiting(wait: Wait, apart: Collection[tuple[str, int]]) -> str:

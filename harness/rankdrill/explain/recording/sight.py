@@ -16,6 +16,7 @@ from rankdrill.explain.recording.runs import Run, chosen, told_apart
 from rankdrill.explain.recording.stillness import Stillness
 from rankdrill.host import boot_id, pid_namespace
 from rankdrill.launch.progress import doing_in
+from rankdrill.motion import is_stopped
 from rankdrill.step import Site
 
 __all__ = ["RankSeen", "Sight", "Sights"]
@@ -142,7 +143,9 @@ class Sights:
             return RankSeen(rank, steps, "ended without a word", gone=True)
         if alive is None and self._beats.silent_s(one, now) > SILENT_S:
             return RankSeen(rank, steps, f"gave no sign of life for {SILENT_S:.0f} s", gone=True)
-        return RankSeen(rank, steps, *self._doing(one))
+        doing, seconds = self._doing(one)
+        stopped = alive is True and is_stopped(one.pid)
+        return RankSeen(rank, steps, f"stopped by a signal, {doing}" if stopped else doing, seconds)
 
     def _doing(self, one: Recorded) -> tuple[str, float]:
         if one.reader is None:

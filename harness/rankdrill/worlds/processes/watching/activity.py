@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rankdrill.worlds.processes.watching.motion import seconds_wanted
+from rankdrill.motion import seconds_wanted
 from rankdrill.worlds.rank_outcome import STOPPED_BY
 
 __all__ = ["STOPPED", "activities"]

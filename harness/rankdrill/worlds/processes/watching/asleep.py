@@ -16,9 +16,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from rankdrill.diagnosis.held_locks import held_lock, wants_a_lock
+from rankdrill.motion import seconds_wanted
 from rankdrill.worlds.dumps import threads_in
 from rankdrill.worlds.processes.client import RankHandle
-from rankdrill.worlds.processes.watching.motion import seconds_wanted
 from rankdrill.worlds.processes.watching.outside import another_thread_may_act, has_children
 from rankdrill.worlds.processes.watching.stacks import count_threads
 

@@ -11,11 +11,11 @@ from rankdrill.diagnosis import Position, Wait, doomed, waits
 from rankdrill.diagnosis.held_locks import held_locks
 from rankdrill.diagnosis.stores.keys import awaits_key, awaits_lock
 from rankdrill.ledger import Record
+from rankdrill.motion import is_stopped, seconds_wanted, wants_processor
 from rankdrill.step import MAKES_GROUP, NO_SEQUENCE
 from rankdrill.worlds.dumps import threads_in
 from rankdrill.worlds.processes.client import RankHandle
 from rankdrill.worlds.processes.watching.asleep import Sleepers
-from rankdrill.worlds.processes.watching.motion import is_stopped, seconds_wanted, wants_processor
 from rankdrill.worlds.processes.watching.outside import others_may_act
 from rankdrill.worlds.processes.watching.positions import Positions
 from rankdrill.worlds.processes.watching.stacks import count_threads

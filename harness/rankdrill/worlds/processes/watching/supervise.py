@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankdrill.errors import RemoteError, UsageError
+from rankdrill.motion import is_stopped
 from rankdrill.worlds.job import load
 from rankdrill.worlds.processes.client import RankHandle, TemplateClient
 from rankdrill.worlds.processes.ledgers import Ledgers
@@ -22,7 +23,6 @@ from rankdrill.worlds.processes.watching.at_the_end import found_at_the_end
 from rankdrill.worlds.processes.watching.breaks import Breaks
 from rankdrill.worlds.processes.watching.certainty import Certainty
 from rankdrill.worlds.processes.watching.ending import Ending
-from rankdrill.worlds.processes.watching.motion import is_stopped
 from rankdrill.worlds.processes.watching.native import native_stacks
 from rankdrill.worlds.processes.watching.positions import Positions
 from rankdrill.worlds.processes.watching.stacks import of_the_body, stacks_of
