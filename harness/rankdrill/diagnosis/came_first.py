@@ -12,6 +12,7 @@ from enum import Enum
 
 from rankdrill.diagnosis.calls.common_caller import from_one_function, in_turn_by_one_line, outward
 from rankdrill.diagnosis.calls.source import Order, functions_calling, lines_behind, order_of
+from rankdrill.diagnosis.calls.tree import function_around, lines_calling
 from rankdrill.diagnosis.deadlock import deadlock
 from rankdrill.diagnosis.finding import Finding
 from rankdrill.diagnosis.groups import members_in
@@ -74,8 +75,11 @@ def by_what_came_first(
     It is by order if the rank, or its peer, comes to the message behind the collective: by the source, or where both
     are of one list, for one line to call. Else the rank has left its message out.
     """
-    message = next(wait for wait in circle if wait.record.step.message is not None).record.step
+    outside = next(wait for wait in circle if wait.record.step.message is not None)
+    message = outside.record.step
     meeting = next(wait for wait in circle if wait.record.step.message is None)
+    if (more := _alone_at_its_line(outside, meeting, lost, traffic)) is not None:
+        return Account(lost, dict(enumerate(views)), traffic).miscounted(more, (more.rank,))
     alone = _alone_the_other_way(message, meeting.record.step, views, traffic)
     wait = lost.get(alone.rank) if alone is not None else None
     if alone is None or wait is None:
@@ -100,6 +104,51 @@ def by_what_came_first(
     if not _went_past(wait, end, traffic):
         return None
     return Account(lost, dict(enumerate(views)), traffic).missing(end, (alone.rank,))
+
+
+def _alone_at_its_line(outside: Wait, meeting: Wait, lost: Mapping[int, Wait], traffic: Traffic) -> MessageEnd | None:
+    """What a rank waits for at a line that nobody else has come to, where others, several, have made all theirs in that
+    function, and are in the collective behind it; None, if it is no such, or its peer has gone past what may be for it.
+    """
+    end = MessageEnd.of(outside.rank, outside.record)
+    if end is None or end.site is None or end.peer not in lost:
+        return None
+    function = (end.site.file, end.site.function)
+    made = {
+        rank: [each for each in ends if each.site is not None and (each.site.file, each.site.function) == function]
+        for rank, ends in traffic.ends.items()
+    }
+    beside = [rank for rank, ends in made.items() if ends and rank != end.rank]
+    if any(each.site.place == end.site.place for rank in beside for each in made[rank] if each.site is not None):
+        return None
+    of_all = all(rank in lost and _is_of(meeting, lost[rank]) for rank in (*beside, end.peer))
+    if len(beside) < FEWEST or not of_all or made[end.peer] or len(made[end.rank]) < FEWEST:
+        return None
+    same = all(_same_ends(made[rank]) <= _same_ends(made[end.rank]) for rank in beside)
+    return end if same and not _has_one_for_it(end, lost[end.peer], traffic) else None
+
+
+def _same_ends(ends: Sequence[MessageEnd]) -> set[tuple[bool, Site | None]]:
+    return {(each.sends, each.site) for each in ends}
+
+
+def _is_of(meeting: Wait, wait: Wait) -> bool:
+    one, other = meeting.record.step, wait.record.step
+    return other.message is None and (one.target, one.sequence) == (other.target, other.sequence)
+
+
+def _has_one_for_it(end: MessageEnd, peer: Wait, traffic: Traffic) -> bool:
+    """Whether a function that the peer of `end` made messages in, or waits in, has the other half of such, which nobody
+    has come to.
+    """
+    names = {"recv", "irecv"} if end.sends else {"send", "isend"}
+    used = {each.site.place for ends in traffic.ends.values() for each in ends if each.site is not None}
+    sites = [*outward(peer.record.step.site), *(each.site for each in traffic.ends[end.peer] if each.site is not None)]
+    functions = ((site.file, function_around(site)) for site in sites)
+    lines = {
+        (file, line) for file, function in functions if function is not None for line in lines_calling(names, function)
+    }
+    return not lines <= used
 
 
 def _went_past(wait: Wait, end: MessageEnd, traffic: Traffic) -> bool:

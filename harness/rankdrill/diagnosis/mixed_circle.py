@@ -62,6 +62,8 @@ def mixed_circle(
             return deadlock(circle, alone)
         short = _short_of_what_others_sent(outside[0], inside, meeting, views, traffic, listed=True)
         return deadlock(circle, short) if short else _another_call(outside[0], meeting, views)
+    if turned_in_branch := _turned_round_in_its_branch(outside, inside, lost, traffic):
+        return deadlock(circle, turned_in_branch)
     awaited = {"recv", "irecv"} if message.op == SEND else {"send", "isend"}
     if later := _exchanges_it_later(outside, inside, traffic):
         return deadlock(circle, later)
@@ -117,6 +119,34 @@ def _came_without(
     here = met.record.step.site
     later = all(site is not None and _is_made_behind(site, here) for site in theirs)
     return (met.rank,) if beside and later and _begun(end, met.rank, traffic) == end.number else ()
+
+
+def _turned_round_in_its_branch(
+    outside: Sequence[Wait], inside: Sequence[Wait], lost: Mapping[int, Wait], traffic: Traffic
+) -> tuple[int, ...]:
+    """The one that is in the collective before a message is exchanged with it, in a branch of its own, where all others
+    in that collective, several, are in another one, and have made before it, whoever with, what that branch of its own
+    makes behind it, word for word; nobody, if there is no such.
+    """
+    (early, *more) = outside
+    end = MessageEnd.of(early.rank, early.record)
+    met = next((wait for wait in inside if wait.rank in early.missing), None)
+    here = met.record.step.site if met is not None else None
+    if more or met is None or end is None or here is None:
+        return ()
+    beside = {rank: wait for rank, wait in lost.items() if rank != met.rank and _is_in(met.record.step, wait)}
+    made = [_last_before(wait, traffic, sends=not end.sends) for wait in beside.values()]
+    turned = [site for site in made if site is not None]
+    apart = all(_is_apart(wait.record.step.site, here) for wait in beside.values())
+    if len(beside) < PATTERN or not turned or not apart:
+        return ()
+    return (met.rank,) if all(lines_alike(*from_one_function(site, here)) for site in turned) else ()
+
+
+def _last_before(wait: Wait, traffic: Traffic, *, sends: bool) -> Site | None:
+    """Where a rank sent last, or received, before it came to what it waits in."""
+    made = [each for each in traffic.ends[wait.rank] if each.sends is sends and each.record.index < wait.record.index]
+    return made[-1].site if made else None
 
 
 def _is_made_behind(site: Site, here: Site) -> bool:

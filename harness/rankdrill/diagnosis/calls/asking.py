@@ -66,3 +66,6 @@ def _bindings(tree: ast.AST) -> dict[str, list[ast.AST]]:
 def _bind(found: dict[str, list[ast.AST]], target: ast.expr, value: ast.expr) -> None:
     if isinstance(target, ast.Name | ast.Attribute):
         found.setdefault(target.id if isinstance(target, ast.Name) else target.attr, []).append(value)
+    elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        for one, given in zip(target.elts, value.elts, strict=True):
+            _bind(found, one, given)

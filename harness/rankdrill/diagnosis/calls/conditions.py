@@ -29,7 +29,7 @@ from rankdrill.diagnosis.calls.tree import (
     tree_of,
 )
 from rankdrill.diagnosis.finding import Finding, FindingKind, side_of
-from rankdrill.ledger import LedgerView
+from rankdrill.ledger import LedgerView, State
 from rankdrill.step import BATCH, HANDED_OVER, Site
 from rankdrill.whose import Whose, whose_file
 
@@ -75,6 +75,8 @@ def with_condition(finding: Finding, views: Sequence[LedgerView] | Mapping[int, 
         return finding
     now = next((side.sites[0] for side in others if side.ranks == first.ranks and not side.returned), None)
     last = next((side.sites[0] for side in others if side.ranks == first.ranks and side.returned), None)
+    if not any(side.ranks == first.ranks for side in others):
+        now, last = _is_at(views[first.ranks[0]])
     found = _ways_past(site, now, last, again=all(_has_come(site, views[rank]) for rank in first.ranks))
     if not 0 < len(found) <= MOST_WAYS:
         return finding
@@ -107,6 +109,13 @@ def goes_as_far_as_the_rank_says(site: Site) -> bool:
     ]
     of_turns = [each for each in bounds if not turns.isdisjoint(names_in(each))]
     return any(asks_for_the_rank(each, tree) for each in (*(loop.iter for loop in loops), *of_turns))
+
+
+def _is_at(view: LedgerView) -> tuple[Site | None, Site | None]:
+    """Where the rank is in a call, or was refused one; if in none, where it made its last."""
+    newest = view.last_open or view.last
+    site = newest.step.site if newest is not None else None
+    return (None, site) if newest is None or newest.state is State.ENDED else (site, None)
 
 
 def _has_come(site: Site, view: LedgerView) -> bool:

@@ -9,6 +9,7 @@ from itertools import permutations
 from rankdrill.diagnosis.calls.common_caller import from_one_function
 from rankdrill.diagnosis.calls.contracts import MEMBERS
 from rankdrill.diagnosis.calls.groups_left_out import went_past_group
+from rankdrill.diagnosis.calls.made_once import is_asked_for_later
 from rankdrill.diagnosis.calls.met_by_mistake import (
     OF_ONE_CALL,
     either_turned_round,
@@ -145,7 +146,9 @@ def _made_after_all(parted: Parting, finding: Finding, culprits: Collection[int]
     extra = parted.kind is FindingKind.EXTRA
     lacking = (side for side in finding.sides if (set(side.ranks) <= set(culprits)) is not extra)
     shows, site = next((side.sites[0] for side in lacking), None), parted.call.site
-    return site is not None and shows is not None and made_later_too(*from_one_function(site, shows))
+    if site is None or shows is None:
+        return False
+    return made_later_too(*from_one_function(site, shows)) or (extra and is_asked_for_later(site, shows))
 
 
 def _others(finding: Finding, culprits: Collection[int]) -> list[int]:

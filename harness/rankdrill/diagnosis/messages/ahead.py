@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from rankdrill.diagnosis.calls.common_caller import from_one_function
+from rankdrill.diagnosis.calls.common_caller import from_one_function, outward
 from rankdrill.diagnosis.calls.conditions import goes_as_far_as_the_rank_says
+from rankdrill.diagnosis.calls.either_way import goes_either_way
 from rankdrill.diagnosis.calls.loops import share_a_loop
 from rankdrill.diagnosis.calls.source import Order, order_of
 from rankdrill.diagnosis.messages.misaddressed import Misaddressed, meant_for
@@ -32,7 +33,7 @@ def further_down(ends: Sequence[MessageEnd], traffic: Traffic) -> tuple[MessageE
     if len(behind) != 1:
         return None
     (end,) = behind
-    if end.site is None or goes_as_far_as_the_rank_says(end.site):
+    if end.site is None or any(map(goes_as_far_as_the_rank_says, outward(end.site))):
         return None
     due = _due(end, traffic)
     if due is None or end.number >= due:
@@ -52,7 +53,7 @@ def turned_to_another(
         Misaddressed((end, other), "peer", end)
         for end in ends
         for other in meant_for(end, waiting)
-        if _goes_so_far(end, other.rank, traffic)
+        if _goes_so_far(end, other.rank, traffic) and not (end.site is not None and goes_either_way(end.site))
     ]
     return found[0] if len(found) == 1 else None
 

@@ -15,6 +15,7 @@ from operator import attrgetter
 from typing import TypeAlias
 
 from rankdrill.diagnosis.calls.common_caller import from_one_function, in_any_loop, outward
+from rankdrill.diagnosis.calls.either_way import goes_either_way
 from rankdrill.diagnosis.calls.loops import is_in_a_loop, share_a_loop
 from rankdrill.diagnosis.calls.source import Order, comes_later, functions_calling, order_of
 from rankdrill.diagnosis.calls.tree import function_around
@@ -137,6 +138,8 @@ def _replaces(end: MessageEnd, other: MessageEnd, traffic: Traffic, missing: Map
     if usual is None or more or end.site is None or traffic.met(end.stream) or not traffic.met(other.stream):
         return False
     if usual.place == end.site.place:
+        if goes_either_way(end.site):
+            return False
         return traffic.met(other.stream) >= HABIT or end.rank in missing.get(end.peer, ())
     return order_of(usual, end.site) is Order.APART
 

@@ -1,0 +1,70 @@
+"""Functions that keep what they found: whoever asks first makes the call in them, and it is not made again.
+
+A ``cached_property``, or what is made where there is none yet: ``if self.norm is None: self.norm = ...``. A rank that
+asks before the others makes the call too early, not once more.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from rankdrill.diagnosis.calls.common_caller import from_one_function
+from rankdrill.diagnosis.calls.source import Order, order_of
+from rankdrill.diagnosis.calls.tree import function_around, path_to
+from rankdrill.step import Site
+
+__all__ = ["is_asked_for_later"]
+
+_KEEP = frozenset({"cache", "cached_property", "lru_cache"})
+
+
+def is_asked_for_later(site: Site, behind: Site) -> bool:
+    """Whether the call at `site` is of such a function, and who is at `behind` comes to it later, by its name."""
+    one, other = from_one_function(site, behind)
+    inner = next((each for each in _to(one, site) if each.caller == one), None)
+    asking, kept = function_around(one), function_around(inner) if inner is not None else None
+    if inner is None or asking is None or kept is None or function_around(other) is not asking:
+        return False
+    if not _keeps(kept, inner.line):
+        return False
+    names = ((_name(node), getattr(node, "lineno", 0)) for node in ast.walk(asking))
+    later = (Site(other.file, line, other.function) for name, line in names if name == inner.function)
+    return any(order_of(other, each) is Order.AFTER for each in later)
+
+
+def _to(one: Site, site: Site) -> list[Site]:
+    """The lines by which `one` came to `site`, the innermost first."""
+    found: list[Site] = []
+    here: Site | None = site
+    while here is not None and here != one:
+        found.append(here)
+        here = here.caller
+    return found
+
+
+def _name(node: ast.AST) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _keeps(function: ast.AST, line: int) -> bool:
+    """Whether what it finds at `line` is kept, and not found again."""
+    decorators = getattr(function, "decorator_list", ())
+    if any(_name(each.func if isinstance(each, ast.Call) else each) in _KEEP for each in decorators):
+        return True
+    tests = [node for node, part in path_to(function, line) if isinstance(node, ast.If) and part == "body"]
+    return any(_fills(node) for node in tests)
+
+
+def _fills(node: ast.If) -> bool:
+    """``if self.norm is None: self.norm = ...``, ``if key not in known: known[key] = ...``."""
+    match node.test:
+        case ast.Compare(left=left, ops=[ast.Is()], comparators=[ast.Constant(value=None)]):
+            empty = ast.unparse(left)
+        case ast.UnaryOp(op=ast.Not(), operand=left):
+            empty = ast.unparse(left)
+        case ast.Compare(left=key, ops=[ast.NotIn()], comparators=[known]):
+            empty = f"{ast.unparse(known)}[{ast.unparse(key)}]"
+        case _:
+            return False
+    made = (each for statement in node.body for each in ast.walk(statement) if isinstance(each, ast.Assign))
+    return any(ast.unparse(target) == empty for each in made for target in each.targets)
