@@ -222,3 +222,73 @@ def test_the_round_before_says_whose_turn_it_is(
 ) -> None:
     (found,) = run(fresh, body, deadline=30).findings
     assert (found.kind, found.culprits) == (kind, (2,))
+
+
+def takes_leave(rank: RankContext) -> None:
+    if rank.index == 0:
+        hands_out()
+        for worker in range(1, 4):
+            send(STOP, worker)
+    else:
+        works_and_may_report(reports=rank.index == 2)
+    dist.barrier()
+
+
+def works_and_may_report(*, reports: bool) -> None:
+    task, done = torch.zeros(1, dtype=torch.int64), 0
+    while True:
+        dist.recv(task, src=0)
+        if int(task) == STOP:
+            break
+        dist.send(task * 2, dst=0)
+        done += 1
+    if reports:
+        dist.send(torch.tensor([done]), dst=0)  # report
+
+
+def test_who_sends_once_more_at_its_end_is_to_blame(fresh: World) -> None:
+    (found,) = run(fresh, takes_leave, deadline=30).findings
+    assert (found.kind, found.culprits) == (FindingKind.UNMATCHED, (2,))
+    assert "report" in set[str]().union(*marks(found))
+
+
+def forgets_the_report(rank: RankContext) -> None:
+    """What one of them is to send, which the first would have received."""
+    if rank.index == 0:
+        hands_out()
+        for worker in range(1, 4):
+            send(STOP, worker)
+        if rank.world_size > 4:
+            dist.recv(torch.zeros(1, dtype=torch.int64), src=2)
+    else:
+        works_and_may_report(reports=rank.index == 2)
+    dist.barrier()
+
+
+def test_who_sends_what_another_would_have_received_is_not(fresh: World) -> None:
+    (found,) = run(fresh, forgets_the_report, deadline=30).findings
+    assert found.culprits != (2,)
+
+
+def pads_its_tasks_with_stops(rank: RankContext) -> None:
+    if rank.index == 0:
+        for place, number in enumerate([*range(1, 5), STOP, STOP]):
+            send(number, place % 3 + 1)
+        for worker in range(1, 4):
+            dist.send(torch.tensor([STOP]), dst=worker)  # again
+    else:
+        listens()
+    dist.barrier()
+
+
+def listens() -> None:
+    task = torch.zeros(1, dtype=torch.int64)
+    while True:
+        dist.recv(task, src=0)
+        if int(task) == STOP:
+            break
+
+
+def test_who_tells_two_of_them_twice_is_to_blame(fresh: World) -> None:
+    (found,) = run(fresh, pads_its_tasks_with_stops, deadline=30).findings
+    assert (found.kind, found.culprits) == (FindingKind.UNMATCHED, (0,))

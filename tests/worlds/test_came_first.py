@@ -74,11 +74,44 @@ def turns_round_in_its_second_round(rank: RankContext) -> None:
             phases[name]()
 
 
+def receive(stage: Stage) -> None:
+    if stage.rank.index:
+        dist.recv(stage.activations, src=stage.rank.index - 1)
+
+
+def send_on(stage: Stage, activations: torch.Tensor) -> None:
+    if stage.rank.index < 3:
+        dist.send(activations, dst=stage.rank.index + 1)
+
+
+def counts_in_a_branch_of_its_own(rank: RankContext) -> None:
+    stage = Stage(rank)
+    receive(stage)
+    if rank.index == 2:
+        stage.tally()
+        send_on(stage, stage.activations.clamp(max=1))
+    else:
+        send_on(stage, stage.activations)
+        stage.tally()
+
+
+def counts_by_a_line_further_up(rank: RankContext) -> None:
+    stage = Stage(rank)
+    eager = rank.index == 2
+    receive(stage)
+    if eager:
+        stage.tally()
+    send_on(stage, stage.activations)
+    if not eager:
+        stage.tally()
+
+
 @pytest.mark.parametrize(
     "body",
     [
         *(counts_before_it_hands_on, hands_on_before_it_counts),
         *(has_its_list_turned_round, turns_round_in_its_second_round),
+        *(counts_in_a_branch_of_its_own, counts_by_a_line_further_up),
     ],
 )
 def test_who_has_it_the_other_way_round_is_to_blame(fresh: World, body: Callable[[RankContext], None]) -> None:

@@ -14,11 +14,12 @@ from rankdrill.diagnosis.calls.source import (
     comes_later,
     functions_calling,
     lines_alike,
+    lines_behind,
     made_later_too,
     nearest,
     order_of,
 )
-from rankdrill.diagnosis.calls.tree import function_around, lines_calling
+from rankdrill.diagnosis.calls.tree import calls_at, function_around, lines_calling, name_called
 from rankdrill.diagnosis.came_first import by_what_came_first
 from rankdrill.diagnosis.deadlock import deadlock, in_circle, in_every_circle
 from rankdrill.diagnosis.finding import Finding, FindingKind, side_of
@@ -124,9 +125,9 @@ def _came_without(
 def _turned_round_in_its_branch(
     outside: Sequence[Wait], inside: Sequence[Wait], lost: Mapping[int, Wait], traffic: Traffic
 ) -> tuple[int, ...]:
-    """The one that is in the collective before a message is exchanged with it, in a branch of its own, where all others
-    in that collective, several, are in another one, and have made before it, whoever with, what that branch of its own
-    makes behind it, word for word; nobody, if there is no such.
+    """The one that is in the collective before a message is exchanged with it, by a line of its own, where all others
+    in that collective, several, have come to it by another one, and have exchanged before it, whoever with, what that
+    line of its own has behind it, by the same name or by the very call.
     """
     (early, *more) = outside
     end = MessageEnd.of(early.rank, early.record)
@@ -135,12 +136,31 @@ def _turned_round_in_its_branch(
     if more or met is None or end is None or here is None:
         return ()
     beside = {rank: wait for rank, wait in lost.items() if rank != met.rank and _is_in(met.record.step, wait)}
-    made = [_last_before(wait, traffic, sends=not end.sends) for wait in beside.values()]
-    turned = [site for site in made if site is not None]
-    apart = all(_is_apart(wait.record.step.site, here) for wait in beside.values())
-    if len(beside) < PATTERN or not turned or not apart:
+    turned = [
+        (wait.record.step.site, site)
+        for wait in beside.values()
+        if (site := _last_before(wait, traffic, sends=not end.sends)) is not None
+    ]
+    if len(beside) < PATTERN or not turned:
         return ()
-    return (met.rank,) if all(lines_alike(*from_one_function(site, here)) for site in turned) else ()
+    return (met.rank,) if all(_is_turned_round(here, there, site) for there, site in turned) else ()
+
+
+def _is_turned_round(here: Site, there: Site | None, exchanged: Site) -> bool:
+    """Whether who is `here` exchanges behind it what others have `exchanged` before they came `there`."""
+    if there is None:
+        return False
+    mine, theirs = from_one_function(here, there)
+    before, _ = from_one_function(exchanged, there)
+    function = function_around(mine)
+    if function is None or function_around(theirs) is not function or function_around(before) is not function:
+        return False
+    if order_of(before, theirs) is not Order.AFTER:
+        return False
+    if order_of(mine, theirs) is Order.APART:
+        names = {name_called(call) for call in calls_at(function, before.line)}
+        return bool(lines_behind(names, mine))
+    return order_of(mine, before) is Order.AFTER
 
 
 def _last_before(wait: Wait, traffic: Traffic, *, sends: bool) -> Site | None:

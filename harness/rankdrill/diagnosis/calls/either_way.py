@@ -1,16 +1,19 @@
-"""Lines that are for one rank or another, by what their function is called with: forward and backward, up and down."""
+"""Whom a message is with, as its function says: one rank or another by what it is called with, forward and backward; or
+one and the same that it sends to and receives from.
+"""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
 
-from rankdrill.diagnosis.calls.tree import calls_at, function_around, names_in
+from rankdrill.diagnosis.calls.tree import calls_at, function_around, name_called, names_in
 from rankdrill.step import Site
 
-__all__ = ["goes_either_way"]
+__all__ = ["are_mirrored", "goes_either_way", "is_mutual"]
 
 _ADDRESSES = frozenset({"dst", "src"})
+_HALVES = frozenset({"irecv", "isend", "recv", "send"})
 
 
 def goes_either_way(site: Site) -> bool:
@@ -31,10 +34,43 @@ def goes_either_way(site: Site) -> bool:
     return False
 
 
+def is_mutual(site: Site) -> bool:
+    """Whether the function around sends and receives, all with the rank of one name."""
+    ways = _ways(site)
+    return bool(ways) and len(set(ways)) == 1
+
+
+def are_mirrored(one: Site, other: Site) -> bool:
+    """Whether they are in two functions, of which each sends to whom the other one receives from: down and back up."""
+    mine, theirs = _ways(one), _ways(other)
+    return bool(mine) and len(set(mine)) == len(mine) == 2 and mine == theirs[::-1]
+
+
+def _ways(site: Site) -> list[str]:
+    """Whom the function around sends to, and whom it receives from, in its own words, if that is one rank each."""
+    function = function_around(site)
+    if function is None:
+        return []
+    calls = [node for node in ast.walk(function) if isinstance(node, ast.Call) and name_called(node) in _HALVES]
+    given = {
+        half: {
+            ast.unparse(value)
+            for call in calls
+            if name_called(call).removeprefix("i") == half
+            for value in _given(call)
+        }
+        for half in ("send", "recv")
+    }
+    return [ways.pop() for ways in given.values()] if all(len(ways) == 1 for ways in given.values()) else []
+
+
 def _addresses(function: ast.AST, line: int) -> Iterator[str]:
     for call in calls_at(function, line):
-        values = [each.value for each in call.keywords if each.arg in _ADDRESSES] or call.args[1:2]
-        yield from (name for value in values for name in names_in(value))
+        yield from (name for value in _given(call) for name in names_in(value))
+
+
+def _given(call: ast.Call) -> list[ast.expr]:
+    return [each.value for each in call.keywords if each.arg in _ADDRESSES] or call.args[1:2]
 
 
 def _is_given(node: ast.AST, value: ast.IfExp) -> bool:

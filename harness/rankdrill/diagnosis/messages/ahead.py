@@ -13,6 +13,7 @@ from rankdrill.diagnosis.calls.conditions import goes_as_far_as_the_rank_says
 from rankdrill.diagnosis.calls.either_way import goes_either_way
 from rankdrill.diagnosis.calls.loops import share_a_loop
 from rankdrill.diagnosis.calls.source import Order, order_of
+from rankdrill.diagnosis.messages.by_turns import are_by_turns
 from rankdrill.diagnosis.messages.misaddressed import Misaddressed, meant_for
 from rankdrill.diagnosis.messages.tags import PATTERN
 from rankdrill.diagnosis.messages.traffic import MessageEnd, Traffic
@@ -69,9 +70,12 @@ def not_as_all_there(
         Misaddressed((end, other), "peer", end)
         for end in ends
         for other in meant_for(end, waiting)
-        if _all_go_to(end, other.rank, traffic)
-        or _is_one_more_instead(end, other, traffic)
-        or _all_wait_so(end, other, traffic)
+        if not are_by_turns(end, other, traffic)
+        and (
+            _all_go_to(end, other.rank, traffic)
+            or _is_one_more_instead(end, other, traffic)
+            or _all_wait_so(end, other, traffic)
+        )
     ]
     return found[0] if len(found) == 1 else None
 

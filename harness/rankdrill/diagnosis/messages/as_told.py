@@ -17,8 +17,8 @@ __all__ = ["not_told_to_leave", "told_to_leave"]
 def told_to_leave(end: MessageEnd, traffic: Traffic, stands: Standing) -> tuple[int, ...]:
     """The rank of `end`, where its peer will not come to the other half, since it left its loop as that rank told it.
 
-    Only if nobody who was told so from that line has received more, or all have left by what came from there, and what
-    is left over did not: else its peer may have taken it for the end.
+    Only if nobody who was told so from that line has received more; or if what is left over came from another one, and
+    all, or others beside its peer, have left by what came from there: else that may have taken it for the end.
     """
     exchanged = [each for each in traffic.ends.get(end.peer, ()) if each.peer == end.rank]
     if not exchanged or exchanged[-1].sends or not stands.keeps_away_from(end):
@@ -29,8 +29,11 @@ def told_to_leave(end: MessageEnd, traffic: Traffic, stands: Standing) -> tuple[
         return ()
     if _tells_the_end(told.site, end.rank, traffic):
         return (end.rank,)
-    all_left = end.site != told.site and _last_lines(site, end.peer, traffic, stands) == {told.site}
-    return (end.rank,) if all_left else ()
+    if end.site == told.site:
+        return ()
+    by_it = _left_by(told.site, site, end.peer, traffic, stands)
+    all_left = _last_lines(site, end.peer, traffic, stands) == {told.site}
+    return (end.rank,) if all_left or by_it else ()
 
 
 def not_told_to_leave(end: MessageEnd, traffic: Traffic, stands: Standing) -> tuple[int, ...]:
@@ -51,6 +54,18 @@ def not_told_to_leave(end: MessageEnd, traffic: Traffic, stands: Standing) -> tu
     if not own or own[-1].site is None or _tells_the_end(own[-1].site, end.peer, traffic):
         return ()  # it may have been told, and does not listen
     return () if any(each.site == line for each in own) else (end.peer,)
+
+
+def _left_by(told: Site, site: Site, but: int, traffic: Traffic, stands: Standing) -> list[int]:
+    """Who else has left the loop at `site` by what came from the line that `told` it so."""
+    last = (
+        taken[-1]
+        for rank, ends in traffic.ends.items()
+        if rank != but and (taken := [each for each in ends if not each.sends and each.site == site])
+    )
+    gone = (each for each in last if stands.at.get(each.rank) != site)
+    met = ((each.rank, traffic.other_end(each)) for each in gone)
+    return [rank for rank, each in met if each is not None and each.site == told]
 
 
 def _last_lines(site: Site, but: int, traffic: Traffic, stands: Standing) -> set[Site | None]:

@@ -19,6 +19,7 @@ from rankdrill.diagnosis.calls.either_way import goes_either_way
 from rankdrill.diagnosis.calls.loops import is_in_a_loop, share_a_loop
 from rankdrill.diagnosis.calls.source import Order, comes_later, functions_calling, order_of
 from rankdrill.diagnosis.calls.tree import function_around
+from rankdrill.diagnosis.messages.by_turns import are_by_turns
 from rankdrill.diagnosis.messages.habits import departure
 from rankdrill.diagnosis.messages.odd_tags import odd_by_its_place, odd_by_others_there
 from rankdrill.diagnosis.messages.tags import PATTERN, against
@@ -87,6 +88,8 @@ def misaddressed(
         usual = [_usual(each, argument, traffic) for each in (end, other)]
         if argument == "peer" and not peers:
             break  # they come last
+        if argument == "peer" and are_by_turns(end, other, traffic):
+            continue
         if argument == "peer":
             odd = _odd_by_pattern(end, other, traffic) or _odd_at_its_line(end, other, traffic)
             odd = odd or _odd_by_balance(end, other, traffic)

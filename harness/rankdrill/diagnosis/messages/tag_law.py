@@ -40,6 +40,10 @@ def odd_by_law(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> MessageE
     beside = [(terms, tag) for terms, tag in tags if terms.turn == mine.turn]
     due = _due(tags, mine) if beside or len(turns) >= FEWEST_TURNS else None
     due = due if due is not None else _due(beside, mine)
+    two = {each.stream.tag for each in (end, other)}
+    if due is None and two.isdisjoint(tag for _, tag in beside):
+        # Nothing but products: what is open with a number added need not be without one, nor by that number alone.
+        due = _due([(terms._replace(one=0), tag) for terms, tag in beside], mine._replace(one=0))
     return None if due is None else against({due}, {each.stream.tag: each for each in (end, other)})
 
 
