@@ -32,8 +32,12 @@ def wants_processor(pid: int) -> bool:
 
 def is_stopped(pid: int) -> bool:
     """Whether a signal has stopped all of `pid`, and none has had it go on."""
-    states = [told.rpartition(b")")[2].split()[:1] for told in _of_threads(pid, "stat")]
-    return bool(states) and all(state == [b"T"] for state in states)
+    seen = False
+    for told in _of_threads(pid, "stat"):
+        seen = True
+        if told.rpartition(b")")[2].split()[:1] != [b"T"]:
+            return False
+    return seen
 
 
 def _of_threads(pid: int, name: str) -> Iterator[bytes]:

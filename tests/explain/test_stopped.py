@@ -1,4 +1,4 @@
-"""Jobs of which a process is stopped by a signal, as a debugger or a batch system does: said while it lasts."""
+"""Jobs of which a process is stopped by a signal, as batch systems do: said while it lasts."""
 
 from __future__ import annotations
 
@@ -92,6 +92,22 @@ def test_who_waits_is_not_at_fault_for_being_stopped(tmp_path: Path) -> None:
             cause = cause_in(explained(record, has_a_cause))
     assert (cause.finding.kind, cause.finding.culprits) == (FindingKind.STUCK_RANK, (2,))
     assert "stopped" not in cause.finding.sides[0].did
+
+
+def wait_in_a_row(rank: int) -> None:
+    dist.all_reduce(torch.ones(8))
+    if rank == 2:
+        time.sleep(FOREVER)
+    dist.recv(torch.ones(8), src=rank + 1) if rank < 2 else dist.all_reduce(torch.ones(8))
+
+
+def test_who_waits_for_another_is_not_what_holds_up_those_that_wait_for_it(tmp_path: Path) -> None:
+    record = tmp_path / "record"
+    with job(wait_in_a_row, 3, record) as running:
+        explained(record, lambda found: places(found).count("waiting") == 2)
+        with stopped(running, [1]):
+            cause = cause_in(explained(record, has_a_cause))
+    assert (cause.finding.kind, cause.finding.culprits) == (FindingKind.STUCK_RANK, (2,))
 
 
 def test_where_all_are_stopped_nobody_is_at_fault(tmp_path: Path) -> None:

@@ -270,6 +270,75 @@ def test_who_sends_what_another_would_have_received_is_not(fresh: World) -> None
     assert found.culprits != (2,)
 
 
+def collects() -> None:
+    dist.recv(torch.zeros(1, dtype=torch.int64), src=2)
+
+
+def forgets_the_report_by_a_flag(rank: RankContext) -> None:
+    """What would have received it is in a function of its own."""
+    if rank.index == 0:
+        hands_out()
+        for worker in range(1, 4):
+            send(STOP, worker)
+        if rank.world_size > 4:
+            collects()
+    else:
+        works_and_may_report(reports=rank.index == 2)
+    dist.barrier()
+
+
+def has_it_reported_once_less(rank: RankContext) -> None:
+    """Three of them came, and the fourth is not waited for."""
+    if rank.index == 3:
+        for _ in range(3):
+            collects_from(0)
+    else:
+        for _ in range(4):
+            steps_in_a_ring_of_three(rank)
+    dist.barrier()
+
+
+def collects_from(source: int) -> None:
+    dist.recv(torch.zeros(1, dtype=torch.int64), src=source)
+
+
+def steps_in_a_ring_of_three(rank: RankContext) -> None:
+    mine, theirs = torch.ones(1), torch.zeros(1)
+    work = dist.isend(mine, dst=(rank.index + 1) % 3)
+    dist.recv(theirs, src=(rank.index - 1) % 3)
+    assert work is not None
+    work.wait()
+    if rank.index == 0:
+        dist.send(torch.ones(1, dtype=torch.int64), dst=3)
+
+
+@pytest.mark.parametrize(("body", "reporter"), [(forgets_the_report_by_a_flag, 2), (has_it_reported_once_less, 0)])
+def test_who_reports_is_not_to_blame(fresh: World, body: Callable[[RankContext], None], reporter: int) -> None:
+    (found,) = run(fresh, body, deadline=30).findings
+    assert found.culprits != (reporter,)
+
+
+def leaves_the_summary_out(rank: RankContext) -> None:
+    """All have been told to stop, and then one of them does not take what all others take behind their loop."""
+    if rank.index == 0:
+        for worker in range(1, 4):
+            send(1, worker)
+        for worker in range(1, 4):
+            send(STOP, worker) if worker > 1 else dist.send(torch.tensor([STOP]), dst=worker)
+        for worker in (1, 3, 2):
+            dist.send(torch.ones(2), dst=worker)
+    else:
+        listens()
+        if rank.index != 2:
+            dist.recv(torch.ones(2), src=0)
+    dist.barrier()
+
+
+def test_who_was_told_to_stop_may_still_be_sent_a_summary(fresh: World) -> None:
+    (found,) = run(fresh, leaves_the_summary_out, deadline=30).findings
+    assert found.culprits == (2,)
+
+
 def pads_its_tasks_with_stops(rank: RankContext) -> None:
     if rank.index == 0:
         for place, number in enumerate([*range(1, 5), STOP, STOP]):

@@ -206,3 +206,26 @@ def test_who_is_idle_is_not_to_blame_for_being_named(fresh: World) -> None:
     (found,) = run(fresh, names_an_idle_rank, deadline=30).findings
     assert 2 not in found.culprits
     assert 3 not in found.culprits
+
+
+def hands_its_shard_over_too_early(rank: RankContext) -> None:
+    """The last one takes a header, and the shards behind the barrier: in a branch of its own, and rightly so."""
+    x, last = torch.ones(2), rank.world_size - 1
+    if rank.index == last:
+        dist.recv(x, src=0, tag=1)
+        dist.barrier()
+        for source in range(last):
+            dist.recv(x, src=source)
+    else:
+        if rank.index == 0:
+            dist.send(x, dst=last, tag=1)
+        if rank.index == 2:
+            dist.send(x, dst=last)  # early
+        dist.barrier()
+        if rank.index != 2:
+            dist.send(x, dst=last)
+
+
+def test_who_is_to_take_it_behind_the_barrier_is_not_to_blame(fresh: World) -> None:
+    (found,) = run(fresh, hands_its_shard_over_too_early, deadline=30).findings
+    assert found.culprits != (3,)

@@ -108,3 +108,55 @@ def counts_its_tags_from_one(rank: RankContext) -> None:
 def test_tags_that_are_a_number_times_the_rank(fresh: World) -> None:
     (found,) = run(fresh, counts_its_tags_from_one, deadline=30).findings
     assert (found.kind, found.culprits) == (FindingKind.UNMATCHED, (2,))
+
+
+def to_the_right(mine: torch.Tensor, theirs: torch.Tensor) -> None:
+    up, down = (dist.get_rank() + 1) % dist.get_world_size(), (dist.get_rank() - 1) % dist.get_world_size()
+    work = dist.isend(mine, dst=up)
+    dist.recv(theirs, src=down)
+    assert work is not None
+    work.wait()
+
+
+def to_the_left(mine: torch.Tensor, theirs: torch.Tensor) -> None:
+    up, down = (dist.get_rank() + 1) % dist.get_world_size(), (dist.get_rank() - 1) % dist.get_world_size()
+    work = dist.isend(mine, dst=down)
+    dist.recv(theirs, src=up)
+    assert work is not None
+    work.wait()
+
+
+def goes_the_other_way_at_last(rank: RankContext) -> None:
+    for turn in range(3):
+        shift = to_the_left if (rank.index, turn) == (2, 2) else to_the_right
+        shift(torch.ones(2), torch.zeros(2))
+    dist.barrier()
+
+
+def goes_the_other_way(rank: RankContext) -> None:
+    if rank.index == 2:
+        to_the_left(torch.ones(2), torch.zeros(2))
+    else:
+        to_the_right(torch.ones(2), torch.zeros(2))
+    dist.barrier()
+
+
+@pytest.mark.parametrize("body", [goes_the_other_way_at_last, goes_the_other_way])
+def test_who_goes_the_other_way_has_named_a_wrong_rank(fresh: World, body: Callable[[RankContext], None]) -> None:
+    (found,) = run(fresh, body, deadline=30).findings
+    assert (found.kind, found.culprits) == (FindingKind.UNMATCHED, (2,))
+
+
+def takes_its_tags_for_products(rank: RankContext) -> None:
+    """All others count on from 100."""
+    data = torch.ones(2)
+    if rank.index == 0:
+        for source in (1, 2):
+            dist.recv(data, src=source, tag=100 * source)
+    elif rank.index < 3:
+        dist.send(data, dst=0, tag=99 + rank.index)
+
+
+def test_tags_that_may_count_on_are_no_products(fresh: World) -> None:
+    (found,) = run(fresh, takes_its_tags_for_products, deadline=30).findings
+    assert found.culprits != (2,)

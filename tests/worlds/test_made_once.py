@@ -78,16 +78,58 @@ def asks_once_more(rank: RankContext) -> float:
     return weights.anew()
 
 
+def asks_for_another(rank: RankContext) -> float:
+    weights, gradients = Snapshot(), Snapshot()
+    if rank.index == 2:
+        print(weights.norm)
+    dist.broadcast(torch.ones(1), 0)
+    return gradients.norm
+
+
+def asks_by_another_name(rank: RankContext) -> float:
+    weights = Snapshot()
+    if rank.index == 2:
+        print(weights.of("head"))
+    dist.broadcast(torch.ones(1), 0)
+    return weights.of("layer")
+
+
+def gathers_ahead(rank: RankContext) -> None:
+    """As prefetching does it: what was gathered ahead is not gathered again."""
+
+    def gather() -> torch.Tensor:
+        full = torch.ones(rank.world_size)
+        dist.all_gather_into_tensor(full, torch.ones(1))
+        return full
+
+    ahead: list[torch.Tensor] | None = None
+    for turn in range(3):
+        full = ahead or gathered(gather)
+        ahead = None
+        if rank.index == 2 and turn < 2:
+            ahead = gathered(gather)
+        dist.all_reduce(full[0])
+
+
+def gathered(gather: Callable[[], torch.Tensor]) -> list[torch.Tensor]:
+    return [gather()]
+
+
 @pytest.mark.parametrize(
     ("body", "kind"),
     [
+        (asks_for_another, FindingKind.EXTRA),
+        (asks_by_another_name, FindingKind.EXTRA),
+        (gathers_ahead, FindingKind.CALL_ORDERING),
         (asks_for_a_property, FindingKind.CALL_ORDERING),
         (asks_for_what_is_kept, FindingKind.CALL_ORDERING),
         (asks_by_a_name, FindingKind.CALL_ORDERING),
         (asks_once_more, FindingKind.EXTRA),
     ],
 )
-def test_who_asks_before_the_others(fresh: World, body: Callable[[RankContext], float], kind: FindingKind) -> None:
+def test_who_asks_before_the_others(
+    fresh: World, body: Callable[[RankContext], float | None], kind: FindingKind
+) -> None:
     (found,) = run(fresh, body, deadline=30).findings
     assert (found.kind, found.culprits) == (kind, (2,))
 

@@ -6,13 +6,14 @@ exchanged its messages later, or has left them out, only the source tells.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from rankdrill.diagnosis.calls.common_caller import from_one_function, in_turn_by_one_line, outward
 from rankdrill.diagnosis.calls.source import Order, functions_calling, lines_behind, order_of
-from rankdrill.diagnosis.calls.tree import function_around, lines_calling
+from rankdrill.diagnosis.calls.tree import function_around, functions_in, name_called, tree_of
 from rankdrill.diagnosis.deadlock import deadlock
 from rankdrill.diagnosis.finding import Finding
 from rankdrill.diagnosis.groups import members_in
@@ -25,6 +26,8 @@ from rankdrill.step import BATCH, Kind, Site, Step
 __all__ = ["by_what_came_first"]
 
 _HALVES = frozenset({"send", "isend", "recv", "irecv", BATCH})
+_SEND = frozenset({"send", "isend", "send_object_list"})
+_RECEIVE = frozenset({"recv", "irecv", "recv_object_list"})
 FEWEST = 2  # ranks that say how it is meant
 Function = tuple[str, str]
 """A function by its file and its name."""
@@ -113,6 +116,8 @@ def _alone_at_its_line(outside: Wait, meeting: Wait, lost: Mapping[int, Wait], t
     end = MessageEnd.of(outside.rank, outside.record)
     if end is None or end.site is None or end.peer not in lost:
         return None
+    if any(each.site == end.site and each.number < traffic.met(each.stream) for each in traffic.ends[end.rank]):
+        return None  # what met from there before says that it is no such
     function = (end.site.file, end.site.function)
     made = {
         rank: [each for each in ends if each.site is not None and (each.site.file, each.site.function) == function]
@@ -138,17 +143,37 @@ def _is_of(meeting: Wait, wait: Wait) -> bool:
 
 
 def _has_one_for_it(end: MessageEnd, peer: Wait, traffic: Traffic) -> bool:
-    """Whether a function that the peer of `end` made messages in, or waits in, has the other half of such, which nobody
-    has come to.
+    """Whether a function that the peer of `end` made messages in, or waits in, or one that such calls, has the other
+    half of such, which nobody has come to.
     """
-    names = {"recv", "irecv"} if end.sends else {"send", "isend"}
+    halves = _RECEIVE if end.sends else _SEND
     used = {each.site.place for ends in traffic.ends.values() for each in ends if each.site is not None}
-    sites = [*outward(peer.record.step.site), *(each.site for each in traffic.ends[end.peer] if each.site is not None)]
-    functions = ((site.file, function_around(site)) for site in sites)
-    lines = {
-        (file, line) for file, function in functions if function is not None for line in lines_calling(names, function)
-    }
+    own = [each.site for each in traffic.ends[end.peer] if each.site is not None]
+    lines: set[tuple[str, int]] = set()
+    for site in (*outward(peer.record.step.site), *own):
+        if (function := function_around(site)) is not None:
+            lines |= {(site.file, line) for line in _lines_with(halves, _called_from(function, site.file))}
     return not lines <= used
+
+
+def _called_from(function: ast.AST, file: str) -> list[ast.AST]:
+    """It, and the functions of its file that it calls, or that those call, by their names."""
+    tree, found = tree_of(file), [function]
+    for one in found:
+        names = {name_called(node) for node in ast.walk(one) if isinstance(node, ast.Call)}
+        more = [each for each in functions_in(tree) if each.name in names] if tree is not None else []
+        found += [each for each in more if each not in found]
+    return found
+
+
+def _lines_with(names: Collection[str], functions: Collection[ast.AST]) -> set[int]:
+    """Where one of `names` is called, or given to what calls it."""
+    nodes = (node for function in functions for node in ast.walk(function))
+    return {
+        node.lineno
+        for node in nodes
+        if (isinstance(node, ast.Attribute) and node.attr in names) or (isinstance(node, ast.Name) and node.id in names)
+    }
 
 
 def _went_past(wait: Wait, end: MessageEnd, traffic: Traffic) -> bool:

@@ -63,8 +63,8 @@ def mixed_circle(
             return deadlock(circle, alone)
         short = _short_of_what_others_sent(outside[0], inside, meeting, views, traffic, listed=True)
         return deadlock(circle, short) if short else _another_call(outside[0], meeting, views)
-    if turned_in_branch := _turned_round_in_its_branch(outside, inside, lost, traffic):
-        return deadlock(circle, turned_in_branch)
+    if by_own_line := _early_by_its_own_line(outside, inside, lost, traffic):
+        return deadlock(circle, by_own_line)
     awaited = {"recv", "irecv"} if message.op == SEND else {"send", "isend"}
     if later := _exchanges_it_later(outside, inside, traffic):
         return deadlock(circle, later)
@@ -122,12 +122,12 @@ def _came_without(
     return (met.rank,) if beside and later and _begun(end, met.rank, traffic) == end.number else ()
 
 
-def _turned_round_in_its_branch(
+def _early_by_its_own_line(
     outside: Sequence[Wait], inside: Sequence[Wait], lost: Mapping[int, Wait], traffic: Traffic
 ) -> tuple[int, ...]:
     """The one that is in the collective before a message is exchanged with it, by a line of its own, where all others
     in that collective, several, have come to it by another one, and have exchanged before it, whoever with, what that
-    line of its own has behind it, by the same name or by the very call.
+    line of its own has behind it, by the same name or by the very call; one of them has done as the one outside does.
     """
     (early, *more) = outside
     end = MessageEnd.of(early.rank, early.record)
@@ -141,8 +141,15 @@ def _turned_round_in_its_branch(
         for wait in beside.values()
         if (site := _last_before(wait, traffic, sends=not end.sends)) is not None
     ]
-    if len(beside) < PATTERN or not turned:
-        return ()
+    as_early = any(
+        (each.site, each.sends) == (end.site, end.sends) and each.record.index < wait.record.index
+        for rank, wait in beside.items()
+        for each in traffic.ends[rank]
+    )
+    there = [wait.record.step.site for wait in beside.values()]
+    behind = any(site is not None and lines_behind({early.record.step.op}, site) for site in there)
+    if len(beside) < PATTERN or not turned or not as_early or behind:
+        return ()  # others come to it behind the collective, it may be
     return (met.rank,) if all(_is_turned_round(here, there, site) for there, site in turned) else ()
 
 

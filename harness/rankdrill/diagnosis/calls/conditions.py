@@ -75,7 +75,7 @@ def with_condition(finding: Finding, views: Sequence[LedgerView] | Mapping[int, 
         return finding
     now = next((side.sites[0] for side in others if side.ranks == first.ranks and not side.returned), None)
     last = next((side.sites[0] for side in others if side.ranks == first.ranks and side.returned), None)
-    if not any(side.ranks == first.ranks for side in others):
+    if first.ranks and not any(side.ranks == first.ranks for side in others):
         now, last = _is_at(views[first.ranks[0]])
     found = _ways_past(site, now, last, again=all(_has_come(site, views[rank]) for rank in first.ranks))
     if not 0 < len(found) <= MOST_WAYS:

@@ -6,12 +6,15 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import lru_cache
 
-from rankdrill.diagnosis.calls.tree import calls_at, function_around, name_called, names_in
+from rankdrill.diagnosis.calls.asking import asks_for_the_rank
+from rankdrill.diagnosis.calls.tree import calls_at, function_around, name_called, names_in, tree_of
 from rankdrill.step import Site
 
 __all__ = ["are_mirrored", "goes_either_way", "is_mutual"]
 
+MOST_KNOWN = 1 << 10  # lines
 _ADDRESSES = frozenset({"dst", "src"})
 _HALVES = frozenset({"irecv", "isend", "recv", "send"})
 
@@ -23,8 +26,11 @@ def goes_either_way(site: Site) -> bool:
         return False
     arguments = {each.arg for each in ast.walk(function.args) if isinstance(each, ast.arg)} - {"self"}
     addresses = set(_addresses(function, site.line))
+    tree = tree_of(site.file)
     for node in ast.walk(function):
         if isinstance(node, ast.IfExp | ast.If) and names_in(node.test) & arguments:
+            if tree is None or asks_for_the_rank(node.test, tree):
+                continue
             if isinstance(node, ast.If):
                 both = _bound(node.body) & _bound(node.orelse)
             else:
@@ -46,11 +52,12 @@ def are_mirrored(one: Site, other: Site) -> bool:
     return bool(mine) and len(set(mine)) == len(mine) == 2 and mine == theirs[::-1]
 
 
-def _ways(site: Site) -> list[str]:
+@lru_cache(maxsize=MOST_KNOWN)
+def _ways(site: Site) -> tuple[str, ...]:
     """Whom the function around sends to, and whom it receives from, in its own words, if that is one rank each."""
     function = function_around(site)
     if function is None:
-        return []
+        return ()
     calls = [node for node in ast.walk(function) if isinstance(node, ast.Call) and name_called(node) in _HALVES]
     given = {
         half: {
@@ -61,7 +68,8 @@ def _ways(site: Site) -> list[str]:
         }
         for half in ("send", "recv")
     }
-    return [ways.pop() for ways in given.values()] if all(len(ways) == 1 for ways in given.values()) else []
+    alone = all(len(ways) == 1 for ways in given.values())
+    return tuple(ways.pop() for ways in given.values()) if alone else ()
 
 
 def _addresses(function: ast.AST, line: int) -> Iterator[str]:

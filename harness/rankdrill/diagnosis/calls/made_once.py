@@ -7,10 +7,11 @@ asks before the others makes the call too early, not once more.
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from rankdrill.diagnosis.calls.common_caller import from_one_function
 from rankdrill.diagnosis.calls.source import Order, order_of
-from rankdrill.diagnosis.calls.tree import function_around, path_to
+from rankdrill.diagnosis.calls.tree import function_around, name_called, path_to
 from rankdrill.step import Site
 
 __all__ = ["is_asked_for_later"]
@@ -19,17 +20,52 @@ _KEEP = frozenset({"cache", "cached_property", "lru_cache"})
 
 
 def is_asked_for_later(site: Site, behind: Site) -> bool:
-    """Whether the call at `site` is of such a function, and who is at `behind` comes to it later, by its name."""
+    """Whether the call at `site` is of such a function, and who is at `behind` asks for it later, in the same words."""
     one, other = from_one_function(site, behind)
+    if _is_made_ahead(one):
+        return True
     inner = next((each for each in _to(one, site) if each.caller == one), None)
     asking, kept = function_around(one), function_around(inner) if inner is not None else None
     if inner is None or asking is None or kept is None or function_around(other) is not asking:
         return False
     if not _keeps(kept, inner.line):
         return False
-    names = ((_name(node), getattr(node, "lineno", 0)) for node in ast.walk(asking))
-    later = (Site(other.file, line, other.function) for name, line in names if name == inner.function)
+    asked = list(_asked(inner.function, asking))
+    words = {text for text, line in asked if line == one.line}
+    later = (Site(other.file, line, other.function) for text, line in asked if text in words)
     return any(order_of(other, each) is Order.AFTER for each in later)
+
+
+def _asked(name: str, function: ast.AST) -> Iterator[tuple[str, int]]:
+    """Where the function of that name is asked for, and in which words: of whom, and with what."""
+    calls = [node for node in ast.walk(function) if isinstance(node, ast.Call) and name_called(node) == name]
+    called = {id(call.func) for call in calls}
+    read = (node for node in ast.walk(function) if isinstance(node, ast.Attribute) and node.attr == name)
+    yield from ((ast.unparse(node), node.lineno) for node in calls)
+    yield from ((ast.unparse(node), node.lineno) for node in read if id(node) not in called)
+
+
+def _is_made_ahead(site: Site) -> bool:
+    """Whether what is called there is for later: ``ahead = gather(turn)``, and ``ahead or gather(turn)`` elsewhere."""
+    function = function_around(site)
+    if function is None:
+        return False
+    made = {
+        (target.id, name_called(node.value))
+        for node in ast.walk(function)
+        if isinstance(node, ast.Assign) and node.lineno == site.line and isinstance(node.value, ast.Call)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    return any(made & _either(node) for node in ast.walk(function) if isinstance(node, ast.BoolOp | ast.IfExp))
+
+
+def _either(node: ast.BoolOp | ast.IfExp) -> set[tuple[str, str]]:
+    """The names in it, each with the functions that are called there where that has nothing."""
+    parts = node.values if isinstance(node, ast.BoolOp) else [node.body, node.orelse]
+    names = [each.id for each in parts if isinstance(each, ast.Name)]
+    calls = [name_called(each) for each in parts if isinstance(each, ast.Call)]
+    return {(name, call) for name in names for call in calls}
 
 
 def _to(one: Site, site: Site) -> list[Site]:

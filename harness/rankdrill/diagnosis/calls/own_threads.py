@@ -129,7 +129,13 @@ def _came_round(other: Record, one: Record) -> bool:
 def _is_asynchronous(site: Site | None) -> bool:
     function = function_around(site) if site is not None else None
     calls = calls_at(function, site.line) if site is not None and function is not None else ()
-    return any(each.arg == "async_op" for call in calls for each in call.keywords)
+    return any(_may_go_on(call) for call in calls)
+
+
+def _may_go_on(call: ast.Call) -> bool:
+    """Whether it says `async_op`, or may: as its fourth argument, or by a dictionary."""
+    told = [each.value for each in call.keywords if each.arg in ("async_op", None)]
+    return len(call.args) > 3 or any(not isinstance(value, ast.Constant) or value.value for value in told)
 
 
 def _lies_further_up(other: Record, one: Record) -> bool:

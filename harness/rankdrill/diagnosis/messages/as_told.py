@@ -27,6 +27,8 @@ def told_to_leave(end: MessageEnd, traffic: Traffic, stands: Standing) -> tuple[
     site = exchanged[-1].site
     if told is None or told.site is None or site is None or not leaves_as_it_is_told(site):
         return ()
+    if _is_taken_elsewhere(end, site, traffic):
+        return ()
     if _tells_the_end(told.site, end.rank, traffic):
         return (end.rank,)
     if end.site == told.site:
@@ -54,6 +56,12 @@ def not_told_to_leave(end: MessageEnd, traffic: Traffic, stands: Standing) -> tu
     if not own or own[-1].site is None or _tells_the_end(own[-1].site, end.peer, traffic):
         return ()  # it may have been told, and does not listen
     return () if any(each.site == line for each in own) else (end.peer,)
+
+
+def _is_taken_elsewhere(end: MessageEnd, site: Site, traffic: Traffic) -> bool:
+    """Whether others have met what comes from its line, and not in the loop at `site`: it is for who has left that."""
+    met = (traffic.other_end(each) for each in traffic.ends[end.rank] if each.site == end.site)
+    return any(each is not None and each.site != site for each in met)
 
 
 def _left_by(told: Site, site: Site, but: int, traffic: Traffic, stands: Standing) -> list[int]:

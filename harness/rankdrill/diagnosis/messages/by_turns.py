@@ -6,8 +6,11 @@ other there nobody has named a wrong rank.
 
 from __future__ import annotations
 
+from rankdrill.diagnosis.calls.common_caller import from_one_function
 from rankdrill.diagnosis.calls.either_way import are_mirrored, is_mutual
+from rankdrill.diagnosis.calls.source import Order, order_of
 from rankdrill.diagnosis.messages.traffic import MessageEnd, Traffic
+from rankdrill.step import Site
 
 __all__ = ["are_by_turns"]
 
@@ -17,14 +20,21 @@ def are_by_turns(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> bool:
     if end.site is None or other.site is None:
         return False
     if are_mirrored(end.site, other.site):
-        return True
-    function = (end.site.file, end.site.function)
-    if (other.site.file, other.site.function) != function or not is_mutual(end.site):
+        one, two = from_one_function(end.site, other.site)
+        if one.place != two.place and order_of(one, two) in (Order.BEFORE, Order.AFTER):
+            return True  # who comes to the one comes to the other one, too
+        return all(len({each.rank for each in _there(site, traffic)}) > 1 for site in (end.site, other.site))
+    if _function(other.site) != _function(end.site) or not is_mutual(end.site):
         return False
-    there = [
-        each
-        for made in traffic.ends.values()
-        for each in made
-        if each.site is not None and (each.site.file, each.site.function) == function
-    ]
-    return len({(each.peer - each.rank) % len(traffic.ends) for each in there}) == 1
+    ways = {(each.peer - each.rank) % len(traffic.ends) for each in _there(end.site, traffic)}
+    return len(ways) == 1 and len(traffic.ends) > 2
+
+
+def _there(site: Site, traffic: Traffic) -> list[MessageEnd]:
+    """All messages of the function that `site` is in."""
+    made = (each for ends in traffic.ends.values() for each in ends)
+    return [each for each in made if each.site is not None and _function(each.site) == _function(site)]
+
+
+def _function(site: Site) -> tuple[str, str]:
+    return site.file, site.function

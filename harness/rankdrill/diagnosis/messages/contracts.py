@@ -56,7 +56,10 @@ def _odd_one(call: MessageCall, ends: dict[Half, Post], seen: list[Posted], *, b
     Failing that too, the one whose rank does not fit another one either.
     """
     places = {_place(post) for post in ends.values()}
-    there = [posted for posted in seen if _place(posted[2]) in places or _goes_along(posted[0], call)]
+    by_line = {posted[0] for posted in seen if _place(posted[2]) in places} if by_dtype else set()
+    there = [
+        posted for posted in seen if _place(posted[2]) in places or posted[0] in by_line or _goes_along(posted[0], call)
+    ]
     others = _others(call, there, call.number)
     # Each pair may have a size of its own: others tell what it should be only if it was theirs the time before.
     if not by_dtype and not _did_as(_others(call, there, call.number - 1), _before(call, seen)):

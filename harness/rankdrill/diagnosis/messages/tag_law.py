@@ -41,10 +41,16 @@ def odd_by_law(end: MessageEnd, other: MessageEnd, traffic: Traffic) -> MessageE
     due = _due(tags, mine) if beside or len(turns) >= FEWEST_TURNS else None
     due = due if due is not None else _due(beside, mine)
     two = {each.stream.tag for each in (end, other)}
-    if due is None and two.isdisjoint(tag for _, tag in beside):
-        # Nothing but products: what is open with a number added need not be without one, nor by that number alone.
+    if due is None and two.isdisjoint(_simpler(beside, mine)):
+        # Nothing but products: what is open with a number added need not be without one.
         due = _due([(terms._replace(one=0), tag) for terms, tag in beside], mine._replace(one=0))
     return None if due is None else against({due}, {each.stream.tag: each for each in (end, other)})
+
+
+def _simpler(tags: Iterable[tuple[_Terms, int]], mine: _Terms) -> Iterator[int]:
+    """What it would be if all had one tag, or each the next one after that of the rank before."""
+    for terms, tag in tags:
+        yield from (tag, tag + mine.source - terms.source, tag + mine.target - terms.target)
 
 
 def _others(end: MessageEnd, traffic: Traffic) -> Iterator[tuple[_Terms, int]]:

@@ -5,6 +5,7 @@ That it does so is why it waits, though somebody else may come to set its key la
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from operator import eq
 
@@ -49,17 +50,37 @@ def _instead(wait: Wait, waits: Sequence[Wait], views: Sequence[LedgerView]) -> 
     if not awaits_key(step) or step.site is None or wanted.count(step.digest) > 1:
         return {}
     got = [_got_at(step, view) for view in views]
-    before = [each.digest for each in got[wait.rank]]
+    together = sorted(_awaited_with(step, views[wait.rank]), key=_name)
+    before, place = [each.digest for each in got[wait.rank]], together.index(step)
     turn = len(before)
     rest = {rank: steps for rank, steps in enumerate(got) if rank != wait.rank and steps}
-    there = {rank: steps[turn] for rank, steps in rest.items() if len(steps) > turn}
-    as_before = all(all(map(eq, before, [each.digest for each in steps])) for steps in rest.values())
+    there = {
+        rank: sorted(steps[turn : turn + len(together)], key=_name)[place]
+        for rank, steps in rest.items()
+        if len(steps) >= turn + len(together)
+    }
+    as_before = all(_begins_as(before, [each.digest for each in steps], len(together)) for steps in rest.values())
     if len({each.digest for each in there.values()}) != 1:
         return {}
     if not before:  # the first time all have to be there, and to mean the same
         alike = all(_ends_alike(step, each) for each in there.values())
         return there if alike and len(there) == len(views) - 1 >= FEWEST_OTHERS else {}
     return there if as_before and all(_is_like(step, each) for each in there.values()) else {}
+
+
+def _awaited_with(step: Step, view: LedgerView) -> list[Step]:
+    """What a rank waits for in that call: one key, or several."""
+    records = view.where(lambda kind, state: kind is Kind.STORE and state.open)
+    return [record.step for record in records if (record.step.op, record.step.site) == (step.op, step.site)]
+
+
+def _name(step: Step) -> str:
+    return step.target
+
+
+def _begins_as(before: Sequence[int], theirs: Sequence[int], together: int) -> bool:
+    """Whether those have got what the rank has; of several keys in any order."""
+    return all(map(eq, before, theirs)) or (together > 1 and not Counter(before) - Counter(theirs[: len(before)]))
 
 
 def _ends_alike(awaited: Step, got: Step) -> bool:

@@ -203,10 +203,17 @@ def _about_unknown(
 def _stopped(
     evidence: Evidence, standings: Sequence[Standing], waiting: Mapping[int, Wait]
 ) -> tuple[list[Cause], list[str]] | None:
-    """Where others wait for ranks whose process a signal has stopped, be it in a call that all have come to."""
-    stopped = {rank: each.recorded.pid for rank, each in evidence.ranks.items() if each.stopped}
+    """Where others wait for ranks whose process a signal has stopped, be it in a call that all have come to.
+
+    Who waits for somebody itself is not what holds them up.
+    """
+    stopped = {
+        rank: each.recorded.pid
+        for rank, each in evidence.ranks.items()
+        if each.stopped and (rank not in waiting or not waiting[rank].missing)
+    }
     others = {rank: wait for rank, wait in waiting.items() if rank not in stopped}
-    awaited = {rank for wait in others.values() for rank in wait.missing or stopped}
+    awaited = {rank for wait in others.values() for rank in wait.missing or _within(wait, waiting)}
     there = [each for each in standings if each.rank in awaited & stopped.keys() and not each.ended]
     if not there:
         return None
@@ -219,9 +226,14 @@ def _stopped(
     finding = Finding(FindingKind.STUCK_RANK, step, "rank", (*sides, *_waiting_sides(others)), tuple(ranks))
     pids = " ".join(str(stopped[rank]) for rank in ranks)
     why = f"the others wait for {name_ranks(ranks)}: 'kill -CONT {pids}' has the job go on"
-    return [Cause(finding, Confidence.LIKELY, (why,))], [
-        "who stops it, a debugger or a batch system, may have it go on"
-    ]
+    return [Cause(finding, Confidence.LIKELY, (why,))], ["who has stopped it, a batch system say, may have it go on"]
+
+
+def _within(wait: Wait, waiting: Mapping[int, Wait]) -> list[int]:
+    """The ranks that wait in the same call."""
+    call = wait.record.step
+    steps = {rank: each.record.step for rank, each in waiting.items()}
+    return [rank for rank, step in steps.items() if (step.target, step.sequence) == (call.target, call.sequence)]
 
 
 def _stuck(

@@ -85,7 +85,8 @@ class Watch:
     def _left_threads(self) -> Iterator[str]:
         until = time.monotonic() + THREADS_END_S
         for thread in threading.enumerate():
-            if thread not in self._threads:
+            # Those of C++ that have called Python, as autograd's do for a device, are nobody's to end.
+            if thread not in self._threads and not isinstance(thread, threading._DummyThread):
                 thread.join(max(until - time.monotonic(), 0))
                 if thread.is_alive():
                     yield f"left thread {thread.name!r}"
