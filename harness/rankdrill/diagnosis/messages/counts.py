@@ -90,7 +90,9 @@ def beyond_the_border(end: MessageEnd, traffic: Traffic, left_over: Sequence[Mes
 
 
 def _is_missing_in_a_row(end: MessageEnd, traffic: Traffic) -> bool:
-    """Whether at its line all ranks but these two exchange with those beside them, and with nobody else."""
+    """Whether at its line all ranks but these two exchange with those beside them, and with nobody else; but that the
+    last may be beside the first.
+    """
     here = end.site.place if end.site is not None else None
     links = {
         frozenset((each.rank, each.peer))
@@ -98,9 +100,11 @@ def _is_missing_in_a_row(end: MessageEnd, traffic: Traffic) -> bool:
         for each in ends
         if each.site is not None and each.site.place == here and traffic.met(each.stream)
     }
-    row = {frozenset(pair) for pair in pairwise(sorted(traffic.ends))}
+    ranks, mine = sorted(traffic.ends), frozenset((end.rank, end.peer))
+    row = {frozenset(pair) for pair in pairwise(ranks)}
+    ring = row | {frozenset((ranks[0], ranks[-1]))}
     between = any(one & other for one, other in combinations(links, 2))  # else they may be pairs
-    return between and links == row - {frozenset((end.rank, end.peer))} and len(links) == len(row) - 1
+    return between and mine in row and links in (row - {mine}, ring - {mine})
 
 
 def once_at_its_line(end: MessageEnd, traffic: Traffic, left_over: Sequence[MessageEnd]) -> tuple[int, ...]:

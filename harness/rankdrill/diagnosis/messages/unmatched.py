@@ -24,6 +24,7 @@ from rankdrill.diagnosis.messages.from_anybody import sent_with_another_tag
 from rankdrill.diagnosis.messages.habits import Departure, departure
 from rankdrill.diagnosis.messages.misaddressed import Standing, in_another_branch, misaddressed, never_met
 from rankdrill.diagnosis.messages.never_there import left_out_of_a_batch, never_there
+from rankdrill.diagnosis.messages.rows import past_its_row
 from rankdrill.diagnosis.messages.traffic import MessageEnd, Traffic
 from rankdrill.diagnosis.waits import Wait, hopeless
 from rankdrill.ledger import LedgerView
@@ -63,14 +64,19 @@ def unmatched_message(
 
 
 def sent_astray(lost: Mapping[int, Wait], views: Mapping[int, LedgerView]) -> Finding | None:
-    """What is wrong where one of those that wait for ever went to another rank than it used to from there."""
+    """What is wrong where one of those that wait for ever went to another rank than it used to from there, or past the
+    end of its row.
+    """
     ends = list(_ends(lost))
-    if len(ends) < 2:
+    if not ends:
         return None
     traffic = Traffic(views)
-    return Account(lost, views, traffic).misaddressed(
-        in_another_branch(ends, traffic, {rank: wait.missing for rank, wait in lost.items()})
-    )
+    account = Account(lost, views, traffic)
+    if (past := past_its_row(ends, traffic)) is not None:
+        return account.missing(past, (past.rank,))
+    if len(ends) < 2:
+        return None
+    return account.misaddressed(in_another_branch(ends, traffic, {rank: wait.missing for rank, wait in lost.items()}))
 
 
 def one_too_many(lost: Mapping[int, Wait], views: Mapping[int, LedgerView]) -> Finding | None:
