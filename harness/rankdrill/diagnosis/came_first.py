@@ -18,7 +18,7 @@ from rankdrill.diagnosis.deadlock import deadlock
 from rankdrill.diagnosis.finding import Finding
 from rankdrill.diagnosis.groups import members_in
 from rankdrill.diagnosis.messages.account import Account
-from rankdrill.diagnosis.messages.traffic import MessageEnd, Traffic
+from rankdrill.diagnosis.messages.traffic import RECEIVING, SENDING, MessageEnd, Traffic
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import GROUP_OP, LedgerView
 from rankdrill.step import BATCH, Kind, Site, Step
@@ -26,8 +26,6 @@ from rankdrill.step import BATCH, Kind, Site, Step
 __all__ = ["by_what_came_first"]
 
 _HALVES = frozenset({"send", "isend", "recv", "irecv", BATCH})
-_SEND = frozenset({"send", "isend", "send_object_list"})
-_RECEIVE = frozenset({"recv", "irecv", "recv_object_list"})
 FEWEST = 2  # ranks that say how it is meant
 Function = tuple[str, str]
 """A function by its file and its name."""
@@ -146,7 +144,7 @@ def _has_one_for_it(end: MessageEnd, peer: Wait, traffic: Traffic) -> bool:
     """Whether a function that the peer of `end` made messages in, or waits in, or one that such calls, has the other
     half of such, which nobody has come to.
     """
-    halves = _RECEIVE if end.sends else _SEND
+    halves = RECEIVING if end.sends else SENDING
     used = {each.site.place for ends in traffic.ends.values() for each in ends if each.site is not None}
     own = [each.site for each in traffic.ends[end.peer] if each.site is not None]
     lines: set[tuple[str, int]] = set()

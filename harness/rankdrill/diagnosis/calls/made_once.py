@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from rankdrill.diagnosis.calls.common_caller import from_one_function
+from rankdrill.diagnosis.calls.common_caller import from_one_function, outward
 from rankdrill.diagnosis.calls.source import Order, order_of
 from rankdrill.diagnosis.calls.tree import function_around, name_called, path_to
 from rankdrill.step import Site
@@ -24,7 +24,7 @@ def is_asked_for_later(site: Site, behind: Site) -> bool:
     one, other = from_one_function(site, behind)
     if _is_made_ahead(one):
         return True
-    inner = next((each for each in _to(one, site) if each.caller == one), None)
+    inner = next((each for each in outward(site) if each.caller == one), None)
     asking, kept = function_around(one), function_around(inner) if inner is not None else None
     if inner is None or asking is None or kept is None or function_around(other) is not asking:
         return False
@@ -66,16 +66,6 @@ def _either(node: ast.BoolOp | ast.IfExp) -> set[tuple[str, str]]:
     names = [each.id for each in parts if isinstance(each, ast.Name)]
     calls = [name_called(each) for each in parts if isinstance(each, ast.Call)]
     return {(name, call) for name in names for call in calls}
-
-
-def _to(one: Site, site: Site) -> list[Site]:
-    """The lines by which `one` came to `site`, the innermost first."""
-    found: list[Site] = []
-    here: Site | None = site
-    while here is not None and here != one:
-        found.append(here)
-        here = here.caller
-    return found
 
 
 def _name(node: ast.AST) -> str:

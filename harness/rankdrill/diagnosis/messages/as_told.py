@@ -64,29 +64,30 @@ def _is_taken_elsewhere(end: MessageEnd, site: Site, traffic: Traffic) -> bool:
     return any(each is not None and each.site != site for each in met)
 
 
-def _left_by(told: Site, site: Site, but: int, traffic: Traffic, stands: Standing) -> list[int]:
-    """Who else has left the loop at `site` by what came from the line that `told` it so."""
-    last = (
-        taken[-1]
-        for rank, ends in traffic.ends.items()
-        if rank != but and (taken := [each for each in ends if not each.sends and each.site == site])
-    )
-    gone = (each for each in last if stands.at.get(each.rank) != site)
-    met = ((each.rank, traffic.other_end(each)) for each in gone)
-    return [rank for rank, each in met if each is not None and each.site == told]
+def _left_by(told: Site, site: Site, but: int, traffic: Traffic, stands: Standing) -> bool:
+    """Whether others, too, have left the loop at `site` by what came from the line that `told` them so."""
+    gone = (each for each in _last_taken(site, but, traffic) if stands.at.get(each.rank) != site)
+    met = map(traffic.other_end, gone)
+    return any(each is not None and each.site == told for each in met)
 
 
 def _last_lines(site: Site, but: int, traffic: Traffic, stands: Standing) -> set[Site | None]:
     """Where the last messages came from that others than rank `but` got at `site`; nothing if one is there still."""
-    last = [
-        taken[-1]
-        for rank, ends in traffic.ends.items()
-        if rank != but and (taken := [each for each in ends if not each.sends and each.site == site])
-    ]
+    last = _last_taken(site, but, traffic)
     if any(stands.at.get(each.rank) == site for each in last):
         return set()
     met = [traffic.other_end(each) for each in last]
     return {each.site if each is not None else None for each in met}
+
+
+def _last_taken(site: Site, but: int, traffic: Traffic) -> list[MessageEnd]:
+    """The last that each other rank than `but` has received at `site`."""
+    taken = (
+        [each for each in ends if not each.sends and each.site == site]
+        for rank, ends in traffic.ends.items()
+        if rank != but
+    )
+    return [each[-1] for each in taken if each]
 
 
 def _tells_the_end(line: Site, rank: int, traffic: Traffic) -> bool:

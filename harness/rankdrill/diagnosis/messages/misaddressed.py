@@ -23,7 +23,7 @@ from rankdrill.diagnosis.messages.by_turns import are_by_turns
 from rankdrill.diagnosis.messages.habits import departure
 from rankdrill.diagnosis.messages.odd_tags import odd_by_its_place, odd_by_others_there
 from rankdrill.diagnosis.messages.tags import PATTERN, against
-from rankdrill.diagnosis.messages.traffic import MessageEnd, Stream, Traffic
+from rankdrill.diagnosis.messages.traffic import RECEIVING, SENDING, MessageEnd, Stream, Traffic
 from rankdrill.step import BATCH, Site
 
 __all__ = [
@@ -38,8 +38,6 @@ __all__ = [
 
 _Way: TypeAlias = Callable[[Stream], Hashable]
 _FROM_A_RANK: tuple[_Way, ...] = (lambda stream: stream.tag - stream.source, lambda stream: stream.tag - stream.target)
-_SENDING = frozenset({"send", "isend", "send_object_list"})
-_RECEIVING = frozenset({"recv", "irecv", "recv_object_list"})
 HABIT = 2  # messages that met before: enough of them to say which of two was usual
 
 
@@ -171,7 +169,7 @@ def _may_come(end: MessageEnd, site: Site | None, known: Collection[str]) -> boo
     """
     if site is None or in_any_loop(site):
         return True
-    halves = {*(_RECEIVING if end.sends else _SENDING), BATCH}
+    halves = {*(RECEIVING if end.sends else SENDING), BATCH}
     lines = list(outward(site))
     helpers = {name for file in {each.file for each in lines} for name in functions_calling(halves, file)}
     return any(function_around(each) is None or comes_later(halves | helpers | {*known}, each) for each in lines)

@@ -10,9 +10,11 @@ from typing import NamedTuple
 from rankdrill.ledger import LedgerView, Record, State
 from rankdrill.step import BATCH, NO_SEQUENCE, RECV, SEND, Kind, Message, Site
 
-__all__ = ["SEND_CALLS", "MessageEnd", "Stream", "Traffic"]
+__all__ = ["RECEIVING", "SENDING", "SEND_CALLS", "MessageEnd", "Stream", "Traffic"]
 
-SEND_CALLS = frozenset({"send", "isend", "send_object_list", BATCH})
+SENDING = frozenset({"send", "isend", "send_object_list"})
+RECEIVING = frozenset({"recv", "irecv", "recv_object_list"})
+SEND_CALLS = SENDING | {BATCH}
 """What a user calls to send a message."""
 
 
