@@ -101,7 +101,8 @@ def _pending(job: Job) -> list[tuple[int, int, int, int]]:
 
 def _meeting(job: Job, group: int, seq: int, rows: Mapping[int, int], older: frozenset[int]) -> Meeting:
     states = {rank: int(job.rows["state"][row]) for rank, row in rows.items()}
-    late = [rank for rank, state in states.items() if state == SCHEDULED and STARTED in states.values()]
+    begun = STARTED in states.values()  # asked once: there may be 10 000 of them
+    late = [rank for rank, state in states.items() if begun and state == SCHEDULED]
     held = frozenset(rank for rank in late if _is_elsewhere(job, rank, rows[rank]))
     away = (rank for rank in job.groups[group].members if job.last_of(rank, group) < seq)
     missing = tuple(sorted({*away, *late} - older))
