@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from rankdrill.diagnosis.calls.common_caller import from_one_function, in_turn_by_one_line, outward
+from rankdrill.diagnosis.calls.loops import is_in_a_loop, share_a_loop
 from rankdrill.diagnosis.calls.source import Order, functions_calling, lines_behind, order_of
 from rankdrill.diagnosis.calls.tree import function_around, functions_in, name_called, tree_of
 from rankdrill.diagnosis.deadlock import deadlock
@@ -36,6 +37,7 @@ class How(Enum):
 
     EARLY = "its messages come before the collective"
     LATE = "its messages do not come before the collective"
+    MORE = "it has one message more than all others have exchanged before the collective"
     WITHOUT = "its messages do not come between two collectives"
 
 
@@ -66,6 +68,12 @@ class _Round:
         """Whether the last message is one that it had begun before in this round: the next round's."""
         return any(_same(each, self.begun[-1]) for each in self.begun[:-1])
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether it has had one with the same peer in this round, by whatever line."""
+        said = [(each.sends, each.stream) for each in self.begun]
+        return said[-1:] != [] and said[-1] in said[:-1]
+
 
 def by_what_came_first(
     circle: Sequence[Wait], lost: Mapping[int, Wait], views: Sequence[LedgerView], traffic: Traffic
@@ -86,18 +94,17 @@ def by_what_came_first(
     if alone is None or wait is None:
         return None
     turned = deadlock(circle, (alone.rank,)) if any(each.rank == alone.rank for each in circle) else None
+    if alone.how is How.MORE:
+        more = MessageEnd.of(outside.rank, outside.record)
+        if more is None or more.peer not in lost or _has_one_for_it(more, lost[more.peer], traffic):
+            return None
+        return Account(lost, dict(enumerate(views)), traffic).miscounted(more, (more.rank,))
     if alone.how is How.EARLY:
-        here, there = meeting.record.step.site, message.site
-        if here is not None and there is not None and in_turn_by_one_line(here, there):
-            return turned
-        if not meeting.record.step.sequence:
-            return None  # the others may be to exchange nothing at all
-        peers = [lost[rank] for rank in wait.missing if rank in lost]
-        return turned if any(_comes_to_it(peer, message, traffic) for peer in peers) else None
+        return turned if _is_early(outside, meeting.record.step, lost, traffic) else None
     if wait.record.step.message is not None:
         return None
     if alone.how is How.LATE and _comes_to_it(wait, message, traffic):
-        return turned
+        return turned if _others_made_it(outside, traffic) else None  # it may be meant to come behind it
     ends = (MessageEnd.of(rank, each.record) for rank, each in lost.items() if alone.rank in each.missing)
     end = next((each for each in ends if each is not None), None)
     if end is None or any(each.peer == end.rank and each.rank != end.peer for each in traffic.left_over()):
@@ -105,6 +112,17 @@ def by_what_came_first(
     if not _went_past(wait, end, traffic):
         return None
     return Account(lost, dict(enumerate(views)), traffic).missing(end, (alone.rank,))
+
+
+def _is_early(outside: Wait, meeting: Step, lost: Mapping[int, Wait], traffic: Traffic) -> bool:
+    """Whether those that the one `outside` waits for come to the other half behind the collective, by the source."""
+    message = outside.record.step
+    if meeting.site is not None and message.site is not None and in_turn_by_one_line(meeting.site, message.site):
+        return True
+    if not meeting.sequence:
+        return False  # the others may be to exchange nothing at all
+    peers = [lost[rank] for rank in outside.missing if rank in lost]
+    return any(_comes_to_it(peer, message, traffic, _made_for(outside, peer, traffic)) for peer in peers)
 
 
 def _alone_at_its_line(outside: Wait, meeting: Wait, lost: Mapping[int, Wait], traffic: Traffic) -> MessageEnd | None:
@@ -129,6 +147,13 @@ def _alone_at_its_line(outside: Wait, meeting: Wait, lost: Mapping[int, Wait], t
         return None
     same = all(_same_ends(made[rank]) <= _same_ends(made[end.rank]) for rank in beside)
     return end if same and not _has_one_for_it(end, lost[end.peer], traffic) else None
+
+
+def _others_made_it(outside: Wait, traffic: Traffic) -> bool:
+    """Whether other ranks have made such messages, too, by that line or by those that met it."""
+    lines, _ = _known(outside.record.step.site, traffic)
+    made = (each.site for rank, ends in traffic.ends.items() if rank != outside.rank for each in ends)
+    return any(site is not None and site.place in lines for site in made)
 
 
 def _same_ends(ends: Sequence[MessageEnd]) -> set[tuple[bool, Site | None]]:
@@ -189,9 +214,16 @@ def _went_past(wait: Wait, end: MessageEnd, traffic: Traffic) -> bool:
     return all(order_of(*from_one_function(site, here)) in (Order.AFTER, Order.BEFORE) for site in sites)
 
 
-def _comes_to_it(wait: Wait, message: Step, traffic: Traffic) -> bool:
+def _made_for(outside: Wait, peer: Wait, traffic: Traffic) -> set[tuple[str, int]]:
+    """The lines by which `peer` has made its halves of the messages before the one that is waited for `outside`."""
+    end = MessageEnd.of(outside.rank, outside.record)
+    made = [each for each in traffic.ends[peer.rank] if end is not None and each.stream == end.stream]
+    return {each.site.place for each in made if each.site is not None}
+
+
+def _comes_to_it(wait: Wait, message: Step, traffic: Traffic, made: Collection[tuple[str, int]] = ()) -> bool:
     """Whether behind where a rank waits it may come to one half of messages such as `message`, as the source says; or
-    by the list that it is in.
+    by the list that it is in. `made` are lines of such that are known.
 
     Once some of these have met it is known which functions they are in; before that any but those of other messages.
     """
@@ -206,7 +238,7 @@ def _comes_to_it(wait: Wait, message: Step, traffic: Traffic) -> bool:
     for site in outward(here):
         direct = {(site.file, line) for line in lines_behind(_HALVES, site)}
         new = set[tuple[str, int]]() if met and (site.file, site.function) not in functions else direct - used
-        if direct & lines or new:
+        if direct & {*lines, *made} or new:
             return True
         leading = {(site.file, name) for name in _leading_to(_HALVES, site.file)}
         leading = leading & functions if met else leading - others
@@ -248,9 +280,30 @@ def _alone_the_other_way(message: Step, meeting: Step, views: Sequence[LedgerVie
     if (skipped := _one(rounds, without=True)) is not None:
         return Alone(skipped, How.WITHOUT)
     outside = [rank for rank, each in rounds.items() if not each.entered]
-    if len(outside) == 1 and len(rounds) > FEWEST and rounds[outside[0]].begins_again:
+    if len(outside) != 1 or len(rounds) <= FEWEST:
+        return None
+    begun = rounds[outside[0]]
+    if begun.begins_again:
         return Alone(outside[0], How.EARLY)
-    return None
+    if not begun.goes_on or not _all_alike([each for each in rounds.values() if each.entered]):
+        return None
+    names = {meeting.op, meeting.site.via if meeting.site is not None else meeting.op}
+    comes_to_it = any(_leads_to(names, site) for site in outward(message.site))
+    return Alone(outside[0], How.EARLY if comes_to_it else How.MORE)
+
+
+def _all_alike(rounds: Sequence[_Round]) -> bool:
+    """Whether all have begun the same in theirs, line by line, and not nothing."""
+    lines = {tuple(end.site for end in each.begun) for each in rounds}
+    return len(lines) == 1 and lines != {()}
+
+
+def _leads_to(names: Collection[str], site: Site) -> bool:
+    """Whether one of `names`, or what calls one, is called behind `site`, before a loop around that begins anew."""
+    lines = lines_behind({*names, *_leading_to(names, site.file)}, site)
+    return any(share_a_loop(site, replace(site, line=line)) for line in lines) or (
+        bool(lines) and not is_in_a_loop(site)
+    )
 
 
 def _known(site: Site | None, traffic: Traffic) -> tuple[set[tuple[str, int]], set[Function]]:

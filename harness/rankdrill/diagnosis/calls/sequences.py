@@ -34,6 +34,7 @@ __all__ = ["Parting", "calls_on", "left_out_by_custom", "left_out_by_one_side", 
 ANOTHER_OP = 4  # how little two calls are alike: this, if they are different collectives
 ANOTHER_CALL = 3  # if tensors, root or reduce op differ
 ANOTHER_SITE = 1
+_ROOT = "root="
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,9 +241,17 @@ def _comes_next_by_custom(due: Step, came: Step, history: Sequence[Step]) -> boo
     mine, theirs = (came.site, came.digest), (due.site, due.digest)
     if mine == theirs:  # they differ in what each rank has of its own
         return False
+    if _differ_in_reduce_op(due, came):
+        return False
     before = {first for first, then in pairwise(made) if then == mine}
     behind = {then for first, then in pairwise(made) if first == theirs}
     return before == {theirs} and behind == {mine}
+
+
+def _differ_in_reduce_op(one: Step, other: Step) -> bool:
+    """Whether two calls are of the same tensors, and of no root, and differ in one word."""
+    words, others = one.fingerprint.split(), other.fingerprint.split()
+    return one.op == other.op and len(words) == len(others) == 2 and words[0] == others[0] and _ROOT not in words[1]
 
 
 def _up_to_where_they_met(theirs: Sequence[Step], mine: Sequence[Step]) -> tuple[Sequence[Step], Sequence[Step]]:

@@ -25,14 +25,16 @@ from rankdrill.diagnosis.calls.sequences import Parting, calls_on, left_out_by_o
 from rankdrill.diagnosis.calls.source import (
     Order,
     lines_alike,
+    lines_behind,
     made_later_too,
     order_of,
 )
+from rankdrill.diagnosis.calls.tree import calls_at, function_around, name_called
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.groups import members_in
 from rankdrill.diagnosis.waits import Wait, name_ranks
 from rankdrill.ledger import LedgerView
-from rankdrill.step import NO_SEQUENCE, Step
+from rankdrill.step import NO_SEQUENCE, Site, Step
 
 __all__ = ["left_behind", "on_top", "origin", "retold", "sided_with"]
 
@@ -132,9 +134,17 @@ def _in_a_branch_without(finding: Finding, views: Sequence[LedgerView]) -> tuple
     if not finding.culprits or odd is None or most is None or order_of(odd, most) is not Order.APART:
         return None
     due = calls_on(finding.group, views[finding.sides[-1].ranks[0]]).get(finding.number)
-    if due is None or not lines_alike(odd, most) or lines_alike(most, odd):
+    if due is None or not lines_alike(odd, most) or lines_alike(most, odd) or _in_its_branch(odd, most):
         return None
     return finding.culprits, Parting(FindingKind.MISSING, due)
+
+
+def _in_its_branch(odd: Site, most: Site) -> bool:
+    """Whether what is called at `most` is called, by that name, behind `odd` in that one's own branch."""
+    function = function_around(most)
+    names = {name_called(call) for call in calls_at(function, most.line)} if function is not None else set[str]()
+    lines = (replace(odd, line=line) for line in lines_behind(names, odd))
+    return any(order_of(most, line) is Order.APART for line in lines)
 
 
 def _out_of_turn(finding: Finding, views: Sequence[LedgerView]) -> tuple[tuple[int, ...], Parting] | None:

@@ -16,6 +16,7 @@ from rankdrill.diagnosis.stores.spelling import of_the_same_parts, words_of
 from rankdrill.diagnosis.stores.uses import number_in, numbers_in
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import Record
+from rankdrill.step import Site
 
 __all__ = [
     "Astray",
@@ -23,6 +24,7 @@ __all__ = [
     "asks_turned_round",
     "asks_unlike_the_others",
     "set_in_vain",
+    "set_once_more",
     "set_unlike_the_others",
 ]
 
@@ -79,6 +81,33 @@ def set_unlike_the_others(key: str, calls: StoreCalls) -> Astray | None:
             if (rank := _who_was_to(key, there, calls.size)) is not None:
                 found[rank] = Astray(rank, there[rank])
     return found.popitem()[1] if len(found) == 1 else None
+
+
+def set_once_more(key: str, calls: StoreCalls) -> Astray | None:
+    """What one rank has set last at a line, where it had been set before, by whomever, and nothing else has been twice:
+    in the place of `key`, the next one or the one before, which nobody has set.
+    """
+    if not calls.whole or key in calls.set_by_anybody:
+        return None
+    told = (_set_twice(site, calls) for site in calls.lines_that_set())
+    found = [twice for twice in told if twice is not None and _is_next(key, twice.record.step.target)]
+    return found[0] if len(found) == 1 else None
+
+
+def _set_twice(site: Site, calls: StoreCalls) -> Astray | None:
+    """The only key that was set at that line where it had been set before: by one of several, and as its last."""
+    there = sorted((Astray(rank, each) for rank in range(calls.size) for each in calls.set_at(rank, site)), key=_begun)
+    names = [each.record.step.target for each in there]
+    again = [each for place, each in enumerate(there) if names[place] in names[:place]]
+    if len(again) != 1 or len({each.rank for each in there}) <= FEWEST_OTHERS:
+        return None
+    (twice,) = again
+    return twice if twice.record is calls.set_at(twice.rank, site)[-1] else None
+
+
+def _is_next(key: str, other: str) -> bool:
+    differs = number_in(key, other)
+    return differs is not None and abs(differs[1] - differs[2]) == 1
 
 
 def set_in_vain(key: str, waiters: Sequence[int], lost: Mapping[int, Wait], calls: StoreCalls) -> Astray | None:

@@ -5,15 +5,17 @@ And one whose turn has not come may be: who waits in the round before for a key 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from rankdrill.diagnosis.stores.calls import StoreCalls
 from rankdrill.diagnosis.stores.keys import SETTING, awaits_key
 from rankdrill.diagnosis.stores.spelling import words_of
 from rankdrill.diagnosis.stores.uses import number_in, numbers_in
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import LedgerView, Record, State
-from rankdrill.step import Kind
+from rankdrill.step import NO_SEQUENCE, Kind, Step
 
-__all__ = ["set_before_its_turn_passed", "turn_is_over", "turn_is_to_come"]
+__all__ = ["set_before_it_went_on", "set_before_its_turn_passed", "turn_is_over", "turn_is_to_come"]
 
 FEWEST = 2  # keys, set at as many turns, that say at which the next one is due
 
@@ -40,6 +42,40 @@ def set_before_its_turn_passed(key: str, wait: Wait, view: LedgerView) -> Record
         if len(numbers) >= FEWEST and len(dues) == 1 and now > dues.pop():
             return of_place[-1][2]
     return None
+
+
+def set_before_it_went_on(key: str, rank: int, lost: Mapping[int, Wait], views: Sequence[LedgerView]) -> Record | None:
+    """Where `rank` has set the last key of the kind, if it is in a collective that those that wait for `key` come to
+    only behind it: so many had each made when it set, and they asked for, the key of a round before.
+    """
+    meeting = lost[rank].record.step
+    if meeting.sequence == NO_SEQUENCE or any(view.dropped for view in views):
+        return None
+    waiting = [each for each in lost.values() if awaits_key(each.record.step) and each.record.step.target == key]
+    mine = {record.step.target: record for record in _keys_of(views[rank]) if record.step.op in SETTING}
+    found: Record | None = None
+    for wait in waiting:
+        view = views[wait.rank]
+        before = [each for each in _keys_of(view) if number_in(key, each.step.target) and each.step.target in mine]
+        asked = [each for each in before if each.step.site == wait.record.step.site]
+        beside = all(
+            _made(meeting, each, view) == _made(meeting, mine[each.step.target], views[rank]) for each in asked
+        )
+        if not asked or not beside or _made(meeting, wait.record, view) > meeting.sequence:
+            return None
+        found = mine[asked[-1].step.target]
+    return found
+
+
+def _keys_of(view: LedgerView) -> list[Record]:
+    return list(view.where(lambda kind, state: kind is Kind.STORE and state is State.ENDED))
+
+
+def _made(meeting: Step, record: Record, view: LedgerView) -> int:
+    """How many collectives of the group of `meeting` the rank had begun before `record`."""
+    calls = view.where(lambda kind, state: kind is Kind.COLLECTIVE)
+    steps = (each.step for each in calls if each.index < record.index)
+    return sum(step.target == meeting.target and step.sequence != NO_SEQUENCE for step in steps)
 
 
 def turn_is_to_come(key: str, wait: Wait, calls: StoreCalls) -> bool:

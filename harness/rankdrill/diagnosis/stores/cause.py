@@ -9,8 +9,13 @@ from dataclasses import replace
 from rankdrill.diagnosis.deadlock import circle_in, deadlock_of
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.messages import words
-from rankdrill.diagnosis.stores.by_custom import asks_unlike_the_others
-from rankdrill.diagnosis.stores.by_turn import set_before_its_turn_passed, turn_is_over, turn_is_to_come
+from rankdrill.diagnosis.stores.by_custom import asks_unlike_the_others, set_once_more
+from rankdrill.diagnosis.stores.by_turn import (
+    set_before_it_went_on,
+    set_before_its_turn_passed,
+    turn_is_over,
+    turn_is_to_come,
+)
 from rankdrill.diagnosis.stores.calls import StoreCalls
 from rankdrill.diagnosis.stores.file_locks import holds_alone, in_another_order, taken_in
 from rankdrill.diagnosis.stores.keys import awaits_key, awaits_lock
@@ -51,6 +56,10 @@ def cause_apart(inside: Mapping[int, Wait], returned: Collection[int], views: Se
     if len(alone) == 1:
         return missing_key({rank: lost[rank] for rank in alone}, lost, views)
     keys = {wait.record.step.target for wait in lost.values() if awaits_key(wait.record.step)}
+    replaced = {key for key in keys if set_once_more(key, calls) is not None}
+    if len(replaced) == 1:
+        waiting = {rank: lost[rank] for rank in beside if lost[rank].record.step.target in replaced}
+        return missing_key(waiting, lost, views)
     setters = {key: _may_set(key, lost, views, calls) for key in keys}
     meant = {rank: _meant(wait, setters) for rank, wait in lost.items()}
     for first in sorted(beside):
@@ -93,6 +102,7 @@ def _may_set(key: str, lost: Mapping[int, Wait], views: Sequence[LedgerView], ca
             site is not None
             and sets_later(rank, site, key)
             and set_before_its_turn_passed(key, lost[rank], views[rank]) is None
+            and set_before_it_went_on(key, rank, lost, views) is None
             and not turn_is_over(key, lost[rank], calls)
             and not _has_gone_by_it(key, rank, lost, calls)
         )

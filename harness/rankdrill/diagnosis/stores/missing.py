@@ -20,9 +20,10 @@ from rankdrill.diagnosis.stores.by_custom import (
     asks_turned_round,
     asks_unlike_the_others,
     set_in_vain,
+    set_once_more,
     set_unlike_the_others,
 )
-from rankdrill.diagnosis.stores.by_turn import set_before_its_turn_passed
+from rankdrill.diagnosis.stores.by_turn import set_before_it_went_on, set_before_its_turn_passed
 from rankdrill.diagnosis.stores.calls import StoreCalls
 from rankdrill.diagnosis.stores.keys import awaits_key
 from rankdrill.diagnosis.stores.numbered import (
@@ -154,6 +155,7 @@ def _unlike_the_others(case: _Missing, counted: bool) -> Finding | None:
     if len(alone) == 1:
         return case.finding(alone)
     astray = set_unlike_the_others(case.key, case.calls) if not counted else None
+    astray = astray or set_once_more(case.key, case.calls)
     return case.set_wrongly(Use(*astray)) if astray is not None else None
 
 
@@ -220,11 +222,12 @@ def _passed(
     key: str, waiters: Sequence[int], lost: Mapping[int, Wait], views: Sequence[LedgerView]
 ) -> tuple[int, Record] | None:
     """The one rank that sets such a key at each turn, and has come past that of this one, with where it did before."""
-    found = [
-        (rank, before)
-        for rank, wait in lost.items()
-        if rank not in waiters and (before := set_before_its_turn_passed(key, wait, views[rank])) is not None
-    ]
+    others = {rank: wait for rank, wait in lost.items() if rank not in waiters}
+    passed = (
+        (rank, set_before_its_turn_passed(key, wait, views[rank]) or set_before_it_went_on(key, rank, lost, views))
+        for rank, wait in others.items()
+    )
+    found = [(rank, before) for rank, before in passed if before is not None]
     return found[0] if len(found) == 1 else None
 
 

@@ -105,8 +105,10 @@ def _uncounted(ranks: Sequence[int], key: str, beside: Mapping[int, Wait], uncou
 
 def set_so(use: Use, key: str, uses: Sequence[Use]) -> Side:
     step = use.record.step
-    others = sorted({each.rank for each in uses if each.sets and each.record.step.digest == step.digest} - {use.rank})
-    whose = f"as {name_ranks(others)} did" if others else "which nobody gets"
+    such = [each.rank for each in uses if each.sets and each.record.step.digest == step.digest]
+    others = sorted(set(such) - {use.rank})
+    once = "once more" if such.count(use.rank) > 1 else "which nobody gets"
+    whose = f"as {name_ranks(others)} did" if others else once
     return side_of([use.rank], f"has set {use.key!r}, {whose}, and not {key!r}", [step.site])
 
 
