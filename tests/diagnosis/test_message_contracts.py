@@ -93,6 +93,22 @@ def test_other_ranks_that_did_the_same_before_tell(find: Find, theirs: Contract,
     assert finding.sides[0].ranks == (odd or 0,)
 
 
+@pytest.mark.parametrize(("turned", "odd"), [(Half.SEND, 0), (Half.RECV, 1)])
+def test_who_has_two_messages_in_another_order_than_a_third_one(find: Find, turned: Half, odd: int) -> None:
+    """That one has exchanged both with the other end, and they fitted."""
+    third = replace(CALL, source=2) if turned is Half.SEND else replace(CALL, target=2)
+    first, then = (FIVE, FOUR) if turned is Half.SEND else (FOUR, FIVE)
+    seen = [
+        (replace(third, number=number), half, what, replace(LINE, line=50 + number))
+        for number, what in ((3, first), (4, then))
+        for half in Half
+    ]
+    finding = find(FOUR, FIVE, *seen)
+    assert finding is not None
+    assert finding.culprits == (odd,)
+    assert find(FOUR, FIVE, *seen[:3]).culprits == ()  # type: ignore[union-attr]  # it had but the one of them
+
+
 @pytest.mark.parametrize("before", [None, FIVE])
 def test_other_ranks_with_a_size_of_their_own_do_not(find: Find, before: Contract | None) -> None:
     """In their first round, say, or where this pair had another size than they all along."""

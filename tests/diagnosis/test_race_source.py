@@ -908,6 +908,14 @@ def one_place_after_the_other() -> None:
     dist.recv(tokens[1])
 
 
+def each_by_a_weight_of_its_own() -> None:
+    mixed = []
+    one, other = torch.empty(MANY), torch.empty(MANY)
+    dist.recv(one)  # here
+    dist.recv(other)
+    mixed.append(torch.stack([one * 0.8, 0.2 * other]))
+
+
 def on_both_sides_of_its_own(row: torch.Tensor) -> None:
     left, right = torch.empty(MANY), torch.empty(MANY)
     dist.recv(left)  # here
@@ -919,6 +927,7 @@ def on_both_sides_of_its_own(row: torch.Tensor) -> None:
 @pytest.mark.parametrize(
     "function",
     [
+        each_by_a_weight_of_its_own,
         on_both_sides_of_its_own,
         one_place_after_the_other,
         two_by_name,
@@ -930,6 +939,14 @@ def on_both_sides_of_its_own(row: torch.Tensor) -> None:
 def test_a_line_and_a_name_for_each(function: Program) -> None:
     assert has_a_line_for_each(reception(function), MANY)
     assert not has_a_line_for_each(reception(function), 1), "a token may be anybody's"
+
+
+def added_by_one_weight() -> None:
+    mixed = []
+    one, other = torch.empty(MANY), torch.empty(MANY)
+    dist.recv(one)  # here
+    dist.recv(other)
+    mixed.append(one * 0.5 + other * 0.5)
 
 
 def added_to_each_other() -> torch.Tensor:
@@ -1020,6 +1037,7 @@ def one_now_and_one_in_each_round() -> None:
 @pytest.mark.parametrize(
     "function",
     [
+        added_by_one_weight,
         added_to_each_other,
         the_larger_of_both,
         all_three_added_up,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+import torch
 import torch.distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore, Store
 
@@ -49,6 +50,18 @@ def draws_from_one(rank: RankContext) -> None:
     """The first number that is drawn is 1."""
     number = rank.store.add("drawn", 1)
     rank.store.set(f"address/{number}", "here")
+    if rank.index == 2:
+        for each in range(4):
+            rank.store.get(f"address/{each}")  # asks
+
+
+def draws_in_the_order_of_the_ranks(rank: RankContext) -> None:
+    """By chance each number is one more than the rank: it is no rank's all the same."""
+    for turn in range(rank.world_size):
+        dist.barrier()
+        if turn == rank.index:
+            number = rank.store.add("drawn", 1)
+            rank.store.set(f"address/{number}", "here")
     if rank.index == 2:
         for each in range(4):
             rank.store.get(f"address/{each}")  # asks
@@ -113,10 +126,50 @@ def hands_on_the_number_it_was_given(rank: RankContext) -> None:
     rank.store.set(f"turn/{rank.index + (rank.index != 2)}", "yours")  # asks
 
 
+def hands_a_baton_round(rank: RankContext, wrong: int) -> None:
+    for turn in range(3):
+        if turn or rank.index:
+            rank.store.get(f"baton/{turn}/{rank.index}")
+        behind = (rank.index + 1) % 4
+        at = turn + (behind == 0) - ((rank.index, turn) == (2, wrong))
+        rank.store.set(f"baton/{at}/{behind}", "yours")  # asks
+    dist.barrier()
+
+
+def hands_on_the_baton_before(rank: RankContext) -> None:
+    hands_a_baton_round(rank, wrong=2)
+
+
+def hands_on_the_baton_before_early(rank: RankContext) -> None:
+    hands_a_baton_round(rank, wrong=1)
+
+
+def sets_what_another_has_set(rank: RankContext) -> None:
+    for turn in range(12):
+        if turn % 4 == rank.index:
+            if turn:
+                rank.store.get(f"ticket{turn}")
+            rank.store.set(f"ticket{turn + (turn != 6)}", "yours")  # asks
+    dist.barrier()
+
+
+def publishes_what_there_is(rank: RankContext) -> None:
+    """Each round but the second, in which it has found nothing."""
+    for turn in range(3):
+        dist.all_reduce(torch.ones(1))  # asks
+        if rank.index != 2:
+            rank.store.get(f"found/{turn}")
+        elif turn != 1:
+            rank.store.set(f"found/{turn}", "much")  # asks
+
+
 @pytest.mark.parametrize(
     "body",
     [
+        *(hands_on_the_baton_before, hands_on_the_baton_before_early, sets_what_another_has_set),
+        publishes_what_there_is,
         *(asks_in_a_prefix_of_a_prefix, sets_in_a_prefix_of_a_prefix, counts_to_see_the_newest, draws_from_one),
+        draws_in_the_order_of_the_ranks,
         *(asks_for_another_than_all_others, asks_its_neighbour_on_the_other_side, asks_a_round_ahead),
         *(leaves_out_what_a_round_waits_for, asks_with_its_parts_turned_round, asks_in_other_letters),
         *(sets_another_than_its_own, hands_on_the_number_it_was_given),

@@ -65,9 +65,58 @@ def in_the_other_order() -> None:
         dist.barrier()
 
 
-def test_what_it_makes_after_it_was_not() -> None:
-    finding = found_on(in_the_other_order)
+def in_the_other_order_in_one_step() -> None:
+    """What its branch makes last is written otherwise than the others have it."""
+    mean = torch.ones(1)
+    for step in range(3):
+        table: list[object] = [None] * 4
+        if odd() and step == 1:
+            dist.all_gather_object(table, step)
+            dist.all_reduce(mean, op=dist.ReduceOp.SUM)
+        else:
+            dist.all_reduce(mean)
+            dist.all_gather_object(table, step)
+
+
+@pytest.mark.parametrize("body", [in_the_other_order, in_the_other_order_in_one_step])
+def test_what_it_makes_after_it_was_not(body: Callable[[], None]) -> None:
+    finding = found_on(body)
     assert (finding.kind, finding.culprits) == (FindingKind.CALL_ORDERING, (ODD,))
+
+
+def sums_for_the_largest(step: int) -> None:
+    plan = [dist.ReduceOp.SUM, dist.ReduceOp.MAX] * 2
+    if odd():
+        plan[step] = plan[step - 1]
+    for op in plan:
+        dist.all_reduce(torch.ones(2), op=op)
+
+
+def sums_in_its_last_place() -> None:
+    sums_for_the_largest(3)
+
+
+def takes_the_largest_in_a_later_place() -> None:
+    sums_for_the_largest(2)
+
+
+@pytest.mark.parametrize("body", [sums_in_its_last_place, takes_the_largest_in_a_later_place])
+def test_another_reduce_op_by_one_line_is_no_call_left_out(body: Callable[[], None]) -> None:
+    finding = found_on(body)
+    assert (finding.kind, finding.culprits) == (FindingKind.OPERATOR, (ODD,))
+
+
+def leaves_a_turn_out() -> None:
+    """Of roots that follow each other by one line."""
+    for _ in range(2):
+        for root in range(4):
+            if not (odd() and root == 1 and _ == 1):
+                dist.broadcast(torch.ones(2), root)
+
+
+def test_another_root_by_one_line_may_be_one() -> None:
+    finding = found_on(leaves_a_turn_out)
+    assert (finding.kind, finding.culprits) == (FindingKind.MISSING, (ODD,))
 
 
 def validates_alone() -> None:

@@ -229,3 +229,94 @@ def hands_its_shard_over_too_early(rank: RankContext) -> None:
 def test_who_is_to_take_it_behind_the_barrier_is_not_to_blame(fresh: World) -> None:
     (found,) = run(fresh, hands_its_shard_over_too_early, deadline=30).findings
     assert found.culprits != (3,)
+
+
+def works_in_a_chain_and_saves(rank: RankContext) -> None:
+    """All but the last exchange messages before the barrier; what they owe the last one comes behind it."""
+    x, last = torch.ones(2), rank.world_size - 1
+    if rank.index == last:
+        dist.barrier()
+        for source in range(last):
+            dist.recv(x, src=source)
+        return
+    for _ in range(2):
+        if rank.index:
+            dist.recv(x, src=rank.index - 1)
+        if rank.index < last - 1:
+            dist.send(x, dst=rank.index + 1)
+    if rank.index == 1:
+        dist.send(x, dst=last)
+        dist.barrier()
+    else:
+        dist.barrier()
+        dist.send(x, dst=last)
+
+
+def works_in_a_ring_and_saves(rank: RankContext) -> None:
+    x, y, last = torch.ones(2), torch.zeros(2), rank.world_size - 1
+    if rank.index == last:
+        dist.barrier()
+        for source in range(last):
+            dist.recv(x, src=source)
+        return
+    for _ in range(2):
+        work = dist.isend(x, dst=(rank.index + 1) % last)
+        dist.recv(y, src=(rank.index - 1) % last)
+        assert work is not None
+        work.wait()
+    if rank.index == 1:
+        dist.send(x, dst=last)
+    dist.barrier()
+    if rank.index != 1:
+        dist.send(x, dst=last)
+
+
+@pytest.mark.parametrize("body", [works_in_a_chain_and_saves, works_in_a_ring_and_saves])
+def test_messages_of_another_line_say_nothing_of_it(fresh: World, body: Callable[[RankContext], None]) -> None:
+    (found,) = run(fresh, body, deadline=30).findings
+    assert (found.kind, found.culprits) == (FindingKind.DEADLOCK, (1,))
+
+
+def collects(x: torch.Tensor) -> None:
+    for source in (1, 2, 3):
+        dist.recv(x, src=source)
+
+
+def collects_before_the_sum_once(rank: RankContext) -> None:
+    x, loss = torch.ones(2), torch.ones(1)
+    for step in range(3):
+        if rank.index == 0 and step == 1:
+            for source in (1, 2, 3):
+                dist.recv(x, src=source)
+            dist.all_reduce(loss)
+            continue
+        dist.all_reduce(loss)
+        if rank.index == 0:
+            collects(x)
+        else:
+            dist.send(x, dst=0)
+
+
+def test_who_begins_the_next_round_before_its_sum_is_early(fresh: World) -> None:
+    (found,) = run(fresh, collects_before_the_sum_once, deadline=30).findings
+    assert (found.kind, found.culprits) == (FindingKind.DEADLOCK, (0,))
+
+
+def collects_once_more(rank: RankContext) -> None:
+    """A sum comes behind the loop as well: that is no sum of this round."""
+    x, loss = torch.ones(2), torch.ones(1)
+    for step in range(3):
+        dist.all_reduce(loss)
+        if rank.index:
+            dist.send(x, dst=0)
+            continue
+        collects(x)
+        if step == 1:
+            dist.recv(x, src=2)  # once more
+    dist.all_reduce(loss)
+
+
+def test_who_has_one_more_than_all_have_sent_is_not_early(fresh: World) -> None:
+    (found,) = run(fresh, collects_once_more, deadline=30).findings
+    assert (found.kind, found.culprits) == (FindingKind.UNMATCHED, (0,))
+    assert marks(found)[0] == {"once more"}

@@ -59,7 +59,18 @@ def leaves_its_left_one_out(rank: RankContext) -> None:
     exchange(neighbours[1:] if rank.index == 1 else neighbours)
 
 
-@pytest.mark.parametrize("body", [takes_the_first_rank_for_none, leaves_its_left_one_out])
+def takes_and_does_not_give(rank: RankContext) -> None:
+    for _ in range(2):
+        ops = []
+        for peer in in_a_line(rank):
+            if (rank.index, peer) != (1, 0):
+                ops.append(dist.P2POp(dist.isend, torch.ones(2), peer))
+            ops.append(dist.P2POp(dist.irecv, torch.zeros(2), peer))
+        for work in dist.batch_isend_irecv(ops):
+            work.wait()
+
+
+@pytest.mark.parametrize("body", [takes_the_first_rank_for_none, leaves_its_left_one_out, takes_and_does_not_give])
 def test_who_leaves_a_neighbour_out(fresh: World, body: Callable[[RankContext], None]) -> None:
     (found,) = run(fresh, body, deadline=30).findings
     assert (found.kind, found.culprits) == (FindingKind.UNMATCHED, (1,))

@@ -265,11 +265,11 @@ def _alone_the_other_way(message: Step, meeting: Step, views: Sequence[LedgerVie
     functions = _known(message.site, traffic)[1]
     members = next((found[meeting.target] for found in map(members_in, views) if meeting.target in found), traffic.ends)
 
-    def rounds_to(number: int) -> dict[int, _Round]:
+    def rounds_to(number: int, functions: Collection[Function]) -> dict[int, _Round]:
         return {rank: _round(rank, meeting, number, functions, views, traffic) for rank in members}
 
-    rounds = rounds_to(meeting.sequence)
-    at_first = {each.said for each in rounds_to(0).values()} if meeting.sequence else {True}
+    rounds = rounds_to(meeting.sequence, functions)
+    at_first = {each.said for each in rounds_to(0, functions).values()} if meeting.sequence else {True}
     if len(at_first) > 1:
         return None
     if at_first == {True}:
@@ -285,11 +285,19 @@ def _alone_the_other_way(message: Step, meeting: Step, views: Sequence[LedgerVie
     begun = rounds[outside[0]]
     if begun.begins_again:
         return Alone(outside[0], How.EARLY)
-    if not begun.goes_on or not _all_alike([each for each in rounds.values() if each.entered]):
+    rounds = rounds_to(meeting.sequence, functions | _functions_of(begun, traffic))
+    if not rounds[outside[0]].goes_on or not _all_alike([each for each in rounds.values() if each.entered]):
         return None
     names = {meeting.op, meeting.site.via if meeting.site is not None else meeting.op}
     comes_to_it = any(_leads_to(names, site) for site in outward(message.site))
     return Alone(outside[0], How.EARLY if comes_to_it else How.MORE)
+
+
+def _functions_of(begun: _Round, traffic: Traffic) -> set[Function]:
+    """Where all that was exchanged by the way of the last message of a round was sent and received."""
+    last = begun.begun[-1].stream if begun.begun else None
+    sites = (each.site for ends in traffic.ends.values() for each in ends if each.stream == last)
+    return {(site.file, site.function) for site in sites if site is not None}
 
 
 def _all_alike(rounds: Sequence[_Round]) -> bool:

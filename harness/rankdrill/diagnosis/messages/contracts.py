@@ -69,6 +69,8 @@ def _odd_one(call: MessageCall, ends: dict[Half, Post], seen: list[Posted], *, b
         agreeing = _unchanged(call, ends, seen)
     if len(agreeing) == 1:
         return next(iter(agreeing)).other
+    if (odd := _turned_round(call, ends, seen)) is not None:
+        return odd
     if not by_dtype and (odd := _unlike_the_next(call, ends, seen)) is not None:
         return odd
     if not by_dtype and not call.number and (odd := _unlike_all_there(call, ends, seen)) is not None:
@@ -77,6 +79,28 @@ def _odd_one(call: MessageCall, ends: dict[Half, Post], seen: list[Posted], *, b
         return odd
     unfit = {half for half in ends if _unfit_elsewhere(call.of(half), call, seen)}
     return unfit.pop() if not agreeing and len(unfit) == 1 else None
+
+
+def _turned_round(call: MessageCall, ends: dict[Half, Post], seen: list[Posted]) -> Half | None:
+    """The end that has two messages in another order than a third rank, which exchanged both with the other end."""
+    for half, post in ends.items():
+        theirs = ends[half.other]
+        whole = _whole_of(half.other, call, seen)
+        for third in {each.of(half) for each in whole}:
+            marks = {each.number: found for each, found in whole.items() if each.of(half) == third}
+            later = [found for number, found in marks.items() if number != call.number]
+            if marks.get(call.number) == theirs.marks and post.marks in later:
+                return half
+    return None
+
+
+def _whole_of(half: Half, call: MessageCall, seen: list[Posted]) -> dict[MessageCall, Marks]:
+    """What the rank of that end of `call` has exchanged with others, the same way, and fitted."""
+    found: dict[MessageCall, list[Marks]] = {}
+    for other, _, post in seen:
+        if other.of(half) == call.of(half) and other.of(half.other) != call.of(half.other):
+            found.setdefault(other, []).append(post.marks)
+    return {other: marks[0] for other, marks in found.items() if len(marks) == len(Half) and len(set(marks)) == 1}
 
 
 def _unlike_the_next(call: MessageCall, ends: dict[Half, Post], seen: list[Posted]) -> Half | None:

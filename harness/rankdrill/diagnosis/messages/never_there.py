@@ -42,11 +42,14 @@ def never_there(end: MessageEnd, traffic: Traffic, stands: Standing) -> Site | N
 
 def left_out_of_a_batch(end: MessageEnd, traffic: Traffic) -> Site | None:
     """The line of a batch in which the peer of `end` has none, where all others, several, have some, or one less than
-    all others have, who have as many each. Not where it may be the border of a row.
+    all others have, who have as many each. Not where it may be the border of a row. Or it takes there what the rank of
+    `end` sends, and sends it nothing, where all other neighbours do both.
     """
     here = end.site
     if here is None or here.via != BATCH:
         return None
+    if _is_one_sided(end, here, traffic):
+        return here
     there = traffic.halves_at(here)
     halves = {rank: (theirs[0] if end.sends else theirs[1]) for rank, theirs in there.items()}
     peers = halves.pop(end.peer, 0)
@@ -54,6 +57,26 @@ def left_out_of_a_batch(end: MessageEnd, traffic: Traffic) -> Site | None:
         return None
     fewest, most = min(halves.values()), max(halves.values())
     return here if fewest > peers == 0 or fewest == most == peers + 1 else None
+
+
+def _is_one_sided(end: MessageEnd, here: Site, traffic: Traffic) -> bool:
+    """Whether all neighbours at that line, several pairs, send and receive both, but the peer of `end` with its rank:
+    that has met the other half of what it has with that one.
+    """
+    both: dict[tuple[int, int], set[bool]] = {}
+    for rank, ends in traffic.ends.items():
+        for each in ends:
+            if each.site is not None and each.site.place == here.place:
+                both.setdefault((rank, each.peer), set()).add(each.sends)
+    one_sided = [pair for pair, halves in both.items() if len(halves) == 1]
+    pairs = {frozenset(pair) for pair in both}
+    met = any(each.peer == end.rank and traffic.met(each.stream) > each.number for each in traffic.ends[end.peer])
+    return (
+        one_sided == [(end.peer, end.rank)]
+        and both[end.peer, end.rank] == {end.sends}
+        and met
+        and len(pairs) > FEWEST_THERE
+    )
 
 
 def _closes_a_ring(end: MessageEnd, traffic: Traffic) -> bool:

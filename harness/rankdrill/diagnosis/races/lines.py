@@ -66,16 +66,44 @@ def _are_numbered_places(written: Written, receptions: Sequence[Reception]) -> b
 
 def _told_apart(written: Written, names: Collection[str]) -> list[ast.AST]:
     """Where one of the `names` is subtracted from another, or the like: the other way round it comes to something else.
-    So it does where two are handed to one call, each for something else, or are joined with something between them.
+    So it does where two are handed to one call, each for something else, or are joined with something between them, or
+    are multiplied each by a number of its own.
 
     Not where only the size of that counts, or where it is kept and nobody knows what for.
     """
     return [
         node
         for node in ast.walk(written.function)
-        if ((_is_one_way(node, {*names}) or _hands_over(node, {*names})) and _is_given_as_it_is(written, node))
+        if (_tells_apart(node, {*names}) and _is_given_as_it_is(written, node))
         or (_joins_around_another(node, {*names}) and not _is_summed_up(written, node))
     ]
+
+
+def _tells_apart(node: ast.AST, names: set[str]) -> bool:
+    return _is_one_way(node, names) or _hands_over(node, names) or _weighs_apart(node, names)
+
+
+def _weighs_apart(node: ast.AST, names: set[str]) -> bool:
+    """Whether it adds or lists two of them, of which each is multiplied by another number."""
+    match node:
+        case ast.List(elts=parts) | ast.Tuple(elts=parts):
+            pass
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            parts = [left, right]
+        case _:
+            return False
+    weights = [weight for part in parts if (weight := _weight_in(part, names)) is not None]
+    return len(weights) == len(parts) > 1 and len({name for name, _ in weights}) == len({by for _, by in weights}) > 1
+
+
+def _weight_in(part: ast.expr, names: set[str]) -> tuple[str, object] | None:
+    match part:
+        case (
+            ast.BinOp(left=ast.Name(id=name), op=ast.Mult(), right=ast.Constant(value=weight))
+            | ast.BinOp(left=ast.Constant(value=weight), op=ast.Mult(), right=ast.Name(id=name))
+        ):
+            return (name, weight) if name in names else None
+    return None
 
 
 def _is_one_way(node: ast.AST, names: set[str]) -> bool:

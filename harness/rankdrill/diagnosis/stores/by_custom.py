@@ -78,9 +78,16 @@ def set_unlike_the_others(key: str, calls: StoreCalls) -> Astray | None:
     for site in calls.lines_that_set():
         for turn in range(max(len(calls.set_at(rank, site)) for rank in range(calls.size))):
             there = calls.set_in_turn(site, turn)
-            if (rank := _who_was_to(key, there, calls.size)) is not None:
+            rank = _who_was_to(key, there, calls.size)
+            if rank is not None and not _all_drew(there, calls):
                 found[rank] = Astray(rank, there[rank])
     return found.popitem()[1] if len(found) == 1 else None
+
+
+def _all_drew(there: Mapping[int, Record], calls: StoreCalls) -> bool:
+    """Whether each has counted something up just before: the number that it drew is no rank's, whoever came first."""
+    places = {rank: calls.sets[rank].index(record) for rank, record in there.items()}
+    return all(place and calls.sets[rank][place - 1].step.op == "add" for rank, place in places.items())
 
 
 def set_once_more(key: str, calls: StoreCalls) -> Astray | None:
