@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 from rankdrill.diagnosis.races.answers import answers_in_a_row
 from rankdrill.diagnosis.races.last_word import counts_the_last
-from rankdrill.diagnosis.races.lines import has_a_line_for_each
+from rankdrill.diagnosis.races.lines import has_a_line_for_each, is_put_together
 from rankdrill.diagnosis.races.places import answered_by_place, kept_in_order
 from rankdrill.diagnosis.races.reception import Reception, reception_at
 from rankdrill.diagnosis.races.weighed import is_weighed_by_turn
@@ -50,6 +50,15 @@ def by_their_number() -> None:
     for worker in range(1, 4):
         dist.recv(tensor=rows[worker - 1])  # here
     print(len(rows), rows[0].shape)
+
+
+def told_by_names_of_a_list() -> dict[str, torch.Tensor]:
+    rows = []
+    for _ in range(2):
+        row = torch.zeros(MANY)
+        dist.recv(row)  # here
+        rows.append(row)
+    return dict(zip(["first", "second"], rows, strict=True))
 
 
 def by_a_name_that_nobody_reads() -> None:
@@ -233,6 +242,7 @@ KEPT = [
     rows_of_a_tensor,
     by_their_number,
     by_a_name_that_nobody_reads,
+    told_by_names_of_a_list,
     beside_the_ranks,
     copied_to_their_places,
     all_but_the_first_which_is_its_own,
@@ -939,6 +949,40 @@ def on_both_sides_of_its_own(row: torch.Tensor) -> None:
 def test_a_line_and_a_name_for_each(function: Program) -> None:
     assert has_a_line_for_each(reception(function), MANY)
     assert not has_a_line_for_each(reception(function), 1), "a token may be anybody's"
+
+
+def cut_to_what_its_header_says() -> None:
+    out = []
+    for _ in range(2):
+        head, body = torch.empty(1), torch.empty(MANY)
+        dist.recv(head)  # here
+        dist.recv(body, tag=1)
+        out.append(body[: int(head)])
+    print(out)
+
+
+def laid_as_its_header_says() -> None:
+    for _ in range(2):
+        head, body = torch.empty(2), torch.empty(MANY)
+        dist.recv(head)  # here
+        dist.recv(body, tag=1)
+        print(body.view(*head.int().tolist()))
+
+
+def cut_to_what_was_asked_for(wanted: int) -> None:
+    out = []
+    for _ in range(2):
+        head, body = torch.empty(1), torch.empty(MANY)
+        dist.recv(head)  # here
+        dist.recv(body, tag=1)
+        out.append((head.sum(), body[:wanted]))
+    print(out)
+
+
+@pytest.mark.parametrize("function", [cut_to_what_its_header_says, laid_as_its_header_says])
+def test_a_message_that_the_other_says_how_to_read(function: Program) -> None:
+    assert is_put_together(reception(function))
+    assert not is_put_together(reception(cut_to_what_was_asked_for))
 
 
 def added_by_one_weight() -> None:

@@ -28,6 +28,7 @@ _SUMMED_UP = frozenset(
     {"amax", "amin", "aminmax", "max", "mean", "median", "min", "norm", "numel", "shape", "size", "sort", "std", "sum"}
 )
 _ADDS = frozenset({"add", "append", "copy_", "extend"})
+_SHAPES = frozenset({"narrow", "reshape", "resize_", "split", "view"})
 _SIZES = frozenset({"abs", "absolute", "dist", "mse_loss", "norm", "pow", "square"})
 
 
@@ -154,8 +155,9 @@ def is_put_together(reception: Reception) -> bool:
 
 def is_put_with_another(reception: Reception) -> bool:
     """Whether it and what another line of the block takes from anybody are one's, as they are used: one is kept under
-    the other, as a payload is under what its header says, or weighed by it. Or as they are called, where both come
-    again and again and nothing at all is done with them: who receives two in each round means two of one sender.
+    the other, as a payload is under what its header says, or cut to that, or weighed by it. Or as they are called,
+    where both come again and again and nothing at all is done with them: who receives two in each round means two of
+    one sender.
     """
     written = reception.written
     block = _block_of(written, reception.call)
@@ -174,7 +176,22 @@ def is_put_with_another(reception: Reception) -> bool:
         or (names[1] in names_in(index) and names[0] in names_in(value))
         for index, value in _kept_under(written)
     )
-    return reception.into.id in names and (kept or _are_weighed(written, *names))
+    return reception.into.id in names and (kept or _is_cut_to(written, *names) or _are_weighed(written, *names))
+
+
+def _is_cut_to(written: Written, one: str, other: str) -> bool:
+    """Whether one of two says which part of the other is meant, or of which shape that is."""
+    for node in ast.walk(written.function):
+        match node:
+            case ast.Subscript(value=ast.Name(id=name), slice=said, ctx=ast.Load()):
+                by = names_in(said)
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method), args=given) if method in _SHAPES:
+                by = {each for part in given for each in names_in(part)}
+            case _:
+                continue
+        if (name == one and other in by) or (name == other and one in by):
+            return True
+    return False
 
 
 def _are_weighed(written: Written, one: str, other: str) -> bool:

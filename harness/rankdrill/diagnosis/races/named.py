@@ -150,8 +150,12 @@ def _is_read_by(written: Written, use: ast.Name, kept: str) -> bool:
 
 
 def is_named_later(written: Written, use: ast.Name) -> bool:
-    """Whether the place of a number is given a name of its own, as the others are: ``{1: rows[0], 2: rows[1]}``."""
+    """Whether the place of a number is given a name of its own, as the others are: ``{1: rows[0], 2: rows[1]}``; or all
+    are, one after the other: ``zip(["encoder", "decoder"], rows)``.
+    """
     match written.parent(use):
+        case ast.Call(func=ast.Name(id="zip"), args=[*given]):
+            return any(_are_names(written, each) for each in given if each is not use)
         case ast.Subscript(value=given, slice=ast.Constant(value=int()), ctx=ast.Load()) as read if given is use:
             around = written.parent(read)
             around = written.parent(around) if isinstance(around, ast.keyword) else around
