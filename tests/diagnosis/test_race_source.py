@@ -926,6 +926,18 @@ def each_by_a_weight_of_its_own() -> None:
     mixed.append(torch.stack([one * 0.8, 0.2 * other]))
 
 
+def where_others_name_theirs(rank: int, row: torch.Tensor) -> None:
+    for step in range(2):
+        left, right = torch.empty(MANY), torch.empty(MANY)
+        if rank == 2:
+            dist.recv(left, tag=step)  # here
+            dist.recv(right, tag=step)
+        else:
+            dist.recv(left, rank - 1, tag=step)
+            dist.recv(right, rank + 1, tag=step)
+        print(torch.diff(torch.cat([left, row, right])))
+
+
 def on_both_sides_of_its_own(row: torch.Tensor) -> None:
     left, right = torch.empty(MANY), torch.empty(MANY)
     dist.recv(left)  # here
@@ -939,6 +951,7 @@ def on_both_sides_of_its_own(row: torch.Tensor) -> None:
     [
         each_by_a_weight_of_its_own,
         on_both_sides_of_its_own,
+        where_others_name_theirs,
         one_place_after_the_other,
         two_by_name,
         head_and_body_in_a_loop,
@@ -948,7 +961,16 @@ def on_both_sides_of_its_own(row: torch.Tensor) -> None:
 )
 def test_a_line_and_a_name_for_each(function: Program) -> None:
     assert has_a_line_for_each(reception(function), MANY)
-    assert not has_a_line_for_each(reception(function), 1), "a token may be anybody's"
+
+
+@pytest.mark.parametrize("function", [one_place_after_the_other, two_by_name, head_and_body_in_a_loop])
+def test_a_token_may_be_anybodys(function: Program) -> None:
+    assert not has_a_line_for_each(reception(function), 1)
+
+
+@pytest.mark.parametrize("function", [on_both_sides_of_its_own, the_second_less_the_first, where_others_name_theirs])
+def test_one_element_that_is_told_apart_is_no_token(function: Program) -> None:
+    assert has_a_line_for_each(reception(function), 1)
 
 
 def cut_to_what_its_header_says() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from rankdrill.diagnosis.calls.common_caller import from_one_function, in_any_loop, in_turn_by_one_line, outward
@@ -23,11 +23,13 @@ from rankdrill.diagnosis.calls.tree import calls_at, function_around, lines_call
 from rankdrill.diagnosis.came_first import by_what_came_first
 from rankdrill.diagnosis.deadlock import deadlock, in_circle, in_every_circle
 from rankdrill.diagnosis.finding import Finding, FindingKind, side_of
+from rankdrill.diagnosis.messages.account import Account
 from rankdrill.diagnosis.messages.tags import PATTERN
 from rankdrill.diagnosis.messages.traffic import MessageEnd, Traffic
+from rankdrill.diagnosis.short_of_others import has_left_its_loop, short_of_what_others_sent
 from rankdrill.diagnosis.waits import Wait
-from rankdrill.ledger import GROUP_OP, LedgerView, Record
-from rankdrill.step import BATCH, NO_SEQUENCE, SEND, Kind, Site, Step
+from rankdrill.ledger import LedgerView
+from rankdrill.step import BATCH, SEND, Site, Step
 
 __all__ = ["mixed_circle"]
 
@@ -61,7 +63,7 @@ def mixed_circle(
     if len(outside) == 1 and listed:
         if alone := _turned_round_alone(inside, meeting, lost):
             return deadlock(circle, alone)
-        short = _short_of_what_others_sent(outside[0], inside, meeting, views, traffic, listed=True)
+        short = short_of_what_others_sent(outside[0], inside, meeting, views, traffic, listed=True)
         return deadlock(circle, short) if short else _another_call(outside[0], meeting, views)
     if by_own_line := _early_by_its_own_line(outside, inside, lost, traffic):
         return deadlock(circle, by_own_line)
@@ -82,7 +84,10 @@ def mixed_circle(
     if (late := _alone_without(outside, inside, lost, traffic)) is not None:
         return deadlock(circle, (late.rank,)) if _comes_by_a_helper(awaited, late.record.step.site) else None
     if len(outside) == 1 and all(_is_apart(site, message.site) for site in there):
-        short = _short_of_what_others_sent(outside[0], inside, meeting, views, traffic)
+        short = short_of_what_others_sent(outside[0], inside, meeting, views, traffic)
+        end = MessageEnd.of(outside[0].rank, outside[0].record)
+        if short and end is not None and has_left_its_loop(lost[short[0]], traffic):
+            return Account(lost, dict(enumerate(views)), traffic).missing(end, short)
         return deadlock(circle, short) if short else _another_call(outside[0], meeting, views)
     if len(outside) == 1 and (first := _made_by_all_others(outside[0].rank, meeting, views)) is not None:
         return _another_call(outside[0], first, views)
@@ -283,50 +288,6 @@ def _came_before_its_turn(outside: Sequence[Wait], meeting: Step, lost: Mapping[
     pairs = [from_one_function(here, site) for site in there.values() if site is not None]
     later = len(pairs) == len(there) and all(made_later_too(mine, theirs) for mine, theirs in pairs)
     return (early.rank,) if later else ()
-
-
-def _short_of_what_others_sent(
-    early: Wait,
-    inside: Sequence[Wait],
-    meeting: Step,
-    views: Sequence[LedgerView],
-    traffic: Traffic,
-    *,
-    listed: bool = False,
-) -> tuple[int, ...]:
-    """The one that has come to `meeting` with fewer messages than all others sent from one line before it, to where one
-    still waits for it; nobody, if there is no such. It has sent some from there, or will: where all that it does is
-    `listed`.
-    """
-    met = next((wait for wait in inside if wait.rank in early.missing), None)
-    end = MessageEnd.of(early.rank, early.record)
-    if met is None or end is None or end.sends or end.site is None:
-        return ()
-    sent: dict[tuple[Site, int], int] = {}
-    for rank, ends in traffic.ends.items():
-        since = max((each.index for each in _calls_before(meeting, views[rank])), default=-1)
-        for each in ends:
-            there = each.sends and each.site is not None and each.record.index > since
-            if there and each.site is not None and _is_received_at(end.site, each, traffic):
-                sent[each.site, rank] = sent.get((each.site, rank), 0) + 1
-    others = {(site, rank): count for (site, rank), count in sent.items() if rank != met.rank}
-    if len({site for site, _ in others}) != 1 or len(set(others.values())) != 1:
-        return ()
-    ((site, _), count), *_ = others.items()
-    own = sent.get((site, met.rank), 0)
-    return (met.rank,) if own < count and (own or listed) else ()
-
-
-def _calls_before(meeting: Step, view: LedgerView) -> Iterator[Record]:
-    for record in view.where(lambda kind, state: kind is Kind.COLLECTIVE):
-        step = record.step
-        if step.target == meeting.target and NO_SEQUENCE < step.sequence < meeting.sequence and step.op != GROUP_OP:
-            yield record
-
-
-def _is_received_at(site: Site, sent: MessageEnd, traffic: Traffic) -> bool:
-    other = (each for each in traffic.ends.get(sent.peer, ()) if not each.sends and each.stream == sent.stream)
-    return any(each.site == site for each in other if each.number == sent.number)
 
 
 def _turned_round(one: Site, other: Site) -> bool:

@@ -19,6 +19,7 @@ from rankdrill.diagnosis.calls.wrong_group import against_custom, made_elsewhere
 from rankdrill.diagnosis.deadlock import circle_in, deadlock, in_circles_alike, in_every_circle
 from rankdrill.diagnosis.finding import Finding, FindingKind
 from rankdrill.diagnosis.groups import finding_by_members
+from rankdrill.diagnosis.messages.sent_to_anybody import short_of_anybody
 from rankdrill.diagnosis.messages.unmatched import one_too_many, sent_astray, unmatched_message
 from rankdrill.diagnosis.mixed_circle import mixed_circle
 from rankdrill.diagnosis.races.race import answer_to_another, waits_for_what_came_first
@@ -54,6 +55,7 @@ def cause_of_hang(waits: Mapping[int, Wait], returned: Collection[int], views: S
     found = (
         answer_to_another(inside, dict(enumerate(views)))
         or waits_for_what_came_first(lost, dict(enumerate(views)))
+        or short_of_anybody(lost, views)
         or lost_message(waits, views)
         or stalled_by_loss(inside, views)
         or sent_astray(lost, dict(enumerate(views)))

@@ -69,7 +69,7 @@ def _odd_one(call: MessageCall, ends: dict[Half, Post], seen: list[Posted], *, b
         agreeing = _unchanged(call, ends, seen)
     if len(agreeing) == 1:
         return next(iter(agreeing)).other
-    if (odd := _turned_round(call, ends, seen)) is not None:
+    if (odd := _turned_round(call, ends, seen) or _unlike_what_came(call, ends, seen)) is not None:
         return odd
     if not by_dtype and (odd := _unlike_the_next(call, ends, seen)) is not None:
         return odd
@@ -92,6 +92,24 @@ def _turned_round(call: MessageCall, ends: dict[Half, Post], seen: list[Posted])
             if marks.get(call.number) == theirs.marks and post.marks in later:
                 return half
     return None
+
+
+def _unlike_what_came(call: MessageCall, ends: dict[Half, Post], seen: list[Posted]) -> Half | None:
+    """The end that is not as what the sender has received in that round, where the two were alike in all rounds
+    before: a stage that hands on as much as came.
+    """
+    came: dict[int, set[Marks]] = {}
+    past: dict[int, set[Marks]] = {}
+    for other, _, post in seen:
+        if other.target == call.source and other.source != call.target:
+            came.setdefault(other.number, set()).add(post.marks)
+        elif (other.source, other.target) == (call.source, call.target) and other.number < call.number:
+            past.setdefault(other.number, set()).add(post.marks)
+    now = came.get(call.number, set())
+    if len(now) != 1 or not past or any(len(marks) != 1 or marks != came.get(number) for number, marks in past.items()):
+        return None
+    odd = [half for half, post in ends.items() if post.marks not in now]
+    return odd[0] if len(odd) == 1 else None
 
 
 def _whole_of(half: Half, call: MessageCall, seen: list[Posted]) -> dict[MessageCall, Marks]:

@@ -36,18 +36,25 @@ def has_a_line_for_each(reception: Reception, elements: int) -> bool:
     """Whether each receive of the function around takes from anybody, once a round, into a new name that nobody reads,
     or that is told apart from the others; or each into a place of one list, by its number.
 
-    `elements` is how many the smallest message had.
+    `elements` is how many the smallest message had. Who has another part may name its senders, in another branch.
     """
     written = reception.written
-    receptions = receptions_in(written)
+    receptions = receptions_in(written, lambda call: not written.is_in_another_branch(call, reception.call))
     blocks = {_block_of(written, each.call) for each in receptions}
     if elements > 1 and len(receptions) > 1 and len(blocks) == 1 and _are_numbered_places(written, receptions):
         return True
     names = {each.into.id for each in receptions if isinstance(each.into, ast.Name)}
-    if elements < 2 or len(receptions) < 2 or len(names) < len(receptions):
+    if len(receptions) < 2 or len(names) < len(receptions) or len(blocks) > 1:
         return False
     apart = {id(node) for pair in _told_apart(written, names) for node in ast.walk(pair)}
-    return len(blocks) == 1 and all(_is_unread(written, each, apart) for each in receptions)
+    if elements < 2 and not all(_is_told(written, each, apart) for each in names):
+        return False
+    return all(_is_unread(written, each, apart) for each in receptions)
+
+
+def _is_told(written: Written, name: str, apart: Container[int]) -> bool:
+    """Whether it is read where it is told `apart`: then it is more than a token."""
+    return any(id(use) in apart for use in written.uses(name))
 
 
 def _are_numbered_places(written: Written, receptions: Sequence[Reception]) -> bool:
@@ -272,4 +279,10 @@ def _is_unread(written: Written, reception: Reception, apart: Container[int]) ->
     name = reception.into.id
     if not reception.waits or name in written.parameters or not written.is_made_here(name):
         return False
-    return all(use is reception.into or id(use) in apart or is_about(written, use) for use in written.uses(name))
+    return all(
+        use is reception.into
+        or id(use) in apart
+        or is_about(written, use)
+        or written.is_in_another_branch(use, reception.call)
+        for use in written.uses(name)
+    )

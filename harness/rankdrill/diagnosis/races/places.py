@@ -119,7 +119,7 @@ def _stored(reception: Reception, name: str) -> _Place | None:
     written = reception.written
     uses = [each for each in written.uses(name) if each is not reception.into]
     uses = [each for each in uses if not _means_another(written, each, reception.call)]
-    uses = [each for each in uses if not _is_in_another_branch(written, each, reception.call)]
+    uses = [each for each in uses if not written.is_in_another_branch(each, reception.call)]
     if len(uses) > 1:
         return _entered(written, uses)
     if len(uses) != 1 or written.loop_around(uses[0]) is not written.loop_around(reception.call):
@@ -137,18 +137,6 @@ def _stored(reception: Reception, name: str) -> _Place | None:
             case ast.stmt():
                 return None
     return None
-
-
-def _is_in_another_branch(written: Written, use: ast.Name, call: ast.Call) -> bool:
-    """Whether a run that comes to one of the two does not come to the other, in another round of a loop either."""
-    branches = [each for each in written.around(call) if isinstance(each, ast.If)]
-    mine, theirs = {*written.around(call)}, {*written.around(use)}
-    return any(
-        (not mine.isdisjoint(each.body) and not theirs.isdisjoint(each.orelse))
-        or (not mine.isdisjoint(each.orelse) and not theirs.isdisjoint(each.body))
-        for each in branches
-        if each in theirs and written.loop_around(each) is None
-    )
 
 
 def _entered(written: Written, uses: Sequence[ast.Name]) -> _Place | None:

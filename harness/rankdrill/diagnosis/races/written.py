@@ -55,6 +55,18 @@ class Written:
             inner = outer
         return None
 
+    def is_in_another_branch(self, node: ast.AST, other: ast.AST) -> bool:
+        """Whether a run that comes to one of the two does not come to the other, in another round of a loop either:
+        then the condition asks for the rank.
+        """
+        mine, theirs = {*self.around(node)}, {*self.around(other)}
+        return any(
+            (not mine.isdisjoint(each.body) and not theirs.isdisjoint(each.orelse))
+            or (not mine.isdisjoint(each.orelse) and not theirs.isdisjoint(each.body))
+            for each in mine & theirs
+            if isinstance(each, ast.If) and (self.loop_around(each) is None or _is_of_the_rank(each.test))
+        )
+
     def uses(self, name: str) -> list[ast.Name]:
         """Where `name` is read, or something is done to what it holds, in the order of the text."""
         found = [node for node in ast.walk(self.function) if isinstance(node, ast.Name) and node.id == name]
@@ -170,6 +182,12 @@ class Written:
                 if over is not None:
                     return loop, over
         return None
+
+
+def _is_of_the_rank(test: ast.expr) -> bool:
+    """Whether all that it asks for is the rank, by that name: ``rank.index == 2``."""
+    names = names_in(test)
+    return bool(names) and all(name in ("rank", "me") or name.endswith("_rank") for name in names)
 
 
 def _is_set(place: ast.Subscript) -> bool:

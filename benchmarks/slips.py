@@ -1,0 +1,106 @@
+"""Whom rankdrill accuses of a slip that one rank of a correct program makes: that rank, nobody, or one that is right.
+
+    python benchmarks/slips.py [--program 'messages.*'] [--kind 'left out'] [--most 400] [--seed 0] [--json FILE]
+
+The programs are the correct ones of tests/catalogue; see benchmarks/slipping/slips.py for what is made of them. Of all
+slips `--most` are drawn. A slip that shows nowhere is not judged: its rank may never come to that line. Nor is one by
+which a rank raises, as an assertion does: whose that is depends on the program. The others are *right* where that rank
+is named, alone or, of two ranks, as one of two at odds; *nobody* where no rank is accused; *wrong* where another is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatch
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.cataloguing.progress import watched
+from benchmarks.slipping.slips import KINDS, Slip, slips_of
+from rich.console import Console
+from rich.table import Table
+from tests.catalogue.drilling import Drill, drills
+from tests.catalogue.programs import Program, catalogue, program_named
+from tests.catalogue.scoring import Verdict
+
+DEADLINE_S = 6.0
+WORTHS = ("right", "nobody", "wrong", "raised", "unnoticed", "failed")
+
+
+def main() -> int:
+    chosen = _options()
+    programs = [each for each in catalogue("correct") if _wanted(each, chosen.program)]
+    slips = [slip for program in programs for slip in slips_of(program) if not chosen.kind or slip.kind in chosen.kind]
+    random.Random(chosen.seed).shuffle(slips)
+    console = Console(width=160)
+    with tempfile.TemporaryDirectory(prefix="slips-") as place:
+        sys.path.insert(0, place)
+        os.environ["PYTHONPATH"] = os.pathsep.join((place, os.environ.get("PYTHONPATH", "")))
+        with drills() as drill:
+            judged = list(_judged(slips[: chosen.most], Path(place), drill))
+    console.print(_table(judged))
+    for slip, worth, said in judged:
+        if worth in chosen.show:
+            console.print(f"{worth}: {slip.name}\n    {said.text[:400]}", markup=False, highlight=False)
+    if chosen.json:
+        told = [{"slip": slip.name, "worth": worth, "text": said.text} for slip, worth, said in judged]
+        chosen.json.write_text(json.dumps(told, indent=1) + "\n")
+    return 0
+
+
+def _wanted(program: Program, patterns: Sequence[str] | None) -> bool:
+    return program.runs_here and (not patterns or any(fnmatch(program.name, each) for each in patterns))
+
+
+def _judged(slips: Sequence[Slip], place: Path, drill: Drill) -> Iterator[tuple[Slip, str, Verdict]]:
+    for number, slip in enumerate(watched(slips, "slips", Console(stderr=True))):
+        module = f"slip_{number}"
+        (place / f"{module}.py").write_text(slip.source())
+        try:
+            said = drill.verdict_on(program_named((module, slip.program.body.__name__)), DEADLINE_S)
+        except Exception as error:
+            yield slip, "failed", Verdict(noticed=True, seconds=0.0, text=repr(error))
+        else:
+            yield slip, _worth(slip, said), said
+
+
+def _worth(slip: Slip, said: Verdict) -> str:
+    if not said.noticed:
+        return "unnoticed"
+    if said.kind == "lost rank":
+        return "raised"
+    if not said.accuses:
+        return "right" if slip.program.ranks == 2 and slip.rank in said.ranks else "nobody"
+    return "right" if said.ranks == {slip.rank} else "wrong"
+
+
+def _table(judged: Sequence[tuple[Slip, str, Verdict]]) -> Table:
+    counts = Counter((slip.kind, worth) for slip, worth, _ in judged)
+    table = Table("", *WORTHS, title=f"{len(judged)} slips")
+    for kind in (*KINDS, "all"):
+        kinds = KINDS if kind == "all" else (kind,)
+        table.add_row(kind, *(str(sum(counts[each, worth] for each in kinds)) for worth in WORTHS))
+    return table
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--program", nargs="+", metavar="PATTERN", help="programs by name, as in 'messages.*'")
+    parser.add_argument("--kind", nargs="+", choices=KINDS, help="slips of these kinds (default: all)")
+    parser.add_argument("--most", type=int, default=400, metavar="COUNT", help="slips (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="of which are drawn (default: %(default)s)")
+    parser.add_argument("--show", nargs="*", choices=WORTHS, default=["wrong", "failed"], help="what is told of")
+    parser.add_argument("--json", metavar="FILE", type=Path, help="also write every verdict to FILE")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,130 @@
+"""A receive from anybody that waits for ever, where all others have sent to it: one of them less than the rest, or the
+receiver takes one more than there are.
+
+Nobody is named there, so only numbers tell: each of the others has sent as many, several of them, and one has sent one
+less, which makes up what the receiver waits for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from rankdrill.diagnosis.calls.source import comes_to_the_same
+from rankdrill.diagnosis.deadlock import deadlock
+from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
+from rankdrill.diagnosis.groups import members_in
+from rankdrill.diagnosis.messages import words
+from rankdrill.diagnosis.messages.account import Account
+from rankdrill.diagnosis.messages.misaddressed import Misaddressed
+from rankdrill.diagnosis.messages.traffic import MessageEnd, Stream, Traffic
+from rankdrill.diagnosis.waits import Wait
+from rankdrill.ledger import LedgerView
+from rankdrill.step import ANYBODY, RECV, Kind, Site
+
+__all__ = ["short_of_anybody"]
+
+FEWEST = 2  # of as many messages, the receiver's own count among them
+
+
+def short_of_anybody(lost: Mapping[int, Wait], views: Sequence[LedgerView]) -> Finding | None:
+    """What is wrong where one of the `lost` ranks, which wait for ever, waits for a message from anybody; None where
+    that cannot be told by what others have sent to it.
+    """
+    waiting = [wait for wait in lost.values() if _is_from_anybody(wait)]
+    if not waiting or any(view.dropped or view.torn for view in views):
+        return None
+    traffic = Traffic(dict(enumerate(views)))
+    found = (_short_of(wait, lost, views, traffic) for wait in waiting)
+    return next((finding for finding in found if finding is not None), None)
+
+
+def _is_from_anybody(wait: Wait) -> bool:
+    step = wait.record.step
+    return step.op == RECV and step.message is not None and step.message.peer == ANYBODY
+
+
+def _short_of(wait: Wait, lost: Mapping[int, Wait], views: Sequence[LedgerView], traffic: Traffic) -> Finding | None:
+    step = wait.record.step
+    assert step.message is not None
+    named = (found[step.target] for found in map(members_in, views) if step.target in found)
+    others = [rank for rank in next(named, tuple(range(len(views)))) if rank != wait.rank]
+    streams = {rank: Stream(step.target, rank, wait.rank, step.message.tag) for rank in others}
+    sent = {rank: traffic.sent(stream) for rank, stream in streams.items()}
+    most, wanted = max(sent.values(), default=0), _received(wait, views[wait.rank])
+    short = [rank for rank, count in sent.items() if count < most]
+    if not most or wanted != sum(sent.values()) + 1:
+        return None
+    if len(short) == 1 and sent[short[0]] == most - 1 and len(others) >= FEWEST:
+        (rank,) = short
+        end = MessageEnd(wait.rank, streams[rank], most - 1, wait.record)
+        return _left_out(end, lost, views, traffic, [each for each in others if each != rank])
+    if {count for count in sent.values() if count} == {most} and len(others) - len(short) >= FEWEST:
+        senders = [rank for rank in others if rank not in short]
+        return _one_more(wait, senders, most, traffic)
+    return None
+
+
+def _received(wait: Wait, view: LedgerView) -> int:
+    """How many with that tag it has begun to receive, the one that it waits for among them."""
+    step = wait.record.step
+    assert step.message is not None
+    tag = step.message.tag
+    records = view.where(lambda kind, state: kind is Kind.COLLECTIVE)
+    made = (each.step for each in records if each.step.op == RECV and each.step.target == step.target)
+    return sum(each.message is not None and each.message.tag == tag for each in made)
+
+
+def _left_out(
+    end: MessageEnd,
+    lost: Mapping[int, Wait],
+    views: Sequence[LedgerView],
+    traffic: Traffic,
+    others: Collection[int],
+) -> Finding:
+    """The peer of `end` has sent it one less than all `others`: to another rank, or with another tag, or not yet."""
+    account = Account(lost, dict(enumerate(views)), traffic)
+    strays = [each for each in traffic.left_over() if each.sends and each.rank == end.peer]
+    if len(strays) == 1:
+        (stray,) = strays
+        argument = "peer" if stray.peer != end.rank else "tag"
+        told = account.misaddressed(Misaddressed((stray, end), argument, stray))
+        assert told is not None
+        return told
+    sites = _last_sites(end.stream, others, traffic)
+    here = lost[end.peer].record.step.site if end.peer in lost else None
+    if here is not None and any(comes_to_the_same(here, site) for site in sites):
+        return deadlock([lost[end.peer], lost[end.rank]], (end.peer,))
+    return account.missing(end, (end.peer,), sites.pop() if len(sites) == 1 else None)
+
+
+def _last_sites(stream: Stream, ranks: Collection[int], traffic: Traffic) -> set[Site]:
+    """Where `ranks` sent the last one of those that go the way of `stream`."""
+    found = set[Site]()
+    for rank in ranks:
+        made = [each for each in traffic.ends[rank] if each.sends and each.stream == stream._replace(source=rank)]
+        if made and made[-1].site is not None:
+            found.add(made[-1].site)
+    return found
+
+
+def _one_more(wait: Wait, senders: Sequence[int], count: int, traffic: Traffic) -> Finding:
+    """The receiver takes one more than all have sent."""
+    step = wait.record.step
+    assert step.message is not None
+    waits = side_of([wait.rank], words.waits(wait.record), [step.site])
+    stream = Stream(step.target, senders[0], wait.rank, step.message.tag)
+    return Finding(
+        FindingKind.UNMATCHED,
+        f"{step.op} on {step.target!r}",
+        "extra recv",
+        (waits, _sent(stream, senders, count, traffic)),
+        (wait.rank,),
+    )
+
+
+def _sent(stream: Stream, senders: Sequence[int], count: int, traffic: Traffic) -> Side:
+    sites = [next(iter(_last_sites(stream, [rank], traffic)), None) for rank in senders]
+    many = "one message" if count == 1 else f"{count} messages"
+    return side_of(
+        senders, f"have sent {many} each to rank {stream.target} {words.tagged(stream.tag, stream.group)}", sites
+    )
