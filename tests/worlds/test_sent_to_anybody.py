@@ -135,3 +135,27 @@ def of_two_with_counts_of_their_own(rank: RankContext) -> None:
 def test_where_each_has_another_count_nobody_can_say(fresh: World) -> None:
     (found,) = run(fresh, of_two_with_counts_of_their_own, deadline=30).findings
     assert found.culprits in ((), (2,))
+
+
+def sends_once_more(rank: RankContext, before_others: bool = False) -> None:
+    """Its second is taken for another one's where it comes before that, and that one's is left over."""
+    if rank.index == 2:
+        take(3)
+        return
+    if before_others and rank.index != 3:
+        rank.store.get("sent")
+    for _ in range(1 + (rank.index == 3)):
+        dist.send(torch.ones(1), dst=2)  # sends
+    if rank.index == 3:
+        rank.store.set("sent", "twice")
+
+
+def sends_both_before_all_others(rank: RankContext) -> None:
+    sends_once_more(rank, before_others=True)
+
+
+@pytest.mark.parametrize("body", [sends_once_more, sends_both_before_all_others])
+def test_who_has_sent_more_than_all_others(fresh: World, body: Callable[[RankContext], None]) -> None:
+    (found,) = run(fresh, body, deadline=30).findings
+    assert (found.kind, found.culprits) == (FindingKind.UNMATCHED, (3,))
+    assert marks(found)[0] == {"sends"}

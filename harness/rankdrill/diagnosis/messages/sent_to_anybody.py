@@ -1,8 +1,7 @@
-"""A receive from anybody that waits for ever, where all others have sent to it: one of them less than the rest, or the
-receiver takes one more than there are.
+"""Receives from anybody that are more or fewer than what is sent to them: nobody is named there, so numbers tell.
 
-Nobody is named there, so only numbers tell: each of the others has sent as many, several of them, and one has sent one
-less, which makes up what the receiver waits for.
+Each of the others has sent as many, several of them, and one has sent one less, which makes up what the receiver waits
+for; or one more, for which it has no receive. Else the receiver takes one more than there are.
 """
 
 from __future__ import annotations
@@ -17,25 +16,56 @@ from rankdrill.diagnosis.messages import words
 from rankdrill.diagnosis.messages.account import Account
 from rankdrill.diagnosis.messages.misaddressed import Misaddressed
 from rankdrill.diagnosis.messages.traffic import MessageEnd, Stream, Traffic
+from rankdrill.diagnosis.races.order import is_from_anybody
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import LedgerView
-from rankdrill.step import ANYBODY, RECV, Kind, Site
+from rankdrill.step import ANYBODY, RECV, SEND, Kind, Site
 
-__all__ = ["short_of_anybody"]
+__all__ = ["short_of_anybody", "too_many_to_anybody"]
 
 FEWEST = 2  # of as many messages, the receiver's own count among them
 
 
 def short_of_anybody(lost: Mapping[int, Wait], views: Sequence[LedgerView]) -> Finding | None:
-    """What is wrong where one of the `lost` ranks, which wait for ever, waits for a message from anybody; None where
-    that cannot be told by what others have sent to it.
+    """What is wrong where one of the `lost` ranks, which wait for ever, waits for a message from anybody, or sends to
+    one that receives from anybody; None where that cannot be told by what others have sent to it.
     """
     waiting = [wait for wait in lost.values() if _is_from_anybody(wait)]
-    if not waiting or any(view.dropped or view.torn for view in views):
+    sending = any(wait.record.step.op == SEND and wait.record.step.message is not None for wait in lost.values())
+    if not (waiting or sending) or any(view.dropped or view.torn for view in views):
         return None
     traffic = Traffic(dict(enumerate(views)))
     found = (_short_of(wait, lost, views, traffic) for wait in waiting)
-    return next((finding for finding in found if finding is not None), None)
+    short = next((finding for finding in found if finding is not None), None)
+    return short or (too_many_to_anybody(traffic.left_over(), traffic, dict(enumerate(views))) if sending else None)
+
+
+def too_many_to_anybody(
+    left_over: Sequence[MessageEnd], traffic: Traffic, views: Mapping[int, LedgerView]
+) -> Finding | None:
+    """What is wrong where one message is `left_over` that was sent to a rank which names no sender: that one of those
+    that send to it has sent one more than each of the others; None where that is not so.
+    """
+    sends = [end for end in left_over if end.sends]
+    if len(sends) != 1 or len(left_over) != 1 or any(view.dropped or view.torn for view in views.values()):
+        return None
+    stream = sends[0].stream
+    received = [each for each in traffic.ends[stream.target] if not each.sends and _goes_the_way_of(stream, each)]
+    if not received or not all(is_from_anybody(each.record) for each in received):
+        return None
+    sent = {rank: traffic.sent(stream._replace(source=rank)) for rank in traffic.ends}
+    senders = {rank: count for rank, count in sent.items() if count}
+    usual = min(senders.values())
+    odd = [rank for rank, count in senders.items() if count == usual + 1]
+    others = [rank for rank, count in senders.items() if count == usual]
+    if len(odd) != 1 or len(others) < FEWEST or len(odd) + len(others) < len(senders):
+        return None
+    sides = (_sent(stream, odd, usual + 1, traffic), _sent(stream, others, usual, traffic))
+    return Finding(FindingKind.UNMATCHED, f"recv on {stream.group!r}", "extra send", sides, tuple(odd))
+
+
+def _goes_the_way_of(stream: Stream, end: MessageEnd) -> bool:
+    return end.stream._replace(source=stream.source) == stream
 
 
 def _is_from_anybody(wait: Wait) -> bool:

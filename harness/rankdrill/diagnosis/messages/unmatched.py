@@ -25,6 +25,7 @@ from rankdrill.diagnosis.messages.habits import Departure, departure
 from rankdrill.diagnosis.messages.misaddressed import Standing, in_another_branch, misaddressed, never_met
 from rankdrill.diagnosis.messages.never_there import left_out_of_a_batch, never_there
 from rankdrill.diagnosis.messages.rows import past_its_row
+from rankdrill.diagnosis.messages.sent_to_anybody import too_many_to_anybody
 from rankdrill.diagnosis.messages.traffic import MessageEnd, Traffic
 from rankdrill.diagnosis.waits import Wait, hopeless
 from rankdrill.ledger import LedgerView
@@ -94,6 +95,8 @@ def unreceived_message(views: Mapping[int, LedgerView]) -> Finding | None:
     traffic = Traffic(views)
     left_over = traffic.left_over()
     account = Account({}, views, traffic)
+    if (more := too_many_to_anybody(left_over, traffic, views)) is not None:
+        return more
     finding = _of_ends(left_over, left_over, {}, views.keys(), traffic, account, counted=True)
     return finding or (account.missing(left_over[0], ()) if left_over else None)
 
