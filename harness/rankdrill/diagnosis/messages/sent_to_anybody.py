@@ -84,14 +84,27 @@ def _short_of(wait: Wait, lost: Mapping[int, Wait], views: Sequence[LedgerView],
     short = [rank for rank, count in sent.items() if count < most]
     if not most or wanted != sum(sent.values()) + 1:
         return None
-    if len(short) == 1 and sent[short[0]] == most - 1 and len(others) >= FEWEST:
+    strays = [end for end in traffic.left_over() if end.sends and end.rank in short]
+    if len(short) == 1 and (sent[short[0]] == most - 1 or strays) and len(others) >= FEWEST:
         (rank,) = short
-        end = MessageEnd(wait.rank, streams[rank], most - 1, wait.record)
-        return _left_out(end, lost, views, traffic, [each for each in others if each != rank])
+        if rank in lost and wait.rank not in lost[rank].missing and not strays:
+            return None  # it is held up by another one itself
+        end = MessageEnd(wait.rank, streams[rank], sent[rank], wait.record)
+        return _left_out(end, strays, lost, views, traffic)
+    if strays:
+        return None
+    if any(_waits_for(wait.rank, lost[rank]) for rank in others if rank in lost):
+        return None  # that one was to answer first, it may be
     if {count for count in sent.values() if count} == {most} and len(others) - len(short) >= FEWEST:
         senders = [rank for rank in others if rank not in short]
         return _one_more(wait, senders, most, traffic)
     return None
+
+
+def _waits_for(rank: int, wait: Wait) -> bool:
+    """Whether it is a message from `rank` that it waits for."""
+    message = wait.record.step.message
+    return message is not None and wait.record.step.op == RECV and message.peer == rank
 
 
 def _received(wait: Wait, view: LedgerView) -> int:
@@ -106,21 +119,19 @@ def _received(wait: Wait, view: LedgerView) -> int:
 
 def _left_out(
     end: MessageEnd,
+    strays: Sequence[MessageEnd],
     lost: Mapping[int, Wait],
     views: Sequence[LedgerView],
     traffic: Traffic,
-    others: Collection[int],
 ) -> Finding:
-    """The peer of `end` has sent it one less than all `others`: to another rank, or with another tag, or not yet."""
+    """The peer of `end` has sent it less than all others: to another rank, or with another tag, or not yet."""
     account = Account(lost, dict(enumerate(views)), traffic)
-    strays = [each for each in traffic.left_over() if each.sends and each.rank == end.peer]
-    if len(strays) == 1:
-        (stray,) = strays
-        argument = "peer" if stray.peer != end.rank else "tag"
-        told = account.misaddressed(Misaddressed((stray, end), argument, stray))
+    if strays:
+        argument = "peer" if strays[0].peer != end.rank else "tag"
+        told = account.misaddressed(Misaddressed((strays[0], end), argument, strays[0]))
         assert told is not None
         return told
-    sites = _last_sites(end.stream, others, traffic)
+    sites = _last_sites(end.stream, [rank for rank in traffic.ends if rank != end.peer], traffic)
     here = lost[end.peer].record.step.site if end.peer in lost else None
     if here is not None and any(comes_to_the_same(here, site) for site in sites):
         return deadlock([lost[end.peer], lost[end.rank]], (end.peer,))
