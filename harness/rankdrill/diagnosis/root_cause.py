@@ -20,7 +20,7 @@ from rankdrill.diagnosis.deadlock import circle_in, deadlock, in_circles_alike, 
 from rankdrill.diagnosis.finding import Finding, FindingKind
 from rankdrill.diagnosis.groups import finding_by_members
 from rankdrill.diagnosis.messages.sent_to_anybody import short_of_anybody
-from rankdrill.diagnosis.messages.unmatched import one_too_many, sent_astray, unmatched_message
+from rankdrill.diagnosis.messages.unmatched import one_too_many, sent_astray, to_another, unmatched_message
 from rankdrill.diagnosis.mixed_circle import mixed_circle
 from rankdrill.diagnosis.races.race import answer_to_another, waits_for_what_came_first
 from rankdrill.diagnosis.races.shown import race_shown_by
@@ -30,6 +30,8 @@ from rankdrill.ledger import LedgerView, State
 from rankdrill.step import NO_SEQUENCE, Kind, Site
 
 __all__ = ["cause_of_hang", "traced_back"]
+
+_OF_TURNS = frozenset({FindingKind.CALL_ORDERING, FindingKind.DEADLOCK})
 
 
 def cause_of_hang(waits: Mapping[int, Wait], returned: Collection[int], views: Sequence[LedgerView]) -> Finding | None:
@@ -73,11 +75,14 @@ def cause_of_hang(waits: Mapping[int, Wait], returned: Collection[int], views: S
 def _of_circle(
     circle: Sequence[Wait], lost: Mapping[int, Wait], returned: Collection[int], views: Sequence[LedgerView]
 ) -> Finding | None:
-    """What `mixed_circle` says; where that is only that the calls differ, how many messages there were may say more."""
+    """What `mixed_circle` says; where that accuses nobody, how many messages there were may say more, and to whom."""
     found = mixed_circle(circle, lost, returned, views)
-    if not circle or (found is not None and (found.culprits or found.kind is not FindingKind.CALL_ORDERING)):
+    if not circle or (found is not None and (found.culprits or found.kind not in _OF_TURNS)):
         return found
-    return one_too_many(lost, dict(enumerate(views))) or found
+    by_traffic = one_too_many(lost, dict(enumerate(views)))
+    if by_traffic is None and found is not None:
+        by_traffic = to_another(lost, dict(enumerate(views)), returned)
+    return by_traffic or found
 
 
 def _of_groups(waits: Mapping[int, Wait], returned: Collection[int], views: Sequence[LedgerView]) -> Finding | None:

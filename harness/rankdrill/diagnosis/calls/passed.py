@@ -142,8 +142,9 @@ def _on_top(made: Mapping[int, Step], past: int, step: Step, outside: Wait, view
 
 
 def _steps(wait: Wait, view: LedgerView) -> list[Step]:
-    """What the rank called up to where it waits, messages too."""
-    records = view.where(lambda kind, state: kind is Kind.COLLECTIVE)
+    """What the rank called up to where it waits, messages too; of a store, if it waits for a key."""
+    kinds = Kind.COLLECTIVE, wait.record.step.kind
+    records = view.where(lambda kind, state: kind in kinds)
     return [record.step for record in records if record.step.op != GROUP_OP and record.index <= wait.record.index]
 
 
@@ -156,7 +157,9 @@ def _told(kind: FindingKind, culprits: tuple[int, ...], made: Mapping[int, Step]
     enters = side_of(
         list(made), f"{'enters' if len(made) == 1 else 'enter'} {step.call}", [call.site for call in made.values()]
     )
-    waits = side_of([outside.rank], words.waits(outside.record), [outside.record.step.site])
+    awaited = outside.record.step
+    waiting = words.waits(outside.record) if awaited.kind is not Kind.STORE else f"waits for the key {awaited.target!r}"
+    waits = side_of([outside.rank], waiting, [awaited.site])
     sides: list[Side] = [enters, waits]
     if kind is FindingKind.MISSING and culprits:
         did = f"{'leaves' if one else 'leave'} out {step.call}"

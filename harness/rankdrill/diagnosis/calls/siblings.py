@@ -32,7 +32,7 @@ def sided_by_siblings(finding: Finding, views: Sequence[LedgerView]) -> Finding:
     if finding.culprits or finding.number == NO_SEQUENCE or len(finding.sides) != 2:
         return finding
     siblings = _siblings(finding.group, _groups(views), len(views))
-    if finding.kind in _CHOSEN and len(siblings) < 2:
+    if finding.kind in _CHOSEN and len(siblings) < 2 and not _by_one_line(finding, siblings, views):
         return finding
     theirs = {
         (step.op, step.digest)
@@ -47,6 +47,15 @@ def sided_by_siblings(finding: Finding, views: Sequence[LedgerView]) -> Finding:
         return finding
     (odd,) = (side for side in finding.sides if side is not agreeing[0])
     return replace(finding, sides=(odd, agreeing[0]), culprits=odd.ranks)
+
+
+def _by_one_line(finding: Finding, siblings: Mapping[str, Sequence[int]], views: Sequence[LedgerView]) -> bool:
+    """Whether all ranks make that call from one line, and in each round before it was the same for all groups."""
+    groups = {**siblings, finding.group: [rank for side in finding.sides for rank in side.ranks]}
+    calls = [calls_on(group, views[rank]) for group, ranks in groups.items() for rank in ranks]
+    sites = {step.site for made in calls if (step := made.get(finding.number)) is not None}
+    rounds = [{made[number].digest for made in calls if number in made} for number in range(finding.number)]
+    return len(sites) == 1 and None not in sites and all(len(digests) == 1 for digests in rounds)
 
 
 def _made(finding: Finding, rank: int, views: Sequence[LedgerView]) -> tuple[str, int] | None:

@@ -333,11 +333,17 @@ def out_of_step(end: MessageEnd, waits: Mapping[int, Wait], traffic: Traffic) ->
     if end.rank not in wait.missing:  # it has been there: the other is not ahead, but behind
         return ()
 
+    # A tag that counts the rounds is a new one in each.
+    any_tag = not traffic.in_round(end.rank, mine - 1, sends=end.sends, stream=end.stream)
+
     def change(rank: int, number: int, *, sends: bool) -> int:
-        now, before = (traffic.in_round(rank, each, sends=sends, stream=end.stream) for each in (number, number - 1))
+        now, before = (
+            traffic.in_round(rank, each, sends=sends, stream=end.stream, any_tag=any_tag)
+            for each in (number, number - 1)
+        )
         return now - before
 
-    if mine == 1 and not traffic.in_round(end.rank, 0, sends=end.sends, stream=end.stream):
+    if mine == 1 and not traffic.in_round(end.rank, 0, sends=end.sends, stream=end.stream, any_tag=any_tag):
         return ()  # what came before the first collective was no such round
     own, others = change(end.rank, mine, sends=end.sends), change(end.peer, theirs, sends=not end.sends)
     more, less = own > 0, others < 0

@@ -131,10 +131,12 @@ class Traffic:
         """How many messages its rank had sent to that peer before, or received from it, with whatever tag."""
         return self._turns[end.rank, end.record.index]
 
-    def in_round(self, rank: int, number: int, *, sends: bool, stream: Stream) -> int:
-        """How many messages `rank` sent into `stream`, or received from it, after so many collectives."""
-        ends = self.ends.get(rank, ())
-        return sum(end.round == number and end.sends is sends and end.stream == stream for end in ends)
+    def in_round(self, rank: int, number: int, *, sends: bool, stream: Stream, any_tag: bool = False) -> int:
+        """How many messages `rank` sent into `stream`, or received from it, after so many collectives; with `any_tag`
+        those between its two ranks that have another tag as well.
+        """
+        made = [end.stream for end in self.ends.get(rank, ()) if end.round == number and end.sends is sends]
+        return sum((each._replace(tag=stream.tag) if any_tag else each) == stream for each in made)
 
     def sites_met(self, end: MessageEnd) -> set[Site | None]:
         """Where the other end of `end` was when messages from its line last met one: that rank's own, or else others'.

@@ -31,7 +31,7 @@ from rankdrill.diagnosis.waits import Wait, hopeless
 from rankdrill.ledger import LedgerView
 from rankdrill.step import ANYBODY
 
-__all__ = ["one_too_many", "sent_astray", "unmatched_message", "unreceived_message"]
+__all__ = ["one_too_many", "sent_astray", "to_another", "unmatched_message", "unreceived_message"]
 
 
 def unmatched_message(
@@ -88,6 +88,17 @@ def one_too_many(lost: Mapping[int, Wait], views: Mapping[int, LedgerView]) -> F
     # The first that two ranks exchange at all has no round before it to be one too many of.
     more = (end for end in ends if end.number and out_of_step(end, lost, traffic) == (end.rank,))
     return next((Account(lost, views, traffic).miscounted(end, (end.rank,)) for end in more), None)
+
+
+def to_another(lost: Mapping[int, Wait], views: Mapping[int, LedgerView], returned: Collection[int]) -> Finding | None:
+    """What is wrong where one that waits for ever names another rank than the one that waits for it, as those of all
+    others show; None where these do not.
+    """
+    ends, traffic = list(_ends(lost)), Traffic(views)
+    stands = Standing(returned, {rank: wait.record.step.site for rank, wait in lost.items()})
+    found = (misaddressed(end, traffic.left_over(), traffic, stands) for end in ends)
+    told = next((each for each in found if each is not None and each.odd is not None), None)
+    return Account(lost, views, traffic).misaddressed(told)
 
 
 def unreceived_message(views: Mapping[int, LedgerView]) -> Finding | None:

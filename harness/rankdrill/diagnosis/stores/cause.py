@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
+from rankdrill.diagnosis.calls.passed import gone_past
 from rankdrill.diagnosis.deadlock import circle_in, deadlock_of
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.messages import words
@@ -25,6 +26,7 @@ from rankdrill.diagnosis.stores.other_key import asked_for_another
 from rankdrill.diagnosis.stores.source import sets_later
 from rankdrill.diagnosis.waits import Wait, hopeless
 from rankdrill.ledger import LedgerView, Record
+from rankdrill.step import NO_SEQUENCE
 
 __all__ = ["apart", "cause_apart"]
 
@@ -65,6 +67,8 @@ def cause_apart(inside: Mapping[int, Wait], returned: Collection[int], views: Se
     for first in sorted(beside):
         together = _round(first, meant)
         if together:
+            if (past := _past_a_collective(together, lost, returned, views)) is not None:
+                return past
             together |= {rank for rank in beside if any(_alike(meant[rank], meant[other]) for other in together)}
             return _deadlock({rank: meant[rank] for rank in sorted(together)}, views)
     rest = {rank: wait for rank, wait in inside.items() if rank not in beside}
@@ -76,6 +80,20 @@ def cause_apart(inside: Mapping[int, Wait], returned: Collection[int], views: Se
     return missing_key({rank: lost[rank] for rank in rooted or beside}, lost, views) or _never_given_up(
         {rank: lost[rank] for rank in sorted(beside)}, returned, views
     )
+
+
+def _past_a_collective(
+    together: Collection[int], lost: Mapping[int, Wait], returned: Collection[int], views: Sequence[LedgerView]
+) -> Finding | None:
+    """What is wrong where one of a circle waits for a key, and has gone past the collective that others wait in."""
+    outside = [lost[rank] for rank in together if awaits_key(lost[rank].record.step)]
+    inside = [lost[rank] for rank in together if lost[rank].record.step.sequence != NO_SEQUENCE]
+    for wait in inside:
+        for other in outside:
+            found = gone_past(wait, other, lost, returned, views) if other.rank in wait.missing else None
+            if found is not None and found.kind is FindingKind.MISSING and found.culprits:
+                return found
+    return None
 
 
 def _alike(one: Wait, other: Wait) -> bool:
