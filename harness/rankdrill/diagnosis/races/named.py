@@ -77,6 +77,21 @@ def _are_names(written: Written, iterated: ast.expr) -> bool:
     return _is_list_of_names(iterated)
 
 
+def _are_texts(written: Written, given: ast.expr) -> bool:
+    """Whether it is a list of names, and not of numbers, by which ranks are told that may get whatever came."""
+    if isinstance(given, ast.Name):
+        return any(_is_list_of_texts(written.value_of(each)) for each in written.bindings(given.id)[:1])
+    return _is_list_of_texts(given)
+
+
+def _is_list_of_texts(node: ast.AST | None) -> bool:
+    return (
+        _is_list_of_names(node)
+        and isinstance(node, ast.List | ast.Tuple)
+        and all(isinstance(each, ast.Constant) and isinstance(each.value, str) for each in node.elts)
+    )
+
+
 def _is_list_of_names(node: ast.AST | None) -> bool:
     match node:
         case ast.List(elts=[_, *_] as names) | ast.Tuple(elts=[_, *_] as names):
@@ -155,7 +170,7 @@ def is_named_later(written: Written, use: ast.Name) -> bool:
     """
     match written.parent(use):
         case ast.Call(func=ast.Name(id="zip"), args=[*given]):
-            return any(_are_names(written, each) for each in given if each is not use)
+            return any(_are_texts(written, each) for each in given if each is not use)
         case ast.Subscript(value=given, slice=ast.Constant(value=int()), ctx=ast.Load()) as read if given is use:
             around = written.parent(read)
             around = written.parent(around) if isinstance(around, ast.keyword) else around
