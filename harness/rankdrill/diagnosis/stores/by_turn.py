@@ -46,7 +46,8 @@ def set_before_its_turn_passed(key: str, wait: Wait, view: LedgerView) -> Record
 
 def set_before_it_went_on(key: str, rank: int, lost: Mapping[int, Wait], views: Sequence[LedgerView]) -> Record | None:
     """Where `rank` has set the last key of the kind, if it is in a collective that those that wait for `key` come to
-    only behind it: so many had each made when it set, and they asked for, the key of a round before.
+    only behind it: so many had each made when it set, and they asked for, the key of a round before, in which there
+    were fewer.
     """
     meeting = lost[rank].record.step
     if meeting.sequence == NO_SEQUENCE or any(view.dropped for view in views):
@@ -61,7 +62,8 @@ def set_before_it_went_on(key: str, rank: int, lost: Mapping[int, Wait], views: 
         beside = all(
             _made(meeting, each, view) == _made(meeting, mine[each.step.target], views[rank]) for each in asked
         )
-        if not asked or not beside or _made(meeting, wait.record, view) > meeting.sequence:
+        made = _made(meeting, wait.record, view)
+        if not asked or not beside or not _made(meeting, asked[-1], view) < made <= meeting.sequence:
             return None
         found = mine[asked[-1].step.target]
     return found

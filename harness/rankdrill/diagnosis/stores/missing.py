@@ -46,7 +46,7 @@ from rankdrill.diagnosis.stores.other_name import (
     turned_round_by_one,
     waiting_for_such,
 )
-from rankdrill.diagnosis.stores.own_keys import goes_past_its_own, whose_own
+from rankdrill.diagnosis.stores.own_keys import asks_past_them_all, goes_past_its_own, whose_own
 from rankdrill.diagnosis.stores.setters import Setter, gone_by, only_setter
 from rankdrill.diagnosis.stores.spelling import words_of
 from rankdrill.diagnosis.stores.told import gone_by_side, passed_side, set_so, sides_of, swap_side
@@ -167,6 +167,7 @@ def _asked_wrongly(case: _Missing) -> Finding | None:
         asks_turned_round(case.key, case.waiters, case.calls)
         or asks_in_another_form(case.awaited, case.uses, case.views)
         or goes_past_its_own(case.awaited, waiter, case.uses) is not None
+        or asks_past_them_all(case.key, waiter, case.uses)
         or counted_itself(case.wait, case.uses)
         or asks_for_none_that_was_drawn(case.wait, case.uses)
     )

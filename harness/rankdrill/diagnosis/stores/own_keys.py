@@ -15,7 +15,7 @@ from rankdrill.diagnosis.stores.spelling import words_of
 from rankdrill.diagnosis.stores.uses import Use
 from rankdrill.step import Step
 
-__all__ = ["goes_past_its_own", "whose_own"]
+__all__ = ["asks_past_them_all", "goes_past_its_own", "whose_own"]
 
 FEWEST_OTHERS = 2
 MOST_NUMBERS = 4  # in one key, that are not the same in all
@@ -37,6 +37,8 @@ def whose_own(key: str, uses: Sequence[Use], size: int) -> int | None:
         for place, number in enumerate(wanted)
         if any(one[place] != number for keys in was_set.values() for one in keys)
     ]
+    counted = [place for place in differ if _counts_rounds(place, [was_set[rank] for rank in setters])]
+    differ = [place for place in differ if place not in counted]
     if not 0 < len(differ) <= MOST_NUMBERS:
         return None
     # Who sets none may not be to set any, as the one that gets all: unless that is the one which is to set this key.
@@ -60,6 +62,29 @@ def goes_past_its_own(awaited: Step, rank: int, uses: Sequence[Use]) -> Use | No
     own = next((use for use in uses if use.sets and use.key == f"{place}/{rank}"), None)
     others = len(got) >= FEWEST_OTHERS and all(theirs == f"{place}/{other}" for other, theirs in got.items())
     return own if others and own is not None and own.key not in got.values() else None
+
+
+def asks_past_them_all(key: str, rank: int, uses: Sequence[Use]) -> bool:
+    """Whether `rank` waits for `key`, the next after the last round for which several others have set theirs: all that
+    have set such for as many.
+    """
+    was_set: dict[int, set[tuple[int, ...]]] = {}
+    for use in uses:
+        if use.sets and use.rank != rank and words_of(use.key) == words_of(key):
+            was_set.setdefault(use.rank, set()).add(_numbers(use.key))
+    wanted = _numbers(key)
+    for place, number in enumerate(wanted):
+        rounds = [{each[place] for each in keys} for keys in was_set.values()]
+        alike = len(rounds) >= FEWEST_OTHERS and all(each == rounds[0] for each in rounds)
+        before = (*wanted[:place], number - 1, *wanted[place + 1 :])
+        if alike and max(rounds[0]) == number - 1 and any(before in keys for keys in was_set.values()):
+            return True
+    return False
+
+
+def _counts_rounds(place: int, of_ranks: Sequence[set[tuple[int, ...]]]) -> bool:
+    """Whether all have set keys of the same numbers there, several: then it is no rank's, nor lies beside it."""
+    return len(set[int].intersection(*({key[place] for key in keys} for keys in of_ranks))) > 1
 
 
 def _ways(wanted: tuple[int, ...], differ: Sequence[int], rank: int, size: int) -> Iterator[list[tuple[int, ...]]]:
