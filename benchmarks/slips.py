@@ -17,7 +17,7 @@ import random
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -45,14 +45,14 @@ def main() -> int:
         sys.path.insert(0, place)
         os.environ["PYTHONPATH"] = os.pathsep.join((place, os.environ.get("PYTHONPATH", "")))
         with drills() as drill:
-            judged = list(_judged(slips[: chosen.most], Path(place), drill))
-    console.print(_table(judged))
-    for slip, worth, said in judged:
+            told = list(judged(watched(slips[: chosen.most], "slips", Console(stderr=True)), Path(place), drill))
+    console.print(_table(told))
+    for slip, worth, said in told:
         if worth in chosen.show:
             console.print(f"{worth}: {slip.name}\n    {said.text[:400]}", markup=False, highlight=False)
     if chosen.json:
-        told = [{"slip": slip.name, "worth": worth, "text": said.text} for slip, worth, said in judged]
-        chosen.json.write_text(json.dumps(told, indent=1) + "\n")
+        verdicts = [{"slip": slip.name, "worth": worth, "text": said.text} for slip, worth, said in told]
+        chosen.json.write_text(json.dumps(verdicts, indent=1) + "\n")
     return 0
 
 
@@ -60,9 +60,12 @@ def _wanted(program: Program, patterns: Sequence[str] | None) -> bool:
     return program.runs_here and (not patterns or any(fnmatch(program.name, each) for each in patterns))
 
 
-def _judged(slips: Sequence[Slip], place: Path, drill: Drill) -> Iterator[tuple[Slip, str, Verdict]]:
-    for number, slip in enumerate(watched(slips, "slips", Console(stderr=True))):
-        module = f"slip_{number}"
+def judged(
+    slips: Iterable[Slip], place: Path, drill: Drill, prefix: str = "slip_"
+) -> Iterator[tuple[Slip, str, Verdict]]:
+    """Each with what its verdict is worth, one of `WORTHS`. Modules go to `place`, where ranks look for such, too."""
+    for number, slip in enumerate(slips):
+        module = f"{prefix}{number}"
         (place / f"{module}.py").write_text(slip.source())
         try:
             said = drill.verdict_on(program_named((module, slip.program.body.__name__)), DEADLINE_S)
@@ -82,9 +85,9 @@ def _worth(slip: Slip, said: Verdict) -> str:
     return "right" if said.ranks == {slip.rank} else "wrong"
 
 
-def _table(judged: Sequence[tuple[Slip, str, Verdict]]) -> Table:
-    counts = Counter((slip.kind, worth) for slip, worth, _ in judged)
-    table = Table("", *WORTHS, title=f"{len(judged)} slips")
+def _table(told: Sequence[tuple[Slip, str, Verdict]]) -> Table:
+    counts = Counter((slip.kind, worth) for slip, worth, _ in told)
+    table = Table("", *WORTHS, title=f"{len(told)} slips")
     for kind in (*KINDS, "all"):
         kinds = KINDS if kind == "all" else (kind,)
         table.add_row(kind, *(str(sum(counts[each, worth] for each in kinds)) for worth in WORTHS))
@@ -97,7 +100,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--kind", nargs="+", choices=KINDS, help="slips of these kinds (default: all)")
     parser.add_argument("--most", type=int, default=400, metavar="COUNT", help="slips (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of which are drawn (default: %(default)s)")
-    parser.add_argument("--show", nargs="*", choices=WORTHS, default=["wrong", "failed"], help="what is told of")
+    parser.add_argument(
+        "--show", nargs="*", choices=WORTHS, default=["wrong", "failed"], help="which are told (default: wrong failed)"
+    )
     parser.add_argument("--json", metavar="FILE", type=Path, help="also write every verdict to FILE")
     return parser.parse_args()
 

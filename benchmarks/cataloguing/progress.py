@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from typing import Protocol, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from tests.catalogue.programs import Program
 
 __all__ = ["watched"]
 
 _PLAIN_EVERY_S = 30.0
 
 
-def watched(programs: Sequence[Program], tool: str, console: Console) -> Iterator[Program]:
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+_Program = TypeVar("_Program", bound=_Named)
+
+
+def watched(programs: Sequence[_Program], tool: str, console: Console) -> Iterator[_Program]:
     """Pass `programs` on, one after the other, showing which of them `tool` is at."""
     return (_with_bar if console.is_terminal else _with_lines)(programs, tool, console)
 
 
-def _with_bar(programs: Sequence[Program], tool: str, console: Console) -> Iterator[Program]:
+def _with_bar(programs: Sequence[_Program], tool: str, console: Console) -> Iterator[_Program]:
     columns = (
         TextColumn(tool),
         BarColumn(),
@@ -35,7 +43,7 @@ def _with_bar(programs: Sequence[Program], tool: str, console: Console) -> Itera
             progress.advance(task)
 
 
-def _with_lines(programs: Sequence[Program], tool: str, console: Console) -> Iterator[Program]:
+def _with_lines(programs: Sequence[_Program], tool: str, console: Console) -> Iterator[_Program]:
     began = said = time.monotonic()
     for done, program in enumerate(programs):
         yield program

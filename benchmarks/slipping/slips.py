@@ -61,7 +61,7 @@ _Edit = Callable[["_Place", ast.expr], bool]
 
 @dataclass(frozen=True)
 class _Place:
-    """The statement at `at` of `block`, which makes `call`, in a loop whose rounds `round_` counts, if it has a name."""
+    """Statement `at` of `block`, which makes `call`, in a loop that counts its rounds by `round_`, if by any name."""
 
     block: list[ast.stmt]
     at: int
