@@ -11,7 +11,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from rankdrill.diagnosis.races.answers import answers_in_a_row
+from rankdrill.diagnosis.races.answers import answered_as_filed, answers_in_a_row
 from rankdrill.diagnosis.races.last_word import counts_the_last
 from rankdrill.diagnosis.races.lines import has_a_line_for_each, is_put_together
 from rankdrill.diagnosis.races.places import answered_by_place, kept_in_order
@@ -711,6 +711,32 @@ def answers_under_names_of_their_own() -> None:
         rows[int(row[0])] = row
     for worker, row in rows.items():
         dist.send(row * 2, dst=worker)
+
+
+def answers_what_it_filed_by_turn() -> None:
+    offers = {}
+    for trader in (1, 2):
+        offer = torch.zeros(MANY)
+        dist.recv(offer)  # here
+        offers[trader] = offer
+    for trader, offer in offers.items():
+        dist.send(offer * 0.9, dst=trader)  # answer
+
+
+def deals_out_what_it_filed_by_turn() -> None:
+    hand = {}
+    for player in (1, 2):
+        card = torch.zeros(MANY)
+        dist.recv(card)  # here
+        hand[player] = card
+    for player, card in hand.items():
+        dist.send(card, dst=player)
+
+
+def test_an_answer_to_the_number_under_which_a_question_was_filed() -> None:
+    found = reception(answers_what_it_filed_by_turn)
+    assert answered_as_filed(found, __file__) == site(answers_what_it_filed_by_turn, "answer").line
+    assert answered_as_filed(reception(deals_out_what_it_filed_by_turn), __file__) is None
 
 
 @pytest.mark.parametrize("function", [hands_on_what_was_kept, answers_one_for_all, answers_under_names_of_their_own])

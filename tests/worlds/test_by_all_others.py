@@ -108,3 +108,30 @@ def test_who_waits_for_a_key_behind_a_call_that_it_left_out(fresh: World, body: 
     (found,) = run(fresh, body, deadline=30).findings
     assert (found.kind, found.culprits) == (FindingKind.MISSING, (1,))
     assert "waits for the key 'model/" in str(found)
+
+
+def sends_in_two_parts(rank: RankContext, turned: Callable[[RankContext, int], bool]) -> None:
+    """How long it is, and then the whole, which is too large for a send that nobody receives."""
+    head, body = torch.ones(1), torch.ones(1 << 20)
+    if rank.index == 0:
+        for other in range(1, rank.world_size):
+            for _ in range(2):
+                dist.recv(head, src=other, tag=1)
+                dist.recv(body, src=other, tag=2)
+        return
+    for verse in range(2):
+        if turned(rank, verse):
+            dist.send(body, dst=0, tag=2)
+            dist.send(head, dst=0, tag=1)
+            continue
+        dist.send(head, dst=0, tag=1)
+        dist.send(body, dst=0, tag=2)
+
+
+def turns_its_last_round(rank: RankContext) -> None:
+    sends_in_two_parts(rank, lambda rank, verse: (rank.index, verse) == (2, 1))
+
+
+def test_two_messages_that_another_sends_in_the_usual_order(fresh: World) -> None:
+    (found,) = run(fresh, turns_its_last_round, deadline=30).findings
+    assert (found.kind, found.culprits) == (FindingKind.DEADLOCK, (2,))

@@ -201,6 +201,34 @@ def _is_still_due(left: Departure) -> bool:
     return here is not None and usual is not None and comes_to_the_same(here, usual)
 
 
+def _others_come_first_to(tag: int, end: MessageEnd, traffic: Traffic) -> bool:
+    """Whether all others that exchange both with the peer of `end`, the same way, come to `tag` before they come to its
+    tag.
+    """
+    orders = set[bool]()
+    for rank, ends in traffic.ends.items():
+        if rank in (end.rank, end.peer):
+            continue
+        first: dict[int, int] = {}
+        for each in ends:
+            if (each.sends, each.peer) == (end.sends, end.peer):
+                first.setdefault(each.stream.tag, each.record.index)
+        if {end.stream.tag, tag} <= first.keys():
+            orders.add(first[tag] < first[end.stream.tag])
+    return orders == {True}
+
+
+def _turned_round_alone(ends: Sequence[MessageEnd], traffic: Traffic) -> tuple[int, ...]:
+    """The one of two that wait for each other by two tags which comes to one before the other, where others that do the
+    same with its peer come to that other one first.
+    """
+    if len(ends) != 2 or ends[0].stream._replace(tag=0) != ends[1].stream._replace(tag=0):
+        return ()
+    pairs = (ends[0], ends[1]), (ends[1], ends[0])
+    odd = [end.rank for end, other in pairs if _others_come_first_to(other.stream.tag, end, traffic)]
+    return tuple(odd) if len(odd) == 1 else ()
+
+
 def _of_circle(
     ends: Sequence[MessageEnd], cycle: Sequence[Wait], lost: Mapping[int, Wait], traffic: Traffic, account: Account
 ) -> Finding:
@@ -219,9 +247,9 @@ def _of_circle(
     if left is None and (behind := out_of_balance(ends, traffic)) is not None:
         return account.missing(behind[0], (behind[1],))
     if left is None:
-        return deadlock(cycle, (), in_circles_alike(cycle, lost))
-    if _is_still_due(left):
-        return deadlock(cycle, ())  # by order, which is one's as well as the other's
+        return deadlock(cycle, _turned_round_alone(ends, traffic), in_circles_alike(cycle, lost))
+    if _is_still_due(left):  # by order, which is one's as well as the other's, where others do not tell
+        return deadlock(cycle, _turned_round_alone(ends, traffic))
     if left.end.sends is left.usual.sends:
         return deadlock(cycle, (left.end.rank,))
     waiting = next((end for end in ends if end.peer == left.end.rank and end.sends is not left.usual.sends), None)

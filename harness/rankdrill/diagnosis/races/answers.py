@@ -48,7 +48,7 @@ def answered_as_filed(reception: Reception, file: str) -> int | None:
     if not isinstance(loop.target, ast.Name) or loop.target.id in _names_in_call(reception.call):
         return None
     inside = {id(node) for node in ast.walk(loop)}
-    uses = [use for use in written.uses(into.id) if use is not into]
+    uses = [use for use in written.uses(into.id) if use is not into and not written.means_another(use, reception.call)]
     filed = {_filed_under(written, use, loop.target.id) for use in uses if id(use) in inside}
     if len(uses) != 1 or len(filed) != 1 or None in filed:
         return None
@@ -58,7 +58,29 @@ def answered_as_filed(reception: Reception, file: str) -> int | None:
 
 def _lines_that_send(among: ast.AST, filed: Collection[str | None]) -> list[int]:
     sends = [node for node in ast.walk(among) if isinstance(node, ast.Call) and _is_send(node)]
-    return [send.lineno for send in sends if _sends_what_is_under(send, filed)]
+    in_entries = [
+        node.lineno
+        for loop in ast.walk(among)
+        if isinstance(loop, ast.For)
+        for node in ast.walk(loop)
+        if isinstance(node, ast.Call) and _is_send(node) and _sends_the_entry(node, loop, filed)
+    ]
+    return [*(send.lineno for send in sends if _sends_what_is_under(send, filed)), *in_entries]
+
+
+def _sends_the_entry(send: ast.Call, loop: ast.For, filed: Collection[str | None]) -> bool:
+    """Whether it sends what it makes of each entry of what is `filed`, in a loop over all, to the rank of its number;
+    not where entries are handed on as they came, to whomever.
+    """
+    content, target = _given(send, 0, "tensor"), _given(send, 1, "dst")
+    match loop:
+        case ast.For(
+            target=ast.Tuple(elts=[ast.Name(id=number), ast.Name(id=entry)]),
+            iter=ast.Call(func=ast.Attribute(value=kept, attr="items")),
+        ) if ast.unparse(kept) in filed and content is not None:
+            made = not isinstance(plain_copy_of(content), ast.Name) and entry in names_in(content)
+            return made and isinstance(target, ast.Name) and target.id == number
+    return False
 
 
 def _filed_under(written: Written, use: ast.Name, number: str) -> str | None:

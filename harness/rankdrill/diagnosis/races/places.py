@@ -118,7 +118,7 @@ def _stored(reception: Reception, name: str) -> _Place | None:
     """What is received is then copied somewhere in the same round, and nothing else is done with it."""
     written = reception.written
     uses = [each for each in written.uses(name) if each is not reception.into]
-    uses = [each for each in uses if not _means_another(written, each, reception.call)]
+    uses = [each for each in uses if not written.means_another(each, reception.call)]
     uses = [each for each in uses if not written.is_in_another_branch(each, reception.call)]
     if len(uses) > 1:
         return _entered(written, uses)
@@ -150,17 +150,6 @@ def _entered(written: Written, uses: Sequence[ast.Name]) -> _Place | None:
             under = beside in names_in(value) and stands_for_a_sender(written, index)
             return _Place(container.id, container, True, read=True, under=True) if under else None
     return None
-
-
-def _means_another(written: Written, use: ast.Name, call: ast.Call) -> bool:
-    """Whether a loop that `use` is in, and `call` is not, has bound its name to something else."""
-    around = list(written.around(call))
-    return any(
-        isinstance(each, ast.Name) and each.id == use.id
-        for loop in written.around(use)
-        if isinstance(loop, ast.For) and loop not in around
-        for each in ast.walk(loop.target)
-    )
 
 
 def _is_a_list(written: Written, place: _Place) -> bool:

@@ -67,6 +67,16 @@ class Written:
             if isinstance(each, ast.If) and (self.loop_around(each) is None or _is_of_the_rank(each.test))
         )
 
+    def means_another(self, use: ast.Name, node: ast.AST) -> bool:
+        """Whether a loop that `use` is in, and `node` is not, has bound its name to something else."""
+        around = list(self.around(node))
+        return any(
+            isinstance(each, ast.Name) and each.id == use.id
+            for loop in self.around(use)
+            if isinstance(loop, ast.For) and loop not in around
+            for each in ast.walk(loop.target)
+        )
+
     def uses(self, name: str) -> list[ast.Name]:
         """Where `name` is read, or something is done to what it holds, in the order of the text."""
         found = [node for node in ast.walk(self.function) if isinstance(node, ast.Name) and node.id == name]
