@@ -49,7 +49,9 @@ class Look:
 
 
 def look_of(rank: int, view: LedgerView, site: Site | None) -> Look | None:
-    """What `rank`, which is at `site` and in no step, looks for; None where it does something else."""
+    """What `rank`, which is at `site` and in no step, looks for; None where it does something else. Where it is may be
+    unknown, and then it is where it looked last.
+    """
     last: dict[str, Record] = {}
     times: Counter[str] = Counter()
     for record in list(view.records)[: -MOST_LOOKED_BACK - 1 : -1]:
@@ -64,8 +66,8 @@ def look_of(rank: int, view: LedgerView, site: Site | None) -> Look | None:
     missed = [path for path, record in last.items() if record.state is State.RAISED and times[path] >= FEWEST]
     listed = [path for path, record in last.items() if record.step.op in _LISTS and times[path] >= FEWEST]
     if missed:
-        return Look(rank, _end(missed[0]), site)
-    return Look(rank, os.path.basename(listed[0]), site, lists=True) if listed else None
+        return Look(rank, _end(missed[0]), site or last[missed[0]].step.site)
+    return Look(rank, os.path.basename(listed[0]), site or last[listed[0]].step.site, lists=True) if listed else None
 
 
 def _end(path: str) -> str:
