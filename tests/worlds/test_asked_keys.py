@@ -67,6 +67,14 @@ def draws_in_the_order_of_the_ranks(rank: RankContext) -> None:
             rank.store.get(f"address/{each}")  # asks
 
 
+def sets_its_neighbours_after_it_has_counted(rank: RankContext) -> None:
+    """All count themselves, and nobody means the number that it draws: each sets that of its own rank."""
+    rank.store.add("arrived", 1)
+    rank.store.set(f"address/{1 if rank.index == 2 else rank.index}", "here")  # asks
+    for other in range(4):
+        rank.store.get(f"address/{other}")
+
+
 def asks_for_one_epoch_more(rank: RankContext) -> None:
     """No collective parts the epochs: that all others are at the end says nothing of who miscounted."""
     if rank.index == 2:
@@ -181,7 +189,7 @@ def publishes_what_there_is(rank: RankContext) -> None:
         *(hands_on_the_baton_before, hands_on_the_baton_before_early, sets_what_another_has_set),
         publishes_what_there_is,
         *(asks_in_a_prefix_of_a_prefix, sets_in_a_prefix_of_a_prefix, counts_to_see_the_newest, draws_from_one),
-        *(draws_in_the_order_of_the_ranks, asks_for_one_epoch_more),
+        *(draws_in_the_order_of_the_ranks, asks_for_one_epoch_more, sets_its_neighbours_after_it_has_counted),
         *(asks_for_another_than_all_others, asks_its_neighbour_on_the_other_side, asks_a_round_ahead),
         *(leaves_out_what_a_round_waits_for, asks_with_its_parts_turned_round, asks_in_other_letters),
         *(sets_another_than_its_own, hands_on_the_number_it_was_given),

@@ -159,3 +159,24 @@ def test_who_has_sent_more_than_all_others(fresh: World, body: Callable[[RankCon
     (found,) = run(fresh, body, deadline=30).findings
     assert (found.kind, found.culprits) == (FindingKind.UNMATCHED, (3,))
     assert marks(found)[0] == {"sends"}
+
+
+def feeds_for_one_round_less(rank: RankContext) -> None:
+    """Two hand on what they get: both are held up by who feeds them, and the receiver is by them."""
+    x = torch.ones(1)
+    if rank.index == 0:
+        for _ in range(ROUNDS - 1):
+            dist.send(x, dst=1)
+            dist.send(x, dst=3)
+    elif rank.index == 2:
+        take(2 * ROUNDS)
+    else:
+        for _ in range(ROUNDS):
+            dist.recv(x, src=0)
+            dist.send(x, dst=2)
+    dist.barrier()
+
+
+def test_who_is_held_up_by_others_that_are_is_not_to_blame(fresh: World) -> None:
+    (found,) = run(fresh, feeds_for_one_round_less, deadline=30).findings
+    assert (found.kind, found.culprits) == (FindingKind.UNMATCHED, (0,))

@@ -93,8 +93,9 @@ def _short_of(wait: Wait, lost: Mapping[int, Wait], views: Sequence[LedgerView],
         return _left_out(end, strays, lost, views, traffic)
     if strays:
         return None
-    if any(_waits_for(wait.rank, lost[rank]) for rank in others if rank in lost):
-        return None  # that one was to answer first, it may be
+    there = [lost[rank] for rank in others if rank in lost]
+    if any(_waits_for(wait.rank, each) or wait.rank not in each.missing for each in there):
+        return None  # that one was to answer first, it may be, or is held up by another one
     if {count for count in sent.values() if count} == {most} and len(others) - len(short) >= FEWEST:
         senders = [rank for rank in others if rank not in short]
         return _one_more(wait, senders, most, traffic)

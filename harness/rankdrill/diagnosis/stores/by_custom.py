@@ -79,13 +79,17 @@ def set_unlike_the_others(key: str, calls: StoreCalls) -> Astray | None:
         for turn in range(max(len(calls.set_at(rank, site)) for rank in range(calls.size))):
             there = calls.set_in_turn(site, turn)
             rank = _who_was_to(key, there, calls.size)
-            if rank is not None and not _all_drew(there, calls):
+            if rank is not None and not _drew(rank, there, calls):
                 found[rank] = Astray(rank, there[rank])
     return found.popitem()[1] if len(found) == 1 else None
 
 
-def _all_drew(there: Mapping[int, Record], calls: StoreCalls) -> bool:
-    """Whether each has counted something up just before: the number that it drew is no rank's, whoever came first."""
+def _drew(odd: int, there: Mapping[int, Record], calls: StoreCalls) -> bool:
+    """Whether each has counted something up just before: the number that it drew is no rank's, whoever came first. Not
+    where all but the `odd` one have set their own number, whatever they counted.
+    """
+    if all(rank in numbers_in(record.step.target) for rank, record in there.items() if rank != odd):
+        return False
     places = {rank: calls.sets[rank].index(record) for rank, record in there.items()}
     return all(place and calls.sets[rank][place - 1].step.op == "add" for rank, place in places.items())
 
@@ -102,14 +106,16 @@ def set_once_more(key: str, calls: StoreCalls) -> Astray | None:
 
 
 def _set_twice(site: Site, calls: StoreCalls) -> Astray | None:
-    """The only key that was set at that line where it had been set before: by one of several, and as its last."""
+    """The only key that was set at that line where it had been set before, and got: by one of several, as its last."""
     there = sorted((Astray(rank, each) for rank in range(calls.size) for each in calls.set_at(rank, site)), key=_begun)
     names = [each.record.step.target for each in there]
     again = [each for place, each in enumerate(there) if names[place] in names[:place]]
     if len(again) != 1 or len({each.rank for each in there}) <= FEWEST_OTHERS:
         return None
     (twice,) = again
-    return twice if twice.record is calls.set_at(twice.rank, site)[-1] else None
+    name, began = twice.record.step.target, twice.record.begin_ns
+    got = any(each.step.target == name and each.begin_ns < began for asks in calls.asks for each in asks)
+    return twice if got and twice.record is calls.set_at(twice.rank, site)[-1] else None
 
 
 def _is_next(key: str, other: str) -> bool:
