@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from rankdrill.ledger import LedgerView, Record, State
@@ -31,14 +31,15 @@ class Stream(NamedTuple):
 class MessageEnd:
     """One end of message number `number` of `stream`, as rank `rank` wrote it down in `record`.
 
-    `round` counts the collectives that the rank had begun before, as far as its ledger reaches back.
+    `round` counts the collectives that the rank had begun before, as far as its ledger reaches back, where that is known:
+    an end is the same without.
     """
 
     rank: int
     stream: Stream
     number: int
     record: Record
-    round: int = 0
+    round: int = field(default=0, compare=False)
 
     @classmethod
     def of(cls, rank: int, record: Record, round: int = 0) -> MessageEnd | None:
