@@ -3,9 +3,10 @@
     python benchmarks/slips.py [--program 'messages.*'] [--kind 'left out'] [--most 400] [--seed 0] [--json FILE]
 
 The programs are the correct ones of tests/catalogue; see benchmarks/slipping/slips.py for what is made of them. Of all
-slips `--most` are drawn. A slip that shows nowhere is not judged: its rank may never come to that line. Nor is one by
-which a rank raises, as an assertion does: whose that is depends on the program. The others are *right* where that rank
-is named, alone or, of two ranks, as one of two at odds; *nobody* where no rank is accused; *wrong* where another is.
+slips at which their ranks come `--most` are drawn. One that shows nowhere is not judged: it may make no difference. Nor
+is one by which a rank raises, as an assertion does: whose that is depends on the program. The others are *right* where
+that rank is named, alone or, of two ranks, as one of two at odds; *nobody* where no rank is accused; *wrong* where
+another is.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ import random
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from fnmatch import fnmatch
+from itertools import islice
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.cataloguing.progress import watched
+from benchmarks.slipping.places import who_comes_to
 from benchmarks.slipping.slips import KINDS, Slip, slips_of
 from rich.console import Console
 from rich.table import Table
@@ -45,7 +48,8 @@ def main() -> int:
         sys.path.insert(0, place)
         os.environ["PYTHONPATH"] = os.pathsep.join((place, os.environ.get("PYTHONPATH", "")))
         with drills() as drill:
-            told = list(judged(watched(slips[: chosen.most], "slips", Console(stderr=True)), Path(place), drill))
+            drawn = list(islice(_come_to(slips, Path(place), drill), chosen.most))
+            told = list(judged(watched(drawn, "slips", Console(stderr=True)), Path(place), drill))
     console.print(_table(told))
     for slip, worth, said in told:
         if worth in chosen.show:
@@ -58,6 +62,17 @@ def main() -> int:
 
 def _wanted(program: Program, patterns: Sequence[str] | None) -> bool:
     return program.runs_here and (not patterns or any(fnmatch(program.name, each) for each in patterns))
+
+
+def _come_to(slips: Iterable[Slip], place: Path, drill: Drill) -> Iterator[Slip]:
+    """Those that their ranks come to. Each program is run once for it."""
+    known = dict[str, Collection[tuple[int, int, bool]]]()
+    for slip in slips:
+        name = slip.program.name
+        if name not in known:
+            known[name] = who_comes_to(slip.program, f"come_{len(known)}", place, drill)
+        if (slip.number, slip.rank, bool(slip.round_)) in known[name]:
+            yield slip
 
 
 def judged(

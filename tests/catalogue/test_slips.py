@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from benchmarks.slipping.places import who_comes_to
 from benchmarks.slipping.slips import KINDS, Slip, slips_of
 from benchmarks.slips import judged
 
@@ -45,6 +46,17 @@ def test_one_round_alone_is_told() -> None:
     assert all(" in one round: " in slip.name and f"{slip.round_} == 1" in slip.source() for slip in rounds)
 
 
+def test_only_those_that_a_rank_comes_to_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drill: Drill) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+    program = PROGRAMS["messages.those_with_an_odd_number_get_no_work"]
+    come = who_comes_to(program, "come_to_an_odd_number", tmp_path, drill)
+    slips = [slip for slip in slips_of(program) if slip.kind == "left out"]
+    reached = {(slip.rank, slip.line[:9]) for slip in slips if (slip.number, slip.rank, False) in come}
+    assert {line for rank, line in reached if rank == 0} == {"dist.send", "dist.barr"}
+    assert {rank for rank, line in reached if line == "dist.recv"} == {2, 4}
+
+
 @pytest.mark.parametrize(
     ("name", "kind", "rank", "line"),
     [
@@ -52,6 +64,9 @@ def test_one_round_alone_is_told() -> None:
         ("races.a_mean_of_all", "left out", 1, "dist.barrier"),
         ("messages.messages_between_collectives", "another peer", 2, "dist.send"),
         ("stores.told_of_each_model_better_or_not", "left out", 1, "dist.all_reduce"),
+        ("races.a_mean_of_all", "returned before", 1, "dist.barrier"),
+        ("messages.messages_between_collectives", "another size", 2, "dist.all_reduce"),
+        ("messages.messages_between_collectives", "another dtype", 1, "dist.all_reduce"),
     ],
 )
 def test_who_makes_one_is_named(
