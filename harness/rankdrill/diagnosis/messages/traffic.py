@@ -31,8 +31,8 @@ class Stream(NamedTuple):
 class MessageEnd:
     """One end of message number `number` of `stream`, as rank `rank` wrote it down in `record`.
 
-    `round` counts the collectives that the rank had begun before, as far as its ledger reaches back, where that is known:
-    an end is the same without.
+    `round` counts the collectives that the rank had begun before, as far as its ledger reaches back. Where nobody has
+    counted it is 0, and the end is the same.
     """
 
     rank: int
