@@ -82,6 +82,14 @@ def copied_to_their_places() -> None:
         number += 1
 
 
+def strips_of_a_picture() -> None:
+    height, workers = 4, 3
+    picture, strip = torch.zeros(height * (workers + 1), MANY), torch.zeros(height, MANY)
+    for worker in range(1, workers + 1):
+        dist.recv(strip)  # here
+        picture[worker * height : (worker + 1) * height] = strip
+
+
 def all_but_the_first_which_is_its_own(mine: torch.Tensor) -> None:
     rows = [torch.zeros(MANY) for _ in range(4)]
     rows[0] = mine
@@ -245,6 +253,7 @@ KEPT = [
     told_by_names_of_a_list,
     beside_the_ranks,
     copied_to_their_places,
+    strips_of_a_picture,
     all_but_the_first_which_is_its_own,
     compared_with_the_number,
     compared_later,
@@ -324,6 +333,14 @@ def by_what_the_message_says() -> None:
     for _ in range(3):
         dist.recv(row)  # here
         rows[int(row[0])] = row
+
+
+def as_many_rows_as_it_says() -> None:
+    header, rows = torch.zeros(1), torch.zeros(3 * MANY, MANY)
+    for turn in range(3):
+        dist.recv(header, src=None, tag=1)
+        first = int(header)
+        dist.recv(rows[first + turn], tag=2)  # here
 
 
 def by_a_number_of_another_message(header: torch.Tensor) -> None:
@@ -483,6 +500,7 @@ IN_ANY_ORDER = [
     a_pile,
     by_what_the_message_says,
     by_a_number_of_another_message,
+    as_many_rows_as_it_says,
     all_in_flight_at_once,
     one_order_or_the_other,
     whatever_it_is_it_is_no_number_of_places,

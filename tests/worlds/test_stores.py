@@ -7,7 +7,8 @@ import linecache
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -609,6 +610,31 @@ def test_who_holds_what_all_others_wait_for_is_to_blame_if_it_alone_does_so(fres
     found = finding(fresh.run_job(Job(one_holds_it_meanwhile, (str(tmp_path),), with_context=True)))
     assert (found.kind, found.culprits) == ("deadlock", (2,))
     assert marks(found)[0] == {"holds"}
+
+
+@contextmanager
+def locked(directory: str) -> Iterator[None]:
+    with Path(directory, "cache").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def one_meets_the_others_before_it_gives_it_up(rank: RankContext, directory: str) -> None:
+    if rank.index != 1:
+        rank.store.wait(["building"])
+    with locked(directory):
+        if rank.index == 1:
+            rank.store.set("building", "yes")
+            dist.barrier()  # holds
+    if rank.index != 1:
+        dist.barrier()
+
+
+def test_who_meets_the_others_with_the_lock_which_they_do_without_is_to_blame(fresh: World, tmp_path: Path) -> None:
+    job = Job(one_meets_the_others_before_it_gives_it_up, (str(tmp_path),), with_context=True)
+    found = finding(fresh.run_job(job))
+    assert (found.kind, found.culprits) == ("deadlock", (1,))
+    assert "holds" in marks(found)[0]
 
 
 def all_hold_it_meanwhile(directory: str) -> None:

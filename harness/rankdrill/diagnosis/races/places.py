@@ -110,8 +110,16 @@ def _place_of(reception: Reception) -> _Place | None:
 
 
 def _counts(written: Written, index: ast.AST) -> bool:
+    """Whether it goes by a count, and by nothing else but what stays as it was bound: how many rows there are to each."""
     names = names_in(index)
-    return bool(names) and names <= written.counted
+    counted = names & written.counted
+    return bool(counted) and all(_stays(written, name) for name in names - counted)
+
+
+def _stays(written: Written, name: str) -> bool:
+    """Whether it is bound once, and by no loop."""
+    bindings = written.bindings(name)
+    return len(bindings) == 1 and not any(isinstance(each, LOOPS) for each in written.around(bindings[0]))
 
 
 def _stored(reception: Reception, name: str) -> _Place | None:

@@ -76,24 +76,29 @@ def holds_alone(waits: Mapping[int, Wait], holding: Mapping[int, Wait], views: S
     taken = taken_in(wait.record, views[holder])
     own = _way(taken.step.site if taken is not None else None)
     sites = [waits[rank].record.step.site for rank in waiting]
-    if any(_would_do_so_too(site, waits[holder].record.step) for site in sites):
+    step = waits[holder].record.step
+    if _is_made_elsewhere_by_others(step.site, asked_inside=True):
+        return (holder,)
+    if any(_would_do_so_too(site, step) for site in sites):
         return ()
     apart = bool(own) and {_way(site) for site in sites}.isdisjoint({(), own})
-    return (holder,) if apart or _is_made_elsewhere_by_others(waits[holder].record.step.site) else ()
+    return (holder,) if apart or _is_made_elsewhere_by_others(step.site) else ()
 
 
-def _is_made_elsewhere_by_others(site: Site | None) -> bool:
+def _is_made_elsewhere_by_others(site: Site | None, *, asked_inside: bool = False) -> bool:
     """Whether the holder waits in a call that it makes in a ``with`` because of which rank it is, and the same call is
-    written once more behind that block.
+    written once more behind that block. With `asked_inside` only if that block itself asks for the rank: then all take
+    the lock, and only some make the call with it.
     """
     function, tree = (function_around(site), tree_of(site.file)) if site is not None else (None, None)
     if site is None or function is None or tree is None:
         return False
     path = path_to(function, site.line)
     blocks = [node for node, part in path if isinstance(node, ast.With) and part == "body"]
-    of_its_rank = any(
-        isinstance(node, ast.If) and part == "body" and asks_for_the_rank(node.test, tree) for node, part in path
-    )
+    asked = [node for node, part in path if isinstance(node, ast.If) and part == "body"]
+    if asked_inside:
+        asked = [node for node in asked if blocks and node.lineno > blocks[0].lineno]
+    of_its_rank = any(asks_for_the_rank(node.test, tree) for node in asked)
     names = {name_called(call) for call in calls_at(function, site.line)}
     behind = {line for line in lines_calling(names, function) if blocks and line > (blocks[0].end_lineno or site.line)}
     return of_its_rank and bool(behind)
