@@ -110,7 +110,7 @@ def _place_of(reception: Reception) -> _Place | None:
 
 
 def _counts(written: Written, index: ast.AST) -> bool:
-    """Whether it goes by a count, and by nothing else but what stays as it was bound: how many rows there are to each."""
+    """Whether it goes by a count, and by nothing else but what stays as it was bound: how many rows each has, say."""
     names = names_in(index)
     counted = names & written.counted
     return bool(counted) and all(_stays(written, name) for name in names - counted)
