@@ -176,7 +176,7 @@ _EDITS: dict[str, _Edit] = dict(
             _argument({"tag": 0}, MESSAGES, 7),
             _argument({"src": 1}, frozenset({"broadcast", "broadcast_object_list", "scatter"}), 1),
             _another_reduce_op,
-            _tensor("({}).flatten()[1:]"),
+            _tensor("torch.cat([({}).flatten()] * 2)"),
             _tensor("({}).double()"),
         ),
         strict=True,

@@ -37,6 +37,15 @@ def test_what_has_been_heard_is_looked_at_when_it_is_there() -> None:
     assert announced.unlike((1, 2, 3), (4, 0, 1)) == ""
 
 
+def test_what_is_kept_is_what_was_heard_whatever_becomes_of_it() -> None:
+    heard = HEARD.clone()
+    announced = noted(TOLD, heard)
+    announced.keep()
+    heard[1] += 1
+    assert announced.unlike((1, 2, 3), (4, 0, 1)) == ""
+    assert announced.unlike((1, 2, 3), (4, 1, 1)) == "where sent 1,2,3 received 4,0,1 were announced"
+
+
 @pytest.mark.parametrize(
     ("told", "heard", "more"),
     [

@@ -38,7 +38,7 @@ def find(tmp_path: Path) -> Callable[..., Finding | None]:
         ends = [boxes[0].posted(CALL, half) for half in Half]
         assert ends[0] is not None
         assert ends[1] is not None
-        return break_in_message(CALL, ends[0], ends[1], boxes[0].everything(CALL.group, CALL.tag), "default")
+        return break_in_message(CALL, ends[0], ends[1], boxes[0].everything(CALL.group), "default")
 
     return look
 
@@ -59,6 +59,26 @@ def test_the_first_message_is_a_disagreement(find: Find) -> None:
         "size mismatch, nobody in the majority: rank 0 sends float32[4] to rank 1 (tag 2), at train.py:41 in step",
         "rank 1 expects float32[5] from rank 0 (tag 2), at train.py:41 in step",
     )
+
+
+@pytest.mark.parametrize(
+    ("before", "beside", "odd"),
+    [
+        pytest.param(FOUR, FOUR, 1, id="as before, and as others now"),
+        pytest.param(FIVE, FIVE, 0, id="the sender is another one"),
+        pytest.param(FOUR, FIVE, None, id="others have changed it, too"),
+        pytest.param(WHOLE, FOUR, None, id="neither is as before"),
+    ],
+)
+def test_tags_that_count_the_rounds(find: Find, before: Contract, beside: Contract, odd: int | None) -> None:
+    past = replace(CALL, tag=CALL.tag - 1)
+    third = replace(CALL, source=2, target=3)
+    others = [
+        (call, half, what, LINE) for call, what in ((past, before), (third, beside)) for half in (Half.SEND, Half.RECV)
+    ]
+    finding = find(FOUR, FIVE, *others)
+    assert finding is not None
+    assert finding.culprits == (() if odd is None else (odd,))
 
 
 def test_a_dtype_comes_before_a_size(find: Find) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -44,6 +44,14 @@ def waiting(sequence: int, group: str = "default", *members: int, **reached: int
 def test_nobody_waits() -> None:
     assert waits([running(), ended()]) == {}
     assert doomed([running(), ended()]) == {}
+
+
+def test_who_has_ended_with_an_error_out_of_a_call_is_in_it_no_more() -> None:
+    failed = Position(ended=True, reached={"default": 1}, failed={"default": 0})
+    assert waits([waiting(0), failed])[0].missing == (1,)
+    assert list(doomed([waiting(0), failed])) == [0]
+    assert doomed([waiting(0), replace(failed, ended=False)]) == {}, "it may be called again"
+    assert doomed([waiting(0), replace(failed, failed={"default": 1})]) == {}
 
 
 def test_waiting_for_one_that_runs_is_no_hang() -> None:

@@ -197,6 +197,37 @@ def two_in_another_order() -> None:
             dist.gather(torch.ones(3), None, dst=0, group=pair)
 
 
+def gathers_at_another_each_time() -> None:
+    """No round goes past that line: it is the root that is wrong, though it is the next round's."""
+    turn = 0
+    while turn < 5:
+        root = turn % 3
+        if dist.get_rank() == ODD and turn == 4:
+            root = (turn + 1) % 3
+        taken = [torch.ones(2) for _ in range(4)] if dist.get_rank() == root else None
+        dist.gather(torch.ones(2), taken, dst=root)
+        turn += 1
+
+
+def goes_past_one_of_them() -> None:
+    turn = 0
+    while turn < 5:
+        root = turn % 3
+        if dist.get_rank() != ODD or turn != 3:
+            taken = [torch.ones(2) for _ in range(4)] if dist.get_rank() == root else None
+            dist.gather(torch.ones(2), taken, dst=root)
+        turn += 1
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [(gathers_at_another_each_time, FindingKind.ROOT), (goes_past_one_of_them, FindingKind.MISSING)],
+)
+def test_a_root_that_goes_round(four: World, body: Body, kind: FindingKind) -> None:
+    (finding,) = four.run(body, deadline=DEADLINE_S).findings
+    assert (finding.kind, finding.culprits) == (kind, (ODD,))
+
+
 def two_from_another_root() -> None:
     """Both calls are broadcasts: it is not the root that is wrong."""
     pair = dist.new_group([0, ODD])

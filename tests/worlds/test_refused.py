@@ -1,6 +1,9 @@
-"""What torch refuses before there is a call is told as what it is: a root that is no member, a view with gaps."""
+"""What torch refuses before there is a call is told as what it is: a root that is no member, a view with gaps,
+what does not fit."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -85,6 +88,50 @@ def test_a_message_that_does_not_lie_in_order() -> None:
     (finding,) = run(sends_a_column).findings
     assert (finding.kind, finding.culprits) == (FindingKind.LAYOUT, (1,))
     assert "rank 1 calls send with a tensor that is not contiguous; give it .contiguous(), at " in finding.lines[0]
+
+
+def scatters_two_kinds() -> None:
+    pieces = [torch.ones(3) for _ in range(4)] if dist.get_rank() == 0 else None
+    if pieces is not None:
+        pieces[2] = pieces[2].double()
+    dist.scatter(torch.zeros(3), pieces, src=0)
+
+
+def scatters_what_is_left_over() -> None:
+    table = torch.ones(10, 2)
+    pieces = [piece.contiguous() for piece in torch.split(table, 3)] if dist.get_rank() == 0 else None
+    dist.scatter(torch.zeros(3, 2), pieces, src=0)
+
+
+def gathers_into_too_few() -> None:
+    rows = [torch.zeros(2) for _ in range(4 - (dist.get_rank() == 1))]
+    dist.all_gather(rows, torch.ones(2))
+
+
+def has_one_that_cannot_be_divided() -> None:
+    given = torch.ones(8 + (dist.get_rank() == 3))
+    dist.all_to_all_single(torch.zeros(8), given)
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "culprit"),
+    [
+        (scatters_two_kinds, FindingKind.DATATYPE, 0),
+        (scatters_what_is_left_over, FindingKind.SIZE, 0),
+        (gathers_into_too_few, FindingKind.SIZE, 1),
+        (has_one_that_cannot_be_divided, FindingKind.SIZE, 3),
+    ],
+)
+def test_tensors_that_do_not_fit(body: Callable[[], None], kind: FindingKind, culprit: int) -> None:
+    (finding,) = run(body).findings
+    assert (finding.kind, finding.culprits) == (kind, (culprit,))
+
+
+def test_those_that_are_in_what_another_failed_in_do_not_wait_for_the_deadline() -> None:
+    with World(4, contracts=False) as world:
+        outcome = world.run(has_one_that_cannot_be_divided, deadline=DEADLINE_S)
+    assert (outcome.culprits, outcome.victims) == ((3,), (0, 1, 2))
+    assert outcome.elapsed < DEADLINE_S / 2
 
 
 def test_who_expects_it_passes() -> None:

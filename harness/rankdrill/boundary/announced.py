@@ -27,32 +27,45 @@ class Announced:
         self._told: list[int] = []
         self._heard: Callable[[], list[int]] | None = None
 
-    def note(self, op: str, args: dict[str, Any], members: int, place: int) -> None:
-        """Take in the arguments of `op`, for the member at `place`, if it is such an exchange, in main memory."""
+    def note(self, op: str, args: dict[str, Any], members: int, place: int) -> bool:
+        """Take in the arguments of `op`, for the member at `place`, if it is such an exchange, in main memory.
+
+        What is heard by it is read when it is asked for, or when it is to `keep`, whichever comes first: not before the
+        call is over.
+        """
         if op == "all_to_all_single":
-            self._note_exchange(args, members)
-        else:
-            self._note_gather(args, members, place)
+            return self._note_exchange(args, members)
+        return self._note_gather(args, members, place)
 
-    def _note_exchange(self, args: dict[str, Any], members: int) -> None:
+    def keep(self) -> None:
+        """Read what was heard, which the rank may change from now on."""
+        assert self._heard is not None
+        heard = self._heard()
+        self._heard = lambda: heard
+
+    def _note_exchange(self, args: dict[str, Any], members: int) -> bool:
         if args.get("input_splits") or args.get("output_splits"):
-            return
+            return False
         told, heard = (_counts(args.get(name), members) for name in ("tensors", "outputs"))
-        if told is not None and heard is not None:
-            self._told, self._heard = told.tolist(), heard.tolist
+        if told is None or heard is None:
+            return False
+        self._told, self._heard = told.tolist(), heard.tolist
+        return True
 
-    def _note_gather(self, args: dict[str, Any], members: int, place: int) -> None:
+    def _note_gather(self, args: dict[str, Any], members: int, place: int) -> bool:
         given, all_ = args.get("tensors"), args.get("outputs")
         if isinstance(given, list) and isinstance(all_, list) and len(given) == len(all_) == 1:
             given, all_ = given[0], all_[0]
         told = _counts(given, members)
         if told is None:
-            return
+            return False
         given = all_ if isinstance(all_, list) else [all_]
         rows = [_counts(row, members if isinstance(all_, list) else members * members) for row in given]
         known = [row for row in rows if row is not None]
-        if len(known) == len(rows) and sum(row.numel() for row in known) == members * members:
-            self._told, self._heard = told.tolist(), partial(_column, known, members, place)
+        if len(known) < len(rows) or sum(row.numel() for row in known) != members * members:
+            return False
+        self._told, self._heard = told.tolist(), partial(_column, known, members, place)
+        return True
 
     def unlike(self, sent: tuple[int, ...], received: tuple[int, ...]) -> str:
         """What was announced, in words, where that is not what is now sent and received, or the other way round."""

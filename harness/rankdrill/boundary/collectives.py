@@ -217,11 +217,15 @@ def _override(
             _refuse_gaps(self, op, bound)
         if op in TAKING_APART and boundary.watch is not None:
             _refuse_shared(self, op, bound)
-        if op in _COUNTS and boundary.watch is not None:
-            self.announced.note(op, bound, self.members, self.place)
+        tells = (
+            op in _COUNTS and boundary.watch is not None and self.announced.note(op, bound, self.members, self.place)
+        )
         if boundary.undisturbed and not getattr(bound.get("opts"), "asyncOp", True):
             habit = habit_of(self, op, bound, call_site(2))
-            return at_once(self, habit, bound.get("opts"), method, args, kwargs)
+            done = at_once(self, habit, bound.get("opts"), method, args, kwargs)
+            if tells:
+                self.announced.keep()
+            return done
 
         def real(crossing: Call) -> Any:
             __tracebackhide__ = True

@@ -224,8 +224,8 @@ def _split(tensors: Described, splits: Sequence[int], size: int) -> tuple[int, .
     if len(tensors) != 1:
         return ()
     shape = tensors[0][1]
-    if not splits:
-        return (shape.numel() // size,) * size
+    if not splits:  # what cannot be divided fits nobody's even share
+        return (-(-shape.numel() // size),) * size
     row = shape.numel() // shape[0] if len(shape) and shape[0] else 1
     return tuple(rows * row for rows in splits)
 

@@ -44,7 +44,8 @@ class Position:
     those that its other threads wait for, who say nothing of the rank itself unless it waits for them.
     `on_device` has the newest calls of this run on groups whose calls go on, on a device, when they have returned
     (NCCL's): no record says when these are over. `halted` says that `at` is one of these which the device will not get
-    past, whatever the rank itself does meanwhile.
+    past, whatever the rank itself does meanwhile. `failed` is in each group the newest collective that raised when it
+    had been issued: whoever has ended with it is in it no more.
     """
 
     ended: bool
@@ -63,6 +64,11 @@ class Position:
     beside: tuple[Record, ...] = ()
     on_device: Mapping[str, Sequence[Record]] = field(default_factory=dict)
     halted: bool = False
+    failed: Mapping[str, int] = field(default_factory=dict)
+
+    def has_left(self, call: Step) -> bool:
+        """Whether it has ended, and the collective had raised there while others were to come, or were in it."""
+        return self.ended and self.failed.get(call.target) == call.sequence
 
 
 class Progress:
@@ -88,6 +94,7 @@ class Progress:
         self._unknown: dict[int, tuple[str, int]] = {}  # by index: receives whose sender is not known yet
         self._under_way: set[int] = set()  # messages that were not over when last looked at
         self._begun: set[int] = set()  # collectives that the backend may still refuse
+        self._failed: dict[str, int] = {}
         self._counted = 0
         self._torn: set[int] = set()
         self._gave_up = False
@@ -125,6 +132,8 @@ class Progress:
                 self._newest = record
                 if record.index >= self._start and self._entered(record):
                     self._on_device.take(record)
+                    if record.state is State.RAISED and not _refused(record) and record.step.sequence != NO_SEQUENCE:
+                        self._failed[record.step.target] = record.step.sequence
         self._counted, self._torn = end, torn
 
     def _aside(self, record: Record) -> bool:
@@ -219,6 +228,7 @@ class Progress:
             awaited=_keys(self._awaited),
             beside=_keys(self._beside),
             on_device=self._on_device.calls,
+            failed=self._failed,
         )
 
 

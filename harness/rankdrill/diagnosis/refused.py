@@ -1,7 +1,7 @@
 """What torch refuses before there is a call, so that there is nothing to compare with the others' (torch 2.13).
 
 A root that is no member of the group: most often one counted in the group where torch counts in the world. A message
-that does not lie in order.
+that does not lie in order. Tensors that do not fit each other, or are not as many as there are ranks.
 """
 
 from __future__ import annotations
@@ -18,6 +18,16 @@ __all__ = ["refused_by_torch"]
 
 _REFUSED = re.compile(r"^Global rank (\d+) is not part of group ")
 _OUT_OF_ORDER = re.compile(r"\btensor has to be contiguous\b")
+_UNFIT = re.compile(  # as gloo says it, and torch of splits
+    r"^(?:ProcessGroupGloo::\w+: )?"
+    r"(?P<what>invalid tensor (?:size|type) at index \d+ .*|Incorrect (?:input|output) list size .*"
+    r"|invalid (?:input|output) tensor list at index \d+ .*|\[enforce fail at .*\] in->size == out->size"
+    r"|Split sizes doesn't match total dim 0 size|Tensor's dim 0 does not divide equally across group size"
+    r"|Invalid usage of tensors with different dtypes.*)"
+)
+_UNFIT_OPS = frozenset(
+    {"all_gather", "all_to_all", "all_to_all_single", "gather", "reduce_scatter", "reduce_scatter_tensor", "scatter"}
+)
 _MESSAGES = frozenset({"irecv", "isend", "recv", "send"})
 _ROOTED = frozenset(
     {"broadcast", "broadcast_object_list", "gather", "gather_object", "reduce", "scatter", "scatter_object_list"}
@@ -26,7 +36,7 @@ _ROOTED = frozenset(
 
 def refused_by_torch(raised: Mapping[int, Raised]) -> Finding | None:
     """What is wrong where all of `raised`, by rank, are such errors of one op; None where one is not, or none is."""
-    return _root_of_no_member(raised) or _message_out_of_order(raised)
+    return _root_of_no_member(raised) or _message_out_of_order(raised) or _unfit(raised)
 
 
 def _message_out_of_order(raised: Mapping[int, Raised]) -> Finding | None:
@@ -40,6 +50,20 @@ def _message_out_of_order(raised: Mapping[int, Raised]) -> Finding | None:
     did = f"{calls} {op} with a tensor that is not contiguous; give it .contiguous()"
     side = side_of(ranks, did, [raised[rank][1] for rank in ranks])
     return Finding(FindingKind.LAYOUT, op, "strides", (side,), tuple(ranks))
+
+
+def _unfit(raised: Mapping[int, Raised]) -> Finding | None:
+    refused = {rank: (_UNFIT.match(message), _op_of(site, _UNFIT_OPS)) for rank, (message, site) in raised.items()}
+    told = {(said["what"].rstrip(" ."), op) for said, op in refused.values() if said is not None and op}
+    if len(told) != 1 or any(said is None or not op for said, op in refused.values()):
+        return None
+    ((what, op),) = told
+    of_dtype = "type" in what
+    ranks = sorted(raised)
+    calls = "calls" if len(ranks) == 1 else "call"
+    side = side_of(ranks, f"{calls} {op} with tensors that do not fit: {what}", [raised[rank][1] for rank in ranks])
+    kind, argument = (FindingKind.DATATYPE, "dtype") if of_dtype else (FindingKind.SIZE, "size")
+    return Finding(kind, op, argument, (side,), tuple(ranks))
 
 
 def _root_of_no_member(raised: Mapping[int, Raised]) -> Finding | None:

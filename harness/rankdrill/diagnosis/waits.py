@@ -150,12 +150,12 @@ def wait_of(rank: int, here: Position, positions: Sequence[Position]) -> Wait:
     members = _members(step.target, rank, positions)
     if step.message is not None:
         return _wait_for_anybody(rank, here.at, step.message.tag, members, positions)
-    behind = tuple(
-        member
-        for member in members
-        if member != rank and positions[member].reached.get(step.target, 0) <= step.sequence
-    )
+    behind = tuple(member for member in members if member != rank and _is_not_in(step, positions[member]))
     return Wait(rank, here.at, behind)
+
+
+def _is_not_in(call: Step, there: Position) -> bool:
+    return there.reached.get(call.target, 0) <= call.sequence or there.has_left(call)
 
 
 def _wait_for_members(rank: int, at: Record, positions: Sequence[Position]) -> Wait:

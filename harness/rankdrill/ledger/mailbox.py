@@ -107,12 +107,12 @@ class Mailbox:
         found = self._read(rank, place) if place is not None else None
         return found[2] if found is not None and found[:2] == (call, half) else None
 
-    def everything(self, group: int, tag: int) -> Iterator[tuple[MessageCall, Half, Post]]:
-        """All that is still there of a group's messages with this tag."""
+    def everything(self, group: int) -> Iterator[tuple[MessageCall, Half, Post]]:
+        """All that is still there of a group's messages."""
         for rank in range(self._ranks):
             for place in range(ROOM):
                 found = self._read(rank, place)
-                if found is not None and (found[0].group, found[0].tag) == (group, tag):
+                if found is not None and found[0].group == group:
                     yield found
 
     def _read(self, rank: int, place: int) -> tuple[MessageCall, Half, Post] | None:

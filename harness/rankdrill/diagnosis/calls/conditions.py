@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from rankdrill.diagnosis.calls.asking import asks_for_the_rank
 from rankdrill.diagnosis.calls.common_caller import in_any_loop, one_call, outward
+from rankdrill.diagnosis.calls.loops import is_in_a_loop
 from rankdrill.diagnosis.calls.tree import (
     COMPREHENSIONS,
     FUNCTIONS,
@@ -33,7 +34,7 @@ from rankdrill.ledger import LedgerView, State
 from rankdrill.step import BATCH, HANDED_OVER, Site
 from rankdrill.whose import Whose, whose_file
 
-__all__ = ["goes_as_far_as_the_rank_says", "may_be_left_out", "with_condition"]
+__all__ = ["comes_with_each_round", "goes_as_far_as_the_rank_says", "may_be_left_out", "with_condition"]
 
 MOST_WAYS = 2  # told of one call
 MOST_SHOWN = 60  # characters of a condition
@@ -93,6 +94,16 @@ def may_be_left_out(site: Site) -> bool:
         return True
     path = path_to(function, site.line)
     return _may_be_thrown_past(path, None) or any(isinstance(way.node, ast.If) for way in _ways(path, site.line))
+
+
+def comes_with_each_round(site: Site) -> bool:
+    """Whether a loop is around it, or around one of the calls that led to it, no round of which leads past it."""
+    for each in outward(site):
+        if may_be_left_out(each):
+            return False
+        if is_in_a_loop(each):
+            return True
+    return False
 
 
 def goes_as_far_as_the_rank_says(site: Site) -> bool:

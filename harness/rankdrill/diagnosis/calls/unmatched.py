@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import permutations
 
 from rankdrill.diagnosis.calls.common_caller import from_one_function
+from rankdrill.diagnosis.calls.conditions import comes_with_each_round
 from rankdrill.diagnosis.calls.contracts import MEMBERS
 from rankdrill.diagnosis.calls.groups_left_out import went_past_group
 from rankdrill.diagnosis.calls.made_once import is_asked_for_later
@@ -108,7 +109,7 @@ def retold(finding: Finding, views: Sequence[LedgerView]) -> Finding:
         return replace(finding, kind=FindingKind.CALL_ORDERING, culprits=())  # on each rank it is chance
     found = _parted(finding, views) if finding.culprits else _parted_by_custom(finding, views)
     found = found or _in_a_branch_without(finding, views) or _out_of_turn(finding, views)
-    if found is None:
+    if found is None or _comes_by_without_fail(finding, found[1]):
         if turned_round(finding) or either_turned_round(finding) or is_of_another_round(finding, views):
             return replace(finding, kind=FindingKind.CALL_ORDERING)
         early = _parted_before(finding, views)
@@ -124,6 +125,16 @@ def retold(finding: Finding, views: Sequence[LedgerView]) -> Finding:
     made_it = culprits if extra else _others(finding, culprits)
     sides = (origin(culprits, parted, views[made_it[0]], out_of_turn=out_of_turn), *rest)
     return replace(finding, kind=kind, step=named(parted.call), argument="", sides=sides, culprits=culprits)
+
+
+def _comes_by_without_fail(finding: Finding, parted: Parting) -> bool:
+    """Whether a call left out, as its root would say, is of a line that each round of its loop comes to."""
+    if finding.kind is not FindingKind.ROOT or parted.kind is not FindingKind.MISSING:
+        return False
+    (site, *more) = {each for side in finding.sides for each in side.sites}
+    if more or site is None or parted.call.site != site or parted.call.sequence != finding.number:
+        return False
+    return comes_with_each_round(site)
 
 
 def _in_a_branch_without(finding: Finding, views: Sequence[LedgerView]) -> tuple[tuple[int, ...], Parting] | None:

@@ -29,7 +29,7 @@ def break_in_message(
 ) -> Finding | None:
     """What is wrong between the two ends of `call`; None if nothing.
 
-    `seen` is what there is of other messages of this group with this tag: it may tell who is the odd one.
+    `seen` is what there is of other messages of this group: it may tell who is the odd one.
     """
     if sent.marks == received.marks:
         return None
@@ -43,7 +43,10 @@ def break_in_message(
         Half.SEND: side_of([call.source], sending, [sent.site]),
         Half.RECV: side_of([call.target], expecting, [received.site]),
     }
-    odd = _odd_one(call, {Half.SEND: sent, Half.RECV: received}, list(seen), by_dtype=by_dtype)
+    of_group = list(seen)
+    ends = {Half.SEND: sent, Half.RECV: received}
+    odd = _odd_one(call, ends, [each for each in of_group if each[0].tag == call.tag], by_dtype=by_dtype)
+    odd = odd or _unlike_under_other_tags(call, ends, of_group)
     first = odd or Half.SEND
     told = words.message(call.source, call.target, call.tag, call.number, group)
     culprits = (call.of(odd),) if odd is not None else ()
@@ -110,6 +113,19 @@ def _unlike_what_came(call: MessageCall, ends: dict[Half, Post], seen: list[Post
         return None
     odd = [half for half, post in ends.items() if post.marks not in now]
     return odd[0] if len(odd) == 1 else None
+
+
+def _unlike_under_other_tags(call: MessageCall, ends: dict[Half, Post], seen: list[Posted]) -> Half | None:
+    """The end that is not as all that these two have exchanged from their lines to theirs under other tags, which may
+    count the rounds, nor as anything that third ranks have at these lines now.
+    """
+    places = {half: _place(post) for half, post in ends.items()}
+    there = [(other, post) for other, half, post in seen if _place(post) == places[half] is not None]
+    two = {call.source, call.target}
+    past = {post.marks for other, post in there if other.tag != call.tag and {other.source, other.target} == two}
+    beside = {post.marks for other, post in there if other.tag == call.tag and post.rank not in two}
+    odd = [half for half, post in ends.items() if post.marks not in past]
+    return odd[0] if len(past) == len(odd) == 1 and beside == past else None
 
 
 def _whole_of(half: Half, call: MessageCall, seen: list[Posted]) -> dict[MessageCall, Marks]:

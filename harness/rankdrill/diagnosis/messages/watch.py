@@ -68,7 +68,7 @@ class MessageWatch:
             sent, received = mailbox.posted(call, Half.SEND), mailbox.posted(call, Half.RECV)
             finding = None
             if sent is not None and received is not None and not self._board.bent:
-                finding = break_in_message(call, sent, received, mailbox.everything(call.group, call.tag), group)
+                finding = break_in_message(call, sent, received, mailbox.everything(call.group), group)
             if spent >= self._patience(call, finding, alone=alone):
                 return finding
             time.sleep(LOOK_S)
@@ -81,12 +81,10 @@ class MessageWatch:
             return SETTLE_S
         # Others that send speak for the one that sends as they do, until they come to receive as it does not.
         odd = Half.SEND if finding.culprits == (call.source,) else Half.RECV
-        seen = self._board.mailbox.everything(call.group, call.tag)
-        return (
-            DOUBT_S
-            if any(half is odd and post.rank not in (call.source, call.target) for _, half, post in seen)
-            else SIDED_S
-        )
+        two = {call.source, call.target}
+        seen = self._board.mailbox.everything(call.group)
+        others = any(half is odd and other.tag == call.tag and post.rank not in two for other, half, post in seen)
+        return DOUBT_S if others else SIDED_S
 
 
 def _half(op: str) -> Half:

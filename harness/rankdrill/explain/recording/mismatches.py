@@ -135,7 +135,7 @@ def _in_messages(evidence: Evidence) -> Iterator[Mismatch]:
         return
     first = min(apart, key=lambda call: min(end.record.begin_ns for end in ends[call].values()))
     seen = [(call, half, _post(end)) for call, halves in ends.items() for half, end in halves.items()]
-    near = [one for one in seen if one[0].group == first.group and one[0].tag == first.tag]
+    near = [one for one in seen if one[0].group == first.group]
     halves = ends[first]
     group = halves[Half.SEND].stream.group
     sent, received = _post(halves[Half.SEND]), _post(halves[Half.RECV])
