@@ -82,6 +82,7 @@ BATCH = "batch_isend_irecv"
 """What issues several of them at once."""
 MESSAGES = frozenset({SEND, RECV})
 ANYBODY = -2
+_FROM_ANYBODY = "peer=any"
 """The peer of a receive that takes from any member of its group."""
 ANY_TAG = 0xFFFFFFFF
 """The tag of messages that are counted together whatever their tags are, as MPI's are: a receive may take any."""
@@ -316,6 +317,11 @@ class Step:
     def where(self) -> str:
         """``, at train.py:41 in step``, or nothing where that is not known."""
         return f", at {self.site}" if self.site is not None else ""
+
+    @property
+    def is_from_anybody(self) -> bool:
+        """Whether it is a receive that names no sender."""
+        return self.fingerprint.partition(" ")[2].startswith(_FROM_ANYBODY)
 
     @property
     def of_mpi(self) -> bool:

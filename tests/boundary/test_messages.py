@@ -58,8 +58,24 @@ def test_where_it_is_not_known_whose_message_is_whose_none_is_numbered() -> None
     assert mine.take(RECV, 2, 4).number == 0, "another tag"
     assert mine.take(SEND, 2, 3).number == 0, "another way"
     assert mine.take(RECV, 2, 3).number == NO_SEQUENCE
+    mine.take(RECV, None, 3)
     assert mine.arrived(1, 3).number == NO_SEQUENCE
     assert mine.take(RECV, 1, 3).number == NO_SEQUENCE
+
+
+def test_once_all_from_anybody_are_there_it_is_known_again_how_many_came_from_whom() -> None:
+    tally = Tally()
+    mine = messages(0, tally)
+    for _ in range(3):
+        mine.take(RECV, None, 3)
+    assert [mine.arrived(peer, 3) for peer in (1, 2, 1)] == [Message(RANKS[peer], 3, NO_SEQUENCE) for peer in (1, 2, 1)]
+    assert mine.take(RECV, 1, 3) == Message(7, 3, 2)
+    assert mine.take(RECV, 2, 3) == Message(9, 3, 1)
+    others = [messages(place, tally) for place in (1, 2)]
+    for place, many in ((1, 3), (2, 2)):
+        for _ in range(many):
+            others[place - 1].take(SEND, 0, 3)
+    assert tally.total == 0
 
 
 def test_a_refused_receive_from_anybody_leaves_no_doubt() -> None:

@@ -48,7 +48,21 @@ def returns_before_its_last(rank: RankContext) -> None:
             dist.send(torch.ones(1), dst=2)  # sends
 
 
-@pytest.mark.parametrize("body", [forgets_one_in_a_round, never_sends, returns_before_its_last])
+def leaves_out_what_is_taken_at_once(rank: RankContext) -> None:
+    for step in range(ROUNDS):
+        if rank.index == 2:
+            works = [dist.irecv(torch.zeros(1)) for _ in range(3)]
+            for work in works:
+                assert work is not None
+                work.wait()
+        elif (rank.index, step) != (3, 1):
+            dist.send(torch.ones(1), dst=2)  # sends
+        dist.barrier()
+
+
+@pytest.mark.parametrize(
+    "body", [forgets_one_in_a_round, never_sends, returns_before_its_last, leaves_out_what_is_taken_at_once]
+)
 def test_who_has_sent_less_than_all_others(fresh: World, body: Callable[[RankContext], None]) -> None:
     (found,) = run(fresh, body, deadline=30).findings
     assert (found.kind, found.culprits) == (FindingKind.UNMATCHED, (3,))

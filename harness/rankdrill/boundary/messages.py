@@ -1,8 +1,9 @@
 """Sends and receives as messages: which one each is, so that its two halves can be told from all others.
 
 Backends match the n-th send from one rank to another with the n-th receive there that has the same tag. So each side
-counts for itself, and both come to the same number. A receive that takes from anybody has none until it is over; if
-one on the same tag is issued meanwhile, nobody can say any more which is which, and that tag is counted no further.
+counts for itself, and both come to the same number. A receive that takes from anybody has none until it is over; of
+those on the same tag that are issued meanwhile nobody can say which is which, until all that were to take from anybody
+are over: then it is known again how many there were from each.
 """
 
 from __future__ import annotations
@@ -50,27 +51,34 @@ class Messages:
         """The message that a receive from anybody turns out to be."""
         with self._lock:
             self._from_anybody[tag] -= 1
-            return self._next(RECV, peer, tag)
+            message = self._next(RECV, peer, tag)
+            if not self._from_anybody[tag]:
+                self._unclear.discard(tag)
+            return message
 
     def give_back(self, op: str, peer: int | None, message: Message) -> None:
         """It was refused when it was issued, and never took place."""
         with self._lock:
             if peer is None:
                 self._from_anybody[message.tag] -= 1
-            elif self._numbers.get((op, peer, message.tag)) == message.number + 1:
-                self._numbers[op, peer, message.tag] = message.number
-                self._count(op, peer, message.tag, message.number, -1)
+                return
+            stream = op, peer, message.tag
+            newest = self._numbers.get(stream, 0) - 1
+            if newest >= 0 and message.number in (newest, NO_SEQUENCE):
+                self._numbers[stream] = newest
+                self._count(*stream, newest, -1)
 
     def _next(self, op: str, peer: int, tag: int) -> Message:
         if not 0 <= peer < len(self._ranks):
             return Message(OUTSIDE, tag)
         stream = op, peer, tag
         number = self._numbers.get(stream, 0)
-        if (op == RECV and tag in self._unclear) or (not number and len(self._numbers) >= MOST_STREAMS):
+        if not number and len(self._numbers) >= MOST_STREAMS:
             return Message(self._ranks[peer], tag, NO_SEQUENCE)
         self._numbers[stream] = number + 1
         self._count(op, peer, tag, number, 1)
-        return Message(self._ranks[peer], tag, number)
+        unclear = op == RECV and tag in self._unclear
+        return Message(self._ranks[peer], tag, NO_SEQUENCE if unclear else number)
 
     def _count(self, op: str, peer: int, tag: int, number: int, sign: int) -> None:
         source, target = (peer, self._place) if op == RECV else (self._place, peer)

@@ -183,7 +183,9 @@ class Progress:
         if record.state is State.RAISED:
             self._gave_up = self._gave_up or record.error == NEVER_WAITED
             return  # it was refused, or given up: nobody will meet it
-        if message.number == NO_SEQUENCE:
+        if message.number == NO_SEQUENCE and step.is_from_anybody and message.peer >= 0:
+            self._messages[stream] = self._messages.get(stream, 0) + 1  # one of those that were under way at once
+        elif message.number == NO_SEQUENCE:
             self._unknown[record.index] = step.target, message.tag
         else:
             self._messages[stream] = max(self._messages.get(stream, 0), message.number + 1)

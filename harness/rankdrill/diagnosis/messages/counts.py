@@ -11,7 +11,6 @@ from rankdrill.diagnosis.calls.source import lines_behind
 from rankdrill.diagnosis.calls.told import leaves_as_it_is_told
 from rankdrill.diagnosis.messages.misaddressed import may_be_for_another
 from rankdrill.diagnosis.messages.traffic import SEND_CALLS, MessageEnd, Stream, Traffic
-from rankdrill.diagnosis.races.order import is_from_anybody
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.step import BATCH
 
@@ -183,7 +182,7 @@ def left_its_line(end: MessageEnd, traffic: Traffic, returned: Collection[int]) 
 
 def _goes_by_who_asks(rank: int, traffic: Traffic) -> bool:
     """Whether it takes from anybody, too: how many it then sends to each is chance."""
-    return any(not each.sends and is_from_anybody(each.record) for each in traffic.ends.get(rank, ()))
+    return any(not each.sends and each.record.step.is_from_anybody for each in traffic.ends.get(rank, ()))
 
 
 def _by_the_star(end: MessageEnd, decided: Sequence[Stream], traffic: Traffic) -> tuple[int, ...]:

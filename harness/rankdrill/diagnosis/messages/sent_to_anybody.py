@@ -16,7 +16,6 @@ from rankdrill.diagnosis.messages import words
 from rankdrill.diagnosis.messages.account import Account
 from rankdrill.diagnosis.messages.misaddressed import Misaddressed
 from rankdrill.diagnosis.messages.traffic import MessageEnd, Stream, Traffic
-from rankdrill.diagnosis.races.order import is_from_anybody
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import LedgerView
 from rankdrill.step import ANYBODY, RECV, SEND, Kind, Site
@@ -51,7 +50,7 @@ def too_many_to_anybody(
         return None
     stream = sends[0].stream
     received = [each for each in traffic.ends[stream.target] if not each.sends and _goes_the_way_of(stream, each)]
-    if not received or not all(is_from_anybody(each.record) for each in received):
+    if not received or not all(each.record.step.is_from_anybody for each in received):
         return None
     sent = {rank: traffic.sent(stream._replace(source=rank)) for rank in traffic.ends}
     senders = {rank: count for rank, count in sent.items() if count}

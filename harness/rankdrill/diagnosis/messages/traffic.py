@@ -89,7 +89,8 @@ class Traffic:
             if record.state is State.RAISED:
                 self._given_up.add(record.step.target)
                 continue
-            end, message = MessageEnd.of(rank, record, self.rounds[rank]), record.step.message
+            message = record.step.message
+            end = MessageEnd.of(rank, record, self.rounds[rank]) or self._taken_among_others(rank, record)
             if end is not None:
                 key = record.step.op, end.stream
                 self._counts[key] = max(self._counts.get(key, 0), end.number + 1)
@@ -97,6 +98,14 @@ class Traffic:
             elif message is not None and record.step.op == RECV:
                 self._unknown.add((record.step.target, rank, message.tag))
             self.rounds[rank] += record.step.sequence != NO_SEQUENCE
+
+    def _taken_among_others(self, rank: int, record: Record) -> MessageEnd | None:
+        """That of one which was received from anybody while others were: which of its sender's it was is the same."""
+        message = record.step.message
+        if message is None or message.peer < 0 or not record.step.is_from_anybody:
+            return None
+        stream = _stream(rank, record, message)
+        return MessageEnd(rank, stream, self._counts.get((RECV, stream), 0), record, self.rounds[rank])
 
     @property
     def streams(self) -> frozenset[Stream]:

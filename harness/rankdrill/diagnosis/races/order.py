@@ -19,7 +19,6 @@ __all__ = [
     "all_unordered",
     "before_its_turn",
     "destinations",
-    "is_from_anybody",
     "named_otherwise",
     "newest_from_anybody",
     "of_two_rounds",
@@ -30,7 +29,6 @@ __all__ = [
 
 MOST_PAIRS = 256  # of sends that are looked at, one after the other as they began
 FEWEST_NAMED = 2  # receives of a line that name one sender, so that it is meant where none is named, too
-_FROM_ANYBODY = "peer=any"
 
 
 def unordered(
@@ -49,7 +47,7 @@ def unordered(
     received = _received(taken, views[receiver])
     if taken.by_lines:
         return _of_two_lines(receiver, taken, received, views)
-    if not received or any(not is_from_anybody(record) or not _is_there(record, taken) for record in received):
+    if not received or any(not record.step.is_from_anybody or not _is_there(record, taken) for record in received):
         return None  # another line might have taken one of them
     sends = sorted(_sends_to(receiver, taken, views), key=lambda sent: sent.record.begin_ns)
     here = [record for record in received if record.step.site == taken.site]
@@ -70,7 +68,7 @@ def _of_two_lines(
     receiver: int, taken: Taken, received: Sequence[Record], views: Mapping[int, LedgerView]
 ) -> tuple[Sent, Sent] | None:
     """Two sends that nothing orders, each of which another line of one function has taken."""
-    if any(not is_from_anybody(record) or not _is_in_function(record, taken) for record in received):
+    if any(not record.step.is_from_anybody or not _is_in_function(record, taken) for record in received):
         return None
     lines = {
         _number(record, record.step.message.peer): record.step.site.line
@@ -97,13 +95,13 @@ def before_its_turn(receiver: int, taken: Taken, views: Mapping[int, LedgerView]
     All that this sender sends is taken by its name: what came first there would be missing later.
     """
     received = _received(taken, views[receiver])
-    by_name = [record for record in received if not is_from_anybody(record)]
+    by_name = [record for record in received if not record.step.is_from_anybody]
     if not by_name:
         return None
     sends = {_number(sent.record, sent.rank): sent for sent in _sends_to(receiver, taken, views)}
     run = Run(views)
     for place, record in enumerate(received):
-        if not (is_from_anybody(record) and _is_there(record, taken)) or record.step.message is None:
+        if not (record.step.is_from_anybody and _is_there(record, taken)) or record.step.message is None:
             continue
         first = sends.get(_number(record, record.step.message.peer))
         for later in _next_of_each(received[place:]):
@@ -124,14 +122,14 @@ def named_otherwise(receiver: int, taken: Taken, views: Mapping[int, LedgerView]
     """
     received = _received(taken, views[receiver])
     here = [record for record in received if record.step.site == taken.site]
-    peers = [record.step.message.peer for record in here if record.step.message and not is_from_anybody(record)]
+    peers = [record.step.message.peer for record in here if record.step.message and not record.step.is_from_anybody]
     if len(peers) < FEWEST_NAMED or len({*peers}) != 1:
         return None
     sends = {_number(sent.record, sent.rank): sent for sent in _sends_to(receiver, taken, views)}
     run = Run(views)
     for record in here:
         message = record.step.message
-        if not is_from_anybody(record) or message is None or (record is here[0] and message.peer == peers[0]):
+        if not record.step.is_from_anybody or message is None or (record is here[0] and message.peer == peers[0]):
             continue
         before = [each for each in received if each.index < record.index]
         gone = {_number(each, each.step.message.peer) for each in before if each.step.message}
@@ -150,7 +148,7 @@ def of_two_rounds(receiver: int, taken: Taken, views: Mapping[int, LedgerView]) 
     `receiver` took are so many of each sender.
     """
     received = _received(taken, views[receiver])
-    if any(not is_from_anybody(record) or record.step.site != taken.site for record in received):
+    if any(not record.step.is_from_anybody or record.step.site != taken.site for record in received):
         return None
     of_sender: dict[int, list[Sent]] = {}
     for sent in _sends_to(receiver, taken, views):
@@ -174,11 +172,11 @@ def taken_already(waiting: Record, receiver: int, views: Mapping[int, LedgerView
     what another rank has sent, which nobody took and which may have come first.
     """
     step, message = waiting.step, waiting.step.message
-    if step.op != RECV or message is None or is_from_anybody(waiting):
+    if step.op != RECV or message is None or waiting.step.is_from_anybody:
         return None
     likewise = _likewise(step.target, message.tag)
     received = [record for record in calls_in(views[receiver]) if record.step.op == RECV and likewise(record)]
-    before = [record for record in received if is_from_anybody(record) and record.state is State.ENDED]
+    before = [record for record in received if record.step.is_from_anybody and record.state is State.ENDED]
     own = [record for record in before if record.step.message and record.step.message.peer == message.peer]
     if not own or own[-1].step.site is None:
         return None
@@ -199,7 +197,7 @@ def _next_of_each(received: Sequence[Record]) -> list[Record]:
     for record in received:
         if record.step.message is not None:
             found.setdefault(record.step.message.peer, record)
-    return [record for record in found.values() if not is_from_anybody(record) and record.state is State.ENDED]
+    return [record for record in found.values() if not record.step.is_from_anybody and record.state is State.ENDED]
 
 
 def _all_by_name(peer: int, sends: Mapping[tuple[int, int] | None, Sent], by_name: Sequence[Record]) -> bool:
@@ -252,18 +250,13 @@ def newest_from_anybody(view: LedgerView, before: int) -> Record | None:
     received = [record for record in calls_in(view) if record.step.op == RECV and record.index < before]
     newest = received[-1] if received else None
     over = newest is not None and newest.state is State.ENDED
-    return newest if newest is not None and over and is_from_anybody(newest) else None
+    return newest if newest is not None and over and newest.step.is_from_anybody else None
 
 
 def taken_from_anybody(view: LedgerView) -> Iterator[Record]:
     """The receives of a rank that have taken from anybody, and are over."""
     received = (record for record in calls_in(view) if record.step.op == RECV and record.state is State.ENDED)
-    return (record for record in received if is_from_anybody(record))
-
-
-def is_from_anybody(record: Record) -> bool:
-    """Whether the receive names no sender."""
-    return record.step.fingerprint.partition(" ")[2].startswith(_FROM_ANYBODY)
+    return (record for record in received if record.step.is_from_anybody)
 
 
 def _is_there(record: Record, taken: Taken) -> bool:

@@ -8,7 +8,6 @@ from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.messages import words
 from rankdrill.diagnosis.races.account import TOGETHER
 from rankdrill.diagnosis.races.lines import is_put_together
-from rankdrill.diagnosis.races.order import is_from_anybody
 from rankdrill.diagnosis.races.reception import reception_at
 from rankdrill.ledger import LedgerView, Record
 from rankdrill.step import RECV, SEND, Kind, Site
@@ -28,7 +27,7 @@ def race_shown_by(noticed: Finding, views: Sequence[LedgerView]) -> Finding | No
             if site is None or len(others) != 1:
                 continue
             last, record = _last_two(site, views[rank])
-            if record is None or last is None or not is_from_anybody(record) or not _is_put_together_at(site):
+            if record is None or last is None or not record.step.is_from_anybody or not _is_put_together_at(site):
                 continue
             # Who sent the first of the two has sent the second, too: it only came later than another one's.
             elsewhere = last.step.message is not None and (last.step.message.peer,) != others[0].ranks
