@@ -34,9 +34,14 @@ _ROOTED = frozenset(
 )
 
 
-def refused_by_torch(raised: Mapping[int, Raised]) -> Finding | None:
-    """What is wrong where all of `raised`, by rank, are such errors of one op; None where one is not, or none is."""
-    return _root_of_no_member(raised) or _message_out_of_order(raised) or _unfit(raised)
+def refused_by_torch(raised: Mapping[int, Raised], size: int) -> Finding | None:
+    """What is wrong where all of `raised`, by rank of `size`, are such errors of one op; None where one is not, or none
+    is.
+    """
+    found = _root_of_no_member(raised) or _message_out_of_order(raised)
+    if found is not None or len(raised) == size:  # what all ranks do alike, any of them says best
+        return found
+    return _unfit(raised)
 
 
 def _message_out_of_order(raised: Mapping[int, Raised]) -> Finding | None:

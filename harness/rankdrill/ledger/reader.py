@@ -7,7 +7,7 @@ import os
 import struct
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 
@@ -74,6 +74,14 @@ class LedgerView:
         those = {mark for mark in set(marks) if mark != NOT_WHOLE and wanted(f.KINDS[mark >> 8], f.State(mark & 0xFF))}
         places = range(len(marks) - 1, -1, -1) if newest_first else range(len(marks))
         return (self._record(place) for place in places if marks[place] in those)
+
+    def reopened(self, record: f.Record) -> LedgerView:
+        """This as if its rank were in `record` still, which has raised: what it waited for there says why."""
+        at = (record.index - self.first) * f.RECORD_BYTES
+        raw = bytearray(self.raw.joined)
+        raw[at + f.STATE_OFFSET] = f.State.WAITING
+        raw[at + f.END_OFFSET : at + f.END_OFFSET + 8] = bytes(8)
+        return replace(self, raw=Slots(bytes(raw)))
 
     def __iter__(self) -> Iterator[f.Record]:
         return iter(self.records)

@@ -27,6 +27,7 @@ from rankdrill.diagnosis.stores.polled import awaited, polled
 from rankdrill.diagnosis.way_out import lost_on_the_way_out, with_ended_thread
 from rankdrill.ledger import Record, State
 from rankdrill.worlds.dumps import innermost_site, threads_in
+from rankdrill.worlds.let_down import let_down
 from rankdrill.worlds.suffering import lost_another
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def _found(ranks: Sequence[RankOutcome], noticed: Finding | None) -> Finding | N
     if early is not None or any(rank.status == "died" for rank in ranks):
         return early or _aborted_between_threads(ranks)
     if any(rank.status == "raised" for rank in ranks):
-        return _not_passed(ranks) or _timed_out(ranks, waits) or _told_by_errors(ranks)
+        return _not_passed(ranks) or _timed_out(ranks, waits) or let_down(ranks) or _told_by_errors(ranks)
     by_lock = _stopped_by_lock(ranks, list(waits.values()))
     if by_lock is not None:
         return by_lock
@@ -219,7 +220,7 @@ def _told_by_errors(ranks: Sequence[RankOutcome]) -> Finding | None:
     raised = {rank.rank: (str(rank.error), rank.site) for rank in own}
     last = [rank.last_call for rank in ranks]
     said = said_by_ddp(raised, [call.step.site if call is not None else None for call in last])
-    return said or refused_by_torch(raised) or _missed_by_checks(own, ranks)
+    return said or refused_by_torch(raised, len(ranks)) or _missed_by_checks(own, ranks)
 
 
 def _missed_by_checks(own: Sequence[RankOutcome], ranks: Sequence[RankOutcome]) -> Finding | None:

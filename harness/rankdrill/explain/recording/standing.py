@@ -10,9 +10,7 @@ from rankdrill.diagnosis import Position, Progress
 from rankdrill.diagnosis.on_device import held_on_device
 from rankdrill.explain.recording.evidence import Evidence, RankEvidence
 from rankdrill.ledger import GROUP_OP, ON_DEVICE, Record, State
-from rankdrill.ledger import format as f
 from rankdrill.ledger.members import PARTLY_ON_DEVICE
-from rankdrill.ledger.slots import Slots
 from rankdrill.step import NO_SEQUENCE, Kind, Site, Step
 
 __all__ = ["How", "Standing", "silent_in", "standings_of", "waiting_still"]
@@ -242,12 +240,7 @@ def waiting_still(here: RankEvidence) -> RankEvidence | None:
     last = _last_failed(here) or _last_call(here)
     if last is None or not _gave_up(last, here):
         return None
-    at = (last.index - here.view.first) * f.RECORD_BYTES
-    raw = bytearray(here.view.raw.joined)
-    raw[at + f.STATE_OFFSET] = State.WAITING
-    raw[at + f.END_OFFSET : at + f.END_OFFSET + 8] = bytes(8)
-    view = replace(here.view, raw=Slots(bytes(raw)))
-    return replace(here, view=view, gave_up=last)
+    return replace(here, view=here.view.reopened(last), gave_up=last)
 
 
 def _gave_up(last: Record, here: RankEvidence) -> bool:
