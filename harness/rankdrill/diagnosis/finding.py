@@ -132,7 +132,8 @@ class Finding:
                 same.append(others.pop(0).itself)
             told = ", and ".join([", ".join([told, *same[:-1]]), *same[-1:]])
         yield told
-        yield from map(str, others)
+        # Lines that differ only in callers too far out to be known read alike.
+        yield from (line for line in dict.fromkeys(map(str, others)) if line != str(first))
 
     def __str__(self) -> str:
         return "; ".join(self.lines)
