@@ -183,3 +183,39 @@ def test_what_stands_twice_in_one_line_says_nothing_of_groups(four: World) -> No
 
     kind, culprits = told(four.run(body, deadline=DEADLINE_S))
     assert (kind, culprits) != (FindingKind.GROUP, (2,))
+
+
+def columns_in_turn(extra: bool) -> None:
+    """Each column has its own step to meet at: how often the others have met by then says nothing of one."""
+    along, across = axes(2, 3)
+    me = dist.get_rank()
+    for step in range(9):
+        dist.all_reduce(torch.ones(2), group=along)
+        if extra and me == 0:
+            dist.all_reduce(torch.ones(2), group=along)
+        if step % 3 == me % 3 and (extra or (me, step) != (4, 4)):
+            dist.all_reduce(torch.ones(3), group=across)
+    dist.barrier()
+
+
+@pytest.mark.parametrize(("extra", "guilty"), [(True, 0), (False, 4)])
+def test_of_columns_that_take_turns_no_innocent_is_blamed(six: World, extra: bool, guilty: int) -> None:
+    outcome = six.run(columns_in_turn, extra, deadline=DEADLINE_S)
+    (finding,) = outcome.findings
+    assert set(finding.culprits) <= {guilty}, outcome.summary()
+
+
+def halves_of_their_own() -> None:
+    halves = [dist.new_group([0, 2]), dist.new_group([1, 3])]
+    me = dist.get_rank()
+    for _ in range(3 if me % 2 else 0):
+        dist.all_reduce(torch.ones(2), group=halves[1])
+    for _ in range(0 if me % 2 else 2 + (me == 0)):
+        dist.barrier(group=halves[0])
+    dist.barrier()
+
+
+def test_what_another_half_does_says_nothing_of_one_that_does_something_else(four: World) -> None:
+    outcome = four.run(halves_of_their_own, deadline=DEADLINE_S)
+    (finding,) = outcome.findings
+    assert set(finding.culprits) <= {0}, outcome.summary()

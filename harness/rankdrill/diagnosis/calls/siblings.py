@@ -14,6 +14,7 @@ from rankdrill.diagnosis.calls.loops import share_a_loop
 from rankdrill.diagnosis.calls.naming import named
 from rankdrill.diagnosis.calls.sequences import Parting, calls_on, parting
 from rankdrill.diagnosis.calls.source import Order, order_of
+from rankdrill.diagnosis.calls.turns import collectives_of
 from rankdrill.diagnosis.calls.unmatched import origin
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.groups import members_in
@@ -81,16 +82,27 @@ def miscounted_beside(
         away = wait.missing[0]
         if away in waits and not set(returned).isdisjoint(waits[away].missing):
             continue  # whoever has left that one alone has left them all
+        starts = {_start(wait.record.step.target, views[rank]) for rank in members}
         due = {
             len(calls_on(group, views[rank]))
             for group, ranks in siblings.items()
             for rank in ranks
-            if _come_as_far(rank, away, waits, returned)
+            if _come_as_far(rank, away, waits, returned) and _start(group, views[rank]) in starts
         }
         whole = not any(view.dropped for view in views)
         if len(due) == 1 and whole and (found := _told(wait, members, due.pop(), waits, views)) is not None:
             return found
     return None
+
+
+def _start(group: str, view: LedgerView) -> tuple[int, str]:
+    """After how many calls the rank has come to its first one on `group`, and which that is: groups that take turns, or
+    do something else, tell nothing of each other.
+    """
+    for number, step in enumerate(collectives_of(view)):
+        if step.target == group:
+            return number, step.op
+    return NO_SEQUENCE, ""
 
 
 def _come_as_far(rank: int, away: int, waits: Mapping[int, Wait], returned: Collection[int]) -> bool:
