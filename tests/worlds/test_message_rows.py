@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -50,3 +52,21 @@ def test_a_tag_that_leaves_the_row_of_its_line_is_the_wrong_one(two: World, four
     assert (finding.kind, finding.argument, finding.culprits) == (FindingKind.UNMATCHED, "tag", (odd,))
     (finding,) = two.run(two_streams, odd, deadline=DEADLINE_S).findings
     assert (finding.kind, finding.argument, finding.culprits) == (FindingKind.UNMATCHED, "tag", ())
+
+
+def sends_on_too_much(late: int) -> None:
+    me, size = dist.get_rank(), dist.get_world_size()
+    if me == late:
+        time.sleep(0.2)  # for the others to be there
+    many = 4 // (1 if me == 1 else 2)  # which a source might cut to measure
+    works = [dist.isend(torch.ones(many), (me + 1) % size), dist.irecv(torch.ones(2), (me - 1) % size)]
+    for work in works:
+        assert work is not None
+        work.wait()
+
+
+@pytest.mark.parametrize("late", [1, 2])
+def test_in_a_ring_of_three_it_is_the_one_whoever_notices(late: int) -> None:
+    with World(3) as three:
+        (finding,) = three.run(sends_on_too_much, late, deadline=DEADLINE_S).findings
+    assert (finding.kind, finding.culprits) == (FindingKind.SIZE, (1,))

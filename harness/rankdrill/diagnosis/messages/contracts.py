@@ -177,7 +177,9 @@ def _cuts(node: ast.AST, edges: bool) -> bool:
 
 
 def _unlike_all_there(call: MessageCall, ends: dict[Half, Post], seen: list[Posted]) -> Half | None:
-    """The end that brings another size than all that others sent and received at the lines of both, and that fitted."""
+    """The end that brings another size than all that others sent and received at the lines of both, and that fitted:
+    two messages did, or one and what there is of another, to which its own rank has not come yet.
+    """
     places = {_place(post) for post in ends.values()}
     there: dict[MessageCall, list[Post]] = {}
     for other, _, post in seen:
@@ -186,7 +188,8 @@ def _unlike_all_there(call: MessageCall, ends: dict[Half, Post], seen: list[Post
     whole = [posts for posts in there.values() if len(posts) == len(Half)]
     marks = {post.marks for posts in there.values() for post in posts}
     odd = [half for half, post in ends.items() if post.marks not in marks]
-    return odd[0] if len(whole) >= PATTERN and len(marks) == 1 and len(odd) == 1 else None
+    enough = bool(whole) and len(there) >= PATTERN
+    return odd[0] if enough and len(marks) == 1 and len(odd) == 1 else None
 
 
 def _alone_at_the_lines(call: MessageCall, ends: dict[Half, Post], seen: list[Posted]) -> Half | None:
