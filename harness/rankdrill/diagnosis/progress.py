@@ -183,8 +183,10 @@ class Progress:
         if record.state is State.RAISED:
             self._gave_up = self._gave_up or record.error == NEVER_WAITED
             return  # it was refused, or given up: nobody will meet it
-        if message.number == NO_SEQUENCE and step.is_from_anybody and message.peer >= 0:
-            self._messages[stream] = self._messages.get(stream, 0) + 1  # one of those that were under way at once
+        # One of those that were under way at once; of another group nobody knows how many there were in runs before.
+        among_others = message.number == NO_SEQUENCE and step.is_from_anybody and message.peer >= 0
+        if among_others and step.target == DEFAULT_GROUP and not self._lost:
+            self._messages[stream] = self._messages.get(stream, 0) + 1
         elif message.number == NO_SEQUENCE:
             self._unknown[record.index] = step.target, message.tag
         else:

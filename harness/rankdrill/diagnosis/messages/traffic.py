@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from rankdrill.ledger import LedgerView, Record, State
-from rankdrill.step import BATCH, NO_SEQUENCE, RECV, SEND, Kind, Message, Site
+from rankdrill.step import BATCH, DEFAULT_GROUP, NO_SEQUENCE, RECV, SEND, Kind, Message, Site
 
 __all__ = ["RECEIVING", "SENDING", "SEND_CALLS", "MessageEnd", "Stream", "Traffic"]
 
@@ -100,9 +100,13 @@ class Traffic:
             self.rounds[rank] += record.step.sequence != NO_SEQUENCE
 
     def _taken_among_others(self, rank: int, record: Record) -> MessageEnd | None:
-        """That of one which was received from anybody while others were: which of its sender's it was is the same."""
-        message = record.step.message
-        if message is None or message.peer < 0 or not record.step.is_from_anybody:
+        """That of one which was received from anybody while others were: which of its sender's it was is the same.
+
+        Only where the ledger tells of all that came before: of another group than the default one some may be of a run
+        before.
+        """
+        message, whole = record.step.message, rank in self._whole and record.step.target == DEFAULT_GROUP
+        if message is None or message.peer < 0 or not record.step.is_from_anybody or not whole:
             return None
         stream = _stream(rank, record, message)
         return MessageEnd(rank, stream, self._counts.get((RECV, stream), 0), record, self.rounds[rank])
