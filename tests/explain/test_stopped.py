@@ -121,6 +121,18 @@ def test_where_all_are_stopped_nobody_is_at_fault(tmp_path: Path) -> None:
     assert "stopped by a signal" in places(found)
 
 
+def test_where_one_was_stopped_while_it_waited_for_the_other_nobody_is_either(tmp_path: Path) -> None:
+    record = tmp_path / "record"
+    with job(go_on, 2, record) as running:
+        await_that(lambda: steps_in(record) > 20, "all are on their way")
+        with stopped(running, [0]):
+            time.sleep(0.5)  # for the other to wait for it
+            with stopped(running, [1]):
+                await_that(lambda: stopped_in(record) == [0, 1], "a signal has reached all threads of both")
+                found = explain_recording(record)
+    assert not found.causes
+
+
 def test_who_looks_from_another_terminal_sees_it(tmp_path: Path) -> None:
     record = tmp_path / "record"
     with job(go_on, 2, record) as running:

@@ -205,7 +205,7 @@ def _stopped(
 ) -> tuple[list[Cause], list[str]] | None:
     """Where others wait for ranks whose process a signal has stopped, be it in a call that all have come to.
 
-    Who waits for somebody itself is not what holds them up.
+    Who waits for somebody itself is not what holds them up. Where all are stopped nobody is.
     """
     stopped = {
         rank: each.recorded.pid
@@ -215,7 +215,7 @@ def _stopped(
     others = {rank: wait for rank, wait in waiting.items() if rank not in stopped}
     awaited = {rank for wait in others.values() for rank in wait.missing or _within(wait, waiting)}
     there = [each for each in standings if each.rank in awaited & stopped.keys() and not each.ended]
-    if not there:
+    if not there or all(evidence.ranks[rank].stopped for rank in others):
         return None
     ranks = [each.rank for each in there]
     sides = [
