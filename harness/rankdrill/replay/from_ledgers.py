@@ -120,7 +120,7 @@ def _peer(step: Step) -> int:
     """Whom a message is for, or from: of one that came from whoever sent, not who that was."""
     if step.message is None:
         return NOBODY
-    return ANYBODY if "peer=any" in step.fingerprint else step.message.peer
+    return ANYBODY if step.is_from_anybody else step.message.peer
 
 
 def _tensors(mark: str) -> tuple[Tensor, ...]:
