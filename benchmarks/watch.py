@@ -2,12 +2,14 @@
 
 Beside them stands what torch's own checks cost, ``TORCH_DISTRIBUTED_DEBUG=DETAIL``.
 
-    python benchmarks/watch.py [--ranks 2] [--rounds 40] [--between 0 200] [--calls all_reduce async ddp] [--json FILE]
+    python benchmarks/watch.py [--ranks 2] [--rounds 40] [--between 0 200] [--calls all_reduce async ddp]
+                               [--of "1 element"] [--without-detail] [--json FILE]
 
 Every round measures all ways one after the other, each round beginning with another one, so that what else the machine
 does falls on all of them alike. A way's time is the median over all its calls on rank 0; what it adds to bare gloo's is
 compared round by round, median with median, of which the median is told: so a round in which the machine was busy
-counts as one, and no more.
+counts as one, and no more. Beside it stands between which two the median of all such rounds lies, at 95 %, and what
+bare gloo itself, measured once more in each round, adds to bare gloo: what is within that is nothing.
 
 ``async`` is ``dist.all_reduce(…, async_op=True)`` and ``wait()`` right after it; ``ddp`` is one forward and backward
 pass of `LAYERS` small layers with a bucket for each parameter, which is all communication and hardly any computing.
@@ -24,6 +26,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import math
 import statistics
 import sys
 import time
@@ -51,7 +54,8 @@ ELEMENTS = {"1 element": 1, "1 MiB": 1 << 18}
 LAYERS, WIDTH = 8, 16
 BUCKET_MB = 1e-6  # less than any parameter takes
 BARE, LEDGER, CONTRACTS, DETAIL = "bare gloo", "ledger", "ledger and contracts", "DETAIL"
-WAYS = (BARE, LEDGER, CONTRACTS, DETAIL)
+AGAIN = "bare gloo again"
+WAYS = (BARE, LEDGER, CONTRACTS, AGAIN, DETAIL)
 DEADLINE_S = 600.0
 Call: TypeAlias = Callable[[Any], object]
 """Makes the call on a group."""
@@ -79,17 +83,21 @@ class Figure:
     way: str
     us: float
     over_bare: float
+    at_least: float
+    at_most: float
     cpu_us: float
 
 
-def measured(context: RankContext, what: str, elements: int, between: float, rounds: int) -> Rounds:
+def measured(
+    context: RankContext, ways: Sequence[str], what: str, elements: int, between: float, rounds: int
+) -> Rounds:
     """On a rank: what each call took."""
     checked = group_with_torchs_checks()
-    calls = {way: call_of(what, elements) for way in WAYS}
-    found: Rounds = {way: [] for way in WAYS}
+    calls = {way: call_of(what, elements) for way in ways}
+    found: Rounds = {way: [] for way in ways}
     for turn in range(rounds + 1):  # the first warms up
-        first = turn % len(WAYS)
-        for way in (*WAYS[first:], *WAYS[:first]):
+        first = turn % len(ways)
+        for way in (*ways[first:], *ways[:first]):
             with taken(way, context, checked) as group:
                 times = [timed(calls[way], group, between) for _ in range(CALLS[what])]
             if turn:
@@ -153,7 +161,7 @@ def taken(way: str, context: RankContext, checked: Any) -> Iterator[Any]:
     if way != CONTRACTS:  # as with `contracts=False`
         boundary.watch = boundary.handles = None
     try:
-        yield {BARE: drilled.inner, DETAIL: checked}.get(way, drilled)
+        yield {BARE: drilled.inner, AGAIN: drilled.inner, DETAIL: checked}.get(way, drilled)
     finally:
         boundary.watch, boundary.handles = watch, handles
 
@@ -169,23 +177,32 @@ def timed(call: Call, group: Any, between: float) -> Taken:
     return Taken(seconds, time.thread_time() - worked)
 
 
-def figures(ranks: int, calls: Sequence[str], betweens: Sequence[int], rounds: int) -> Iterator[Figure]:
+def figures(asked: argparse.Namespace, ranks: int) -> Iterator[Figure]:
+    sizes = {name: elements for name, elements in ELEMENTS.items() if name in asked.of}
+    ways = WAYS[:-1] if asked.without_detail else WAYS
     with World(ranks) as world:
-        for what, between, (name, elements) in itertools.product(calls, betweens, ELEMENTS.items()):
+        for what, between, (name, elements) in itertools.product(asked.calls, asked.between, sizes.items()):
             if what == "ddp" and elements > 1:
                 continue
-            job = Job(measured, (what, elements, between * 1e-6, rounds), with_context=True)
+            job = Job(measured, (ways, what, elements, between * 1e-6, asked.rounds), with_context=True)
             found = world.run_job(job, deadline=DEADLINE_S).unwrap()[0]
-            for way in WAYS:
+            for way in ways:
                 taken = [call for times in found[way] for call in times]
                 us, cpu_us = (statistics.median(column) * 1e6 for column in zip(*taken, strict=True))
                 tensor = f"{2 * LAYERS} buckets" if what == "ddp" else name
-                yield Figure(ranks, what, tensor, between, way, us, over_bare(found, way), cpu_us)
+                yield Figure(ranks, what, tensor, between, way, us, *over_bare(found, way), cpu_us)
 
 
-def over_bare(found: Rounds, way: str) -> float:
+def over_bare(found: Rounds, way: str) -> tuple[float, float, float]:
+    """What a round adds to bare gloo's: the median, and between which two the median of all rounds lies, at 95 %.
+
+    These two are the ratios of such ranks among the rounds' that one half of all is below them in 1 of 40 cases
+    (binomial, by its normal approximation), whatever the times are distributed like.
+    """
     pairs = zip(found[way], found[BARE], strict=True)
-    return statistics.median(median_of(times) / median_of(bare) for times, bare in pairs) - 1
+    ratios = sorted(median_of(times) / median_of(bare) - 1 for times, bare in pairs)
+    below = max(0, math.floor(len(ratios) / 2 - 0.98 * math.sqrt(len(ratios))))
+    return statistics.median(ratios), ratios[below], ratios[-1 - below]
 
 
 def median_of(times: Sequence[Taken]) -> float:
@@ -200,14 +217,17 @@ def main() -> None:
         "--between", type=int, nargs="+", default=[0, 200], metavar="US", help="of computing, each call"
     )
     parser.add_argument("--calls", nargs="+", default=list(CALLS), choices=list(CALLS))
+    parser.add_argument("--of", nargs="+", default=list(ELEMENTS), choices=list(ELEMENTS))
+    parser.add_argument("--without-detail", action="store_true", help="which takes most of the time")
     parser.add_argument("--json", type=Path, metavar="FILE")
     asked = parser.parse_args()
-    found = [each for ranks in asked.ranks for each in figures(ranks, asked.calls, asked.between, asked.rounds)]
-    columns = "ranks", "call", "of", "between, µs", "way", "median µs", "over bare", "CPU µs"
+    found = [each for ranks in asked.ranks for each in figures(asked, ranks)]
+    columns = "ranks", "call", "of", "between, µs", "way", "median µs", "over bare", "at 95 %", "CPU µs"
     table = Table(*columns, title=f"watched in {lane()}")
     for one in found:
         asked_of = str(one.ranks), one.call, one.tensor, str(one.between_us), one.way
-        table.add_row(*asked_of, f"{one.us:.1f}", f"{one.over_bare:+.1%}", f"{one.cpu_us:.1f}")
+        within = f"{one.at_least:+.1%} to {one.at_most:+.1%}"
+        table.add_row(*asked_of, f"{one.us:.1f}", f"{one.over_bare:+.1%}", within, f"{one.cpu_us:.1f}")
     Console().print(table)
     if asked.json is not None:
         asked.json.write_text(json.dumps([asdict(one) for one in found], indent=1))

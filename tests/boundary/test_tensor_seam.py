@@ -1,4 +1,4 @@
-"""Where a plain tensor's sizes and dtype lie is found by looking; tensors of other kinds are no such."""
+"""Where a plain tensor's sizes, strides and dtype lie is found by looking; tensors of other kinds are no such."""
 
 from __future__ import annotations
 
@@ -34,12 +34,20 @@ def is_plain(tensor: torch.Tensor) -> bool:
 
 def sizes(tensor: torch.Tensor) -> tuple[int, ...]:
     there, place = lying(tensor), tensor_places().dimensions
-    words = [int.from_bytes(there[at : at + WORD], "little") for at in range(place, len(there) - WORD, WORD)]
+    words = words_from(there, place)
     return tuple(words[1 : 1 + words[0]])
 
 
+def strides(tensor: torch.Tensor) -> tuple[int, ...]:
+    return tuple(words_from(lying(tensor), tensor_places().strides)[: tensor.dim()])
+
+
+def words_from(there: bytes, place: int) -> list[int]:
+    return [int.from_bytes(there[at : at + WORD], "little") for at in range(place, len(there) - WORD, WORD)]
+
+
 def test_it_is_found_in_this_torch() -> None:
-    assert tensor_places() != UNKNOWN, "torch lays tensors out in another way: the watch asks for both, and is slower"
+    assert tensor_places() != UNKNOWN, "torch lays tensors out in another way: the watch asks for all, and is slower"
 
 
 def test_what_is_read_is_what_torch_says() -> None:
@@ -57,6 +65,7 @@ def test_what_is_read_is_what_torch_says() -> None:
     ):
         assert is_plain(tensor)
         assert sizes(tensor) == tuple(tensor.shape)
+        assert strides(tensor) == tensor.stride()
 
 
 def test_a_tensor_that_is_resized_has_its_new_sizes_there() -> None:

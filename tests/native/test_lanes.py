@@ -33,6 +33,7 @@ from rankdrill.boundary.tensor_seam import UNKNOWN
 from rankdrill.errors import ContractBroken
 from rankdrill.ledger import Board, BoardCall, LedgerReader, LedgerWriter, State, make_board
 from rankdrill.ledger import format as f
+from rankdrill.ledger.mapped import mapped
 from rankdrill.ledger.posting import Grid, PlainPosting, posting
 from rankdrill.ledger.stencil import PlainStencil, Stencil, stencil
 from rankdrill.native import LANE_VARIABLE, hot, lane
@@ -99,9 +100,11 @@ class Thread:
     id: int
 
 
-def ring(capacity: int, kind: bytes, make: Callable[..., Stencil]) -> tuple[mmap.mmap, Stencil]:
-    memory = mmap.mmap(-1, f.HEADER_BYTES + capacity * f.RECORD_BYTES)
-    return memory, make(memory, capacity, itertools.count(), Thread(threading.get_native_id()), kind, 16)
+def ring(capacity: int, kind: bytes, *, plain: bool = False) -> tuple[mmap.mmap, Stencil]:
+    memory, thread = mmap.mmap(-1, f.HEADER_BYTES + capacity * f.RECORD_BYTES), Thread(threading.get_native_id())
+    if plain or hot is None:
+        return memory, PlainStencil(memory, capacity, itertools.count(), thread, kind, 16)
+    return memory, stencil(mapped(memory), capacity, hot.Numbering(), thread, kind, 16)
 
 
 def written(memory: mmap.mmap) -> bytes:
@@ -116,7 +119,7 @@ def written(memory: mmap.mmap) -> bytes:
 @native
 def test_both_write_the_same_records() -> None:
     kind = bytes(range(222))
-    (one, plain), (other, ours) = ring(4, kind, PlainStencil), ring(4, kind, stencil)
+    (one, plain), (other, ours) = ring(4, kind, plain=True), ring(4, kind)
     assert type(plain) is not type(ours)
     for each in (plain, ours):
         first = each.begin(0)
@@ -213,12 +216,12 @@ def test_a_posting_that_would_write_elsewhere_is_refused(boards: Callable[[int],
     told: list[bytes | None] = [None] * board._slots
     assert isinstance(PlainPosting(board._map, grid, told, bytes(64), 0, 0), PlainPosting)
     with pytest.raises(ValueError, match="too short"):
-        posting(board._map, grid, told, bytes(64), 0, 0)(0)
+        posting(board._mapped, grid, told, bytes(64), 0, 0)(0)
     with pytest.raises(ValueError, match="no such posting"):
-        posting(board._map, grid, told[1:], bytes(64), 0, 0)
+        posting(board._mapped, grid, told[1:], bytes(64), 0, 0)
     board.close()
     with pytest.raises(ValueError, match="closed"):
-        posting(board._map, grid, told, bytes(64), 0, 0)(0)
+        posting(board._mapped, grid, told, bytes(64), 0, 0)(0)
 
 
 # ---------------------------------------------------------------------------------------------------- the rest
@@ -464,7 +467,7 @@ def test_a_child_of_the_rank_writes_nothing(here: Here) -> None:
 
 @native
 def test_a_stencil_knows_its_thread_after_a_fork() -> None:
-    memory, made = ring(4, bytes(222), stencil)
+    memory, made = ring(4, bytes(222))
     made.begin(0)
     pid = os.fork()
     if not pid:

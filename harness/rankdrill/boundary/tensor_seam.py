@@ -1,9 +1,10 @@
-"""Where a plain tensor of torch's has its type of element and its sizes in memory: private to torch, found by looking.
+"""Where a plain tensor of torch's has its dtype, sizes and strides in memory: private to torch, found by looking.
 
-Both are looked at in each watched call. Asking for them as Python does makes a new `torch.Size` each time, by way of a
-good deal of code that nothing else has just run. So C reads them where they lie, of what is no more than a tensor: of
-that very Python type, and of torch's very own class in C++, which all samples have in common. Nested, sparse and
-functional tensors, and those that a transform wraps, are others, and are asked.
+They are looked at in each watched call. Asking for them as Python does makes a new `torch.Size` each time, by way of a
+good deal of code that nothing else has just run, and asking whether it is contiguous takes as long again. So C reads
+them where they lie, of what is no more than a tensor: of that very Python type, and of torch's very own class in C++,
+which all samples have in common. Nested, sparse and functional tensors, and those that a transform wraps, are others,
+and are asked.
 
 Where that is, is worked out anew in each process, as of options (`options_seam.py`), and believed only where one place
 alone shows what the samples have. `tests/boundary/test_tensor_seam.py` says whether it is found in this torch.
@@ -48,10 +49,11 @@ class TensorPlaces(NamedTuple):
     pointer: int
     kind: int
     dimensions: int  # a word: how many; their sizes follow, a word each
+    strides: int  # a word each
     dtype: int  # two bytes
 
 
-UNKNOWN = TensorPlaces(0, 0, 0, 0)
+UNKNOWN = TensorPlaces(0, 0, 0, 0, 0)
 
 
 @functools.cache
@@ -61,6 +63,7 @@ def tensor_places() -> TensorPlaces:
     # On meta: of no memory, whatever their sizes.
     samples = [torch.empty(shape, dtype=dtype, device="meta") for shape, dtype in zip(shapes, _DTYPES, strict=True)]
     samples += [torch.zeros(4, 2), torch.ones(3, dtype=torch.int64)]
+    samples += [samples[0].transpose(0, 2), samples[3].permute(3, 0, 4, 2, 1), torch.zeros(9, 8)[::2, ::3]]
     try:
         with open("/proc/self/mem", "rb", buffering=0) as memory:
             return _found(memory.fileno(), samples)
@@ -76,8 +79,9 @@ def _found(memory: int, samples: Sequence[torch.Tensor]) -> TensorPlaces:
             continue
         dimensions = _only(_WORD, lambda place, lie=lying: all(map(_has_sizes(place), lie, samples)))  # type: ignore[misc]
         dtype = _only(2, lambda place, lie=lying: all(map(_has_dtype(place), lie, samples)))  # type: ignore[misc]
-        if dimensions is not None and dtype is not None:
-            return TensorPlaces(pointer, int.from_bytes(kinds.pop(), "little"), dimensions, dtype)
+        strides = _only(_WORD, lambda place, lie=lying: all(map(_has_strides(place), lie, samples)))  # type: ignore[misc]
+        if dimensions is not None and strides is not None and dtype is not None:
+            return TensorPlaces(pointer, int.from_bytes(kinds.pop(), "little"), dimensions, strides, dtype)
     return UNKNOWN
 
 
@@ -97,12 +101,16 @@ def _only(width: int, shows: Callable[[int], bool]) -> int | None:
 
 
 def _has_sizes(place: int) -> Callable[[bytes, torch.Tensor], bool]:
-    def has(lying: bytes, tensor: torch.Tensor) -> bool:
-        words = [tensor.dim(), *tensor.shape]
-        expected = b"".join(each.to_bytes(_WORD, "little") for each in words)
-        return lying[place : place + len(expected)] == expected
+    return lambda lying, tensor: _has_words(lying, place, [tensor.dim(), *tensor.shape])
 
-    return has
+
+def _has_strides(place: int) -> Callable[[bytes, torch.Tensor], bool]:
+    return lambda lying, tensor: _has_words(lying, place, tensor.stride())
+
+
+def _has_words(lying: bytes, place: int, words: Sequence[int]) -> bool:
+    expected = b"".join(each.to_bytes(_WORD, "little") for each in words)
+    return lying[place : place + len(expected)] == expected
 
 
 def _has_dtype(place: int) -> Callable[[bytes, torch.Tensor], bool]:

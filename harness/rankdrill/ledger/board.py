@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 from rankdrill.ledger.board_format import BENT_OFFSET, CALL, FIRST, FIRSTS, HEADER_BYTES, LOOK, LOOK_AT, START
 from rankdrill.ledger.mailbox import BOX_BYTES, Mailbox
+from rankdrill.ledger.mapped import mapped
 from rankdrill.ledger.posting import Grid, Posting, posting
 from rankdrill.ledger.posts import (
     IN_ORDER,
@@ -79,6 +80,7 @@ class Board:
             self._map = mmap.mmap(fd, os.fstat(fd).st_size)
         finally:
             os.close(fd)
+        self._mapped = mapped(self._map)
         shape: tuple[bytes, int, int, int] = _HEADER.unpack_from(self._map)
         _, self.ranks, self._slots, self._slot_bytes = shape
         self._rank = rank
@@ -116,7 +118,7 @@ class Board:
         assert not contract.sends
         told, told_sum = self._told.of(contract, site)
         grid = Grid(self._rings, self._slots, self._slot_bytes, group, tuple(ranks), me)
-        return posting(self._map, grid, self._in_slots, told, told_sum, contract.digest)
+        return posting(self._mapped, grid, self._in_slots, told, told_sum, contract.digest)
 
     def retract(self, call: BoardCall) -> None:
         """Take back what this rank has posted for `call`, which the backend refused: it never took place."""
@@ -239,6 +241,7 @@ class Board:
         self._map[BENT_OFFSET:HEADER_BYTES] = bytes(HEADER_BYTES - BENT_OFFSET)
 
     def close(self) -> None:
+        self._mapped.release()
         self._map.close()
 
     def _slot(self, rank: int, call: BoardCall) -> int:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol, cast
 
 from rankdrill.ledger.board_format import BENT_OFFSET, CALL, FIRST, FIRSTS, HEADER_BYTES, LOOK, LOOK_AT, START
+from rankdrill.ledger.mapped import Mapped
 from rankdrill.native import hot
 
 __all__ = ["Grid", "PlainPosting", "Posting", "posting"]
@@ -107,10 +108,10 @@ class PlainPosting:
 
 
 def posting(
-    memory: mmap.mmap, grid: Grid, in_slots: list[bytes | None], told: bytes, told_sum: int, digest: int
+    mapped: Mapped, grid: Grid, in_slots: list[bytes | None], told: bytes, told_sum: int, digest: int
 ) -> Posting:
     """The posting of that call, in C if there is one."""
     if hot is None:
-        return PlainPosting(memory, grid, in_slots, told, told_sum, digest)
+        return PlainPosting(mapped.memory, grid, in_slots, told, told_sum, digest)
     where = grid.rings, grid.slots, grid.slot_bytes, grid.group, grid.ranks, grid.me
-    return cast(Posting, hot.Posting(memory, *where, in_slots, told, told_sum, digest))
+    return cast(Posting, hot.Posting(mapped, *where, in_slots, told, told_sum, digest))

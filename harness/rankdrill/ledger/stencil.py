@@ -13,6 +13,7 @@ from time import monotonic_ns
 from typing import Protocol, cast
 
 from rankdrill.ledger import format as f
+from rankdrill.ledger.mapped import Mapped
 from rankdrill.native import hot
 from rankdrill.step import NO_SEQUENCE
 
@@ -100,9 +101,9 @@ class PlainStencil:
 
 
 def stencil(
-    memory: mmap.mmap, capacity: int, numbers: Iterator[int], thread: Threaded, kind: bytes, nbytes: int
+    mapped: Mapped, capacity: int, numbers: Iterator[int], thread: Threaded, kind: bytes, nbytes: int
 ) -> Stencil:
     """The stencil of that call, in C if there is one."""
     if hot is None:
-        return PlainStencil(memory, capacity, numbers, thread, kind, nbytes)
-    return cast(Stencil, hot.Stencil(memory, capacity, numbers, kind, nbytes))
+        return PlainStencil(mapped.memory, capacity, numbers, thread, kind, nbytes)
+    return cast(Stencil, hot.Stencil(mapped, capacity, numbers, kind, nbytes))

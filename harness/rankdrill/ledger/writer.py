@@ -13,8 +13,10 @@ from pathlib import Path
 from types import TracebackType
 
 from rankdrill.ledger import format as f
+from rankdrill.ledger.mapped import mapped
 from rankdrill.ledger.sites import SiteTable
 from rankdrill.ledger.stencil import Stencil, stencil
+from rankdrill.native import hot
 from rankdrill.step import NO_SEQUENCE, Message, Step
 
 __all__ = ["LedgerWriter", "milliseconds"]
@@ -62,7 +64,8 @@ class LedgerWriter:
         finally:
             os.close(fd)
         self.capacity = capacity
-        self._next = itertools.count()
+        self._mapped = mapped(self._map)
+        self._next = itertools.count() if hot is None else hot.Numbering()
         self._thread = _Thread()
         self._kinds: dict[tuple[str, str, str, int, int], tuple[bytes, Step]] = {}
         # The garbage collector, which may run while it is held, may find a handle whose loss is to be written down.
@@ -130,7 +133,7 @@ class LedgerWriter:
     def stencil(self, step: Step) -> Stencil:
         """What writes down `step`, which has no message, as often as it is made, each time with another number."""
         assert step.message is None
-        return stencil(self._map, self.capacity, self._next, self._thread, self._kind_of(step), step.nbytes)
+        return stencil(self._mapped, self.capacity, self._next, self._thread, self._kind_of(step), step.nbytes)
 
     def mark(self, index: int, state: f.State) -> None:
         """Record how far step `index` got; ending it stamps the time."""
@@ -192,6 +195,7 @@ class LedgerWriter:
 
     def close(self) -> None:
         """Unmap the file; it stays on disk."""
+        self._mapped.release()
         self._map.close()
 
     def _slot(self, index: int) -> int:

@@ -4,13 +4,6 @@
 
 #include <structmember.h>
 
-/* Of one group, what its calls look at each time. */
-typedef struct {
-    PyObject_HEAD
-    PyObject *boundary, *moments, *used, *buckets, *waiting, *by_key, *inner, *sequence, *patience_ms;
-    long long place; /* of this rank in the group */
-} Way;
-
 /* A method of groups: in the place of `general`, which makes all calls that are not for this path. */
 typedef struct {
     PyObject_HEAD
@@ -115,50 +108,50 @@ static long bucket_of(Beaten *self, Held *held, Making *making) {
     return bucket < 0 || !making->asynchronous ? -2 : bucket + 1;
 }
 
-/* Which way the call goes on after it is issued, as a word of its key; None, or NULL, where it is not for this path. */
-static PyObject *key_here(Beaten *self, Held *held, Making *making, PyObject **site) {
+/* The key, and which way the call goes on after it is issued, which is a word of it: 1, or 0 where it is not for this
+   path, or -1 with an exception. */
+static int key_here(Beaten *self, Held *held, Making *making, PyObject **site, Key *key) {
     making->asynchronous = is_asynchronous(&self->asked, making->args[self->given - 1]);
     if (making->asynchronous < 0) {
-        if (!PyErr_ExceptionMatches(PyExc_AttributeError) && !PyErr_ExceptionMatches(PyExc_TypeError)) return NULL;
+        if (!PyErr_ExceptionMatches(PyExc_AttributeError) && !PyErr_ExceptionMatches(PyExc_TypeError)) return -1;
         PyErr_Clear(); /* a torch whose options are others, or somebody's own */
-        return Py_None;
+        return 0;
     }
     long bucket = bucket_of(self, held, making);
-    if (bucket < 0) return bucket == -1 ? NULL : Py_None;
+    if (bucket < 0) return bucket == -1 ? -1 : 0;
     *site = hold(held, site_and_hand(self->call_site, &making->hand, &making->from_c10d));
-    if (!*site) return NULL;
+    if (!*site) return -1;
     if (bucket || !making->asynchronous) making->hand = KEPT;
-    if (making->hand == UNCLEAR) return Py_None;
+    if (making->hand == UNCLEAR) return 0;
     if (making->hand == HANDED) { /* where torch waits by tensor, no handle gets to know */
         PyObject *by_tensor = hold(held, PyObject_CallNoArgs(self->by_tensor));
-        if (by_tensor != Py_False) return by_tensor ? Py_None : NULL;
+        if (by_tensor != Py_False) return by_tensor ? 0 : -1;
     }
     making->in_bucket = bucket > 0;
     making->spans.wanted = making->under_way || (making->hand == HANDED && making->handles != Py_None);
     uint64_t word = (uint64_t)making->asynchronous | (uint64_t)making->hand << 1 | (uint64_t)bucket << 8;
     Asking asking = {making->args, self->given, *site, making->way->place, word, &making->spans};
-    return hold(held, key_of(&self->asked, &asking));
+    return key_of(&self->asked, &asking, key);
 }
 
 /* The same, whatever modes of torch would make of looking at tensors, if anything under way has one laid. */
-static PyObject *key_plainly(Beaten *self, Held *held, Making *making, PyObject **site) {
-    if (!making->under_way) return key_here(self, held, making, site);
-    PyObject *plainly = hold(held, PyObject_CallNoArgs(self->plainly));
-    if (!plainly || !hold(held, PyObject_CallMethodNoArgs(plainly, s___enter__))) return NULL;
-    PyObject *key = key_here(self, held, making, site), *type, *error, *traceback;
+static int key_plainly(Beaten *self, Held *held, Making *making, PyObject **site, Key *key) {
+    if (!making->under_way) return key_here(self, held, making, site, key);
+    PyObject *plainly = hold(held, PyObject_CallNoArgs(self->plainly)), *type, *error, *traceback;
+    if (!plainly || !hold(held, PyObject_CallMethodNoArgs(plainly, s___enter__))) return -1;
+    int going = key_here(self, held, making, site, key);
     PyErr_Fetch(&type, &error, &traceback);
     PyObject *left = PyObject_CallMethodObjArgs(plainly, s___exit__, Py_None, Py_None, Py_None, NULL);
     if (!left) PyErr_WriteUnraisable(plainly);
     Py_XDECREF(left);
     PyErr_Restore(type, error, traceback);
-    return key;
+    return going;
 }
 
-/* None where it is not for this path. */
-static PyObject *habit_of(Beaten *self, Held *held, Making *making) {
-    PyObject *site = NULL, *key = key_plainly(self, held, making, &site);
-    if (!key || key == Py_None) return key;
-    PyObject *habit = PyDict_GetItemWithError(making->way->by_key, key);
+/* The habit that is known by the key, or learned now. */
+static PyObject *habit_by(Beaten *self, Held *held, Making *making, PyObject *site, const Key *by) {
+    PyObject *key = hold(held, PyBytes_FromStringAndSize((char *)by->words, (by->end - by->words) * sizeof *by->words));
+    PyObject *habit = key ? PyDict_GetItemWithError(making->way->by_key, key) : NULL;
     if (habit || PyErr_Occurred()) return hold(held, Py_XNewRef(habit));
     PyObject *given = hold(held, PyTuple_New(self->given));
     PyObject *hand = hold(held, PyLong_FromLong(making->asynchronous ? (long)making->hand : -1));
@@ -166,6 +159,19 @@ static PyObject *habit_of(Beaten *self, Held *held, Making *making) {
     for (Py_ssize_t each = 0; each < self->given; each++) PyTuple_SET_ITEM(given, each, Py_NewRef(making->args[each]));
     return hold(held, PyObject_CallFunctionObjArgs(self->learn, making->group, given, site, key, hand,
                                                    making->in_bucket ? Py_True : Py_False, NULL));
+}
+
+/* None where it is not for this path. */
+static PyObject *habit_of(Beaten *self, Held *held, Making *making) {
+    Key key;
+    PyObject *site = NULL;
+    int going = key_plainly(self, held, making, &site, &key);
+    if (going != 1) return going ? NULL : Py_None;
+    PyObject *habit = Way_recent(making->way, &key);
+    if (habit) return hold(held, Py_NewRef(habit));
+    habit = habit_by(self, held, making, site, &key);
+    if (habit && habit != Py_None) Way_keep(making->way, &key, site, habit);
+    return habit;
 }
 
 /* Where the call is written down, once it is sure that it is; None where that is not done in C. */
@@ -342,10 +348,10 @@ static PyObject *Beaten_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     unsigned long long kind;
     Py_ssize_t given;
     if (kwargs && PyDict_GET_SIZE(kwargs)) return PyErr_Format(PyExc_TypeError, "Beaten takes no names");
-    if (!PyArg_ParseTuple(args, "UOn(OO!O!O(O!nnnn)(nKnn)pppppp)(O!OOOO)(O!O!OOO)", &method, &general, &given, &asked.op, &PyType_Type,
+    if (!PyArg_ParseTuple(args, "UOn(OO!O!O(O!nnnn)(nKnnn)pppppp)(O!OOOO)(O!O!OOO)", &method, &general, &given, &asked.op, &PyType_Type,
                           &asked.tensor, &PyType_Type, &asked.reduction, &asked.no_timeout, &PyType_Type, &places->type,
                           &places->asynchronous, &places->reduction, &places->root, &places->timeout, &tensors->pointer, &kind,
-                          &tensors->dimensions, &tensors->dtype, &asked.reduces, &asked.rooted, &asked.minds_gaps, &asked.in_place, &asked.from_root, &asked.bucketed, &CallSitesType,
+                          &tensors->dimensions, &tensors->strides, &tensors->dtype, &asked.reduces, &asked.rooted, &asked.minds_gaps, &asked.in_place, &asked.from_root, &asked.bucketed, &CallSitesType,
                           &call_site, &learn, &failed, &own_patience, &meet, &PyType_Type, &work, &PyType_Type, &handle,
                           &plainly, &by_tensor, &engine))
         return NULL;
@@ -383,66 +389,4 @@ PyTypeObject BeatenType = {
     .tp_vectorcall_offset = offsetof(Beaten, vectorcall),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,
     .tp_new = Beaten_new,
-};
-
-/* ---------------------------------------------------------------------------------------------- Way */
-
-/* The collector has to see through it: a boundary knows of groups. */
-static int Way_traverse(Way *self, visitproc visit, void *arg) {
-    Py_VISIT(self->boundary);
-    Py_VISIT(self->moments);
-    Py_VISIT(self->used);
-    Py_VISIT(self->buckets);
-    Py_VISIT(self->waiting);
-    Py_VISIT(self->by_key);
-    Py_VISIT(self->inner);
-    Py_VISIT(self->sequence);
-    Py_VISIT(self->patience_ms);
-    return 0;
-}
-
-static void Way_dealloc(Way *self) {
-    PyObject_GC_UnTrack(self);
-    Py_XDECREF(self->boundary);
-    Py_XDECREF(self->moments);
-    Py_XDECREF(self->used);
-    Py_XDECREF(self->buckets);
-    Py_XDECREF(self->waiting);
-    Py_XDECREF(self->by_key);
-    Py_XDECREF(self->inner);
-    Py_XDECREF(self->sequence);
-    Py_XDECREF(self->patience_ms);
-    Py_TYPE(self)->tp_free((PyObject *)self);
-}
-
-static PyObject *Way_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    PyObject *boundary, *moments, *used, *buckets, *waiting, *by_key, *inner, *sequence, *patience_ms;
-    long long place;
-    if (kwargs && PyDict_GET_SIZE(kwargs)) return PyErr_Format(PyExc_TypeError, "Way takes no names");
-    if (!PyArg_ParseTuple(args, "O!O!O!OO!O!OO!O!L", &GateType, &boundary, &NumberingType, &moments, &NumberingType,
-                          &used, &buckets, &PyList_Type, &waiting, &PyDict_Type, &by_key, &inner, &NumberingType,
-                          &sequence, &PyLong_Type, &patience_ms, &place))
-        return NULL;
-    Way *self = (Way *)type->tp_alloc(type, 0);
-    if (!self) return NULL;
-    self->boundary = Py_NewRef(boundary);
-    self->moments = Py_NewRef(moments);
-    self->used = Py_NewRef(used);
-    self->buckets = Py_NewRef(buckets);
-    self->waiting = Py_NewRef(waiting);
-    self->by_key = Py_NewRef(by_key);
-    self->inner = Py_NewRef(inner);
-    self->sequence = Py_NewRef(sequence);
-    self->patience_ms = Py_NewRef(patience_ms);
-    self->place = place;
-    return (PyObject *)self;
-}
-
-PyTypeObject WayType = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "rankdrill.native.hot.Way",
-    .tp_basicsize = sizeof(Way),
-    .tp_dealloc = (destructor)Way_dealloc,
-    .tp_traverse = (traverseproc)Way_traverse,
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
-    .tp_new = Way_new,
 };

@@ -21,7 +21,7 @@
 
 #define HERE __attribute__((visibility("hidden")))
 
-HERE extern PyTypeObject WaitedType, StencilType, PostingType, CallSitesType, NumberingType, WayType, BeatenType, IssuedType, HeldType,
+HERE extern PyTypeObject MappedType, WaitedType, StencilType, PostingType, CallSitesType, NumberingType, WayType, BeatenType, IssuedType, HeldType,
     WaitingType, EntranceType, GateType, SuitedType, InsideType, DumpType;
 
 /* Names of attributes, each made once. */
@@ -77,6 +77,9 @@ HERE void make_crc_table(void);
 
 /* keys.c: as `plain_keys_of` of boundary/habits.py */
 enum { MOST_WORDS = 96 }; /* of calls with more tensors than make so many there is no key */
+typedef struct {
+    uint64_t words[MOST_WORDS], *end;
+} Key;
 /* Where options of that type have what is asked of them, as `Places` of boundary/options_seam.py; -1 is unknown. */
 typedef struct {
     PyTypeObject *type;
@@ -96,7 +99,7 @@ static inline int64_t word_at(const char *lying) {
 enum { MOST_DIMENSIONS = 5 }; /* that lie there */
 typedef struct {
     uint64_t kind;
-    Py_ssize_t pointer, dimensions, dtype;
+    Py_ssize_t pointer, dimensions, strides, dtype;
 } TensorPlaces;
 typedef struct {
     Places places;
@@ -131,8 +134,27 @@ typedef struct {
 HERE int make_names_of_arguments(void);
 /* Whether torch does not wait for it: 1 or 0, -1 with an exception. */
 HERE int is_asynchronous(const Asked *asked, PyObject *opts);
-/* None where there is no key. */
-HERE PyObject *key_of(const Asked *asked, const Asking *asking);
+/* 1, or 0 where there is no key, or -1 with an exception. */
+HERE int key_of(const Asked *asked, const Asking *asking, Key *key);
+
+/* way.c */
+/* A habit by its key, of those met of late: nothing has to be made, nor hashed, to find it. */
+enum { RECENT = 32, MOST_RECENT_WORDS = 20 };
+typedef struct {
+    PyObject *habit, *site; /* held; the key tells the site by its address */
+    Py_ssize_t count;
+    uint64_t words[MOST_RECENT_WORDS];
+} Recent;
+
+/* Of one group, what its calls look at each time. What a key says never changes for as long as there is one. */
+typedef struct {
+    PyObject_HEAD
+    PyObject *boundary, *moments, *used, *buckets, *waiting, *by_key, *inner, *sequence, *patience_ms;
+    long long place; /* of this rank in the group */
+    Recent recent[RECENT];
+} Way;
+HERE PyObject *Way_recent(Way *way, const Key *key); /* borrowed; NULL where it has not been met of late */
+HERE void Way_keep(Way *way, const Key *key, PyObject *site, PyObject *habit);
 
 /* issued.c: calls that are not over when they are issued, as boundary/work.py and boundary/handles.py */
 struct Held;
@@ -165,7 +187,13 @@ HERE void set_again(Raised *raised);
 /* dumps.c: a flight recorder's dump; None where it is not as torch writes it */
 HERE PyObject *read_dump(PyObject *module, PyObject *raw);
 
-/* memory.c */
-HERE char *map_of(PyObject *memory, Py_buffer *view, Py_ssize_t least);
+/* memory.c: as `PlainMapped` of ledger/mapped.py */
+typedef struct {
+    PyObject_HEAD
+    PyObject *memory;
+    Py_buffer view; /* of no memory once it is released, as it is before the file is closed */
+} Mapped;
+/* Its memory, of at least so many bytes; NULL with an exception where it has not so many, or is closed. */
+HERE char *map_of(PyObject *mapped, Py_ssize_t least);
 
 #endif

@@ -2,10 +2,6 @@
 
 #include "hot.h"
 
-typedef struct {
-    uint64_t words[MOST_WORDS], *end;
-} Key;
-
 #define NAMES(X) X(asyncOp) X(reduceOp) X(rootRank) X(dtype) X(shape) X(is_contiguous) X(data_ptr) X(nbytes)
 NAMES(DECLARE_NAME)
 
@@ -27,12 +23,18 @@ static int add_number(Key *key, PyObject *number) {
     return word == -1 && PyErr_Occurred() ? -1 : add(key, (uint64_t)word);
 }
 
-/* That of a tensor which is no more than that, read where it lies; -2 where it has to be asked. */
-static int add_plain(const TensorPlaces *places, Key *key, PyObject *tensor) {
-    const char *lying = places->kind ? *(const char **)((char *)tensor + places->pointer) : NULL;
-    if (!lying || (uint64_t)word_at(lying) != places->kind) return -2;
+/* Where the C++ part lies of a tensor which is no more than that; NULL where it has to be asked what it is. */
+static const char *lying_of(const Asked *asked, PyObject *tensor) {
+    const TensorPlaces *places = &asked->tensors;
+    if (!places->kind || !Py_IS_TYPE(tensor, (PyTypeObject *)asked->tensor)) return NULL;
+    const char *lying = *(const char **)((char *)tensor + places->pointer);
+    if (!lying || (uint64_t)word_at(lying) != places->kind) return NULL;
     int64_t dimensions = word_at(lying + places->dimensions);
-    if (dimensions < 0 || dimensions > MOST_DIMENSIONS) return -2;
+    return dimensions < 0 || dimensions > MOST_DIMENSIONS ? NULL : lying;
+}
+
+static int add_plain(const TensorPlaces *places, Key *key, const char *lying) {
+    int64_t dimensions = word_at(lying + places->dimensions);
     uint16_t dtype;
     memcpy(&dtype, lying + places->dtype, sizeof dtype);
     int going = add(key, dtype); /* no address is so small */
@@ -53,6 +55,19 @@ static int add_tensor(Key *key, PyObject *tensor) {
         going = PyLong_Check(PyTuple_GET_ITEM(shape, each)) ? add_number(key, PyTuple_GET_ITEM(shape, each)) : 0;
     Py_DECREF(shape);
     return going;
+}
+
+/* As torch's `is_contiguous`, of one whose C++ part lies there. */
+static int is_contiguous(const TensorPlaces *places, const char *lying) {
+    const char *sizes = lying + places->dimensions + sizeof(int64_t), *strides = lying + places->strides;
+    int64_t expected = 1, in_order = 1;
+    for (int64_t each = word_at(lying + places->dimensions) - 1; each >= 0; each--) {
+        int64_t size = word_at(sizes + each * (int64_t)sizeof size);
+        if (!size) return 1; /* of nothing */
+        if (size != 1 && word_at(strides + each * (int64_t)sizeof size) != expected) in_order = 0;
+        expected *= size;
+    }
+    return in_order;
 }
 
 static int lies_in_order(PyObject *tensor) {
@@ -92,10 +107,13 @@ static int add_tensors(const Asked *asked, Key *key, PyObject *given, int deep, 
     int is_tensor = is_plain || is_list ? is_plain : PyObject_IsInstance(given, asked->tensor);
     if (is_tensor) {
         ++*count;
-        int going = is_tensor < 0 ? -1 : asked->minds_gaps || spans->wanted ? lies_in_order(given) : 1;
+        int going = is_tensor < 0 ? -1 : 1;
+        const char *lying = lying_of(asked, given);
+        if (going == 1 && (asked->minds_gaps || spans->wanted))
+            going = lying ? is_contiguous(&asked->tensors, lying) : lies_in_order(given);
         if (going == 1 && spans->wanted) going = is_plain ? add_span(spans, given, written) : 0;
-        int added = going == 1 && is_plain ? add_plain(&asked->tensors, key, given) : -2;
-        return going != 1 ? going : added != -2 ? added : add_tensor(key, given);
+        if (going != 1) return going;
+        return lying ? add_plain(&asked->tensors, key, lying) : add_tensor(key, given);
     }
     if (!is_list || deep > 2) return 0;
     int going = 1;
@@ -146,24 +164,23 @@ static int add_options(const Asked *asked, Key *key, PyObject *opts, long long *
     return going;
 }
 
-PyObject *key_of(const Asked *asked, const Asking *asking) {
-    Key key = {.end = key.words};
+int key_of(const Asked *asked, const Asking *asking, Key *key) {
+    key->end = key->words;
     long long root = asking->place;
     Py_ssize_t last = asking->count - 1;
-    add(&key, (uint64_t)(uintptr_t)asked->op);
-    add(&key, (uint64_t)(uintptr_t)asking->site);
-    add(&key, asking->way);
-    int going = add_options(asked, &key, asking->args[last], &root);
+    add(key, (uint64_t)(uintptr_t)asked->op);
+    add(key, (uint64_t)(uintptr_t)asking->site);
+    add(key, asking->way);
+    int going = add_options(asked, key, asking->args[last], &root);
     int in_place = asked->in_place || (asked->from_root && root != asking->place);
     for (Py_ssize_t each = 0; going == 1 && each < last; each++) {
-        uint64_t *tensors = key.end;
-        going = add(&key, 0);
+        uint64_t *tensors = key->end;
+        going = add(key, 0);
         int written = in_place || each < last - 1; /* outputs come first */
-        if (going == 1) going = add_tensors(asked, &key, asking->args[each], 0, tensors, asking->spans, written);
+        if (going == 1) going = add_tensors(asked, key, asking->args[each], 0, tensors, asking->spans, written);
     }
-    if (going == 1) return PyBytes_FromStringAndSize((char *)key.words, (key.end - key.words) * sizeof *key.words);
-    if (going < 0 && !PyErr_ExceptionMatches(PyExc_AttributeError) && !PyErr_ExceptionMatches(PyExc_TypeError))
-        return NULL;
+    if (going >= 0) return going;
+    if (!PyErr_ExceptionMatches(PyExc_AttributeError) && !PyErr_ExceptionMatches(PyExc_TypeError)) return -1;
     PyErr_Clear();
-    Py_RETURN_NONE;
+    return 0;
 }

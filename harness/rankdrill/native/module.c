@@ -2,7 +2,7 @@
 
 #include "hot.h"
 
-#define EDITION 9 /* as in lane.py: what was built from another source is not used */
+#define EDITION 10 /* as in lane.py: what was built from another source is not used */
 
 static PyMethodDef functions[] = {
     {"read_dump", read_dump, METH_O, NULL},
@@ -17,7 +17,7 @@ PyMODINIT_FUNC PyInit_hot(void) {
     pthread_atfork(NULL, NULL, forget_thread); /* the thread that forks has another number in the child */
     PyObject *module = PyModule_Create(&hot);
     if (!module) return NULL;
-    PyTypeObject *types[] = {&StencilType, &PostingType, &CallSitesType, &NumberingType, &WayType, &BeatenType, &IssuedType,
+    PyTypeObject *types[] = {&MappedType, &StencilType, &PostingType, &CallSitesType, &NumberingType, &WayType, &BeatenType, &IssuedType,
                              &HeldType, &WaitingType, &EntranceType, &GateType, &SuitedType, &InsideType, &WaitedType,
                              &DumpType};
     for (size_t each = 0; each < sizeof types / sizeof *types; each++)

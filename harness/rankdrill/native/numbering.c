@@ -34,10 +34,14 @@ static PyMemberDef members[] = {
     {NULL, 0, 0, 0, NULL},
 };
 
+static PyObject *Numbering_next(PyObject *self) { return Numbering_take(self, NULL); }
+
 PyTypeObject NumberingType = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "rankdrill.native.hot.Numbering",
     .tp_basicsize = sizeof(Numbering),
     .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_iter = PyObject_SelfIter, /* for the ledger, which takes what comes next of an `itertools.count` too */
+    .tp_iternext = Numbering_next,
     .tp_methods = methods,
     .tp_members = members,
     .tp_new = PyType_GenericNew,

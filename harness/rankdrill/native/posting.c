@@ -36,7 +36,7 @@ static uint32_t crc32_of(const void *data, size_t size, uint32_t before) { /* as
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
-    PyObject *memory, *in_slots, *told; /* a list, one for each of this rank's slots; bytes */
+    PyObject *mapped, *in_slots, *told; /* a list, one for each of this rank's slots; bytes */
     uint64_t rings, slots, slot_bytes, group, digest;
     uint32_t told_sum, rank, beside[2];
     Py_ssize_t members, least;
@@ -44,7 +44,7 @@ typedef struct {
 } Posting;
 
 static void Posting_dealloc(Posting *self) {
-    Py_XDECREF(self->memory);
+    Py_XDECREF(self->mapped);
     Py_XDECREF(self->in_slots);
     Py_XDECREF(self->told);
     PyObject_Free(self);
@@ -83,13 +83,9 @@ static PyObject *Posting_call(PyObject *object, PyObject *const *args, size_t fl
     if (PyVectorcall_NARGS(flags) != 1 || names) return PyErr_Format(PyExc_TypeError, "a posting takes a number");
     uint64_t number = PyLong_AsUnsignedLongLong(args[0]);
     if (number == (uint64_t)-1 && PyErr_Occurred()) return NULL;
-    Py_buffer view;
-    char *map = map_of(self->memory, &view, self->least);
+    char *map = map_of(self->mapped, self->least);
     if (!map) return NULL;
-    if (map[BENT_OFFSET]) {
-        PyBuffer_Release(&view);
-        Py_RETURN_FALSE;
-    }
+    if (map[BENT_OFFSET]) Py_RETURN_FALSE;
     uint64_t place = (self->group % self->slots + number % self->slots) % self->slots;
     Py_ssize_t told = PyBytes_GET_SIZE(self->told);
     Post post = {0, (uint16_t)(START_BYTES + told), 0, self->group, number, 0};
@@ -104,7 +100,6 @@ static PyObject *Posting_call(PyObject *object, PyObject *const *args, size_t fl
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     int differ = differs(self, map, self->beside[0], place, number) ||
                  differs(self, map, self->beside[1], place, number) || differs(self, map, first, place, number);
-    PyBuffer_Release(&view);
     if (!stands_there && PyList_SetItem(self->in_slots, place, Py_NewRef(self->told)) < 0) return NULL;
     return PyBool_FromLong(!differ);
 }
@@ -166,12 +161,12 @@ PyTypeObject EntranceType = {
 };
 
 static PyObject *Posting_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    PyObject *memory, *ranks, *in_slots, *told;
+    PyObject *mapped, *ranks, *in_slots, *told;
     unsigned long long rings, slots, slot_bytes, group, digest;
     unsigned int told_sum;
     Py_ssize_t me;
     if (kwargs && PyDict_GET_SIZE(kwargs)) return PyErr_Format(PyExc_TypeError, "Posting takes no names");
-    if (!PyArg_ParseTuple(args, "OKKKKO!nO!SIK", &memory, &rings, &slots, &slot_bytes, &group, &PyTuple_Type, &ranks,
+    if (!PyArg_ParseTuple(args, "O!KKKKO!nO!SIK", &MappedType, &mapped, &rings, &slots, &slot_bytes, &group, &PyTuple_Type, &ranks,
                           &me, &PyList_Type, &in_slots, &told, &told_sum, &digest))
         return NULL;
     Py_ssize_t members = PyTuple_GET_SIZE(ranks), size = PyBytes_GET_SIZE(told);
@@ -182,7 +177,7 @@ static PyObject *Posting_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     if (!self) return PyErr_NoMemory();
     PyObject_Init((PyObject *)self, type);
     self->vectorcall = Posting_call;
-    self->memory = Py_NewRef(memory);
+    self->mapped = Py_NewRef(mapped);
     self->in_slots = Py_NewRef(in_slots);
     self->told = Py_NewRef(told);
     self->rings = rings, self->slots = slots, self->slot_bytes = slot_bytes;

@@ -40,23 +40,24 @@ static uint32_t this_thread(void) {
 
 typedef struct {
     PyObject_HEAD
-    PyObject *memory, *numbers;
+    PyObject *mapped, *numbers;
     uint64_t capacity;
     Record record; /* what never changes of it */
 } Stencil;
 
 static PyObject *Stencil_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    PyObject *memory, *numbers;
+    PyObject *mapped, *numbers;
     const char *kind;
     Py_ssize_t kind_bytes;
     unsigned long long capacity, nbytes;
     if (kwargs && PyDict_GET_SIZE(kwargs)) return PyErr_Format(PyExc_TypeError, "Stencil takes no names");
-    if (!PyArg_ParseTuple(args, "OKOy#K", &memory, &capacity, &numbers, &kind, &kind_bytes, &nbytes)) return NULL;
-    if (!capacity || kind_bytes != KIND_BYTES || !PyIter_Check(numbers))
+    if (!PyArg_ParseTuple(args, "O!KO!y#K", &MappedType, &mapped, &capacity, &NumberingType, &numbers, &kind,
+                          &kind_bytes, &nbytes)) return NULL;
+    if (!capacity || kind_bytes != KIND_BYTES)
         return PyErr_Format(PyExc_ValueError, "no such stencil");
     Stencil *self = (Stencil *)type->tp_alloc(type, 0);
     if (!self) return NULL;
-    self->memory = Py_NewRef(memory);
+    self->mapped = Py_NewRef(mapped);
     self->numbers = Py_NewRef(numbers);
     self->capacity = capacity;
     self->record.nbytes = nbytes;
@@ -67,7 +68,7 @@ static PyObject *Stencil_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 }
 
 static void Stencil_dealloc(Stencil *self) {
-    Py_XDECREF(self->memory);
+    Py_XDECREF(self->mapped);
     Py_XDECREF(self->numbers);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
@@ -76,38 +77,34 @@ static Record *slot_of(Stencil *self, char *map, uint64_t index) {
     return (Record *)(map + HEADER_BYTES + index % self->capacity * RECORD_BYTES);
 }
 
-static char *ring_of(Stencil *self, Py_buffer *view) {
-    return map_of(self->memory, view, HEADER_BYTES + (Py_ssize_t)self->capacity * RECORD_BYTES);
+static char *ring_of(Stencil *self) {
+    return map_of(self->mapped, HEADER_BYTES + (Py_ssize_t)self->capacity * RECORD_BYTES);
 }
 
 PyObject *Stencil_begin(PyObject *stencil, PyObject *sequence) {
     Stencil *self = (Stencil *)stencil;
     long long number = PyLong_AsLongLong(sequence);
     if (number == -1 && PyErr_Occurred()) return NULL;
-    PyObject *index_object = PyIter_Next(self->numbers);
-    if (!index_object) return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_ValueError, "no more numbers");
-    uint64_t index = PyLong_AsUnsignedLongLong(index_object);
-    Py_buffer view;
-    char *map = PyErr_Occurred() ? NULL : ring_of(self, &view);
-    if (!map) {
-        Py_DECREF(index_object);
-        return NULL;
-    }
-    Record *slot = slot_of(self, map, index), record = self->record;
-    record.index = index;
-    record.begin = now_ns();
-    record.sequence = number;
-    record.thread = this_thread();
+    char *map = ring_of(self);
+    uint64_t index = (uint64_t)((Numbering *)self->numbers)->upcoming;
+    PyObject *index_object = map ? Numbering_take(self->numbers, NULL) : NULL;
+    if (!index_object) return NULL;
+    const Record *record = &self->record;
+    Record *slot = slot_of(self, map, index);
     /* The commit mark is stored last: what was killed half way carries that of the record before. */
     slot->index = index;
     __atomic_thread_fence(__ATOMIC_RELEASE);
-    memcpy(slot, &record, RECORD_BYTES - sizeof record.commit);
+    slot->begin = now_ns();
+    slot->end = 0;
+    slot->nbytes = record->nbytes;
+    slot->sequence = number;
+    slot->thread = this_thread();
+    memcpy(&slot->fault, &record->fault, offsetof(Record, commit) - offsetof(Record, fault));
     __atomic_thread_fence(__ATOMIC_RELEASE);
     uint32_t commit = (uint32_t)(index + 1);
     slot->commit = commit ? commit : 1;
     __atomic_thread_fence(__ATOMIC_RELEASE);
     *(uint64_t *)(map + TOTAL_OFFSET) = index + 1;
-    PyBuffer_Release(&view);
     return index_object;
 }
 
@@ -116,8 +113,7 @@ static int note(PyObject *stencil, PyObject *index_object, char state, uint32_t 
     Stencil *self = (Stencil *)stencil;
     uint64_t index = PyLong_AsUnsignedLongLong(index_object);
     if (index == (uint64_t)-1 && PyErr_Occurred()) return -1;
-    Py_buffer view;
-    char *map = ring_of(self, &view);
+    char *map = ring_of(self);
     if (!map) return -1;
     Record *slot = slot_of(self, map, index);
     if (slot->index == index) {
@@ -126,7 +122,6 @@ static int note(PyObject *stencil, PyObject *index_object, char state, uint32_t 
         __atomic_thread_fence(__ATOMIC_RELEASE);
         ((char *)slot)[STATE_OFFSET] = state;
     }
-    PyBuffer_Release(&view);
     return 0;
 }
 
