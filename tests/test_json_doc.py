@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from rankdrill.diagnosis import FindingKind
+from rankdrill.diagnosis import Confidence, Finding, FindingKind, Side
+from rankdrill.diagnosis.as_json import finding_as_fields, sureness_as_fields
 from rankdrill.plugin import json_file
 from rankdrill.worlds import Status, Verdict, as_json
 from tests.conftest import Session
@@ -69,6 +70,21 @@ def test_every_word_is_listed() -> None:
     for words, title in ((Verdict, "A run"), (FindingKind, "A finding"), (Status, "A rank")):
         for word in words:
             assert f'`"{word}"`' in section(title), word
+
+
+def test_a_finding_has_the_fields_that_its_table_lists() -> None:
+    finding = Finding(
+        FindingKind.SIZE, "all_reduce #3 on 'default'", "size", (Side((0,), "has 4", (None,)),), (0,), "g", 3
+    )
+    outcome = finding_as_fields(finding) | sureness_as_fields(finding)
+    listed = [
+        name
+        for row in re.findall(r"^\| (`.*?) \|", section("A finding"), re.MULTILINE)
+        for name in re.findall(r"`(\w+)`", row)
+    ]
+    assert sorted(outcome) == sorted(listed)
+    assert {f"`{field}`" for field in outcome["sides"][0]} <= set(re.findall(r"`\w+`", section("A finding")))
+    assert all(f'`"{word}"`' in section("A finding") for word in Confidence)
 
 
 def test_formats_and_versions_are_those_there_are() -> None:

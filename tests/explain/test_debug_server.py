@@ -19,10 +19,11 @@ import pytest
 from click.testing import CliRunner
 
 from rankdrill.cli import main
+from rankdrill.diagnosis import Confidence
 from rankdrill.errors import UsageError
 from rankdrill.explain.debug_server import explain_debug_directory, explain_server, is_debug_directory
 from rankdrill.explain.debug_server.tables import active_in
-from rankdrill.explain.explanation import Confidence, Explanation
+from rankdrill.explain.explanation import Explanation
 from tests.explain import served_job
 from tests.explain.debug_tables import CASES, TIMES, tables_of
 from tests.fixtures import fixture

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rankdrill.explain.explanation import Confidence, Explanation
+from rankdrill.diagnosis import Confidence
+from rankdrill.explain.explanation import Explanation
 from rankdrill.explain.flight.explained import explain_dumps
 from tests.explain.flights import VERSIONS, Flight, Op, as_torchcomms, recv, send, torch_pickle, write
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from rankdrill.diagnosis import FindingKind
-from rankdrill.explain.explanation import Confidence, Explanation
+from rankdrill.diagnosis import Confidence, FindingKind
+from rankdrill.explain.explanation import Explanation
 from rankdrill.explain.recording import explain_recording
 from tests.recording.jobs import await_that, explained, job
 

@@ -14,8 +14,8 @@ import torch.distributed as dist
 from click.testing import CliRunner, Result
 
 from rankdrill.cli import main
-from rankdrill.diagnosis import Finding, FindingKind, Side
-from rankdrill.explain.explanation import Cause, Confidence, Explanation
+from rankdrill.diagnosis import Confidence, Finding, FindingKind, Side
+from rankdrill.explain.explanation import Cause, Explanation
 from rankdrill.explain.flight.explained import read_dumps
 from rankdrill.explain.flight.pictured import picture_of_dumps, shifts_in
 from rankdrill.explain.pictured import AROUND, MOST_LANES, Left, most_steps, pictured

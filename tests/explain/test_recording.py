@@ -16,9 +16,9 @@ from torch.distributed.distributed_c10d import BackendConfig
 
 import rankdrill
 from rankdrill.boundary import torch_seam
-from rankdrill.diagnosis import FindingKind
+from rankdrill.diagnosis import Confidence, FindingKind
 from rankdrill.errors import UsageError
-from rankdrill.explain.explanation import Cause, Confidence, Explanation
+from rankdrill.explain.explanation import Cause, Explanation
 from rankdrill.explain.recording import explain_recording, is_recording
 from rankdrill.explain.recording.evidence import evidence_of, mark_of
 from rankdrill.explain.recording.reading import read_directory

@@ -12,8 +12,8 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from rankdrill.diagnosis import FindingKind
-from rankdrill.explain.explanation import Confidence, Explanation
+from rankdrill.diagnosis import Confidence, FindingKind
+from rankdrill.explain.explanation import Explanation
 from rankdrill.explain.recording import explain_recording
 from rankdrill.explain.recording.sight import Sights
 from tests.explain.test_recording import FOREVER, WORLD, cause_in, has_a_cause

@@ -18,12 +18,13 @@ import pytest
 from click.testing import CliRunner
 
 from rankdrill.cli import main
+from rankdrill.diagnosis import Confidence
 from rankdrill.errors import UsageError
 from rankdrill.explain.debug_server import explain_debug_directory, explain_server, is_debug_directory, pages
 from rankdrill.explain.debug_server.judged import Moment, judge
 from rankdrill.explain.debug_server.stacks import Stack, stack_of, stacks_of
 from rankdrill.explain.debug_server.tables import MOST_ROWS, active_in
-from rankdrill.explain.explanation import Confidence, Explanation
+from rankdrill.explain.explanation import Explanation
 from tests.explain.flights import Flight, write
 from tests.explain.test_flight_verdicts import ranks, rounds, without
 from tests.fixtures import fixture

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from rankdrill.errors import LedgerError
 from rankdrill.ledger import CAPACITY, MAX_FAULTS, LedgerReader, LedgerView, LedgerWriter, State
-from rankdrill.ledger.format import HEADER_BYTES, MOST_RECORDS, RECORD_BYTES
+from rankdrill.ledger.format import HEADER_BYTES, MOST_RECORDS, OP_BYTES, RECORD_BYTES
 from rankdrill.step import NO_SEQUENCE, Contract, Kind, Site, Step
 from tests.ledger.lying import SLOTS, lying
 
@@ -116,7 +116,7 @@ def test_a_call_site_that_is_too_long_keeps_the_files_end(tmp_path: Path) -> Non
 
 @given(
     st.sampled_from(Kind),
-    st.text(max_size=24).filter(lambda text: "\0" not in text and len(text.encode(errors="ignore")) <= 24),
+    st.text(max_size=OP_BYTES).filter(lambda text: "\0" not in text and len(text.encode(errors="ignore")) <= OP_BYTES),
     st.integers(0, 2**63 - 1),
     st.integers(NO_SEQUENCE, 2**62),
 )

@@ -14,8 +14,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from rankdrill.diagnosis import FindingKind
-from rankdrill.explain.explanation import Confidence, Explanation
+from rankdrill.diagnosis import Confidence, FindingKind
+from rankdrill.explain.explanation import Explanation
 from rankdrill.explain.recording import explain_recording
 from rankdrill.recording.interrupted import interrupted_here
 from tests.recording.jobs import Job, explained, job

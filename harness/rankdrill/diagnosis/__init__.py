@@ -2,7 +2,7 @@
 
 from rankdrill.diagnosis.asynchronous import Unwaited, each_for_itself, leak_on, unwaited
 from rankdrill.diagnosis.calls.agreement import odd_ones
-from rankdrill.diagnosis.calls.unequal import unequal_groups
+from rankdrill.diagnosis.confidence import Confidence
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side
 from rankdrill.diagnosis.left_groups import LeftGroups, left_groups_on
 from rankdrill.diagnosis.messages.unmatched import unreceived_message
@@ -13,6 +13,7 @@ from rankdrill.diagnosis.waits import Wait, doomed, name_ranks, waits
 from rankdrill.diagnosis.watch import ContractWatch
 
 __all__ = [
+    "Confidence",
     "ContractWatch",
     "Finding",
     "FindingKind",
@@ -31,7 +32,6 @@ __all__ = [
     "name_ranks",
     "odd_ones",
     "traced_back",
-    "unequal_groups",
     "unreceived_message",
     "unwaited",
     "waits",

@@ -4,23 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
-from rankdrill.diagnosis import Finding, name_ranks
+from rankdrill.diagnosis import Confidence, Finding, name_ranks
 
-__all__ = ["Cause", "Confidence", "Explanation", "Place", "places_of"]
+__all__ = ["Cause", "Explanation", "Place", "places_of"]
 
 
 _OF_SEVERAL = {"was": "were", "is": "are", "waits": "wait"}
 """How a verb is said of several ranks; the page's script knows these too."""
-
-
-class Confidence(StrEnum):
-    """How sure a cause is, by what was there to judge by."""
-
-    CERTAIN = "certain"  # nothing that could still be read would change it
-    LIKELY = "likely"  # what is missing could explain it otherwise, but nothing that is there does
-    POSSIBLE = "possible"  # one of several that fit
 
 
 @dataclass(frozen=True)

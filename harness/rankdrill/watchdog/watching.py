@@ -10,8 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rankdrill.diagnosis import Confidence
 from rankdrill.errors import UsageError
-from rankdrill.explain.explanation import Confidence
 from rankdrill.explain.recording import Look, look_at
 from rankdrill.explain.recording.reading import Recorded, read_directory
 from rankdrill.explain.recording.runs import Run, told_apart

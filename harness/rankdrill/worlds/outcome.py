@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from rankdrill.diagnosis import Finding, name_ranks, odd_ones
-from rankdrill.diagnosis.as_json import finding_as_fields
+from rankdrill.diagnosis.as_json import finding_as_fields, sureness_as_fields
 from rankdrill.diagnosis.stores.keys import awaits_key, awaits_lock
 from rankdrill.errors import (
     ContractBroken,
@@ -132,7 +132,7 @@ class Outcome:
             "culprits": list(self.culprits),
             "victims": list(self.victims),
             "harness": self.harness or None,
-            "findings": [finding_as_fields(finding) for finding in self.findings],
+            "findings": [finding_as_fields(finding) | sureness_as_fields(finding) for finding in self.findings],
             "ranks": [rank_as_fields(rank, self._told_of(rank)) for rank in self.ranks],
             "unfired": list(self.unfired),
         }

@@ -11,14 +11,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from rankdrill.diagnosis import name_ranks
+from rankdrill.diagnosis import Confidence, name_ranks
 from rankdrill.errors import DumpError, UsageError
 from rankdrill.explain.debug_server.judged import Moment, judge
 from rankdrill.explain.debug_server.lines import with_lines
 from rankdrill.explain.debug_server.served import Served
 from rankdrill.explain.debug_server.stacks import Stack, stacks_of
 from rankdrill.explain.debug_server.tables import Active, active_in, as_dumps
-from rankdrill.explain.explanation import Confidence, Explanation, places_of
+from rankdrill.explain.explanation import Explanation, places_of
 from rankdrill.explain.flight.columns import Tables, columns_of
 from rankdrill.explain.flight.explained import Read, read_of
 from rankdrill.explain.flight.job import Dump, make_job

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rankdrill.diagnosis import Finding, FindingKind, Side, name_ranks
+from rankdrill.diagnosis import Confidence, Finding, FindingKind, Side, name_ranks
 from rankdrill.diagnosis.finding import side_of
 from rankdrill.explain.debug_server.stacks import Stack
-from rankdrill.explain.explanation import Cause, Confidence
+from rankdrill.explain.explanation import Cause
 from rankdrill.explain.flight.words import either
 
 __all__ = ["Judged", "Moment", "judge"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rankdrill.diagnosis import Finding, FindingKind, Side, name_ranks
+from rankdrill.diagnosis import Confidence, Finding, FindingKind, Side, name_ranks
 from rankdrill.diagnosis.calls.sequences import Parting, parting
 from rankdrill.diagnosis.finding import side_of
-from rankdrill.explain.explanation import Cause, Confidence
+from rankdrill.explain.explanation import Cause
 from rankdrill.explain.flight.apart import calls_up_to, from_one_start, parted_side
 from rankdrill.explain.flight.job import Job
 from rankdrill.explain.flight.waiting import Meeting, Standing

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rankdrill.diagnosis import Wait, name_ranks
+from rankdrill.diagnosis import Confidence, Wait, name_ranks
 from rankdrill.diagnosis.deadlock import circle_in, deadlock, deadlock_of
-from rankdrill.explain.explanation import Cause, Confidence
+from rankdrill.explain.explanation import Cause
 from rankdrill.explain.flight.job import Job
 from rankdrill.explain.flight.waiting import Meeting, Standing
 from rankdrill.explain.flight.words import call_of, waiting_side

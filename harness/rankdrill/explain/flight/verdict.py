@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from rankdrill.diagnosis import name_ranks
-from rankdrill.explain.explanation import Cause, Confidence
+from rankdrill.diagnosis import Confidence, name_ranks
+from rankdrill.explain.explanation import Cause
 from rankdrill.explain.flight.absent import absences
 from rankdrill.explain.flight.apart import Apart, disagreements
 from rankdrill.explain.flight.circles import circle_of

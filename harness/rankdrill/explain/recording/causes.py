@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from rankdrill.diagnosis import (
+    Confidence,
     Finding,
     FindingKind,
     Side,
@@ -18,7 +19,7 @@ from rankdrill.diagnosis import (
 )
 from rankdrill.diagnosis.ddp import said_by_ddp
 from rankdrill.diagnosis.finding import side_of
-from rankdrill.explain.explanation import Cause, Confidence
+from rankdrill.explain.explanation import Cause
 from rankdrill.explain.recording.evidence import WINDOW, Evidence, RankEvidence, cut
 from rankdrill.explain.recording.mismatches import Mismatch, first_mismatch, odd_inputs
 from rankdrill.explain.recording.not_met import all_there, not_met

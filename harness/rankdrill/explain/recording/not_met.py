@@ -5,9 +5,9 @@ from __future__ import annotations
 import linecache
 from collections.abc import Sequence
 
-from rankdrill.diagnosis import Finding, FindingKind, Side, name_ranks
+from rankdrill.diagnosis import Confidence, Finding, FindingKind, Side, name_ranks
 from rankdrill.diagnosis.finding import side_of
-from rankdrill.explain.explanation import Cause, Confidence
+from rankdrill.explain.explanation import Cause
 from rankdrill.explain.recording.evidence import Evidence
 from rankdrill.explain.recording.standing import How, Standing
 from rankdrill.step import Site

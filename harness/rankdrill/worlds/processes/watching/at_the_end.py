@@ -10,10 +10,10 @@ from rankdrill.diagnosis import (
     leak_on,
     left_groups_on,
     lost_update,
-    unequal_groups,
     unreceived_message,
 )
 from rankdrill.diagnosis.calls.own_threads import unordered_threads
+from rankdrill.diagnosis.calls.unequal import unequal_groups
 from rankdrill.diagnosis.files import lost_file_update
 from rankdrill.diagnosis.guarded import or_else
 from rankdrill.diagnosis.left_groups import with_who_is_no_member
