@@ -11,7 +11,6 @@ import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
@@ -25,8 +24,7 @@ from rankdrill.boundary import callsites
 from rankdrill.boundary.callsites import call_site
 from rankdrill.boundary.public_names import how_telling
 from rankdrill.step import Site
-from tests.faults.here import Here, rank_here
-from tests.torch_can import end_group
+from tests.faults.here import Here, world_of_one
 
 GENEROUS_S = 1e-3
 PATIENCE_S = 10.0
@@ -34,11 +32,8 @@ PATIENCE_S = 10.0
 
 @pytest.fixture
 def here(tmp_path: Path) -> Iterator[Here]:
-    with rank_here(ignored=(str(tmp_path),)) as rank:
-        store = dist.FileStore(str(tmp_path / "store"), 1)  # type: ignore[attr-defined]
-        dist.init_process_group("gloo", store=store, rank=0, world_size=1, timeout=timedelta(seconds=30))
+    with world_of_one(tmp_path) as rank:
         yield rank
-        end_group()
 
 
 def sites(here: Here) -> list[Site]:

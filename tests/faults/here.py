@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+import torch.distributed as dist
 
 from rankdrill.boundary import Boundary, install
 from rankdrill.faults import Plan, arm
 from rankdrill.ledger import LedgerReader, LedgerView, LedgerWriter
+from tests.torch_can import end_group
 
-__all__ = ["Here", "rank_here"]
+__all__ = ["Here", "rank_here", "world_of_one"]
 
 
 @dataclass
@@ -59,3 +63,13 @@ def rank_here(plan: str = "", *, rank: int = 0, ignored: tuple[str, ...] = ()) -
                     yield Here(boundary, path, parsed)
             finally:
                 undo()
+
+
+@contextmanager
+def world_of_one(directory: Path) -> Iterator[Here]:
+    """This process as the only rank of a world, whose store is a file in `directory`."""
+    with rank_here(ignored=(str(directory),)) as rank:
+        store = dist.FileStore(str(directory / "store"), 1)  # type: ignore[attr-defined]
+        dist.init_process_group("gloo", store=store, rank=0, world_size=1, timeout=timedelta(seconds=30))
+        yield rank
+        end_group()

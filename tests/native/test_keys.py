@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,7 @@ import torch.distributed as dist
 from rankdrill.boundary.beaten import way_of
 from rankdrill.boundary.collectives import DrilledGroup
 from rankdrill.native import hot
-from tests.faults.here import Here, rank_here
-from tests.torch_can import end_group
+from tests.faults.here import Here, world_of_one
 
 pytestmark = pytest.mark.skipif(hot is None, reason="there is no such module here")
 MORE_THAN_ARE_KEPT = 100
@@ -24,11 +22,8 @@ MORE_THAN_ARE_KEPT = 100
 
 @pytest.fixture
 def here(tmp_path: Path) -> Iterator[Here]:
-    with rank_here(ignored=(str(tmp_path),)) as rank:
-        store = dist.FileStore(str(tmp_path / "store"), 1)  # type: ignore[attr-defined]
-        dist.init_process_group("gloo", store=store, rank=0, world_size=1, timeout=timedelta(seconds=30))
+    with world_of_one(tmp_path) as rank:
         yield rank
-        end_group()
 
 
 def group() -> DrilledGroup:

@@ -38,8 +38,8 @@ from rankdrill.ledger.posting import Grid, PlainPosting, posting
 from rankdrill.ledger.stencil import PlainStencil, Stencil, stencil
 from rankdrill.native import LANE_VARIABLE, hot, lane
 from rankdrill.step import Contract, Kind, Site, Step
-from tests.faults.here import Here, rank_here
-from tests.torch_can import Can, end_group, needs
+from tests.faults.here import Here, world_of_one
+from tests.torch_can import Can, needs
 
 BOUND_S = 60.0
 SITE = Site("/somewhere/train.py", 41, "step", "all_reduce")
@@ -268,11 +268,8 @@ def here(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.Mon
             if well_known(op, names) and hasattr(dist.ProcessGroup, method):
                 general = getattr(DrilledGroup, method).__wrapped__
                 monkeypatch.setattr(DrilledGroup, method, method_of(method, op, names, Given(general)))
-    with rank_here(ignored=(str(tmp_path),)) as rank:
-        store = dist.FileStore(str(tmp_path / "store"), 1)  # type: ignore[attr-defined]
-        dist.init_process_group("gloo", store=store, rank=0, world_size=1, timeout=timedelta(seconds=30))
+    with world_of_one(tmp_path) as rank:
         yield rank
-        end_group()
 
 
 def default_group() -> DrilledGroup:
