@@ -17,7 +17,7 @@ from rankdrill.diagnosis.stores.keys import is_there
 from rankdrill.ledger import Members, Record
 from rankdrill.step import ANYBODY, LOCAL_GROUP, MAKES_GROUP, NO_SEQUENCE, RECV, SEND, Kind, Message, Named, Step
 
-__all__ = ["Wait", "doomed", "hopeless", "name_ranks", "wait_of", "waits"]
+__all__ = ["Wait", "all_wait_for", "doomed", "hopeless", "name_ranks", "wait_of", "waits"]
 
 FEW = 8  # ranks that a message lists one by one
 LONG = 4  # at one distance from each other, that are not listed
@@ -122,6 +122,11 @@ def hopeless(waiting: Mapping[int, Wait], running: Iterable[int]) -> dict[int, W
         able |= coming
         grew = bool(coming)
     return {rank: wait for rank, wait in waiting.items() if rank not in able}
+
+
+def all_wait_for(rank: int, waiting: Mapping[int, Wait]) -> bool:
+    """Whether all the others of `waiting` could go on if only `rank` came, one after the other."""
+    return not hopeless({other: wait for other, wait in waiting.items() if other != rank}, {rank})
 
 
 def _comes(wait: Wait, able: Set[int]) -> bool:

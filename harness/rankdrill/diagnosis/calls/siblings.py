@@ -133,7 +133,7 @@ def _told(
         return Finding(FindingKind.CALL_ORDERING, named(step), "op", sides, tuple(sorted(culprits)))
     parted = parting(theirs, mine, complete=True)
     kind = FindingKind.EXTRA if extra else FindingKind.MISSING
-    odd = origin(culprits, parted or Parting(kind, step), views[here[0]])
+    odd = origin(culprits, parted or Parting(kind, step), views[here[0]], views[culprits[0]])
     return Finding(kind, named(step), "", (odd, awaited), tuple(sorted(culprits)), step.target, step.sequence)
 
 

@@ -11,11 +11,19 @@ from rankdrill.diagnosis.calls.sequences import calls_on
 from rankdrill.diagnosis.calls.tree import is_called_once
 from rankdrill.diagnosis.finding import Finding, FindingKind, side_of
 from rankdrill.diagnosis.groups import members_in
-from rankdrill.diagnosis.waits import Wait
+from rankdrill.diagnosis.waits import Wait, all_wait_for
 from rankdrill.ledger import GROUP_OP, LedgerView
 from rankdrill.step import NO_SEQUENCE, Kind, Site, Step
 
-__all__ = ["ORDER", "alone_at_a_turn", "another_group_at_a_turn", "by_line", "collectives_of", "turn_of"]
+__all__ = [
+    "ORDER",
+    "alone_at_a_turn",
+    "another_group_at_a_turn",
+    "by_line",
+    "collectives_of",
+    "places_of",
+    "turn_of",
+]
 
 ORDER = "order"
 """What differs where ranks go through the same groups, each in an order of its own."""
@@ -36,7 +44,7 @@ def turn_of(step: Step, view: LedgerView, places: set[tuple[str, int]]) -> int:
         return 0
     turn = 0
     for each in collectives_of(view):
-        if each.op == step.op and not places.isdisjoint(_places(each.site)):
+        if each.op == step.op and not places.isdisjoint(places_of(each.site)):
             turn += 1
         if (each.target, each.sequence) == (step.target, step.sequence):
             return turn
@@ -49,7 +57,8 @@ def another_group_at_a_turn(waits: Mapping[int, Wait], views: Sequence[LedgerVie
     At that turn nobody of the group that it called on did, all others of one that it did not call on called on that
     one, and everybody else met; at its next turn it is with its peers again: whoever had left a call out would not be.
     Where the line serves each other rank one group alone, no call left out could have brought it to another.
-    It is why ranks wait if one waits for it in the group of its peers, and it is ahead of all others in the other one.
+    It is why ranks wait if one waits for it in the group of its peers, it is ahead of all others in the other one, and
+    nobody else would wait for ever.
     """
     if any(view.dropped for view in views):
         return None
@@ -175,7 +184,7 @@ def _explains(
     others = set(groups[one.step.target]) - {one.rank}
     awaited = any(peer in waits and _awaits(waits[peer], one) for peer in one.meant)
     counts = {rank: len(calls_on(one.step.target, views[rank])) for rank in {one.rank, *others}}
-    return awaited and all(counts[one.rank] > counts[other] for other in others)
+    return awaited and all_wait_for(one.rank, waits) and all(counts[one.rank] > counts[other] for other in others)
 
 
 def _awaits(wait: Wait, one: _Astray) -> bool:
@@ -241,7 +250,10 @@ def collectives_of(view: LedgerView) -> Iterator[Step]:
             yield record.step
 
 
-def _places(site: Site | None) -> Iterator[tuple[str, int]]:
+def places_of(site: Site | None) -> set[tuple[str, int]]:
+    """The lines that a call was made by way of: its own, and its callers'."""
+    places = set()
     while site is not None:
-        yield site.place
+        places.add(site.place)
         site = site.caller
+    return places

@@ -61,9 +61,29 @@ def left_behind(waits: Mapping[int, Wait], returned: Collection[int], views: Seq
         return None
     # Whoever waits for those that returned, be it in another call, says the same as who waits for them here.
     for_away = {rank for rank, other in waits.items() if not set(other.missing).isdisjoint(away)}
-    if len(away) > len(for_away | set(here)):
+    left = for_away | set(here)
+    left |= _held_up_alike(left, step, waits)
+    if len(away) > len(left):
         return _extra(step, away, here, views)
-    return _missing(step, away, calls, waits, views, majority=len(away) < len(for_away | set(here)))
+    return _missing(step, away, calls, waits, views, majority=len(away) < len(left))
+
+
+def _held_up_alike(left: Collection[int], step: Step, waits: Mapping[int, Wait]) -> set[int]:
+    """Who waits at the line of `step` on groups of its own for those that are left alone, or for one another of these.
+
+    They came to that line as well: it is not one call too many of who stands there alone in its group.
+    """
+    alike = {
+        rank: set(wait.missing)
+        for rank, wait in waits.items()
+        if (wait.record.step.op, wait.record.step.site) == (step.op, step.site) and step.site is not None
+    }
+    held, grew = set(left), True
+    while grew:
+        more = {rank for rank, missing in alike.items() if rank not in held and not missing.isdisjoint(held)}
+        held |= more
+        grew = bool(more)
+    return held
 
 
 def sided_with(finding: Finding, waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> Finding:
@@ -123,7 +143,7 @@ def retold(finding: Finding, views: Sequence[LedgerView]) -> Finding:
     rest = [side for side in finding.sides if not there or not set(side.ranks) <= set(culprits)]
     rest.sort(key=lambda side: not set(side.ranks) <= set(culprits))
     made_it = culprits if extra else _others(finding, culprits)
-    sides = (origin(culprits, parted, views[made_it[0]], out_of_turn=out_of_turn), *rest)
+    sides = (origin(culprits, parted, views[made_it[0]], views[culprits[0]], out_of_turn=out_of_turn), *rest)
     return replace(finding, kind=kind, step=named(parted.call), argument="", sides=sides, culprits=culprits)
 
 
@@ -234,7 +254,7 @@ def _missing(
     theirs = _up_to(step.sequence, step.target, views[with_them])
     origins: list[Side] = []
     for ranks, found in _alike(away, theirs, step, views):
-        origins.append(origin(ranks, found, views[with_them]))
+        origins.append(origin(ranks, found, views[with_them], views[ranks[0]]))
     sides = (*origins, _waiting(calls, waits, views), *_gone(away, step.target, views))
     culprits = tuple(away) if majority else ()
     return Finding(FindingKind.MISSING, named(step), "", sides, culprits, step.target, step.sequence)
@@ -317,14 +337,33 @@ def _same_call(one: Step, other: Step) -> bool:
 # --------------------------------------------------------------------------------------------- in words
 
 
-def origin(ranks: Sequence[int], found: Parting, view: LedgerView, *, out_of_turn: bool = False) -> Side:
-    """What `ranks` did; `view` is the ledger of one who made the call, and `out_of_turn` says that all made it."""
+def origin(
+    ranks: Sequence[int],
+    found: Parting,
+    view: LedgerView,
+    own: LedgerView | None = None,
+    *,
+    out_of_turn: bool = False,
+) -> Side:
+    """What `ranks` did; `view` is the ledger of one who made the call, `own` that of one of `ranks`, and `out_of_turn`
+    says that all made it.
+    """
     leave, make = ("leaves", "makes") if len(ranks) == 1 else ("leave", "make")
     call, extra = f"{named(found.call)}{in_pass(found.call, view)}", found.kind is FindingKind.EXTRA
     did = f"{make} one call more, {call}" if extra else f"{leave} out {call}"
     if out_of_turn:
         did = f"{make} {call} too {'early' if extra else 'late'}"
-    return side_of(ranks, did, [found.call.site] * len(ranks))
+    left_out = own is not None and not extra and not out_of_turn
+    site = _used_to_call(found.call, view, own) if left_out else found.call.site
+    return side_of(ranks, did, [site] * len(ranks))
+
+
+def _used_to_call(step: Step, view: LedgerView, own: LedgerView) -> Site | None:
+    """Where one that left `step` out made that call each time before, as the line of its own that goes with the others'."""
+    theirs, mine = calls_on(step.target, view), calls_on(step.target, own)
+    before = [mine[at] for at, call in theirs.items() if at < step.sequence and at in mine and call.site == step.site]
+    sites = {call.site for call in before if call.op == step.op}
+    return sites.pop() if len(sites) == 1 else step.site
 
 
 def _waiting(calls: Mapping[int, Step], waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> Side:

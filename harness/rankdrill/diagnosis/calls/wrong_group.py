@@ -7,14 +7,15 @@ from dataclasses import replace
 
 from rankdrill.diagnosis.calls.common_caller import from_one_function, outward
 from rankdrill.diagnosis.calls.naming import named
+from rankdrill.diagnosis.calls.overlapping import takes_ranks_apart
 from rankdrill.diagnosis.calls.passed import is_behind
 from rankdrill.diagnosis.calls.sequences import calls_on
 from rankdrill.diagnosis.calls.source import Order, lines_alike, lines_behind, order_of
 from rankdrill.diagnosis.calls.tree import holds_several
-from rankdrill.diagnosis.calls.turns import ORDER, turn_of
+from rankdrill.diagnosis.calls.turns import ORDER, collectives_of, turn_of
 from rankdrill.diagnosis.finding import Finding, FindingKind, side_of
 from rankdrill.diagnosis.groups import members_in
-from rankdrill.diagnosis.waits import Wait
+from rankdrill.diagnosis.waits import Wait, all_wait_for
 from rankdrill.ledger import GROUP_OP, LedgerView
 from rankdrill.step import NO_SEQUENCE, Kind, Site, Step
 
@@ -45,10 +46,17 @@ def wrong_group(waits: Mapping[int, Wait], views: Sequence[LedgerView], noticed:
     as_many = [rank for rank in most if len(awaiting[rank]) == len(awaiting[most[0]]) > 0]
     if len(as_many) > 1:
         as_many = [rank for rank in as_many if _others_went_past(calls[rank], waits.get(rank), waits, views)]
-    if len(as_many) == 1:
+    if len(as_many) == 1 and (noticed is not None or _is_why(as_many[0], waits, views)):
         odd = as_many[0]
         return _told(odd, calls[odd], awaiting[odd], waits)
     return against_custom(waits, views) if noticed is None else _met_against_custom(noticed, views)
+
+
+def _is_why(odd: int, waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> bool:
+    """Whether all could go on if only `odd` came, and it does not wait itself for those that never did anything."""
+    missing = waits[odd].missing if odd in waits else ()
+    idle = bool(missing) and not any(any(collectives_of(views[other])) for other in missing)
+    return not idle and all_wait_for(odd, waits)
 
 
 def _others_went_past(step: Step, wait: Wait | None, waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> bool:
@@ -117,7 +125,7 @@ def _same_on_another_group(step: Step, rank: int, views: Sequence[LedgerView]) -
                 continue
             made = mine.setdefault(theirs.target, calls_on(theirs.target, views[rank]))
             due = theirs.sequence != NO_SEQUENCE and theirs.sequence > max(made, default=-1)
-            if due and other not in found and _at_one_turn(step, views[rank], theirs, view):
+            if due and other not in found and _at_one_turn(step, rank, theirs, other, views):
                 found[other] = theirs
     return found if len({(each.target, each.sequence) for each in found.values()}) == 1 else {}
 
@@ -142,7 +150,7 @@ def _made_elsewhere(finding: Finding, views: Sequence[LedgerView]) -> dict[int, 
         for step in _with_site(views[rank])
         if step.target != finding.group
         and _in_one_place(step, theirs)
-        and _at_one_turn(step, views[rank], theirs, views[first])
+        and _at_one_turn(step, rank, theirs, first, views)
         and not any(_meets(step, view) for other, view in enumerate(views) if other != rank)
     ]
     return {rank: (found[0], others)} if len(found) == 1 else {}
@@ -174,20 +182,24 @@ def _has_still_to_make(theirs: Site, one: Site, behind: Site) -> bool:
     return any(order_of(one, replace(one, line=line)) is Order.APART for line in lines)
 
 
-def _at_one_turn(step: Step, view: LedgerView, theirs: Step, their_view: LedgerView) -> bool:
-    """Whether both ranks, by their ledgers, came to that place of the program as often: it may serve groups in turn."""
+def _at_one_turn(step: Step, rank: int, theirs: Step, other: int, views: Sequence[LedgerView]) -> bool:
+    """Whether both ranks, by their ledgers, came to that place of the program as often: it may serve groups in turn.
+
+    And whether it keeps those together that share a group, as far as is known without what `rank` did.
+    """
     assert step.site is not None
     assert theirs.site is not None
     places = {site.place for site in from_one_function(theirs.site, step.site)}
-    turn = turn_of(step, view, places)
-    return turn > 0 and turn == turn_of(theirs, their_view, places)
+    turn = turn_of(step, views[rank], places)
+    at_one = turn > 0 and turn == turn_of(theirs, views[other], places)
+    return at_one and not takes_ranks_apart(step, places, rank, other, views)
 
 
 def _meant(step: Step, wait: Wait, rank: int, views: Sequence[LedgerView]) -> bool:
     """Whether `wait`, in another group and for `rank`, is the call of the program that `rank` made as `step`."""
     theirs = wait.record.step
     elsewhere = rank in wait.missing and theirs.target != step.target
-    return elsewhere and _in_one_place(step, theirs) and _at_one_turn(step, views[rank], theirs, views[wait.rank])
+    return elsewhere and _in_one_place(step, theirs) and _at_one_turn(step, rank, theirs, wait.rank, views)
 
 
 def made_elsewhere(waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> Finding | None:
@@ -219,7 +231,7 @@ def _made_where_it_waits(wait: Wait, ahead: Wait | None, views: Sequence[LedgerV
         if each.target == group != step.target
         and each.sequence < ahead.record.step.sequence
         and _in_one_place(step, each)
-        and _at_one_turn(step, views[wait.rank], each, views[ahead.rank])
+        and _at_one_turn(each, ahead.rank, step, wait.rank, views)
     ]
     return made[0] if len(made) == 1 else None
 
