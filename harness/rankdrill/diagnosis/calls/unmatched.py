@@ -359,7 +359,7 @@ def origin(
 
 
 def _used_to_call(step: Step, view: LedgerView, own: LedgerView) -> Site | None:
-    """Where one that left `step` out made that call each time before: the line of its own that goes with the others'."""
+    """Where one that left `step` out made that call before: the line of its own that goes with the others'."""
     theirs, mine = calls_on(step.target, view), calls_on(step.target, own)
     before = [mine[at] for at, call in theirs.items() if at < step.sequence and at in mine and call.site == step.site]
     sites = {call.site for call in before if call.op == step.op}
