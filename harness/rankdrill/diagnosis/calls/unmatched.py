@@ -353,8 +353,9 @@ def origin(
     did = f"{make} one call more, {call}" if extra else f"{leave} out {call}"
     if out_of_turn:
         did = f"{make} {call} too {'early' if extra else 'late'}"
-    left_out = own is not None and not extra and not out_of_turn
-    site = _used_to_call(found.call, view, own) if left_out else found.call.site
+    site = found.call.site
+    if own is not None and not extra and not out_of_turn:
+        site = _used_to_call(found.call, view, own)
     return side_of(ranks, did, [site] * len(ranks))
 
 
