@@ -5,7 +5,8 @@ they lie in memory that is in use, and in a backward pass, whose tensors nobody 
 operators that come of it: their schemas say what is read, what is written, and what only makes a view.
 
 Not seen: what a thread of a library does, or the main thread while none of its own calls is under way; what a compiled
-function does, and what is done to memory that numpy or another library shares with a tensor.
+function does, and what is done to memory that numpy or another library shares with a tensor, of which
+`rankdrill.boundary.prints` tells what was changed.
 """
 
 from __future__ import annotations
@@ -40,6 +41,9 @@ class Use(StrEnum):
 
     READ = "read"
     WRITE = "wrote into"
+    CHANGE = "changed"  # by other means than torch's functions: that it was is all that is known
+    FREE = "freed"
+    MOVE = "moved"
 
 
 class Watched(Protocol):

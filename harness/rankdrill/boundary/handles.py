@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Container
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from rankdrill.boundary import modes_seam
@@ -12,6 +13,7 @@ from rankdrill.boundary.accesses import AccessWatch, Use
 from rankdrill.boundary.callsites import call_site
 from rankdrill.boundary.contracts import flatten
 from rankdrill.boundary.numbering import numbering
+from rankdrill.boundary.prints import WAYS, Print
 from rankdrill.boundary.regions import Buffers, Extent, Region, buffers_of
 from rankdrill.step import Site, Step
 
@@ -32,7 +34,7 @@ class Access:
 class Handle:
     """One of them. It is `lost` once its object is gone, without that anybody has waited: now nobody can."""
 
-    __slots__ = ("_handles", "_work", "buffers", "number", "of_all", "step")
+    __slots__ = ("_handles", "_prints", "_work", "buffers", "number", "of_all", "step")
 
     def __init__(
         self,
@@ -43,12 +45,14 @@ class Handle:
         handles: Handles,
         lose: Callable[[], None] | None,
         of_all: tuple[int, ...] = (),
+        prints: tuple[Print, ...] = (),
     ) -> None:
         self.number = number
         self.step = step
         self.buffers = buffers
         self.of_all = of_all
-        self._work = weakref.ref(work, None if lose is None else lambda _: lose())
+        self._prints = prints
+        self._work = weakref.ref(work, partial(self._lost, lose))
         self._handles = handles
 
     @property
@@ -56,8 +60,21 @@ class Handle:
         return self._work() is None
 
     def settle(self) -> None:
-        """Somebody has waited, has seen it completed, or has taken its future to wait for that."""
+        """Somebody has waited, has seen it completed, or has taken its future to wait for that; may raise."""
+        __tracebackhide__ = True
+        prints, self._prints = self._prints, ()
+        changes = ((change, each.written) for each in prints if (change := each.change) is not None)
+        changed = next(changes, None)
+        watched = self.number in self._handles.under_way
         self._handles.settle(self)
+        if changed is not None and watched:
+            use, written = changed
+            self._handles.changed(self, WAYS.index(use), written=written)
+
+    def _lost(self, lose: Callable[[], None] | None, _: object) -> None:
+        self._prints = ()
+        if lose is not None:
+            lose()
 
 
 class AnyHandle(Protocol):
@@ -122,12 +139,14 @@ class Handles:
         work: Any,
         lose: Callable[[], None] | None = None,
         of_all: tuple[int, ...] = (),
+        prints: tuple[Print, ...] = (),
     ) -> Handle:
         """The user is given `work`, the handle of `step`; `lose` is called if that is lost.
 
         With `of_all` it is for any of these global ranks to wait: a result that some of them have no use for.
+        `prints` are those of what it reads.
         """
-        handle = Handle(self.numbers.take(), step, buffers, work, self, lose, of_all)
+        handle = Handle(self.numbers.take(), step, buffers, work, self, lose, of_all, prints)
         self.unsettled[handle.number] = handle
         if buffers.inputs or buffers.outputs:
             self.under_way[handle.number] = handle
@@ -157,15 +176,22 @@ class Handles:
         """Of those with these `numbers` nothing is asked: whoever was to wait was kept from it."""
         for handle in self._all():
             if handle.number in numbers:
-                handle.settle()
+                self._dismiss(handle)
 
     def take_unwaited(self) -> list[tuple[Step, tuple[int, ...]]]:
         """What nobody has waited for, and cannot any more or should have; and `of_all` of each. Each is told once."""
         found = [each for each in self._all() if each.number in self._due or each.lost]
         for handle in found:
-            handle.settle()
+            self._dismiss(handle)
         self._due.clear()
         return [(handle.step, handle.of_all) for handle in found]
+
+    def _dismiss(self, handle: AnyHandle) -> None:
+        """Nobody waits for it, so nobody is to be told of its memory."""
+        self.under_way.pop(handle.number, None)
+        handle.settle()
+        if not self.under_way:
+            self.watch.end()
 
     def rest(self) -> None:
         """Watch nothing until the next handle: the body is over."""
@@ -203,6 +229,14 @@ class Handles:
                 self.rest()  # what follows may follow from this
                 self._tell(handle, Access(use, role, call_site()))
                 return
+
+    def changed(self, handle: AnyHandle, how: int, written: int) -> None:
+        """Whoever waits for `handle` finds what that reads, or has `written`, changed in one of `WAYS`; may raise."""
+        __tracebackhide__ = True
+        use = WAYS[how]
+        assert use is not None
+        self.rest()
+        self._tell(handle, Access(use, "output" if written else "input", call_site()))
 
 
 def _role(buffers: Buffers, extent: Extent, use: Use) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from rankdrill.diagnosis.calls.past_torch import at_its_line
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.messages import words
 from rankdrill.diagnosis.waits import Wait
@@ -195,7 +196,7 @@ def each_for_itself(findings: Iterable[Finding]) -> Finding | None:
     if not own:
         return None
     first = own[0]
-    alike = [finding for finding in own if finding.kind is first.kind]
+    alike = [at_its_line(finding) for finding in own if finding.kind is first.kind]
     culprits = tuple(sorted({rank for finding in alike for rank in finding.culprits}))
     sides = _united([finding.sides[0] for finding in alike]) + _united(
         [side for finding in alike for side in finding.sides[1:]]

@@ -114,6 +114,8 @@ typedef struct {
     uint64_t start, end;
     PyObject *tensor;
     int written;
+    char on_cpu;    /* whether it is known to be */
+    uint64_t print; /* of what lies there, which nobody may change; 0 where that is not known */
 } Span;
 enum { MOST_SPANS = 32 }; /* of calls with more of them there is no key */
 typedef struct {
@@ -172,6 +174,16 @@ HERE int Issued_hold(Issued *issued, PyObject *type, PyObject *handles, PyObject
                      PyObject *of_all, Spans *spans);
 /* Whether a call that works on these may get in the way of one under way: 1 or 0, -1 with an exception. */
 HERE int may_meet(PyObject *under_way, const Spans *spans);
+
+/* prints.c */
+HERE int make_names_of_memory(void);
+HERE uint64_t print_of(uint64_t start, uint64_t end); /* never 0 */
+HERE PyObject *print_in(PyObject *module, PyObject *args);
+/* Of what a call reads and does not write itself: it may be given both as one. */
+HERE void take_prints(Span *spans, Py_ssize_t count);
+/* What has become since of a tensor that nobody was to change: by `WAYS` of boundary/prints.py. */
+enum { AS_IT_WAS, CHANGED, FREED, MOVED };
+HERE int look_again(const Span *span);
 
 /* waited.c: what torch's public function is given of a call that has been waited for, to wait for */
 HERE PyObject *waited(void);

@@ -100,13 +100,33 @@ static int watch_no_more(PyObject *handles) {
     return failed ? -1 : modes_on > 1 ? call_watch(handles, s_end) : 0;
 }
 
+/* Of what nobody watches any more nothing is told: there was something else wrong, or the body is over. */
+static int is_watched(Held *self) {
+    PyObject *among = PyObject_GetAttr(self->handles, s_under_way);
+    int there = among && PyDict_Check(among) ? PyDict_Contains(among, self->number) : among ? 0 : -1;
+    Py_XDECREF(among);
+    return there;
+}
+
+static int tell_of_change(Held *self, int how, int written) {
+    PyObject *told = PyObject_CallMethod(self->handles, "changed", "Oii", self, how, written);
+    Py_XDECREF(told);
+    return told ? 0 : -1;
+}
+
 static int settle(Held *self) {
+    int how = AS_IT_WAS, written = 0, watched = 0;
     if (!self || self->settled) return 0;
     self->settled = 1;
-    int last = drop(self, s_unsettled) < 0 ? -1 : Py_SIZE(self) ? drop(self, s_under_way) : 0;
+    for (Py_ssize_t each = 0; !how && each < Py_SIZE(self); each++) {
+        how = look_again(&self->spans[each]);
+        written = self->spans[each].written;
+    }
+    if (how) watched = is_watched(self);
+    int last = watched < 0 || drop(self, s_unsettled) < 0 ? -1 : Py_SIZE(self) ? drop(self, s_under_way) : 0;
     let_go_of_tensors(self);
-    if (last <= 0) return last;
-    return watch_no_more(self->handles);
+    if (last > 0) last = watch_no_more(self->handles);
+    return last < 0 ? last : watched ? tell_of_change(self, how, written) : 0;
 }
 
 /* Nobody has waited, and nobody can any more: only their memory is of interest, for as long as it is theirs. */
@@ -155,6 +175,7 @@ static Held *make_held(PyObject *type, PyObject *handles, PyObject *habit, PyObj
     held->of_all = Py_NewRef(of_all);
     held->handles = Py_NewRef(handles);
     memcpy(held->spans, spans->span, spans->count * sizeof *spans->span);
+    take_prints(held->spans, Py_SIZE(held));
     spans->count = 0;
     return held;
 }

@@ -98,7 +98,7 @@ static int add_span(Spans *spans, PyObject *tensor, int written) {
     uint64_t bytes = number_of(PyObject_GetAttr(tensor, s_nbytes));
     if (!start || !bytes) return 1;
     if (spans->count == MOST_SPANS) return 0;
-    spans->span[spans->count++] = (Span){start, start + bytes, Py_NewRef(tensor), written};
+    spans->span[spans->count++] = (Span){start, start + bytes, Py_NewRef(tensor), written, 0, 0};
     return 1;
 }
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EDITION", "LANE_VARIABLE", "hot", "lane"]
 
-EDITION = 10
+EDITION = 11
 """As in hot.c: an editable install may have built it from another source."""
 LANE_VARIABLE = "RANKDRILL_NATIVE"
 

@@ -2,10 +2,11 @@
 
 #include "hot.h"
 
-#define EDITION 10 /* as in lane.py: what was built from another source is not used */
+#define EDITION 11 /* as in lane.py: what was built from another source is not used */
 
 static PyMethodDef functions[] = {
     {"read_dump", read_dump, METH_O, NULL},
+    {"print_of", print_in, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 
@@ -13,6 +14,7 @@ static struct PyModuleDef hot = {PyModuleDef_HEAD_INIT, .m_name = "hot", .m_size
 
 PyMODINIT_FUNC PyInit_hot(void) {
     if (make_names_of_arguments() < 0 || make_names_of_state() < 0 || make_names_of_issued() < 0) return NULL;
+    if (make_names_of_memory() < 0) return NULL;
     make_crc_table();
     pthread_atfork(NULL, NULL, forget_thread); /* the thread that forks has another number in the child */
     PyObject *module = PyModule_Create(&hot);
