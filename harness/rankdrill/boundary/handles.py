@@ -51,8 +51,8 @@ class Handle:
         self.step = step
         self.buffers = buffers
         self.of_all = of_all
-        self._prints = prints
-        self._work = weakref.ref(work, partial(self._lost, lose))
+        self._prints = [*prints]
+        self._work = weakref.ref(work, partial(_lost, self._prints, lose))  # nothing of the handle: it may go first
         self._handles = handles
 
     @property
@@ -62,7 +62,7 @@ class Handle:
     def settle(self) -> None:
         """Somebody has waited, has seen it completed, or has taken its future to wait for that; may raise."""
         __tracebackhide__ = True
-        prints, self._prints = self._prints, ()
+        prints, self._prints = self._prints, []
         changes = ((change, each.written) for each in prints if (change := each.change) is not None)
         changed = next(changes, None)
         watched = self.number in self._handles.under_way
@@ -71,10 +71,12 @@ class Handle:
             use, written = changed
             self._handles.changed(self, WAYS.index(use), written=written)
 
-    def _lost(self, lose: Callable[[], None] | None, _: object) -> None:
-        self._prints = ()
-        if lose is not None:
-            lose()
+
+def _lost(prints: list[Print], lose: Callable[[], None] | None, _: object) -> None:
+    """Its work is gone: what that worked on may go, too."""
+    prints.clear()
+    if lose is not None:
+        lose()
 
 
 class AnyHandle(Protocol):
