@@ -183,9 +183,21 @@ def publishes_what_there_is(rank: RankContext) -> None:
             rank.store.set(f"found/{turn}", "much")  # asks
 
 
+def asks_by_a_longer_name(rank: RankContext) -> None:
+    """All ask for the same list of them, and a line sets any such name."""
+    if rank.index == 0:
+        for name in ("lr", "clip", "seed"):
+            rank.store.set(f"settings/{name}", "1")
+    names = ["lr", "grad_clip" if rank.index == 2 else "clip", "seed"]
+    for name in names:
+        rank.store.get(f"settings/{name}")  # asks
+    dist.barrier()
+
+
 @pytest.mark.parametrize(
     "body",
     [
+        asks_by_a_longer_name,
         *(hands_on_the_baton_before, hands_on_the_baton_before_early, sets_what_another_has_set),
         publishes_what_there_is,
         *(asks_in_a_prefix_of_a_prefix, sets_in_a_prefix_of_a_prefix, counts_to_see_the_newest, draws_from_one),
@@ -303,9 +315,19 @@ def waits_for_what_has_no_number(rank: RankContext) -> None:
         rank.store.get("step")
 
 
+def needs_its_own_part_by_a_longer_name(rank: RankContext) -> None:
+    """It is there for the last one alone, for all that is known."""
+    if rank.index == 0:
+        for name in ("mean", "train_mean")[: rank.world_size - 3]:
+            rank.store.set(f"statistics/{name}", "1")
+    rank.store.get(f"statistics/{'train_' if rank.index == 3 else ''}mean")
+    dist.barrier()
+
+
 @pytest.mark.parametrize(
     "body",
     [
+        needs_its_own_part_by_a_longer_name,
         *(asks_a_server_that_answers_no_more, draws_a_ticket, asks_its_partner, forgets_what_it_was_asked_by_mail),
         *(has_counted_itself_as_it_happens, numbers_that_are_the_same, needs_what_the_others_do_not),
         *(one_of_two_producers_forgets_its_last, gives_its_ticket_to_nobody, waits_for_the_next_phase),

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from rankdrill.diagnosis.stores.calls import StoreCalls
 from rankdrill.diagnosis.stores.keys import awaits_key
 from rankdrill.diagnosis.stores.setters import may_be_set
-from rankdrill.diagnosis.stores.spelling import of_the_same_parts, words_of
+from rankdrill.diagnosis.stores.spelling import a_word_apart, of_the_same_parts, words_of
 from rankdrill.diagnosis.stores.uses import number_in, numbers_in
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import Record
@@ -43,7 +43,7 @@ def asks_unlike_the_others(wait: Wait, calls: StoreCalls) -> bool:
     """Whether it waits for another key than the one that is its own by the custom of all others at that line.
 
     That one has been set, and nobody asks for it; or all others got it, and no line may set the one that it waits for,
-    or they ask for that the next time.
+    or they ask for that the next time, or it is the same but for a word where they have asked for the same before.
     """
     target = wait.record.step.target
     others = _others_there(wait, calls)
@@ -54,7 +54,9 @@ def asks_unlike_the_others(wait: Wait, calls: StoreCalls) -> bool:
         return False
     if meant in others.values():
         return target not in others.values() and (
-            _asked_next(wait, others, calls) == {target} or not _may_be_set(target, calls)
+            _asked_next(wait, others, calls) == {target}
+            or not _may_be_set(target, calls)
+            or (a_word_apart(target, meant) and _asked_alike_before(wait, others, calls))
         )
     return meant not in calls.looked_for
 
@@ -198,6 +200,15 @@ def _asked_next(wait: Wait, others: Mapping[int, str], calls: StoreCalls) -> set
     assert site is not None
     there = calls.asked_in_turn(site, len(calls.asked_at(wait.rank, site)))
     return {record.step.target for rank, record in there.items() if rank in others}
+
+
+def _asked_alike_before(wait: Wait, others: Mapping[int, str], calls: StoreCalls) -> bool:
+    """Whether all of them were there before, each time for the key that it asked for, too."""
+    site = wait.record.step.site
+    assert site is not None
+    before = [record.step.target for record in calls.asked_at(wait.rank, site)[:-1]]
+    theirs = ([record.step.target for record in calls.asked_at(rank, site)[: len(before)]] for rank in others)
+    return bool(before) and all(each == before for each in theirs)
 
 
 def _may_be_set(key: str, calls: StoreCalls) -> bool:

@@ -6,6 +6,7 @@ import re
 from functools import lru_cache
 
 __all__ = [
+    "a_word_apart",
     "in_other_letters",
     "of_the_same_parts",
     "same_but_for_separators",
@@ -51,6 +52,13 @@ def in_other_letters(key: str, other: str) -> bool:
 def of_the_same_parts(key: str, other: str) -> bool:
     """Whether the two differ in the order of what stands between slashes, and in no more."""
     return key != other and sorted(key.split("/")) == sorted(other.split("/"))
+
+
+def a_word_apart(key: str, other: str) -> bool:
+    """Whether one of the two has one word more than the other, and is the same without it: ``grad_clip``, ``clip``."""
+    shorter, longer = sorted((_SEPARATORS.split(key), _SEPARATORS.split(other)), key=len)
+    dropped = (longer[:at] + longer[at + 1 :] for at in range(len(longer)))
+    return len(longer) == len(shorter) + 1 and shorter in dropped
 
 
 def says_twice(key: str, other: str) -> bool:
