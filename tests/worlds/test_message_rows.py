@@ -70,3 +70,26 @@ def test_in_a_ring_of_three_it_is_the_one_whoever_notices(late: int) -> None:
     with World(3) as three:
         (finding,) = three.run(sends_on_too_much, late, deadline=DEADLINE_S).findings
     assert (finding.kind, finding.culprits) == (FindingKind.SIZE, (1,))
+
+
+def goes_round_where_a_row_ends(odd_steps: int) -> None:
+    """A row of ranks, each of which sends what is next to the one before; the first has nobody before it."""
+    me, size = dist.get_rank(), dist.get_world_size()
+    for step in range(3):
+        works = [dist.irecv(torch.empty(2), me + 1, tag=2)] if me < size - 1 else []
+        if me > 0 or step >= 3 - odd_steps:
+            works.append(dist.isend(torch.ones(2), (me - 1) % size, tag=2))
+        for work in works:
+            assert work is not None
+            work.wait()
+    dist.barrier()
+
+
+def test_who_comes_once_to_a_line_to_which_all_others_come_each_time(four: World) -> None:
+    (finding,) = four.run(goes_round_where_a_row_ends, 1, deadline=DEADLINE_S).findings
+    assert (finding.kind, finding.culprits) == (FindingKind.UNMATCHED, (0,))
+
+
+def test_whether_a_row_or_a_ring_was_meant_nobody_knows_where_it_goes_round_each_time(four: World) -> None:
+    (finding,) = four.run(goes_round_where_a_row_ends, 3, deadline=DEADLINE_S).findings
+    assert (finding.kind, finding.culprits) == (FindingKind.UNMATCHED, ())

@@ -107,22 +107,27 @@ def _is_missing_in_a_row(end: MessageEnd, traffic: Traffic) -> bool:
 
 
 def once_at_its_line(end: MessageEnd, traffic: Traffic, left_over: Sequence[MessageEnd]) -> tuple[int, ...]:
-    """Who has turned to the other once, at a line at which both have done the same round by round, each with others."""
+    """Who has turned to the other once, at a line at which both have done the same round by round, each with others, or
+    at which it has never been else, and all others have in each round.
+    """
     between = [each for each in left_over if {each.rank, each.peer} == {end.rank, end.peer}]
     if end.site is None or end.number or len(between) != 1:
         return ()
-    mine, theirs = (
-        Counter(
-            (each.sends, each.stream)
-            for each in traffic.ends.get(rank, ())
-            if each.site is not None and each.site.place == end.site.place
-        )
-        for rank in (end.rank, end.peer)
-    )
+    there = {rank: _made_at(end.site.place, rank, traffic) for rank in traffic.ends}
+    mine, theirs = there.pop(end.rank, Counter()), there.get(end.peer, Counter())
     del mine[end.sends, end.stream]
-    rounds = {*mine.values(), *theirs.values()}
+    beside = (
+        [*mine.values(), *theirs.values()] if mine else [count for made in there.values() for count in made.values()]
+    )
     met_there = any(end.rank in (stream.source, stream.target) for _, stream in theirs)
-    return (end.rank,) if mine and theirs and not met_there and len(rounds) == 1 and rounds != {1} else ()
+    known = bool(mine) or (len(there) > 1 and all(there.values()))
+    return (end.rank,) if known and theirs and not met_there and len({*beside}) == 1 and beside[0] > 1 else ()
+
+
+def _made_at(place: tuple[str, int], rank: int, traffic: Traffic) -> Counter[tuple[bool, Stream]]:
+    """How often a rank has made each of its ends there."""
+    made = (each for each in traffic.ends[rank] if each.site is not None and each.site.place == place)
+    return Counter((each.sends, each.stream) for each in made)
 
 
 def by_those_beside(end: MessageEnd, traffic: Traffic) -> tuple[int, ...]:
