@@ -259,3 +259,50 @@ def test_a_side_lists_few_call_sites() -> None:
     told = str(Side(tuple(range(6)), "enter barrier #0", sites))
     assert told.count("train.py") == 3
     assert told.endswith(", …")
+
+
+# ---------------------------------------------------------------------------------------------------- how much is read
+
+
+class CountedBoard(Board):
+    """A board that counts how often its rank looks at what another one has posted."""
+
+    looks = 0
+
+    def differs(self, rank: int, call: BoardCall, contract: Contract, me: int, them: int) -> bool:
+        self.looks += 1
+        return super().differs(rank, call, contract, me, them)
+
+
+@pytest.mark.parametrize("ranks", [2, 16, 256])
+def test_a_call_takes_no_more_looks_however_many_ranks_there_are(ranks: int, tmp_path: Path) -> None:
+    make_board(tmp_path / "board", ranks)
+    boards = [CountedBoard(tmp_path / "board", rank) for rank in range(ranks)]
+    everybody = tuple(range(ranks))
+    for number, contract in enumerate((SUM, BARRIER)):
+        for rank, board in enumerate(boards):
+            board.looks = 0
+            ContractWatch(board, rank).enter(GROUP, everybody, rank, step(contract, number))
+        assert max(board.looks for board in boards) <= 3
+
+
+@pytest.mark.parametrize("ranks", [16, 256])
+@pytest.mark.parametrize("odd_is_last", [True, False])
+def test_it_is_found_all_the_same(ranks: int, tmp_path: Path, *, odd_is_last: bool) -> None:
+    """By the odd one, if it comes last, or by the first that comes behind it."""
+    make_board(tmp_path / "board", ranks)
+    everybody = tuple(range(ranks))
+    order = [rank for rank in everybody if rank != ranks // 2]
+    order = [*order, ranks // 2] if odd_is_last else [ranks // 2, *order]
+    for rank in order[: len(order) if odd_is_last else 1]:
+        watch = ContractWatch(Board(tmp_path / "board", rank), rank)
+        odd = rank == ranks // 2
+        if odd and odd_is_last:
+            with pytest.raises(ContractBroken, match=f"rank {ranks // 2} enters all_reduce #0 on 'default' with"):
+                watch.enter(GROUP, everybody, rank, step(MAX))
+        else:
+            watch.enter(GROUP, everybody, rank, step(MAX if odd else SUM))
+    if not odd_is_last:
+        last = ContractWatch(Board(tmp_path / "board", order[-1]), order[-1])
+        with pytest.raises(ContractBroken):
+            last.enter(GROUP, everybody, order[-1], step(SUM))
