@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import traceback
 from dataclasses import replace
 from typing import Any
 
@@ -293,3 +294,35 @@ def test_a_traceback_from_elsewhere_begins_a_line_of_its_own() -> None:
 def test_the_verdict_is_the_word_before_the_colon() -> None:
     for verdict in Verdict:
         assert Outcome((raised(0, KeyError("k")),), verdict, (0,), ()).summary().startswith(f"{verdict.value}: rank 0")
+
+
+MANY = 256
+SCREEN = 40  # lines
+
+
+def printed(of: Outcome) -> list[str]:
+    """What Python prints where nobody catches it."""
+    with pytest.raises(BaseExceptionGroup) as caught:
+        of.unwrap()
+    return "".join(traceback.format_exception(caught.value)).splitlines()
+
+
+@pytest.mark.parametrize("ranks", [4, MANY])
+@pytest.mark.parametrize("culprit", [returned(1), died(1), raised(1, KeyError("k"))], ids=["left", "died", "raised"])
+def test_however_many_ranks_there_are_it_is_one_screen(culprit: RankOutcome, ranks: int) -> None:
+    lines = printed(outcome(waits(0, 1), culprit, *(waits(rank, 1) for rank in range(2, ranks))))
+    assert len(lines) <= SCREEN
+    assert any(f"0, 2-{ranks - 1}" in line or "0, 2, 3" in line for line in lines)
+
+
+def test_of_many_victims_those_that_suffer_alike_are_one_error() -> None:
+    """Half of them wait for the culprit, the others for one of these."""
+    first = [waits(rank, 1) for rank in (0, *range(2, MANY // 2))]
+    second = [waits(rank, 0) for rank in range(MANY // 2, MANY)]
+    error, *victims = errors_of(outcome(first[0], died(1), *first[1:], *second))
+    assert isinstance(error, RankDied)
+    assert [str(victim) for victim in victims] == [
+        "ranks 0, 2-127 wait in collective.barrier #0 on 'default' for rank 1",
+        "ranks 128-255 wait in collective.barrier #0 on 'default' for rank 0",
+    ]
+    assert [victim.rank for victim in victims if isinstance(victim, RankVictim)] == [0, 128]

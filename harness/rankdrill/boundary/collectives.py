@@ -24,9 +24,8 @@ from rankdrill.boundary.made_groups import Made
 from rankdrill.boundary.messages import Messages
 from rankdrill.boundary.methods import METHODS
 from rankdrill.boundary.numbering import Numbering, numbering
-from rankdrill.boundary.prints import prints_of
 from rankdrill.boundary.reducers import Buckets, WaitsAtTheEnd
-from rankdrill.boundary.regions import Buffers, buffers_of
+from rankdrill.boundary.regions import Buffers
 from rankdrill.boundary.repertoire import Repertoire
 from rankdrill.boundary.shared_outputs import TAKING_APART, shared_output
 from rankdrill.boundary.work import NeverWaited, TrackedWork
@@ -259,9 +258,7 @@ def _override(
         tracked = TrackedWork(work, boundary, record, patience_of(self, bound), arrived, self.waits_at_the_end)
         if boundary.handles is not None and getattr(bound.get("opts"), "asyncOp", True) and handed_to_user():
             lose = partial(boundary.fail, record, NeverWaited()) if _delivered_by_handle(op, bound) else None
-            buffers = buffers_of(op, bound, self.place)
-            prints = prints_of(bound, buffers)
-            tracked.handle = boundary.handles.hold(step, buffers, tracked, lose, prints=prints)
+            tracked.handle = boundary.handles.hold_call(step, bound, self.place, tracked, lose)
         elif boundary.handles is not None and step.message is None and returned_to_user():
             tracked.handle = boundary.handles.hold(step, Buffers(), tracked, of_all=self.global_ranks)
         return self.lasting.for_caller(tracked, method)

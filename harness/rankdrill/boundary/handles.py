@@ -13,7 +13,7 @@ from rankdrill.boundary.accesses import AccessWatch, Use
 from rankdrill.boundary.callsites import call_site
 from rankdrill.boundary.contracts import flatten
 from rankdrill.boundary.numbering import numbering
-from rankdrill.boundary.prints import WAYS, Print
+from rankdrill.boundary.prints import WAYS, Print, prints_of
 from rankdrill.boundary.regions import Buffers, Extent, Region, buffers_of
 from rankdrill.step import Site, Step
 
@@ -133,6 +133,13 @@ class Handles:
     def upcoming(self) -> int:
         """The number of the next one."""
         return self.numbers.upcoming
+
+    def hold_call(
+        self, step: Step, args: dict[str, Any], place: int, work: Any, lose: Callable[[], None] | None
+    ) -> Handle:
+        """As `hold`, of a call with these arguments on the rank that is `place` of the group."""
+        buffers = buffers_of(step.op, args, place)
+        return self.hold(step, buffers, work, lose, prints=prints_of(args, buffers))
 
     def hold(
         self,

@@ -28,11 +28,14 @@ from rankdrill.worlds.found import finding_on
 from rankdrill.worlds.group import group_of
 from rankdrill.worlds.places import traceback_to
 from rankdrill.worlds.rank_outcome import RankOutcome, Status
+from rankdrill.worlds.victims import suffering_alike
 
 if TYPE_CHECKING:
     from rankdrill.faults import Plan
 
 __all__ = ["Outcome", "RemoteTraceback", "Verdict"]
+
+MOST_EACH = 8  # victims that are an error each
 
 
 class Verdict(StrEnum):
@@ -109,7 +112,7 @@ class Outcome:
         """The returned values in rank order, None for a rank that the plan itself ended.
 
         Raises an `ExceptionGroup` if any rank did not return or a planned fault did not strike: culprits first,
-        equal errors of several ranks once, victims as `RankVictim`.
+        equal errors of several ranks once, victims as `RankVictim`, one for each or, of many, for each way to suffer.
         """
         if self.ok:
             return self.values
@@ -190,8 +193,11 @@ class Outcome:
             yield _error(self.ranks[ranks[0]], ranks, self.ranks)
 
     def _victim_errors(self) -> Iterable[RankVictim]:
-        for rank in self.victims:
-            yield RankVictim(str(self.ranks[rank]), rank)
+        victims = [self.ranks[rank] for rank in self.victims]
+        if len(victims) <= MOST_EACH:
+            yield from (RankVictim(str(victim), victim.rank) for victim in victims)
+        else:
+            yield from (RankVictim(line, ranks[0]) for ranks, line in suffering_alike(victims))
 
 
 def _found(finding: Finding, ranks: tuple[RankOutcome, ...]) -> WorldError:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from rankdrill.diagnosis import FindingKind, name_ranks
 from rankdrill.errors import WorldError
 from rankdrill.worlds.found import CHECKS, UNNOTICED
 from rankdrill.worlds.outcome import Outcome, Verdict
-from rankdrill.worlds.rank_outcome import RankOutcome, RenderedError, Status
+from rankdrill.worlds.rank_outcome import RankOutcome, RenderedError
+from rankdrill.worlds.victims import said_of, victim_lines
 
 __all__ = [
     "Block",
@@ -22,7 +23,6 @@ __all__ = [
     "minority_first",
     "share_alike",
     "told_of",
-    "victim_lines",
 ]
 
 MEANT = "if ranks are to differ here, leave it to the backend"
@@ -35,15 +35,10 @@ _MEANT_OF = {
     FindingKind.LOST_UPDATE: "if one update may undo another",
 }
 _NO_GPU = ("invalid device ordinal", "Duplicate GPU detected")
-VICTIM_WIDTH = 120
 MOST_IN_FULL = 4  # ways to fail, with their tracebacks
 MOST_WAYS = 8  # that are named
-MOST_VICTIMS = 8  # lines of them
 MOST_OTHERS = 4  # lines of ranks that failed at the same place, with other values
-_PLURAL = {"was": "were", "waits": "wait", "is": "are"}
 _PLACE = re.compile(r"^\S+:\d+: ")  # how pytest ends a traceback entry: file:line: what
-_SOURCE = re.compile(r"\[/\S+:\d+\] ")  # gloo's messages begin with a path on the machine that built torch
-_CALLED = re.compile(r", called at .+?:\d+ in \S+")  # of a victim the line is enough
 
 
 @dataclass(frozen=True)
@@ -127,29 +122,6 @@ def minority_first(ranks_by_what: Mapping[str, list[int]]) -> str:
     return "; ".join(f"{name_ranks(ranks)} {what}" for what, ranks in ordered)
 
 
-def victim_lines(ranks: Iterable[RankOutcome]) -> list[str]:
-    """One line for each way to suffer, that of most ranks first where there are many ways, and the rest counted."""
-    alike: dict[str, list[int]] = {}
-    for rank in ranks:
-        alike.setdefault(_suffered(rank).removeprefix(f"rank {rank.rank} "), []).append(rank.rank)
-    ways = list(alike.items())
-    if len(ways) > MOST_VICTIMS:
-        ways.sort(key=lambda way: -len(way[1]))
-    lines = [f"{name_ranks(those)} {_of(those, does)}" for does, those in ways[:MOST_VICTIMS]]
-    left = sorted(rank for _, those in ways[MOST_VICTIMS:] for rank in those)
-    return [*lines, f"… and {name_ranks(left)}, in other ways"] if left else lines
-
-
-def _suffered(rank: RankOutcome) -> str:
-    """One line, cut where a transport's message begins to chat."""
-    line = _CALLED.sub("", _SOURCE.sub("", str(rank).splitlines()[0]))
-    raised = rank.status is Status.RAISED  # an error before that was dealt with
-    where = next((record.step for record in reversed(rank.ledger.records) if raised and record.error), None)
-    chat = raised and len(line) > VICTIM_WIDTH
-    cut = line if not chat else line[: VICTIM_WIDTH - 1] + "…"
-    return f"{cut} [in {where}]" if where else cut
-
-
 def blocks_of(outcome: Outcome, ranks: Iterable[int], verbs: Mapping[int, str]) -> Iterable[Block]:
     """One block for each way to fail; ranks whose tracebacks run through the same lines share one.
 
@@ -171,7 +143,7 @@ def share_alike(told: Iterable[tuple[int, str, str]]) -> Iterable[Block]:
         others = _others(what, members)
         shown = "\n".join([text, *others]) if others else text
         listed = sorted(rank for rank, _, _ in members)
-        yield Block(f"{name_ranks(listed)} {_of(listed, what)}", shown if place < MOST_IN_FULL else "")
+        yield Block(f"{name_ranks(listed)} {said_of(listed, what)}", shown if place < MOST_IN_FULL else "")
     left = sorted(rank for members in ways[MOST_WAYS:] for rank, _, _ in members)
     if left:
         yield Block(f"… and {name_ranks(left)}, in other ways")
@@ -183,20 +155,10 @@ def _others(what: str, members: Iterable[tuple[int, str, str]]) -> list[str]:
     for rank, other, _ in sorted(members):
         if other != what:
             others.setdefault(other, []).append(rank)
-    lines = [f"{name_ranks(ranks)} {_of(ranks, other)}" for other, ranks in list(others.items())[:MOST_OTHERS]]
+    lines = [f"{name_ranks(ranks)} {said_of(ranks, other)}" for other, ranks in list(others.items())[:MOST_OTHERS]]
     left = sorted(rank for ranks in list(others.values())[MOST_OTHERS:] for rank in ranks)
     each = "each " if len(left) > 1 else ""
     return [*lines, f"… and {name_ranks(left)} likewise, {each}with values of its own"] if left else lines
-
-
-def _of(ranks: Sequence[int], what: str) -> str:
-    """What is said of one rank, as it is said of `ranks`."""
-    return what if len(ranks) == 1 else _of_several(what)
-
-
-def _of_several(what: str) -> str:
-    verb, _, rest = what.partition(" ")
-    return f"{_PLURAL.get(verb, verb)} {rest}"
 
 
 def _told(outcome: Outcome, rank: RankOutcome, verbs: Mapping[int, str]) -> tuple[str, str]:
