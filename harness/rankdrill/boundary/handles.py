@@ -153,7 +153,7 @@ class Handles:
         """The user is given `work`, the handle of `step`; `lose` is called if that is lost.
 
         With `of_all` it is for any of these global ranks to wait: a result that some of them have no use for.
-        `prints` are those of what it reads.
+        `prints` are those of what it works on.
         """
         handle = Handle(self.numbers.take(), step, buffers, work, self, lose, of_all, prints)
         self.unsettled[handle.number] = handle

@@ -10,27 +10,22 @@ from __future__ import annotations
 
 import ctypes
 import zlib
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 import torch
 
 from rankdrill.boundary.accesses import Use
 from rankdrill.boundary.contracts import flatten
 from rankdrill.boundary.modes_seam import plainly
-from rankdrill.boundary.regions import Buffers, region_of
+from rankdrill.boundary.regions import Buffers, Region, region_of
 from rankdrill.native import hot
-
-if TYPE_CHECKING:
-    from rankdrill.boundary.regions import Region
 
 __all__ = ["MOST_READ", "WAYS", "Print", "prints_of"]
 
 MOST_READ = 1 << 14  # bytes: up to here all of it
 _WINDOW = 64  # as native/prints.c
 _WINDOWS = MOST_READ // _WINDOW
-
-
 WAYS = (None, Use.CHANGE, Use.FREE, Use.MOVE)
 """What may have become of a tensor, as C counts it."""
 
@@ -76,7 +71,7 @@ def _meets_any(region: Region, others: Iterable[Region]) -> bool:
 def _print_in_python(start: int, end: int) -> int:
     if end - start <= MOST_READ:
         return zlib.crc32(ctypes.string_at(start, end - start))
-    places: Sequence[int] = [start + (end - start - _WINDOW) * each // (_WINDOWS - 1) for each in range(_WINDOWS)]
+    places = [start + (end - start - _WINDOW) * each // (_WINDOWS - 1) for each in range(_WINDOWS)]
     return zlib.crc32(b"".join(ctypes.string_at(place, _WINDOW) for place in places))
 
 
