@@ -15,7 +15,8 @@ import pytest
 from rankdrill.worlds import RankOutcome
 from rankdrill.worlds.processes.cgroups import MemoryCgroup, find_memory_cgroup, memory_cgroup_of
 from rankdrill.worlds.processes.nursery import KEEP_VARIABLE
-from rankdrill.worlds.processes.watching import Inquest
+from rankdrill.worlds.processes.watching import Inquest, kernel_log
+from rankdrill.worlds.processes.watching.kernel_log import LOG, KernelLog
 from tests.worlds.conftest import PATIENCE_S
 from tests.worlds.ended import died, returned
 
@@ -93,7 +94,10 @@ def run_in(group: MemoryCgroup, source: str) -> list[str]:
 def test_a_rank_that_fills_its_memory_is_killed_by_the_kernel_and_one_killed_beside_it_is_not(
     limited: MemoryCgroup,
 ) -> None:
+    log = KernelLog()
     before, filled, after = run_in(limited, RUNS)
+    logged = log.killed_for_memory()
+    log.close()
     name = f"/{limited.folder.relative_to(limited.mount)}"
     for line in (before, after):
         assert line.startswith("rank 1 killed by SIGKILL, by os.kill at ")
@@ -102,6 +106,16 @@ def test_a_rank_that_fills_its_memory_is_killed_by_the_kernel_and_one_killed_bes
         "after collective.barrier #0 on 'default', at "
     )
     assert filled.endswith("|(1,)")
+    if log_can_be_read():
+        assert False in logged.values(), "it says so, and that it was not for want of the machine's memory"
+
+
+def log_can_be_read() -> bool:
+    try:
+        with LOG.open("rb"):
+            return os.readlink("/proc/self/ns/pid") == "pid:[4026531836]"
+    except OSError:
+        return False
 
 
 # ------------------------------------------------------------------------------------------------ which group
@@ -175,6 +189,13 @@ def test_where_the_kernel_does_not_count(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------------ who is put down to it
 
 
+KILLED = (
+    "3,1405,54918860581,-;Memory cgroup out of memory: Killed process {} (python) total-vm:1484904kB, "
+    "anon-rss:871372kB, file-rss:19328kB, shmem-rss:0kB, UID:0 pgtables:2004kB oom_score_adj:0\n SUBSYSTEM=memory\n"
+)
+KILLED_ON_THE_MACHINE = KILLED.replace("Memory cgroup out", "Out")
+
+
 class Client:
     """Stands for a template's client where the kernel's count is made up; nothing else is asked of it."""
 
@@ -182,14 +203,23 @@ class Client:
         self.memory_cgroup = group
 
 
-def explained(client: Client, directory: Path, rise: int, *ranks: RankOutcome) -> list[str]:
-    """What is said of `ranks` where the kernel has killed `rise` processes during the run."""
-    inquest = Inquest(client, directory)  # type: ignore[arg-type]
+def explained(client: Client, directory: Path, rise: int, *ranks: RankOutcome, logged: str = "") -> list[str]:
+    """What is said of `ranks` where the kernel has killed `rise` processes during the run, and `logged` something.
+
+    The process of rank 3, say, is number 1003.
+    """
+    log = directory / "kmsg"
+    log.write_text(KILLED.format(1000))  # before this run began
+    inquest = Inquest(client, directory, KernelLog(log))  # type: ignore[arg-type]
     inquest.begin()
+    with log.open("a") as file:
+        file.write(logged)
     if client.memory_cgroup is not None:
         events = client.memory_cgroup.folder / "memory.events"
         events.write_text(f"oom 9\noom_kill {(client.memory_cgroup.kills() or 0) + rise}\n")
-    return [str(rank) for rank in inquest.explain(ranks, ())]
+    told = inquest.explain(ranks, (), {rank.rank: 1000 + rank.rank for rank in ranks})
+    inquest.close()
+    return [str(rank) for rank in told]
 
 
 def test_only_who_was_killed_and_not_by_plan_is_put_down_to_the_kernel(tmp_path: Path) -> None:
@@ -213,3 +243,37 @@ def test_of_two_that_were_killed_nobody_knows_which_one_the_kernel_took(tmp_path
 
 def test_where_nothing_is_counted_nothing_is_said(tmp_path: Path) -> None:
     assert explained(Client(None), tmp_path, 1, died(0)) == ["rank 0 killed by SIGKILL before its first step"]
+
+
+@pytest.fixture
+def numbers_are_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As outside of containers."""
+    monkeypatch.setattr(kernel_log, "_numbers_are_ours", lambda: True)
+
+
+@pytest.mark.usefixtures("numbers_are_ours")
+def test_the_log_says_whom_the_kernel_took(tmp_path: Path) -> None:
+    client = Client(version_two(tmp_path, {"job": "max"}))
+    told = explained(client, tmp_path, 1, died(0), died(1), logged=KILLED.format(1001) + KILLED.format(77))
+    by_kernel = "by the kernel: out of memory (cgroup /job, without a limit)"
+    end = "before its first step"
+    assert told == [f"rank 0 killed by SIGKILL {end}", f"rank 1 killed by SIGKILL, {by_kernel}, {end}"]
+
+
+@pytest.mark.usefixtures("numbers_are_ours")
+def test_the_log_is_enough_where_nothing_is_counted(tmp_path: Path) -> None:
+    (told,) = explained(Client(None), tmp_path, 0, died(2), logged=KILLED_ON_THE_MACHINE.format(1002))
+    assert told == "rank 2 killed by SIGKILL, by the kernel: out of memory (of the machine), before its first step"
+
+
+@pytest.mark.usefixtures("numbers_are_ours")
+def test_what_the_log_says_of_others_is_nothing_about_ranks(tmp_path: Path) -> None:
+    for other in (KILLED.format(10020), "6,7,8,-;a python said: Out of memory, 1002\n", KILLED.format(77)):
+        (told,) = explained(Client(None), tmp_path, 0, died(2), logged=other)
+        assert told == "rank 2 killed by SIGKILL before its first step"
+
+
+def test_numbers_of_another_namespace_are_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel_log, "_numbers_are_ours", lambda: False)
+    (told,) = explained(Client(None), tmp_path, 0, died(2), logged=KILLED.format(1002))
+    assert told == "rank 2 killed by SIGKILL before its first step"

@@ -241,8 +241,8 @@ def _alike(rank: RankOutcome) -> str:
 
 
 def _with_stack(error: WorldError, culprit: RankOutcome) -> WorldError:
-    if culprit.stack:
-        error.add_note(culprit.stack)
+    if known := "\n".join(filter(None, (culprit.stack, culprit.process))):
+        error.add_note(known)
     return error
 
 

@@ -18,11 +18,11 @@ from rankdrill.step import Site
 from rankdrill.worlds.death import Death
 from rankdrill.worlds.dumps import innermost_site, threads_in
 
-__all__ = ["ASLEEP", "STOPPED_BY", "RankOutcome", "RenderedError", "Status"]
+__all__ = ["ASLEEP", "STOPPED_BY", "ProcessorTime", "RankOutcome", "RenderedError", "Status"]
 
 STOPPED_BY = "stopped by "
-ASLEEP = "waiting to be woken by another of its threads, and none will"
 """Begins what a rank is `doing` whose process a signal has stopped."""
+ASLEEP = "waiting to be woken by another of its threads, and none will"
 
 _NOTHING_WRITTEN = LedgerView()
 
@@ -61,6 +61,19 @@ class RenderedError(Exception):
         return error if isinstance(error, BaseException) else self
 
 
+@dataclass(frozen=True, slots=True)
+class ProcessorTime:
+    """How many seconds a rank's threads had a processor in the `of_s` since its last step, or since the run `began`."""
+
+    had_s: float
+    of_s: float
+    began: bool = False
+
+    def __str__(self) -> str:
+        since = "the run began" if self.began else "its last step"
+        return f"{self.had_s:.1f} s of processor time in the {self.of_s:.1f} s since {since}"
+
+
 @dataclass(frozen=True)
 class RankOutcome:
     """One rank's part of an `Outcome`.
@@ -75,7 +88,8 @@ class RankOutcome:
     rankdrill has to say about the run. `finding` is what was found wrong with the whole run while it ran, the same on
     every rank. Of a rank that raised `site` is the line of the user's that did. `orphaned` says how the process that
     ranks are forked from ended, where that took this rank along. `failures` are errors that it was handling when it
-    called collectives.
+    called collectives. `ran` is how long a stuck rank that was in no step had a processor since its last one, if
+    anybody looked then; `kernel` the kernel's functions that it was in, innermost first, where they can be read.
     """
 
     rank: int
@@ -100,6 +114,8 @@ class RankOutcome:
     site: Site | None = None
     orphaned: str = ""
     failures: tuple[Failure, ...] = ()
+    ran: ProcessorTime | None = None
+    kernel: tuple[str, ...] = ()
 
     def with_transcript(self, stdout: str, stderr: str, ledger: LedgerView, fired: tuple[int, ...]) -> RankOutcome:
         """The same, with what the rank printed and wrote down."""
@@ -136,6 +152,13 @@ class RankOutcome:
         """Whether the deadline found it at something of its own, which nobody had planned: it may need longer."""
         at_its_own = self.wait is None and not self.doing.startswith((STOPPED_BY, ASLEEP))
         return self.status is Status.STUCK and at_its_own and not (self.cut or self.by_plan)
+
+    @property
+    def process(self) -> str:
+        """What is known of its process, where it was stuck in no step: processor time, and where in the kernel."""
+        told = [str(self.ran)] if self.ran is not None else []
+        told += [f"in the kernel: {' < '.join(self.kernel)}"] if self.kernel else []
+        return "\n".join(told)
 
     def _where(self) -> str:
         if self.step:

@@ -149,7 +149,9 @@ class ProcessEngine:
 
     def _explained(self, ranks: Sequence[RankOutcome]) -> list[RankOutcome]:
         assert self._inquest is not None
-        return self._inquest.explain(ranks, {handle.rank for handle in self._ranks if handle.orphaned})
+        orphans = {handle.rank for handle in self._ranks if handle.orphaned}
+        pids = {handle.rank: handle.pid for handle in self._ranks if handle.pid is not None}
+        return self._inquest.explain(ranks, orphans, pids)
 
     def _watched(self, job: Job, transcripts: Transcripts, *, deadline: float, stream: bool) -> dict[int, Ending]:
         assert self._client is not None
@@ -189,12 +191,15 @@ class ProcessEngine:
             self._transcripts.close()
         if self._breaks is not None:
             self._breaks.close()
+        if self._inquest is not None:
+            self._inquest.close()
         if self._directory is not None:
             remove_segments(self._directory)
             shutil.rmtree(self._directory.parent, ignore_errors=True)
         if self._port is not None:
             self._port.close()
         self._ranks, self._transcripts, self._directory, self._breaks = [], None, None, None
+        self._inquest = None
         self._obituaries = select.poll()
         self._port, self._unfit, self._told, self._under_way = None, False, None, None
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rankdrill.motion import seconds_wanted
+from rankdrill.worlds.processes.watching.kernel import waits_in
 from rankdrill.worlds.rank_outcome import STOPPED_BY
 
 __all__ = ["STOPPED", "activities"]
@@ -91,9 +92,10 @@ def _activity(pid: int, before: _Look, after: _Look) -> str:
         return COMPUTING
     call = _system_call(pid)
     if state == "D":
-        return f"in the kernel, not to be interrupted{f' ({call})' if call else ''}"
-    if not call:
-        return _in_the_kernel(pid)
+        where = ": ".join(filter(None, (call, waits_in(pid))))
+        return f"in the kernel, not to be interrupted{f' ({where})' if where else ''}"
+    if not call:  # who may not trace it may not ask for it
+        return f"waiting in the kernel ({function})" if (function := waits_in(pid)) else ""
     meaning = next((meaning for meaning, calls in _MEANINGS if call in calls), "waiting in a system call")
     return f"{meaning} ({call})"
 
@@ -112,12 +114,3 @@ def _system_call(pid: int) -> str:
     except (OSError, ValueError, IndexError):  # it runs, or the kernel does not say
         return ""
     return _NAMES.get(os.uname().machine, {}).get(number, f"number {number}") if number >= 0 else ""
-
-
-def _in_the_kernel(pid: int) -> str:
-    """Where it sleeps, where the kernel says only that: who may not trace it may not ask for its system call."""
-    try:
-        function = Path(f"/proc/{pid}/wchan").read_text().strip("\0\n")
-    except OSError:
-        return ""
-    return f"waiting in the kernel ({function})" if function not in ("", "0") else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from signal import SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, Signals
@@ -16,6 +16,7 @@ from rankdrill.worlds.processes.client import TemplateClient
 from rankdrill.worlds.processes.failing import failures_in
 from rankdrill.worlds.processes.last_words import BY, NOTED, WITH, last_words_of
 from rankdrill.worlds.processes.watching.activity import STOPPED
+from rankdrill.worlds.processes.watching.kernel_log import KernelLog
 from rankdrill.worlds.processes.watching.stacks import of_the_body
 from rankdrill.worlds.rank_outcome import STOPPED_BY, RankOutcome, Status
 
@@ -49,19 +50,30 @@ class _LastWords:
 class Inquest:
     """Finds out how the ranks in `directory` died, once their run is over."""
 
-    def __init__(self, client: TemplateClient, directory: Path) -> None:
+    def __init__(self, client: TemplateClient, directory: Path, log: KernelLog | None = None) -> None:
         self._client = client
         self._directory = directory
+        self._log = log or KernelLog()
         self._kills: int | None = None
         self._began_ns = 0
 
     def begin(self) -> None:
         """A run begins: what the kernel has killed before has nothing to do with it."""
         self._kills = self._count_kills()
+        self._log.skip()
         self._began_ns = time.monotonic_ns()
 
-    def explain(self, ranks: Sequence[RankOutcome], orphans: Collection[int]) -> list[RankOutcome]:
-        """`ranks`, those that died with all that can be known of it; `orphans` went with the template."""
+    def close(self) -> None:
+        """No more runs are to be looked into."""
+        self._log.close()
+
+    def explain(
+        self, ranks: Sequence[RankOutcome], orphans: Collection[int], pids: Mapping[int, int]
+    ) -> list[RankOutcome]:
+        """`ranks`, those that died with all that can be known of it; `orphans` went with the template.
+
+        `pids` are their processes, by rank.
+        """
         dead = [rank for rank in ranks if rank.status is Status.DIED]
         ranks = [self._stopped(rank) if rank.doing == STOPPED else rank for rank in ranks]
         ranks = [self._with_its_notes(rank) for rank in ranks]
@@ -69,6 +81,8 @@ class Inquest:
             return ranks
         of_template = self._end_of_template() if any(rank.rank in orphans for rank in dead) else ""
         told = [self._with_its_words(rank, of_template if rank.rank in orphans else "") for rank in ranks]
+        if any(map(_is_killed, told)):
+            told = self._as_logged(told, pids)
         unknown = sum(_is_killed(rank) for rank in told)
         by_kernel = self._by_kernel(unknown) if unknown else ""
         return [_killed(rank, by_kernel) if _is_killed(rank) else rank for rank in told]
@@ -115,6 +129,23 @@ class Inquest:
         group = self._client.memory_cgroup
         return group.kills() if group is not None else None
 
+    def _as_logged(self, ranks: Sequence[RankOutcome], pids: Mapping[int, int]) -> list[RankOutcome]:
+        """`ranks`, where the kernel's log says of some whom it took, and so of the others whom it did not."""
+        logged = self._log.killed_for_memory()
+        found = {rank: logged[pid] for rank, pid in pids.items() if pid in logged}
+        if not found:
+            return list(ranks)
+        self._kills = None  # it has been told whom
+        return [
+            _killed(rank, self._for_memory(of_machine=found[rank.rank]))
+            if rank.rank in found and _is_killed(rank)
+            else rank
+            for rank in ranks
+        ]
+
+    def _for_memory(self, *, of_machine: bool) -> str:
+        return f"by the kernel: out of memory ({'of the machine' if of_machine else self._client.memory_cgroup})"
+
     def _by_kernel(self, killed: int) -> str:
         """Who killed `killed` processes, if it was the kernel; nobody can know who else sends a signal."""
         now = self._count_kills()
@@ -122,7 +153,7 @@ class Inquest:
             return ""
         rise = now - self._kills
         if rise >= killed:
-            return f"by the kernel: out of memory ({self._client.memory_cgroup})"
+            return self._for_memory(of_machine=False)
         return f"while the kernel killed {rise} of {killed} processes for memory ({self._client.memory_cgroup})"
 
     # ---------------------------------------------------------------------------------- the template

@@ -23,8 +23,10 @@ from rankdrill.worlds.processes.watching.at_the_end import found_at_the_end
 from rankdrill.worlds.processes.watching.breaks import Breaks
 from rankdrill.worlds.processes.watching.certainty import Certainty
 from rankdrill.worlds.processes.watching.ending import Ending
+from rankdrill.worlds.processes.watching.kernel import kernel_stack
 from rankdrill.worlds.processes.watching.native import native_stacks
 from rankdrill.worlds.processes.watching.positions import Positions
+from rankdrill.worlds.processes.watching.processor_time import ProcessorTimes
 from rankdrill.worlds.processes.watching.stacks import of_the_body, stacks_of
 from rankdrill.worlds.rank_outcome import ASLEEP, RankOutcome, Status
 
@@ -77,6 +79,7 @@ class Supervision:
         self._settled = 0.0  # when those that are on their way had time enough
         self._failed = False  # a rank has ended otherwise than by returning
         self._next_break_look = 0.0
+        self._times = ProcessorTimes(ledgers)
         self._poller = select.poll()
         self._heard_on: dict[int, RankHandle] = {}
 
@@ -102,6 +105,7 @@ class Supervision:
             if now >= end:
                 break
             if now >= next_look:
+                self._times.look(self._running.values())
                 certain = self._certainty.hangs(self._running, now + PATIENCE_S if latest == inf else latest)
                 if certain:
                     break
@@ -244,7 +248,8 @@ class Supervision:
         cut = self._mourning or self._broken or certain
         asked = self._broken or (certain and self._running.keys() <= self._stacks.keys())
         elsewhere = {} if asked or cut else self._elsewhere(waiting)
-        doing, in_c = activities(elsewhere), native_stacks(elsewhere)
+        ran, doing, in_c = self._times.since(elsewhere), activities(elsewhere), native_stacks(elsewhere)
+        in_kernel = {rank: kernel_stack(pid) for rank, pid in elsewhere.items()}
         if not asked:  # not before: the signal may wake a rank from what it sleeps in
             self._ask_stacks(self._running.values())
         self._client.kill(list(self._running.values()))
@@ -258,6 +263,8 @@ class Supervision:
                 stack=stack,
                 cut=cut and not asleep,
                 doing=ASLEEP if asleep else doing.get(rank, ""),
+                ran=ran.get(rank),
+                kernel=in_kernel.get(rank, ()),
             )
             self._end(Ending(outcome))
         for rank, ending in self._endings.items():
