@@ -21,7 +21,12 @@ def finding_as_fields(finding: Finding) -> dict[str, Any]:
         "number": None if finding.number == NO_SEQUENCE else finding.number,
         "argument": finding.argument,
         "sides": [
-            {"ranks": list(side.ranks), "did": side.did, "sites": [site_as_fields(site) for site in side.sites]}
+            {
+                "ranks": list(side.ranks),
+                "did": side.did,
+                "sites": [site_as_fields(site) for site in side.sites],
+                "ahead": site_as_fields(side.ahead),
+            }
             for side in finding.sides
         ],
     }

@@ -53,11 +53,15 @@ NAME = "name"
 
 @dataclass(frozen=True)
 class Side:
-    """Ranks that did the same: what, in words that follow ``rank 2``, and from where, by rank."""
+    """Ranks that did the same: what, in words that follow ``rank 2``, and from where, by rank.
+
+    `ahead` is where by the source they come only then to what the other side has begun with, where that is known.
+    """
 
     ranks: tuple[int, ...]
     did: str
     sites: tuple[Site | None, ...]
+    ahead: Site | None = None
 
     def __str__(self) -> str:
         return f"{name_ranks(self.ranks)} {self.itself}"
@@ -65,7 +69,8 @@ class Side:
     @property
     def itself(self) -> str:
         """What they did, and where."""
-        return f"{self.did}{self._where()}"
+        ahead = f", and would come to the other's only at {self.ahead.path}:{self.ahead.line}" if self.ahead else ""
+        return f"{self.did}{self._where()}{ahead}"
 
     @property
     def leaves_out(self) -> bool:

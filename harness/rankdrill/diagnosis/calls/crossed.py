@@ -318,6 +318,8 @@ def _finding(
 ) -> Finding:
     step = most.step
     told = sorted((_side(few), _side(most)), key=lambda side: side.ranks)
+    if kind in (FindingKind.DEADLOCK, FindingKind.CALL_ORDERING):
+        told = sorted((_with_ahead(few, most), _with_ahead(most, few)), key=lambda side: side.ranks)
     if culprits:
         told.sort(key=lambda side: side.ranks != culprits)
     if kind is FindingKind.DEADLOCK:
@@ -344,6 +346,19 @@ def _side(side: _Side) -> Side:
     # A backend may have let some of them go on.
     did = f"{_verb(side.ranks)} in" if side.meeting.waiting.issuperset(side.ranks) else "came first to"
     return side_of(side.ranks, f"{did} {named(side.step)}", [side.meeting.made[rank].step.site for rank in side.ranks])
+
+
+def _with_ahead(side: _Side, other: _Side) -> Side:
+    return replace(_side(side), ahead=_ahead(side.step.site, other.step.site))
+
+
+def _ahead(mine: Site | None, theirs: Site | None) -> Site | None:
+    """Where further down the call at `theirs` is written word for word: its own second one, of who waits at `mine`."""
+    if mine is None or theirs is None:
+        return None
+    here, there = from_one_function(mine, theirs)
+    lines = lines_alike(there, here)
+    return replace(here, line=lines.pop()) if len(lines) == 1 else None
 
 
 def _verb(ranks: Sequence[int]) -> str:
