@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rankdrill.diagnosis import Wait, odd_ones
-from rankdrill.ledger import GROUP_OP, LedgerView, State
+from rankdrill.ledger import LedgerView, State
 from rankdrill.step import NO_SEQUENCE, Step
 from tests.worlds.ended import OPEN, barrier, ledger
 
@@ -87,11 +87,6 @@ def test_messages_have_no_place_to_meet_in() -> None:
     waiting = {0: Wait(0, after[0].records[0], ()), 1: Wait(1, after[1].records[-1], ())}
     for order in (waiting, dict(reversed(waiting.items()))):
         assert sorted(odd_ones(order, after)) == [0, 1]
-
-
-def test_what_a_group_is_made_of_is_no_call_on_it() -> None:
-    members = barrier(0, "pair", GROUP_OP, "ranks=0,1")
-    assert odd(inside(members, barrier(0, "pair")), inside(barrier(0, "pair"))) == {}
 
 
 def test_a_file_that_has_the_name_of_a_group_is_no_call_on_it() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import product
 
 import pytest
 
 from rankdrill.diagnosis import Finding, FindingKind, Wait, cause_of_hang
 from rankdrill.diagnosis.calls.turns import another_group_at_a_turn, turn_of
-from rankdrill.ledger import GROUP_OP, LedgerView, State
+from rankdrill.ledger import Group, LedgerView, State
 from rankdrill.step import Kind, Site, Step
 from tests.worlds.ended import ledger
 
@@ -44,13 +45,10 @@ def played(programs: Sequence[Program]) -> tuple[dict[int, Wait], list[LedgerVie
                 moved = True
     views, waits = [], {}
     for rank, steps in enumerate(made):
-        members = [
-            Step(Kind.COLLECTIVE, GROUP_OP, name, f"ranks={ranks[0]},{ranks[1]}")
-            for name, ranks in GROUPS.items()
-            if rank in ranks
-        ]
+        made_of = [(name, ranks) for name, ranks in GROUPS.items() if rank in ranks]
+        groups = tuple(Group(at, 0, name, f"{one},{two}") for at, (name, (one, two)) in enumerate(made_of))
         stuck = len(steps) > done[rank]
-        views.append(ledger(*members, *steps, last=State.WAITING if stuck else State.ENDED))
+        views.append(replace(ledger(*steps, last=State.WAITING if stuck else State.ENDED), groups=groups))
         if stuck:
             waits[rank] = Wait(rank, views[-1].records[-1], tuple(behind(steps[-1], made)))
     return waits, views

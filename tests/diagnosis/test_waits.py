@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rankdrill.boundary.work import NeverWaited
 from rankdrill.diagnosis import Position, Progress, Wait, doomed, name_ranks, waits
 from rankdrill.diagnosis.progress import counted_by, position
-from rankdrill.ledger import GROUP_OP, LedgerReader, LedgerWriter, Record, State, spell_members
+from rankdrill.ledger import ON_DEVICE, LedgerReader, LedgerWriter, Record, State
 from rankdrill.step import ANYBODY, NEVER_WAITED, NEW_GROUP, NO_SEQUENCE, Kind, Message, Step
 
 
@@ -274,7 +274,7 @@ def test_members_beyond_the_world_are_not_waited_for() -> None:
 def test_positions_are_read_from_ledgers(tmp_path: Path) -> None:
     path = tmp_path / "ledger"
     with LedgerWriter(path, rank=0, world_size=3) as ledger:
-        ledger.mark(ledger.begin(step(NO_SEQUENCE, "pair", "group", "ranks=0,2")), State.ENDED)
+        ledger.introduce_group("pair", (0, 2))
         ledger.mark(ledger.begin(step(0, "pair")), State.ENDED)
         ledger.mark(ledger.begin(Step(Kind.FILE, "open", "/x")), State.ENDED)
         first = ledger.begin(step(1, "pair"))
@@ -292,7 +292,7 @@ def test_no_group_is_believed_to_have_more_members_than_the_world(tmp_path: Path
     """A damaged ledger may speak of more than memory holds."""
     path = tmp_path / "ledger"
     with LedgerWriter(path, rank=0, world_size=3) as ledger:
-        ledger.mark(ledger.begin(step(NO_SEQUENCE, "huge", "group", "ranks=0-99")), State.ENDED)
+        ledger.introduce_group("huge", range(100))
     progress = Progress(ranks=3)
     progress.take(LedgerReader(path).view())
     assert progress.position(ended=False).groups == {"huge": (0, 1, 2)}
@@ -323,35 +323,35 @@ def test_a_message_that_was_given_up_is_waited_for_in_vain(tmp_path: Path) -> No
     assert list(doomed([at_message("recv", 1), Position(True, messages={("send", "default", 0, 0): 0})])) == [0]
 
 
-def test_members_that_take_several_records(tmp_path: Path) -> None:
-    """Known when the last has been written, by one look or by several."""
-    ranks = tuple(range(0, 90, 7)) + tuple(number**2 for number in range(10, 30))
+def test_who_is_in_a_group_is_known_however_often_the_ring_wraps(tmp_path: Path) -> None:
+    """Also where nobody looked before."""
     path = tmp_path / "ledger"
-    with LedgerWriter(path, rank=0, world_size=1000) as ledger:
+    with LedgerWriter(path, rank=0, world_size=3, capacity=8) as ledger:
+        ledger.introduce_group("pair", (0, 2))
+        for sequence in range(800):
+            ledger.mark(ledger.begin(step(sequence, "pair")), State.WAITING if sequence == 799 else State.ENDED)
+    here = position(LedgerReader(path).view(), ended=False)
+    assert not here.whole
+    assert here.groups == {"pair": (0, 2)}
+    assert waits([here, ended(), running(pair=799)])[0].missing == (2,)
+
+
+def test_a_group_of_an_earlier_ones_name_counts_anew_on_a_device(tmp_path: Path) -> None:
+    """From where it was written down, whatever has been looked at meanwhile."""
+    path = tmp_path / "ledger"
+    with LedgerWriter(path, rank=0, world_size=4) as ledger:
         reader, progress = LedgerReader(path), Progress()
-        parts = spell_members(ranks)
-        assert len(parts) > 1
-        for part in parts:
-            progress.take(reader.view(progress.next))
-            assert progress.position(ended=False).groups == {}
-            ledger.mark(ledger.begin(step(NO_SEQUENCE, "odd", GROUP_OP, part)), State.ENDED)
-        progress.take(reader.view(progress.next))
-        assert progress.position(ended=False).groups == {"odd": ranks}
-        assert position(reader.view(), ended=False).groups == {"odd": ranks}
+        for ranks in ((0, 1), (0, 2, 3)):
+            ledger.introduce_group("1", ranks, ON_DEVICE)
+            for sequence in range(len(ranks)):
+                ledger.mark(ledger.begin(step(sequence, "1")), State.ENDED)
+                progress.take(reader.view(progress.next, groups_since=0))
+        assert position(reader.view(), ended=False).reached == {"1": 3}
+        assert progress.position(ended=False).reached == {"1": 3}
+        ledger.introduce_group("1", (0, 1), ON_DEVICE)
+        progress.take(reader.view(progress.next, groups_since=0))
+        assert progress.position(ended=False).reached == {}
         reader.close()
-
-
-def test_members_of_two_groups_that_come_interleaved(tmp_path: Path) -> None:
-    even = spell_members(tuple(number**2 for number in range(20)))
-    odd = spell_members(tuple(number**2 + 1 for number in range(20)))
-    assert len(even) == len(odd) > 1
-    with LedgerWriter(tmp_path / "ledger", rank=0, world_size=1000) as ledger:
-        for one, other in zip(even, odd, strict=True):
-            ledger.mark(ledger.begin(step(NO_SEQUENCE, "even", GROUP_OP, one)), State.ENDED)
-            ledger.mark(ledger.begin(step(NO_SEQUENCE, "odd", GROUP_OP, other)), State.ENDED)
-    groups = position(LedgerReader(tmp_path / "ledger").view(), ended=False).groups
-    assert groups["even"] == tuple(number**2 for number in range(20))
-    assert groups["odd"] == tuple(number**2 + 1 for number in range(20))
 
 
 def test_how_far_a_rank_has_come_is_the_furthest_it_was(tmp_path: Path) -> None:
@@ -470,10 +470,9 @@ def test_what_was_lost_between_two_looks_stays_lost(tmp_path: Path) -> None:
 
 
 def test_a_ledger_that_lost_its_beginning_accuses_nobody(tmp_path: Path) -> None:
-    """Which ranks a group has is unknown then: only those that were seen using it are its members."""
+    """Where it is unknown which ranks a group has, only those that were seen using it are its members."""
     path = tmp_path / "ledger"
     with LedgerWriter(path, rank=0, world_size=3, capacity=8) as ledger:
-        ledger.mark(ledger.begin(step(NO_SEQUENCE, "pair", "group", "ranks=0,1")), State.ENDED)
         for sequence in range(20):
             ledger.mark(ledger.begin(step(sequence, "pair")), State.WAITING if sequence == 19 else State.ENDED)
     here = position(LedgerReader(path).view(), ended=False)

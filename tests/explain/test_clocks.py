@@ -103,3 +103,16 @@ def test_a_job_of_two_machines_is_explained_as_of_one(later: bool, tmp_path: Pat
     evidence = evidence_of(told_apart(read_directory(directory))[0])
     firsts = [next(r.begin_ns for r in each.view if r.step.op == "all_reduce") for each in evidence.ranks.values()]
     assert max(firsts) - min(firsts) < 60 * SECOND
+
+
+def test_where_the_log_does_not_say_what_time_it_was_the_ledger_does(tmp_path: Path) -> None:
+    with job(leave_one_out, 4, tmp_path) as running:
+        explained(tmp_path, lambda found: any(cause.finding.culprits for cause in found.causes))
+        running.kill()
+    told = {one.name: one.clock_ns for one in read_directory(tmp_path)}
+    for log in tmp_path.glob("*.log"):
+        first, *rest = log.read_text().splitlines()
+        about = {name: value for name, value in json.loads(first).items() if name != "realtime_ns"}
+        log.write_text("\n".join([json.dumps(about), *rest, ""]))
+    for one in read_directory(tmp_path):
+        assert abs(one.clock_ns - told[one.name]) < 60 * SECOND

@@ -44,8 +44,8 @@ def alone(plan: str) -> Iterator[Here]:
 
 
 def issued(here: Here) -> list[str]:
-    """``all_reduce#0 float32[2] sum``: the calls on record, but for the groups' own records."""
-    steps = [record.step for record in here.view if record.step.kind == "collective" and record.step.op != "group"]
+    """``all_reduce#0 float32[2] sum``: the calls on record."""
+    steps = [record.step for record in here.view if record.step.kind == "collective"]
     return [f"{step.op}#{step.sequence} {step.fingerprint}".rstrip() for step in steps]
 
 
@@ -306,7 +306,7 @@ def test_a_wrong_group_is_another_of_the_rank() -> None:
         dist.all_reduce(ones(3))
         groups = [(r.step.target == "default", r.step.sequence) for r in here.view if r.step.op == "all_reduce"]
         assert groups == [(True, 0), (False, 0), (False, 1), (True, 0), (True, 1), (False, 1)]
-        assert [r.step.fingerprint for r in here.view if r.step.op == "group"] == ["ranks=0", "ranks=0"]
+        assert [group.ranks() for group in here.view.groups] == [(0,), (0,)]
 
 
 class Unconnected(DrilledGroup):

@@ -22,7 +22,7 @@ Run = Callable[..., Outcome]
 
 def collectives(view: LedgerView) -> list[str]:
     """``all_reduce#0``, in order, without the groups' own records."""
-    steps = [record.step for record in view if record.step.kind is Kind.COLLECTIVE and record.step.op != "group"]
+    steps = [record.step for record in view if record.step.kind is Kind.COLLECTIVE]
     return [f"{step.op}#{step.sequence}" for step in steps]
 
 

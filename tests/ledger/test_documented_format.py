@@ -40,6 +40,8 @@ def test_fields_of_the_header() -> None:
     fields = {what: (offset, size) for offset, size, what in rows("File")}
     assert sum(size for offset, size in fields.values() if offset < f.HEADER.size) == f.HEADER.size
     assert fields["total: how many records have been begun"] == (f.TOTAL_OFFSET, 8)
+    assert fields["groups: how many entries have been written to the table of groups"] == (f.GROUPS_OFFSET, 8)
+    assert fields["clock: what the machine's monotonic clock was at the start, in ns"] == (f.CLOCK_OFFSET, 8)
     assert f"| {f.FIRED_OFFSET} | 4 x {f.MAX_FAULTS} |" in TEXT
     assert f"| {f.HEADER_BYTES} | {f.RECORD_BYTES} x capacity |" in TEXT
     assert f"({f.CAPACITY} unless" in TEXT
@@ -53,6 +55,16 @@ def test_fields_of_a_call_site() -> None:
     assert end == f.SITE_BYTES
     assert f"| {f.SITE_BYTES} x room |" in TEXT
     assert f"({f.SITES}, at most" in TEXT
+
+
+def test_fields_of_a_group() -> None:
+    end = 0
+    for offset, size, what in rows("Groups"):
+        assert offset == end, what
+        end += size
+    assert end == f.GROUP_BYTES
+    assert f"| {f.GROUP_BYTES} x room for groups |" in TEXT
+    assert f"({f.GROUPS}, at most" in TEXT
 
 
 def test_states_and_kinds() -> None:

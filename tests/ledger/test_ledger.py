@@ -254,7 +254,7 @@ def test_what_is_no_ledger_is_refused(tmp_path: Path) -> None:
         raw = bytearray(path.read_bytes())
         struct.pack_into("<I", raw, offset, 99)
         path.write_bytes(raw)
-        with pytest.raises(LedgerError, match="this rankdrill reads version 5"):
+        with pytest.raises(LedgerError, match="this rankdrill reads version 6"):
             pytest.fail(f"{what} was not looked at: {LedgerReader(path)}")
 
 

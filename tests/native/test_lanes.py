@@ -305,7 +305,7 @@ def test_calls_are_told_apart_by_all_that_their_records_say(here: Here) -> None:
             dist.all_reduce(torch.ones(size, dtype=dtype), reduction)
             dist.broadcast(torch.ones(size, size, dtype=dtype), 0)
         dist.barrier()
-    records = [record for record in here.view if record.step.kind == "collective"][1:]
+    records = [record for record in here.view if record.step.kind == "collective"]
     assert [record.step.sequence for record in records] == list(range(34))
     told = [(record.step.op, record.step.fingerprint) for record in records]
     assert told[:17] == told[17:]
@@ -329,7 +329,7 @@ def test_tensors_of_many_dimensions_and_of_other_kinds_are_told_right(here: Here
     for _ in range(2):
         for tensor in made:
             dist.all_reduce(tensor)
-    records = [record for record in here.view if record.step.kind == "collective"][1:]
+    records = [record for record in here.view if record.step.kind == "collective"]
     told = [f"float32{str([*tensor.shape]).replace(' ', '')} sum" for tensor in made]
     assert [record.step.fingerprint for record in records] == told * 2
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from rankdrill.ledger import GROUP_OP
 from rankdrill.report import run_as_trace
 from rankdrill.report.picture import Lane
-from tests.report.test_run_html import lanes, picture, record
+from tests.report.test_run_html import lanes, picture
 
 
 def events(kind: str, **chosen: Any) -> list[dict[str, Any]]:
@@ -40,7 +39,6 @@ def test_who_never_came_out_is_there_to_the_end() -> None:
     assert last["ts"] + last["dur"] >= max(event["ts"] + event["dur"] for event in events("X"))
 
 
-def test_a_run_of_nothing_and_records_that_are_no_steps() -> None:
-    group = record(0, GROUP_OP)
-    only = picture([Lane(0, "died", "died", "culprit", (), (group,))], 0)
+def test_a_run_of_nothing() -> None:
+    only = picture([Lane(0, "died", "died", "culprit", (), ())], 0)
     assert [event["ph"] for event in json.loads(run_as_trace(only))["traceEvents"]] == ["M", "M"]

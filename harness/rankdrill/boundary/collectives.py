@@ -29,7 +29,7 @@ from rankdrill.boundary.regions import Buffers
 from rankdrill.boundary.repertoire import Repertoire
 from rankdrill.boundary.shared_outputs import TAKING_APART, shared_output
 from rankdrill.boundary.work import NeverWaited, TrackedWork
-from rankdrill.ledger import GROUP_OP, ON_DEVICE, State, milliseconds, spell_members
+from rankdrill.ledger import ON_DEVICE, State, milliseconds
 from rankdrill.ledger.members import PARTLY_ON_DEVICE
 from rankdrill.step import ANYBODY, DEFAULT_GROUP, MESSAGES, NO_SEQUENCE, RECV, Kind, Step
 
@@ -117,9 +117,7 @@ class DrilledGroup(dist.ProcessGroup):
             self.introduced = True
             goes_on = ON_DEVICE if self.on_device else PARTLY_ON_DEVICE if self.devices else 0
             self.boundary.on_device = self.boundary.on_device or bool(goes_on)
-            for ranks in spell_members(self.global_ranks):
-                record = self.boundary.ledger.begin(Step(Kind.COLLECTIVE, GROUP_OP, self.label, ranks, digest=goes_on))
-                self.boundary.mark(record, State.ENDED)
+            self.boundary.ledger.introduce_group(self.label, self.global_ranks, goes_on)
             self.way = way_of(self)
 
     def give_back(self, step: Step, args: dict[str, Any]) -> None:

@@ -21,7 +21,7 @@ from rankdrill.diagnosis.groups import members_in
 from rankdrill.diagnosis.messages.account import Account
 from rankdrill.diagnosis.messages.traffic import RECEIVING, SENDING, MessageEnd, Traffic
 from rankdrill.diagnosis.waits import Wait
-from rankdrill.ledger import GROUP_OP, LedgerView
+from rankdrill.ledger import LedgerView
 from rankdrill.step import BATCH, Kind, Site, Step
 
 __all__ = ["by_what_came_first"]
@@ -368,6 +368,6 @@ def _begun(view: LedgerView, meeting: Step, number: int) -> int | None:
         return None
     for record in view.where(lambda kind, state: kind is Kind.COLLECTIVE):
         step = record.step
-        if (step.target, step.sequence) == (meeting.target, number) and step.op != GROUP_OP:
+        if (step.target, step.sequence) == (meeting.target, number):
             return record.index
     return None

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
-from rankdrill.ledger import GROUP_OP, LedgerView, Record, State
+from rankdrill.ledger import LedgerView, Record, State
 from rankdrill.step import FILE_LOCKS, REPLACING, Kind, Site
 
 __all__ = ["lost_file_update"]
@@ -145,7 +145,7 @@ def _updates_of(rank: int, view: LedgerView) -> Iterator[_Update]:
     found: list[_Update] = []
     for record in view.records:
         step = record.step
-        if step.kind is Kind.COLLECTIVE and step.message is None and step.op != GROUP_OP:
+        if step.kind is Kind.COLLECTIVE and step.message is None:
             epoch = (step.target, step.sequence)
         if step.kind in (Kind.COLLECTIVE, Kind.STORE):
             heard = record.index

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from rankdrill.diagnosis.finding import Finding
 from rankdrill.diagnosis.waits import name_ranks
-from rankdrill.ledger import GROUP_OP, LedgerView, Members
-from rankdrill.step import DEFAULT_GROUP, Kind
+from rankdrill.ledger import LedgerView
+from rankdrill.step import DEFAULT_GROUP
 
 __all__ = ["by_members", "finding_by_members", "members_in"]
 
@@ -18,14 +18,7 @@ _ON = re.compile(r"\bon '([^']+)'")
 
 def members_in(view: LedgerView) -> dict[str, tuple[int, ...]]:
     """The members of the groups that a rank has used, as far as its ledger says so."""
-    told: dict[str, Members] = {}
-    found: dict[str, tuple[int, ...]] = {}
-    for record in view.where(lambda kind, state: kind is Kind.COLLECTIVE):
-        if record.step.op == GROUP_OP:
-            ranks = told.setdefault(record.step.target, Members()).take(record.step.fingerprint)
-            if ranks is not None:
-                found[record.step.target] = ranks
-    return found
+    return {group.label: group.ranks() for group in view.groups}
 
 
 def by_members(text: str, views: Iterable[LedgerView]) -> str:

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from rankdrill.diagnosis.device_queues import DeviceQueues
 from rankdrill.diagnosis.stores.keys import Keys, KeyState, awaits_key, awaits_lock
-from rankdrill.ledger import GROUP_OP, MOST_RANKS, LedgerView, Members, Record, State
+from rankdrill.ledger import MOST_RANKS, Group, LedgerView, Record, State
 from rankdrill.step import (
     DEFAULT_GROUP,
     INIT_GROUP,
@@ -89,7 +89,7 @@ class Progress:
         self._lost = False  # a part of what was written in this run
         self._reached: dict[str, int] = {}
         self._groups: dict[str, tuple[int, ...]] = {}
-        self._members: dict[str, Members] = {}
+        self._introduced = 0  # what was written of groups, and has been looked at
         self._messages: dict[Stream, int] = {}
         self._unknown: dict[int, tuple[str, int]] = {}  # by index: receives whose sender is not known yet
         self._under_way: set[int] = set()  # messages that were not over when last looked at
@@ -114,7 +114,10 @@ class Progress:
         self._awaited, self._beside = [], []
         end, torn = view.first + len(view.raw), set(view.torn_at)
         self.next = min(torn, default=end)  # another thread may be in the middle of writing it
+        groups = [group for group in view.groups if group.number >= self._introduced]
         for record in view.where(_matters):
+            while groups and groups[0].at <= record.index:
+                self._introduce(groups.pop(0))
             if not _over(record.state):
                 self.next = min(self.next, record.index)
             if record.index >= self._counted or record.index in self._torn:
@@ -134,7 +137,15 @@ class Progress:
                     self._on_device.take(record)
                     if record.state is State.RAISED and not _refused(record) and record.step.sequence != NO_SEQUENCE:
                         self._failed[record.step.target] = record.step.sequence
+        for group in groups:
+            self._introduce(group)
         self._counted, self._torn = end, torn
+
+    def _introduce(self, group: Group) -> None:
+        self._introduced = group.number + 1
+        self._groups[group.label] = group.ranks(self._ranks)
+        if self._on_device.make(group.label, group.mark):
+            self._reached.pop(group.label, None)  # it counts anew
 
     def _aside(self, record: Record) -> bool:
         waits = awaits_key(record.step) or awaits_lock(record.step)
@@ -150,15 +161,9 @@ class Progress:
             self._on_device.leave(record)
         if step.kind is not Kind.COLLECTIVE:
             return  # the rank is inside it
-        if step.op == GROUP_OP:
-            members = self._members.setdefault(step.target, Members(self._ranks)).take(step.fingerprint)
-            if members is not None:
-                self._groups[step.target] = members
-                if self._on_device.make(step.target, step.digest):
-                    self._reached.pop(step.target, None)  # it counts anew
-        elif not self._entered(record):
+        if not self._entered(record):
             return
-        elif step.sequence != NO_SEQUENCE:
+        if step.sequence != NO_SEQUENCE:
             if record.index >= self._start or step.target != DEFAULT_GROUP:  # whose calls each run counts anew
                 self._count_call(record)
         elif step.message is not None and record.index >= self._start:

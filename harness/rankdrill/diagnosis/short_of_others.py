@@ -8,7 +8,7 @@ from rankdrill.diagnosis.calls.common_caller import come_round, from_one_functio
 from rankdrill.diagnosis.calls.source import Order, order_of
 from rankdrill.diagnosis.messages.traffic import MessageEnd, Traffic
 from rankdrill.diagnosis.waits import Wait
-from rankdrill.ledger import GROUP_OP, LedgerView, Record
+from rankdrill.ledger import LedgerView, Record
 from rankdrill.step import NO_SEQUENCE, Kind, Site, Step
 
 __all__ = ["has_left_its_loop", "short_of_what_others_sent"]
@@ -57,7 +57,7 @@ def has_left_its_loop(wait: Wait, traffic: Traffic) -> bool:
 def _calls_before(meeting: Step, view: LedgerView) -> Iterator[Record]:
     for record in view.where(lambda kind, state: kind is Kind.COLLECTIVE):
         step = record.step
-        if step.target == meeting.target and NO_SEQUENCE < step.sequence < meeting.sequence and step.op != GROUP_OP:
+        if step.target == meeting.target and NO_SEQUENCE < step.sequence < meeting.sequence:
             yield record
 
 

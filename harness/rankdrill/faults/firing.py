@@ -8,7 +8,7 @@ from itertools import groupby
 
 from rankdrill.faults.fault import Fault
 from rankdrill.faults.plan import Plan
-from rankdrill.ledger import GROUP_OP, LedgerView
+from rankdrill.ledger import LedgerView
 
 __all__ = ["MAX_LISTED", "struck", "unfired"]
 
@@ -70,7 +70,7 @@ def _second_name(fingerprint: str) -> str:
 
 
 def _steps(rank: int, view: LedgerView) -> str:
-    names = [record.step.name for record in view if record.step.op != GROUP_OP]  # that is none of the rank's own
+    names = [record.step.name for record in view]
     if not names:
         return f"rank {rank} took no step at all"
     runs = [(name, len(list(run))) for name, run in groupby(names)]

@@ -2,8 +2,9 @@
 
 from rankdrill.ledger.board import Board, BoardBreak, BoardCall, make_board
 from rankdrill.ledger.format import CAPACITY, MAX_FAULTS, UNKNOWN_RANK, Record, State
+from rankdrill.ledger.groups import Group
 from rankdrill.ledger.mailbox import Half, Mailbox, MessageCall
-from rankdrill.ledger.members import DEVICE_BACKENDS, GROUP_OP, MOST_RANKS, ON_DEVICE, Members, spell_members
+from rankdrill.ledger.members import DEVICE_BACKENDS, MOST_RANKS, ON_DEVICE, Members, spell_members
 from rankdrill.ledger.posts import Post
 from rankdrill.ledger.reader import LedgerReader, LedgerView, all_ended
 from rankdrill.ledger.stencil import Stencil
@@ -12,7 +13,6 @@ from rankdrill.ledger.writer import LedgerWriter, milliseconds
 __all__ = [
     "CAPACITY",
     "DEVICE_BACKENDS",
-    "GROUP_OP",
     "MAX_FAULTS",
     "MOST_RANKS",
     "ON_DEVICE",
@@ -20,6 +20,7 @@ __all__ = [
     "Board",
     "BoardBreak",
     "BoardCall",
+    "Group",
     "Half",
     "LedgerReader",
     "LedgerView",

@@ -1,10 +1,9 @@
-"""The ledger's binary format, version 5 (little-endian; also in docs/ledger.md).
+"""The ledger's binary format, version 6 (little-endian; also in docs/ledger.md).
 
-One file per rank: a header of `HEADER_BYTES`, a ring of `capacity` records of `RECORD_BYTES`, then the table of call
-sites. Record *i*
-lies in slot ``i % capacity``; `total` in the header counts all records ever begun, so a reader knows how many
-were overwritten. A record's last field, `commit`, is ``(i + 1) mod 2**32`` and is stored last, so a record
-whose writer was killed half way does not carry the right commit and is reported as torn, never believed.
+One file per rank: a header of `HEADER_BYTES`, a ring of `capacity` records of `RECORD_BYTES`, then the tables of call
+sites and of groups. Record *i* lies in slot ``i % capacity``; `total` in the header counts all records ever begun, so
+a reader knows how many were overwritten. A record's last field, `commit`, is ``(i + 1) mod 2**32`` and is stored last,
+so a record whose writer was killed half way does not carry the right commit and is reported as torn, never believed.
 """
 
 from __future__ import annotations
@@ -18,8 +17,12 @@ from rankdrill.step import Kind, Step
 __all__ = [
     "BEATS_OFFSET",
     "CAPACITY",
+    "CLOCK_OFFSET",
     "FINGERPRINT_BYTES",
     "FIRED_OFFSET",
+    "GROUPS",
+    "GROUPS_OFFSET",
+    "GROUP_BYTES",
     "HEADER",
     "HEADER_BYTES",
     "HEART_OFFSET",
@@ -27,6 +30,7 @@ __all__ = [
     "KIND_AT",
     "MAGIC",
     "MAX_FAULTS",
+    "MOST_GROUPS",
     "MOST_RECORDS",
     "MOST_SITES",
     "OP_BYTES",
@@ -51,15 +55,19 @@ __all__ = [
 ]
 
 MAGIC = b"RDLEDGER"
-VERSION = 5
+VERSION = 6
 CAPACITY = 4096  # records kept per rank: 1 MiB, preallocated so that a full disk cannot SIGBUS a rank
 MOST_RECORDS = 1 << 20  # that a ring is believed to have room for: what says so may be damaged
 SITES = 1024  # call sites kept per rank; calls from further ones have none
 MOST_SITES = 1 << 16  # that a table is believed to have room for
 SITE_BYTES = 256
+GROUPS = 256  # groups kept per rank, the newest
+MOST_GROUPS = 1 << 16  # that a table is believed to have room for
+GROUP_BYTES = 256
 
-# magic, version, record bytes, capacity, rank, world size, pid, start (ns since the epoch), room for call sites
-HEADER = struct.Struct("<8sIIIIIIQI")
+# magic, version, record bytes, capacity, rank, world size, pid, start (ns since the epoch), room for call sites, for
+# groups
+HEADER = struct.Struct("<8sIIIIIIQII")
 HEADER_BYTES = 4096
 RANK = struct.Struct("<II")  # rank and world size, which a recorded job knows only once it has a group
 RANK_OFFSET = 20
@@ -69,6 +77,8 @@ BEATS_OFFSET = 56  # uint32: how often it has said so; of two places for where i
 PLACES_OFFSET = 1152
 PLACE = struct.Struct("<I188s64s")  # line, file, function
 TOTAL_OFFSET = 64  # uint64: records begun so far
+GROUPS_OFFSET = 72  # uint64: entries written so far of the table of groups
+CLOCK_OFFSET = 80  # uint64: what the machine's monotonic clock was at the start, in ns
 FIRED_OFFSET = 128  # MAX_FAULTS x uint32: how often each fault of the plan has struck in this run
 MAX_FAULTS = 256
 

@@ -8,11 +8,19 @@ from itertools import islice
 
 from rankdrill.ledger.format import FINGERPRINT_BYTES
 
-__all__ = ["DEVICE_BACKENDS", "GROUP_OP", "MOST_RANKS", "ON_DEVICE", "PARTLY_ON_DEVICE", "Members", "spell_members"]
+__all__ = [
+    "DEVICE_BACKENDS",
+    "MOST_RANKS",
+    "ON_DEVICE",
+    "PARTLY_ON_DEVICE",
+    "Members",
+    "ranks_in",
+    "spell_members",
+    "told_in",
+]
 
-GROUP_OP = "group"  # the record that says which global ranks a process group has
-ON_DEVICE = 1  # its digest, where calls of the group go on, on a device, after they have returned
-PARTLY_ON_DEVICE = 2  # where those do whose tensors lie there: `Step.device`
+ON_DEVICE = 1  # the mark of a group whose calls go on, on a device, after they have returned
+PARTLY_ON_DEVICE = 2  # of one where those do whose tensors lie there: `Step.device`
 DEVICE_BACKENDS = ("nccl", "xccl", "hccl", "ucc")
 """The backends of such groups. A handle's wait is over once the host may go on, which is before the collective is."""
 SHORTEST_RUN = 3  # `0,1` reads better than `0-1` and is no longer
@@ -21,16 +29,16 @@ _RUN = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
 _RECORD = re.compile(r"ranks=([\d,:-]*)(?: part=(\d+)/(\d+))?")
 
 
-def spell_members(ranks: Sequence[int]) -> list[str]:
-    """Fingerprints, one a record, that say together which global `ranks` a group has, by rank in the group.
+def spell_members(ranks: Sequence[int], room: int = FINGERPRINT_BYTES) -> list[str]:
+    """Texts of at most `room` bytes that say together which global `ranks` a group has, by rank in the group.
 
     Nearly every group needs one. Of several, each says which part it is, and of how many.
     """
     runs = list(_runs(ranks))
     whole = f"ranks={','.join(runs)}"
-    if len(whole) <= FINGERPRINT_BYTES:
+    if len(whole) <= room:
         return [whole]
-    room = FINGERPRINT_BYTES - len(f"ranks= part={len(runs)}/{len(runs)}")
+    room -= len(f"ranks= part={len(runs)}/{len(runs)}")
     parts: list[str] = []
     for run in runs:
         if parts and len(parts[-1]) + 1 + len(run) <= room:
@@ -69,17 +77,31 @@ class Members:
 
     def take(self, fingerprint: str) -> tuple[int, ...] | None:
         """Take in one record's fingerprint; returns the global ranks by rank in the group, None while some lack."""
-        found = _RECORD.fullmatch(fingerprint)
+        found = told_in(fingerprint)
         if found is None:
-            return None  # no ledger of this version
-        number, count = int(found[2] or 1), int(found[3] or 1)
+            return None
+        told, number, count = found
         if count != self._count:  # the first, or another group that was given the name
             self._parts, self._count = {}, count
-        self._parts[number] = tuple(islice(_ranks(found[1]), self._most))
+        self._parts[number] = ranks_in(told, self._most)
         if len(self._parts) < count:
             return None
         ranks = (rank for part in sorted(self._parts) for rank in self._parts[part])
         return tuple(islice(ranks, self._most))
+
+
+def told_in(text: str) -> tuple[str, int, int] | None:
+    """Which members `text` tells, as which part, from 1, of how many; None where it is no such text."""
+    found = _RECORD.fullmatch(text)
+    if found is None:
+        return None
+    part, parts = int(found[2] or 1), int(found[3] or 1)
+    return (found[1], part, parts) if 1 <= part <= parts else None
+
+
+def ranks_in(told: str, most: int = MOST_RANKS) -> tuple[int, ...]:
+    """The first `most` ranks of which ``0-25,30`` speaks."""
+    return tuple(islice(_ranks(told), most))
 
 
 def _ranks(text: str) -> Iterator[int]:

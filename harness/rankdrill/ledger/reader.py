@@ -13,6 +13,7 @@ from pathlib import Path
 
 from rankdrill.errors import LedgerError
 from rankdrill.ledger import format as f
+from rankdrill.ledger.groups import Group, GroupReader
 from rankdrill.ledger.sites import read_site
 from rankdrill.ledger.slots import NOT_WHOLE, Slots
 from rankdrill.ledger.whole_paths import whole_path
@@ -29,8 +30,8 @@ class LedgerView:
     """The records of one run of one rank, copied out of its ledger; each is decoded when first asked for, and kept.
 
     `dropped` counts records the ring had already overwritten; `torn` those whose writer was killed half way. `sites`
-    holds the call sites that the records speak of, by number. `shift_ns` is added to all times: another machine's clock
-    is another one.
+    holds the call sites that the records speak of, by number, `groups` the groups that the rank has used, in the order
+    in which it came to them. `shift_ns` is added to all times: another machine's clock is another one.
     """
 
     raw: Slots = field(default_factory=Slots)
@@ -38,6 +39,7 @@ class LedgerView:
     dropped: int = 0
     sites: Mapping[int, Site] = field(default_factory=dict)
     shift_ns: int = 0
+    groups: tuple[Group, ...] = ()
 
     @cached_property
     def records(self) -> tuple[f.Record, ...]:
@@ -128,7 +130,8 @@ class LedgerReader:
             self._map = mmap.mmap(fd, size, prot=mmap.PROT_READ)
         finally:
             os.close(fd)
-        magic, version, record_bytes, capacity, rank, world_size, pid, start_ns, sites = f.HEADER.unpack_from(self._map)
+        magic, version, record_bytes, capacity, rank, world_size, *more = f.HEADER.unpack_from(self._map)
+        pid, start_ns, sites, groups = more
         if magic != f.MAGIC:
             raise LedgerError(f"{path} is no ledger: it begins with {magic!r}, a ledger with {f.MAGIC!r}")
         if version != f.VERSION or record_bytes != f.RECORD_BYTES:
@@ -151,12 +154,23 @@ class LedgerReader:
             raise LedgerError(
                 f"{path} says that it has room for {sites} call sites; a ledger has room for at most {f.MOST_SITES}"
             )
+        if groups > f.MOST_GROUPS:
+            raise LedgerError(
+                f"{path} says that it has room for {groups} groups; a ledger has room for at most {f.MOST_GROUPS}"
+            )
         self.rank, self.world_size, self.pid, self.start_ns = rank, world_size, pid, start_ns
         # A truncated file holds fewer slots than its header says; what is there is still evidence.
         self.capacity = min(capacity, (size - f.HEADER_BYTES) // f.RECORD_BYTES)
         self._ring = capacity
         self._room = sites
         self._sites: dict[int, Site] = {}
+        sites_end = f.HEADER_BYTES + capacity * f.RECORD_BYTES + sites * f.SITE_BYTES
+        self._groups = GroupReader(self._map, sites_end, groups)
+
+    @property
+    def start_monotonic_ns(self) -> int:
+        """What the machine's monotonic clock, by which records are stamped, was at `start_ns`, the time since 1970."""
+        return int(struct.unpack_from("<Q", self._map, f.CLOCK_OFFSET)[0])
 
     @property
     def total(self) -> int:
@@ -183,15 +197,21 @@ class LedgerReader:
         """The records from index `start` on, and how often each of the plan's first `faults` faults has struck."""
         return self.view(start), self.fired(faults) if faults else ()
 
-    def view(self, start: int = 0) -> LedgerView:
-        """A copy of the records from index `start` to the newest."""
+    def view(self, start: int = 0, *, groups_since: int | None = None) -> LedgerView:
+        """A copy of the records from index `start` to the newest.
+
+        With the groups that were written down since then, or since record `groups_since` if that is given.
+        """
         total = self.total
         first = max(start, total - self._ring)
+        since = start if groups_since is None else groups_since
         if first == total:
-            return LedgerView(first=first, dropped=first - start)
+            return LedgerView(first=first, dropped=first - start, groups=self._groups.groups(since))
         raw = Slots.of(self._parts(first, total))
         self._read_sites()
-        return LedgerView(raw, first, dropped=first - start, sites=self._sites)
+        # Last, since a group is written down before the first record that speaks of it.
+        groups = self._groups.groups(since)
+        return LedgerView(raw, first, dropped=first - start, sites=self._sites, groups=groups)
 
     def close(self) -> None:
         self._map.close()

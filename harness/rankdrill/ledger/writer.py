@@ -9,10 +9,12 @@ import os
 import struct
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
 from rankdrill.ledger import format as f
+from rankdrill.ledger.groups import GroupTable
 from rankdrill.ledger.mapped import mapped
 from rankdrill.ledger.sites import SiteTable
 from rankdrill.ledger.stencil import Stencil, stencil
@@ -53,7 +55,8 @@ class LedgerWriter:
         assert 1 <= capacity <= f.MOST_RECORDS, capacity
         assert 0 <= sites <= f.MOST_SITES, sites
         ring_end = f.HEADER_BYTES + capacity * f.RECORD_BYTES
-        size = ring_end + sites * f.SITE_BYTES
+        sites_end = ring_end + sites * f.SITE_BYTES
+        size = sites_end + f.GROUPS * f.GROUP_BYTES
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             os.posix_fallocate(fd, 0, size)
@@ -71,6 +74,8 @@ class LedgerWriter:
         # The garbage collector, which may run while it is held, may find a handle whose loss is to be written down.
         self._finish = threading.RLock()
         self._sites = SiteTable(self._map, ring_end, sites)
+        self._groups = GroupTable(self._map, sites_end, f.GROUPS)
+        _U64.pack_into(self._map, f.CLOCK_OFFSET, time.monotonic_ns())
         f.HEADER.pack_into(
             self._map,
             0,
@@ -83,6 +88,7 @@ class LedgerWriter:
             os.getpid(),
             time.time_ns(),
             sites,
+            f.GROUPS,
         )
 
     def introduce(self, rank: int, world_size: int) -> None:
@@ -103,6 +109,10 @@ class LedgerWriter:
     def total(self) -> int:
         """How many records have been begun."""
         return int(_U64.unpack_from(self._map, f.TOTAL_OFFSET)[0])
+
+    def introduce_group(self, label: str, ranks: Sequence[int], mark: int = 0) -> None:
+        """Write down which global ranks a group has, by rank in the group, before its first call; `Group` says more."""
+        self._groups.add(label, ranks, mark, self.total)
 
     def begin(self, step: Step) -> int:
         """Write down that `step` begins; return its index."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rankdrill.diagnosis import Finding
-from rankdrill.ledger import GROUP_OP, LedgerView, Members, Record, State
+from rankdrill.ledger import LedgerView, Members, Record, State
 from rankdrill.replay.findings import as_told_of
 from rankdrill.replay.score import Call, End, Part, Score, Tensor
 from rankdrill.step import ANYBODY, DDP_BUCKET, DEFAULT_GROUP, FILE_LOCKS, NEW_GROUP, NOBODY, Kind, Step
@@ -63,12 +63,8 @@ def _groups(views: Iterable[LedgerView]) -> dict[str, tuple[int, ...]]:
     """The members of each group, in the order in which they were made."""
     found: dict[str, tuple[int, ...]] = {}
     for view in views:
-        parts: dict[str, Members] = {}
-        for record in view.records:
-            if record.step.op == GROUP_OP:
-                members = parts.setdefault(record.step.target, Members()).take(record.step.fingerprint)
-                if members is not None:
-                    found.setdefault(record.step.target, members)
+        for group in view.groups:
+            found.setdefault(group.label, group.ranks())
     return found
 
 
@@ -83,7 +79,7 @@ def _calls(records: Sequence[Record], groups: Mapping[str, tuple[int, ...]], siz
             yield Call(step.op, key=step.target, value=value, site=_site(record))
         elif step.op in FILE_LOCKS and step.fingerprint in _LOCKS:
             yield Call(step.op, key=step.target, value=step.fingerprint, site=_site(record))
-        elif step.kind is Kind.COLLECTIVE and step.op not in (GROUP_OP, "abort"):
+        elif step.kind is Kind.COLLECTIVE and step.op != "abort":
             yield _collective(record, groups.get(step.target) or tuple(range(size)))
 
 

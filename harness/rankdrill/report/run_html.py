@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rankdrill.ledger import GROUP_OP, Record
+from rankdrill.ledger import Record
 from rankdrill.report.page import Strings, page
 from rankdrill.report.picture import Lane, Picture
 
@@ -36,7 +36,6 @@ def run_as_html(picture: Picture) -> str:
 
 
 def _lane(picture: Picture, lane: Lane, began: int, strings: Strings) -> dict[str, Any]:
-    shown = [record for record in lane.records if record.step.op != GROUP_OP]
     return {
         "rank": lane.rank,
         "status": lane.status,
@@ -44,7 +43,7 @@ def _lane(picture: Picture, lane: Lane, began: int, strings: Strings) -> dict[st
         "role": lane.role,
         "waits": lane.waits_for,
         "dropped": lane.dropped,
-        "steps": _columns(picture, lane, shown, began, strings),
+        "steps": _columns(picture, lane, lane.records, began, strings),
     }
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from rankdrill.ledger import GROUP_OP, Record
+from rankdrill.ledger import Record
 from rankdrill.report.picture import Lane, Picture
 
 __all__ = ["run_as_trace"]
@@ -30,8 +30,7 @@ def _events(picture: Picture, lane: Lane, began: int, until: int) -> Iterator[di
     yield {"ph": "M", "name": "process_name", "pid": lane.rank, "args": {"name": f"rank {lane.rank}{role}"}}
     yield {"ph": "M", "name": "process_sort_index", "pid": lane.rank, "args": {"sort_index": lane.rank}}
     for record in lane.records:
-        if record.step.op != GROUP_OP:
-            yield _slice(picture, lane, record, began, until)
+        yield _slice(picture, lane, record, began, until)
 
 
 def _slice(picture: Picture, lane: Lane, record: Record, began: int, until: int) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from rankdrill.boundary.crossing import Boundary
 from rankdrill.boundary.messages import Messages
 from rankdrill.boundary.mpi.names import REDUCING, ROOTED
 from rankdrill.boundary.numbering import Tally, numbering
-from rankdrill.ledger import GROUP_OP, State, spell_members
+from rankdrill.ledger import spell_members
 from rankdrill.step import (
     ANY_TAG,
     ANYBODY,
@@ -59,9 +59,7 @@ class Communicator:
         """Write its members into the ledger, once, before its first call."""
         if not self._introduced and self.boundary.ledger:
             self._introduced = True
-            for ranks in spell_members(self.ranks):
-                record = self.boundary.ledger.begin(Step(Kind.COLLECTIVE, GROUP_OP, self.label, ranks))
-                self.boundary.mark(record, State.ENDED)
+            self.boundary.ledger.introduce_group(self.label, self.ranks)
 
     def collective(self, name: str, args: Sequence[Any], kwargs: dict[str, Any], operators: dict[int, str]) -> Step:
         """The step that is the collective `name`; takes the next number."""

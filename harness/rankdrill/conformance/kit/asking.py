@@ -20,7 +20,6 @@ from rankdrill.conformance.libraries import libraries_of
 from rankdrill.conformance.promises import Promise
 from rankdrill.conformance.segments import plant_segments, remove_segments, segments_left
 from rankdrill.faults import Plan
-from rankdrill.ledger import GROUP_OP
 from rankdrill.step import Kind
 from rankdrill.worlds import Outcome, Status, World
 from rankdrill.worlds.job import Job
@@ -142,7 +141,7 @@ class Asking:
         if not seen.ok:
             return complaint_on(replace(question, after=None), seen)
         steps = [record.step for record in seen.ranks[after.rank].ledger.records]
-        ops = [step.op for step in steps if step.kind is after.kind and step.op != GROUP_OP]
+        ops = [step.op for step in steps if step.kind is after.kind]
         first_call = ops[: len(ops) // len(question.calls)]
         if not first_call:
             return ""

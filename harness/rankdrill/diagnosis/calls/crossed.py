@@ -15,7 +15,7 @@ from rankdrill.diagnosis.calls.source import Order, lines_alike, made_later_too,
 from rankdrill.diagnosis.calls.unmatched import on_top
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.waits import Wait, name_ranks
-from rankdrill.ledger import GROUP_OP, LedgerView, Record
+from rankdrill.ledger import LedgerView, Record
 from rankdrill.step import NO_SEQUENCE, Kind, Site, Step
 
 __all__ = ["crossed_groups"]
@@ -107,7 +107,7 @@ def _meeting(waiting: Sequence[Wait], views: Sequence[LedgerView]) -> _Meeting:
 
 def _made(step: Step, view: LedgerView) -> Record | None:
     of_group = view.where(lambda kind, state: kind is Kind.COLLECTIVE)
-    return next((record for record in of_group if record.step.op != GROUP_OP and _same(record.step, step)), None)
+    return next((record for record in of_group if _same(record.step, step)), None)
 
 
 def _same(one: Step, other: Step) -> bool:
@@ -224,7 +224,7 @@ def _in_other_threads(few: _Side, most: _Side, views: Sequence[LedgerView]) -> b
         calls = [
             record
             for record in views[mine.rank].where(lambda kind, state: kind is Kind.COLLECTIVE)
-            if record.step.target == theirs.step.target and record.step.op != GROUP_OP
+            if record.step.target == theirs.step.target
         ]
         if not calls or any(record.thread == thread for record in calls):
             return False
@@ -306,7 +306,7 @@ def _calls(side: _Side, views: Sequence[LedgerView]) -> list[Step]:
     return [
         record.step
         for record in views[side.rank].where(lambda kind, state: kind is Kind.COLLECTIVE)
-        if record.step.op != GROUP_OP and record.step.sequence != NO_SEQUENCE and record.index <= last.index
+        if record.step.sequence != NO_SEQUENCE and record.index <= last.index
     ]
 
 

@@ -23,7 +23,7 @@ from rankdrill.diagnosis.calls.source import (
 from rankdrill.diagnosis.calls.tree import calls_at, function_around, functions_in, name_called, tree_of
 from rankdrill.diagnosis.calls.turns import ORDER
 from rankdrill.diagnosis.finding import Finding, FindingKind, side_of
-from rankdrill.ledger import GROUP_OP, LedgerView, Record
+from rankdrill.ledger import LedgerView, Record
 from rankdrill.step import HANDED_OVER, Kind, Site
 
 __all__ = ["goes_on_beside", "on_the_way", "started_by", "unordered_threads"]
@@ -89,7 +89,7 @@ def _pair_in(view: LedgerView, beside: Callable[[Site | None, Site | None], bool
     by_group: dict[str, dict[tuple[int, Site], _Calls]] = {}
     for record in view.where(lambda kind, _: kind is Kind.COLLECTIVE):
         step = record.step
-        if step.site is None or step.op == GROUP_OP or step.message is not None:
+        if step.site is None or step.message is not None:
             continue
         known = by_group.setdefault(step.target, {})
         calls = known.get((record.thread, step.site))

@@ -16,7 +16,7 @@ from rankdrill.diagnosis.calls.words import origin
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.messages import words
 from rankdrill.diagnosis.waits import Wait
-from rankdrill.ledger import GROUP_OP, LedgerView
+from rankdrill.ledger import LedgerView
 from rankdrill.step import BATCH, SEND, Kind, Site, Step
 
 __all__ = ["gone_past", "is_behind", "lie_behind"]
@@ -92,8 +92,6 @@ def _before(step: Step, view: LedgerView) -> Counter[Site | None] | None:
     counts = Counter[Site | None]()
     for record in view.where(lambda kind, state: kind is Kind.COLLECTIVE):
         each = record.step
-        if each.op == GROUP_OP:
-            continue
         if (each.target, each.sequence) == (step.target, step.sequence):
             return counts
         counts[each.site] += 1
@@ -146,7 +144,7 @@ def _steps(wait: Wait, view: LedgerView) -> list[Step]:
     """What the rank called up to where it waits, messages too; of a store, if it waits for a key."""
     kinds = Kind.COLLECTIVE, wait.record.step.kind
     records = view.where(lambda kind, state: kind in kinds)
-    return [record.step for record in records if record.step.op != GROUP_OP and record.index <= wait.record.index]
+    return [record.step for record in records if record.index <= wait.record.index]
 
 
 def _public(step: Step) -> str:

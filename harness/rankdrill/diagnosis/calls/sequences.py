@@ -27,7 +27,7 @@ from rankdrill.diagnosis.calls.loops import comes_round_alone, is_for_some_round
 from rankdrill.diagnosis.calls.source import Order, comes_later, is_handled_by, made_later_too, order_of
 from rankdrill.diagnosis.calls.wholes import Wholes
 from rankdrill.diagnosis.finding import FindingKind
-from rankdrill.ledger import GROUP_OP, LedgerView
+from rankdrill.ledger import LedgerView
 from rankdrill.step import NO_SEQUENCE, Kind, Site, Step
 
 __all__ = ["Parting", "calls_on", "left_out_by_custom", "left_out_by_one_side", "parted_before", "parting"]
@@ -55,7 +55,7 @@ def calls_on(group: str, view: LedgerView) -> dict[int, Step]:
     found: dict[int, Step] = {}
     for record in view.where(lambda kind, state: kind is Kind.COLLECTIVE):
         step = record.step
-        if step.target == group and step.sequence != NO_SEQUENCE and step.op != GROUP_OP:
+        if step.target == group and step.sequence != NO_SEQUENCE:
             found[step.sequence] = step
     return found
 

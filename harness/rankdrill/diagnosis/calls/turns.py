@@ -12,7 +12,7 @@ from rankdrill.diagnosis.calls.tree import is_called_once
 from rankdrill.diagnosis.finding import Finding, FindingKind, side_of
 from rankdrill.diagnosis.groups import members_in
 from rankdrill.diagnosis.waits import Wait, all_wait_for
-from rankdrill.ledger import GROUP_OP, LedgerView
+from rankdrill.ledger import LedgerView
 from rankdrill.step import NO_SEQUENCE, Kind, Site, Step
 
 __all__ = [
@@ -246,7 +246,7 @@ def by_line(view: LedgerView) -> dict[tuple[str, Site], list[Step]]:
 def collectives_of(view: LedgerView) -> Iterator[Step]:
     """What a rank called on groups that are there, each call with its number, in order."""
     for record in view.where(lambda kind, state: kind is Kind.COLLECTIVE):
-        if record.step.op != GROUP_OP and record.step.sequence != NO_SEQUENCE:
+        if record.step.sequence != NO_SEQUENCE:
             yield record.step
 
 

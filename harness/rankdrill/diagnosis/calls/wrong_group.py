@@ -16,7 +16,7 @@ from rankdrill.diagnosis.calls.turns import ORDER, collectives_of, turn_of
 from rankdrill.diagnosis.finding import Finding, FindingKind, side_of
 from rankdrill.diagnosis.groups import members_in
 from rankdrill.diagnosis.waits import Wait, all_wait_for
-from rankdrill.ledger import GROUP_OP, LedgerView
+from rankdrill.ledger import LedgerView
 from rankdrill.step import NO_SEQUENCE, Kind, Site, Step
 
 __all__ = ["against_custom", "made_elsewhere", "strayed", "wrong_group"]
@@ -295,7 +295,7 @@ def _changes_too(site: Site | None, turn: int, view: LedgerView) -> bool:
 def _with_site(view: LedgerView) -> Iterator[Step]:
     for record in view.where(lambda kind, state: kind is Kind.COLLECTIVE):
         step = record.step
-        if step.sequence != NO_SEQUENCE and step.op != GROUP_OP and step.site is not None:
+        if step.sequence != NO_SEQUENCE and step.site is not None:
             yield step
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rankdrill.diagnosis.calls.naming import named
-from rankdrill.ledger import GROUP_OP, LedgerView, Record
+from rankdrill.ledger import LedgerView, Record
 from rankdrill.step import ANY_TAG, ANYBODY, DEFAULT_GROUP, NO_SEQUENCE, SEND, Kind, Site
 
 __all__ = ["expects", "last_call", "leaves_out", "message", "sends", "tagged", "waits", "without"]
@@ -61,10 +61,7 @@ def leaves_out(*, sending: bool, peer: int, tag: int, group: str) -> str:
 
 def last_call(view: LedgerView) -> tuple[str, Site | None]:
     """`` after all_reduce #3 on 'default'`` and its line: what a rank that returned did last; nothing, if nothing."""
-    last: Record | None = None
-    for record in view.where(lambda kind, state: kind is Kind.COLLECTIVE):
-        if record.step.op != GROUP_OP:
-            last = record
+    last = next(view.where(lambda kind, state: kind is Kind.COLLECTIVE, newest_first=True), None)
     return (f" after {_named(last)}", last.step.site) if last is not None else ("", None)
 
 

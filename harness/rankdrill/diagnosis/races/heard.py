@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from rankdrill.diagnosis.groups import members_in
-from rankdrill.ledger import GROUP_OP, LedgerView, Record, State
+from rankdrill.ledger import LedgerView, Record, State
 from rankdrill.step import DEFAULT_GROUP, LEAVES_GROUP, NO_SEQUENCE, RECV, SEND, Kind
 
 __all__ = ["Run", "Sent", "calls_in"]
@@ -100,7 +100,7 @@ class Run:
     def _tells(self, rank: int, record: Record, first: Sent, until: int, hops: int) -> bool:
         """Whether what `rank` did in `record` may have told it of the `first` send."""
         step, message, since = record.step, record.step.message, first.record.begin_ns
-        if step.op in (GROUP_OP, LEAVES_GROUP):
+        if step.op == LEAVES_GROUP:
             return False
         if step.kind in _SEEN_BY_LOOKING:
             waited = step.kind is Kind.FILE and record.begin_ns < since  # for a lock, which is let go without a step

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rankdrill.ledger import GROUP_OP, LedgerView, Record, State
+from rankdrill.ledger import LedgerView, Record, State
 from rankdrill.step import FILE_LOCKS, LEAVES_GROUP, Kind, Site
 
 __all__ = ["SWAP", "Change", "changes_of"]
@@ -16,7 +16,6 @@ _GETS, _SETS = frozenset({"get", "multi_get"}), frozenset({"set", "multi_set"})
 _PLAIN = _GETS | _SETS | {"check"}  # of other keys: these keep nobody away from this one
 _OVER = (State.ENDED, State.RAISED)
 _MEETINGS = (Kind.COLLECTIVE, Kind.GROUP)
-_MEETS_NOBODY = frozenset({GROUP_OP, LEAVES_GROUP})  # of these
 _NEVER_NS = 1 << 62
 _ALONE = frozenset({Kind.OBJECT, Kind.MEMORY, Kind.CLOCK})  # what a rank does for itself
 
@@ -67,7 +66,7 @@ def changes_of(rank: int, view: LedgerView) -> Iterator[Change]:
     over_ns = 0  # when the last of all collectives before was over
     for record in view.records:
         step = record.step
-        if step.kind in _MEETINGS and step.op not in _MEETS_NOBODY:
+        if step.kind in _MEETINGS and step.op != LEAVES_GROUP:  # that meets nobody
             # What was issued before and is waited for only then may be over because of what another one did since.
             late = over_ns > record.begin_ns
             over_ns = max(over_ns, record.end_ns if record.state in _OVER else _NEVER_NS)

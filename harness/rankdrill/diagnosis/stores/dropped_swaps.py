@@ -17,7 +17,7 @@ from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.stores.changes import SWAP
 from rankdrill.diagnosis.stores.flow import depends_on, goes_by
 from rankdrill.diagnosis.stores.source import asks_again
-from rankdrill.ledger import GROUP_OP, LedgerView, Record, State
+from rankdrill.ledger import LedgerView, Record, State
 from rankdrill.step import Kind, Site
 
 __all__ = ["dropped_swap"]
@@ -101,7 +101,7 @@ def _swaps_of(rank: int, view: LedgerView) -> Iterator[_Swap]:
     swapped: dict[int, list[_Swap]] = {}
     for record in view.records:
         step = record.step
-        if step.kind is Kind.COLLECTIVE and step.op != GROUP_OP:
+        if step.kind is Kind.COLLECTIVE:
             yield from (each for swaps in swapped.values() for each in swaps)
             got, swapped = {}, {}
         if step.kind is not Kind.STORE or record.state is not State.ENDED:

@@ -93,7 +93,7 @@ def _from(rank: RankEvidence, first_ns: int) -> LedgerView:
     times = (begin + rank.full.shift_ns for begin in begins_in(rank.full))
     place = next((place for place, begin in enumerate(times) if begin >= first_ns), len(rank.full.raw))
     start = place - BEFORE
-    return rank.view if start >= len(rank.full.raw) - WINDOW else cut(rank.recorded, rank.full, start, rank.begins)
+    return rank.view if start >= len(rank.full.raw) - WINDOW else cut(rank.full, start, rank.begins)
 
 
 # ------------------------------------------------------------------------------------ ranks that disagree

@@ -10,12 +10,9 @@ from rankdrill.explain.recording.clocks import Clock, by_time_of_day, shifts_of
 from rankdrill.explain.recording.raw import Calls, calls_of
 from rankdrill.explain.recording.reading import End, Recorded, is_alive, read_to_its_end
 from rankdrill.explain.recording.runs import Run
-from rankdrill.ledger import DEVICE_BACKENDS, GROUP_OP, ON_DEVICE, LedgerView, Record, State
-from rankdrill.ledger import format as f
+from rankdrill.ledger import DEVICE_BACKENDS, ON_DEVICE, LedgerView, Record
 from rankdrill.ledger.members import PARTLY_ON_DEVICE
-from rankdrill.ledger.slots import Slots
 from rankdrill.motion import is_stopped
-from rankdrill.step import NO_SEQUENCE, Kind
 
 __all__ = ["WINDOW", "Evidence", "RankEvidence", "cut", "evidence_of", "mark_of", "with_stopped"]
 
@@ -122,8 +119,8 @@ def _of_rank(one: Recorded, most: int, generation: int) -> RankEvidence:
     begins = min(max(job.record, 0), reader.total) if job is not None else 0
     if generation > 1 and _generations(one) < generation:
         begins = reader.total  # it has not come to the group that the others have
-    full = reader.view(max(begins, reader.total - most))
-    view = cut(one, full, len(full.raw) - WINDOW, begins)
+    full = reader.view(max(begins, reader.total - most), groups_since=begins)
+    view = cut(full, len(full.raw) - WINDOW, begins)
     calls = dict(calls_of(full))
     signs = [reader.heart_ns, one.told_ns]
     for of_group in calls.values():
@@ -134,61 +131,18 @@ def _of_rank(one: Recorded, most: int, generation: int) -> RankEvidence:
     return RankEvidence(one, view, calls, begins, alive, max(signs), reader.heart_ns, full, full.torn)
 
 
-def cut(one: Recorded, full: LedgerView, start: int, begins: int) -> LedgerView:
-    """`WINDOW` records of `full`, of the process `one`, from its `start`-th on, and who is in which group."""
+def cut(full: LedgerView, start: int, begins: int) -> LedgerView:
+    """`WINDOW` records of `full`, from its `start`-th on."""
     start = max(start, 0)
-    part = replace(full, raw=full.raw[start : start + WINDOW], first=full.first + start)
-    return _with_groups(part, begins, one)
-
-
-def _with_groups(view: LedgerView, begins: int, one: Recorded) -> LedgerView:
-    """`view`, which may have lost what says who is in which group, with that from the log before it."""
-    dropped = view.first - begins
-    view = replace(view, dropped=max(dropped, 0))
-    if dropped <= 0:
-        return view
-    told = [
-        (group.label, part, mark_of(group.backend))
-        for group in one.groups
-        if group.record >= begins
-        for part in group.members
-    ]
-    told = told[-view.first :]
-    first = view.first - len(told)
-    records = b"".join(_record(first + place, *each) for place, each in enumerate(told))
-    return replace(view, raw=Slots(records + view.raw.joined), first=first)
+    first = full.first + start
+    raw = full.raw[start : start + WINDOW]
+    return replace(full, raw=raw, first=first, dropped=max(first - begins, 0))
 
 
 def mark_of(backend: str) -> int:
     """What a rank writes down of a group with this ``backend``, ``cuda:nccl`` say, beside its members."""
     on_device = [part.rpartition(":")[2] in DEVICE_BACKENDS for part in backend.split(",")]
     return ON_DEVICE if all(on_device) else PARTLY_ON_DEVICE if any(on_device) else 0
-
-
-def _record(index: int, label: str, members: str, digest: int) -> bytes:
-    """What a rank writes down of a group before its first call."""
-    return f.RECORD.pack(
-        index,
-        0,
-        0,
-        0,
-        NO_SEQUENCE,
-        0,
-        0,
-        State.ENDED,
-        f.KINDS.index(Kind.COLLECTIVE),
-        GROUP_OP.encode(),
-        f.fit(label, 76, keep="tail"),
-        f.fit(members, f.FINGERPRINT_BYTES),
-        b"",
-        0,
-        0,
-        digest,
-        f.NO_MESSAGE,
-        0,
-        NO_SEQUENCE,
-        f.commit_of(index),
-    )
 
 
 def _by_one_clock(found: Mapping[int, RankEvidence]) -> tuple[dict[int, RankEvidence], tuple[int, ...]]:
@@ -223,4 +177,4 @@ def _shifted(found: Mapping[int, RankEvidence], shifts: Mapping[int, int]) -> di
 
 
 def _clock(one: Recorded) -> Clock:
-    return Clock(one.text("boot"), (one.number("realtime_ns") or 0) - (one.number("monotonic_ns") or 0))
+    return Clock(one.text("boot"), one.clock_ns)

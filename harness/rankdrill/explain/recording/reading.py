@@ -98,6 +98,13 @@ class Recorded:
         """Since 1970, by its own machine."""
         return self.number("realtime_ns") or (self.reader.start_ns if self.reader is not None else 0)
 
+    @property
+    def clock_ns(self) -> int:
+        """What is added to its machine's monotonic clock to have the time since 1970, by its own account."""
+        if self.reader is not None and None in (self.number("realtime_ns"), self.number("monotonic_ns")):
+            return int(self.reader.start_ns) - self.reader.start_monotonic_ns
+        return self.start_ns - (self.number("monotonic_ns") or 0)
+
     def number(self, name: str) -> int | None:
         return _integer(self.about.get(name))
 

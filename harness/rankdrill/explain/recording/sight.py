@@ -164,4 +164,4 @@ class Sights:
         """By the monotonic clock of the machine that `one` is on; of another machine by what it takes for the time."""
         if one.text("boot") == self._host[0]:
             return time.monotonic_ns()
-        return time.time_ns() - (one.number("realtime_ns") or 0) + (one.number("monotonic_ns") or 0)
+        return time.time_ns() - one.clock_ns

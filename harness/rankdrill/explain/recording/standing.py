@@ -9,7 +9,7 @@ from enum import StrEnum
 from rankdrill.diagnosis import Position, Progress
 from rankdrill.diagnosis.on_device import held_on_device
 from rankdrill.explain.recording.evidence import Evidence, RankEvidence
-from rankdrill.ledger import GROUP_OP, ON_DEVICE, Record, State
+from rankdrill.ledger import ON_DEVICE, Record, State
 from rankdrill.ledger.members import PARTLY_ON_DEVICE
 from rankdrill.step import NO_SEQUENCE, Kind, Site, Step
 
@@ -200,7 +200,7 @@ def _last_call(here: RankEvidence) -> Record | None:
 
 
 def _is_call(step: Step) -> bool:
-    return step.op != GROUP_OP and (step.sequence != NO_SEQUENCE or step.message is not None)
+    return step.sequence != NO_SEQUENCE or step.message is not None
 
 
 def _last_failed(here: RankEvidence) -> Record | None:

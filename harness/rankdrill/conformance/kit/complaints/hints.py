@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from rankdrill.conformance.kit.questions.question import Question
-from rankdrill.ledger import GROUP_OP
 from rankdrill.step import Kind
 from rankdrill.worlds import Outcome
 
@@ -24,7 +23,7 @@ def _asks_all(question: Question, outcome: Outcome) -> str:
     if any(call.members is None for call in question.calls):
         return ""
     taken = (record.step for rank in outcome.ranks for record in rank.ledger.records)
-    steps = (step for step in taken if step.kind is Kind.COLLECTIVE and step.op != GROUP_OP)
+    steps = (step for step in taken if step.kind is Kind.COLLECTIVE)
     asks = next((step for step in steps if step.target == _DEFAULT), None)
     return f"a group was to gather, and it asks all ranks: {asks.op}{asks.where}" if asks is not None else ""
 

@@ -91,7 +91,7 @@ class Positions:
         progress = self._progress.setdefault(
             rank, Progress(self._entered, self._size, self._ledgers.start(rank), reader.pid)
         )
-        progress.take(reader.view(progress.next))
+        progress.take(reader.view(progress.next, groups_since=0))
         return progress.position(ended=ended, stuck=stuck)
 
     def _entered(self, record: Record) -> bool:
