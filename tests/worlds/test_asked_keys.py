@@ -341,6 +341,47 @@ def test_who_waits_for_what_another_was_to_set_is_not(fresh: World, body: Callab
     assert not set(waits) & set(found.culprits)
 
 
+NAMES = ["control", "north", "east", "south"]
+
+
+def signs_in_with_a_capital(rank: RankContext) -> None:
+    if rank.index:
+        name = NAMES[rank.index].title() if rank.index == 3 else NAMES[rank.index]
+        rank.store.set(f"turbine/{name}", "there")  # sets
+    else:
+        for name in NAMES[1:]:
+            rank.store.wait([f"turbine/{name}"])
+
+
+def asks_for_one_with_a_capital(rank: RankContext) -> None:
+    if rank.index:
+        rank.store.set(f"turbine/{NAMES[rank.index]}", "there")
+    else:
+        for name in ("north", "east", "South"):
+            rank.store.wait([f"turbine/{name}"])
+
+
+def all_sign_in_with_capitals(rank: RankContext) -> None:
+    if rank.index:
+        rank.store.set(f"turbine/{NAMES[rank.index].title()}", "there")
+    else:
+        for name in NAMES[1:]:
+            rank.store.wait([f"turbine/{name}"])
+
+
+def test_who_alone_sets_a_key_with_a_capital_is_to_blame(fresh: World) -> None:
+    (found,) = run(fresh, signs_in_with_a_capital, deadline=30).findings
+    assert (found.kind, found.culprits) == (FindingKind.MISSING_KEY, (3,))
+    assert marks(found)[0] == {"sets"}
+
+
+@pytest.mark.parametrize("body", [asks_for_one_with_a_capital, all_sign_in_with_capitals])
+def test_who_sets_a_key_as_others_do_is_not(fresh: World, body: Callable[[RankContext], None]) -> None:
+    (found,) = run(fresh, body, deadline=30).findings
+    assert found.kind is FindingKind.MISSING_KEY
+    assert set(found.culprits) <= {0}
+
+
 def hands_it_on(rank: RankContext) -> None:
     """From rank to rank, in an order of their own; rank 3 keeps it."""
     turn = (2, 0, 3, 1).index(rank.index)

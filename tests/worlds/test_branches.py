@@ -46,9 +46,33 @@ def skips_a_step_but_for_its_barrier() -> None:
         dist.barrier()
 
 
+def goes_past_a_branch_to_the_next_turn() -> None:
+    """A layer may go by without a call: of one kind."""
+    for depth in range(6):
+        if depth % 2 == 0:
+            dist.all_reduce(torch.ones(2))
+        elif not (odd() and depth == 3):
+            dist.broadcast(torch.ones(2), 0)
+
+
+def goes_past_both_branches() -> None:
+    for depth in range(6):
+        if odd() and depth == 3:
+            continue
+        if depth % 2 == 0:
+            dist.all_reduce(torch.ones(2))
+        else:
+            dist.broadcast(torch.ones(2), 0)
+
+
 @pytest.mark.parametrize(
     ("body", "left_out"),
-    [(has_nothing_to_gather, "all_gather #0"), (skips_a_step_but_for_its_barrier, "all_reduce #2")],
+    [
+        (has_nothing_to_gather, "all_gather #0"),
+        (skips_a_step_but_for_its_barrier, "all_reduce #2"),
+        (goes_past_a_branch_to_the_next_turn, "broadcast #3"),
+        (goes_past_both_branches, "broadcast #3"),
+    ],
 )
 def test_what_a_branch_lacks_was_left_out(body: Callable[[], None], left_out: str) -> None:
     finding = found_on(body)
@@ -78,7 +102,32 @@ def in_the_other_order_in_one_step() -> None:
             dist.all_gather_object(table, step)
 
 
-@pytest.mark.parametrize("body", [in_the_other_order, in_the_other_order_in_one_step])
+def takes_the_other_branch_of_two() -> None:
+    """They come by turns, and each layer makes one of them: no way leads past both."""
+    for depth in range(6):
+        if depth % 2 == 0 or (odd() and depth == 3):
+            dist.all_reduce(torch.ones(2))
+        else:
+            dist.broadcast(torch.ones(2), 0)
+
+
+def takes_the_other_branch_of_three() -> None:
+    for depth, kind in enumerate("abc" * 3):
+        if kind == "a" or (odd() and depth == 4):
+            dist.all_reduce(torch.ones(2))
+        elif kind == "b":
+            dist.broadcast(torch.ones(2), 0)
+        else:
+            dist.barrier()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(in_the_other_order, in_the_other_order_in_one_step),
+        *(takes_the_other_branch_of_two, takes_the_other_branch_of_three),
+    ],
+)
 def test_what_it_makes_after_it_was_not(body: Callable[[], None]) -> None:
     finding = found_on(body)
     assert (finding.kind, finding.culprits) == (FindingKind.CALL_ORDERING, (ODD,))

@@ -54,6 +54,44 @@ def test_a_tag_that_leaves_the_row_of_its_line_is_the_wrong_one(two: World, four
     assert (finding.kind, finding.argument, finding.culprits) == (FindingKind.UNMATCHED, "tag", ())
 
 
+def takes_from_both() -> None:
+    for _ in range(3):
+        for peer in (1, 2):
+            dist.recv(torch.ones(2), src=peer)
+
+
+def spares_itself_one(odd: int) -> None:
+    if dist.get_rank() == 0:
+        takes_from_both()
+        return
+    for turn in range(3):
+        if turn == 1 and dist.get_rank() == odd:
+            continue
+        dist.send(torch.ones(2), dst=0)
+
+
+def has_fewer_rounds(odd: int) -> None:
+    if dist.get_rank() == 0:
+        takes_from_both()
+        return
+    for _ in range(2 if dist.get_rank() == odd else 3):
+        if torch.ones(1).item():
+            dist.send(torch.ones(2), dst=0)
+
+
+@pytest.mark.parametrize("odd", [1, 2])
+def test_who_may_go_past_its_line_has_sent_less_than_the_other_one(odd: int) -> None:
+    with World(3) as three:
+        (finding,) = three.run(spares_itself_one, odd, deadline=DEADLINE_S).findings
+    assert (finding.kind, finding.culprits) == (FindingKind.UNMATCHED, (odd,))
+
+
+def test_who_has_fewer_rounds_as_its_rank_says_need_not_be_wrong() -> None:
+    with World(3) as three:
+        (finding,) = three.run(has_fewer_rounds, 1, deadline=DEADLINE_S).findings
+    assert (finding.kind, finding.culprits) == (FindingKind.UNMATCHED, ())
+
+
 def sends_on_too_much(late: int) -> None:
     me, size = dist.get_rank(), dist.get_world_size()
     if me == late:

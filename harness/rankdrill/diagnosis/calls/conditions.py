@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from rankdrill.diagnosis.calls.asking import asks_for_the_rank
 from rankdrill.diagnosis.calls.common_caller import in_any_loop, one_call, outward
@@ -34,7 +35,13 @@ from rankdrill.ledger import LedgerView, State
 from rankdrill.step import BATCH, HANDED_OVER, Site
 from rankdrill.whose import Whose, whose_file
 
-__all__ = ["comes_with_each_round", "goes_as_far_as_the_rank_says", "may_be_left_out", "with_condition"]
+__all__ = [
+    "chooses_between",
+    "comes_with_each_round",
+    "goes_as_far_as_the_rank_says",
+    "may_be_left_out",
+    "with_condition",
+]
 
 MOST_WAYS = 2  # told of one call
 MOST_SHOWN = 60  # characters of a condition
@@ -97,6 +104,22 @@ def may_be_left_out(site: Site) -> bool:
         return True
     path = path_to(function, site.line)
     return _may_be_thrown_past(path, None) or any(isinstance(way.node, ast.If) for way in _ways(path, site.line))
+
+
+def chooses_between(one: Site, other: Site) -> bool:
+    """Whether an ``if`` with its ``elif`` and ``else`` leads to one of the two or to the other, or to a third in their
+    place, and nothing else but the end of a loop leads past either: who is not at the one has not gone past both.
+    """
+    function = function_around(one)
+    if function is None or function_around(other) is not function:
+        return False
+    paths = [(path_to(function, site.line), site.line) for site in (one, other)]
+    if any(_may_be_thrown_past(path, None) for path, _ in paths):
+        return False
+    asked = [[way.node for way in _ways(path, line) if isinstance(way.node, ast.If)] for path, line in paths]
+    chain = max(asked, key=len)
+    linked = all(first.orelse == [then] for first, then in pairwise(chain))
+    return linked and bool(chain[-1:] and chain[-1].orelse) and all(each == chain[: len(each)] != [] for each in asked)
 
 
 def comes_with_each_round(site: Site) -> bool:

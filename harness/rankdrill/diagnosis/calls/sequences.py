@@ -21,7 +21,7 @@ from rankdrill.diagnosis.calls.common_caller import (
     only_some_come,
     outward,
 )
-from rankdrill.diagnosis.calls.conditions import may_be_left_out
+from rankdrill.diagnosis.calls.conditions import chooses_between, may_be_left_out
 from rankdrill.diagnosis.calls.each_time import left_out_each_time
 from rankdrill.diagnosis.calls.loops import comes_round_alone, is_for_some_rounds
 from rankdrill.diagnosis.calls.source import Order, comes_later, is_handled_by, made_later_too, order_of
@@ -220,9 +220,11 @@ def _where_it_showed(theirs: Sequence[Step], mine: Sequence[Step]) -> Parting | 
         return Parting(FindingKind.EXTRA, came)
     if {due.site, came.site} <= before and in_turn_by_one_line(due.site, came.site):
         return None  # each had its turn before, and one has another before it now
+    order = order_of(at_due, at_came)
+    if order is Order.APART and chooses_between(at_due, at_came):
+        return None  # it has taken the other way of the two, whatever came by turns before
     if by_custom := left_out_by_custom(theirs, mine):
         return by_custom
-    order = order_of(at_due, at_came)
     if _still_in_its_round(theirs, mine) or (order is Order.BEFORE and _is_on_its_way(theirs, mine)):
         return Parting(FindingKind.EXTRA, came)
     if order is Order.BEFORE and not may_be_left_out(at_due) and _is_one_way(came.site, at_came):

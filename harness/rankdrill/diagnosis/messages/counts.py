@@ -7,6 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import combinations, pairwise
 
 from rankdrill.diagnosis.calls.common_caller import outward
+from rankdrill.diagnosis.calls.conditions import goes_as_far_as_the_rank_says, may_be_left_out
+from rankdrill.diagnosis.calls.loops import is_in_a_loop
 from rankdrill.diagnosis.calls.source import lines_behind
 from rankdrill.diagnosis.calls.told import leaves_as_it_is_told
 from rankdrill.diagnosis.messages.misaddressed import may_be_for_another
@@ -131,21 +133,40 @@ def _made_at(place: tuple[str, int], rank: int, traffic: Traffic) -> Counter[tup
 
 
 def by_those_beside(end: MessageEnd, traffic: Traffic) -> tuple[int, ...]:
-    """Its peer, where several others have done the other half for that rank once more than it, and all as often.
+    """Its peer, where several others have done the other half for that rank once more than it, and all as often; or one
+    other has, at the line that the peer may go past in a round.
 
     Only where the two have met before: else it may not be among those that are to do so at all.
     """
     if not traffic.met(end.stream) or (end.sends and _goes_by_who_asks(end.rank, traffic)):
         return ()
     mine, peer = ("source", "target") if end.sends else ("target", "source")
-    done = [
-        traffic.received(stream) if end.sends else traffic.sent(stream)
+    done = {
+        getattr(stream, peer): traffic.received(stream) if end.sends else traffic.sent(stream)
         for stream in traffic.streams
         if (stream.group, stream.tag) == (end.stream.group, end.stream.tag)
         and getattr(stream, mine) == end.rank
         and getattr(stream, peer) != end.peer
-    ]
-    return (end.peer,) if len(done) > 1 and set(done) == {end.number + 1} else ()
+    }
+    if set(done.values()) != {end.number + 1}:
+        return ()
+    return (end.peer,) if len(done) > 1 or _may_have_gone_past(end, *done, traffic=traffic) else ()
+
+
+def _may_have_gone_past(end: MessageEnd, other: int, *, traffic: Traffic) -> bool:
+    """Whether its peer, and the `other` rank, have done their half at one line alone, in a loop of as many rounds for
+    all, and something in a round leads past it.
+    """
+    at = {
+        each.site
+        for rank in (end.peer, other)
+        for each in traffic.ends.get(rank, ())
+        if each.peer == end.rank and each.sends is not end.sends
+    }
+    site = at.pop() if len(at) == 1 else None
+    if site is None or not is_in_a_loop(site):
+        return False
+    return may_be_left_out(site) and not goes_as_far_as_the_rank_says(site)
 
 
 def left_out_at_the_end(end: MessageEnd, traffic: Traffic, returned: Collection[int]) -> tuple[int, ...]:

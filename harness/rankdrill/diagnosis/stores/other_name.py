@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 
 from rankdrill.diagnosis.stores.keys import awaits_key
 from rankdrill.diagnosis.stores.spelling import (
+    cases_of,
     in_other_letters,
     of_the_same_parts,
     same_but_for_separators,
@@ -35,7 +36,8 @@ __all__ = [
 def misspelt_by(awaited: Step, waiters: Sequence[int], uses: Sequence[Use], views: Sequence[LedgerView]) -> Use | None:
     """Where one rank has set the key in another spelling, which nobody gets: that, if others spell as it is awaited.
 
-    So they do who wait for it, or for such keys of other numbers, if they are several, and who set such that are got.
+    So they do who wait for it, or for such keys of other numbers, if they are several, and who set such that are got;
+    or who set others at that line, if these are in small letters and capitals as the one that is awaited.
     """
     asked = set(_asked_for(views))
     meant = [
@@ -49,7 +51,19 @@ def misspelt_by(awaited: Step, waiters: Sequence[int], uses: Sequence[Use], view
     others = (use for use in uses if use.sets and use.record.step.digest in asked)
     agreed = len(waiters) > 1 or any(same_form(awaited.target, use.key) for use in others)
     agreed = agreed or len({use.rank for use in uses if use.sets and same_form(awaited.target, use.key)}) > 1
+    agreed = agreed or _is_alone_in_its_case(meant[-1], awaited, uses, asked)
     return meant[-1] if agreed else None
+
+
+def _is_alone_in_its_case(meant: Use, awaited: Step, uses: Sequence[Use], asked: Set[int]) -> bool:
+    """Whether what was set differs from what is awaited in small letters and capitals alone, and so from all, several,
+    that others set at that line and that have been asked for.
+    """
+    there = [use for use in uses if use.sets and use.record.step.site == meant.record.step.site]
+    beside = {use.key for use in there if use.rank != meant.rank and use.record.step.digest in asked}
+    mine, usual = cases_of(meant.key), cases_of(awaited.target)
+    differs = meant.key.casefold() == awaited.target.casefold() and mine != usual
+    return differs and len(beside) > 1 and all(cases_of(key) == usual for key in beside)
 
 
 def asks_in_another_form(awaited: Step, uses: Sequence[Use], views: Sequence[LedgerView]) -> bool:

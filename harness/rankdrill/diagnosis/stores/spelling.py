@@ -79,6 +79,15 @@ def separators_of(key: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=1 << 14)  # asked for each two of many keys
+def cases_of(key: str) -> frozenset[str]:
+    """How its words are written: in small letters, in capitals, with a capital at the beginning, or otherwise."""
+    words = re.findall(r"[^\W\d_]+", key)
+    return frozenset(
+        "small" if word.islower() else "capitals" if word.isupper() else "title" if word.istitle() else "mixed"
+        for word in words
+    )
+
+
 def words_of(key: str) -> tuple[str, ...]:
     """What is between the numbers of a key."""
     return tuple(_NUMBER.split(key))
