@@ -99,5 +99,5 @@ def test_who_left_is_told_as_seen_by_those_that_wait_and_where_these_are() -> No
 
 def test_who_is_stuck_and_could_not_say_where() -> None:
     (rank,) = of(stuck(0))["ranks"]
-    unknown = {"doing": None, "processor_s": None, "since_last_step_s": None, "kernel": []}
+    unknown: dict[str, object] = {"doing": None, "processor_s": None, "since_last_step_s": None, "kernel": []}
     assert rank["stuck"] == {"in": None, "waits_for": [], "innermost": None, **unknown}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+import torch
 import torch.distributed as dist
 
 from rankdrill import World
@@ -76,6 +77,73 @@ def test_two_that_leave_different_calls_out_are_told_apart() -> None:
     (finding,) = outcome.findings
     ours = [side for side in finding.sides if "leaves out" in side.did]
     assert [side.ranks for side in ours] == [(1,), (4,)]
+
+
+def summed() -> None:
+    dist.all_reduce(torch.ones(2))
+
+
+def one_is_a_call_behind() -> None:
+    for turn in range(3):
+        summed()
+        if not (me() == ODD and turn == 1):
+            dist.all_reduce(torch.ones(2))
+    dist.broadcast(torch.ones(2), 0)
+
+
+def one_is_a_call_ahead() -> None:
+    for turn in range(3):
+        summed()
+        if me() == ODD and turn == 1:
+            dist.all_reduce(torch.ones(2))
+    dist.broadcast(torch.ones(2), 0)
+
+
+def one_is_two_calls_behind() -> None:
+    for turn in range(4):
+        summed()
+        if not (me() == ODD and turn in (1, 2)):
+            dist.all_reduce(torch.ones(2))
+    dist.broadcast(torch.ones(2), 0)
+
+
+def one_is_two_calls_ahead() -> None:
+    for turn in range(4):
+        summed()
+        dist.all_reduce(torch.ones(2))
+        if me() == ODD and turn in (1, 2):
+            dist.all_reduce(torch.ones(2))
+    dist.broadcast(torch.ones(2), 0)
+
+
+def one_leaves_three_out_and_returns() -> None:
+    for turn in range(9):
+        summed()
+        if not (me() == ODD and turn in (2, 3, 6)):
+            dist.all_reduce(torch.ones(2))
+
+
+def one_goes_on_with_another_call() -> None:
+    for turn in range(3):
+        summed()
+        if not (me() == ODD and turn == 1):
+            dist.broadcast(torch.ones(2), 0)
+
+
+@pytest.mark.parametrize(
+    ("body", "shifted"),
+    [
+        (one_is_a_call_behind, "all_reduce #3 on 'default' (its #3 is the others' #4), at "),
+        (one_is_a_call_ahead, "all_reduce #2 on 'default' (its #3 is the others' #2), at "),
+        (one_is_two_calls_behind, "leaves out all_reduce #3 on 'default' (the first of 2 there), at "),
+        (one_is_two_calls_ahead, "makes one call more, all_reduce #4 on 'default' (the first of 2 there), at "),
+        (one_leaves_three_out_and_returns, "leaves out all_reduce #5 on 'default' (the first of 3 there), at "),
+        (one_goes_on_with_another_call, "broadcast #3 on 'default', at "),
+    ],
+    ids=lambda given: getattr(given, "__name__", ""),
+)
+def test_who_goes_on_a_call_apart_is_told_which_calls_meet(four: World, body: Body, shifted: str) -> None:
+    assert shifted in told(four.run(body, deadline=DEADLINE_S)).lines[0]
 
 
 def _is_at(finding: Finding, line: int) -> None:

@@ -11,7 +11,8 @@ from rankdrill.diagnosis.calls.loops import share_a_loop
 from rankdrill.diagnosis.calls.naming import named
 from rankdrill.diagnosis.calls.sequences import calls_on, left_out_by_custom
 from rankdrill.diagnosis.calls.source import Order, comes_later, comes_to_both, made_later_too, order_of
-from rankdrill.diagnosis.calls.unmatched import on_top, origin
+from rankdrill.diagnosis.calls.unmatched import on_top
+from rankdrill.diagnosis.calls.words import origin
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.messages import words
 from rankdrill.diagnosis.waits import Wait

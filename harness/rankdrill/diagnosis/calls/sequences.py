@@ -22,6 +22,7 @@ from rankdrill.diagnosis.calls.common_caller import (
     outward,
 )
 from rankdrill.diagnosis.calls.conditions import may_be_left_out
+from rankdrill.diagnosis.calls.each_time import left_out_each_time
 from rankdrill.diagnosis.calls.loops import comes_round_alone, is_for_some_rounds
 from rankdrill.diagnosis.calls.source import Order, comes_later, is_handled_by, made_later_too, order_of
 from rankdrill.diagnosis.calls.wholes import Wholes
@@ -39,10 +40,14 @@ _ROOT = "root="
 
 @dataclass(frozen=True, slots=True)
 class Parting:
-    """That a rank left `call` out (`MISSING`), or made it on top of what the others made (`EXTRA`)."""
+    """That a rank left `call` out (`MISSING`), or made it on top of what the others made (`EXTRA`).
+
+    `times` says how often: with it that many from the same line.
+    """
 
     kind: FindingKind
     call: Step
+    times: int = 1
 
 
 def calls_on(group: str, view: LedgerView) -> dict[int, Step]:
@@ -65,6 +70,9 @@ def parting(theirs: Sequence[Step], mine: Sequence[Step], *, complete: bool, by_
     if complete:
         kind = FindingKind.MISSING if len(mine) < len(theirs) else FindingKind.EXTRA
         longer, shorter = (theirs, mine) if kind is FindingKind.MISSING else (mine, theirs)
+        again = left_out_each_time(longer, shorter)
+        if again:
+            return Parting(kind, longer[again[0]], len(again))
         return Parting(kind, longer[_left_out(longer, shorter)]) if len(longer) > len(shorter) else None
     if not theirs or not mine:  # overwritten since
         return None
@@ -128,7 +136,19 @@ def parted_before(theirs: Sequence[Step], mine: Sequence[Step]) -> Parting | Non
         if place is not None and costs[place] < (straight if best is None else best[0]):
             past = kind is FindingKind.EXTRA and _came_round_past(theirs, mine, place)
             best = costs[place], Parting(FindingKind.MISSING, theirs[place]) if past else Parting(kind, longer[place])
-    return best[1] if best is not None else None
+    if best is None or best[0]:
+        return _parted_each_time(theirs, mine) or (best[1] if best is not None else None)
+    return best[1]
+
+
+def _parted_each_time(theirs: Sequence[Step], mine: Sequence[Step]) -> Parting | None:
+    """That they fit with some calls left out, all of one line: on one of the two sides."""
+    left_out, on_top = left_out_each_time(theirs, mine), left_out_each_time(mine, theirs)
+    if left_out and not on_top:
+        return Parting(FindingKind.MISSING, theirs[left_out[0]], len(left_out))
+    if on_top and not left_out:
+        return Parting(FindingKind.EXTRA, mine[on_top[0]], len(on_top))
+    return None
 
 
 def _came_round_past(theirs: Sequence[Step], mine: Sequence[Step], place: int) -> bool:

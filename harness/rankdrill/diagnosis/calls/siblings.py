@@ -15,7 +15,7 @@ from rankdrill.diagnosis.calls.naming import named
 from rankdrill.diagnosis.calls.sequences import Parting, calls_on, parting
 from rankdrill.diagnosis.calls.source import Order, order_of
 from rankdrill.diagnosis.calls.turns import collectives_of
-from rankdrill.diagnosis.calls.unmatched import origin
+from rankdrill.diagnosis.calls.words import origin
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.groups import members_in
 from rankdrill.diagnosis.waits import Wait

@@ -20,7 +20,7 @@ from rankdrill.diagnosis.calls.met_by_mistake import (
     one_lies_behind,
     turned_round,
 )
-from rankdrill.diagnosis.calls.naming import in_pass, named
+from rankdrill.diagnosis.calls.naming import named
 from rankdrill.diagnosis.calls.rounds import out_of_turn_with_a_line
 from rankdrill.diagnosis.calls.sequences import Parting, calls_on, left_out_by_one_side, parted_before, parting
 from rankdrill.diagnosis.calls.source import (
@@ -31,13 +31,14 @@ from rankdrill.diagnosis.calls.source import (
     order_of,
 )
 from rankdrill.diagnosis.calls.tree import calls_at, function_around, name_called
+from rankdrill.diagnosis.calls.words import origin, returned_after, waiting_in
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.groups import members_in
 from rankdrill.diagnosis.waits import Wait, name_ranks
 from rankdrill.ledger import LedgerView
 from rankdrill.step import NO_SEQUENCE, Site, Step
 
-__all__ = ["left_behind", "on_top", "origin", "retold", "sided_with"]
+__all__ = ["left_behind", "on_top", "retold", "sided_with"]
 
 MOST_COMPARED = 8  # culprits whose sequences are looked at
 
@@ -255,7 +256,7 @@ def _missing(
     origins: list[Side] = []
     for ranks, found in _alike(away, theirs, step, views):
         origins.append(origin(ranks, found, views[with_them], views[ranks[0]]))
-    sides = (*origins, _waiting(calls, waits, views), *_gone(away, step.target, views))
+    sides = (*origins, waiting_in(calls, waits, views), *returned_after(away, step.target, views))
     culprits = tuple(away) if majority else ()
     return Finding(FindingKind.MISSING, named(step), "", sides, culprits, step.target, step.sequence)
 
@@ -263,7 +264,7 @@ def _missing(
 def _extra(step: Step, away: list[int], here: list[int], views: Sequence[LedgerView]) -> Finding:
     origins = _grouped([(rank, on_top(step, views[rank], views[away[0]])) for rank in here])
     told = [origin(ranks, found, views[ranks[0]]) for ranks, found in origins]
-    sides = (*told, *_gone(away, step.target, views))
+    sides = (*told, *returned_after(away, step.target, views))
     return Finding(FindingKind.EXTRA, named(step), "", sides, tuple(here), step.target, step.sequence)
 
 
@@ -332,60 +333,3 @@ def _since(wait: Wait) -> int:
 
 def _same_call(one: Step, other: Step) -> bool:
     return (one.target, one.sequence) == (other.target, other.sequence)
-
-
-# --------------------------------------------------------------------------------------------- in words
-
-
-def origin(
-    ranks: Sequence[int],
-    found: Parting,
-    view: LedgerView,
-    own: LedgerView | None = None,
-    *,
-    out_of_turn: bool = False,
-) -> Side:
-    """What `ranks` did; `view` is the ledger of one who made the call, `own` that of one of `ranks`, and `out_of_turn`
-    says that all made it.
-    """
-    leave, make = ("leaves", "makes") if len(ranks) == 1 else ("leave", "make")
-    call, extra = f"{named(found.call)}{in_pass(found.call, view)}", found.kind is FindingKind.EXTRA
-    did = f"{make} one call more, {call}" if extra else f"{leave} out {call}"
-    if out_of_turn:
-        did = f"{make} {call} too {'early' if extra else 'late'}"
-    site = found.call.site
-    if own is not None and not extra and not out_of_turn:
-        site = _used_to_call(found.call, view, own)
-    return side_of(ranks, did, [site] * len(ranks))
-
-
-def _used_to_call(step: Step, view: LedgerView, own: LedgerView) -> Site | None:
-    """Where one that left `step` out made that call before: the line of its own that goes with the others'."""
-    theirs, mine = calls_on(step.target, view), calls_on(step.target, own)
-    before = [mine[at] for at, call in theirs.items() if at < step.sequence and at in mine and call.site == step.site]
-    sites = {call.site for call in before if call.op == step.op}
-    return sites.pop() if len(sites) == 1 else step.site
-
-
-def _waiting(calls: Mapping[int, Step], waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> Side:
-    ranks = [rank for rank, call in calls.items() if rank in waits and _same_call(waits[rank].record.step, call)]
-    step = calls[ranks[0]]
-    did = f"{'waits' if len(ranks) == 1 else 'wait'} in {named(step)}{in_pass(step, views[ranks[0]])}"
-    return side_of(ranks, did, [calls[rank].site for rank in ranks])
-
-
-def _gone(ranks: Sequence[int], group: str, views: Sequence[LedgerView]) -> list[Side]:
-    """After which call each of them returned."""
-    by_last: dict[str, list[int]] = {}
-    last: dict[int, Step | None] = {}
-    for rank in ranks:
-        calls = calls_on(group, views[rank])
-        last[rank] = step = calls[max(calls)] if calls else None
-        told = f"after {named(step)}{in_pass(step, views[rank])}" if step else f"without a collective on {group!r}"
-        by_last.setdefault(told, []).append(rank)
-    return [_returned(those, told, last) for told, those in by_last.items()]
-
-
-def _returned(ranks: Sequence[int], told: str, last: Mapping[int, Step | None]) -> Side:
-    steps = [last[rank] for rank in ranks]
-    return side_of(ranks, f"returned {told}", [step.site if step is not None else None for step in steps])
