@@ -7,11 +7,20 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from benchmarks.cataloguing.bare import DETAIL, FLIGHT, GLOO
 
 from rankdrill.plugin.marker import RanksMark
+from tests.catalogue.programs import catalogue
 from tests.conftest import Session
 
-README = (Path(__file__).parents[1] / "README.md").read_text()
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+CALLED = {
+    GLOO: "plain gloo",
+    DETAIL: "`TORCH_DISTRIBUTED_DEBUG=DETAIL`",
+    FLIGHT: "torch's flight recorder and its analyzer",
+}
+LAST_DIGIT = 0.01  # of a share
 
 
 def block(language: str, containing: str) -> str:
@@ -60,3 +69,39 @@ def test_every_option_of_the_marker_is_shown() -> None:
 def test_the_documents_it_points_to_are_there() -> None:
     for target in re.findall(r"\]\(([^)#:]+)\)", README):
         assert (Path(__file__).parents[1] / target).exists(), target
+
+
+def how_much_it_finds() -> str:
+    return README.partition("\n## How much it finds\n")[2].partition("\n## ")[0]
+
+
+def rows() -> dict[str, list[str]]:
+    """Of the table of the catalogue: the figures by who has them."""
+    found = [line.strip("| ").split(" | ") for line in how_much_it_finds().splitlines() if line.startswith("| ")]
+    return {name: figures for name, *figures in found if figures[-1] != "seconds, median"}
+
+
+def test_its_catalogue_has_as_many_programs_and_the_rows_are_of_no_more() -> None:
+    counts = len(catalogue("mistakes")), len(catalogue("correct"))
+    told = re.search(r"^(\d+) programs with one mistake each and (\d+) correct ones", how_much_it_finds(), re.MULTILINE)
+    assert told is not None
+    assert (int(told[1]), int(told[2])) == counts
+    older = re.search(r"last three rows are of (\d+) and (\d+) of them", " ".join(how_much_it_finds().split()))
+    assert list(rows()) == ["rankdrill", *CALLED.values()]
+    if older is not None:
+        assert all(0 < int(of) < count for of, count in zip(older.groups(), counts, strict=True))
+
+
+def test_what_is_told_strictly_right_is_the_page_s_share() -> None:
+    page = (ROOT / "docs" / "catalogue.md").read_text()
+    right, programs = zip(*re.findall(r"(\d+) of (\d+) are told strictly right", page), strict=True)
+    assert sum(map(int, programs)) == len(catalogue("mistakes"))
+    assert abs(float(rows()["rankdrill"][2]) - sum(map(int, right)) / sum(map(int, programs))) < LAST_DIGIT
+
+
+def test_the_rows_have_shares_and_seconds() -> None:
+    for shares in rows().values():
+        assert len(shares) == 4
+        assert all(0 <= float(share) <= 1 for share in shares[:3])
+        assert float(shares[2]) <= float(shares[0])  # of what is told right all is noticed
+        assert float(shares[3].split()[0]) > 0

@@ -5,13 +5,15 @@ from __future__ import annotations
 import inspect
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 from tests.catalogue.misses import known_misses
 from tests.catalogue.programs import KINDS, Program
 from tests.catalogue.scoring import Judged
 
-__all__ = ["MEANINGS", "page", "source_of"]
+__all__ = ["MEANINGS", "WITHOUT_SECTION", "page", "source_of"]
 
+ROOT = Path(__file__).resolve().parents[2]
 MOST_LINES = 16  # of a program that is shown
 MEANINGS = {
     "call ordering": "Ranks meet in one call and are in different ones: another order, or another branch.",
@@ -35,6 +37,10 @@ MEANINGS = {
     "lost update": "Two ranks read a key, and the second to write undoes what the first wrote.",
     "stuck rank": "A rank computes, sleeps or waits for something else, and never comes.",
 }
+WITHOUT_SECTION = {
+    "device mismatch": "it takes a group with a backend for each of two devices, and a GPU for the second",
+}
+"""Kinds that rankdrill tells of which there is no program, and why."""
 _HEAD = """\
 # The catalogue of mistakes
 
@@ -48,13 +54,16 @@ with exactly the guilty ranks and a guilty line. The README has these of rankdri
 Below stands one program of each kind, guilty lines marked, with what rankdrill says of it; then which programs are
 not told strictly right, and why. `python benchmarks/catalogue.py --only rankdrill --document docs/catalogue.md`
 writes this page.
+
+Of these kinds there is no program: {without}.
 """
 
 
 def page(judged: Sequence[Judged]) -> str:
     """The page, in Markdown, from a run of all programs under rankdrill."""
     mistakes = [each for each in judged if each.program.truth is not None]
-    parts = [_HEAD.format(mistakes=len(mistakes), correct=len(judged) - len(mistakes))]
+    without = "; ".join(f"*{kind}*, since {why}" for kind, why in WITHOUT_SECTION.items())
+    parts = [_HEAD.format(mistakes=len(mistakes), correct=len(judged) - len(mistakes), without=without)]
     missed = known_misses()
     for kind in KINDS:
         of_kind = [each for each in mistakes if each.program.truth is not None and each.program.truth.kind == kind]
@@ -84,4 +93,4 @@ def _section(kind: str, judged: Sequence[Judged], missed: Mapping[str, str]) -> 
 
 def _report(judged: Judged) -> str:
     """What was said, a line for each part of it, with paths as a reader of the repository knows them."""
-    return judged.verdict.text.partition("\n")[0].replace("; ", "\n")
+    return judged.verdict.text.replace(f"{ROOT}/", "").replace("; ", "\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -84,7 +85,7 @@ def read(outcome: Outcome, file: str) -> Verdict:
     if outcome.ok:
         return Verdict(noticed=False, seconds=outcome.elapsed)
     errors = _errors(outcome)
-    text = "\n".join(map(str, errors))
+    text = "\n".join(map(_as_shown, errors))
     if outcome.findings:
         finding = outcome.findings[0]
         # The culprits' side comes first; where nobody is accused every side is meant.
@@ -104,6 +105,13 @@ def _errors(outcome: Outcome) -> list[BaseException]:
     except BaseExceptionGroup as group:
         return [error for error in group.exceptions if not isinstance(error, RankVictim)]
     raise AssertionError("an outcome that is not ok unwraps")
+
+
+def _as_shown(error: BaseException) -> str:
+    """Findings say where; an error of the program's own is shown with the lines that it came from."""
+    if error.__traceback__ is None:
+        return str(error)
+    return "".join(traceback.format_exception(error, chain=False)).rstrip()
 
 
 def _kind(outcome: Outcome) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from tests.catalogue.programs import Program
 
-__all__ = ["Judged", "Tally", "Verdict", "lines_in", "tally"]
+__all__ = ["Judged", "Tally", "Verdict", "lines_in", "places_in", "tally"]
 
 _PLACE = re.compile(r'(?:File "(?P<file>[^"]+)", line (?P<line>\d+))|(?:(?P<shown>[^\s"(]+\.py):(?P<number>\d+))')
 
@@ -100,12 +100,13 @@ def tally(judged: Iterable[Judged]) -> Tally:
 
 def lines_in(text: str, program: str) -> frozenset[int]:
     """The lines of the file `program` that `text` shows, as a traceback or as ``file.py:41``."""
-    found = set()
-    for match in _PLACE.finditer(text):
-        file = match["file"] or match["shown"]
-        if program.endswith(file.removeprefix("./")):
-            found.add(int(match["line"] or match["number"]))
-    return frozenset(found)
+    return frozenset(line for file, line in places_in(text) if program.endswith(file))
+
+
+def places_in(text: str) -> list[tuple[str, int]]:
+    """Every file and line that `text` shows, as a traceback or as ``file.py:41``, in the order in which it does."""
+    found = [(match["file"] or match["shown"], match["line"] or match["number"]) for match in _PLACE.finditer(text)]
+    return [(file.removeprefix("./"), int(line)) for file, line in found]
 
 
 def _mean(values: Sequence[float]) -> float | None:

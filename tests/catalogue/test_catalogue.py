@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import linecache
+import re
 from collections import Counter
 from collections.abc import Iterator
 
@@ -11,7 +13,7 @@ import pytest
 from tests.catalogue.drilling import DEADLINE_S, Drill, drills
 from tests.catalogue.misses import known_misses
 from tests.catalogue.programs import KINDS, Program, Rank, catalogue, correct, mistake
-from tests.catalogue.scoring import Judged
+from tests.catalogue.scoring import Judged, places_in
 
 PATIENCE_S = 60.0  # for correct programs, on whatever machine
 MISTAKES, CORRECT = 120, 60  # at least
@@ -19,8 +21,17 @@ WAITED_S = 3.0  # for a mistake that is told only when the time is over
 EACH_KIND = 3
 LINES = 25  # of one program
 
+# Some are in a collective, and others wait for a message of theirs or send them one.
+COLLECTIVE_AGAINST_MESSAGE = (
+    "deadlocks.a_message_behind_a_barrier",
+    "deadlocks.reports_before_it_hands_in",
+    "messages.takes_one_gradient_less_than_come_back",
+    "ordering.receives_what_is_broadcast",
+    "turns.does_not_pass_on_in_the_first_turn",
+)
 # The whole catalogue takes minutes: `python benchmarks/catalogue.py --check`.
 CHOSEN = (
+    *COLLECTIVE_AGAINST_MESSAGE,
     "ordering.metrics_before_the_loss",
     "ordering.swapped_in_the_fiftieth_step",
     "missing.validation_on_some",
@@ -94,6 +105,15 @@ CHOSEN = (
     "stores.swaps_the_roster_and_does_not_look",
     "stuck.never_converges",
 )
+# The reports of these begin at an earlier line of the culprit's: where it took what it holds, what it swapped later.
+BEGIN_BEFORE = {
+    "deadlocks.builds_within_the_lock_what_others_read_within_it": "fcntl.flock(",
+    "stores.swaps_the_roster_and_does_not_look": "rank.store.get(",
+}
+COLLECTIVES = re.compile(r"\b(barrier|all_reduce|broadcast) #\d+ on 'default'")
+MESSAGES = re.compile(
+    r"\brank \d (waits for a message from|sends float32\S* to|leaves out a (send to|receive from)) rank \d"
+)
 PROGRAMS = {program.name: program for program in catalogue()}
 
 
@@ -123,8 +143,27 @@ def test_a_mistake_is_told_strictly_right(drill: Drill, name: str) -> None:
     known = known_misses().get(name)
     if known is None:
         assert judged.wrong_in == (), judged.verdict.text
+        assert_begins_at_a_guilty_line(judged)
     else:
         assert judged.wrong_in, f"{name} is told strictly right by now: take it off the known misses ({known})"
+
+
+def assert_begins_at_a_guilty_line(judged: Judged) -> None:
+    program, text = judged.program, judged.verdict.text
+    assert program.truth is not None
+    file, line = places_in(text)[0]
+    assert program.file.endswith(file), text
+    if program.name in BEGIN_BEFORE:
+        assert BEGIN_BEFORE[program.name] in linecache.getline(program.file, line), text
+    else:
+        assert line in program.truth.lines, text
+
+
+@pytest.mark.parametrize("name", COLLECTIVE_AGAINST_MESSAGE)
+def test_a_collective_and_a_message_that_keep_each_other_waiting_are_both_told(drill: Drill, name: str) -> None:
+    text = drill.verdict_on(runnable(PROGRAMS[name])).text
+    assert COLLECTIVES.search(text), text
+    assert MESSAGES.search(text), text
 
 
 def test_each_kind_has_its_programs() -> None:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from benchmarks.cataloguing.document import MEANINGS, source_of
+import pytest
+from benchmarks.cataloguing.document import MEANINGS, WITHOUT_SECTION, source_of
 
+from rankdrill.diagnosis import FindingKind
 from tests.catalogue.misses import known_misses
 from tests.catalogue.programs import KINDS, catalogue
+from tests.catalogue.scoring import places_in
 
 PAGE = (Path(__file__).parents[2] / "docs" / "catalogue.md").read_text()
+PROGRAMS = {program.name: program for program in catalogue()}
 
 
 def test_every_kind_has_its_section() -> None:
@@ -18,12 +22,31 @@ def test_every_kind_has_its_section() -> None:
     assert set(MEANINGS) == set(KINDS)
 
 
+def test_every_kind_that_is_told_has_a_section_or_a_reason_to_have_none() -> None:
+    told = {str(kind) for kind in FindingKind}
+    assert told - set(KINDS) == set(WITHOUT_SECTION)
+    assert set(KINDS) <= told
+    assert all(f"*{kind}*, since {why}" in PAGE for kind, why in WITHOUT_SECTION.items())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_section_has_one_program_of_its_kind_and_what_is_said_of_it(kind: str) -> None:
+    section = PAGE.partition(f"\n## {kind.capitalize()}\n")[2].partition("\n## ")[0]
+    ((name, source),) = re.findall(r"```python\n# (\S+), on \d+ ranks\n(.*?)\n```", section, re.DOTALL)
+    (report,) = re.findall(r"```text\n(.*?)\n```", section, re.DOTALL)
+    truth = PROGRAMS[name].truth
+    assert truth is not None
+    assert truth.kind == kind
+    assert source.count("# culprit") == len(truth.lines)
+    file, line = places_in(report)[0]
+    assert PROGRAMS[name].file.endswith(file)
+    assert line in truth.lines
+
+
 def test_the_programs_shown_are_those_of_the_catalogue() -> None:
-    by_name = {program.name: program for program in catalogue()}
     shown = re.findall(r"```python\n# (\S+), on (\d+) ranks\n(.*?)\n```", PAGE, re.DOTALL)
-    assert len(shown) >= 14
     for name, ranks, source in shown:
-        assert (source, int(ranks)) == (source_of(by_name[name]), by_name[name].ranks)
+        assert (source, int(ranks)) == (source_of(PROGRAMS[name]), PROGRAMS[name].ranks)
 
 
 def test_how_many_there_are_is_what_it_says() -> None:

@@ -207,7 +207,7 @@ def test_a_line_that_has_been_taken_with_others_before(two: World) -> None:
             dist.all_reduce(view)
 
     outcome = two.run(body, deadline=60)
-    assert "gives all_reduce #2 on 'default' a float32[4,4] with strides (8, 1)" in found(outcome)
+    assert "gave all_reduce #2 on 'default' a float32[4,4] with strides (8, 1)" in found(outcome)
 
 
 def test_without_contracts_it_is_the_backends_business(bare: World) -> None:

@@ -53,3 +53,32 @@ def who_is_on_duty_changes(rank: Rank) -> None:
         group = dist.new_group(pair)  # culprit
         if rank.index in pair:
             dist.all_reduce(torch.ones(3), group=group)
+
+
+@mistake("leaked group", culprits=(0, 1, 2, 3, 4, 5), ranks=6)
+def halves_for_each_evaluation(rank: Rank) -> None:
+    for _ in range(6):
+        half, _ = dist.new_subgroups(3)  # culprit
+        dist.all_reduce(torch.ones(1), group=half)
+        dist.barrier()
+
+
+@mistake("leaked group", culprits=(1,), ranks=3)
+def keeps_them_from_the_fiftieth_step_on(rank: Rank) -> None:
+    for step in range(60):
+        group = dist.new_group([0, 1, 2])  # culprit
+        dist.all_reduce(torch.ones(2), group=group)
+        if step < 49 or rank.index != 1:
+            dist.destroy_process_group(group)
+
+
+@mistake("leaked group", culprits=(0, 1, 2, 3), ranks=4)
+def objects_over_a_group_of_their_own(rank: Rank) -> None:
+    def told_by_all(settings: dict[str, float]) -> list[dict[str, float]]:
+        group = dist.new_group(backend="gloo")  # culprit
+        told: list[dict[str, float]] = [{} for _ in range(rank.world_size)]
+        dist.all_gather_object(told, settings, group=group)
+        return told
+
+    rates = {0.1 / (1 + epoch) for epoch in range(8)}
+    assert all(len(told_by_all({"rate": rate})) == 4 for rate in sorted(rates))

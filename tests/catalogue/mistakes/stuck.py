@@ -13,6 +13,8 @@ import time
 
 import torch
 import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
 from tests.catalogue.programs import Rank, mistake
 
@@ -88,4 +90,36 @@ def joins_a_thread_that_never_ends(rank: Rank) -> None:
     if rank.index != 4:
         finished.set()
     loader.join()  # culprit
+    dist.barrier()
+
+
+@mistake("stuck rank", culprits=(1,), ranks=2)
+def has_no_fiftieth_batch(rank: Rank) -> None:
+    batches: queue.Queue[torch.Tensor] = queue.Queue()
+    for _ in range(49 if rank.index == 1 else 55):
+        batches.put(torch.ones(2, 4))
+    model = DistributedDataParallel(nn.Linear(4, 2))
+    for _ in range(55):
+        model(batches.get()).sum().backward()  # culprit
+
+
+@mistake("stuck rank", culprits=(4,), ranks=6)
+def halves_its_step_for_ever(rank: Rank) -> None:
+    half = [dist.new_group([0, 1, 2]), dist.new_group([3, 4, 5])][rank.index // 3]
+    for _ in range(5):
+        loss = torch.ones(1)
+        dist.all_reduce(loss, group=half)
+        rate, gained = 1.0, 0.0 if rank.index == 4 else 0.1
+        while gained <= 0:  # culprit
+            rate, gained = rate / 2, gained * rate  # culprit
+    dist.barrier()
+
+
+@mistake("stuck rank", culprits=(2,), ranks=4)
+def waits_for_a_better_time_in_the_last_turn(rank: Rank) -> None:
+    turns = 30
+    for turn in range(turns):
+        dist.all_reduce(torch.ones(2))
+        if turn == turns - 1 and rank.index == 2:
+            time.sleep(60)  # culprit
     dist.barrier()
