@@ -47,7 +47,7 @@ def left_behind(waits: Mapping[int, Wait], returned: Collection[int], views: Seq
     """What is wrong where ranks wait in a collective for ranks that have returned; None where none do.
 
     `views` are the ledgers of all ranks. The fewer are at fault: those that returned have left a call out, or those
-    that wait have made one more. Of as many nobody can say which.
+    that wait have made one more. Of as many nobody can say which, nor where those that still run may yet decide it.
     """
     wait = min((wait for wait in waits.values() if _is_for(wait, returned)), key=_since, default=None)
     if wait is None:
@@ -64,9 +64,10 @@ def left_behind(waits: Mapping[int, Wait], returned: Collection[int], views: Seq
     for_away = {rank for rank, other in waits.items() if not set(other.missing).isdisjoint(away)}
     left = for_away | set(here)
     left |= _held_up_alike(left, step, waits)
-    if len(away) > len(left):
+    still_open = len(set(wait.missing) - set(away) - waits.keys())
+    if len(away) > len(left) + still_open:
         return _extra(step, away, here, views)
-    return _missing(step, away, calls, waits, views, majority=len(away) < len(left))
+    return _missing(step, away, calls, waits, views, majority=len(away) + still_open < len(left))
 
 
 def _held_up_alike(left: Collection[int], step: Step, waits: Mapping[int, Wait]) -> set[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from rankdrill.diagnosis import Position, Wait, doomed, waits
@@ -24,6 +24,7 @@ __all__ = ["Certainty"]
 
 SPIN_S = 3.0
 """After which ranks that are in one call, and under a plan differ in what it moves, move nothing but gloo's thread."""
+OPEN_S = 1.0  # for which those that still run may show which of the others is at fault
 ASK_AGAIN_S = 0.5  # after which a rank whose other thread may act is asked for its stacks once more
 MORE = 4  # times as long until it is asked again
 IDLE_SHARE = 0.1  # of the time between two looks; a rank that ran for less than this did nothing but wait
@@ -49,6 +50,8 @@ class Certainty:
         self._acquitted: dict[int, int] = {}
         self._ask_again, self._ask_after = 0.0, ASK_AGAIN_S
         self._since = 0.0  # on the monotonic clock: who is suspected has been since then
+        self._open: dict[int, int] = {}
+        self._open_since = 0.0
         self._ran: dict[int, float] = {}
         self._looked = 0.0
         self._sleepers = Sleepers(stacks)
@@ -63,8 +66,8 @@ class Certainty:
     def hangs(self, running: Mapping[int, RankHandle], deadline: float) -> bool:
         """Whether ranks can only wait for ever, seen in the same steps, idle, twice in a row.
 
-        Others may still run: nothing that they do changes it. They are left to where it is open who is at fault until
-        they have shown what they do; and under a plan: that is what is tested.
+        Others may still run: nothing that they do changes it. Where it is open who is at fault they are left to for a
+        while, to show what they do; and under a plan: that is what is tested.
         `deadline` is on the monotonic clock: who gives up by itself before it is left to do so.
         """
         if self.only_stopped(running):
@@ -77,7 +80,7 @@ class Certainty:
         # Of those that have ended a device may be held up.
         here = {rank: wait for rank, wait in waiting.items() if rank in running}
         stuck = {rank: wait.record.index for rank, wait in here.items() if not _gives_up(wait.record, deadline)}
-        whom = pending if self._positions.planned or not _decided(waiting.values()) else here
+        whom = here if self._is_settled(stuck, waiting.values(), running) else pending
         if not stuck or stuck.keys() != whom.keys() or self._is_acquitted(stuck):
             self._suspected = {}
             return self._all_but_sleepers_wait(running, positions, deadline)
@@ -102,6 +105,14 @@ class Certainty:
             self._acquit(stuck)
             return False
         return certain
+
+    def _is_settled(self, stuck: dict[int, int], waits: Collection[Wait], running: Container[int]) -> bool:
+        """Whether nothing is to be learnt any more from those that still run."""
+        if self._positions.planned:
+            return False
+        if stuck != self._open:
+            self._open, self._open_since = stuck, time.monotonic()
+        return _decided(waits, running) or time.monotonic() - self._open_since > OPEN_S
 
     def _acquit(self, stuck: dict[int, int]) -> None:
         if stuck != self._acquitted:
@@ -215,11 +226,14 @@ def _differ(positions: Sequence[Position], waits: Mapping[int, Wait]) -> bool:
     return all(at is not None and (at.step.op, at.step.sequence) == (step.op, step.sequence) for step, at in there)
 
 
-def _decided(waits: Collection[Wait]) -> bool:
-    """Whether those that wait for others in a collective are more than these, each time, whatever these will do."""
+def _decided(waits: Collection[Wait], running: Container[int]) -> bool:
+    """Whether those that wait for others in a collective are more than these, each time, whatever these will do; or
+    none of these is `running` still.
+    """
     calls = Counter((wait.record.step.op, wait.record.step.target, wait.record.step.sequence) for wait in waits)
     return all(
         calls[wait.record.step.op, wait.record.step.target, wait.record.step.sequence] > len(wait.missing)
+        or not any(rank in running for rank in wait.missing)
         for wait in waits
         if wait.record.step.sequence != NO_SEQUENCE
     )
