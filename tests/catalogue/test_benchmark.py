@@ -6,18 +6,22 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+from benchmarks import catalogue as benchmark
 from benchmarks.cataloguing.document import source_of
 
-from tests.catalogue.programs import catalogue
+from tests.catalogue.misses import known_misses
+from tests.catalogue.programs import Program, catalogue
+from tests.catalogue.scoring import Judged, Verdict
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "catalogue.py"
 PROGRAMS = {program.name: program for program in catalogue()}
 MISTAKE, RIGHT = "operators.max_for_sum", "groups.all_taken_down_at_once"
-STUCK_LATE = "stuck.waits_for_a_better_time_in_the_last_turn"
-TOO_SOON_S = "0.001"  # thirty turns take longer
 PATIENCE_S = 300
 
 
@@ -56,10 +60,41 @@ def test_a_mistake_and_what_is_right(tmp_path: Path) -> None:
     assert "1 of 1 are told strictly right" in page.read_text()
 
 
-def test_a_verdict_that_is_not_as_it_should_be_is_found_by_check() -> None:
-    ran = asked("--program", STUCK_LATE, "--deadline", TOO_SOON_S, "--check")
-    assert ran.returncode == 1, ran.stdout + ran.stderr
-    assert f"{STUCK_LATE} is not told right, and is no known miss" in ran.stdout
+def told(monkeypatch: pytest.MonkeyPatch, name: str, verdict: Verdict) -> int:
+    """The exit code of `--check` where rankdrill had said that of the program."""
+
+    def judged(tool: str, programs: Sequence[Program], deadline: float) -> list[Judged]:
+        return [Judged(program, verdict) for program in programs]
+
+    monkeypatch.setattr(benchmark, "_run", judged)
+    monkeypatch.setattr(sys, "argv", ["catalogue.py", "--only", "rankdrill", "--program", name, "--check"])
+    monkeypatch.setenv("COLUMNS", "200")
+    return benchmark.main()
+
+
+def right(name: str) -> Verdict:
+    truth = PROGRAMS[name].truth
+    assert truth is not None
+    return Verdict(True, 0.1, truth.kind, truth.ranks, bool(truth.culprits), truth.lines, 1)
+
+
+def test_check_finds_a_mistake_that_is_not_told_right(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert told(monkeypatch, MISTAKE, right(MISTAKE)) == 0
+    assert told(monkeypatch, MISTAKE, replace(right(MISTAKE), kind="size mismatch")) == 1
+    assert f"{MISTAKE} is not told right, and is no known miss" in capsys.readouterr().out
+    assert told(monkeypatch, RIGHT, Verdict(noticed=True, seconds=0.1, text="a false alarm")) == 1
+    assert f"{RIGHT} is not told right, and is no known miss" in capsys.readouterr().out
+
+
+def test_check_finds_a_known_miss_that_is_told_right(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in known_misses():
+        assert told(monkeypatch, name, Verdict(noticed=False, seconds=0.1)) == 0
+        assert told(monkeypatch, name, right(name)) == 1
+        assert f"{name} is told strictly right by now: take it off the known misses" in capsys.readouterr().out
 
 
 def test_names_that_no_program_has_are_refused() -> None:
