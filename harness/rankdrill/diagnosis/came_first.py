@@ -109,9 +109,16 @@ def by_what_came_first(
     end = next((each for each in ends if each is not None), None)
     if end is None or any(each.peer == end.rank and each.rank != end.peer for each in traffic.left_over()):
         return None  # it may have named the wrong peer
+    if len(traffic.ends) - 1 <= FEWEST and _sends_to_several(end, traffic):
+        return None  # one has taken it and the other not: it may have been for one alone
     if not _went_past(wait, end, traffic):
         return None
     return Account(lost, dict(enumerate(views)), traffic).missing(end, (alone.rank,))
+
+
+def _sends_to_several(end: MessageEnd, traffic: Traffic) -> bool:
+    """Whether its rank sends to several from that line."""
+    return end.sends and len({each.peer for each in traffic.ends[end.rank] if each.sends and each.site == end.site}) > 1
 
 
 def _is_early(outside: Wait, meeting: Step, lost: Mapping[int, Wait], traffic: Traffic) -> bool:

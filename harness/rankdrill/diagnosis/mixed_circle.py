@@ -301,7 +301,7 @@ def _came_without_sending(
     inside: Sequence[Wait], outside: Sequence[Wait], lost: Mapping[int, Wait], traffic: Traffic
 ) -> tuple[int, ...]:
     """The one that waits in a collective before its message to the one outside, where all others that wait have begun
-    theirs with that one, some of which wait in the collective; nobody, if there is no such.
+    theirs with that one, or are about to, some of which wait in the collective; nobody, if there is no such.
     """
     (early, *more), (met, *others) = inside, outside
     end = MessageEnd.of(met.rank, met.record)
@@ -309,7 +309,11 @@ def _came_without_sending(
         return ()
     peers = {rank: wait for rank, wait in lost.items() if rank not in (early.rank, met.rank)}
     past = [rank for rank, wait in peers.items() if _is_in(early.record.step, wait)]
-    begun = {_begun(end, rank, traffic) for rank in peers}
+    begun = {
+        _begun(end, rank, traffic)
+        for rank, wait in peers.items()
+        if wait.record.step.message is None or wait.missing != (met.rank,)  # who is held up by that one may come to it
+    }
     return (early.rank,) if past and len(peers) >= PATTERN and begun == {end.number + 1} else ()
 
 

@@ -105,9 +105,9 @@ def the_first_of_the_world_for_the_first_of_its_half(rank: Rank) -> None:
     dist.broadcast_object_list(settings, src=0, group=halves[rank.index // 2])  # culprit
 
 
-@mistake("root mismatch", between=(2, 3), ranks=4)
+@mistake("root mismatch", culprits=(3,), ranks=4)
 def a_leader_of_its_own_in_one_node(rank: Rank) -> None:
-    """That the other node has its first rank for a leader does not say that this one is to."""
+    """By the same line the other node has its first rank for a leader."""
     nodes = [dist.new_group([0, 1]), dist.new_group([2, 3])]
     leader = {0: 0, 1: 0, 2: 2, 3: 3}[rank.index]
     dist.broadcast(torch.ones(3), leader, group=nodes[rank.index // 2])  # culprit

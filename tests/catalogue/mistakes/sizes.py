@@ -160,18 +160,18 @@ def two_of_the_experts_differ(rank: Rank) -> None:
     dist.all_to_all_single(torch.zeros(sum(takes), 2), torch.ones(sum(sends), 2), takes, sends)  # culprit
 
 
-@mistake("size mismatch", between=(1, 2), ranks=4)
+@mistake("size mismatch", culprits=(2,), ranks=4)
 def a_stage_of_another_width(rank: Rank) -> None:
-    """That all other stages hand on as many says nothing of these two."""
+    """In one step: by the same line it takes as many as are sent in the step before, and after."""
     for step in range(3):
         if rank.index == 0:
             dist.send(torch.ones(8), dst=1)
         elif rank.index == 1:
             hidden = torch.zeros(8)
             dist.recv(hidden, src=0)
-            dist.send(hidden, dst=2)  # culprit
+            dist.send(hidden, dst=2)
         elif rank.index == 2:
-            narrow = torch.zeros(4 if step == 1 else 8)
+            narrow = torch.zeros(4 if step == 1 else 8)  # culprit
             dist.recv(narrow, src=1)  # culprit
             dist.send(torch.ones(3), dst=3)
         else:
