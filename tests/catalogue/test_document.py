@@ -56,6 +56,12 @@ def test_how_many_there_are_is_what_it_says() -> None:
     )
 
 
+def test_what_is_not_told_right_is_a_known_miss() -> None:
+    counts = re.findall(r"(\d+) of (\d+) are told strictly right", PAGE)
+    assert len(counts) == len(KINDS)
+    assert sum(int(made) - int(told) for told, made in counts) == len(known_misses())
+
+
 def test_the_known_misses_are_told_with_their_reason() -> None:
     told = {
         name

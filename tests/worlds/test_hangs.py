@@ -208,12 +208,12 @@ def test_a_slow_rank_is_not_a_lost_one(four: World) -> None:
     assert four.run(body).unwrap() == [3.0, 3.0, 3.0, 1.0]
 
 
-def test_those_that_wait_for_ever_do_not_cut_short_one_that_runs(four: World) -> None:
+def test_those_that_wait_for_ever_do_not_cut_short_one_that_soon_returns(four: World) -> None:
     def body() -> str:
         if dist.get_rank() < 2:
             dist.barrier()
         if dist.get_rank() == 2:
-            time.sleep(1.5)
+            time.sleep(0.4)
         return "done"
 
     outcome = four.run(body, deadline=LONG)
@@ -249,6 +249,47 @@ def test_one_that_cannot_change_it_may_go_on_computing(four: World) -> None:
     assert outcome.elapsed < EARLY
     (finding,) = outcome.findings
     assert (finding.kind, finding.culprits) == (FindingKind.MISSING, (0,))
+
+
+def between_two() -> None:
+    """Who computes is no member: it can show nothing of whether one call is too many, or one too few."""
+    pair = dist.new_group([2, 3])
+    if dist.get_rank() == 0:
+        computes_for_long()
+    elif dist.get_rank() == 2:
+        dist.barrier(group=pair)
+
+
+def test_who_is_no_member_is_not_waited_for(four: World) -> None:
+    outcome = four.run(between_two, deadline=LONG)
+    assert outcome.elapsed < EARLY
+    (finding,) = outcome.findings
+    assert (finding.kind, finding.culprits) == (FindingKind.MISSING, ())
+    assert {side.ranks for side in finding.sides} == {(2,), (3,)}
+
+
+def one_waits_for_two_that_left(seconds: float) -> None:
+    if dist.get_rank() == 0:
+        time.sleep(seconds)
+    elif dist.get_rank() == 2:
+        dist.barrier()
+
+
+def test_who_may_still_come_is_waited_for_a_while_to_show_who_is_at_fault(four: World) -> None:
+    outcome = four.run(one_waits_for_two_that_left, 0.4, deadline=LONG)
+    (finding,) = outcome.findings
+    assert (finding.kind, finding.culprits) == (FindingKind.EXTRA, (2,))
+    assert outcome.elapsed < EARLY
+
+
+def test_after_that_those_that_wait_and_those_that_left_are_told_and_nobody_is_accused(four: World) -> None:
+    """It may be one of those that come to the call: two against two."""
+    outcome = four.run(one_waits_for_two_that_left, LONG, deadline=LONG)
+    assert outcome.elapsed < EARLY
+    (finding,) = outcome.findings
+    assert (finding.kind, finding.culprits) == (FindingKind.MISSING, ())
+    assert [side.ranks for side in finding.sides] == [(1, 3), (2,), (1, 3)]
+    assert outcome.ranks[0].rank in outcome.victims
 
 
 def in_a_group() -> None:
