@@ -131,3 +131,21 @@ def test_who_comes_once_to_a_line_to_which_all_others_come_each_time(four: World
 def test_whether_a_row_or_a_ring_was_meant_nobody_knows_where_it_goes_round_each_time(four: World) -> None:
     (finding,) = four.run(goes_round_where_a_row_ends, 3, deadline=DEADLINE_S).findings
     assert (finding.kind, finding.culprits) == (FindingKind.UNMATCHED, ())
+
+
+def answers_with_objects(odd_turn: int) -> None:
+    """`send_object_list` makes several messages, and is a call of the user's for all that."""
+    me = dist.get_rank()
+    for turn in range(3):
+        if me == 0:
+            dist.send_object_list([turn], dst=1)
+            dist.recv_object_list([None], src=1)
+        else:
+            dist.recv_object_list([None], src=0)
+            if turn != odd_turn:
+                dist.send_object_list([turn], dst=0)
+
+
+def test_an_answer_of_objects_that_is_left_out_is_told_as_any_other(two: World) -> None:
+    (finding,) = two.run(answers_with_objects, 1, deadline=DEADLINE_S).findings
+    assert (finding.kind, finding.culprits) == (FindingKind.UNMATCHED, (1,))

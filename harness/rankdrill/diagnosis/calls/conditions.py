@@ -85,6 +85,8 @@ def with_condition(finding: Finding, views: Sequence[LedgerView] | Mapping[int, 
     last = next((side.sites[0] for side in others if side.ranks == first.ranks and side.returned), None)
     if first.ranks and not any(side.ranks == first.ranks for side in others):
         now, last = _is_at(views[first.ranks[0]])
+    if now is not None and now == site and site.via:  # a library left it out, in what it is at still
+        return finding
     again = all(_has_come(site, views[rank]) for rank in first.ranks)
     if again and not in_any_loop(site):  # it is in there, it may be, and what it calls makes several
         return finding

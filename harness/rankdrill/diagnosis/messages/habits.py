@@ -11,13 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from rankdrill.diagnosis.messages.traffic import MessageEnd, Stream, Traffic
+from rankdrill.diagnosis.messages.traffic import RECEIVING, SEND_CALLS, MessageEnd, Stream, Traffic
 
-__all__ = ["Departure", "departure"]
+__all__ = ["Departure", "are_of_one_library", "departure"]
 
 MOST_LOOKED_AT = 256  # messages of one rank, the newest
 LONGEST = 32  # messages that are compared with those that led up to one
-_Act: TypeAlias = tuple[bool, Stream]
+_ASKED_FOR = SEND_CALLS | RECEIVING | {""}  # by the user, for that message
+_Act: TypeAlias = tuple[bool, Stream, str]
 
 
 @dataclass(frozen=True)
@@ -57,4 +58,19 @@ def _alike(acts: Sequence[_Act], place: int) -> int:
 
 
 def _act(end: MessageEnd) -> _Act:
-    return end.sends, end.stream
+    """What was sent or received, whatever it was; of what a library does by itself, also what it is like.
+
+    A pipeline tells its neighbours the shapes of what it will send before it sends that: by one line of the user's.
+    """
+    return end.sends, end.stream, end.record.step.fingerprint if _is_by_itself(end) else ""
+
+
+def are_of_one_library(ends: Sequence[MessageEnd]) -> bool:
+    """Whether one public function of a library has made all of them within what the user called: `Schedule.step`."""
+    vias = {end.site.via if end.site is not None and _is_by_itself(end) else "" for end in ends}
+    return len(vias) == 1 and "" not in vias
+
+
+def _is_by_itself(end: MessageEnd) -> bool:
+    """Whether a library made it within what the user called."""
+    return end.site is not None and end.site.via not in _ASKED_FOR

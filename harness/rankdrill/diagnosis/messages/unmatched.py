@@ -21,7 +21,7 @@ from rankdrill.diagnosis.messages.counts import (
     out_of_step,
 )
 from rankdrill.diagnosis.messages.from_anybody import sent_with_another_tag
-from rankdrill.diagnosis.messages.habits import Departure, departure
+from rankdrill.diagnosis.messages.habits import Departure, are_of_one_library, departure
 from rankdrill.diagnosis.messages.misaddressed import Standing, in_another_branch, misaddressed, never_met
 from rankdrill.diagnosis.messages.never_there import left_out_of_a_batch, never_there
 from rankdrill.diagnosis.messages.rows import past_its_row
@@ -55,6 +55,8 @@ def unmatched_message(
     from_anybody = account.misaddressed(sent_with_another_tag(lost, traffic))
     if from_anybody is not None:
         return from_anybody
+    if ends and len(ends) == len(roots) and are_of_one_library(ends):
+        return _within_a_library(ends, list(roots.values()), returned, account)
     circle = not direct and len(ends) == len(roots)
     finding = _of_ends(ends, ends + traffic.left_over(), waits, returned, traffic, account, counted=not circle)
     if finding is None and circle:
@@ -62,6 +64,21 @@ def unmatched_message(
     if finding is None and ends:
         return account.missing(ends[0], (ends[0].peer,) if _explains(ends[0].peer, ends, traffic, returned) else ())
     return finding or next((account.nobody_sends(wait) for wait in roots.values() if _from_anybody(wait)), None)
+
+
+def _within_a_library(
+    ends: Sequence[MessageEnd], roots: Sequence[Wait], returned: Collection[int], account: Account
+) -> Finding:
+    """What is wrong where all messages are a library's own, a pipeline's schedule say: one line of the user's makes
+    all, in an order that no line tells. At fault is who has returned where several wait for it; else nobody can say.
+    """
+    gone = {peer: {end.rank for end in ends if end.peer == peer} for end in ends if (peer := end.peer) in returned}
+    if not gone:
+        return deadlock(roots, ())
+    let_down = [peer for peer, ranks in gone.items() if len(ranks) > 1]
+    peer = let_down[0] if len(let_down) == 1 else next(iter(gone))
+    first = next(end for end in ends if end.peer == peer)
+    return account.missing(first, (peer,) if let_down == [peer] else ())
 
 
 def sent_astray(lost: Mapping[int, Wait], views: Mapping[int, LedgerView]) -> Finding | None:
