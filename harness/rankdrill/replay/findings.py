@@ -14,7 +14,7 @@ __all__ = ["NOT_COME_TO", "as_told_of"]
 
 NOT_COME_TO = "not come to"
 """What stands for the rank's line of a call that it should have come to, and did not."""
-_CALL = re.compile(r"(?:gives|enters?) (?:\w+'s )?(\w+) #(\d+) on '([^']*)'")
+_CALL = re.compile(r"(?:gave|enters?) (?:\w+'s )?(\w+) #(\d+) on '([^']*)'")
 _STRIDED = re.compile(r"(?:a|with) ([a-z]\w*)\[([\d,]*)\](?: with)? strides \(([\d, ]*)\)")
 _BROUGHT = re.compile(r" with ([a-z]\w*)\[([\d,]*)\](?: |$)")
 _TOUCHED = re.compile(r"(\w+)(?: \w+)? the \w+ of (\w+)(?: #(\d+))? on '([^']*)' before that was waited for")

@@ -111,15 +111,20 @@ def may_be_left_out(site: Site) -> bool:
 def chooses_between(one: Site, other: Site) -> bool:
     """Whether an ``if`` with its ``elif`` and ``else`` leads to one of the two or to the other, or to a third in their
     place, and nothing else but the end of a loop leads past either: who is not at the one has not gone past both.
+
+    A loop may have fewer rounds on one rank: it is to have as many on all, or the ``if`` asks for the rank itself.
     """
-    function = function_around(one)
-    if function is None or function_around(other) is not function:
+    function, tree = function_around(one), tree_of(one.file)
+    if function is None or tree is None or function_around(other) is not function:
         return False
     paths = [(path_to(function, site.line), site.line) for site in (one, other)]
     if any(_may_be_thrown_past(path, None) for path, _ in paths):
         return False
     asked = [[way.node for way in _ways(path, line) if isinstance(way.node, ast.If)] for path, line in paths]
     chain = max(asked, key=len)
+    loops = [node for node, part in paths[0][0] if isinstance(node, ast.For | ast.AsyncFor | ast.While)]
+    if not all(map(_is_fixed, loops)) and not any(asks_for_the_rank(each.test, tree) for each in chain):
+        return False
     linked = all(first.orelse == [then] for first, then in pairwise(chain))
     return linked and bool(chain[-1:] and chain[-1].orelse) and all(each == chain[: len(each)] != [] for each in asked)
 
@@ -253,7 +258,9 @@ def _is_fixed(loop: ast.For | ast.AsyncFor | ast.While) -> bool:
     told = loop.test if isinstance(loop, ast.While) else loop.iter
     if isinstance(told, ast.Call):
         return name_called(told) == "range" and all(isinstance(each, ast.Constant) for each in told.args)
-    return isinstance(told, ast.Constant | ast.Tuple | ast.List)
+    if isinstance(told, ast.Tuple | ast.List):
+        return not any(isinstance(each, ast.Starred) for each in told.elts)
+    return isinstance(told, ast.Constant)
 
 
 def _leaving(node: ast.AST, leaves: tuple[type[ast.stmt], ...]) -> Iterator[_Way]:
