@@ -45,6 +45,16 @@ def test_what_is_written_is_read_and_no_step(tmp_path: Path) -> None:
         assert reader.total == len(reader.view()) == 3
 
 
+def test_a_name_that_a_second_group_was_given(tmp_path: Path) -> None:
+    """Whichever of the two takes several entries."""
+    path = tmp_path / "ledger"
+    with writer(path) as ledger:
+        for ranks in (SCATTERED, (0, 1, 2, 3), SCATTERED[::-1]):
+            ledger.introduce_group("odd", ranks)
+    made = LedgerReader(path).view().groups
+    assert [group.ranks() for group in made] == [SCATTERED, (0, 1, 2, 3), SCATTERED[::-1]]
+
+
 def test_the_ring_wraps_and_they_are_there(tmp_path: Path) -> None:
     path = tmp_path / "ledger"
     with writer(path) as ledger:

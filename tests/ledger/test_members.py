@@ -1,4 +1,4 @@
-"""The members of a group, written into records and read from them."""
+"""The members of a group as text, whole or in parts, and read from it."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankdrill.ledger import Members, spell_members
+from rankdrill.ledger import members_of, spell_members
 from rankdrill.ledger.format import FINGERPRINT_BYTES
+from rankdrill.ledger.members import ranks_in, told_in
 
 MOST = 1024  # ranks of a world
 
 
-def read(fingerprints: Sequence[str]) -> tuple[int, ...] | None:
-    members, found = Members(), None
-    for fingerprint in fingerprints:
-        assert found is None, "known before all parts were seen"
-        found = members.take(fingerprint)
-    return found
+def read(texts: Sequence[str]) -> tuple[int, ...]:
+    """What all parts tell together, each of which says which it is."""
+    told = [found for found in map(told_in, texts) if found is not None]
+    assert [(part, parts) for _, part, parts in told] == [(number, len(texts)) for number in range(1, len(texts) + 1)]
+    assert (members_of(texts[0]) is None) is (len(texts) > 1)
+    return tuple(rank for text, _, _ in told for rank in ranks_in(text))
 
 
 @pytest.mark.parametrize(
@@ -65,29 +66,14 @@ def test_every_membership_is_read_as_it_was_written(ranks: list[int]) -> None:
     assert read(parts) == tuple(ranks)
 
 
-@given(st.permutations(range(3)))
-def test_parts_in_any_order(order: list[int]) -> None:
-    squares = [number**2 for number in range(32)]
-    parts = spell_members(squares)
-    assert read([parts[at] for at in order]) == tuple(squares)
-
-
-def test_a_name_that_a_second_group_was_given() -> None:
-    members, squares = Members(), [number**2 for number in range(32)]
-    for part in spell_members(squares):
-        members.take(part)
-    assert members.take("ranks=0-3") == (0, 1, 2, 3)
-    *most, last = spell_members(squares)
-    assert [members.take(part) for part in most] == [None, None]
-    assert members.take(last) == tuple(squares)
-
-
-@pytest.mark.parametrize("text", ["", "ranks", "ranks=0-5…", "peer=3", "ranks=0-3 part=x/2"])
+@pytest.mark.parametrize(
+    "text", ["", "ranks", "ranks=0-5…", "peer=3", "ranks=0-3 part=x/2", "ranks=0-3 part=1/2", "ranks=0-3 part=0/0"]
+)
 def test_what_is_no_membership_is_not_taken_for_one(text: str) -> None:
-    assert Members().take(text) is None
+    assert members_of(text) is None
 
 
 def test_a_damaged_run_is_not_followed_for_ever() -> None:
-    found = Members().take("ranks=0-99999999999999999999")
+    found = members_of("ranks=0-99999999999999999999")
     assert found is not None
     assert len(found) < 1 << 20

@@ -10,7 +10,7 @@ from itertools import islice
 from rankdrill.diagnosis.asynchronous import each_for_itself
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.waits import name_ranks
-from rankdrill.ledger import LedgerView, Members, State
+from rankdrill.ledger import LedgerView, State, members_of
 from rankdrill.step import DEFAULT_GROUP, NEW_GROUP, Kind, Site, Step
 
 __all__ = ["LeftGroups", "left_groups_on", "with_who_is_no_member"]
@@ -62,7 +62,7 @@ def with_who_is_no_member(finding: Finding, views: Mapping[int, LedgerView]) -> 
     }
     fewest = min((len(made[rank]) for rank in finding.culprits), default=0)
     members = {
-        rank for steps in made.values() for step in steps for rank in Members(len(views)).take(step.fingerprint) or ()
+        rank for steps in made.values() for step in steps for rank in members_of(step.fingerprint, len(views)) or ()
     }
     more = [rank for rank in made if rank not in members and len(made[rank]) >= max(fewest, 1)]
     if not more or members != set(finding.culprits):

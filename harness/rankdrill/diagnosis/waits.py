@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from rankdrill.diagnosis.progress import Position, counted_by
 from rankdrill.diagnosis.stores.keys import is_there
-from rankdrill.ledger import Members, Record
+from rankdrill.ledger import Record, members_of
 from rankdrill.step import ANYBODY, LOCAL_GROUP, MAKES_GROUP, NO_SEQUENCE, RECV, SEND, Kind, Message, Named, Step
 
 __all__ = ["Wait", "all_wait_for", "doomed", "hopeless", "name_ranks", "wait_of", "waits"]
@@ -166,7 +166,7 @@ def _is_not_in(call: Step, there: Position) -> bool:
 def _wait_for_members(rank: int, at: Record, positions: Sequence[Position]) -> Wait:
     """For those of the group that is made who have not come to make it; who is to be no member waits for nobody."""
     step = at.step
-    members = Members(len(positions)).take(step.fingerprint) or ()
+    members = members_of(step.fingerprint, len(positions)) or ()
     if rank not in members:
         return Wait(rank, at, ())
     behind = (member for member in members if member < len(positions) and member != rank)

@@ -4,7 +4,7 @@ from rankdrill.ledger.board import Board, BoardBreak, BoardCall, make_board
 from rankdrill.ledger.format import CAPACITY, MAX_FAULTS, UNKNOWN_RANK, Record, State
 from rankdrill.ledger.groups import Group
 from rankdrill.ledger.mailbox import Half, Mailbox, MessageCall
-from rankdrill.ledger.members import DEVICE_BACKENDS, MOST_RANKS, ON_DEVICE, Members, spell_members
+from rankdrill.ledger.members import DEVICE_BACKENDS, MOST_RANKS, ON_DEVICE, members_of, spell_members
 from rankdrill.ledger.posts import Post
 from rankdrill.ledger.reader import LedgerReader, LedgerView, all_ended
 from rankdrill.ledger.stencil import Stencil
@@ -26,7 +26,6 @@ __all__ = [
     "LedgerView",
     "LedgerWriter",
     "Mailbox",
-    "Members",
     "MessageCall",
     "Post",
     "Record",
@@ -34,6 +33,7 @@ __all__ = [
     "Stencil",
     "all_ended",
     "make_board",
+    "members_of",
     "milliseconds",
     "spell_members",
 ]

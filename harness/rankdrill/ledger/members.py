@@ -13,7 +13,7 @@ __all__ = [
     "MOST_RANKS",
     "ON_DEVICE",
     "PARTLY_ON_DEVICE",
-    "Members",
+    "members_of",
     "ranks_in",
     "spell_members",
     "told_in",
@@ -64,30 +64,13 @@ def _runs(ranks: Sequence[int]) -> Iterator[str]:
         at = end
 
 
-class Members:
-    """One group's members, read record by record: known once every part has been seen, in whatever order.
+def members_of(text: str, most: int = MOST_RANKS) -> tuple[int, ...] | None:
+    """The first `most` ranks that `text` tells, by rank in the group; None where it is a part only, or no such text.
 
-    `most` is how many there can be, the size of the world say: a damaged ledger may speak of more than memory holds.
+    As many as there can be, the size of the world say: a damaged ledger may speak of more than memory holds.
     """
-
-    def __init__(self, most: int = MOST_RANKS) -> None:
-        self._most = most
-        self._parts: dict[int, tuple[int, ...]] = {}
-        self._count = 0
-
-    def take(self, fingerprint: str) -> tuple[int, ...] | None:
-        """Take in one record's fingerprint; returns the global ranks by rank in the group, None while some lack."""
-        found = told_in(fingerprint)
-        if found is None:
-            return None
-        told, number, count = found
-        if count != self._count:  # the first, or another group that was given the name
-            self._parts, self._count = {}, count
-        self._parts[number] = ranks_in(told, self._most)
-        if len(self._parts) < count:
-            return None
-        ranks = (rank for part in sorted(self._parts) for rank in self._parts[part])
-        return tuple(islice(ranks, self._most))
+    told, part, parts = told_in(text) or ("", 0, 0)
+    return ranks_in(told, most) if part == parts == 1 else None
 
 
 def told_in(text: str) -> tuple[str, int, int] | None:

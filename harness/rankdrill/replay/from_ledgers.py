@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rankdrill.diagnosis import Finding
-from rankdrill.ledger import LedgerView, Members, Record, State
+from rankdrill.ledger import LedgerView, Record, State, members_of
 from rankdrill.replay.findings import as_told_of
 from rankdrill.replay.score import Call, End, Part, Score, Tensor
 from rankdrill.step import ANYBODY, DDP_BUCKET, DEFAULT_GROUP, FILE_LOCKS, NEW_GROUP, NOBODY, Kind, Step
@@ -72,7 +72,7 @@ def _calls(records: Sequence[Record], groups: Mapping[str, tuple[int, ...]], siz
     for record in records:
         step = record.step
         if step.kind is Kind.GROUP and step.op == NEW_GROUP:
-            members = Members().take(step.fingerprint) or ()
+            members = members_of(step.fingerprint) or ()
             yield Call(NEW_GROUP, step.target, members=members, site=_site(record), waits=True)
         elif step.kind is Kind.STORE:
             value = step.fingerprint if step.fingerprint[:1] in "'+" else ""

@@ -9,7 +9,7 @@ from itertools import combinations
 
 from rankdrill.diagnosis.calls.laid import alone_in_order, laid_apart
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
-from rankdrill.ledger import Members, Post
+from rankdrill.ledger import Post, members_of
 from rankdrill.ledger.posts import elements
 from rankdrill.step import ANNOUNCED, NEW_GROUP, NOBODY, STRIDES
 
@@ -118,7 +118,7 @@ def _mixed_up(posts: Sequence[Post]) -> bool:
 
 
 def _made(posts: Sequence[Post]) -> dict[int, tuple[int, ...] | None]:
-    return {post.rank: Members().take(post.shown) for post in posts}
+    return {post.rank: members_of(post.shown) for post in posts}
 
 
 def may_change(finding: Finding) -> bool:

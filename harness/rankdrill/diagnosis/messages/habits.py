@@ -18,7 +18,7 @@ __all__ = ["Departure", "are_of_one_library", "departure"]
 MOST_LOOKED_AT = 256  # messages of one rank, the newest
 LONGEST = 32  # messages that are compared with those that led up to one
 _ASKED_FOR = SEND_CALLS | RECEIVING | {""}  # by the user, for that message
-_Act: TypeAlias = tuple[bool, Stream, str]
+_Act: TypeAlias = tuple[bool, Stream]
 
 
 @dataclass(frozen=True)
@@ -58,11 +58,7 @@ def _alike(acts: Sequence[_Act], place: int) -> int:
 
 
 def _act(end: MessageEnd) -> _Act:
-    """What was sent or received, whatever it was; of what a library does by itself, also what it is like.
-
-    A pipeline tells its neighbours the shapes of what it will send before it sends that: by one line of the user's.
-    """
-    return end.sends, end.stream, end.record.step.fingerprint if _is_by_itself(end) else ""
+    return end.sends, end.stream
 
 
 def are_of_one_library(ends: Sequence[MessageEnd]) -> bool:
