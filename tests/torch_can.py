@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from torch.distributed.distributed_c10d import PrefixStore
 
 __all__ = ["Can", "can", "end_group", "needs"]
 
@@ -32,6 +33,7 @@ class Can(Enum):
     SHARD = "fully_shard asks the CPU's stream for events, which has none"
     STAND_ON_META = "collectives have no kernels for tensors on meta, which stands for a device"
     JOIN_FAKES = "the fake backend has no name, and joins no calls"
+    MEET_AT_STORES = "a store has no barrier"
     PIPELINE = "a pipeline waits for one handle of each batch and drops the others, and gloo those messages"
 
 
@@ -104,5 +106,6 @@ _FOUND_OUT: dict[Can, Callable[[], bool]] = {
     Can.SHARD: lambda: hasattr(torch.cpu.Stream, "record_event"),
     Can.STAND_ON_META: lambda: torch.ops.c10d.allreduce_.default.has_kernel_for_dispatch_key("Meta"),  # type: ignore[arg-type]
     Can.JOIN_FAKES: _fakes_have_names,
+    Can.MEET_AT_STORES: lambda: hasattr(PrefixStore, "barrier"),
     Can.PIPELINE: _pipelines_wait_for_all,
 }

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import zlib
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from hashlib import blake2b
-from typing import Any
+from typing import Any, ClassVar
 
 __all__ = [
     "ANNOUNCED",
@@ -21,6 +22,7 @@ __all__ = [
     "FILE_LOCKS",
     "HANDED_OVER",
     "INIT_GROUP",
+    "JOINS_STORE",
     "LEAVES_GROUP",
     "LOCAL_GROUP",
     "MAKES_GROUP",
@@ -38,10 +40,12 @@ __all__ = [
     "RECV",
     "REPLACING",
     "SEND",
+    "STORE_MEETS",
     "STORE_WAITS",
     "STRIDES",
     "Contract",
     "Kind",
+    "Meeting",
     "Message",
     "Named",
     "Site",
@@ -109,8 +113,13 @@ BY_TWOS = frozenset({"all_gather", "gather", "scatter", "all_to_all", "all_to_al
 """The ops in which what one rank sends has to fit what the other receives, and need not be the same for all."""
 STORE_WAITS = frozenset({"get", "multi_get", "queue_pop", "wait"})
 """The ops of a store that wait until their key is there."""
+JOINS_STORE = "TCPStore"
+"""The op of a step that makes a store of several processes: see `Meeting`."""
+STORE_MEETS = frozenset({"barrier", JOINS_STORE})
+"""The ops of a store in which ranks wait until as many have come as they were told."""
 OWN_STORE = "FileStore"
 """The store of the world itself, which nobody outside of it uses; others have an address."""
+_MEETING = re.compile(r"(all|server|client)(?: of (\d+) ranks)?, (.*)")
 PRIVATE_STORE = "HashStore"
 """A store that no other process uses."""
 FILE_LOCKS = frozenset({"flock", "lockf"})
@@ -279,6 +288,42 @@ class Named:
     def digest(self) -> int:
         """As a step tells it."""
         return self.mark << 32 | self.held
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """For how many ranks a rank waits at one place of a `store`, itself among them: the fingerprint of such a step.
+
+    In a store's ``barrier`` each waits for all. A ``TCPStore`` has one server, which waits for all that are to connect,
+    if it was told so; these wait for the server alone. `wanted` is 0 for one that does not wait, or is not waited for.
+    """
+
+    role: str
+    wanted: int
+    store: str
+
+    ALL: ClassVar = "all"
+    SERVER: ClassVar = "server"
+    CLIENT: ClassVar = "client"
+
+    @classmethod
+    def of(cls, step: Step) -> Meeting:
+        """As a step tells it."""
+        told = _MEETING.match(step.fingerprint)
+        return cls(told[1], int(told[2] or 0), told[3]) if told else cls(cls.ALL, 0, step.fingerprint)
+
+    def __str__(self) -> str:
+        return f"{self.role}{f' of {self.wanted} ranks' if self.wanted else ''}, {self.store}"
+
+    @property
+    def waits_for_all(self) -> bool:
+        """Whether it waits for as many as are wanted."""
+        return self.wanted > 0 and self.role != self.CLIENT
+
+    @property
+    def serves(self) -> bool:
+        """Whether the others wait for it."""
+        return self.role == self.SERVER
 
 
 @dataclass(frozen=True)

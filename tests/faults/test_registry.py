@@ -13,7 +13,7 @@ from rankdrill.boundary.methods import METHODS
 from rankdrill.faults import ENDING, FAMILIES, OPS, STRIKES, Strike, When, domain
 from rankdrill.faults.steps import MPI_OPS
 from rankdrill.faults.strike import around
-from rankdrill.step import FILE_LOCKS, Kind
+from rankdrill.step import FILE_LOCKS, JOINS_STORE, Kind
 
 DOCS = Path(__file__).parents[2] / "docs" / "faults.md"
 
@@ -68,7 +68,7 @@ def test_the_ops_are_those_of_the_boundary() -> None:
     assert OPS[Kind.FILE] == named | {"open"}
     assert OPS[Kind.SHM] == named | {"create", "attach", "close"}
     assert OPS[Kind.MEMORY] == {*memory._FUNCTIONS, "resize_", "mmap"}
-    assert OPS[Kind.STORE] == set(stores.STORE_FUNCTIONS)
+    assert OPS[Kind.STORE] == {*stores.STORE_FUNCTIONS, JOINS_STORE}
     assert set(OPS) == set(Kind)
 
 

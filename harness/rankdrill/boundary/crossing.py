@@ -47,6 +47,24 @@ class Watch(Protocol):
         """From here on it is the plan that sets ranks apart."""
 
 
+class Met:
+    """How often this rank has come, in this run, to each of the barriers of stores."""
+
+    def __init__(self) -> None:
+        self._run, self._times = 0, Counter[int]()
+
+    def begin(self) -> None:
+        """Another run begins, on all ranks: a store has no more in it, and may have barriers of the same names."""
+        self._run += 1
+        self._times.clear()
+
+    def come(self, place: int) -> tuple[int, int]:
+        """What this barrier is known by among all that were in this process, and how often the rank was there."""
+        times = self._times[place]
+        self._times[place] += 1
+        return (place + self._run) & 0xFFFFFFFFFFFFFFFF, times
+
+
 class Boundary(Gate):
     """One rank's boundary: writes each crossing into the ledger and lets interceptors act on it.
 
@@ -82,6 +100,7 @@ class Boundary(Gate):
         self.on_ended_thread: Callable[[BaseException], None] | None = None
         self.handed_over = False  # whether, in this run, anything of the user's was handed to another thread
         self.made = MadeGroups()
+        self.met = Met()
         self._groups: Counter[str] = Counter()
 
     def stand_before(

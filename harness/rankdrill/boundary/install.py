@@ -15,6 +15,7 @@ from rankdrill.boundary.early import Early, early_names, early_patches
 from rankdrill.boundary.ending import ending_patches
 from rankdrill.boundary.files import file_patches
 from rankdrill.boundary.forward_work import forward_work_patches
+from rankdrill.boundary.joined_stores import joining_patches
 from rankdrill.boundary.leaving import leaving_patches
 from rankdrill.boundary.memory import memory_patches
 from rankdrill.boundary.new_groups import install_new_groups
@@ -101,6 +102,7 @@ def _put_in_place(boundary: Boundary, patches: Sequence[Patch], early: Sequence[
 
 def _patches_between_ranks(boundary: Boundary, territory: Territory) -> Iterable[Patch]:
     yield from store_patches(boundary, territory)
+    yield from joining_patches(boundary)
     yield from backward_patches(boundary)
     yield from coalescing_patches()
     yield from leaving_patches(boundary)
@@ -112,6 +114,7 @@ def _patches_between_ranks(boundary: Boundary, territory: Territory) -> Iterable
 def _patches(boundary: Boundary, territory: Territory) -> Iterable[Patch]:
     yield from file_patches(boundary, territory)
     yield from store_patches(boundary, territory)
+    yield from joining_patches(boundary)
     yield from shm_patches(boundary)
     yield from object_patches(boundary)
     yield from saving_patches(boundary)

@@ -26,15 +26,15 @@ from rankdrill.boundary.territory import Territory
 from rankdrill.step import OWN_STORE, PRIVATE_STORE, StoreKey
 from rankdrill.whose import Whose
 
-__all__ = ["STORES", "StoreName", "StoreNames"]
+__all__ = ["STORES", "TCP", "StoreName", "StoreNames", "tcp_name"]
 
 __tracebackhide__ = True  # of all frames in here: pytest then ends its traceback in the code under test
 
 # torch's stubs leave these out.
 _FILE: Any = dist.FileStore  # type: ignore[attr-defined]
 _HASH: Any = dist.HashStore  # type: ignore[attr-defined]
-_TCP: Any = dist.TCPStore  # type: ignore[attr-defined]
-STORES: tuple[Any, ...] = (_FILE, _HASH, _TCP, PrefixStore)
+TCP: Any = dist.TCPStore  # type: ignore[attr-defined]
+STORES: tuple[Any, ...] = (_FILE, _HASH, TCP, PrefixStore)
 """The classes in which calls are steps. Not their base: C++ would take a replacement there for an override."""
 _HERE = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0", socket.gethostname()})
 
@@ -59,6 +59,12 @@ class StoreName:
         return StoreKey(f"{self.shown}{key}", self.told, digest)
 
 
+def tcp_name(host: str, port: int) -> StoreName:
+    """Of the TCPStore that is served there."""
+    place = "localhost" if host in _HERE else host
+    return StoreName(f"TCPStore {place}:{port}", f"tcp {place} {port}")
+
+
 class StoreNames:
     """Of all stores made in this process while its patches are in place; `territory` knows its world's files."""
 
@@ -79,7 +85,7 @@ class StoreNames:
                 yield Patch(cls, "clone", self._cloning)
 
     def _namers(self) -> dict[Any, Callable[..., StoreName | None]]:
-        return {_FILE: self._of_file, _HASH: self._of_hash, _TCP: self._of_tcp, PrefixStore: self._of_prefix}
+        return {_FILE: self._of_file, _HASH: self._of_hash, TCP: self._of_tcp, PrefixStore: self._of_prefix}
 
     def _noting(self, name: Callable[..., StoreName | None], original: Any) -> Any:
         @functools.wraps(original)
@@ -110,8 +116,7 @@ class StoreNames:
         return StoreName(PRIVATE_STORE, f"of process {os.getpid()} {next(self._private)}")
 
     def _of_tcp(self, store: Any, by: Whose, *args: Any, **kwargs: Any) -> StoreName:
-        host = "localhost" if store.host in _HERE else store.host
-        return StoreName(f"TCPStore {host}:{store.port}", f"tcp {host} {store.port}")
+        return tcp_name(store.host, store.port)
 
     def _of_prefix(self, store: Any, by: Whose, prefix: str, below: Any = None, **more: Any) -> StoreName | None:
         named = self.of(more.get("store", below))

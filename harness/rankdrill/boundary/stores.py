@@ -20,10 +20,11 @@ import torch.distributed as dist
 from rankdrill.boundary.callsites import call_site, owner_of
 from rankdrill.boundary.crossing import Boundary
 from rankdrill.boundary.gate import Call
+from rankdrill.boundary.meetings import of_all, post
 from rankdrill.boundary.patch import Patch
 from rankdrill.boundary.store_names import STORES, StoreName, StoreNames
 from rankdrill.boundary.territory import Territory
-from rankdrill.step import STORE_WAITS, Kind, Step, StoreKey
+from rankdrill.step import STORE_MEETS, STORE_WAITS, Kind, Step, StoreKey
 from rankdrill.whose import Whose
 
 __all__ = ["STORE_FUNCTIONS", "store_patches"]
@@ -71,12 +72,11 @@ def _calling(op: str, boundary: Boundary, names: StoreNames) -> Callable[[Any], 
         def called(store: Any, *args: Any, **kwargs: Any) -> Any:
             if not boundary.open or not _is_the_users(sys._getframe(1).f_code):
                 return original(store, *args, **kwargs)
-            name = names.of(store)
+            name, meets = names.of(store), op in STORE_MEETS
             keys = _keys(args, kwargs)
             if name is None or not keys:
                 return original(store, *args, **kwargs)
-            waits = op in STORE_WAITS or op == "barrier"
-            patience = _patience(store, args, kwargs) if waits else 0.0
+            patience = _patience(store, args, kwargs) if meets or op in STORE_WAITS else 0.0
             first, *more = _in_order(op, store, keys, name, boundary)
             digests = [key.digest for key in (first, *more[:MOST_KEYS])]
 
@@ -84,6 +84,8 @@ def _calling(op: str, boundary: Boundary, names: StoreNames) -> Callable[[Any], 
                 boundary.updates.about_to_set(*digests)
 
             def real(call: Call) -> Any:
+                if meets:
+                    post(call.step, boundary)
                 rest = [
                     boundary.note(_step(op, key, _told(op, key, args, place)))
                     for place, key in enumerate(more[:MOST_KEYS], 1)
@@ -93,7 +95,8 @@ def _calling(op: str, boundary: Boundary, names: StoreNames) -> Callable[[Any], 
                 with boundary.noted(rest):
                     return original(store, *args, **kwargs)
 
-            given = boundary.cross(_step(op, first, _told(op, first, args, 0)), {"keys": keys}, real)
+            told = of_all(first, args, kwargs) if meets else _told(op, first, args, 0)
+            given = boundary.cross(_step(op, first, told), {"keys": keys}, real)
             if op in _GETS:
                 boundary.updates.got(*digests)
             return given

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from rankdrill.diagnosis.device_queues import DeviceQueues
-from rankdrill.diagnosis.stores.keys import Keys, KeyState, awaits_key, awaits_lock
+from rankdrill.diagnosis.stores.keys import Keys, KeyState, awaits_key, awaits_lock, awaits_meeting
 from rankdrill.ledger import MOST_RANKS, Group, LedgerView, Record, State
 from rankdrill.step import (
     DEFAULT_GROUP,
@@ -45,7 +45,8 @@ class Position:
     `on_device` has the newest calls of this run on groups whose calls go on, on a device, when they have returned
     (NCCL's): no record says when these are over. `halted` says that `at` is one of these which the device will not get
     past, whatever the rank itself does meanwhile. `failed` is in each group the newest collective that raised when it
-    had been issued: whoever has ended with it is in it no more.
+    had been issued: whoever has ended with it is in it no more. `came` is how often it has come to each place of a
+    store where ranks meet.
     """
 
     ended: bool
@@ -65,6 +66,7 @@ class Position:
     on_device: Mapping[str, Sequence[Record]] = field(default_factory=dict)
     halted: bool = False
     failed: Mapping[str, int] = field(default_factory=dict)
+    came: Mapping[int, int] = field(default_factory=dict)
 
     def has_left(self, call: Step) -> bool:
         """Whether it has ended, and the collective had raised there while others were to come, or were in it."""
@@ -148,7 +150,8 @@ class Progress:
             self._reached.pop(group.label, None)  # it counts anew
 
     def _aside(self, record: Record) -> bool:
-        waits = awaits_key(record.step) or awaits_lock(record.step)
+        step = record.step
+        waits = awaits_key(step) or awaits_meeting(step) or awaits_lock(step)
         return waits and self._main is not None and record.thread != self._main
 
     def _count(self, record: Record) -> None:
@@ -238,6 +241,7 @@ class Progress:
             beside=_keys(self._beside),
             on_device=self._on_device.calls,
             failed=self._failed,
+            came=self._keys.came,
         )
 
 
@@ -246,7 +250,8 @@ def _keys(records: Iterable[Record]) -> tuple[Record, ...]:
 
 
 def _waits_for_ranks(step: Step) -> bool:
-    return step.kind is Kind.COLLECTIVE or awaits_key(step) or (step.op in MAKES_GROUP and step.sequence != NO_SEQUENCE)
+    makes_group = step.op in MAKES_GROUP and step.sequence != NO_SEQUENCE
+    return step.kind is Kind.COLLECTIVE or awaits_key(step) or awaits_meeting(step) or makes_group
 
 
 def counted_by(step: Step) -> str:

@@ -2,9 +2,10 @@
 
 A rank inside collective *s* of a group waits for every member that has not reached *s*; inside a send or receive, for
 the other end of the message; inside a receive from anybody, for any one member; inside ``new_group``, for every other
-member that has not come to it; inside a store's ``get`` or ``wait``, for any other rank to set the key; inside a file's
-lock, for its holder. Who has returned, raised or died will never come; whoever waits for those that will never come, or
-sits in a cycle of waits, will never come either. So most hangs are certain long before any timeout.
+member that has not come to it; inside a store's ``get`` or ``wait``, for any other rank to set the key; inside its
+``barrier``, for those that have not come to it; inside a file's lock, for its holder. Who has returned, raised or died
+will never come; whoever waits for those that will never come, or sits in a cycle of waits, will never come either. So
+most hangs are certain long before any timeout.
 """
 
 from __future__ import annotations
@@ -13,9 +14,21 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from rankdrill.diagnosis.progress import Position, counted_by
-from rankdrill.diagnosis.stores.keys import is_there
+from rankdrill.diagnosis.stores.keys import awaits_meeting, is_there
 from rankdrill.ledger import Record, members_of
-from rankdrill.step import ANYBODY, LOCAL_GROUP, MAKES_GROUP, NO_SEQUENCE, RECV, SEND, Kind, Message, Named, Step
+from rankdrill.step import (
+    ANYBODY,
+    LOCAL_GROUP,
+    MAKES_GROUP,
+    NO_SEQUENCE,
+    RECV,
+    SEND,
+    Kind,
+    Meeting,
+    Message,
+    Named,
+    Step,
+)
 
 __all__ = ["Wait", "all_wait_for", "doomed", "hopeless", "name_ranks", "wait_of", "waits"]
 
@@ -38,7 +51,7 @@ class Wait:
 
     def __str__(self) -> str:
         step = self.record.step
-        if step.kind is Kind.STORE:
+        if step.kind is Kind.STORE and not awaits_meeting(step):
             set_ = "nobody has set" if self.missing else "has been set"
             return f"waits in {step}, which {set_}{step.where}"
         if not self.missing:
@@ -146,6 +159,8 @@ def wait_of(rank: int, here: Position, positions: Sequence[Position]) -> Wait:
     step = here.at.step
     if step.op in MAKES_GROUP:
         return _wait_for_members(rank, here.at, positions)
+    if awaits_meeting(step):
+        return _wait_at_store(rank, here.at, positions)
     if step.kind is Kind.STORE:
         return _wait_for_key(rank, here.awaited or (here.at,), positions)
     if here.held_by is not None:
@@ -206,6 +221,26 @@ def _wait_for_key(rank: int, awaited: Sequence[Record], positions: Sequence[Posi
         if not is_there(at, [position.keys for position in positions]):
             return Wait(rank, at, tuple(other for other in range(len(positions)) if other != rank), anyone=True)
     return Wait(rank, awaited[-1], ())
+
+
+def _wait_at_store(rank: int, at: Record, positions: Sequence[Position]) -> Wait:
+    """For those that have not come, or for as many of them as still have to: all, or one that serves the store."""
+    meeting, place = Meeting.of(at.step), at.step.digest
+    others = [other for other in range(len(positions)) if other != rank]
+    if not meeting.waits_for_all:
+        there = is_there(at, [position.keys for position in positions])
+        return Wait(rank, at, () if there else tuple(others), anyone=True)
+    came = [position.came.get(place, 0) for position in positions]
+    mine = came[rank]
+    # What a barrier has let through once it lets through at once; a store's server counts anew each time.
+    wanted = meeting.wanted * (mine if meeting.serves else 1)
+    short = wanted - sum(came)
+    if short <= 0 or any(positions[other].lost for other in others):
+        return Wait(rank, at, ())
+    absent = [other for other in others if came[other] < mine]
+    if short > len(absent):  # that many there are not
+        return Wait(rank, at, tuple(others))
+    return Wait(rank, at, tuple(absent), anyone=short < len(absent))
 
 
 def _wait_for_anybody(rank: int, at: Record, tag: int, members: Sequence[int], positions: Sequence[Position]) -> Wait:

@@ -75,6 +75,7 @@ MEMORY_OPS = frozenset(
 )
 STORE_OPS = frozenset(
     {
+        "TCPStore",
         "add",
         "append",
         "barrier",

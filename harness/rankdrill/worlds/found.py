@@ -19,8 +19,9 @@ from rankdrill.diagnosis.missing_files import look_of, missing_file
 from rankdrill.diagnosis.monitored import not_passed
 from rankdrill.diagnosis.races.missed import missed_race
 from rankdrill.diagnosis.refused import refused_by_torch
-from rankdrill.diagnosis.stores.keys import awaits_key
+from rankdrill.diagnosis.stores.keys import awaits_key, awaits_meeting
 from rankdrill.diagnosis.stores.lock_files import tried_again
+from rankdrill.diagnosis.stores.meetings import given_up
 from rankdrill.diagnosis.stores.missed import missed_update
 from rankdrill.diagnosis.stores.missing import missing_key
 from rankdrill.diagnosis.stores.polled import awaited, polled
@@ -72,7 +73,13 @@ def _found(ranks: Sequence[RankOutcome], noticed: Finding | None) -> Finding | N
     if early is not None or any(rank.status == "died" for rank in ranks):
         return early or _aborted_between_threads(ranks)
     if any(rank.status == "raised" for rank in ranks):
-        return _not_passed(ranks) or _timed_out(ranks, waits) or let_down(ranks) or _told_by_errors(ranks)
+        return (
+            _not_passed(ranks)
+            or _not_met(ranks, waits)
+            or _timed_out(ranks, waits)
+            or let_down(ranks)
+            or _told_by_errors(ranks)
+        )
     by_lock = _stopped_by_lock(ranks, list(waits.values()))
     if by_lock is not None:
         return by_lock
@@ -185,6 +192,20 @@ def _not_passed(ranks: Sequence[RankOutcome]) -> Finding | None:
     if own_trouble or any(rank.status == "stuck" for rank in ranks):
         return None
     return not_passed(raised, {rank.rank: rank.ledger for rank in ranks})
+
+
+def _not_met(ranks: Sequence[RankOutcome], waits: Mapping[int, Wait]) -> Finding | None:
+    """What is wrong where all that raised had waited at a store for others that did not come."""
+    raised = {rank.rank: rank for rank in ranks if rank.status == "raised"}
+    asked = {rank: record for rank, each in raised.items() if (record := _waited_in_vain(each)) is not None}
+    returned = {rank.rank for rank in ranks if rank.status == "returned"}
+    return given_up(asked, waits, returned, [rank.ledger for rank in ranks]) if asked.keys() == raised.keys() else None
+
+
+def _waited_in_vain(rank: RankOutcome) -> Record | None:
+    last = rank.ledger.last_raised
+    late = lost_another(rank.error) and "timeout" in str(rank.error).casefold()
+    return last if last is not None and late and awaits_meeting(last.step) else None
 
 
 def _timed_out(ranks: Sequence[RankOutcome], waits: Mapping[int, Wait]) -> Finding | None:

@@ -88,9 +88,10 @@ def _is_a_round_ahead(step: Step, wait: Wait, views: Sequence[LedgerView]) -> bo
 
 
 def _before(step: Step, view: LedgerView) -> Counter[Site | None] | None:
-    """How often a rank had been where when it came to the call; None if it has not."""
+    """How often a rank had been where when it came to the call, which may be one of a store; None if it has not."""
     counts = Counter[Site | None]()
-    for record in view.where(lambda kind, state: kind is Kind.COLLECTIVE):
+    kinds = Kind.COLLECTIVE, step.kind
+    for record in view.where(lambda kind, state: kind in kinds):
         each = record.step
         if (each.target, each.sequence) == (step.target, step.sequence):
             return counts

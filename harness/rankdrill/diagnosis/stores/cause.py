@@ -19,8 +19,9 @@ from rankdrill.diagnosis.stores.by_turn import (
 )
 from rankdrill.diagnosis.stores.calls import StoreCalls
 from rankdrill.diagnosis.stores.file_locks import holds_alone, in_another_order, taken_in
-from rankdrill.diagnosis.stores.keys import awaits_key, awaits_lock
+from rankdrill.diagnosis.stores.keys import awaits_key, awaits_lock, awaits_meeting
 from rankdrill.diagnosis.stores.lock_files import makes_alone
+from rankdrill.diagnosis.stores.meetings import not_met
 from rankdrill.diagnosis.stores.missing import missing_key
 from rankdrill.diagnosis.stores.other_key import asked_for_another
 from rankdrill.diagnosis.stores.source import sets_later
@@ -34,8 +35,9 @@ _LAST_NUMBER = re.compile(r"(\d+)\D*$")
 
 
 def apart(wait: Wait) -> bool:
-    """Whether it waits for a key or a lock, and not in a call of a group."""
-    return awaits_key(wait.record.step) or awaits_lock(wait.record.step)
+    """Whether it waits for a key, for others at a store or for a lock, and not in a call of a group."""
+    step = wait.record.step
+    return awaits_key(step) or awaits_meeting(step) or awaits_lock(step)
 
 
 def cause_apart(inside: Mapping[int, Wait], returned: Collection[int], views: Sequence[LedgerView]) -> Finding | None:
@@ -45,6 +47,12 @@ def cause_apart(inside: Mapping[int, Wait], returned: Collection[int], views: Se
     """
     running = set(range(len(views))) - inside.keys() - set(returned)
     lost = hopeless(inside, running)
+    if (unmet := not_met(lost, running, returned, views)) is not None:
+        return unmet
+    everybody = lost
+    meeting = {rank for rank, wait in lost.items() if awaits_meeting(wait.record.step)}
+    inside, lost = ({rank: wait for rank, wait in those.items() if rank not in meeting} for those in (inside, lost))
+    running |= meeting  # they would come, did those that they wait for
     beside = {rank for rank, wait in lost.items() if apart(wait)}
     if not beside:
         return None
@@ -56,12 +64,12 @@ def cause_apart(inside: Mapping[int, Wait], returned: Collection[int], views: Se
         rank for rank in beside if awaits_key(lost[rank].record.step) and asks_unlike_the_others(lost[rank], calls)
     ]
     if len(alone) == 1:
-        return missing_key({rank: lost[rank] for rank in alone}, lost, views)
+        return missing_key({rank: lost[rank] for rank in alone}, everybody, views)
     keys = {wait.record.step.target for wait in lost.values() if awaits_key(wait.record.step)}
     replaced = {key for key in keys if set_once_more(key, calls) is not None}
     if len(replaced) == 1:
         waiting = {rank: lost[rank] for rank in beside if lost[rank].record.step.target in replaced}
-        return missing_key(waiting, lost, views)
+        return missing_key(waiting, everybody, views)
     setters = {key: _may_set(key, lost, views, calls) for key in keys}
     meant = {rank: _meant(wait, setters) for rank, wait in lost.items()}
     for first in sorted(beside):
@@ -77,7 +85,7 @@ def cause_apart(inside: Mapping[int, Wait], returned: Collection[int], views: Se
     # Who would come to set a key, did it not wait for one itself, is held up, as those are that wait for it.
     roots = {_what(lost[rank]) for rank in beside if awaits_key(lost[rank].record.step) and not meant[rank].missing}
     rooted = {rank for rank in beside if _what(lost[rank]) in roots}
-    return missing_key({rank: lost[rank] for rank in rooted or beside}, lost, views) or _never_given_up(
+    return missing_key({rank: lost[rank] for rank in rooted or beside}, everybody, views) or _never_given_up(
         {rank: lost[rank] for rank in sorted(beside)}, returned, views
     )
 

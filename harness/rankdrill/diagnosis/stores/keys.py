@@ -6,9 +6,20 @@ from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 from rankdrill.ledger import Record, State
-from rankdrill.step import FILE_LOCKS, PRIVATE_STORE, STORE_WAITS, Kind, Step
+from rankdrill.step import FILE_LOCKS, JOINS_STORE, PRIVATE_STORE, STORE_MEETS, STORE_WAITS, Kind, Meeting, Step
 
-__all__ = ["MOST_KEYS", "SETTING", "KeyState", "Keys", "awaits_key", "awaits_lock", "is_there", "swaps_what_is_there"]
+__all__ = [
+    "MOST_KEYS",
+    "SETTING",
+    "KeyState",
+    "Keys",
+    "awaits_key",
+    "awaits_lock",
+    "awaits_meeting",
+    "is_there",
+    "stores_of",
+    "swaps_what_is_there",
+]
 
 MOST_KEYS = 1 << 13  # of one rank, the newest; a ledger holds fewer records
 SETTING = frozenset({"add", "append", "multi_set", "queue_push", "set"})
@@ -19,21 +30,37 @@ KeyState: TypeAlias = tuple[int, bool]
 
 
 class Keys:
-    """Those of one rank, by digest, followed record by record."""
+    """Those of one rank, by digest, followed record by record; `came` is how often it has come where ranks meet."""
 
     def __init__(self) -> None:
         self.states: dict[int, KeyState] = {}
+        self.came: dict[int, int] = {}
 
     def take(self, record: Record) -> None:
         """Take in one call of a store."""
         step = record.step
+        if step.op in STORE_MEETS:
+            self._meet(record)
+            return
         if record.state is State.RAISED or (step.op not in _MAY_SET and step.op != "delete_key"):
             return
         if swaps_what_is_there(step):
             return
+        self._set(record, there=step.op in _MAY_SET)
+
+    def _meet(self, record: Record) -> None:
+        step, meeting = record.step, Meeting.of(record.step)
+        if meeting.serves:
+            self._set(record, there=record.state is not State.RAISED)
+        if meeting.wanted and not (step.op == JOINS_STORE and record.state is State.RAISED):  # it has not connected
+            if len(self.came) >= MOST_KEYS:
+                del self.came[next(iter(self.came))]
+            self.came[step.digest] = self.came.get(step.digest, 0) + 1
+
+    def _set(self, record: Record, *, there: bool) -> None:
         if len(self.states) >= MOST_KEYS:
             del self.states[next(iter(self.states))]
-        self.states[step.digest] = record.begin_ns, step.op in _MAY_SET
+        self.states[record.step.digest] = record.begin_ns, there
 
 
 def swaps_what_is_there(step: Step) -> bool:
@@ -44,6 +71,17 @@ def swaps_what_is_there(step: Step) -> bool:
 def awaits_key(step: Step) -> bool:
     """Whether a rank that is in `step` waits for a key that another rank may set."""
     return step.kind is Kind.STORE and step.op in STORE_WAITS and step.fingerprint != PRIVATE_STORE
+
+
+def awaits_meeting(step: Step) -> bool:
+    """Whether a rank that is in `step` waits at a store until others have come there, or one that serves it."""
+    return step.kind is Kind.STORE and step.op in STORE_MEETS and Meeting.of(step).store != PRIVATE_STORE
+
+
+def stores_of(steps: Iterable[Step]) -> set[str]:
+    """In which stores lies what is awaited."""
+    awaited = [step for step in steps if step.kind is Kind.STORE]
+    return {Meeting.of(step).store if step.op in STORE_MEETS else step.fingerprint for step in awaited}
 
 
 def awaits_lock(step: Step) -> bool:

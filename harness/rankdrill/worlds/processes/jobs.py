@@ -117,8 +117,10 @@ class Jobs:
     def _body(self, job: Job) -> Returned | Raised:
         context = self.context
         context.boundary.made.begin_part()
-        if job.begins and isinstance(context.group, DrilledGroup):
-            context.group.count_anew()
+        if job.begins:
+            context.boundary.met.begin()
+            if isinstance(context.group, DrilledGroup):
+                context.group.count_anew()
         given = (context, *job.args) if job.with_context else job.args
         orders = context.boundary.orders
         orders.begin(context.world_size, str(context.directory), watched=context.boundary.watch is not None)

@@ -9,7 +9,8 @@ from dataclasses import replace
 
 from rankdrill.diagnosis import Position, Wait, doomed, waits
 from rankdrill.diagnosis.held_locks import held_locks
-from rankdrill.diagnosis.stores.keys import awaits_key, awaits_lock
+from rankdrill.diagnosis.stores.cause import apart
+from rankdrill.diagnosis.stores.keys import awaits_key, awaits_meeting
 from rankdrill.ledger import Record
 from rankdrill.motion import is_stopped, seconds_wanted, wants_processor
 from rankdrill.step import MAKES_GROUP, NO_SEQUENCE
@@ -175,7 +176,7 @@ class Certainty:
         if step is None:
             return position.gave_up
         spins = step.of_mpi or position.halted
-        return position.gave_up or spins or awaits_key(step) or step.op in MAKES_GROUP
+        return position.gave_up or spins or awaits_key(step) or awaits_meeting(step) or step.op in MAKES_GROUP
 
     def _moved(self, pending: Mapping[int, RankHandle]) -> bool:
         """Whether one of `pending` ran, or wanted to, since the last look: it may be half way through a transfer."""
@@ -192,7 +193,7 @@ class Certainty:
         that is left of a rank that has returned, and by others.
         """
         asked: Collection[RankHandle] = running.values()
-        beside = [wait.record.step for wait in waits if awaits_key(wait.record.step) or awaits_lock(wait.record.step)]
+        beside = [wait.record.step for wait in waits if apart(wait)]
         if beside:
             asked = [handle for handle in self._ranks if handle.death is None]
             if others_may_act(beside, [handle.pid for handle in asked if handle.pid is not None]):

@@ -12,7 +12,8 @@ from pathlib import Path
 from threading import Timer, get_ident
 from types import FrameType
 
-from rankdrill.step import OWN_STORE, Kind, Step
+from rankdrill.diagnosis.stores.keys import stores_of
+from rankdrill.step import OWN_STORE, Step
 from rankdrill.whose import whose_file
 
 __all__ = ["another_thread_may_act", "has_children", "others_may_act"]
@@ -32,7 +33,7 @@ def others_may_act(awaited: Iterable[Step], pids: Collection[int]) -> bool:
     """
     if any(has_children(pid) for pid in pids):
         return True
-    stores = {step.fingerprint for step in awaited if step.kind is Kind.STORE} - {OWN_STORE}
+    stores = stores_of(awaited) - {OWN_STORE}
     if not stores:
         return False
     ports = {int(store.rpartition(":")[2]) for store in stores if store.startswith(_TCP)}
