@@ -17,7 +17,7 @@ from torch._C import _distributed_c10d as c
 from torch.distributed import distributed_c10d as c10d
 from torch.overrides import TorchFunctionMode
 
-from rankdrill.boundary import batches_seam, modes_seam, torch_seam
+from rankdrill.boundary import batches_seam, modes_seam, pipelines_seam, torch_seam
 from rankdrill.boundary.torch_seam import known_to_torchscript
 from tests.torch_can import Can, can, end_group
 
@@ -236,3 +236,22 @@ def test_batches_are_joined_as_torch_joins_them(group: Any) -> None:
 
 def test_no_group_of_gloo_goes_on_after_its_calls(group: Any) -> None:
     assert not torch_seam.goes_on_after_calls(group)
+
+
+def test_what_a_pipeline_s_schedule_keeps() -> None:
+    from torch import nn
+    from torch.distributed.pipelining import PipelineStage, ScheduleGPipe, ScheduleInterleaved1F1B, schedules
+
+    steps = {cls.step.__qualname__ for cls in (schedules.PipelineScheduleSingle, schedules.PipelineScheduleMulti)}
+    assert steps == pipelines_seam.STEPS
+    assert schedules.__name__ == pipelines_seam._SCHEDULES
+    group = dist.HashStore()  # type: ignore[attr-defined]
+    dist.init_process_group("gloo", store=group, rank=0, world_size=1, timeout=timedelta(seconds=WORLD_TIMEOUT_S))
+    try:
+        stage = PipelineStage(nn.Linear(2, 2), 0, 1, torch.device("cpu"))
+        for schedule, count in ((ScheduleGPipe(stage, 3), 3), (ScheduleInterleaved1F1B([stage], 4), 4)):
+            pipeline = pipelines_seam._read(schedule)
+            assert pipeline is not None
+            assert (pipeline.microbatches, pipeline.stages) == (count, 1)
+    finally:
+        end_group()

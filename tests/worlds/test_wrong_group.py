@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
+import pytest
 import torch
 import torch.distributed as dist
 
@@ -175,3 +177,48 @@ def test_two_orders_of_one_line_in_a_comprehension_are_a_deadlock() -> None:
         outcome = world.run(in_a_comprehension, deadline=60.0)
     (finding,) = outcome.findings
     assert (finding.kind, finding.culprits) == (FindingKind.DEADLOCK, ())
+
+
+def all_where_two_are_meant(me: int) -> None:
+    """The partner waits for it at that line, and is a member of what it took: the third has nothing to do with it."""
+    pair = dist.new_group([0, 2])
+    if me in (0, 2):
+        dist.broadcast(torch.ones(4), src=0, group=dist.group.WORLD if me == 0 else pair)
+
+
+def a_neighbour_of_another_division(me: int) -> None:
+    """Those that it should have met wait for it, and one of those that it waits for is among them."""
+    odd = [dist.new_group([0, 3, 5]), dist.new_group([1, 2, 4])][me in (1, 2, 4)]
+    half = [dist.new_group([0, 1, 2]), dist.new_group([3, 4, 5])][me > 2]
+    dist.all_reduce(torch.ones(1), group=odd)
+    dist.all_gather([torch.ones(1) for _ in range(3)], torch.ones(1), group=odd if me == 3 else half)
+
+
+def a_root_that_the_other_has_left_already(me: int) -> None:
+    """The one that it waits for came to that line as well, and was done there."""
+    most, rest = dist.new_group([0, 1, 2, 3]), dist.new_group([2, 3])
+    group, root, size = (rest, 2, 2) if me == 3 else (most, 0, 4)
+    if me < 4:
+        into = [torch.ones(1) for _ in range(size)] if me == root else None
+        dist.gather(torch.ones(1), into, dst=root, group=group)
+
+
+@pytest.mark.parametrize(
+    ("body", "ranks", "odd"),
+    [
+        (all_where_two_are_meant, 3, 0),
+        (a_neighbour_of_another_division, 6, 3),
+        (a_root_that_the_other_has_left_already, 5, 3),
+    ],
+)
+def test_nobody_else_is_blamed_for_a_wrong_group_at_a_line_of_all(
+    body: Callable[[int], None], ranks: int, odd: int
+) -> None:
+    with World(ranks) as world:
+        finding = only(world.run(_as_rank, body, deadline=DEADLINE_S))
+    assert finding.culprits in ((), (odd,))
+    assert odd in {rank for side in finding.sides for rank in side.ranks}
+
+
+def _as_rank(body: Callable[[int], None]) -> None:
+    body(dist.get_rank())

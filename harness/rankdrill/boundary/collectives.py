@@ -24,6 +24,7 @@ from rankdrill.boundary.made_groups import Made
 from rankdrill.boundary.messages import Messages
 from rankdrill.boundary.methods import METHODS
 from rankdrill.boundary.numbering import Numbering, numbering
+from rankdrill.boundary.pipelines import Pipelines
 from rankdrill.boundary.reducers import Buckets, WaitsAtTheEnd
 from rankdrill.boundary.regions import Buffers
 from rankdrill.boundary.repertoire import Repertoire
@@ -63,6 +64,7 @@ class DrilledGroup(dist.ProcessGroup):
         self.place, self.members = inner.rank(), inner.size()
         self._key = boundary.name_group(self.label, ranks)
         self.messages = Messages(self._key, ranks, self.place, boundary.messages)
+        self.pipelines = Pipelines(self._key, ranks, self.place)
         # Of groups made from this one, if it is the default group.
         self.making = boundary.name_group(f"groups of {self.label}", ranks)
         self.groups_made = numbering()
@@ -88,6 +90,7 @@ class DrilledGroup(dist.ProcessGroup):
         self.sequence, self.announced = numbering(), Announced()
         self._key = (self._key + 1) & _MOST_KEY
         self.messages = Messages(self._key, self.global_ranks, self.place, self.boundary.messages)
+        self.pipelines = Pipelines(self._key, self.global_ranks, self.place)
         self.repertoire.forget()  # that number stands in what its habits post
         self.way = way_of(self)
 
@@ -135,7 +138,10 @@ class DrilledGroup(dist.ProcessGroup):
 
     def enter(self, step: Step) -> None:
         """Tell the watch, if there is one, that this rank is about to do `step`; may raise."""
+        __tracebackhide__ = True
         if self.boundary.watch is not None:
+            if step.message is not None:
+                self.pipelines.begin(step, self.boundary.watch)
             self.boundary.watch.enter(self._key, self.global_ranks, self.place, step)
 
     def entrance(self, step: Step) -> Callable[[int], None]:

@@ -36,7 +36,7 @@ from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.groups import members_in
 from rankdrill.diagnosis.waits import Wait, name_ranks
 from rankdrill.ledger import LedgerView
-from rankdrill.step import NO_SEQUENCE, Site, Step
+from rankdrill.step import NO_SEQUENCE, Kind, Site, Step
 
 __all__ = ["left_behind", "on_top", "retold", "sided_with"]
 
@@ -63,29 +63,42 @@ def left_behind(waits: Mapping[int, Wait], returned: Collection[int], views: Seq
     # Whoever waits for those that returned, be it in another call, says the same as who waits for them here.
     for_away = {rank for rank, other in waits.items() if not set(other.missing).isdisjoint(away)}
     left = for_away | set(here)
-    left |= _held_up_alike(left, step, waits)
+    left |= _held_up_alike(left, away, wait, waits, views)
     still_open = len(set(wait.missing) - set(away) - waits.keys())
     if len(away) > len(left) + still_open:
         return _extra(step, away, here, views)
     return _missing(step, away, calls, waits, views, majority=len(away) + still_open < len(left))
 
 
-def _held_up_alike(left: Collection[int], step: Step, waits: Mapping[int, Wait]) -> set[int]:
-    """Who waits at the line of `step` on groups of its own for those that are left alone, or for one another of these.
+def _held_up_alike(
+    left: Collection[int], away: Collection[int], wait: Wait, waits: Mapping[int, Wait], views: Sequence[LedgerView]
+) -> set[int]:
+    """Who waits at the line of `wait` on groups of its own for those that are left alone, or for one another of these.
 
-    They came to that line as well: it is not one call too many of who stands there alone in its group.
+    They came to that line as well: it is not one call too many of who stands there alone in its group. Nobody, where
+    one of the two may have taken a wrong group: who waits there is awaited itself, or those that are `away` came to
+    that line, too.
     """
+    step = wait.record.step
     alike = {
-        rank: set(wait.missing)
-        for rank, wait in waits.items()
-        if (wait.record.step.op, wait.record.step.site) == (step.op, step.site) and step.site is not None
+        rank: set(other.missing)
+        for rank, other in waits.items()
+        if (other.record.step.op, other.record.step.site) == (step.op, step.site) and step.site is not None
     }
     held, grew = set(left), True
     while grew:
         more = {rank for rank, missing in alike.items() if rank not in held and not missing.isdisjoint(held)}
         held |= more
         grew = bool(more)
-    return held
+    more = held - set(left)
+    came = _visits(step.site, views[wait.rank])
+    mistaken = any(_visits(step.site, views[rank]) >= came for rank in away) or not more.isdisjoint(wait.missing)
+    return set() if mistaken else more
+
+
+def _visits(site: Site | None, view: LedgerView) -> int:
+    records = view.where(lambda kind, _state: kind is Kind.COLLECTIVE)
+    return sum(record.step.site == site for record in records)
 
 
 def sided_with(finding: Finding, waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> Finding:
