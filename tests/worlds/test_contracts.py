@@ -141,6 +141,19 @@ def test_the_public_function_is_named(four: World) -> None:
     assert "enter all_gather_object's all_gather #" in outcome.summary()
 
 
+def test_tensors_where_the_others_gather_objects_are_another_call_though_both_are_an_all_gather(four: World) -> None:
+    def body() -> None:
+        for step in range(3):
+            if (dist.get_rank(), step) == (2, 1):
+                dist.all_gather([torch.ones(3, dtype=torch.int64) for _ in range(4)], torch.ones(3, dtype=torch.int64))
+            else:
+                dist.gather_object("x", [None] * 4 if dist.get_rank() == 1 else None, dst=1)
+
+    (finding,) = four.run(body, deadline=DEADLINE_S).findings
+    assert (finding.kind, finding.culprits) == ("call ordering", (2,))
+    assert finding.sides[-1].did.startswith("enter gather_object's all_gather #")
+
+
 def test_what_ddp_issues_is_put_down_to_backward(four: World) -> None:
     def body() -> None:
         model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2))

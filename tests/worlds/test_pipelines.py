@@ -31,18 +31,22 @@ def unwatched() -> Iterator[World]:
         yield world
 
 
+def take_step(schedule: Any, me: int, whole: torch.Tensor) -> None:
+    if me == 0:
+        schedule.step(whole)
+    elif me == STAGES - 1:
+        schedule.step(target=whole)
+    else:
+        schedule.step()
+
+
 def train(schedule: str, batches: list[int], leaves: int) -> str:
     me = dist.get_rank()
     stage = PipelineStage(nn.Linear(4, 4), me, STAGES, torch.device("cpu"))
     runs = SCHEDULES[schedule](stage, batches[me], loss_fn=nn.functional.mse_loss)
     whole = torch.ones(2 * batches[me], 4)
     for step in range(2):
-        if me == 0:
-            runs.step(whole)
-        elif me == STAGES - 1:
-            runs.step(target=whole)
-        else:
-            runs.step()
+        take_step(runs, me, whole)
         if (me, step) == (leaves, 0):
             return "early"
     return "done"
@@ -64,12 +68,7 @@ def train_by_turns(odd: int) -> str:
     batches = 2 * STAGES if me == odd else STAGES
     runs = ScheduleInterleaved1F1B(stages, batches, loss_fn=nn.functional.mse_loss)
     whole = torch.ones(2 * batches, 4)
-    if me == 0:
-        runs.step(whole)
-    elif me == STAGES - 1:
-        runs.step(target=whole)
-    else:
-        runs.step()
+    take_step(runs, me, whole)
     return "done"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from rankdrill import Outcome, Plan, World
 from rankdrill.diagnosis import Finding
 from rankdrill.worlds.context import RankContext
 from rankdrill.worlds.job import Job
+from tests.catalogue.mistakes.meetings import free_port
 from tests.torch_can import Can, needs
 
 DEADLINE_S = 60.0
@@ -55,14 +55,6 @@ def finding(outcome: Outcome) -> Finding:
 def joined(rank: Rank, port: int, size: int = 4, **more: Any) -> Any:
     """A store of all ranks, that the first of them serves."""
     return dist.TCPStore("127.0.0.1", port, size, rank.index == 0, timedelta(seconds=10 * DEADLINE_S), **more)  # type: ignore[attr-defined]
-
-
-def free_port(rank: Rank) -> int:
-    if rank.index == 0:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            rank.store.set("port", str(probe.getsockname()[1]))
-    return int(rank.store.get("port"))
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from datetime import timedelta
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
@@ -14,7 +14,17 @@ from tests.catalogue.programs import Rank, mistake
 BARRIER = (2, 13)  # torch 2.6 has none; seen with 2.13
 
 
-def free_port(rank: Rank) -> int:
+class HasStore(Protocol):
+    """What a free port can be told through."""
+
+    @property
+    def index(self) -> int: ...
+
+    @property
+    def store(self) -> Any: ...
+
+
+def free_port(rank: HasStore) -> int:
     if rank.index == 0:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))

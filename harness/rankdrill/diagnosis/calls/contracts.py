@@ -51,7 +51,8 @@ def break_in(posts: Sequence[Post], members: Sequence[int], group: str, number: 
         else:
             return None
     elif conflicts := _conflicts(posts, members):
-        found = _of_pairs(posts, conflicts, members, call)
+        sides = _by_function(posts)
+        found = _of_sides(sides, members, call) if len(sides) > 1 else _of_pairs(posts, conflicts, members, call)
     elif odd := _unlike_themselves(posts, members):
         found = _of_themselves(odd, members, call)
     elif sides := _ordered_apart(posts):
@@ -147,7 +148,8 @@ def _of_their_own(sides: Sequence[list[Post]], members: Sequence[int], call: str
 
 def _difference(one: Post, other: Post) -> tuple[FindingKind, str]:
     """What the first difference is called, and what of the call it is in."""
-    kind, argument = _ARGUMENTS[_apart(one, other)]
+    apart = _apart(one, other)
+    kind, argument = _ARGUMENTS[apart] if apart < len(_ARGUMENTS) else (FindingKind.SIZE, SPLIT)
     if kind in (FindingKind.DATATYPE, FindingKind.SIZE) and _of_objects(one) != _of_objects(other):
         return FindingKind.CALL_ORDERING, "op"  # what the user called is not the same, though it is made of the same
     if kind is FindingKind.DATATYPE and only_device_differs(one, other):
@@ -169,9 +171,18 @@ def _of_objects(post: Post) -> str:
     return via if "_object" in via else ""
 
 
+def _by_function(posts: Sequence[Post]) -> list[list[Post]]:
+    """Those of each collective of Python objects, and those of none."""
+    found: dict[str, list[Post]] = {}
+    for post in posts:
+        found.setdefault(_of_objects(post), []).append(post)
+    return list(found.values())
+
+
 def _apart(one: Post, other: Post) -> int:
-    """The first of the arguments that differ."""
-    return next(place for place, marks in enumerate(zip(one.marks, other.marks, strict=True)) if marks[0] != marks[1])
+    """The first of the arguments that differ; one past the last where none does."""
+    marks = enumerate(zip(one.marks, other.marks, strict=True))
+    return next((place for place, (mine, theirs) in marks if mine != theirs), len(_ARGUMENTS))
 
 
 def _by_rank(sides: Sequence[Side]) -> tuple[Side, ...]:
