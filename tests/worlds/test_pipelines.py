@@ -13,10 +13,16 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGP
 
 from rankdrill import World
 from rankdrill.diagnosis import FindingKind
+from tests.torch_can import Can, needs
 
 DEADLINE_S = 60.0
 STAGES, MICROBATCHES = 3, 4
 SCHEDULES = {"GPipe": ScheduleGPipe, "1F1B": Schedule1F1B}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _pipelines() -> None:
+    needs(Can.PIPELINE)
 
 
 @pytest.fixture(scope="module")
