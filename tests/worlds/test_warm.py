@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 
 from rankdrill import World
+from rankdrill.worlds.context import RankContext
 from rankdrill.worlds.job import Job
 from tests.worlds import bodies
 
@@ -218,3 +219,14 @@ def test_a_world_within_a_rank(two: World) -> None:
         return values
 
     assert two.run(body, deadline=120).unwrap() == [[1.0, 1.0]] * 2
+
+
+def test_the_store_of_a_rank_has_nothing_in_it_that_was_left_in_the_run_before(two: World) -> None:
+    def body(rank: RankContext) -> bool:
+        there = rank.store.check(["port"])
+        dist.barrier()
+        rank.store.set("port", "1")
+        return there
+
+    for _ in range(2):
+        assert two.run_job(Job(body, with_context=True), deadline=60).unwrap() == [False, False]

@@ -1,6 +1,7 @@
 """Making a TCPStore becomes a step: its server waits until all have connected, and these until it is there.
 
-What torch makes for a process group is the making of that group; only what the user, or ``rendezvous``, makes is told.
+What torch makes for a process group is the making of that group; only what the user makes is told,
+or has torch make by ``rendezvous`` or ``create_c10d_store``.
 """
 
 from __future__ import annotations
@@ -26,7 +27,11 @@ __all__ = ["joining_patches"]
 
 __tracebackhide__ = True  # of all frames in here: pytest then ends its traceback in the code under test
 
-_RENDEZVOUS = os.path.join("distributed", "rendezvous.py")
+# Of torch's own, what makes a store that somebody has asked for.
+_ASKED_FOR = (
+    os.path.join("distributed", "rendezvous.py"),
+    os.path.join("distributed", "elastic", "utils", "distributed.py"),
+)
 
 
 def joining_patches(boundary: Boundary) -> Iterator[Patch]:
@@ -57,7 +62,7 @@ def _joining(boundary: Boundary, original: Any) -> Callable[..., None]:
 
 def _is_the_users(code: CodeType) -> bool:
     owner = owner_of(code)
-    return owner in (Whose.USER, Whose.LIBRARY) or (owner is Whose.TORCH and code.co_filename.endswith(_RENDEZVOUS))
+    return owner in (Whose.USER, Whose.LIBRARY) or (owner is Whose.TORCH and code.co_filename.endswith(_ASKED_FOR))
 
 
 def _asked(

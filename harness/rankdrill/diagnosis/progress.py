@@ -238,7 +238,7 @@ class Progress:
             self._keys.states,
             locking,
             awaited=_keys(self._awaited),
-            beside=_keys(self._beside),
+            beside=tuple(record for record in self._beside if awaits_key(record.step) or awaits_meeting(record.step)),
             on_device=self._on_device.calls,
             failed=self._failed,
             came=self._keys.came,

@@ -61,12 +61,10 @@ def not_met(
         return None
     others = {rank: wait for rank, wait in lost.items() if rank not in waiting}
     here = Counter(wait.record.step.digest for wait in waiting.values())
-    fullest = [digest for digest, ranks in here.items() if ranks == max(here.values())]
-    places = [_Place(_came(digest, views), lost, returned, views) for digest in fullest]
-    place = next((each for each in places if any(_has_skipped(rank, each) for rank in waiting)), places[0])
-    if hopeless(others, {*running, *waiting, *place.absent}) or any(
-        _set_by_none(wait, waiting) for wait in others.values()
-    ):
+    places = [_Place(_came(digest, views), lost, returned, views) for digest in here]
+    place = max(places, key=lambda each: (*_lets_down(each, waiting), here[each.step.digest]))
+    elsewhere = [wait for rank, wait in others.items() if rank in place.absent]
+    if hopeless(others, {*running, *waiting, *place.absent}) or any(_set_by_none(wait, waiting) for wait in elsewhere):
         return None  # nor would they go on if all had come
     return _of_numbers(place) or _of_places(place, waiting) or with_condition(_of_ranks(place), views)
 
@@ -74,13 +72,27 @@ def not_met(
 def given_up(
     asked: Mapping[int, Record], waits: Mapping[int, Wait], returned: Collection[int], views: Sequence[LedgerView]
 ) -> Finding | None:
-    """What is wrong where ranks gave up what they `asked` for at a store; `waits` are those of the others."""
+    """What is wrong where ranks gave up what they `asked` for at a store; `waits` are those of the others.
+
+    None where all have come since: too late, and that is told as it was raised.
+    """
     lost = dict(waits)
     for rank, record in asked.items():
         came = _came(record.step.digest, views)
         absent = tuple(other for other in range(len(views)) if other not in came)
-        lost[rank] = Wait(rank, replace(record, state=State.WAITING), absent or tuple(came.keys() - {rank}))
+        if not absent:
+            return None
+        lost[rank] = Wait(rank, replace(record, state=State.WAITING), absent)
     return not_met(lost, set(range(len(views))) - lost.keys() - set(returned), returned, views)
+
+
+def _lets_down(place: _Place, waiting: Mapping[int, Wait]) -> tuple[bool, bool, bool]:
+    """Whether who is not there waits at no other place for others; somebody there waits for all, not only for one that
+    serves them; and somebody has gone past it.
+    """
+    root = not any(rank in waiting for rank in place.absent)
+    whole = any(Meeting.of(step).waits_for_all for rank, step in place.came.items() if rank in waiting)
+    return root, whole, any(_has_skipped(rank, place) for rank in waiting)
 
 
 def _set_by_none(wait: Wait, waiting: Mapping[int, Wait]) -> bool:
@@ -92,8 +104,11 @@ def _set_by_none(wait: Wait, waiting: Mapping[int, Wait]) -> bool:
 
 
 def _came(digest: int, views: Sequence[LedgerView]) -> dict[int, Step]:
-    """By rank the newest time that it has come there."""
-    return {rank: record.step for rank, view in enumerate(views) for record in _meetings(view, digest)}
+    """By rank the newest time that it has come there; of a store made again and again those that came the last time."""
+    times = {rank: [record.step for record in _meetings(view, digest)] for rank, view in enumerate(views)}
+    last = max(map(len, times.values()))
+    again = any(Meeting.of(step).serves for steps in times.values() for step in steps)
+    return {rank: steps[-1] for rank, steps in times.items() if len(steps) >= (last if again else 1)}
 
 
 def _meetings(view: LedgerView, digest: int | None = None) -> Iterator[Record]:

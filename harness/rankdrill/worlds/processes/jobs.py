@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch.distributed as dist
+from torch.distributed.distributed_c10d import PrefixStore
 
 from rankdrill.boundary.callsites import raise_site
 from rankdrill.boundary.collectives import DrilledGroup
@@ -48,11 +49,12 @@ class Jobs:
         self._rendezvous = rendezvous
         self._variables = variables
         self._place: Place | None = None
+        self._runs = 0
         self._coming: Place | None = None  # told in the middle of a body: for the next one
 
     def serve(self, context: RankContext) -> None:
         """Run jobs until the controller hangs up: then `EOFError` or `ConnectionError`."""
-        self.context = context
+        self.context, self._store = context, context.store
         while True:
             place, raw = self._receive()
             self._answer(self._run(place, raw), over=True)
@@ -118,6 +120,8 @@ class Jobs:
         context = self.context
         context.boundary.made.begin_part()
         if job.begins:
+            self._runs += 1
+            context.store = PrefixStore(f"run-{self._runs}", self._store)  # with nothing in it
             context.boundary.met.begin()
             if isinstance(context.group, DrilledGroup):
                 context.group.count_anew()

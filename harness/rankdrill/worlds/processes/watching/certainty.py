@@ -228,15 +228,15 @@ def _differ(positions: Sequence[Position], waits: Mapping[int, Wait]) -> bool:
 
 
 def _decided(waits: Collection[Wait], running: Container[int]) -> bool:
-    """Whether those that wait for others in a collective are more than these, each time, whatever these will do; or
-    none of these is `running` still.
+    """Whether those that wait for others in a collective, or where ranks meet at a store, are more than these, each
+    time, whatever these will do; or none of these is `running` still.
     """
     calls = Counter((wait.record.step.op, wait.record.step.target, wait.record.step.sequence) for wait in waits)
     return all(
         calls[wait.record.step.op, wait.record.step.target, wait.record.step.sequence] > len(wait.missing)
         or not any(rank in running for rank in wait.missing)
         for wait in waits
-        if wait.record.step.sequence != NO_SEQUENCE
+        if wait.record.step.sequence != NO_SEQUENCE or awaits_meeting(wait.record.step)
     )
 
 
