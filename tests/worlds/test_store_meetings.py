@@ -13,6 +13,7 @@ from uuid import uuid4
 import pytest
 import torch.distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.elastic.utils.distributed import create_c10d_store
 
 from rankdrill import Outcome, Plan, World
 from rankdrill.diagnosis import Finding
@@ -263,3 +264,107 @@ def test_a_store_that_is_refused_is_torchs_affair(two: World) -> None:
             dist.TCPStore(29500)  # type: ignore[attr-defined, call-arg, arg-type]
 
     run(two, body).unwrap()
+
+
+# ------------------------------------------------------------------------- as code that nobody here wrote has them
+
+
+def test_two_stores_that_one_joins_in_the_other_order(four: World) -> None:
+    """The others wait at the second already, where the one that is to serve it has not come: it is not at fault."""
+
+    def body(rank: Rank) -> None:
+        ports = [free_port(rank), free_port(Rank(rank.index, PrefixStore("second", rank.store)))]
+        for port in ports if rank.index != 1 else ports[::-1]:
+            joined(rank, port)
+
+    (found,) = run(four, body, deadline=SOON_S).findings
+    assert found.culprits == (1,)
+
+
+def test_stores_joined_in_threads(four: World) -> None:
+    def body(rank: Rank) -> None:
+        port = free_port(rank)
+        thread = threading.Thread(target=lambda: joined(rank, port).barrier("up", 4))
+        if rank.index != 2:
+            thread.start()
+            thread.join()
+        dist.barrier()
+
+    found = finding(run(four, body))
+    assert (found.kind, found.culprits) == ("missing call", (2,))
+    assert "TCPStore on" in found.sides[0].did
+
+
+def test_a_store_made_again_that_one_does_not_join_again(four: World) -> None:
+    def body(rank: Rank) -> None:
+        port = free_port(rank)
+        for _ in range(2):
+            store = joined(rank, port)
+            dist.barrier()
+            del store
+            dist.barrier()
+            if rank.index == 3:
+                break
+
+    found = finding(run(four, body))
+    assert (found.kind, found.culprits) == ("missing call", (3,))
+    assert "3 of 4 have come" in found.sides[-1].did
+
+
+def test_a_store_that_torch_makes_for_who_asks_for_one(four: World) -> None:
+    def body(rank: Rank) -> None:
+        port = free_port(rank)
+        if rank.index != 1:
+            create_c10d_store(rank.index == 0, "127.0.0.1", port, 4, timeout=int(10 * DEADLINE_S))
+        dist.barrier()
+
+    found = finding(run(four, body))
+    assert (found.kind, found.culprits) == ("missing call", (1,))
+
+
+def test_who_gave_up_a_barrier_too_early_is_told_by_its_error(two: World) -> None:
+    """All came in the end: none has left anything out."""
+
+    def body(rank: Rank) -> None:
+        if rank.index == 1:
+            time.sleep(1.5)
+        rank.store.barrier("up", 2, timedelta(seconds=0.5))
+
+    outcome = run(two, body)
+    assert not outcome.findings
+    assert 0 in outcome.culprits
+    assert "Wait timeout" in outcome.summary()
+
+
+def test_a_misspelt_barrier_is_told_with_all_that_were_on_their_way(four: World) -> None:
+    def body(rank: Rank) -> None:
+        if rank.index in (0, 3):
+            time.sleep(0.4)  # when two wait for each other it is certain, and open who is at fault
+        rank.store.barrier("inti" if rank.index == 1 else "init", 4)
+
+    found = finding(run(four, body))
+    assert (found.kind, found.culprits) == ("missing key", (1,))
+    assert found.sides[-1].ranks == (0, 2, 3)
+
+
+@pytest.mark.parametrize("port_of", [free_port, lambda _rank: 0], ids=["a port", "any port"])
+def test_who_served_a_store_and_left_is_named_and_not_those_that_lose_it(
+    four: World, port_of: Callable[[Rank], int]
+) -> None:
+    def body(rank: Rank) -> None:
+        port, first = port_of(rank), rank.index == 0
+        if port or first:
+            store = joined(rank, port, wait_for_workers=bool(port))
+        if first:
+            rank.store.set("served at", str(store.port))
+            rank.store.wait([f"joined/{other}" for other in (1, 2, 3)])
+            return
+        if not port:
+            store = joined(rank, int(rank.store.get("served at")), wait_for_workers=False)
+        rank.store.set(f"joined/{rank.index}", "yes")
+        store.get("what nobody sets")
+
+    found = finding(run(four, body))
+    assert (found.kind, found.culprits) == ("lost rank", (0,))
+    assert "which it served, went with it" in found.sides[0].did
+    assert found.sides[1].ranks == (1, 2, 3)

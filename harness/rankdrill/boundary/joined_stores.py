@@ -20,7 +20,7 @@ from rankdrill.boundary.crossing import Boundary
 from rankdrill.boundary.gate import Call
 from rankdrill.boundary.patch import Patch
 from rankdrill.boundary.store_names import TCP, tcp_name
-from rankdrill.step import INIT_GROUP, JOINS_STORE, Kind, Meeting, Step
+from rankdrill.step import INIT_GROUP, JOINS_STORE, Kind, Meeting, Site, Step
 from rankdrill.whose import Whose
 
 __all__ = ["joining_patches"]
@@ -50,6 +50,10 @@ def _joining(boundary: Boundary, original: Any) -> Callable[..., None]:
             original(store, *args, **kwargs)
             return
         step, patience = asked
+        if step is None:  # which port it has is known now
+            original(store, *args, **kwargs)
+            boundary.cross(_step(store.host, store.port, Meeting.SERVER, 0, call_site()), {}, lambda _call: None)
+            return
 
         def real(call: Call) -> None:
             boundary.be_patient(call.record, patience)
@@ -74,14 +78,20 @@ def _asked(
     wait_for_workers: bool = True,
     *_: Any,
     **__: Any,
-) -> tuple[Step, float] | None:
-    """The step, and after how many seconds it gives up; None where a group is made, or the system chooses the port."""
+) -> tuple[Step | None, float] | None:
+    """The step, and after how many seconds it gives up; None where a group is made, or nobody could find the store.
+
+    No step, either, where the system is to choose the port: whoever comes is told it when it is there.
+    """
     site = call_site()
-    if not port or (site is not None and site.via == INIT_GROUP):
+    if (site is not None and site.via == INIT_GROUP) or not (port or is_master):
         return None
-    name = tcp_name(host_name, port)
     wanted = world_size if wait_for_workers and world_size and world_size > 0 else 0
-    meeting = Meeting(Meeting.SERVER if is_master else Meeting.CLIENT, wanted, name.told)
-    place = name.told.removeprefix(f"{JOINS_STORE} ")
-    step = Step(Kind.STORE, JOINS_STORE, place, str(meeting), site=site, digest=name.key("").digest)
-    return step, timeout.total_seconds()
+    role = Meeting.SERVER if is_master else Meeting.CLIENT
+    return _step(host_name, port, role, wanted, site) if port else None, timeout.total_seconds()
+
+
+def _step(host: str, port: int, role: str, wanted: int, site: Site | None) -> Step:
+    name = tcp_name(host, port)
+    meeting, place = Meeting(role, wanted, name.told), name.told.removeprefix(f"{JOINS_STORE} ")
+    return Step(Kind.STORE, JOINS_STORE, place, str(meeting), site=site, digest=name.key("").digest)

@@ -25,8 +25,10 @@ from rankdrill.diagnosis.stores.meetings import given_up
 from rankdrill.diagnosis.stores.missed import missed_update
 from rankdrill.diagnosis.stores.missing import missing_key
 from rankdrill.diagnosis.stores.polled import awaited, polled
+from rankdrill.diagnosis.stores.served import went_with_its_server
 from rankdrill.diagnosis.way_out import lost_on_the_way_out, with_ended_thread
 from rankdrill.ledger import Record, State
+from rankdrill.step import Kind
 from rankdrill.worlds.dumps import innermost_site, threads_in
 from rankdrill.worlds.let_down import let_down
 from rankdrill.worlds.suffering import lost_another
@@ -75,6 +77,7 @@ def _found(ranks: Sequence[RankOutcome], noticed: Finding | None) -> Finding | N
     if any(rank.status == "raised" for rank in ranks):
         return (
             _not_passed(ranks)
+            or _without_its_store(ranks)
             or _not_met(ranks, waits)
             or _timed_out(ranks, waits)
             or let_down(ranks)
@@ -192,6 +195,22 @@ def _not_passed(ranks: Sequence[RankOutcome]) -> Finding | None:
     if own_trouble or any(rank.status == "stuck" for rank in ranks):
         return None
     return not_passed(raised, {rank.rank: rank.ledger for rank in ranks})
+
+
+def _without_its_store(ranks: Sequence[RankOutcome]) -> Finding | None:
+    """What is wrong where all that raised had lost a store that another rank served, which has returned."""
+    raised = {rank.rank: rank for rank in ranks if rank.status == "raised"}
+    lost = {rank: record for rank, each in raised.items() if (record := _lost_store(each)) is not None}
+    returned = {rank.rank for rank in ranks if rank.status == "returned"}
+    return (
+        went_with_its_server(lost, returned, [rank.ledger for rank in ranks]) if lost.keys() == raised.keys() else None
+    )
+
+
+def _lost_store(rank: RankOutcome) -> Record | None:
+    last = rank.ledger.last_raised
+    late = "timeout" in str(rank.error).casefold()
+    return last if last is not None and last.step.kind is Kind.STORE and lost_another(rank.error) and not late else None
 
 
 def _not_met(ranks: Sequence[RankOutcome], waits: Mapping[int, Wait]) -> Finding | None:
