@@ -53,10 +53,11 @@ class Met:
     def __init__(self) -> None:
         self._run, self._times = 0, Counter[int]()
 
-    def begin(self) -> None:
-        """Another run begins, on all ranks: a store has no more in it, and may have barriers of the same names."""
+    def begin(self) -> int:
+        """Another run begins, on all ranks, which may have barriers of the same names; gives its number, from 1."""
         self._run += 1
         self._times.clear()
+        return self._run
 
     def come(self, place: int) -> tuple[int, int]:
         """What this barrier is known by among all that were in this process, and how often the rank was there."""

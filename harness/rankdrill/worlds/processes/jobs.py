@@ -49,7 +49,6 @@ class Jobs:
         self._rendezvous = rendezvous
         self._variables = variables
         self._place: Place | None = None
-        self._runs = 0
         self._coming: Place | None = None  # told in the middle of a body: for the next one
 
     def serve(self, context: RankContext) -> None:
@@ -120,9 +119,8 @@ class Jobs:
         context = self.context
         context.boundary.made.begin_part()
         if job.begins:
-            self._runs += 1
-            context.store = PrefixStore(f"run-{self._runs}", self._store)  # with nothing in it
-            context.boundary.met.begin()
+            run = context.boundary.met.begin()
+            context.store = PrefixStore(f"run-{run}", self._store)  # with nothing in it
             if isinstance(context.group, DrilledGroup):
                 context.group.count_anew()
         given = (context, *job.args) if job.with_context else job.args
