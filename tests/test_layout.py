@@ -23,7 +23,7 @@ FLOORS: tuple[frozenset[str], ...] = (
     frozenset({"boundary"}),
     frozenset({"ledger"}),
     frozenset({"step", "whose"}),
-    frozenset({"drawing", "errors", "outputs", "native", "host", "motion"}),
+    frozenset({"drawing", "errors", "outputs", "native", "host", "motion", "strictness"}),
 )
 GROUND = "gathers"  # stands beside, in production without the rest
 GROUND_MAY_IMPORT = {"torch", "numpy", "rankdrill.errors", "rankdrill.gathers"}

@@ -274,3 +274,21 @@ def test_a_script_with_a_long_path_is_found_from_anywhere(run: Run, tmp_path: Pa
     assert done.returncode == 1
     assert f"{deep.relative_to(tmp_path)}/train.py" in done.stderr
     assert "…" not in done.stderr
+
+
+KEEPS_A_GROUP = "dist.barrier(dist.new_group())\ndist.barrier()"
+
+
+def test_strictly_a_group_that_is_kept_is_told(run: Run) -> None:
+    assert run(KEEPS_A_GROUP).returncode == 0
+    done = run(KEEPS_A_GROUP, options=("-n", "3", "--strict-contracts"))
+    assert done.returncode == 1
+    assert (
+        "leaked group: ranks 0, 1, 2 made a group of ranks 0, 1, 2, and never destroyed it, at script.py" in done.stderr
+    )
+
+
+def test_strictly_and_not_at_all_is_refused(run: Run) -> None:
+    done = run(KEEPS_A_GROUP, options=("-n", "3", "--strict-contracts", "--no-contracts"))
+    assert done.returncode == 2
+    assert "--no-contracts and --strict-contracts contradict each other; give one of them" in done.stderr

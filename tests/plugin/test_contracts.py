@@ -57,9 +57,9 @@ def test_a_failure_behind_it_is_meant_by_nobody(run: Run) -> None:
     assert "contracts=False" not in shown
 
 
-def test_neither_true_nor_false_is_refused(run: Run) -> None:
+def test_what_is_no_such_setting_is_refused(run: Run) -> None:
     ran = run(MISMATCH.format(more=", contracts='no'"))
-    assert "contracts='no' is neither True nor False" in ran.screen
+    assert "contracts='no' is not known; choose from True, False, \"strict\"" in ran.screen
 
 
 def test_a_test_may_expect_it(run: Run) -> None:

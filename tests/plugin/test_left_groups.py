@@ -183,3 +183,45 @@ def test_a_library_that_keeps_a_group_never_finds_it_made(run: Run, pytester: py
     ran = run(FOUND_MADE, "-v")
     ran.result.assert_outcomes(passed=3)
     assert ran.screen.count("left a process group of all ranks, held by library.local: the next test gets") == 3
+
+
+KEEPS_ONE = """
+@pytest.mark.ranks(2{more})
+def test_it(rank):
+    dist.barrier(dist.new_group())
+
+@pytest.fixture(scope="module")
+def shared(rank):
+    group = dist.new_group()
+    yield group
+    dist.destroy_process_group(group)
+
+@pytest.mark.ranks(2{more})
+def test_after(rank, shared):
+    dist.barrier(shared)
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "options"),
+    [(', contracts="strict"', ()), ("", ("--strict-contracts",)), (', contracts="strict"', ("--strict-contracts",))],
+)
+def test_strictly_each_is_a_failure(run: Run, more: str, options: tuple[str, ...]) -> None:
+    ran = run(KEEPS_ONE.format(more=more), *options)
+    assert (ran.outcome("test_it"), ran.outcome("test_after")) == ("failed", "passed")
+    assert "leaked group: ranks 0, 1 made a group of ranks 0, 1, and never destroyed it" in ran.failure("test_it")
+    assert 'contracts=True where "strict" or --strict-contracts asks for it' in ran.failure("test_it")
+
+
+@pytest.mark.parametrize(
+    ("more", "options"),
+    [("", ()), (", contracts=False", ("--strict-contracts",)), (', contracts="strict"', ("--no-contracts",))],
+)
+def test_not_strictly_one_is_no_failure(run: Run, more: str, options: tuple[str, ...]) -> None:
+    run(KEEPS_ONE.format(more=more), *options).result.assert_outcomes(passed=2)
+
+
+def test_strict_and_not_at_all_is_refused(run: Run) -> None:
+    ran = run(KEEPS_ONE.format(more=""), "--no-contracts", "--strict-contracts")
+    assert "--no-contracts and --strict-contracts contradict each other; give one of them" in ran.result.stderr.str()
+    assert "Traceback" not in ran.result.stderr.str()

@@ -2,7 +2,7 @@
 
 Many right programs keep a group to their end, one for each dimension, or a list of them. So a group counts only if
 the same line made another of the same members after it, if the rank was at something else in between, and if it never
-used the first again from then on: nobody misses that one, and nobody frees what it holds.
+used the first again from then on: nobody misses that one, and nobody frees what it holds. Strictly, every one counts.
 """
 
 from __future__ import annotations
@@ -70,6 +70,8 @@ class MadeGroups:
         self._due: Container[int] | None = None
         self.upcoming = 0
         """The number of the next one."""
+        self.strict = False
+        """Whether each that is left counts, be it the only one."""
 
     def use(self) -> int:
         """A group is used: the moment."""
@@ -106,7 +108,7 @@ class MadeGroups:
             if made is not None and made.number in self._due:
                 left.setdefault(made.line, []).append(made)
                 behind[made.line] += self._replaced(made, group.last_used)
-        again = {line: of[0].place for line, of in left.items() if behind[line] >= FEWEST_ALONE}
+        again = {line: of[0].place for line, of in left.items() if self.strict or behind[line] >= FEWEST_ALONE}
         places: Counter[object] = Counter()
         for line, place in again.items():
             places[place] += behind[line]
@@ -116,11 +118,11 @@ class MadeGroups:
                 of[0].members,
                 len(of),
                 line in again,
-                line in again and places[of[0].place] >= FEWEST_LEFT,
+                line in again and (self.strict or places[of[0].place] >= FEWEST_LEFT),
                 behind[line],
             )
             for line, of in left.items()
-            if behind[line]
+            if behind[line] or self.strict
         ]
         self._due = None
         self._made.clear()

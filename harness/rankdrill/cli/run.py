@@ -15,6 +15,7 @@ from rankdrill.cli.choose import check_seconds, choose_output
 from rankdrill.cli.terminal import terminal
 from rankdrill.errors import UsageError
 from rankdrill.outputs import write_whole
+from rankdrill.strictness import contracts_asked_for
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -41,6 +42,7 @@ _PARSING = {"allow_interspersed_args": False}  # what follows the script is the 
     "--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True, help="Ranks' current device."
 )
 @click.option("--no-contracts", is_flag=True, help="Do not compare what ranks do in each collective.")
+@click.option("--strict-contracts", is_flag=True, help="Have ranks destroy each group that they made, too.")
 @click.option("--json", "json_file", metavar="FILE", help="Write what came of it as JSON.")
 @click.option("--html", "html_file", metavar="FILE", help="Write a page: verdict, steps in time, waits, stacks.")
 @click.option("--perfetto", "trace_file", metavar="FILE", help="Write the steps as a trace for ui.perfetto.dev.")
@@ -57,6 +59,7 @@ def run(
     backend: str | None,
     device: str,
     no_contracts: bool,
+    strict_contracts: bool,
     json_file: str | None,
     html_file: str | None,
     trace_file: str | None,
@@ -83,6 +86,7 @@ def run(
     asked = {"--json": json_file, "--html": html_file, "--perfetto": trace_file}
     files = {option: path for option, name in asked.items() if (path := choose_output(option, name)) is not None}
     check_seconds("--deadline", deadline)
+    contracts = contracts_asked_for(without=no_contracts, strictly=strict_contracts)
     _check_script(script, module)
     plan = _plan(faults, plan_file)
     if plan is not None:
@@ -103,7 +107,7 @@ def run(
                 plan=plan,
                 deadline=deadline,
                 device=device,
-                contracts=not no_contracts,
+                contracts=contracts,
                 look=progress.look,
             )
         except KeyboardInterrupt as interrupted:

@@ -1,4 +1,7 @@
-"""Groups that ranks made one after the other and left, each for the next: found when all have come to their end."""
+"""Groups that ranks made and left: found when all have come to their end.
+
+By default those that were made one after the other, each in the place of the one before; strictly, every one.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ FEWEST_ALONE = 2
 
 @dataclass(frozen=True, slots=True)
 class LeftGroups:
-    """How many groups of `members` one rank made on one line, one after the other, and has not destroyed.
+    """How many groups of `members` one rank made on one line, and has not destroyed.
 
     `again`: too many, if the other members have destroyed theirs; `many`: too many also if they have not. `replaced` of
     them have another of the same members in their place.
@@ -112,5 +115,8 @@ def _alone(rank: int, one: LeftGroups, ranks: Mapping[int, Sequence[LeftGroups]]
 
 def _side(rank: int, one: LeftGroups) -> Side:
     by = "" if one.site.via == NEW_GROUP else f" by {one.site.via}"
-    made = f"made groups of {name_ranks(one.members)} again and again{by}"
+    whose = f"of {name_ranks(one.members)}"
+    if one.count == 1:
+        return side_of([rank], f"made a group {whose}{by}, and never destroyed it", [one.site])
+    made = f"made groups {whose} again and again{by}"
     return side_of([rank], f"{made}, and never destroyed {one.count} of them", [one.site])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from rankdrill.launch.script import Script, run_script
 from rankdrill.ledger import LedgerView
 from rankdrill.ledger.whole_paths import look_below
+from rankdrill.strictness import Contracts
 from rankdrill.worlds import Outcome, Status, World
 from rankdrill.worlds.job import Job
 
@@ -49,7 +50,7 @@ def launch(
     plan: Plan | None = None,
     deadline: float | None = None,
     device: str = "cpu",
-    contracts: bool = True,
+    contracts: Contracts = True,
     look: Callable[[Sequence[LedgerView]], None] | None = None,
 ) -> Launched:
     """Run `script` on `n` ranks of this machine, each of which makes its process group itself (``env://``).

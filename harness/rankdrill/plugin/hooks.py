@@ -12,6 +12,7 @@ import pytest
 from rankdrill.errors import UsageError
 from rankdrill.plugin.marker import MARKER_HELP, SIZE_PARAMETER, own_sizes_depth, read_mark, size_label
 from rankdrill.plugin.refusals import check_worlds, refusal, refusals_of_sizes
+from rankdrill.strictness import contracts_asked_for
 
 if TYPE_CHECKING:
     from rankdrill.plugin.item import Session
@@ -61,6 +62,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--no-contracts",
         action="store_true",
         help="do not compare what ranks do in collectives and messages, as @pytest.mark.ranks(n, contracts=False) "
+        "does for one",
+    )
+    group.addoption(
+        "--strict-contracts",
+        action="store_true",
+        help='fail a test that made a group and never destroyed it, too, as @pytest.mark.ranks(n, contracts="strict") '
         "does for one",
     )
     group.addoption(
@@ -358,7 +365,8 @@ def _shared(config: pytest.Config) -> Session:
         tell_log = pytest_seam.tell_log(config) if wanted.live_log else None
         pool = WorldPool(wanted, stream=stream, tell_log=tell_log)
         # Somebody at a prompt is not to be ended because the others can only wait.
-        pool.contracts = not config.option.no_contracts and config.option.pdb_rank is None
+        asked = contracts_asked_for(without=config.option.no_contracts, strictly=config.option.strict_contracts)
+        pool.contracts = config.option.pdb_rank is None and asked
         told = stream or wanted.live_log  # at once: not before the end of the test before
         asks = config.option.usepdb or config.option.pdb_rank is not None
         ahead = Ahead(possible=not (told or asks or config.option.rankdrill_fresh))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import pytest
 
 from rankdrill.errors import UsageError
+from rankdrill.strictness import Contracts, check_contracts
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -36,7 +37,8 @@ MARKER_HELP = (
     'fresh=False, seed="own", contracts=True, mpi=False): run the test on n ranks with an initialised process group; '
     "several sizes parametrize it; faults are lines of a fault plan; init=False leaves making the group to the test; "
     'fresh=True gives it ranks that have run nothing else; seed="same" gives all ranks the same random numbers; '
-    "contracts=False lets ranks do different things in one collective; mpi=True makes them ranks of MPI.COMM_WORLD; "
+    'contracts=False lets ranks do different things in one collective, contracts="strict" has them destroy each group '
+    "that they made; mpi=True makes them ranks of MPI.COMM_WORLD; "
     "with @given, ranks(worlds(), faults=plans()) draws both for each example"
 )
 _OPTIONS = ("backend", "device", "deadline", "engine", "faults", "init", "fresh", "seed", "contracts", "mpi")
@@ -56,7 +58,7 @@ class RanksMark:
     init: bool = True
     fresh: bool = False
     seed: str = "own"
-    contracts: bool = True
+    contracts: Contracts = True
     mpi: bool = False
     drawn_size: SearchStrategy[int] | None = None
     drawn_faults: SearchStrategy[Plan] | None = None
@@ -140,9 +142,10 @@ def _checked(sizes: Iterable[Any], options: dict[str, Any]) -> RanksMark:
     deadline = options.get("deadline", DEFAULT_DEADLINE_S)
     if not isinstance(deadline, int | float) or not deadline > 0:
         raise UsageError(f"deadline={deadline!r} is no time to wait; give seconds above 0")
-    for name in ("init", "fresh", "contracts", "mpi"):
+    for name in ("init", "fresh", "mpi"):
         if not isinstance(options.get(name, False), bool):
             raise UsageError(f"{name}={options[name]!r} is neither True nor False")
+    check_contracts(options.get("contracts", True))
     if options.get("seed", "own") not in _SEEDS:
         raise UsageError(f"seed={options['seed']!r} is not known; choose from {', '.join(map(repr, _SEEDS))}")
     faults = options.get("faults", ())

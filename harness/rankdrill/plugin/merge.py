@@ -28,6 +28,7 @@ __all__ = ["RUN_AGAIN", "Merged", "end_of", "ends_of", "merge", "phase_of", "une
 RUN_AGAIN = "to run it again"
 AS_PLANNED = "what the plan did"
 HOW_TO_MEAN_IT = "contracts=False on the ranks marker, or --no-contracts for all tests"
+HOW_NOT_TO_BE_STRICT = 'contracts=True where "strict" or --strict-contracts asks for it; else '
 HOW_TO_WAIT_LONGER = "deadline=… on the ranks marker, in seconds"
 IF_DRAWN_ALIKE = "each rank drew random numbers of its own; if all are meant to draw the same"
 HOW_TO_DRAW_ALIKE = 'seed="same" on the ranks marker'
@@ -144,6 +145,10 @@ def merge(outcome: Outcome, where: tuple[str, int], run_again: str, deadline: fl
     return _failure(outcome, ends, where, run_again, deadline)
 
 
+def _keeps_groups(outcome: Outcome) -> bool:
+    return any(finding.kind is FindingKind.LEAKED_GROUP for finding in outcome.findings)
+
+
 def _disagreement(ends: dict[int, PhaseEnd], where: tuple[str, int], run_again: str) -> Merged:
     headline = "ranks disagree: " + _who_did_what(ends)
     failure = MergedFailure(headline, (), (), where)
@@ -167,7 +172,8 @@ def _failure(
     if struck_there := _as_planned(outcome):
         failure.sections.append((AS_PLANNED, struck_there))
     if (meant := how_meant(outcome)) is not None:
-        failure.sections.append((meant, HOW_TO_MEAN_IT))
+        strict = HOW_NOT_TO_BE_STRICT if _keeps_groups(outcome) else ""
+        failure.sections.append((meant, strict + HOW_TO_MEAN_IT))
     if (longer := if_longer(outcome, deadline)) is not None:
         failure.sections.append((longer, HOW_TO_WAIT_LONGER))
     if not outcome.findings and any(rank in ends and ends[rank].drew for rank in told.shown):

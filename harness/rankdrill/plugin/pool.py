@@ -13,6 +13,7 @@ from rankdrill.plugin.marker import RanksMark
 from rankdrill.plugin.measured import take_in
 from rankdrill.plugin.on_rank import entry
 from rankdrill.plugin.session_setup import laying
+from rankdrill.strictness import Contracts, contracts_of_both
 from rankdrill.worlds import Begun, Outcome, World
 from rankdrill.worlds.job import Job
 
@@ -37,7 +38,7 @@ class WorldKey:
     backend: str
     device: str
     init: bool
-    contracts: bool = True
+    contracts: Contracts = True
     mpi: bool = False
 
     @classmethod
@@ -62,7 +63,7 @@ class WorldPool:
     wanted: SessionSetup
     stream: bool = False
     tell_log: Tell | None = None
-    contracts: bool = True  # False: of no world
+    contracts: Contracts = True  # of all worlds, besides what a test says itself
     _worlds: dict[WorldKey, Kept] = field(default_factory=dict)
 
     @cached_property
@@ -159,7 +160,7 @@ class WorldPool:
                 preload=(_ON_RANKS, *self._foreseen),
                 prepare=laying(self.wanted.foundation),
                 tell_log=self.tell_log,
-                contracts=self.contracts and key.contracts,
+                contracts=contracts_of_both(self.contracts, key.contracts),
                 mpi=key.mpi,
             )
             kept = Kept(world)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from rankdrill.errors import UsageError
 from rankdrill.ledger import LedgerView
+from rankdrill.strictness import Contracts, check_contracts
 from rankdrill.worlds.call import NamedCall
 from rankdrill.worlds.gpus import count_gpus
 from rankdrill.worlds.hosts import works_on_gpus
@@ -72,7 +73,8 @@ class World:
     write to their log files (`RankContext.log`); `look`, a few times a second, with the newest records of each rank's
     ledger. Ranks compare what they are about to do in each collective, and
     whoever comes to one that another has entered in a way that cannot fit raises `ContractBroken`; so does whoever
-    touches memory before the call that works on it has been waited for. With `contracts=False` nobody looks. With `mpi`
+    touches memory before the call that works on it has been waited for. With `contracts=False` nobody looks; with
+    `contracts="strict"` each group that the body made and did not destroy is found as well. With `mpi`
     they are the ranks of ``MPI.COMM_WORLD`` too, as mpi4py over MPICH has it, and fresh ones in each run. Raises
     `UsageError` for a world that cannot be. With `device="cuda"` each has a GPU as its current device; where there are
     fewer than ranks, they share them, as ranks of several hosts (`rankdrill.worlds.hosts`), over NCCL too.
@@ -93,11 +95,12 @@ class World:
         prepare: NamedCall | None = None,
         init: bool = True,
         tell_log: Callable[[int, str], None] | None = None,
-        contracts: bool = True,
+        contracts: Contracts = True,
         look: Callable[[Sequence[LedgerView]], None] | None = None,
         mpi: bool = False,
     ) -> None:
         check_world(n, engine=engine, backend=backend, device=device, mpi=mpi)
+        check_contracts(contracts)
         self.n = n
         self.backend = backend
         self.device = device

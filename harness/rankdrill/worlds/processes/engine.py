@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from rankdrill.errors import UsageError
+from rankdrill.strictness import Contracts
 from rankdrill.worlds.call import NamedCall
 from rankdrill.worlds.hosts import ranks_per_host
 from rankdrill.worlds.job import Job, Place, dump
@@ -65,7 +66,7 @@ class ProcessEngine:
         prepare: NamedCall | None = None,
         init: bool = True,
         tell_log: Tell | None = None,
-        contracts: bool = True,
+        contracts: Contracts = True,
         look: Look | None = None,
         mpi: bool = False,
     ) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from rankdrill.diagnosis import LeftGroups, Unwaited
 from rankdrill.diagnosis.races.taken import Taken
 from rankdrill.step import Site
+from rankdrill.strictness import Contracts
 from rankdrill.worlds.hosts import Seat, seat
 from rankdrill.worlds.plain import Plain
 
@@ -26,7 +27,7 @@ class RankSpec:
     port: int  # free on the loopback interface, and kept so: MASTER_PORT
     run: str  # the name of the run: TORCHELASTIC_RUN_ID
     init: bool = True  # whether bodies find a default process group
-    contracts: bool = True  # whether it compares its collectives and messages with the other ranks'
+    contracts: Contracts = True  # whether it compares its collectives and messages with the other ranks'
     mpi: bool = False  # whether it is a rank of MPI.COMM_WORLD, too
     ranks_per_host: int = 0  # as they are told; 0: all are on one
     pmi: int = -1  # then the descriptor by which MPI finds the other ranks; the template's to fill in

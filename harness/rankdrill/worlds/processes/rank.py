@@ -20,6 +20,7 @@ from rankdrill.boundary.callsites import raise_site
 from rankdrill.boundary.orders.ahead import Ahead
 from rankdrill.diagnosis import ContractWatch
 from rankdrill.ledger import Board, LedgerWriter
+from rankdrill.strictness import STRICT
 from rankdrill.worlds.context import RankContext
 from rankdrill.worlds.job import dump
 from rankdrill.worlds.processes.jobs import Jobs, raised
@@ -80,6 +81,7 @@ def _initialise(
     behind = ledger, watch, handles, last_words.announce, last_words.note_handled
     boundary = prepared.take(*behind, ignored=[directory])
     boundary.on_ended_thread = last_words.note_ended
+    boundary.made.strict = spec.contracts == STRICT
     if watch is not None:
         watch.look_ahead = Ahead(boundary, str(directory), directory / f"rank-{spec.rank}.ledger")
     # torch's stubs leave FileStore out.
