@@ -151,3 +151,25 @@ def _is_at(finding: Finding, line: int) -> None:
     assert first.ranks == (ODD,)
     assert first.sites[0] is not None
     assert (first.sites[0].file, first.sites[0].line) == (guilty_line.__code__.co_filename, line)
+
+
+@pytest.mark.parametrize("turn", [0, 3, 9])
+def test_of_two_that_are_at_odds_the_call_is_told_by_which_they_part(two: World, turn: int) -> None:
+    """It shows much later, where one of them waits for a message of the other."""
+
+    def body() -> None:
+        for step in range(10):
+            if me() == 0 and step == turn:
+                dist.all_reduce(torch.ones(1))  # the odd one
+            dist.all_reduce(torch.ones(1))
+        for _ in range(2):
+            if me() == 1:
+                dist.send(torch.ones(4), 0)
+            else:
+                dist.recv(torch.ones(4), 1)
+
+    (finding,) = two.run(body, deadline=DEADLINE_S).findings
+    assert (finding.kind, finding.culprits) == (FindingKind.MISSING, ())
+    assert [site.line for site in finding.sides[0].sites if site] == [body.__code__.co_firstlineno + 3]
+    assert f"rank 0 makes all_reduce #{turn} on 'default'" in finding.lines[0]
+    assert "which rank 1 leaves out, if it is not one too many" in finding.lines[0]

@@ -179,6 +179,18 @@ def test_two_orders_of_one_line_in_a_comprehension_are_a_deadlock() -> None:
     assert (finding.kind, finding.culprits) == (FindingKind.DEADLOCK, ())
 
 
+def test_a_wrong_group_in_the_other_arm_of_one_line() -> None:
+    """Both calls are written in that line; a rank makes one of them."""
+
+    def body() -> None:
+        pair, me = dist.new_group([0, 1]), dist.get_rank()
+        dist.all_reduce(torch.ones(1), group=pair) if me == 1 else dist.all_reduce(torch.ones(1))
+
+    with World(3) as world:
+        finding = only(world.run(body, deadline=DEADLINE_S))
+    assert (finding.kind, finding.culprits) == (FindingKind.GROUP, (1,))
+
+
 def all_where_two_are_meant(me: int) -> None:
     """The partner waits for it at that line, and is a member of what it took: the third has nothing to do with it."""
     pair = dist.new_group([0, 2])

@@ -12,7 +12,7 @@ from rankdrill.diagnosis.calls.naming import named
 from rankdrill.diagnosis.calls.sequences import calls_on, left_out_by_custom
 from rankdrill.diagnosis.calls.source import Order, comes_later, comes_to_both, made_later_too, order_of
 from rankdrill.diagnosis.calls.unmatched import on_top
-from rankdrill.diagnosis.calls.words import origin
+from rankdrill.diagnosis.calls.words import at_odds, origin
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.messages import words
 from rankdrill.diagnosis.waits import Wait
@@ -50,7 +50,21 @@ def gone_past(
     if len(past) + len(further_on) > len(mine) and not by_custom:
         return _on_top(mine, past[0], step, outside, views)
     culprits = tuple(past) if by_custom or len(past) + len(further_on) < len(mine) else ()
-    return _told(FindingKind.MISSING, culprits, made, step, outside)
+    found = _told(FindingKind.MISSING, culprits, made, step, outside)
+    return found if culprits else _where_they_part(found, past, made, step, views)
+
+
+def _where_they_part(
+    found: Finding, past: Sequence[int], made: Mapping[int, Step], step: Step, views: Sequence[LedgerView]
+) -> Finding:
+    """`found`, of one against one, and first the call that one made before, at a line that the other never was at."""
+    ((rank, _), *more), (other, *others) = made.items(), past
+    if more or others:
+        return found
+    call = on_top(step, views[rank], views[other]).call
+    if call.site in {step.site, *(theirs.site for theirs in calls_on(step.target, views[other]).values())}:
+        return found
+    return replace(found, step=named(call), sides=(at_odds([rank], past, call), *found.sides))
 
 
 def lie_behind(site: Site | None, *others: Site | None) -> bool:

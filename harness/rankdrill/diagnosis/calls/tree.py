@@ -141,16 +141,28 @@ def calls_at(function: ast.AST, line: int) -> list[ast.Call]:
 
 
 def holds_several(site: Site, op: str) -> bool:
-    """Whether more than one such call is written in that line: which of them it is, nobody can say."""
+    """Whether a run of that line makes more than one such call: which of them it is, nobody can say."""
     return _times_called(site, op) > 1
 
 
 def is_called_once(site: Site, op: str) -> bool:
-    """Whether one such call is written in that line, by its name: not ``each()``, which may be any."""
+    """Whether a run of that line makes one such call, by its name: not ``each()``, which may be any."""
     return _times_called(site, op) == 1
 
 
 def _times_called(site: Site, op: str) -> int:
     tree = tree_of(site.file)
     names = {op, site.via.rpartition(".")[2] or op}
-    return sum(name_called(call) in names for call in calls_at(tree, site.line)) if tree is not None else 0
+    return _most_calls(names, tree, site.line) if tree is not None else 0
+
+
+def _most_calls(names: Collection[str], node: ast.AST, line: int) -> int:
+    """How many of the outermost calls that begin in `line` a run makes of `names`: of ``a() if … else b()`` one."""
+    if getattr(node, "end_lineno", line) < line or getattr(node, "lineno", line) > line:
+        return 0
+    if isinstance(node, ast.Call) and node.lineno == line:
+        return int(name_called(node) in names)
+    if isinstance(node, ast.IfExp):
+        test, *arms = (_most_calls(names, part, line) for part in (node.test, node.body, node.orelse))
+        return test + max(arms)
+    return sum(_most_calls(names, part, line) for part in ast.iter_child_nodes(node))

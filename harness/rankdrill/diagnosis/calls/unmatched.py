@@ -31,10 +31,10 @@ from rankdrill.diagnosis.calls.source import (
     order_of,
 )
 from rankdrill.diagnosis.calls.tree import calls_at, function_around, name_called
-from rankdrill.diagnosis.calls.words import origin, returned_after, waiting_in
-from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
+from rankdrill.diagnosis.calls.words import at_odds, origin, returned_after, waiting_in
+from rankdrill.diagnosis.finding import Finding, FindingKind, Side
 from rankdrill.diagnosis.groups import members_in
-from rankdrill.diagnosis.waits import Wait, name_ranks
+from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import LedgerView
 from rankdrill.step import NO_SEQUENCE, Kind, Site, Step
 
@@ -241,10 +241,7 @@ def _parted_before(finding: Finding, views: Sequence[LedgerView]) -> Finding | N
     if parted is None:
         return None
     without, made_it = finding.sides if parted.kind is FindingKind.EXTRA else reversed(finding.sides)
-    make, leave = ("make" if len(made_it.ranks) > 1 else "makes"), ("leave" if len(without.ranks) > 1 else "leaves")
-    did = f"{make} {named(parted.call)}, which {name_ranks(without.ranks)} {leave} out, if it is not one too many"
-    first = side_of(made_it.ranks, did, [parted.call.site] * len(made_it.ranks))
-    sides = (first, *finding.sides)
+    sides = (at_odds(made_it.ranks, without.ranks, parted.call), *finding.sides)
     return replace(finding, kind=FindingKind.MISSING, step=named(parted.call), argument="", sides=sides)
 
 

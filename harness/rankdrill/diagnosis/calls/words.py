@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from rankdrill.diagnosis.calls.naming import in_pass, named
 from rankdrill.diagnosis.calls.sequences import Parting, calls_on
 from rankdrill.diagnosis.finding import FindingKind, Side, side_of
-from rankdrill.diagnosis.waits import Wait
+from rankdrill.diagnosis.waits import Wait, name_ranks
 from rankdrill.ledger import LedgerView
 from rankdrill.step import Site, Step
 
-__all__ = ["origin", "returned_after", "waiting_in"]
+__all__ = ["at_odds", "origin", "returned_after", "waiting_in"]
 
 
 def origin(
@@ -35,6 +35,13 @@ def origin(
     if own is not None and not extra and not out_of_turn:
         site = _used_to_call(found.call, view, own)
     return side_of(ranks, did, [site] * len(ranks))
+
+
+def at_odds(made_it: Sequence[int], without: Sequence[int], call: Step) -> Side:
+    """That these made a call and those did not, where nobody can say who is right."""
+    make, leave = ("make" if len(made_it) > 1 else "makes"), ("leave" if len(without) > 1 else "leaves")
+    did = f"{make} {named(call)}, which {name_ranks(without)} {leave} out, if it is not one too many"
+    return side_of(made_it, did, [call.site] * len(made_it))
 
 
 def _shifted(found: Parting, view: LedgerView, own: LedgerView | None, *, many: bool) -> str:
