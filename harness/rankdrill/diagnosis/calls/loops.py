@@ -11,7 +11,6 @@ from rankdrill.diagnosis.calls.tree import (
     LOOPS,
     STRAIGHT,
     Path,
-    calls_at,
     function_around,
     name_called,
     names_in,
@@ -149,12 +148,15 @@ def is_in_a_comprehension(site: Site) -> bool:
         return True
     function = function_around(site)
     found = (node for node in ast.walk(function) if isinstance(node, COMPREHENSIONS)) if function is not None else ()
-    return any(_calls_for_each(node, site.line) for node in found)
+    return any(_calls_for_each(node, site) for node in found)
 
 
-def _calls_for_each(comprehension: ast.AST, line: int) -> bool:
+def _calls_for_each(comprehension: ast.AST, site: Site) -> bool:
+    """Whether what it has of each element is called at `site`: not what a call there is only given."""
+    called = site.via.rpartition(".")[2]
     each = [getattr(comprehension, part) for part in ("elt", "key", "value") if hasattr(comprehension, part)]
-    return any(calls_at(part, line) for part in each)
+    calls = (node for part in each for node in ast.walk(part) if isinstance(node, ast.Call))
+    return any(call.lineno == site.line and called in ("", name_called(call)) for call in calls)
 
 
 def is_in_a_loop_without(site: Site, other: Site) -> bool:
