@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import io
 import os
 import re
 import signal
@@ -15,6 +16,8 @@ from datetime import timedelta
 import pytest
 import torch
 import torch.distributed as dist
+from rich.console import Console
+from rich.progress import Progress
 
 from rankdrill import World
 from rankdrill.diagnosis import FindingKind
@@ -341,11 +344,71 @@ def test_a_second_thread_that_waits_for_the_main_one_will_not(two: World, pause:
                 pool.submit(open, "/no such file").result()
             pool.submit(dist.all_reduce, torch.ones(1)).result()
 
-    outcome = two.run(body, deadline=LONG if pause is None else SOON)
+    outcome = two.run(body, deadline=LONG)
     assert outcome.culprits == (1,)
     assert isinstance(outcome.ranks[1].error, FileNotFoundError)
-    # It might have done something by itself: that is waited for.
-    assert outcome.elapsed >= SOON if pause is not None else outcome.elapsed < EARLY
+    assert outcome.elapsed < EARLY
+
+
+def beats_for_ever() -> None:
+    threading.Thread(target=_beat, daemon=True).start()
+
+
+def _beat() -> None:
+    while True:
+        time.sleep(0.02)
+
+
+def shows_progress() -> None:
+    """A thread of the library's own, a daemon, refreshes it a few times a second; nobody comes to stop that."""
+    Progress(console=Console(file=io.StringIO(), force_terminal=True)).start()
+
+
+@pytest.mark.parametrize("on", [(0,), (1,), (0, 1)], ids=str)
+@pytest.mark.parametrize("beside", [beats_for_ever, shows_progress])
+def test_who_waits_for_one_that_has_ended_waits_for_ever_whatever_else_it_does(
+    two: World, beside: Callable[[], None], on: tuple[int, ...]
+) -> None:
+    def body() -> None:
+        dist.barrier()
+        if dist.get_rank() in on:
+            beside()
+        if dist.get_rank() == 0:
+            dist.all_reduce(torch.ones(1))
+
+    outcome = two.run(body, deadline=LONG)
+    assert [finding.kind for finding in outcome.findings] == [FindingKind.MISSING]
+    assert outcome.elapsed < EARLY
+
+
+def test_a_library_that_refreshes_its_bar_makes_no_call(two: World) -> None:
+    """Each waits for the other: nobody has ended."""
+
+    def body() -> None:
+        shows_progress()
+        one, other = dist.new_group(), dist.new_group()
+        for group in (one, other) if dist.get_rank() else (other, one):
+            dist.barrier(group)
+
+    outcome = two.run(body, deadline=LONG)
+    assert [finding.kind for finding in outcome.findings] == [FindingKind.DEADLOCK]
+    assert outcome.elapsed < EARLY
+
+
+def test_a_thread_that_outlives_its_body_may_still_come(two: World) -> None:
+    """An interpreter would wait for it, too."""
+
+    def body() -> None:
+        def late() -> None:
+            time.sleep(2.5)
+            dist.all_reduce(torch.ones(1))
+
+        if dist.get_rank() == 1:
+            threading.Thread(target=late).start()
+        else:
+            dist.all_reduce(torch.ones(1))
+
+    two.run(body, deadline=LONG).unwrap()
 
 
 def test_a_long_transfer_is_no_hang(four: World) -> None:

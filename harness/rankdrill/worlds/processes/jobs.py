@@ -7,6 +7,7 @@ import pickle
 import runpy
 import socket
 import sys
+import threading
 import time
 import traceback
 import warnings
@@ -92,6 +93,7 @@ class Jobs:
             self._taken() if over or context.boundary.orders.found else (),
             context.boundary.handed_over,
             context.boundary.on_device,
+            any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()),
         )
         if over:
             context.boundary.handed_over = False

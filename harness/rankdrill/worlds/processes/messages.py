@@ -75,6 +75,7 @@ class Account(Plain):
     was set that the rank had got before, or a file written that it had read. `taken` says where several have answered
     to a receive from anybody. `handed_over`: something was handed to another thread of the rank, which may have issued
     calls beside it. `on_device`: it has used a group whose calls go on, on a device, after they have returned.
+    `at_work`: another thread of it still runs, no daemon, which an interpreter would wait for at its end.
     """
 
     collectives: int = -1
@@ -86,6 +87,7 @@ class Account(Plain):
     taken: tuple[Taken, ...] = ()
     handed_over: bool = False
     on_device: bool = False
+    at_work: bool = False
 
     @property
     def quiet(self) -> bool:

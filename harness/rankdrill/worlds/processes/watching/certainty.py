@@ -35,7 +35,8 @@ class Certainty:
     """Looks at the ranks again and again.
 
     `suspects` says that the last look found only ranks that wait for ever. `stacks` asks ranks for their stacks; it
-    is called last, when everything else is certain. `ranks` are all of them, also those that have come to their end.
+    is called last, when everything else is certain. `ranks` are all of them, also those that have come to their end, of
+    which some are still `at_work`, in a thread that is no daemon.
     """
 
     def __init__(
@@ -43,9 +44,11 @@ class Certainty:
         positions: Positions,
         stacks: Callable[[Collection[RankHandle]], Mapping[int, str]],
         ranks: Sequence[RankHandle],
+        at_work: Container[int] = (),
     ) -> None:
         self._positions = positions
         self._ranks = ranks
+        self._at_work = at_work
         self._stacks = stacks
         self._suspected: dict[int, int] = {}
         self._acquitted: dict[int, int] = {}
@@ -102,7 +105,7 @@ class Certainty:
         self._suspected = stuck
         # Who waits for a device waits for ranks that have ended, whatever its other threads do.
         may = {rank: running[rank] for rank in stuck if not positions[rank].halted}
-        if certain and may and self._another_may_act(may, waiting.values()):
+        if certain and may and self._another_may_act(may, waiting.values(), running):
             self._acquit(stuck)
             return False
         return certain
@@ -186,19 +189,26 @@ class Certainty:
         idle = IDLE_SHARE * (self._looked - looked)
         return any(rank not in ran or now.get(rank, 0.0) - ran[rank] > idle for rank in pending)
 
-    def _another_may_act(self, running: Mapping[int, RankHandle], waits: Iterable[Wait]) -> bool:
+    def _another_may_act(
+        self, stuck: Mapping[int, RankHandle], waits: Collection[Wait], running: Container[int]
+    ) -> bool:
         """Whether a rank has a second Python thread, which no ledger says anything about until it takes a step.
 
-        Collectives are the business of the ranks that still run; a key may be set, and a lock given up, by a thread
-        that is left of a rank that has returned, and by others.
+        A key may be set, and a lock given up, by a thread that is left of a rank that has returned, and by others.
+        Collectives are the business of the ranks that still run; but who waits there for one that has come to its end
+        waits for ever, whatever its own other threads do.
         """
-        asked: Collection[RankHandle] = running.values()
+        alive = [handle for handle in self._ranks if handle.death is None]
         beside = [wait.record.step for wait in waits if apart(wait)]
         if beside:
-            asked = [handle for handle in self._ranks if handle.death is None]
-            if others_may_act(beside, [handle.pid for handle in asked if handle.pid is not None]):
+            if others_may_act(beside, [handle.pid for handle in alive if handle.pid is not None]):
                 return True
-        return any(_may_act(stack) > 1 for stack in self._stacks(asked).values())
+            return any(_may_act(stack) > 1 for stack in self._stacks(alive).values())
+        ended = {rank for wait in waits if not wait.anyone for rank in wait.missing if rank not in running}
+        if any(rank not in self._at_work for rank in ended) and not self._positions.bent():
+            return False
+        stacks = self._stacks([handle for handle in alive if handle.rank in stuck or handle.rank in ended])
+        return any(_may_act(stack, in_collectives=True) > 1 for stack in stacks.values())
 
 
 def _joined(positions: Sequence[Position], ranks: Collection[int]) -> list[Position]:
@@ -209,9 +219,9 @@ def _joined(positions: Sequence[Position], ranks: Collection[int]) -> list[Posit
     ]
 
 
-def _may_act(stack: str) -> int:
+def _may_act(stack: str, *, in_collectives: bool = False) -> int:
     """How many threads of a rank may do something: not those that wait for a lock which another one of them has."""
-    number = count_threads(stack)
+    number = count_threads(stack, in_collectives=in_collectives)
     if number < 2:
         return number
     return number - sum(not held.by_itself for held in held_locks(threads_in(stack)))

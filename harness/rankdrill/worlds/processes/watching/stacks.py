@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import os
 import re
 import signal
 import threading
@@ -13,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 
 from rankdrill.diagnosis import name_ranks
+from rankdrill.whose import Whose, torch_folder, whose_file
 from rankdrill.worlds.processes.client import RankHandle, TemplateClient
 
 __all__ = ["THREAD_LINE", "count_threads", "of_the_body", "stacks_in", "stacks_of", "where_ranks_are"]
@@ -29,6 +31,8 @@ _UNTIL_WOKEN: tuple[tuple[tuple[ModuleType | None, str], ...], ...] = (
     ((threading, "if lock.acquire(block, timeout):"), (threading, "self._wait_for_tstate_lock()")),
     ((threading, "self._handle.join(timeout)"), (None, ".join()")),  # since Python 3.13: whoever calls it says
 )
+_PACKAGES = f"{os.sep}site-packages{os.sep}"
+_DISTRIBUTED = os.path.join(torch_folder(), "distributed", "")
 # Frames below the body: rankdrill's own, pytest's and what runs a script, the same for every rank.
 _NOT_THE_BODY = (
     str(Path(__file__).parents[3]),
@@ -60,16 +64,31 @@ def stacks_in(files: Mapping[int, Path], ask: Callable[[], None]) -> dict[int, s
     }
 
 
-def count_threads(stack: str) -> int:
+def count_threads(stack: str, *, in_collectives: bool = False) -> int:
     """How many Python threads a rank has, from its stacks, that may do something before another thread of it does.
 
-    Others wait without a timeout: for work that is handed to their pool, or for a future, an event or a queue.
+    Others wait without a timeout: for work that is handed to their pool, or for a future, an event or a queue. And what
+    a library keeps running beside the program, be it to refresh a progress bar, does nothing `in_collectives`.
     """
-    return sum(not _is_to_be_woken(frames) for frames in stack.split(THREAD_LINE)[1:])
+    threads = [_frames_in(frames) for frames in stack.split(THREAD_LINE)[1:]]
+    return sum(not _is_to_be_woken(found) and not (in_collectives and _keeps_house(found)) for found in threads)
 
 
-def _is_to_be_woken(frames: str) -> bool:
-    found = [(match["file"], int(match["line"])) for match in _FRAME.finditer(frames)]
+def _frames_in(frames: str) -> list[tuple[str, int]]:
+    return [(match["file"], int(match["line"])) for match in _FRAME.finditer(frames)]
+
+
+def _keeps_house(found: Sequence[tuple[str, int]]) -> bool:
+    """Whether a package's own code runs there, and calls nothing of the user's or of torch.distributed.
+
+    Not where all is of Python's standard library: a timer of that may be the user's.
+    """
+    files = [file for file, _ in found]
+    others = any(whose_file(file) is Whose.USER or file.startswith(_DISTRIBUTED) for file in files)
+    return not others and any(_PACKAGES in file for file in files)
+
+
+def _is_to_be_woken(found: Sequence[tuple[str, int]]) -> bool:
     return any(
         len(found) >= len(places) and all(_is_at(at, *place) for at, place in zip(found, places, strict=False))
         for places in _UNTIL_WOKEN

@@ -73,6 +73,7 @@ class Supervision:
         self._starting = {handle.rank for handle in ranks if not handle.up}
         self._ranks = ranks
         self._stacks: dict[int, str] = {}  # as last asked for
+        self._at_work: set[int] = set()  # ranks that have ended, but for a thread
         self._gone = False  # a rank has died, or could not start
         self._mourning = False
         self._broken = False  # contracts were; the run is ended for that
@@ -133,7 +134,7 @@ class Supervision:
 
     @cached_property
     def _certainty(self) -> Certainty:
-        return Certainty(self._positions, self._ask_stacks, self._ranks)
+        return Certainty(self._positions, self._ask_stacks, self._ranks, self._at_work)
 
     def _end_if_broken(self, now: float, end: float) -> float:
         """When to end the run: at once where contracts were found broken and the rank that noticed has reported.
@@ -219,6 +220,8 @@ class Supervision:
                 handle.up = True
                 self._starting.discard(handle.rank)
             case Report():
+                if message.account.at_work:
+                    self._at_work.add(handle.rank)
                 outcome = _of_result(
                     handle.rank, message.result, at_ns=message.at_ns, left=message.left, notes=message.notes
                 )
