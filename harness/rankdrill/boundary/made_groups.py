@@ -2,7 +2,8 @@
 
 Many right programs keep a group to their end, one for each dimension, or a list of them. So a group counts only if
 the same line made another of the same members after it, if the rank was at something else in between, and if it never
-used the first again from then on: nobody misses that one, and nobody frees what it holds. Strictly, every one counts.
+used the first again from then on: nobody misses that one, and nobody frees what it holds. Those of a mesh do not,
+since a mesh has no way to be destroyed, and tests make one for each case that they try. Strictly, every one counts.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ it to its end to take them down.
 FEWEST_ALONE = 2
 """Left behind by one rank, while the other members have destroyed theirs."""
 # Groups that others of torch's functions make are theirs: of FSDP, say, which is given no mesh.
-_MAKERS = frozenset({"new_group", "new_subgroups", "new_subgroups_by_enumeration", "init_device_mesh"})
+_MESH = "init_device_mesh"
+_MAKERS = frozenset({"new_group", "new_subgroups", "new_subgroups_by_enumeration", _MESH})
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,7 @@ class MadeGroups:
         behind: Counter[tuple[object, ...]] = Counter()
         for group in groups:
             made = group.made
-            if made is not None and made.number in self._due:
+            if made is not None and made.number in self._due and (self.strict or made.site.via != _MESH):
                 left.setdefault(made.line, []).append(made)
                 behind[made.line] += self._replaced(made, group.last_used)
         again = {line: of[0].place for line, of in left.items() if self.strict or behind[line] >= FEWEST_ALONE}

@@ -213,6 +213,17 @@ def three_meshes_that_nobody_takes_down(rank: Rank) -> None:
         dist.all_reduce(torch.ones(2), group=mesh.get_group("tensor"))
 
 
+@correct(ranks=4)
+def a_mesh_of_one_shape_for_each_case(rank: Rank) -> None:
+    """It cannot be destroyed, nor is it missed: the next case is not to know of this one."""
+    for size in (2, 4, 8, 12, 16, 20):
+        mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("data", "tensor"))
+        rows = torch.full((size,), float(rank.index))
+        dist.all_reduce(rows, group=mesh.get_group("data"))
+        dist.all_reduce(rows, group=mesh.get_group("tensor"))
+        assert rows.sum() == 6 * size
+
+
 @correct(ranks=2)
 def all_taken_down_at_once(rank: Rank) -> None:
     for _ in range(8):

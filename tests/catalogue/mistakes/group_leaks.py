@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 import torch.distributed as dist
-from torch.distributed.device_mesh import init_device_mesh
 
 from tests.catalogue.programs import Rank, mistake
 
@@ -25,10 +24,11 @@ def pairs_for_each_evaluation(rank: Rank) -> None:
 
 
 @mistake("leaked group", culprits=(0, 1), ranks=2)
-def a_mesh_for_each_epoch(rank: Rank) -> None:
+def two_groups_for_each_epoch(rank: Rank) -> None:
     for _ in range(8):
-        mesh = init_device_mesh("cpu", (2, 1), mesh_dim_names=("data", "tensor"))  # culprit
-        dist.all_reduce(torch.ones(4), group=mesh.get_group("data"))
+        data, alone = dist.new_group([0, 1]), dist.new_subgroups(1)[0]  # culprit
+        dist.all_reduce(torch.ones(4), group=data)
+        dist.barrier(group=alone)
 
 
 @mistake("leaked group", culprits=(2,), ranks=3)
