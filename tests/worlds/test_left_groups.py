@@ -47,7 +47,7 @@ def by_a_helper() -> None:
 
 def unused_between_others() -> None:
     for _ in range(TURNS):
-        dist.new_subgroups(1)  # made
+        dist.new_subgroups_by_enumeration([[0], [1]])  # type: ignore[no-untyped-call]  # made
         dist.all_reduce(torch.ones(1))
 
 
@@ -72,7 +72,7 @@ def test_what_a_reader_is_told(two: World) -> None:
     )
     assert line.endswith(" in one_for_each_turn")
     finding = found_on(two.run(unused_between_others, deadline=DEADLINE_S))
-    assert "made groups of rank 0 again and again by new_subgroups" in finding.lines[0]
+    assert "made groups of rank 0 again and again by new_subgroups_by_enumeration" in finding.lines[0]
 
 
 def test_the_one_that_does_not_destroy_them(two: World) -> None:

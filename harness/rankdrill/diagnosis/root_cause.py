@@ -13,6 +13,7 @@ from rankdrill.diagnosis.calls.group_names import named_apart
 from rankdrill.diagnosis.calls.groups_left_out import group_left_out, makes_group
 from rankdrill.diagnosis.calls.met_by_mistake import either_turned_round
 from rankdrill.diagnosis.calls.siblings import miscounted_beside, sided_by_siblings
+from rankdrill.diagnosis.calls.split_alike import with_groups_alike
 from rankdrill.diagnosis.calls.turns import alone_at_a_turn, another_group_at_a_turn
 from rankdrill.diagnosis.calls.unmatched import left_behind, retold, sided_with
 from rankdrill.diagnosis.calls.wrong_group import against_custom, made_elsewhere, strayed, wrong_group
@@ -69,7 +70,10 @@ def cause_of_hang(waits: Mapping[int, Wait], returned: Collection[int], views: S
         or (made_elsewhere(waits, views) if circle else None)
         or (deadlock(circle, in_every_circle(circle, lost), in_circles_alike(circle, lost)) if circle else None)
     )
-    return finding_by_members(with_condition(strayed(found, views), views), views) if found is not None else None
+    if found is None:
+        return None
+    found = with_groups_alike(strayed(found, views), inside, returned)
+    return finding_by_members(with_condition(found, views), views)
 
 
 def _of_circle(

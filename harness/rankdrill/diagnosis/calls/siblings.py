@@ -14,6 +14,7 @@ from rankdrill.diagnosis.calls.loops import share_a_loop
 from rankdrill.diagnosis.calls.naming import named
 from rankdrill.diagnosis.calls.sequences import Parting, calls_on, parting
 from rankdrill.diagnosis.calls.source import Order, order_of
+from rankdrill.diagnosis.calls.split_alike import split_alike
 from rankdrill.diagnosis.calls.turns import collectives_of
 from rankdrill.diagnosis.calls.words import origin
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
@@ -82,17 +83,32 @@ def miscounted_beside(
         away = wait.missing[0]
         if away in waits and not set(returned).isdisjoint(waits[away].missing):
             continue  # whoever has left that one alone has left them all
+        alike = {each.record.step.target: each for each in split_alike(wait, waits, returned)}
         starts = {_start(wait.record.step.target, views[rank]) for rank in members}
         due = {
             len(calls_on(group, views[rank]))
             for group, ranks in siblings.items()
             for rank in ranks
+            if group not in alike
             if _come_as_far(rank, away, waits, returned) and _start(group, views[rank]) in starts
         }
         whole = not any(view.dropped for view in views)
-        if len(due) == 1 and whole and (found := _told(wait, members, due.pop(), waits, views)) is not None:
-            return found
+        if len(due) == 1 and whole and (found := _told(wait, members, min(due), waits, views)) is not None:
+            return _of_all(
+                [found, *(_told(each, groups[group], min(due), waits, views) for group, each in alike.items())]
+            )
     return None
+
+
+def _of_all(found: Sequence[Finding | None]) -> Finding | None:
+    """Of groups that came apart alike, what is wrong with each."""
+    told = [each for each in found if each is not None]
+    if len(told) < 2 or len(told) < len(found):
+        return told[0]
+    odd = [side for each in told for side in each.sides if set(side.ranks) <= set(each.culprits)]
+    rest = [side for each in told for side in each.sides if side not in odd]
+    culprits = sorted({rank for each in told for rank in each.culprits})
+    return replace(told[0], sides=(*odd, *rest), culprits=tuple(culprits))
 
 
 def _start(group: str, view: LedgerView) -> tuple[int, str]:
