@@ -100,6 +100,40 @@ def test_dispatch_tables_persistent_ids_and_subclasses_work() -> None:
         assert here.steps == ["object.dump", "object.loads", "object.dump", "object.load"]
 
 
+class EarlyPickler(pickle.Pickler):
+    """Made before: its base class goes by another name now, by which it calls that, as dill's do."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        pickle.Pickler.__init__(self, *args, **kwargs)
+
+    def dump(self, obj: Any) -> None:
+        pickle.Pickler.dump(self, obj)
+
+
+class EarlyUnpickler(pickle.Unpickler):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        pickle.Unpickler.__init__(self, *args, **kwargs)
+
+    def load(self) -> Any:
+        return pickle.Unpickler.load(self)
+
+
+class OddlyMadePickler(pickle.Pickler):
+    """It calls only the other one by that name."""
+
+    def dump(self, obj: Any) -> None:
+        pickle.Pickler.dump(self, obj)
+
+
+def test_a_class_derived_before_may_call_its_base_by_name() -> None:
+    with rank_here() as here:
+        for make in (EarlyPickler, OddlyMadePickler):
+            file = io.BytesIO()
+            make(file).dump([1, "two"])
+            assert EarlyUnpickler(io.BytesIO(file.getvalue())).load() == [1, "two"]
+        assert here.steps == ["object.dump", "object.load", "object.load"]
+
+
 def test_one_pickler_remembers_what_it_has_dumped() -> None:
     shared = ["x" * 100]
     with rank_here():

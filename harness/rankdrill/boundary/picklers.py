@@ -1,6 +1,8 @@
 """Pickler and Unpickler classes whose `dump` and `load` are steps.
 
-They take the place of `pickle.Pickler` and `pickle.Unpickler`, C types whose methods cannot be replaced.
+They take the place of `pickle.Pickler` and `pickle.Unpickler`, C types whose methods cannot be replaced. A class that
+was derived from one of these before, as dill's is, may call them by the name that is another class now: `original` is
+called by its own, and what such an instance lacks was never recorded.
 """
 
 from __future__ import annotations
@@ -35,19 +37,19 @@ def drilled_pickler(original: Any, boundary: Boundary) -> Any:
             # One made while nothing is recorded writes straight to its file, as fast as ever.
             if boundary.open and hasattr(file, "write"):
                 file = self._rankdrill_outlet = _Outlet(file)
-            super().__init__(file, *args, **kwargs)
+            original.__init__(self, file, *args, **kwargs)
 
         def dump(self, obj: Any) -> Any:
             __tracebackhide__ = True
-            outlet = self._rankdrill_outlet
+            outlet = getattr(self, "_rankdrill_outlet", None)
             if outlet is None or not boundary.open:
-                return super().dump(obj)
+                return original.dump(self, obj)
 
             def real(call: Call) -> Any:
                 __tracebackhide__ = True
                 given, outlet.file = outlet.file, call.args["file"]
                 try:
-                    return super(Pickler, self).dump(call.args["obj"])
+                    return original.dump(self, call.args["obj"])
                 finally:
                     outlet.file = given
 
@@ -67,23 +69,24 @@ def drilled_unpickler(original: Any, boundary: Boundary) -> Any:
 
     class Unpickler(original):  # type: ignore[misc]
         def __init__(self, file: Any, **kwargs: Any) -> None:
-            super().__init__(file, **kwargs)
+            original.__init__(self, file, **kwargs)
             self._rankdrill_file = file
             self._rankdrill_options = kwargs
 
         def load(self) -> Any:
             __tracebackhide__ = True
-            if not boundary.open:
-                return super().load()
+            file = getattr(self, "_rankdrill_file", None)
+            if file is None or not boundary.open:
+                return original.load(self)
 
             def real(call: Call) -> Any:
                 __tracebackhide__ = True
-                if call.args["file"] is not self._rankdrill_file:
-                    super(Unpickler, self).__init__(call.args["file"], **self._rankdrill_options)
-                return super(Unpickler, self).load()
+                if call.args["file"] is not file:
+                    original.__init__(self, call.args["file"], **self._rankdrill_options)
+                return original.load(self)
 
-            step = Step(Kind.OBJECT, "load", type_name(self._rankdrill_file))
-            return boundary.cross(step, {"file": self._rankdrill_file}, real)
+            step = Step(Kind.OBJECT, "load", type_name(file))
+            return boundary.cross(step, {"file": file}, real)
 
     return _dressed(Unpickler, original)
 
