@@ -292,3 +292,12 @@ def test_strictly_and_not_at_all_is_refused(run: Run) -> None:
     done = run(KEEPS_A_GROUP, options=("-n", "3", "--strict-contracts", "--no-contracts"))
     assert done.returncode == 2
     assert "--no-contracts and --strict-contracts contradict each other; give one of them" in done.stderr
+
+
+def test_a_child_that_a_script_forks_ends_for_itself(run: Run) -> None:
+    """Its `sys.exit` is not the rank's, which has a mistake of its own to tell."""
+    forks = "if not os.fork():\n    sys.exit({})\nos.wait()\n"
+    assert run(forks.format(5)).returncode == 0
+    done = run(forks.format(0) + "raise ValueError('no such sample')")
+    assert done.returncode == 1
+    assert "ValueError: no such sample" in done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -17,6 +18,7 @@ from rankdrill.plugin.ends import COUNTED, Ended, Ends, PhaseEnd, RankTestError
 from rankdrill.plugin.on_rank.examples import Follower
 from rankdrill.plugin.on_rank.reports import Told, end_of
 from rankdrill.worlds.context import RankContext
+from rankdrill.worlds.processes.forked import end_if_forked
 
 if TYPE_CHECKING:
     from rankdrill.boundary import Handles
@@ -58,6 +60,7 @@ class OpenTest:
         self._made = range(0)  # those of the groups that it made
         self._last = Ends()
         self.stray: Command | None = None
+        self._pid = os.getpid()
 
     @property
     def place(self) -> TestPlace:
@@ -159,6 +162,7 @@ class OpenTest:
         first = made.upcoming
         with around:
             call = pytest.CallInfo.from_call(functools.partial(hook, item=item, **more), when=when)
+            end_if_forked(self._pid, call.excinfo.value if call.excinfo is not None else None)
             if when == "call":
                 self._context.boundary.orders.over(error=call.excinfo.value if call.excinfo is not None else None)
             report = self._hooks.pytest_runtest_makereport(item=item, call=call)

@@ -67,7 +67,7 @@ def end_of(
         seconds=call.duration,
         figures=figures,
         site=raise_site(excinfo.tb) if excinfo is not None else None,
-        drew=ended is Ended.FAILED and seed is not None and drawn_since(seed),
+        drew=ended is Ended.FAILED and seed is not None and _compared(excinfo) and drawn_since(seed),
         met=ended is Ended.FAILED and excinfo is not None and _is_there(excinfo.value, shared),
     )
 
@@ -77,6 +77,11 @@ def failed(when: When, excinfo: pytest.ExceptionInfo[BaseException], text: str =
     shown = text or str(excinfo.getrepr())
     crash, error = excinfo.exconly(tryshort=True), dump_error(excinfo.value)
     return PhaseEnd(when, Ended.FAILED, "", shown, crash, error, site=raise_site(excinfo.tb))
+
+
+def _compared(excinfo: pytest.ExceptionInfo[BaseException] | None) -> bool:
+    """Whether it failed by an assertion, of values that are not alike, maybe: other errors come by no random number."""
+    return excinfo is None or isinstance(excinfo.value, AssertionError | pytest.fail.Exception)
 
 
 def _is_there(error: BaseException | None, directory: str) -> bool:

@@ -24,7 +24,7 @@ from rankdrill.worlds.planned import as_planned
 from rankdrill.worlds.private import remove_segments
 from rankdrill.worlds.processes.alike import imported_here
 from rankdrill.worlds.processes.client import RankHandle, TemplateClient
-from rankdrill.worlds.processes.environment import decoded, read_environment
+from rankdrill.worlds.processes.environment import for_ranks, read_environment
 from rankdrill.worlds.processes.fitness import fit_for_another
 from rankdrill.worlds.processes.looks import Look, Looks
 from rankdrill.worlds.processes.means import require_means
@@ -243,7 +243,7 @@ class ProcessEngine:
     def _send(self, packed: bytes) -> None:
         # Told only when it has changed: ranks stay where they are.
         here = _here()
-        place = None if here == self._told else Place(here[0], here[1], decoded(here[2]))
+        place = None if here == self._told else Place(here[0], here[1], for_ranks(here[2]))
         frame = pickle.dumps((place, packed), pickle.HIGHEST_PROTOCOL)
         self._told = here
         until = time.monotonic() + SEND_BOUND_S

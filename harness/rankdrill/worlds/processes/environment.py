@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["decoded", "read_environment"]
+__all__ = ["decoded", "for_ranks", "read_environment"]
 
 CURRENT_TEST = b"PYTEST_CURRENT_TEST"
 """Changes with every phase of every test; each process has its own."""
@@ -23,3 +23,8 @@ def read_environment() -> dict[bytes, bytes]:
 def decoded(environ: dict[bytes, bytes]) -> dict[str, str]:
     """The same, as `os.environ` shows them."""
     return {os.fsdecode(name): os.fsdecode(value) for name, value in environ.items()}
+
+
+def for_ranks(environ: dict[bytes, bytes]) -> dict[str, str]:
+    """The variables that ranks are to have: these, and what torchrun sets where nobody else does."""
+    return {"OMP_NUM_THREADS": "1", **decoded(environ)}

@@ -28,6 +28,7 @@ from rankdrill.whose import OUR_FOLDER
 from rankdrill.worlds.context import RankContext
 from rankdrill.worlds.job import Job, Place, dump, dump_error, load
 from rankdrill.worlds.plain import Plain
+from rankdrill.worlds.processes.forked import end_if_forked
 from rankdrill.worlds.processes.messages import Account, Raised, Report, Returned
 from rankdrill.worlds.processes.rendezvous import Rendezvous
 from rankdrill.worlds.processes.state import Condition
@@ -49,6 +50,7 @@ class Jobs:
         self._sock = sock
         self._rendezvous = rendezvous
         self._variables = variables
+        self._pid = os.getpid()
         self._place: Place | None = None
         self._coming: Place | None = None  # told in the middle of a body: for the next one
 
@@ -62,6 +64,7 @@ class Jobs:
     def pause(self, value: Any) -> Job:
         """See `RankContext.pause`."""
         context = self.context
+        end_if_forked(self._pid, value if isinstance(value, BaseException) else None)
         with context.boundary.closed():
             self._answer(raised(value) if isinstance(value, BaseException) else Returned(self._dump(value)))
             place, raw = self._receive()
@@ -131,9 +134,11 @@ class Jobs:
         try:
             with context.boundary.recording(self._arm(job)):
                 value = job.body(*given, **job.kwargs)
+                end_if_forked(self._pid, None)
                 orders.over(value)
             result: Returned | Raised = Returned(self._dump(value))
         except BaseException as error:
+            end_if_forked(self._pid, error)
             orders.over(error=error)
             result = raised(error)
         if job.ends:

@@ -85,8 +85,10 @@ class Watch:
     def _left_threads(self) -> Iterator[str]:
         until = time.monotonic() + THREADS_END_S
         for thread in threading.enumerate():
-            # Those of C++ that have called Python, as autograd's do for a device, are nobody's to end.
-            if thread not in self._threads and not isinstance(thread, threading._DummyThread):
+            # Those of C++ that have called Python, as autograd's do for a device, are nobody's to end. Nor is a daemon
+            # of a library's own, which a fresh rank would have as soon as it did what this one did: tqdm's monitor.
+            known = thread in self._threads or isinstance(thread, threading._DummyThread)
+            if not known and not _keeps_house(thread):
                 thread.join(max(until - time.monotonic(), 0))
                 if thread.is_alive():
                     yield f"left thread {thread.name!r}"
@@ -99,6 +101,12 @@ class Watch:
                 yield f"left port {port} open"
             if new and target.startswith("/") and not target.startswith(_NOT_LEFT) and not target.endswith(_KEPT):
                 yield f"left {target} open"
+
+
+def _keeps_house(thread: threading.Thread) -> bool:
+    """Whether it is a daemon whose class, and so what it runs, is that of an installed package."""
+    made_by = getattr(sys.modules.get(type(thread).__module__), "__file__", None) or ""
+    return thread.daemon and f"{os.sep}site-packages{os.sep}" in made_by
 
 
 class _Modules:
