@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch.distributed.distributed_c10d import BackendConfig
+from torch.nn.parallel import DistributedDataParallel
 
 import rankdrill
 from rankdrill.boundary import torch_seam
@@ -190,6 +192,28 @@ def test_a_rank_that_raises_is_lost_and_those_that_fail_over_it_are_victims(tmp_
     assert (cause.finding.kind, cause.finding.culprits) == (FindingKind.LOST_RANK, (1,))
     assert line_in(cause) == line_of("raised")
     assert found.victims == (0, 2, 3)
+
+
+def exit_where_it_failed(rank: int, of_ddp: bool) -> None:
+    model = DistributedDataParallel(torch.nn.Linear(3, 3)) if of_ddp else None
+    try:
+        for _ in range(5 - (rank == 0)):
+            if model is not None:
+                model(torch.ones(2, 3)).sum().backward()  # a pass
+            else:
+                dist.all_reduce(torch.ones(8))  # a call
+        dist.destroy_process_group()
+    except RuntimeError:
+        sys.exit(1)
+
+
+@pytest.mark.parametrize(("of_ddp", "line"), [(True, "a pass"), (False, "a call")])
+def test_a_rank_that_exits_where_its_call_has_failed_waited_there(of_ddp: bool, line: str, tmp_path: Path) -> None:
+    with job(exit_where_it_failed, 3, tmp_path / "record", of_ddp) as running:
+        assert running.wait() == [0, 1, 1]
+    cause = cause_in(explain_recording(tmp_path / "record"))
+    assert (cause.finding.kind, cause.finding.culprits) == (FindingKind.MISSING, (0,))
+    assert line_in(cause) == line_of(line)
 
 
 def differ_in_size(rank: int) -> None:

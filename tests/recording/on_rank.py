@@ -41,6 +41,8 @@ def play(
     dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
     try:
         body(rank, *args)
+    except SystemExit:
+        raise
     except BaseException as error:
         # As of a script: multiprocessing would only print it.
         sys.excepthook(type(error), error, error.__traceback__)

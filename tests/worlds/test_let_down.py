@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import time
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -55,6 +57,52 @@ def test_a_call_that_was_left_out() -> None:
         outcome = four.run(leaves_out_the_last, deadline=DEADLINE_S)
     (found,) = outcome.findings
     assert (found.kind, found.culprits) == (FindingKind.MISSING, (2,)), outcome.summary()
+
+
+def leaves_by_a_code() -> None:
+    sys.exit(1)
+
+
+def raises_its_own() -> None:
+    raise KeyError("training failed")
+
+
+def raises_its_own_alone() -> None:
+    raise KeyError("training failed") from None
+
+
+@pytest.mark.parametrize("handles", [leaves_by_a_code, raises_its_own, raises_its_own_alone])
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_who_fails_over_it_in_his_own_words_is_a_victim(ranks: int, handles: Callable[[], None]) -> None:
+    def body() -> None:
+        try:
+            for _ in range(STEPS - (dist.get_rank() == 0)):
+                dist.all_reduce(torch.ones(2))
+            dist.destroy_process_group()
+        except Exception:
+            handles()
+
+    with World(ranks) as world:
+        outcome = world.run(body, deadline=DEADLINE_S)
+    (found,) = outcome.findings
+    assert found.kind is FindingKind.MISSING, outcome.summary()
+    assert found.culprits == ((0,) if ranks > 2 else ())
+    assert found.sides[0].ranks == (0,)
+
+
+def test_what_a_rank_does_wrong_by_itself_is_its_own_also_where_another_error_was_handled(two: World) -> None:
+    def body() -> None:
+        try:
+            raise TimeoutError("the storage is slow")
+        except TimeoutError:
+            if dist.get_rank() == 1:
+                raise KeyError("no such sample") from None
+        dist.barrier()
+
+    outcome = two.run(body, deadline=DEADLINE_S)
+    assert outcome.culprits == (1,)
+    assert isinstance(outcome.ranks[1].error, KeyError)
+    assert isinstance(outcome.ranks[1].error.__context__, TimeoutError)
 
 
 def has_trouble_beside() -> None:

@@ -186,7 +186,9 @@ class _Recorder:
             if (found := interrupted_here()) is not None:
                 self._left = self._writer.total, {"end": INTERRUPTED, **_place(found[0])}
             elif status not in (None, 0):
-                self._left = self._writer.total, {"end": "sys.exit", **_place(call_site(2))}
+                handled = sys.exception()  # below ``except Exception``, it may be
+                meant = _meaning(handled) if handled is not None else {}
+                self._left = self._writer.total, {"end": "sys.exit", **meant, **_place(call_site(2))}
             return exit_(status)
 
         return leave

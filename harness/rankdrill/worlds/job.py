@@ -5,20 +5,24 @@ from __future__ import annotations
 import io
 import pickle
 from collections import ChainMap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 
 from rankdrill.worlds.array_layout import dispatch_table
 from rankdrill.worlds.plain import Plain
+from rankdrill.worlds.suffering import led_to
 
 if TYPE_CHECKING:
     from rankdrill.faults import Plan
 
 __all__ = ["Job", "Place", "dump", "dump_error", "load"]
+
+MOST_EARLIER = 8  # errors that led to one
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +86,36 @@ def dump(message: Any, *, by_reference: bool = False) -> bytes:
 
 
 def dump_error(error: BaseException) -> bytes:
-    """Pickle `error`; empty if it cannot be pickled and loaded again: then its text has to do."""
+    """Pickle `error`; empty if it cannot be pickled and loaded again: then its text has to do.
+
+    Of those that it was raised in the handling of, which pickle leaves behind, the ones that can be come with it.
+    """
+    earlier = [each for each in islice(led_to(error), MOST_EARLIER) if _is_picklable(each)]
+    return pickle.dumps(_Chain(error, earlier)) if _is_picklable(error) else b""
+
+
+def _is_picklable(error: BaseException) -> bool:
     try:
-        raw = pickle.dumps(error)
-        pickle.loads(raw)
+        pickle.loads(pickle.dumps(error))
     except Exception:
-        return b""
-    return raw
+        return False
+    return True
+
+
+class _Chain:
+    """Pickles to an error that has its earlier ones again."""
+
+    def __init__(self, error: BaseException, earlier: Sequence[BaseException]) -> None:
+        self._errors = (error, *earlier)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _chained, self._errors
+
+
+def _chained(error: BaseException, *earlier: BaseException) -> BaseException:
+    for later, before in pairwise((error, *earlier)):
+        later.__context__ = before
+    return error
 
 
 load = pickle.loads

@@ -245,13 +245,14 @@ def waiting_still(here: RankEvidence) -> RankEvidence | None:
 
 def _gave_up(last: Record, here: RankEvidence) -> bool:
     end = here.end
-    if end is None or end.how not in ("exit", "raised"):
+    if end is None or not (end.how in ("exit", "raised") or end.lost):
         if last.state is not State.RAISED or not last.patience_ms:
             return False
         return last.end_ns >= max(record.end_ns for record in here.view.records)
     if last.state is not State.RAISED:
         # What DDP's reducer waits for fails in C++, and no record says so.
-        return end.how == "raised" and last.state is not State.ENDED and (end.lost or end.error in _OF_TORCH)
+        by_it = end.lost or (end.how == "raised" and end.error in _OF_TORCH)
+        return by_it and last.state is not State.ENDED
     soon = end.at_ns + here.shift_ns - last.end_ns < LOST_S * 1e9
     return soon and (end.lost or (bool(last.patience_ms) and (end.how == "exit" or last.error == end.error)))
 
