@@ -13,6 +13,7 @@ import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from multiprocessing import process
 from typing import Any
 
 import torch.distributed as dist
@@ -184,6 +185,7 @@ class Jobs:
             sys.path[:] = place.sys_path
         if last is None or place.cwd != last.cwd:
             os.chdir(place.cwd)
+            vars(process)["ORIGINAL_DIR"] = place.cwd  # where spawned children look for a script without a folder
         if last is None:
             os.environ.clear()
             os.environ.update(place.environ | self._variables)

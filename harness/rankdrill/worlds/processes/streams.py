@@ -10,11 +10,14 @@ import sys
 from pathlib import Path
 from typing import TextIO
 
-__all__ = ["redirect_output", "reopen_streams"]
+__all__ = ["ASKED_BY", "redirect_output", "reopen_streams"]
+
+ASKED_BY = signal.SIGURG
+"""Nobody ends by it who does not listen; SIGUSR1 and SIGUSR2 are the scripts' own, to save before they are ended."""
 
 
 def redirect_output(directory: Path, rank: int) -> None:
-    """Let what this process prints go to files in `directory`; its stacks, when asked for by SIGUSR1, too."""
+    """Let what this process prints go to files in `directory`; its stacks, when asked for by `ASKED_BY`, too."""
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     for fd, name in ((1, "out"), (2, "err")):
@@ -24,7 +27,7 @@ def redirect_output(directory: Path, rank: int) -> None:
     sys.stdin = open(0, closefd=False)  # noqa: SIM115 (lives as long as the process)
     sys.stdout, sys.stderr = _unbuffered(1), _unbuffered(2)
     stacks = open(directory / f"rank-{rank}.stacks", "a")  # noqa: SIM115 (faulthandler keeps writing to it)
-    faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
+    faulthandler.register(ASKED_BY, file=stacks, all_threads=True)
 
 
 def reopen_streams() -> None:

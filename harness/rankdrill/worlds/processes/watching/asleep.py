@@ -19,6 +19,7 @@ from rankdrill.diagnosis.held_locks import held_lock, wants_a_lock
 from rankdrill.motion import seconds_wanted
 from rankdrill.worlds.dumps import threads_in
 from rankdrill.worlds.processes.client import RankHandle
+from rankdrill.worlds.processes.streams import ASKED_BY
 from rankdrill.worlds.processes.watching.outside import another_thread_may_act, has_children
 from rankdrill.worlds.processes.watching.stacks import count_threads
 
@@ -31,7 +32,7 @@ _FUTEX = {"x86_64": 202, "aarch64": 98}
 _TIMEOUT = 3  # its place among the arguments of that system call
 _NO_ALARMS = frozenset(
     {
-        *(signal.SIGINT, signal.SIGUSR1, signal.SIGWINCH),
+        *(signal.SIGINT, ASKED_BY, signal.SIGWINCH),
         *(signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV),
     }
 )

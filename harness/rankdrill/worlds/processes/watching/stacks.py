@@ -5,7 +5,6 @@ from __future__ import annotations
 import linecache
 import os
 import re
-import signal
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +15,7 @@ from types import ModuleType
 from rankdrill.diagnosis import name_ranks
 from rankdrill.whose import Whose, torch_folder, whose_file
 from rankdrill.worlds.processes.client import RankHandle, TemplateClient
+from rankdrill.worlds.processes.streams import ASKED_BY
 
 __all__ = ["THREAD_LINE", "count_threads", "of_the_body", "stacks_in", "stacks_of", "where_ranks_are"]
 
@@ -46,7 +46,7 @@ _NOT_THE_BODY = (
 def stacks_of(client: TemplateClient, ranks: Sequence[RankHandle], directory: Path) -> dict[int, str]:
     """What each of `ranks` prints when asked for the stacks of all its threads; nothing where it cannot in time."""
     files = {handle.rank: directory / f"rank-{handle.rank}.stacks" for handle in ranks}
-    return stacks_in(files, lambda: client.kill(list(ranks), signal.SIGUSR1))
+    return stacks_in(files, lambda: client.kill(list(ranks), ASKED_BY))
 
 
 def stacks_in(files: Mapping[int, Path], ask: Callable[[], None]) -> dict[int, str]:
