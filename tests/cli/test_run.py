@@ -224,6 +224,25 @@ def test_ctrl_c_says_what_ranks_were_doing(tmp_path: Path) -> None:
     assert said.endswith("interrupted\n")
 
 
+def test_ctrl_c_says_how_ranks_have_failed(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    text = 'if rank == 1: raise ValueError("bad sample")\ntime.sleep(0.5)\nprint("up", flush=True)\ntime.sleep(600)\n'
+    script.write_text(HEAD + INIT + text)
+    command = [sys.executable, "-m", "rankdrill", "run", "-n", "2", "script.py"]
+    running = subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        assert running.stdout is not None
+        assert running.stdout.readline() == "[rank 0] up\n"
+        running.send_signal(signal.SIGINT)
+        _, said = running.communicate(timeout=BOUND_S)
+    finally:
+        running.kill()
+    assert running.returncode == 130
+    assert "rank 1 raised ValueError: bad sample\nTraceback (most recent call last):\n" in said
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -84,7 +84,7 @@ def test_next(rank):
         r"rank 1 at \(innermost call first\):",
         r"  File .* in busy",
         r"  File .* in test_slow",
-        r"rank 3 outside of the body",
+        r"rank 3 in no line of the user's",
     ]
     ran.result.stdout.re_match_lines(told)
     assert "supervise.py" not in ran.screen

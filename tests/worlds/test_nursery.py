@@ -165,7 +165,8 @@ def body():
         "files": sorted(os.readlink(f"/proc/{template}/fd/{fd}").split(":")[0].rpartition("/")[2]
                         for fd in os.listdir(f"/proc/{template}/fd")),
         "parent": parent(template),
-        "spawned from": __import__("multiprocessing").process.ORIGINAL_DIR, "leads": os.getsid(template) == template, "modules": "rankdrill.worlds.processes.template" in sys.modules,
+        "spawned from": __import__("multiprocessing").process.ORIGINAL_DIR,
+        "leads": os.getsid(template) == template, "modules": "rankdrill.worlds.processes.template" in sys.modules,
         "time": time.strftime("%Z", time.gmtime(0)), "seed": __import__("torch").initial_seed() != 0,
     }
 with World(1) as world:

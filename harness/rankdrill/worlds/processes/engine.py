@@ -164,7 +164,12 @@ class ProcessEngine:
         supervision = Supervision(
             self._client, self._ranks, self._directory, transcripts.ledgers, job.plan, streamers, self._breaks
         )
-        return supervision.watch(deadline)
+        try:
+            return supervision.watch(deadline)
+        except BaseException as interrupted:  # what ranks have said is gone with the run
+            for told in supervision.failures():
+                interrupted.add_note(told)
+            raise
 
     def _interrupted_by(self, error: BaseException) -> None:
         """Ctrl-C, a test's own alarm: the ranks are in the middle of something."""

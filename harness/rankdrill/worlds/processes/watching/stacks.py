@@ -114,9 +114,8 @@ def where_ranks_are(stacks: Mapping[int, str]) -> str:
         alike.setdefault(_frames(stack), []).append(rank)
     lines: list[str] = []
     for frames, ranks in alike.items():
-        lines.append(
-            f"{name_ranks(ranks)} at (innermost call first):" if frames else f"{name_ranks(ranks)} outside of the body"
-        )
+        where = "at (innermost call first):" if frames else "in no line of the user's"
+        lines.append(f"{name_ranks(ranks)} {where}")
         lines.extend(f"  {frame}" for frame in frames)
     return "\n".join(lines)
 

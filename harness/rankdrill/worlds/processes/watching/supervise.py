@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import select
 import time
-from collections.abc import Collection, Container, Sequence
+from collections.abc import Collection, Container, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from math import inf
@@ -125,6 +125,12 @@ class Supervision:
         for streamer in self._streamers:
             streamer.pump(final=True)
         return self._with_finding()
+
+    def failures(self) -> Iterator[str]:
+        """How ranks have failed so far, each with its traceback."""
+        for _, ending in sorted(self._endings.items()):
+            if ending.outcome.status in (Status.RAISED, Status.DIED):
+                yield f"{ending.outcome}\n{ending.outcome.traceback}".rstrip()
 
     # Most runs are over before anybody looks where their ranks are.
 
