@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Callable
 from datetime import timedelta
 from enum import Enum
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -34,6 +35,7 @@ class Can(Enum):
     STAND_ON_META = "collectives have no kernels for tensors on meta, which stands for a device"
     JOIN_FAKES = "the fake backend has no name, and joins no calls"
     MEET_AT_STORES = "a store has no barrier"
+    SAVE_BESIDE = "a checkpoint is not saved by a function of its own in a thread"
     PIPELINE = "a pipeline waits for one handle of each batch and drops the others, and gloo those messages"
 
 
@@ -108,4 +110,5 @@ _FOUND_OUT: dict[Can, Callable[[], bool]] = {
     Can.JOIN_FAKES: _fakes_have_names,
     Can.MEET_AT_STORES: lambda: hasattr(PrefixStore, "barrier"),
     Can.PIPELINE: _pipelines_wait_for_all,
+    Can.SAVE_BESIDE: lambda: find_spec("torch.distributed.checkpoint._async_thread_executor") is not None,
 }

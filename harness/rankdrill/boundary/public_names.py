@@ -24,6 +24,8 @@ def _folder(*parts: str) -> str:
 _PARALLEL = (_folder("distributed"), _folder("nn", "parallel"))
 _FSDP, _CHECKPOINT, _TENSOR = (_folder("distributed", part) for part in ("fsdp", "checkpoint", "tensor"))
 _OURS, _GATHERS = str(OUR_FOLDER), str(OUR_FOLDER / "gathers")
+_CALLED_BY = {"save_wrapper": "async_save"}
+"""What of checkpoints a thread begins with, of torch's own, and what the user called."""
 _PHASES = ("backward", "forward")
 _INSIDE_FSDP = ("FSDPParamGroup.", "FSDPState.", "RegisterPostBackwardFunction.")
 _INSIDE_TENSOR = ("OpDispatcher.", "redistribute_local_tensor")
@@ -50,7 +52,7 @@ def spoken(code: CodeType | None) -> str:
     if code.co_filename.startswith(_TENSOR) and name.startswith(_INSIDE_TENSOR):
         return "DTensor operator"
     if code.co_filename.startswith(_CHECKPOINT) and "." not in name:
-        return f"checkpoint.{name}"
+        return f"checkpoint.{_CALLED_BY.get(name, name)}"
     return name
 
 

@@ -14,6 +14,7 @@ from rankdrill.diagnosis.calls.groups_left_out import group_left_out, makes_grou
 from rankdrill.diagnosis.calls.met_by_mistake import either_turned_round
 from rankdrill.diagnosis.calls.siblings import miscounted_beside, sided_by_siblings
 from rankdrill.diagnosis.calls.split_alike import with_groups_alike
+from rankdrill.diagnosis.calls.torch_threads import beside_torch
 from rankdrill.diagnosis.calls.turns import alone_at_a_turn, another_group_at_a_turn
 from rankdrill.diagnosis.calls.unmatched import left_behind, retold, sided_with
 from rankdrill.diagnosis.calls.wrong_group import against_custom, made_elsewhere, strayed, wrong_group
@@ -130,6 +131,8 @@ def traced_back(noticed: Finding, waits: Mapping[int, Wait], views: Sequence[Led
     waits = {rank: wait for rank, wait in waits.items() if wait.record.index < _end(views[rank])}
     if (race := race_shown_by(noticed, views)) is not None:
         return race
+    if noticed.number != NO_SEQUENCE and (beside := beside_torch(dict(enumerate(views)), noticed.group)) is not None:
+        return beside
     found = wrong_group(waits, views, noticed) if noticed.number != NO_SEQUENCE else None
     if found is None or noticed.culprits not in ((), found.culprits):
         found = strayed(retold(sided_by_siblings(sided_with(noticed, waits, views), views), views), views)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from rankdrill.diagnosis import Finding, FindingKind, Wait, cause_of_hang, traced_back
 from rankdrill.diagnosis.calls.group_names import named_again
 from rankdrill.diagnosis.calls.own_threads import unordered_threads
+from rankdrill.diagnosis.calls.torch_threads import beside_torch
 from rankdrill.diagnosis.ddp import said_by_ddp
 from rankdrill.diagnosis.guarded import or_else
 from rankdrill.diagnosis.held_locks import held_lock, in_each_others_way, stopped_by_lock
@@ -115,7 +116,8 @@ def _aborted_between_threads(ranks: Sequence[RankOutcome]) -> Finding | None:
     """Where gloo has ended a rank in a collective, and two of its threads make some: calls that do not fit have met."""
     aborted = [rank for rank in ranks if rank.death is not None and rank.death.signal == SIGABRT]
     within = [rank for rank in aborted if rank.ledger.last_open is not None and rank.ledger.last_open.step.digest]
-    return unordered_threads({rank.rank: rank.ledger for rank in ranks}, met=True) if within else None
+    views = {rank.rank: rank.ledger for rank in ranks}
+    return (unordered_threads(views, met=True) or beside_torch(views)) if within else None
 
 
 def _crossed_by_threads(waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> Finding | None:
@@ -124,7 +126,7 @@ def _crossed_by_threads(waits: Mapping[int, Wait], views: Sequence[LedgerView]) 
     """
     if not waits or any(wait.missing for wait in waits.values()):
         return None
-    return unordered_threads(dict(enumerate(views)))
+    return unordered_threads(dict(enumerate(views))) or beside_torch(dict(enumerate(views)))
 
 
 def _named_again(ranks: Sequence[RankOutcome]) -> Finding | None:
