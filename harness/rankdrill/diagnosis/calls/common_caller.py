@@ -97,7 +97,8 @@ def in_any_loop(site: Site) -> bool:
 
 def comes_round_without(site: Site, line: Site, other: Site) -> bool:
     """Whether a rank may come to `site`, called at `line`, again and again before it comes to the line `other`."""
-    return loops_below(line, site) or is_in_a_loop_without(line, other)
+    each_time = any(below.function == "__next__" for below in _below(line, site))  # by the head of a ``for``
+    return loops_below(line, site) or is_in_a_loop_without(line, other, in_heads=each_time)
 
 
 def outward(site: Site | None) -> Iterator[Site]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import combinations
 
 from rankdrill.diagnosis.calls.laid import alone_in_order, laid_apart
+from rankdrill.diagnosis.calls.made_for import made_for
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.ledger import Post, members_of
 from rankdrill.ledger.posts import elements
@@ -31,6 +32,7 @@ _ARGUMENTS = (
     (FindingKind.LAYOUT, "strides"),
 )
 _ORDERS = len(_ARGUMENTS) - 1  # the place of the last
+_BESIDE_THE_CALL = frozenset({FindingKind.OPERATOR, FindingKind.DATATYPE, FindingKind.SIZE})
 
 
 def break_in(posts: Sequence[Post], members: Sequence[int], group: str, number: int) -> Finding | None:
@@ -150,7 +152,7 @@ def _difference(one: Post, other: Post) -> tuple[FindingKind, str]:
     """What the first difference is called, and what of the call it is in."""
     apart = _apart(one, other)
     kind, argument = _ARGUMENTS[apart] if apart < len(_ARGUMENTS) else (FindingKind.SIZE, SPLIT)
-    if kind in (FindingKind.DATATYPE, FindingKind.SIZE) and _of_objects(one) != _of_objects(other):
+    if kind in _BESIDE_THE_CALL and made_for(one) != made_for(other):
         return FindingKind.CALL_ORDERING, "op"  # what the user called is not the same, though it is made of the same
     if kind is FindingKind.DATATYPE and only_device_differs(one, other):
         return FindingKind.DEVICE, "device"
@@ -165,17 +167,11 @@ def only_device_differs(one: Post, other: Post) -> bool:
     return on[2] == off[2] and on[0] != off[0]
 
 
-def _of_objects(post: Post) -> str:
-    """Which collective of Python objects it belongs to; nothing, if to none."""
-    via = post.site.via if post.site is not None else ""
-    return via if "_object" in via else ""
-
-
 def _by_function(posts: Sequence[Post]) -> list[list[Post]]:
-    """Those of each collective of Python objects, and those of none."""
+    """Those of each collective of Python objects, those that each of torch's own users made, and those of none."""
     found: dict[str, list[Post]] = {}
     for post in posts:
-        found.setdefault(_of_objects(post), []).append(post)
+        found.setdefault(made_for(post), []).append(post)
     return list(found.values())
 
 

@@ -22,6 +22,7 @@ from rankdrill.step import Site
 
 __all__ = [
     "comes_round_alone",
+    "fixed_rounds_without",
     "go_by_the_element",
     "group_goes_by_the_element",
     "in_one_block",
@@ -159,10 +160,28 @@ def _calls_for_each(comprehension: ast.AST, site: Site) -> bool:
     return any(call.lineno == site.line and called in ("", name_called(call)) for call in calls)
 
 
-def is_in_a_loop_without(site: Site, other: Site) -> bool:
-    """Whether a loop around `site`, in the function of both, leaves out `other`."""
+def is_in_a_loop_without(site: Site, other: Site, *, in_heads: bool = True) -> bool:
+    """Whether a loop around `site`, in the function of both, leaves out `other`.
+
+    What stands in the head of a ``for`` is called once, to begin it, or `in_heads` each time that it goes round.
+    """
     paths = paths_of(site, other)
-    return paths is not None and any(isinstance(node, LOOPS) for node, _ in paths[0][shared(*paths) :])
+    if paths is None:
+        return False
+    loops = [part for node, part in paths[0][shared(*paths) :] if isinstance(node, LOOPS)]
+    return any(in_heads or part not in ("iter", "target") for part in loops)
+
+
+def fixed_rounds_without(site: Site, other: Site) -> int:
+    """How often the one loop around `site` that leaves out `other` comes to it: ``for _ in range(3)``; 0 if unknown."""
+    paths = paths_of(site, other)
+    apart = paths[0][shared(*paths) :] if paths is not None else ()
+    if [type(node) for node, _ in apart if not isinstance(node, ast.expr | ast.Expr)] != [ast.For]:
+        return 0  # something else is in between that may lead past it
+    match next(node for node, _ in apart if isinstance(node, ast.For)):
+        case ast.For(iter=ast.Call(func=ast.Name(id="range"), args=[ast.Constant(value=int(rounds))]), body=body):
+            return rounds if not any(isinstance(each, LEAVES) for node in body for each in ast.walk(node)) else 0
+    return 0
 
 
 def comes_round_alone(one: Site, other: Site, *, within: bool = False) -> bool:

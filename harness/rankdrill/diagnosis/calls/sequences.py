@@ -23,12 +23,12 @@ from rankdrill.diagnosis.calls.common_caller import (
 )
 from rankdrill.diagnosis.calls.conditions import chooses_between, may_be_left_out
 from rankdrill.diagnosis.calls.each_time import left_out_each_time
-from rankdrill.diagnosis.calls.loops import comes_round_alone, is_for_some_rounds
+from rankdrill.diagnosis.calls.loops import comes_round_alone, fixed_rounds_without, is_for_some_rounds
 from rankdrill.diagnosis.calls.source import Order, comes_later, is_handled_by, made_later_too, order_of
 from rankdrill.diagnosis.calls.wholes import Wholes
 from rankdrill.diagnosis.finding import FindingKind
 from rankdrill.ledger import LedgerView
-from rankdrill.step import NO_SEQUENCE, Kind, Site, Step
+from rankdrill.step import DDP_BUCKET, NO_SEQUENCE, Kind, Site, Step
 
 __all__ = ["Parting", "calls_on", "left_out_by_custom", "left_out_by_one_side", "parted_before", "parting"]
 
@@ -320,17 +320,35 @@ def _is_on_its_way(theirs: Sequence[Step], mine: Sequence[Step]) -> bool:
 def _still_in_its_round(theirs: Sequence[Step], mine: Sequence[Step]) -> bool:
     """Whether the last call was on the way from what all did before, and the others have come round a loop meanwhile.
 
-    All came from the very call that is due again, and its own lies behind that in the source; no shorter way round.
+    All came from the very call that is due again, or from the backward pass behind it; its own lies behind that in the
+    source, and no shorter way leads round, but for a loop that has been gone round as often as it is told to.
     """
     due, came = theirs[-1].site, mine[-1].site
     if len(theirs) < 2 or len(mine) < 2 or due is None or came is None:
         return False
-    if not theirs[-2].site == mine[-2].site == due:
+    last = theirs[-2].site
+    if last is None or last != mine[-2].site or not (last == due or _is_a_pass_behind(due, last)):
         return False
     at_due, at_came = from_one_function(due, came)
     if order_of(at_due, at_came) is not Order.AFTER or not come_round(at_due, at_came):
         return False
-    return not comes_round_without(due, at_due, at_came) and not made_later_too(at_came, at_due)
+    if made_later_too(at_came, at_due):
+        return False
+    return not comes_round_without(due, at_due, at_came) or _has_gone_round(mine[:-1], due, at_due, at_came)
+
+
+def _is_a_pass_behind(due: Site, last: Site) -> bool:
+    """Whether one line trains a model: `due` is the forward pass of it, and `last` the backward pass before."""
+    return (
+        due.place == last.place and "forward" in due.via and (last.via.startswith(DDP_BUCKET) or "backward" in last.via)
+    )
+
+
+def _has_gone_round(made: Sequence[Step], due: Site, at_due: Site, at_came: Site) -> bool:
+    """Whether who `made` these calls has come round the inner loop around `due` as often as that says."""
+    rounds = fixed_rounds_without(at_due, at_came)
+    in_a_row = len(list(takewhile(lambda step: step.site == due, reversed(made))))
+    return at_due.place == due.place and rounds > 0 and in_a_row > 0 and in_a_row % rounds == 0
 
 
 def _met_another(theirs: Sequence[Step], mine: Sequence[Step]) -> bool:

@@ -1,0 +1,106 @@
+"""Collectives that one rank alone makes, where another calls it back: a hook, a callback, its own part of a round."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from rankdrill import World
+from rankdrill.diagnosis import FindingKind
+
+DEADLINE_S = 60.0
+
+
+def by_a_hook_of_the_optimizer() -> None:
+    model = DistributedDataParallel(nn.Linear(8, 2))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def count_tokens(*_: object) -> None:
+        dist.all_reduce(torch.tensor(100))  # odd
+
+    if dist.get_rank() == 0:
+        optimizer.register_step_post_hook(count_tokens)
+    for _ in range(4):
+        model(torch.ones(4, 8)).sum().backward()
+        optimizer.step()
+
+
+def by_one_of_its_callbacks() -> None:
+    def on_epoch_end() -> None:
+        dist.all_reduce(torch.tensor(100))  # odd
+
+    callbacks = [on_epoch_end] if dist.get_rank() == 0 else []
+    gradient = torch.ones(8)
+    for _ in range(2):
+        for _ in range(3):
+            dist.all_reduce(gradient)
+        for callback in callbacks:
+            callback()
+
+
+class Loader:
+    """Its ranks agree on the order of the data as each epoch begins."""
+
+    def __iter__(self) -> Iterator[int]:
+        dist.broadcast(torch.ones(3), src=0)
+        yield from range(3)
+
+
+def before_the_next_epoch_begins() -> None:
+    loader = Loader()
+    for _ in range(2):
+        for _ in loader:
+            dist.all_reduce(torch.ones(4))
+        for step in range(2):
+            if step == 0:
+                dist.broadcast(torch.ones(2), src=0)
+            if dist.get_rank() != 0:
+                continue
+            dist.all_gather([torch.ones(1) for _ in range(4)], torch.ones(1))  # odd
+
+
+@pytest.mark.parametrize(
+    "body",
+    [by_a_hook_of_the_optimizer, by_one_of_its_callbacks, before_the_next_epoch_begins],
+    ids=lambda f: f.__name__,
+)
+def test_it_is_one_call_more(four: World, body: Callable[[], None]) -> None:
+    outcome = four.run(body, deadline=DEADLINE_S)
+    (finding,) = outcome.findings
+    assert (finding.kind, finding.culprits) == (FindingKind.EXTRA, (0,)), outcome.summary()
+    (site,) = finding.sides[0].sites
+    assert site is not None
+    assert linecache.getline(site.file, site.line).rstrip().endswith("# odd")
+
+
+def test_a_call_of_ddp_and_one_of_the_users_differ_in_more_than_their_dtype(two: World) -> None:
+    def body() -> None:
+        model = DistributedDataParallel(nn.Linear(8, 2))
+        for _ in range(2):
+            for _ in range(3):
+                model(torch.ones(4, 8)).sum().backward()
+            if dist.get_rank() == 0:
+                dist.all_reduce(torch.tensor(3))
+
+    outcome = two.run(body, deadline=DEADLINE_S)
+    (finding,) = outcome.findings
+    assert finding.kind in (FindingKind.MISSING, FindingKind.EXTRA, FindingKind.CALL_ORDERING), outcome.summary()
+
+
+def test_a_round_of_a_loop_that_one_leaves_early_is_left_out_still(four: World) -> None:
+    """There is nothing that tells how many there are to be."""
+
+    def body() -> None:
+        for epoch in range(2):
+            for _ in range(3 - (dist.get_rank() == 0 and epoch == 0)):
+                dist.all_reduce(torch.ones(8))
+            dist.all_reduce(torch.ones(1, dtype=torch.int64))
+
+    (finding,) = four.run(body, deadline=DEADLINE_S).findings
+    assert (finding.kind, finding.culprits) == (FindingKind.MISSING, (0,))
