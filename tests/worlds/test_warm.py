@@ -55,6 +55,36 @@ def test_the_controllers_environment_is_taken_over(two: World, monkeypatch: pyte
     assert seen == [{"DRILL_TWO"}] * 2
 
 
+STATE = """
+class PartialState:
+    _shared_state = {}
+
+class AcceleratorState:
+    _shared_state = {}
+"""
+
+
+def test_what_accelerate_keeps_for_a_process_is_put_back(two: World, tmp_path: Path) -> None:
+    """As `Accelerator()` does, which takes each rank to be alone where it finds no GPU."""
+    (tmp_path / "accelerate").mkdir()
+    (tmp_path / "accelerate" / "__init__.py").touch()
+    (tmp_path / "accelerate" / "state.py").write_text(STATE)
+
+    def body(number: int) -> list[dict[str, int]]:
+        sys.path.insert(0, str(tmp_path))
+        from accelerate import state  # type: ignore[import-not-found]
+
+        kept = [state.PartialState._shared_state, state.AcceleratorState._shared_state]
+        found = [dict(each) for each in kept]
+        for each in kept:
+            each["num_processes"] = number
+        return found
+
+    before = pids(two)
+    assert [two.run(body, number).unwrap() for number in (1, 2)] == [[[{}, {}], [{}, {}]]] * 2
+    assert pids(two) == before
+
+
 def test_ranks_know_who_they_are(two: World) -> None:
     names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
     seen = two.run(lambda: tuple(os.environ[name] for name in names)).unwrap()

@@ -24,6 +24,7 @@ import torch.multiprocessing as torch_multiprocessing
 from rankdrill.boundary import torch_seam
 from rankdrill.worlds.processes.environment import read_environment
 from rankdrill.worlds.processes.last_words import LastWords
+from rankdrill.worlds.processes.state.libraries import accelerate_back, read_accelerate
 
 __all__ = ["SETTINGS", "Setting"]
 
@@ -231,5 +232,6 @@ SETTINGS = (
         torch_multiprocessing.get_sharing_strategy,
         _set(torch_multiprocessing.set_sharing_strategy),
     ),
+    Setting("accelerate's state", read_accelerate, accelerate_back),
 )
 """In the order in which they are read and put back."""
