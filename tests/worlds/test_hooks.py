@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import linecache
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -77,6 +79,40 @@ def test_it_is_one_call_more(four: World, body: Callable[[], None]) -> None:
     (site,) = finding.sides[0].sites
     assert site is not None
     assert linecache.getline(site.file, site.line).rstrip().endswith("# odd")
+
+
+LIBRARY = """
+import torch
+import torch.distributed as dist
+
+def train(callback):
+    tensor = torch.ones(2)
+    for step in range(4):
+        dist.all_gather([torch.zeros(2) for _ in range(dist.get_world_size())], tensor)
+        dist.all_reduce(tensor)
+        callback(step)
+"""
+
+
+def test_what_a_library_calls_back_on_one_rank_is_one_call_more(four: World, tmp_path: Path) -> None:
+    """The loop is the library's, and all its calls are made at one line of the user's."""
+    place = tmp_path / "site-packages"
+    place.mkdir()
+    (place / "a_training_library.py").write_text(LIBRARY)
+
+    def body() -> None:
+        sys.path.insert(0, str(place))
+        from a_training_library import train  # type: ignore[import-not-found]
+
+        def callback(step: int) -> None:
+            if step == 2 and dist.get_rank() == 0:
+                dist.barrier()
+
+        train(callback)
+
+    (finding,) = four.run(body, deadline=DEADLINE_S).findings
+    assert (finding.kind, finding.culprits) == (FindingKind.EXTRA, (0,))
+    assert [site.line for site in finding.sides[0].sites if site] == [body.__code__.co_firstlineno + 6]
 
 
 def test_a_call_of_ddp_and_one_of_the_users_differ_in_more_than_their_dtype(two: World) -> None:

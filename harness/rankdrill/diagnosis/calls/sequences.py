@@ -220,6 +220,9 @@ def _where_it_showed(theirs: Sequence[Step], mine: Sequence[Step]) -> Parting | 
         return Parting(FindingKind.EXTRA, came)
     if {due.site, came.site} <= before and in_turn_by_one_line(due.site, came.site):
         return None  # each had its turn before, and one has another before it now
+    by_due = next((each for each in outward(came.site.caller) if each.place == due.site.place), None)
+    if by_due is not None and only_some_come(by_due, came.site):
+        return Parting(FindingKind.EXTRA, came)  # in what a library that the line of the other calls has called back
     order = order_of(at_due, at_came)
     if order is Order.APART and chooses_between(at_due, at_came):
         return None  # it has taken the other way of the two, whatever came by turns before
