@@ -101,6 +101,11 @@ class Orders:
         if self._trial is not None:
             self._trial.recorder.came(taken, message, source, into)
 
+    @property
+    def in_copy(self) -> bool:
+        """Whether this is a copy of the rank, which plays its part in a trial, and is no child of the user's."""
+        return self._replay is not None
+
     def over(self, value: Any = None, error: BaseException | None = None) -> None:
         """The body has ended so: have the copies come to their ends, too. Does not return in a copy."""
         if self._replay is not None:

@@ -162,7 +162,8 @@ class OpenTest:
         first = made.upcoming
         with around:
             call = pytest.CallInfo.from_call(functools.partial(hook, item=item, **more), when=when)
-            end_if_forked(self._pid, call.excinfo.value if call.excinfo is not None else None)
+            if not self._context.boundary.orders.in_copy:
+                end_if_forked(self._pid, call.excinfo.value if call.excinfo is not None else None)
             if when == "call":
                 self._context.boundary.orders.over(error=call.excinfo.value if call.excinfo is not None else None)
             report = self._hooks.pytest_runtest_makereport(item=item, call=call)

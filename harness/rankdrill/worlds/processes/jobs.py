@@ -65,7 +65,7 @@ class Jobs:
     def pause(self, value: Any) -> Job:
         """See `RankContext.pause`."""
         context = self.context
-        end_if_forked(self._pid, value if isinstance(value, BaseException) else None)
+        self._end_if_forked(value if isinstance(value, BaseException) else None)
         with context.boundary.closed():
             self._answer(raised(value) if isinstance(value, BaseException) else Returned(self._dump(value)))
             place, raw = self._receive()
@@ -135,11 +135,11 @@ class Jobs:
         try:
             with context.boundary.recording(self._arm(job)):
                 value = job.body(*given, **job.kwargs)
-                end_if_forked(self._pid, None)
+                self._end_if_forked(None)
                 orders.over(value)
             result: Returned | Raised = Returned(self._dump(value))
         except BaseException as error:
-            end_if_forked(self._pid, error)
+            self._end_if_forked(error)
             orders.over(error=error)
             result = raised(error)
         if job.ends:
@@ -153,6 +153,10 @@ class Jobs:
             with suppress(Exception):  # the body's doing: closed, or replaced by something else
                 stream.flush()
         return result
+
+    def _end_if_forked(self, error: BaseException | None) -> None:
+        if not self.context.boundary.orders.in_copy:
+            end_if_forked(self._pid, error)
 
     def _arm(self, job: Job) -> list[Any]:
         context = self.context
