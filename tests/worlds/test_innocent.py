@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 
 from rankdrill import World
+from rankdrill.diagnosis import FindingKind
 
 DEADLINE_S = 30.0
 Body = Callable[[], None]
@@ -131,3 +132,27 @@ def test_who_is_at_its_row_once_more_is_on_no_other_axis() -> None:
     with World(6) as six:
         (finding,) = six.run(one_row_goes_once_more, deadline=DEADLINE_S).findings
     assert finding.culprits == (5,)
+
+
+def test_messages_before_a_loop_say_nothing_of_how_often_it_goes_round(four: World) -> None:
+    """One returns from its last round before its message: who sends it in each has sent none too many."""
+
+    def body() -> None:
+        me = dist.get_rank()
+        if me == 2:
+            dist.send(torch.ones(7), dst=1, tag=2)
+        if me == 1:
+            dist.recv(torch.ones(7), src=2, tag=2)
+        for step in range(2):
+            dist.barrier()
+            if me == 0 and step == 1:
+                return
+            if me == 3:
+                dist.send(torch.ones(7), dst=0, tag=2)
+            if me == 0:
+                dist.recv(torch.ones(7), src=3, tag=2)
+
+    outcome = four.run(body, deadline=60.0)
+    (finding,) = outcome.findings
+    assert finding.kind is FindingKind.UNMATCHED
+    assert 3 not in finding.culprits

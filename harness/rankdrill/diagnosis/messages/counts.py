@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from itertools import combinations, pairwise
 
-from rankdrill.diagnosis.calls.common_caller import outward
+from rankdrill.diagnosis.calls.common_caller import come_round, from_one_function, in_any_loop, outward
 from rankdrill.diagnosis.calls.conditions import goes_as_far_as_the_rank_says, may_be_left_out
 from rankdrill.diagnosis.calls.loops import is_in_a_loop
 from rankdrill.diagnosis.calls.source import lines_behind
@@ -65,12 +65,24 @@ def miscounted(end: MessageEnd, traffic: Traffic, left_over: Sequence[MessageEnd
     if counts != {end.number} or as_many:
         return () if as_many else _by_the_star(end, decided, traffic)
     between_two = all({stream.source, stream.target} == {end.rank, end.peer} for stream in decided)
-    return (end.rank, end.peer) if between_two and _begins_a_round(end, traffic) else (end.rank,)
+    if (between_two and _begins_a_round(end, traffic)) or not any(_goes_round(each, end, traffic) for each in decided):
+        return end.rank, end.peer
+    return (end.rank,)
 
 
 def _comes_from_its_line(stream: Stream, end: MessageEnd, traffic: Traffic) -> bool:
     made = traffic.ends.get(stream.source if end.sends else stream.target, ())
     return any(each.stream == stream and each.sends is end.sends and each.site == end.site for each in made)
+
+
+def _goes_round(stream: Stream, end: MessageEnd, traffic: Traffic) -> bool:
+    """Whether it is of the loop that `end` goes round in: what was sent before that once says nothing of how often."""
+    if end.site is None or not in_any_loop(end.site):
+        return True
+    made = [
+        each for rank in (stream.source, stream.target) for each in traffic.ends.get(rank, ()) if each.stream == stream
+    ]
+    return any(each.site is None or come_round(*from_one_function(each.site, end.site)) for each in made)
 
 
 def beyond_the_border(end: MessageEnd, traffic: Traffic, left_over: Sequence[MessageEnd]) -> tuple[int, ...]:
