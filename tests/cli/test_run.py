@@ -10,7 +10,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -204,42 +204,35 @@ def test_without_a_deadline_a_certain_hang_is_ended(run: Run) -> None:
     assert time.monotonic() - began < 100, "gloo gives up after 1 800 s"
 
 
-def test_ctrl_c_says_what_ranks_were_doing(tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(HEAD + INIT + 'print("up", flush=True)\nif rank == 1: time.sleep(600)\ndist.barrier()\n')
+def interrupted(text: str, up: Sequence[str], directory: Path) -> tuple[int, str]:
+    """The exit code of a script on two ranks, and what was said, where Ctrl-C came once it had said that it is `up`."""
+    (directory / "script.py").write_text(HEAD + INIT + text)
     command = [sys.executable, "-m", "rankdrill", "run", "-n", "2", "script.py"]
     running = subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
     try:
         assert running.stdout is not None
-        for _ in range(2):
-            assert running.stdout.readline().endswith("up\n")
+        assert sorted(running.stdout.readline() for _ in up) == sorted(up)
         running.send_signal(signal.SIGINT)
         _, said = running.communicate(timeout=BOUND_S)
     finally:
         running.kill()
-    assert running.returncode == 130
+    return running.returncode, said
+
+
+def test_ctrl_c_says_what_ranks_were_doing(tmp_path: Path) -> None:
+    text = 'print("up", flush=True)\nif rank == 1: time.sleep(600)\ndist.barrier()\n'
+    code, said = interrupted(text, ["[rank 0] up\n", "[rank 1] up\n"], tmp_path)
+    assert code == 130
     assert 'File "script.py", line 7 in <module>' in said
     assert said.endswith("interrupted\n")
 
 
 def test_ctrl_c_says_how_ranks_have_failed(tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
     text = 'if rank == 1: raise ValueError("bad sample")\ntime.sleep(0.5)\nprint("up", flush=True)\ntime.sleep(600)\n'
-    script.write_text(HEAD + INIT + text)
-    command = [sys.executable, "-m", "rankdrill", "run", "-n", "2", "script.py"]
-    running = subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
-    try:
-        assert running.stdout is not None
-        assert running.stdout.readline() == "[rank 0] up\n"
-        running.send_signal(signal.SIGINT)
-        _, said = running.communicate(timeout=BOUND_S)
-    finally:
-        running.kill()
-    assert running.returncode == 130
+    code, said = interrupted(text, ["[rank 0] up\n"], tmp_path)
+    assert code == 130
     assert "rank 1 raised ValueError: bad sample\nTraceback (most recent call last):\n" in said
 
 
