@@ -62,6 +62,11 @@ def fails_alone(rank: int) -> None:
     dist.all_reduce(torch.ones(1))
 
 
+def all_fail_alike(rank: int) -> None:
+    dist.all_reduce(torch.ones(1))
+    raise ValueError("the batch cannot be divided")
+
+
 def kills_itself(rank: int) -> None:
     dist.all_reduce(torch.ones(1))
     if rank == 1:
@@ -84,6 +89,12 @@ def test_the_same_comes_of_it(body: Callable[[int], None], verdict: str, tmp_pat
     source = pytest_file(score_of_recording(tmp_path / "record"))
     assert ("os.kill(os.getpid(), 9)  # called os.kill with SIGKILL, at " in source) is (body is kills_itself)
     assert (found.there, found.here) == (verdict, verdict)
+    assert found.same
+
+
+def test_all_that_fail_alike_fail_together_again(tmp_path: Path) -> None:
+    found = again(all_fail_alike, 3, tmp_path / "record")
+    assert [told.partition(":")[0] for told in (found.there, found.here)] == ["together", "together"]
     assert found.same
 
 

@@ -112,5 +112,7 @@ def _verdict(explanation: Explanation, standings: list[Standing]) -> str:
 def _how_lost(finding: Finding, standings: Sequence[Standing]) -> Verdict:
     if any(each.rank in finding.culprits and each.how in (How.GONE, How.LEFT) for each in standings):
         return Verdict.DIED
+    if {each.rank for each in standings} == set(finding.culprits) and len({each.told for each in standings}) == 1:
+        return Verdict.TOGETHER  # all by the same error: nobody is left to be let down
     others = any(not set(side.ranks) <= set(finding.culprits) for side in finding.sides)
     return Verdict.HANG if others else Verdict.ASYMMETRIC  # they wait for it, here for ever
