@@ -14,10 +14,12 @@ from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
 from torch.distributed.fsdp import fully_shard
 
 from rankdrill import World
-from rankdrill.diagnosis import FindingKind
+from rankdrill.diagnosis import Finding, FindingKind
 from tests.torch_can import Can, needs
 
 DEADLINE_S = 60.0
+SOON_S = 8.0  # for what nobody can be certain of: all have come to the call, and got another's bytes
+TRIES = 10
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +53,12 @@ def goes_on_to_reduce(path: Path) -> None:
 def test_whichever_way_it_shows_both_lines_of_both_ranks_are_told(
     savers: World, body: Callable[[Path], None], tmp_path: Path
 ) -> None:
-    outcome = savers.run(body, tmp_path / "saved", deadline=DEADLINE_S)
-    (finding,) = outcome.findings
+    found: tuple[Finding, ...] = ()
+    for attempt in range(TRIES):  # it may happen that the calls of both ranks come in one order, and even fit
+        outcome = savers.run(body, tmp_path / f"saved-{attempt}", deadline=SOON_S)
+        if found := outcome.findings:
+            break
+    (finding,) = found
     assert finding.kind is FindingKind.CALL_ORDERING, outcome.summary()
     assert finding.culprits in ((), (0, 1)), "at its first call nobody can say what comes of the other ranks'"
     first = body.__code__.co_firstlineno

@@ -14,7 +14,7 @@ from rankdrill.diagnosis.calls.groups_left_out import group_left_out, makes_grou
 from rankdrill.diagnosis.calls.met_by_mistake import either_turned_round
 from rankdrill.diagnosis.calls.siblings import miscounted_beside, sided_by_siblings
 from rankdrill.diagnosis.calls.split_alike import with_groups_alike
-from rankdrill.diagnosis.calls.torch_threads import beside_torch
+from rankdrill.diagnosis.calls.torch_threads import beside_torch, met_by_chance
 from rankdrill.diagnosis.calls.turns import alone_at_a_turn, another_group_at_a_turn
 from rankdrill.diagnosis.calls.unmatched import left_behind, retold, sided_with
 from rankdrill.diagnosis.calls.wrong_group import against_custom, made_elsewhere, strayed, wrong_group
@@ -136,6 +136,7 @@ def traced_back(noticed: Finding, waits: Mapping[int, Wait], views: Sequence[Led
     found = wrong_group(waits, views, noticed) if noticed.number != NO_SEQUENCE else None
     if found is None or noticed.culprits not in ((), found.culprits):
         found = strayed(retold(sided_by_siblings(sided_with(noticed, waits, views), views), views), views)
+        found = met_by_chance(found)
     return finding_by_members(with_condition(found, views), views)
 
 

@@ -45,6 +45,8 @@ CHECKS = (AssertionError, LookupError)
 """What a rank raises that looks at what has come of it all, and misses something."""
 UNNOTICED = frozenset({FindingKind.LOST_UPDATE, FindingKind.RACE})
 """What goes wrong without that anybody notices, before such a check fails."""
+_OF_LOADING = frozenset({"UnpicklingError", "EOFError", "CheckpointException"})
+"""What a rank raises that was given another call's bytes."""
 
 
 def finding_on(ranks: Sequence[RankOutcome]) -> Finding | None:
@@ -82,6 +84,7 @@ def _found(ranks: Sequence[RankOutcome], noticed: Finding | None) -> Finding | N
             or _not_met(ranks, waits)
             or _timed_out(ranks, waits)
             or let_down(ranks)
+            or _got_anothers(ranks)
             or _told_by_errors(ranks)
         )
     by_lock = _stopped_by_lock(ranks, list(waits.values()))
@@ -118,6 +121,14 @@ def _aborted_between_threads(ranks: Sequence[RankOutcome]) -> Finding | None:
     within = [rank for rank in aborted if rank.ledger.last_open is not None and rank.ledger.last_open.step.digest]
     views = {rank.rank: rank.ledger for rank in ranks}
     return (unordered_threads(views, met=True) or beside_torch(views)) if within else None
+
+
+def _got_anothers(ranks: Sequence[RankOutcome]) -> Finding | None:
+    """Where all that raised did so over what they were to load, and calls of torch's threads came in between others."""
+    raised = [rank.error for rank in ranks if rank.status == "raised" and not lost_another(rank.error)]
+    if not raised or not all(type(error).__name__ in _OF_LOADING for error in raised):
+        return None
+    return beside_torch({rank.rank: rank.ledger for rank in ranks})
 
 
 def _crossed_by_threads(waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> Finding | None:

@@ -7,6 +7,8 @@ operation, they came as they came; on another rank they come otherwise.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from itertools import permutations
 
 from rankdrill.diagnosis.calls.common_caller import outward
 from rankdrill.diagnosis.calls.naming import named
@@ -18,7 +20,7 @@ from rankdrill.ledger import LedgerView
 from rankdrill.ledger.format import Record
 from rankdrill.step import NO_SEQUENCE, Kind, Site
 
-__all__ = ["beside_torch", "is_beside_torch"]
+__all__ = ["beside_torch", "met_by_chance"]
 
 _IN_A_THREAD = "checkpoint.async_save"
 
@@ -32,7 +34,14 @@ def beside_torch(views: Mapping[int, LedgerView], group: str = "") -> Finding | 
     return None
 
 
-def is_beside_torch(one: Side, other: Side) -> bool:
+def met_by_chance(finding: Finding) -> Finding:
+    """`finding`, as the order of two calls if it tells of one in a thread of torch's and of one that nothing orders."""
+    if not any(_is_beside(one, other) for one, other in permutations(finding.sides, 2)):
+        return finding
+    return replace(finding, kind=FindingKind.CALL_ORDERING, culprits=())
+
+
+def _is_beside(one: Side, other: Side) -> bool:
     """Whether where `one` is torch has started a thread, on any rank, and who comes by there goes on to where the
     `other` is, waiting for nothing.
     """

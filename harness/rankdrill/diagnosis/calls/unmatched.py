@@ -30,7 +30,6 @@ from rankdrill.diagnosis.calls.source import (
     made_later_too,
     order_of,
 )
-from rankdrill.diagnosis.calls.torch_threads import is_beside_torch
 from rankdrill.diagnosis.calls.tree import calls_at, function_around, name_called
 from rankdrill.diagnosis.calls.words import at_odds, origin, returned_after, waiting_in
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side
@@ -141,7 +140,7 @@ def retold(finding: Finding, views: Sequence[LedgerView]) -> Finding:
         return finding
     if finding.kind is FindingKind.GROUP and finding.argument == MEMBERS:
         return went_past_group(finding)
-    if finding.kind in OF_ONE_CALL and any(_are_beside(*pair) for pair in permutations(finding.sides, 2)):
+    if finding.kind in OF_ONE_CALL and any(is_of_two_threads(*pair) for pair in permutations(finding.sides, 2)):
         return replace(finding, kind=FindingKind.CALL_ORDERING, culprits=())  # on each rank it is chance
     found = _parted(finding, views) if finding.culprits else _parted_by_custom(finding, views)
     found = found or _in_a_branch_without(finding, views) or _out_of_turn(finding, views)
@@ -161,10 +160,6 @@ def retold(finding: Finding, views: Sequence[LedgerView]) -> Finding:
     made_it = culprits if extra else _others(finding, culprits)
     sides = (origin(culprits, parted, views[made_it[0]], views[culprits[0]], out_of_turn=out_of_turn), *rest)
     return replace(finding, kind=kind, step=named(parted.call), argument="", sides=sides, culprits=culprits)
-
-
-def _are_beside(one: Side, other: Side) -> bool:
-    return is_of_two_threads(one, other) or is_beside_torch(one, other)
 
 
 def _comes_by_without_fail(finding: Finding, parted: Parting) -> bool:
