@@ -73,6 +73,8 @@ def _step(does: str, peer: int, number: int) -> Step:
             return Step(Kind.COLLECTIVE, does, "default", sequence=number)
         case "set" | "get":
             return Step(Kind.STORE, does, "key")
+        case "make a group":
+            return Step(Kind.GROUP, "new_group", "default", "ranks=1,2", sequence=number)
         case "group":
             return Step(Kind.GROUP, "new_group", "default", "ranks=1,2")
         case "open" | "stat":
@@ -118,6 +120,16 @@ def test_a_collective_that_one_came_to_late_who_had_heard_of_nobody(find: Find) 
     late = [*whole(0, "barrier"), (2, "end barrier", 0)]
     assert find(*before, *FIRST, *late, *SECOND, *TOOK) == (1, 2)
     assert find(*before, *FIRST, *whole(0, "take", 1), *late, *SECOND, *whole(0, "take", 2)) is None
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_a_group_that_one_came_to_make_late(find: Find, *, told: bool) -> None:
+    """Whoever makes it with others hears of what those have heard of before they came, and of nothing else."""
+    make, late = "make a group", whole(0, "make a group")
+    before = [*whole(1, make), (2, make, 0)]
+    heard = whole(0, "take", 1) if told else []
+    found = find(*before, *FIRST, *heard, *late, (2, f"end {make}", 0), *SECOND, *TOOK[2 if told else 0 :])
+    assert found == (None if told else (1, 2))
 
 
 def test_a_message_between_the_two(find: Find) -> None:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from rankdrill.diagnosis.groups import members_in
 from rankdrill.ledger import LedgerView, Record, State
-from rankdrill.step import DEFAULT_GROUP, LEAVES_GROUP, NO_SEQUENCE, RECV, SEND, Kind
+from rankdrill.step import DEFAULT_GROUP, LEAVES_GROUP, NEW_GROUP, NO_SEQUENCE, RECV, SEND, Kind, Step
 
 __all__ = ["Run", "Sent", "calls_in"]
 
@@ -20,6 +21,10 @@ MOST_HOPS = 2  # by which one may have heard of a send: who further on might be 
 _ALONE = frozenset({Kind.MEMORY, Kind.CLOCK})  # what a rank does for itself
 _SEEN_BY_LOOKING = frozenset({Kind.FILE, Kind.STORE, Kind.GROUP})  # and by no other way
 _LOOKS = frozenset({"stat", "lstat", "listdir", "scandir", "read", "get", "multi_get", "wait", "check", "num_keys"})
+
+
+_Entry: TypeAlias = tuple[Kind, str, int]
+"""A call: its kind, group and number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +45,12 @@ class Run:
     def __init__(self, views: Mapping[int, LedgerView], aside: Collection[tuple[int, int]] = ()) -> None:
         self._views = views
         self._aside = aside  # steps, by rank and index, that tell nobody anything
-        self._entered: dict[tuple[str, int], dict[int, int]] = {}  # group and number: when each rank began
+        self._entered: dict[_Entry, dict[int, int]] = {}  # when each rank began
         self._ends: dict[tuple[str, str, int, int, int, int], int] = {}  # op, group, from, to, tag, number: likewise
         self._members = {name: ranks for view in views.values() for name, ranks in members_in(view).items()}
         self._members[DEFAULT_GROUP] = tuple(views)
         for rank, view in views.items():
-            for record in calls_in(view):
+            for record in view.where(lambda kind, state: kind in (Kind.COLLECTIVE, Kind.GROUP)):
                 self._read(rank, record)
 
     def _read(self, rank: int, record: Record) -> None:
@@ -54,8 +59,8 @@ class Run:
             if message.number != NO_SEQUENCE and message.peer >= 0:
                 ends = (rank, message.peer) if step.op == SEND else (message.peer, rank)
                 self._ends[step.op, step.target, *ends, message.tag, message.number] = record.begin_ns
-        elif step.sequence != NO_SEQUENCE:
-            self._entered.setdefault((step.target, step.sequence), {})[rank] = record.begin_ns
+        elif (entry := _entry(step)) is not None:
+            self._entered.setdefault(entry, {})[rank] = record.begin_ns
 
     def may_exchange(self, one: Sent, other: Sent) -> bool:
         """Whether `other` may have come first."""
@@ -102,23 +107,34 @@ class Run:
         step, message, since = record.step, record.step.message, first.record.begin_ns
         if step.op == LEAVES_GROUP:
             return False
-        if step.kind in _SEEN_BY_LOOKING:
+        entry = _entry(step)
+        if step.kind in _SEEN_BY_LOOKING and entry is None:
             waited = step.kind is Kind.FILE and record.begin_ns < since  # for a lock, which is let go without a step
             return waited or self._changed(step.kind, since, until, rank)
-        if record.state is not State.ENDED or step.kind is not Kind.COLLECTIVE:
+        if record.state is not State.ENDED or (entry is None and message is None):
             return True
         if message is not None:
             other = RECV if step.op == SEND else SEND  # gloo ends a send when its receive has been posted
             ends = (rank, message.peer) if step.op == SEND else (message.peer, rank)
             came = {message.peer: self._ends.get((other, step.target, *ends, message.tag, message.number))}
         else:
-            entered = self._entered.get((step.target, step.sequence), {})
+            entered = self._entered.get(entry, {}) if entry is not None else {}
             came = {member: entered.get(member) for member in self._members.get(step.target, ())}
         return not came or any(
             began is None or (began >= since and self._has_heard(other, first, began, hops - 1))
             for other, began in came.items()
             if other != rank
         )
+
+
+def _entry(step: Step) -> _Entry | None:
+    """By what all members' parts in a call are known to be one; None where others have no part in it, or nobody knows.
+
+    All ranks make a group together, members or not, and may leave one another behind there as in a collective.
+    """
+    together = step.kind is Kind.COLLECTIVE or step.op == NEW_GROUP
+    known = together and step.message is None and step.sequence != NO_SEQUENCE
+    return (step.kind, step.target, step.sequence) if known else None
 
 
 def _only_looks(record: Record) -> bool:
