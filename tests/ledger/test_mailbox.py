@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rankdrill.ledger import Board, Half, Mailbox, MessageCall, make_board
+from rankdrill.ledger import Board, BoardCall, Half, Mailbox, MessageCall, make_board
 from rankdrill.ledger import mailbox as m
 from rankdrill.step import Contract, Site
 
@@ -58,6 +58,14 @@ def test_what_was_refused_is_taken_back(boxes: Callable[[int], list[Mailbox]]) -
     sender.retract(CALL, Half.SEND)
     sender.post(CALL, Half.SEND, FIVE, SITE)
     assert receiver.differs(CALL, Half.SEND, FOUR)
+
+
+def test_who_has_posted_nothing_is_not_known(tmp_path: Path) -> None:
+    make_board(tmp_path / "board", 3)
+    one, other, third = (Board(tmp_path / "board", rank) for rank in range(3))
+    one.mailbox.post(CALL, Half.SEND, FOUR, SITE)
+    other.post(BoardCall(5, 70), FIVE, SITE)
+    assert [third.knows(rank) for rank in range(3)] == [True, True, False]
 
 
 def test_the_newest_messages_of_a_rank_are_there(boxes: Callable[[int], list[Mailbox]]) -> None:

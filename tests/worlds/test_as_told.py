@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -136,6 +137,17 @@ def expects_more_rows(rank: RankContext) -> None:
         dist.send(torch.zeros(2, 4), dst=rank.index + 1)
 
 
+def expects_more_rows_before_others_begin(rank: RankContext) -> None:
+    """On a busy machine one rank begins long after another: the two that could tell have posted nothing so far."""
+    rows = torch.zeros(3 if rank.index == 1 else 2, 4)
+    if rank.index > 1:
+        time.sleep(1.0)  # longer than ranks that have come are waited for
+    if rank.index:
+        dist.recv(rows, src=rank.index - 1)  # alone
+    if rank.index < 3:
+        dist.send(torch.zeros(2, 4), dst=rank.index + 1)
+
+
 def sends_itself_more_than_it_expects(rank: RankContext) -> None:
     sent = [1] * 4
     expected = list(sent)
@@ -157,6 +169,7 @@ def sends_to_another_than_all(rank: RankContext) -> None:
     ("body", "kind", "culprit"),
     [
         (expects_more_rows, FindingKind.SIZE, 1),
+        (expects_more_rows_before_others_begin, FindingKind.SIZE, 1),
         (sends_itself_more_than_it_expects, FindingKind.SIZE, 2),
         (sends_to_another_than_all, FindingKind.UNMATCHED, 2),
     ],

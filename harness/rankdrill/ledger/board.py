@@ -185,6 +185,11 @@ class Board:
         found = (self._post_of(rank, call) for rank in ranks if rank < self.ranks)
         return [post for post in found if post is not None]
 
+    def knows(self, rank: int) -> bool:
+        """Whether `rank` has posted anything, in whichever run, that still is there: else it may only be beginning."""
+        slots = (self._rings + (rank * self._slots + slot) * self._slot_bytes for slot in range(self._slots))
+        return self.mailbox.knows(rank) or any(START.unpack_from(self._map, at)[0] for at in slots)
+
     def _heads(self, rank: int, call: BoardCall) -> bool:
         _, _, _, group, number = START.unpack_from(self._map, self._slot(rank, call))
         return bool(group == call.group and number == call.number)

@@ -115,6 +115,11 @@ class Mailbox:
                 if found is not None and found[0].group == group:
                     yield found
 
+    def knows(self, rank: int) -> bool:
+        """Whether `rank` has posted anything that still is there."""
+        at = self._hash_at(rank, 0)
+        return any(self._map[at : at + ROOM * _HASH.size])
+
     def _read(self, rank: int, place: int) -> tuple[MessageCall, Half, Post] | None:
         at = self._hash_at(rank, place)
         if not any(self._map[at : at + _HASH.size]):

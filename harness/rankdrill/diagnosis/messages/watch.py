@@ -14,6 +14,7 @@ from rankdrill.step import ANYBODY, NO_SEQUENCE, OUTSIDE, SEND, Message, Step
 __all__ = ["MessageWatch"]
 
 SETTLE_S = 0.5  # for other ranks' messages to come, so that it is known who is the odd one
+BEGIN_S = 2.0  # likewise for those of which nothing has come yet: a busy machine starts one rank long after another
 DOUBT_S = 0.15  # in which a rank may take back a call that the backend refused; 0.05 was too little at load 20
 SIDED_S = 0.25  # for others to come to the other end, too
 LOOK_S = 0.002
@@ -42,7 +43,7 @@ class MessageWatch:
         half = _half(step.op)
         self._board.mailbox.post(call, half, step.contract, step.site)
         if self._board.mailbox.differs(call, half.other, step.contract):
-            finding = self._settle(call, step.target, alone=len(ranks) == len({call.source, call.target}))
+            finding = self._settle(call, step.target, set(ranks) - {call.source, call.target})
             if finding is not None:
                 self._told_of = call
                 self._report(finding)
@@ -60,31 +61,33 @@ class MessageWatch:
         ends = (self._rank, message.peer) if op == SEND else (message.peer, self._rank)
         return MessageCall(group, *ends, message.tag, message.number)
 
-    def _settle(self, call: MessageCall, group: str, *, alone: bool) -> Finding | None:
+    def _settle(self, call: MessageCall, group: str, others: set[int]) -> Finding | None:
         began = time.monotonic()
         mailbox = self._board.mailbox
         while True:
             spent = time.monotonic() - began  # before the look: the first one may have to read a long source
+            here = all(map(self._board.knows, others))  # likewise: what one has posted since may tell
             sent, received = mailbox.posted(call, Half.SEND), mailbox.posted(call, Half.RECV)
             finding = None
             if sent is not None and received is not None and not self._board.bent:
                 finding = break_in_message(call, sent, received, mailbox.everything(call.group), group)
-            if spent >= self._patience(call, finding, alone=alone):
+            if spent >= self._patience(call, finding, others, here=here):
                 return finding
             time.sleep(LOOK_S)
 
-    def _patience(self, call: MessageCall, finding: Finding | None, *, alone: bool) -> float:
-        """For how long to go on looking."""
-        if finding is None or alone:
+    def _patience(self, call: MessageCall, finding: Finding | None, others: set[int], *, here: bool) -> float:
+        """For how long to go on looking; `others` are those members that have no part in `call`, `here` if each has
+        posted something.
+        """
+        if finding is None or not others:
             return DOUBT_S
         if not finding.culprits:
-            return SETTLE_S
+            return SETTLE_S if here else BEGIN_S
         # Others that send speak for the one that sends as they do, until they come to receive as it does not.
         odd = Half.SEND if finding.culprits == (call.source,) else Half.RECV
-        two = {call.source, call.target}
         seen = self._board.mailbox.everything(call.group)
-        others = any(half is odd and other.tag == call.tag and post.rank not in two for other, half, post in seen)
-        return DOUBT_S if others else SIDED_S
+        spoken = any(half is odd and other.tag == call.tag and post.rank in others for other, half, post in seen)
+        return DOUBT_S if spoken else SIDED_S
 
 
 def _half(op: str) -> Half:
