@@ -23,6 +23,8 @@ from rankdrill.diagnosis import Finding
 from rankdrill.worlds import Status
 from rankdrill.worlds.context import RankContext
 from rankdrill.worlds.job import Job
+from rankdrill.worlds.processes.watching import certainty
+from rankdrill.worlds.processes.watching.supervise import Supervision
 
 DEADLINE_S = 60.0
 AT_ONCE_S = 30.0  # well before the deadline, on whatever machine
@@ -473,6 +475,41 @@ def test_what_another_one_may_still_do_is_waited_for(two: World) -> None:
     for body in (by_a_thread, by_a_child):
         assert run(two, body).ok
         two.discard()
+
+
+def test_what_a_thread_did_before_it_was_looked_for(
+    two: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine it sets the key, and ends, between the look at the ledgers and the one at the stacks."""
+    go, gone = tmp_path / "go", tmp_path / "gone"
+    monkeypatch.setattr(certainty, "others_may_act", lambda *_: False)  # else nobody would be asked
+    ask = Supervision._ask_stacks
+
+    def asked(supervision: Supervision, handles: Any) -> dict[int, str]:
+        go.touch()
+        until = time.monotonic() + AT_ONCE_S
+        while not gone.exists() and time.monotonic() < until:
+            time.sleep(0.01)
+        time.sleep(0.1)  # for the thread to end
+        return ask(supervision, handles)
+
+    monkeypatch.setattr(Supervision, "_ask_stacks", asked)
+
+    def sets_once_it_may(store: Any) -> None:
+        while not os.access(go, os.F_OK):
+            time.sleep(0.02)
+        store.set("once it may", "yes")
+        os.close(os.open(gone, os.O_CREAT))
+
+    def body(rank: RankContext) -> None:
+        if rank.index == 0:
+            threading.Thread(target=sets_once_it_may, args=(rank.store,)).start()
+        else:
+            rank.store.wait(["once it may"])
+            time.sleep(1.0)  # long enough for the run to be ended
+        dist.barrier()
+
+    assert run(two, body).ok
 
 
 def test_a_thread_of_the_test_may_set_a_key(two: World, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Collection
 from dataclasses import replace
 from enum import Enum
@@ -52,6 +53,8 @@ LEAVES_WITH = "leaves the with"
 _EXITS = ("__exit__", "__aexit__")
 _JOINS = frozenset({"as_completed", "join", "result", "run_until_complete", "shutdown"})
 _JOINS_BY_NAME = frozenset({"asyncio.run", "asyncio.wait", "futures.wait", "list", "wait"})
+_FOR_ONE_RANK = re.compile(r"rank_?(zero|0)|(^|[._])(main|master)_(process|only|rank)", re.IGNORECASE)
+"""A decorator of functions that one rank alone runs: `rank_zero_only`, `accelerator.on_main_process`, `master_only`."""
 _POOLS = ("Executor", "Pool", "TaskGroup")
 
 
@@ -194,8 +197,9 @@ def is_for_some_ranks(site: Site) -> bool:
 
 
 def _asks_for_the_rank(function: ast.AST, tree: ast.Module, line: int) -> bool:
-    """Whether who comes to `line` is asked for its rank before."""
-    return any(
+    """Whether who comes to `line` is asked for its rank before: also where its function is wrapped in what asks."""
+    decorators = function.decorator_list if isinstance(function, FUNCTIONS) else []
+    return any(_FOR_ONE_RANK.search(ast.unparse(decorator)) for decorator in decorators) or any(
         isinstance(node, ast.If)
         and (part == "body" or node.body[0].lineno == line)  # all of it in one line
         and asks_for_the_rank(node.test, tree)

@@ -27,6 +27,7 @@ __all__ = ["Sleepers"]
 
 STILL_S = 0.5  # after which a rank is asked; what C++ does for it, and then wakes it, takes less
 MORE = 4  # times as long until it is asked again
+LOOKS, LOOK_S = 20, 0.005  # whether it waits again, once it has been asked
 IDLE_SHARE = 0.1  # of the time between two looks; who ran for less did nothing but wait
 _FUTEX = {"x86_64": 202, "aarch64": 98}
 _TIMEOUT = 3  # its place among the arguments of that system call
@@ -60,7 +61,7 @@ class Sleepers:
         if len(pids) < len(ranks) or another_thread_may_act() or any(map(_may_be_woken, pids)):
             return False
         found = self._stacks(ranks.values())
-        return all(_sleeps(found.get(rank, ""), waiting.get(rank, 0)) for rank in ranks)
+        return all(_sleeps(found.get(rank, ""), waiting.get(rank, 0)) for rank in ranks) and all(map(_sleeps_on, pids))
 
     def _still(self, ranks: Mapping[int, RankHandle]) -> bool:
         """Whether they have not moved since the last look, at just these."""
@@ -76,6 +77,17 @@ class Sleepers:
 def _may_be_woken(pid: int) -> bool:
     """Whether somebody may wake it but its own Python threads, as far as the kernel tells."""
     return not _waits_without_timeout(pid) or has_children(pid) or _handles_signals(pid)
+
+
+def _sleeps_on(pid: int) -> bool:
+    """Whether it waits again, now that the signal for its stacks is dealt with: a thread that these do not show may
+    have woken it before it ended, and on a busy machine it has not come to a processor since.
+    """
+    for _ in range(LOOKS):
+        if _waits_without_timeout(pid):
+            return True
+        time.sleep(LOOK_S)
+    return False
 
 
 def _sleeps(stack: str, waiting: int) -> bool:

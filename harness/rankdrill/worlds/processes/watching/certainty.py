@@ -52,6 +52,7 @@ class Certainty:
         self._stacks = stacks
         self._suspected: dict[int, int] = {}
         self._acquitted: dict[int, int] = {}
+        self._left_alone: dict[int, int] = {}  # as `_acquitted`, and whoever might have acted is gone
         self._ask_again, self._ask_after = 0.0, ASK_AGAIN_S
         self._since = 0.0  # on the monotonic clock: who is suspected has been since then
         self._open: dict[int, int] = {}
@@ -108,7 +109,25 @@ class Certainty:
         if certain and may and self._another_may_act(may, waiting.values(), running):
             self._acquit(stuck)
             return False
-        return certain
+        if certain and self._were_not_alone(stuck):
+            return False
+        return certain and self._are_still_stuck(stuck, running)
+
+    def _were_not_alone(self, stuck: dict[int, int]) -> bool:
+        """Whether somebody was there at the look before who might have done something, a child, say, of which no ledger
+        tells. They are left time to find out what it did: who waits for a key asks again and again.
+        """
+        if stuck != self._acquitted:
+            return False
+        self._acquitted, self._left_alone, self._ask_again = {}, stuck, time.monotonic() + ASK_AGAIN_S
+        return True
+
+    def _are_still_stuck(self, stuck: Mapping[int, int], running: Container[int]) -> bool:
+        """Whether they are in those steps for ever still, now that their stacks have been seen: a thread that was not
+        there any more may have ended meanwhile, and have done before that what they wait for.
+        """
+        waiting = doomed(self._positions.now(running), bent=self._positions.bent())
+        return all(rank in waiting and waiting[rank].record.index == index for rank, index in stuck.items())
 
     def _is_settled(self, stuck: dict[int, int], waits: Collection[Wait], running: Container[int]) -> bool:
         """Whether nothing is to be learnt any more from those that still run."""
@@ -126,7 +145,7 @@ class Certainty:
 
     def _is_acquitted(self, stuck: dict[int, int]) -> bool:
         """For a while: the thread that might have done something may be in the way of others by then."""
-        return stuck == self._acquitted and time.monotonic() < self._ask_again
+        return stuck in (self._acquitted, self._left_alone) and time.monotonic() < self._ask_again
 
     def _all_but_sleepers_wait(
         self, running: Mapping[int, RankHandle], positions: Sequence[Position], deadline: float
@@ -140,12 +159,7 @@ class Certainty:
             return False
         joining = {rank for rank in out if positions[rank].beside}
         idle = out.keys() - joining
-        waiting = doomed(
-            [
-                replace(each, ended=True) if rank in idle else each
-                for rank, each in enumerate(_joined(positions, joining))
-            ]
-        )
+        waiting = _doomed_beside(positions, idle, joining)
         threads = {rank: positions[rank].beside for rank in joining}
         asked = [wait.record for wait in waiting.values()] + [record for waits in threads.values() for record in waits]
         if (waiting.keys() & running.keys()) | idle != running.keys() or any(
@@ -156,6 +170,9 @@ class Certainty:
             return False
         pids = [handle.pid for handle in self._ranks if handle.death is None and handle.pid is not None]
         if others_may_act((record.step for waits in threads.values() for record in waits), pids):
+            return False
+        later = _doomed_beside(self._positions.now(running), idle, joining)  # see `_are_still_stuck`
+        if _steps_of(later) != _steps_of(waiting):
             return False
         self.asleep, self._joining = frozenset(idle), frozenset(joining)
         return True
@@ -209,6 +226,16 @@ class Certainty:
             return False
         stacks = self._stacks([handle for handle in alive if handle.rank in stuck or handle.rank in ended])
         return any(_may_act(stack, in_collectives=True) > 1 for stack in stacks.values())
+
+
+def _doomed_beside(positions: Sequence[Position], asleep: Container[int], joining: Collection[int]) -> dict[int, Wait]:
+    """Who waits for ever if ranks that are `asleep` do nothing more, and those `joining` wait for their own threads."""
+    joined = enumerate(_joined(positions, joining))
+    return doomed([replace(each, ended=True) if rank in asleep else each for rank, each in joined])
+
+
+def _steps_of(waiting: Mapping[int, Wait]) -> dict[int, int]:
+    return {rank: wait.record.index for rank, wait in waiting.items()}
 
 
 def _joined(positions: Sequence[Position], ranks: Collection[int]) -> list[Position]:
