@@ -56,7 +56,7 @@ def look_of(rank: int, view: LedgerView, site: Site | None) -> Look | None:
     times: Counter[str] = Counter()
     for record in list(view.records)[: -MOST_LOOKED_BACK - 1 : -1]:
         step = record.step
-        if step.kind in _BESIDE:
+        if step.kind in _BESIDE or (step.op in _LOOKS and record.state.open):  # it is just about to look
             continue
         in_vain = record.state is State.RAISED
         if step.kind is not Kind.FILE or step.op not in _LOOKS or (step.op == "open" and not in_vain):
