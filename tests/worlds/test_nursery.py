@@ -508,6 +508,7 @@ def test_the_key_has_what_a_fork_cannot_change(monkeypatch: pytest.MonkeyPatch, 
 
 READS = """
 import json, os, sys
+sys.modules["tqdm"] = None  # which torch imports where it is installed: it goes through all, for those of its own
 read = set()
 class Noticing(type(os.environ)):
     def __getitem__(self, name):
@@ -526,6 +527,7 @@ def test_every_variable_that_imports_read_is_in_the_key() -> None:
     read = set(json.loads(ran.stdout))
     assert "CI" in read, "nothing is noticed"
     assert {name for name in read if not matters(name)} <= {"HOME"}, "where it leads is looked up again when it is used"
+    assert matters("TQDM_DISABLE")
 
 
 @pytest.mark.parametrize("bad", ["soon", "-1", "nan", "inf", "1e9"])

@@ -62,6 +62,8 @@ def _tried(view: LedgerView, here: Site | None) -> Record | None:
         step = record.step
         if last is not None and step.target != last.step.target:
             break
+        if last is None and record.state.open and _takes(step):
+            continue  # it is just about to try
         if record.state is State.RAISED and _takes(step):
             if step.op == "mkdir" and found_there:  # it need not be new
                 break

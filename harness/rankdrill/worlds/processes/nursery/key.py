@@ -34,7 +34,7 @@ _PREFIXES = (
     *("TORCH", "PYTORCH", "ATEN", "ATen", "C10", "CAFFE2", "KINETO", "COMPILE_", "FX_", "GLOO", "TP_"),
     *("OMP", "KMP", "GOMP", "LIBOMP", "MKL", "OPENBLAS", "GOTO", "BLIS", "DNNL", "ONEDNN", "NPY", "NUMPY"),
     *("CUDA", "CUBLAS", "CUDNN", "NCCL", "NVIDIA", "HIP", "HSA", "ROC", "AMD_"),
-    *("HYPOTHESIS", "SYMPY", "MPMATH", "GMPY"),
+    *("HYPOTHESIS", "SYMPY", "MPMATH", "GMPY", "TQDM_"),
 )
 _OF_A_RUN = "TORCHELASTIC_"  # a launcher's, another for each run; read when a group is made
 _SET_BY_TORCH = frozenset({"TORCHINDUCTOR_CACHE_DIR"})  # by its compiler, which an optimizer imports
