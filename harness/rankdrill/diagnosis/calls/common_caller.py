@@ -13,7 +13,7 @@ from rankdrill.diagnosis.calls.loops import (
     is_in_turn,
     share_a_loop,
 )
-from rankdrill.diagnosis.calls.source import LEAVES_WITH, is_for_some_ranks, leaves_a_with, waits_between
+from rankdrill.diagnosis.calls.source import LEAVES_WITH, is_besides, is_for_some_ranks, leaves_a_with, waits_between
 from rankdrill.diagnosis.calls.tree import function_around
 from rankdrill.step import HANDED_OVER, Site
 
@@ -27,6 +27,7 @@ __all__ = [
     "one_call",
     "only_some_come",
     "outward",
+    "some_come_besides",
 ]
 
 
@@ -76,6 +77,11 @@ def loops_below(line: Site, site: Site) -> bool:
 def only_some_come(line: Site, site: Site) -> bool:
     """Whether what is called at `line` is for some ranks alone, or comes to `site` at last by way of what is."""
     return any(map(is_for_some_ranks, (line, *_below(line, site))))
+
+
+def some_come_besides(line: Site, site: Site) -> bool:
+    """The same where nothing at all is written for the other ranks."""
+    return any(map(is_besides, (line, *_below(line, site))))
 
 
 def _below(line: Site, site: Site) -> Iterator[Site]:

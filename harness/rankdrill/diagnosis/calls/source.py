@@ -36,6 +36,7 @@ __all__ = [
     "comes_to_both",
     "comes_to_the_same",
     "functions_calling",
+    "is_besides",
     "is_for_some_ranks",
     "is_handled_by",
     "leaves_a_with",
@@ -53,8 +54,8 @@ LEAVES_WITH = "leaves the with"
 _EXITS = ("__exit__", "__aexit__")
 _JOINS = frozenset({"as_completed", "join", "result", "run_until_complete", "shutdown"})
 _JOINS_BY_NAME = frozenset({"asyncio.run", "asyncio.wait", "futures.wait", "list", "wait"})
-_FOR_ONE_RANK = re.compile(r"rank_?(zero|0)|(^|[._])(main|master)_(process|only|rank)", re.IGNORECASE)
-"""A decorator of functions that one rank alone runs: `rank_zero_only`, `accelerator.on_main_process`, `master_only`."""
+_FOR_ONE_RANK = re.compile(r"rank_?(zero|0|only)|(^|[._])(main|master)_(process|only|rank)", re.IGNORECASE)
+"""A decorator of what one rank alone runs: `rank_zero_only`, `one_rank_only`, `on_main_process`, `master_only`."""
 _POOLS = ("Executor", "Pool", "TaskGroup")
 
 
@@ -194,6 +195,14 @@ def is_for_some_ranks(site: Site) -> bool:
         order_of(site, replace(site, line=line)) is Order.APART or _asks_for_the_rank(function, tree, line)
         for line in lines_calling(names, function) - {site.line}
     )
+
+
+def is_besides(site: Site) -> bool:
+    """Whether it `is_for_some_ranks`, and what asks for the rank has nothing for the others to do in its place."""
+    function = function_around(site)
+    if function is None or not is_for_some_ranks(site):
+        return False
+    return not any(isinstance(node, ast.If) and node.orelse for node, _ in path_to(function, site.line))
 
 
 def _asks_for_the_rank(function: ast.AST, tree: ast.Module, line: int) -> bool:

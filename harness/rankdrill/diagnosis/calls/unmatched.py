@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations
 
-from rankdrill.diagnosis.calls.common_caller import from_one_function
+from rankdrill.diagnosis.calls.common_caller import from_one_function, outward, some_come_besides
 from rankdrill.diagnosis.calls.conditions import comes_with_each_round
 from rankdrill.diagnosis.calls.contracts import MEMBERS
 from rankdrill.diagnosis.calls.groups_left_out import went_past_group
@@ -25,6 +25,7 @@ from rankdrill.diagnosis.calls.rounds import out_of_turn_with_a_line
 from rankdrill.diagnosis.calls.sequences import Parting, calls_on, left_out_by_one_side, parted_before, parting
 from rankdrill.diagnosis.calls.source import (
     Order,
+    is_besides,
     lines_alike,
     lines_behind,
     made_later_too,
@@ -47,7 +48,8 @@ def left_behind(waits: Mapping[int, Wait], returned: Collection[int], views: Seq
     """What is wrong where ranks wait in a collective for ranks that have returned; None where none do.
 
     `views` are the ledgers of all ranks. The fewer are at fault: those that returned have left a call out, or those
-    that wait have made one more. Of as many nobody can say which, nor where those that still run may yet decide it.
+    that wait have made one more. Of as many nobody can say which, unless one half has come because of its rank; nor
+    where those that still run may yet decide it.
     """
     wait = min((wait for wait in waits.values() if _is_for(wait, returned)), key=_since, default=None)
     if wait is None:
@@ -65,9 +67,16 @@ def left_behind(waits: Mapping[int, Wait], returned: Collection[int], views: Seq
     left = for_away | set(here)
     left |= _held_up_alike(left, away, wait, waits, views)
     still_open = len(set(wait.missing) - set(away) - waits.keys())
-    if len(away) > len(left) + still_open:
+    alone = {*here, *away} == {*range(len(views))} and len(here) == len(away) and _only_some_come(here, calls)
+    if len(away) > len(left) + still_open or alone:
         return _extra(step, away, here, views)
     return _missing(step, away, calls, waits, views, majority=len(away) + still_open < len(left))
+
+
+def _only_some_come(here: Collection[int], calls: Mapping[int, Step]) -> bool:
+    """Whether those that are `here` have come because they, and nobody else, were asked for their rank on the way."""
+    sites = {calls[rank].site for rank in here}
+    return all(site is not None and any(map(is_besides, outward(site))) for site in sites)
 
 
 def _held_up_alike(
@@ -142,7 +151,7 @@ def retold(finding: Finding, views: Sequence[LedgerView]) -> Finding:
         return went_past_group(finding)
     if finding.kind in OF_ONE_CALL and any(is_of_two_threads(*pair) for pair in permutations(finding.sides, 2)):
         return replace(finding, kind=FindingKind.CALL_ORDERING, culprits=())  # on each rank it is chance
-    found = _parted(finding, views) if finding.culprits else _parted_by_custom(finding, views)
+    found = _parted(finding, views) if finding.culprits else _parted_by_custom(finding, views) or _asked(finding, views)
     found = found or _in_a_branch_without(finding, views) or _out_of_turn(finding, views)
     if found is None or _comes_by_without_fail(finding, found[1]):
         if turned_round(finding) or either_turned_round(finding) or is_of_another_round(finding, views):
@@ -251,6 +260,28 @@ def _parted_by_custom(finding: Finding, views: Sequence[LedgerView]) -> tuple[tu
         return None
     one, other = (_up_to(finding.number, finding.group, views[side.ranks[0]]) for side in finding.sides)
     return left_out_by_one_side([side.ranks for side in finding.sides], *_from_one_start(one, other))
+
+
+def _asked(finding: Finding, views: Sequence[LedgerView]) -> tuple[tuple[int, ...], Parting] | None:
+    """Of two sides of all ranks the one that makes its call because it has asked which rank it is, where the others
+    have nothing to do in its place, and it comes to theirs as well: it makes one call more.
+    """
+    if len(finding.sides) != 2 or finding.kind not in OF_ONE_CALL:
+        return None
+    pairs = [(mine, theirs) for mine, theirs in permutations(finding.sides) if _is_asked_into(mine, theirs)]
+    if len(pairs) != 1 or {rank for side in finding.sides for rank in side.ranks} != {*range(len(views))}:
+        return None
+    ((side, _),) = pairs
+    call = calls_on(finding.group, views[side.ranks[0]]).get(finding.number)
+    return (side.ranks, Parting(FindingKind.EXTRA, call)) if call is not None else None
+
+
+def _is_asked_into(mine: Side, theirs: Side) -> bool:
+    one, other = mine.sites[0], theirs.sites[0]
+    if one is None or other is None or len(set(mine.sites)) > 1:
+        return False
+    at_one, at_other = from_one_function(one, other)
+    return order_of(at_one, at_other) in (Order.AFTER, Order.BEFORE) and some_come_besides(at_one, one)
 
 
 def _missing(
