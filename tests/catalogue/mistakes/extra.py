@@ -80,7 +80,7 @@ def once_more_in_the_fiftieth_step(rank: Rank) -> None:
             dist.all_reduce(gradient)  # culprit
 
 
-@mistake("extra call", ranks=2, also=("missing call",))
+@mistake("extra call", culprits=(1,), ranks=2, also=("missing call",))
 def of_two_one_gathers_the_hosts(rank: Rank) -> None:
     dist.barrier()
     if rank.index == 1:

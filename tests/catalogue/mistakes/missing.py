@@ -103,7 +103,7 @@ def does_not_come_to_a_monitored_barrier(rank: Rank) -> None:
     dist.broadcast(torch.ones(2), 0)  # culprit
 
 
-@mistake("missing call", ranks=2, also=("extra call",))
+@mistake("missing call", culprits=(0,), ranks=2, also=("extra call",))
 def one_of_two_synchronizes(rank: Rank) -> None:
     for _ in range(5):
         dist.all_reduce(torch.ones(2))  # culprit

@@ -101,7 +101,7 @@ def one_saves_a_step_less(rank: Rank) -> None:
     dist.barrier()  # culprit
 
 
-@mistake("extra call", ranks=2, also=("missing call",), torch=(2, 8))
+@mistake("extra call", culprits=(0,), ranks=2, also=("missing call",), torch=(2, 8))
 def the_whole_state_for_rank_zero(rank: Rank) -> None:
     model = sharded_model(2)
     if rank.index == 0:
