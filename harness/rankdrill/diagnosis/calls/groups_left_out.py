@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
+from rankdrill.diagnosis.calls.common_caller import come_round, from_one_function
 from rankdrill.diagnosis.calls.group_names import under_other_names
-from rankdrill.diagnosis.calls.loops import share_a_loop
 from rankdrill.diagnosis.calls.naming import named
 from rankdrill.diagnosis.calls.source import Order, order_of
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
@@ -100,7 +100,10 @@ def went_past_group(finding: Finding) -> Finding:
         few, most = most, few
     came, due = few.sites[0], most.sites[0]
     alike = len(set(few.sites)) == len(set(most.sites)) == 1
-    if came is None or due is None or not alike or order_of(due, came) is not Order.AFTER or share_a_loop(due, came):
+    if came is None or due is None or not alike:
+        return finding
+    at_due, at_came = from_one_function(due, came)
+    if order_of(at_due, at_came) is not Order.AFTER or come_round(at_due, at_came):
         return finding
     did = f"{'leaves' if len(few.ranks) == 1 else 'leave'} out {finding.step}"
     left_out = side_of(few.ranks, did, [due] * len(few.ranks))
@@ -109,4 +112,4 @@ def went_past_group(finding: Finding) -> Finding:
 
 def _lies_further_down(one: Side, other: Side) -> bool:
     here, there = one.sites[0], other.sites[0]
-    return here is not None and there is not None and order_of(there, here) is Order.AFTER
+    return here is not None and there is not None and order_of(*from_one_function(there, here)) is Order.AFTER

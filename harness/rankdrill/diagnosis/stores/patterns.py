@@ -61,11 +61,16 @@ def _beyond_the_rank(value: ast.expr, tree: ast.AST | None) -> int | None:
             rank = _beyond_the_rank(left, tree)
             return rank + (by if isinstance(op, ast.Add) else -by) if rank is not None else None
         case ast.Name(id=name):
-            known = _assigned_once(name, tree) if tree is not None else None
-            return 0 if known is not None and _OWN_RANK.search(ast.unparse(known)) else None
+            return 0 if tree is not None and _is_the_rank(name, tree) else None
         case ast.Attribute() | ast.Call():
             return 0 if _OWN_RANK.search(ast.unparse(value)) else None
     return None
+
+
+def _is_the_rank(name: str, tree: ast.AST) -> bool:
+    """Whether whatever is called so in `tree` is the rank, as far as that says: functions are given it by its name."""
+    values, stored, _ = _bound(name, tree)
+    return 0 < len(values) == stored and all(_OWN_RANK.search(ast.unparse(value)) for value in values)
 
 
 def _with_slots(text: str) -> str:
@@ -74,8 +79,16 @@ def _with_slots(text: str) -> str:
 
 def _assigned_once(name: str, tree: ast.AST) -> ast.expr | None:
     """What the name, or the attribute of that name, stands for all over `tree`."""
+    values, stored, given = _bound(name, tree)
+    return values[0] if len(values) == stored == 1 and not given else None
+
+
+def _bound(name: str, tree: ast.AST) -> tuple[list[ast.expr], int, bool]:
+    """What the name is assigned all over `tree`, how often it is bound there in any way, and whether a function is
+    given something by that name.
+    """
     values: list[ast.expr] = []
-    stored = 0
+    stored, argument = 0, False
     for node in ast.walk(tree):
         match node:
             case ast.Assign(targets=[ast.Name(id=found) | ast.Attribute(attr=found)], value=value) if found == name:
@@ -88,5 +101,5 @@ def _assigned_once(name: str, tree: ast.AST) -> ast.expr | None:
             case ast.Name(id=found, ctx=ast.Store()) | ast.Attribute(attr=found, ctx=ast.Store()) if found == name:
                 stored += 1
             case ast.arg(arg=found) if found == name:
-                return None
-    return values[0] if len(values) == stored == 1 else None
+                argument = True
+    return values, stored, argument

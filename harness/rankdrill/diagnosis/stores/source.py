@@ -33,7 +33,7 @@ def is_set_there_by(site: Site | None, key: str, rank: int) -> bool:
     if site is None or function is None:
         return False
     calls = [call for call in calls_at(function, site.line) if name_called(call) in SETTING and call.args]
-    patterns = [pattern_of(call.args[0], function) for call in calls]
+    patterns = [_pattern(call.args[0], function, site) for call in calls]
     return any(
         pattern is not None
         and names_key(pattern, key, rank)
