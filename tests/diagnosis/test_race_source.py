@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -1164,3 +1165,59 @@ def one_now_and_one_in_each_round() -> None:
 )
 def test_lines_that_may_be_for_any_message(function: Program) -> None:
     assert not has_a_line_for_each(reception(function), MANY)
+
+
+# ------------------------------------------------------------------------- one thing of two messages, of two senders
+
+
+@dataclass
+class Envelope:
+    sender: int
+    length: int
+    content: torch.Tensor
+
+
+def made_one_thing_with_its_sender() -> Envelope:
+    head, body = torch.empty(2), torch.empty(MANY)
+    sender = dist.recv(head, tag=1)
+    dist.recv(body, tag=2)  # here
+    return Envelope(sender, int(head[1]), content=body)
+
+
+def paired_with_its_sender() -> list[tuple[int, torch.Tensor]]:
+    found = []
+    for _ in range(2):
+        head, body = torch.empty(2), torch.empty(MANY)
+        sender = dist.recv(head, tag=1)
+        dist.recv(body, tag=2)  # here
+        found.append((sender, body.clone()))
+    return found
+
+
+def shown_beside_each_other() -> None:
+    head, body = torch.empty(2), torch.empty(MANY)
+    sender = dist.recv(head, tag=1)
+    dist.recv(body, tag=2)  # here
+    print(sender, body)
+
+
+def asked_who_it_was() -> list[tuple[int, torch.Tensor]]:
+    found = []
+    for _ in range(2):
+        head, body = torch.empty(2), torch.empty(MANY)
+        dist.recv(head, tag=1)
+        sender = dist.recv(body, tag=2)  # here
+        found.append((sender, body.clone()))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("function", "together"),
+    [(made_one_thing_with_its_sender, True), (paired_with_its_sender, True), (shown_beside_each_other, False)],
+)
+def test_a_payload_that_is_given_to_the_sender_of_a_header(function: Program, *, together: bool) -> None:
+    assert is_put_together(reception(function)) is together
+
+
+def test_who_asks_for_the_sender_of_a_payload_knows_it() -> None:
+    assert reception_at(site(asked_who_it_was)) is None

@@ -6,11 +6,13 @@ import linecache
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
 
 from rankdrill import World
@@ -127,6 +129,26 @@ def test_a_call_of_ddp_and_one_of_the_users_differ_in_more_than_their_dtype(two:
     outcome = two.run(body, deadline=DEADLINE_S)
     (finding,) = outcome.findings
     assert finding.kind in (FindingKind.MISSING, FindingKind.EXTRA, FindingKind.CALL_ORDERING), outcome.summary()
+
+
+def half_of_it(state, bucket):  # type: ignore[no-untyped-def]  # DDP reads its annotations, which are text here
+    work = dist.all_reduce(bucket.buffer().half(), async_op=True)
+    return work.get_future().then(lambda done: done.value()[0].float())
+
+
+@pytest.mark.parametrize("hook", [half_of_it, default_hooks.fp16_compress_hook])
+def test_a_hook_for_gradients_that_one_alone_has_makes_the_same_call_of_another_dtype(four: World, hook: Any) -> None:
+    def body() -> None:
+        model = DistributedDataParallel(nn.Linear(8, 2))
+        if dist.get_rank() == 2:
+            model.register_comm_hook(None, hook)
+        for _ in range(2):
+            model(torch.ones(4, 8)).sum().backward()
+
+    (finding,) = four.run(body, deadline=DEADLINE_S).findings
+    assert (finding.kind, finding.culprits) == (FindingKind.DATATYPE, (2,))
+    assert "with float16" in finding.sides[0].did
+    assert "with float32" in finding.sides[1].did
 
 
 def test_a_round_of_a_loop_that_one_leaves_early_is_left_out_still(four: World) -> None:

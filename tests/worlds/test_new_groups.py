@@ -264,6 +264,24 @@ def test_who_goes_past_a_group_and_makes_the_next_left_it_out(four: World) -> No
     assert [side.ranks for side in finding.sides] == [(ODD,), (ODD,), (ODD,), others]  # left out, went past it by, made
 
 
+class Workers:
+    """As communicators are made that belong to somebody."""
+
+    def __init__(self, ranks: list[int]) -> None:
+        self.group = dist.new_group(ranks)
+
+
+def test_who_goes_past_a_group_that_a_constructor_makes_left_it_out(four: World) -> None:
+    def body() -> None:
+        if dist.get_rank() != ODD:
+            Workers([rank for rank in range(4) if rank != ODD])
+        dist.new_group([0, ODD])
+
+    (finding,) = four.run(body, deadline=DEADLINE_S).findings
+    assert (finding.kind, finding.culprits) == ("missing call", (ODD,))
+    assert " past it by `if dist.get_rank() != ODD`" in str(finding)
+
+
 def test_how_a_rank_went_past_a_group_that_it_is_not_in_is_told_once(four: World) -> None:
     def body() -> None:
         if dist.get_rank() != ODD:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import torch.distributed as dist
@@ -44,6 +45,27 @@ def for_nobody(rank: RankContext) -> None:
     rank.store.wait([f"to/{rank.index}"])
 
 
+def enter(store: Any, r: int) -> None:
+    if r:
+        store.get(f"turn/{r}")
+
+
+def leave(store: Any, r: int) -> None:
+    store.set(f"turn/{r + 1}", "open")
+
+
+def with_rows(store: Any, r: int, rows: list[int]) -> None:
+    enter(store, r)
+    if rows:
+        leave(store, r)
+
+
+def its_turn_goes_to_nobody(rank: RankContext) -> None:
+    r = dist.get_rank()
+    with_rows(rank.store, r, [] if r == 1 else [1])
+    dist.barrier()
+
+
 def found(world: World, body: Body) -> Finding:
     (finding,) = world.run_job(Job(body, with_context=True), deadline=DEADLINE_S).findings
     return finding
@@ -54,6 +76,13 @@ def test_who_has_set_another_key_is_to_blame(three: World, body: Body, culprit: 
     finding = found(three, body)
     assert (finding.kind, finding.culprits) == ("missing key", (culprit,))
     assert "has set" in str(finding.sides[0])
+
+
+def test_who_has_set_none_is_told_by_what_functions_are_given(three: World) -> None:
+    """Two ranks say too little by themselves; what the functions are given, by one name all over, is the rank."""
+    finding = found(three, its_turn_goes_to_nobody)
+    assert (finding.kind, finding.culprits) == ("missing key", (1,))
+    assert "has not set 'turn/2' as others have theirs" in str(finding.sides[0])
 
 
 def reads_from_the_wrong_side(rank: RankContext) -> None:

@@ -741,6 +741,26 @@ def test_updates_that_get_lost_are_found_though_all_ranks_return(fresh: World) -
     assert not outcome.ok
 
 
+def counts_in_a_store_that_one_serves(rank: RankContext) -> None:
+    store = None
+    if rank.index == 0:
+        store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)  # type: ignore[attr-defined]
+        store.set("seen", "0")
+    port = [store.port if store is not None else 0]
+    dist.broadcast_object_list(port, src=0)
+    store = store or dist.TCPStore("127.0.0.1", port[0], is_master=False)  # type: ignore[attr-defined]
+    for _ in range(10):
+        seen = int(store.get("seen"))  # got
+        store.set("seen", str(seen + 1))  # set
+    dist.barrier()
+
+
+def test_who_connects_to_a_store_has_not_waited_for_its_turn(fresh: World) -> None:
+    found = finding(run(fresh, counts_in_a_store_that_one_serves))
+    assert (found.kind, found.culprits) == ("lost update", (0, 1, 2, 3))
+    assert marks(found) == [{"set"}]
+
+
 def counts_two_at_once(rank: RankContext) -> None:
     if rank.index == 0:
         rank.store.multi_set(["hits", "misses"], ["0", "0"])  # type: ignore[attr-defined]

@@ -13,7 +13,7 @@ from collections.abc import Collection, Container, Sequence
 from rankdrill.diagnosis.races.joined import parts_of
 from rankdrill.diagnosis.races.places import is_about
 from rankdrill.diagnosis.races.reception import Reception, receptions_in
-from rankdrill.diagnosis.races.written import Written, name_called, names_in
+from rankdrill.diagnosis.races.written import Written, name_called, names_in, plain_copy_of
 
 __all__ = ["has_a_line_for_each", "is_put_together", "is_put_under_another_sender", "is_put_with_another"]
 
@@ -227,7 +227,9 @@ def _is_read(written: Written, use: ast.Name) -> bool:
 
 
 def is_put_under_another_sender(reception: Reception) -> bool:
-    """Whether it is kept under the rank that sent what was received from anybody just before, whoever has sent it."""
+    """Whether it is kept under the rank that sent what was received from anybody just before, or made one thing with
+    that rank, whoever has sent it.
+    """
     written, into = reception.written, reception.into
     block = _block_of(written, reception.call)
     senders = {
@@ -240,7 +242,24 @@ def is_put_under_another_sender(reception: Reception) -> bool:
     if not senders or not isinstance(into, ast.Name) or not reception.waits:
         return False
     kept = [(index, value) for index, value in _kept_under(written) if into.id in names_in(value)]
-    return bool(kept) and all(names_in(index) & senders for index, _ in kept)
+    if kept:
+        return all(names_in(index) & senders for index, _ in kept)
+    return any(_is_one_thing_of(node, into.id, senders) for node in ast.walk(written.function))
+
+
+def _is_one_thing_of(node: ast.AST, name: str, senders: Collection[str]) -> bool:
+    """Whether it is made of what is in `name`, and of one of the `senders`: ``Message(sender, payload)``."""
+    match node:
+        case ast.Tuple(elts=parts, ctx=ast.Load()) | ast.List(elts=parts, ctx=ast.Load()):
+            pass
+        case ast.Call(args=args, keywords=keywords) if name_called(node) not in _EITHER_WAY:
+            parts = [*args, *(keyword.value for keyword in keywords)]
+        case ast.Dict(values=parts):
+            pass
+        case _:
+            return False
+    whole = {plain.id for part in parts if isinstance(plain := plain_copy_of(part), ast.Name)}
+    return name in whole and any(sender in whole for sender in senders)
 
 
 def _kept_under(written: Written) -> list[tuple[ast.AST, ast.AST]]:

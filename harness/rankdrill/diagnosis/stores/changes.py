@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rankdrill.ledger import LedgerView, Record, State
-from rankdrill.step import FILE_LOCKS, LEAVES_GROUP, Kind, Site
+from rankdrill.step import FILE_LOCKS, JOINS_STORE, LEAVES_GROUP, Kind, Meeting, Site
 
 __all__ = ["SWAP", "Change", "changes_of"]
 
@@ -73,6 +73,9 @@ def changes_of(rank: int, view: LedgerView) -> Iterator[Change]:
             epoch, free_for = (step.target, step.sequence), _Freedom(none=late or step.message is not None)
             after, under = step.site, None
             long_got, got = {**long_got, **got}, {}
+        elif step.op == JOINS_STORE:  # who connects waits for the server alone, and that may wait for all
+            if Meeting.of(step).waits_for_all:
+                free_for, got, long_got = _Freedom(none=True), {}, {}
         elif step.kind is not Kind.STORE:
             free_for.take(record)
             if step.op in FILE_LOCKS:
