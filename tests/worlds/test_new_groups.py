@@ -282,6 +282,18 @@ def test_who_goes_past_a_group_that_a_constructor_makes_left_it_out(four: World)
     assert " past it by `if dist.get_rank() != ODD`" in str(finding)
 
 
+def test_who_comes_early_to_make_a_group_has_left_out_what_the_others_are_in(four: World) -> None:
+    def body() -> None:
+        for _ in range(2 if dist.get_rank() == ODD else 3):
+            dist.all_reduce(torch.ones(1))
+        dist.new_group([0, 1, 2, 3])
+
+    (finding,) = four.run(body, deadline=DEADLINE_S).findings
+    assert (finding.kind, finding.culprits) == ("missing call", (ODD,))
+    assert finding.lines[0].startswith(f"missing call: rank {ODD} leaves out all_reduce #2 on 'default', at ")
+    assert " past it by the end of `for _ in range(2 if " in finding.lines[0]
+
+
 def test_how_a_rank_went_past_a_group_that_it_is_not_in_is_told_once(four: World) -> None:
     def body() -> None:
         if dist.get_rank() != ODD:

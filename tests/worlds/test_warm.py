@@ -85,6 +85,41 @@ def test_what_accelerate_keeps_for_a_process_is_put_back(two: World, tmp_path: P
     assert pids(two) == before
 
 
+MODELS = """
+class _SerialModel:
+    pass
+
+class Native:
+    pass
+
+_model, _need_to_sync = _SerialModel(), True
+
+def asks() -> bool:
+    global _model, _need_to_sync
+    alone = _need_to_sync and isinstance(_model, _SerialModel)
+    _model, _need_to_sync = Native(), False
+    return alone
+"""
+
+
+def test_what_ignite_has_found_out_is_forgotten(two: World, tmp_path: Path) -> None:
+    """It asks once, in collectives: a test in which one rank alone asks it would pass after another one."""
+    (tmp_path / "ignite" / "distributed").mkdir(parents=True)
+    for package in (tmp_path / "ignite", tmp_path / "ignite" / "distributed"):
+        (package / "__init__.py").touch()
+    (tmp_path / "ignite" / "distributed" / "utils.py").write_text(MODELS)
+
+    def body() -> list[bool]:
+        sys.path.insert(0, str(tmp_path))
+        from ignite.distributed import utils  # type: ignore[import-not-found]
+
+        return [utils.asks(), utils.asks()]
+
+    before = pids(two)
+    assert [two.run(body).unwrap() for _ in range(3)] == [[[True, False]] * 2] * 3
+    assert pids(two) == before
+
+
 def test_ranks_know_who_they_are(two: World) -> None:
     names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
     seen = two.run(lambda: tuple(os.environ[name] for name in names)).unwrap()

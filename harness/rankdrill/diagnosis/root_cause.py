@@ -9,6 +9,7 @@ from rankdrill.diagnosis.asynchronous import lost_message, stalled_by_loss
 from rankdrill.diagnosis.calls.axes import divided_at_a_turn, on_another_axis
 from rankdrill.diagnosis.calls.conditions import with_condition
 from rankdrill.diagnosis.calls.crossed import crossed_groups
+from rankdrill.diagnosis.calls.early_to_a_group import early_to_a_group
 from rankdrill.diagnosis.calls.group_names import named_apart
 from rankdrill.diagnosis.calls.groups_left_out import group_left_out, makes_group
 from rankdrill.diagnosis.calls.met_by_mistake import either_turned_round
@@ -44,7 +45,11 @@ def cause_of_hang(waits: Mapping[int, Wait], returned: Collection[int], views: S
     """
     # One that has issued a message, and is in no step, may be anywhere.
     inside = {rank: wait for rank, wait in waits.items() if wait.record.state.open}
-    found = named_apart(inside) or cause_apart(inside, returned, views) or group_left_out(inside, returned)
+    found = named_apart(inside) or cause_apart(inside, returned, views)
+    if found is not None:
+        return found
+    early = early_to_a_group(inside, returned, views)
+    found = with_condition(early, views) if early is not None else group_left_out(inside, returned)
     if found is not None:
         return found
     waits = {rank: wait for rank, wait in waits.items() if not makes_group(wait)}

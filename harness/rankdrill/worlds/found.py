@@ -20,6 +20,7 @@ from rankdrill.diagnosis.missing_files import look_of, missing_file
 from rankdrill.diagnosis.monitored import not_passed
 from rankdrill.diagnosis.races.missed import missed_race
 from rankdrill.diagnosis.refused import refused_by_torch
+from rankdrill.diagnosis.stores.cause import cause_apart
 from rankdrill.diagnosis.stores.keys import awaits_key, awaits_meeting
 from rankdrill.diagnosis.stores.lock_files import tried_again
 from rankdrill.diagnosis.stores.meetings import given_up
@@ -241,15 +242,25 @@ def _waited_in_vain(rank: RankOutcome) -> Record | None:
 
 
 def _timed_out(ranks: Sequence[RankOutcome], waits: Mapping[int, Wait]) -> Finding | None:
-    """What is wrong where all that raised had waited for keys of a store which are not there yet."""
+    """What is wrong where all that raised had waited for keys of a store which are not there yet: until one gave up.
+
+    That one may have served the store, and others have lost it then.
+    """
     views = [rank.ledger for rank in ranks]
-    asked = {rank.rank: _asked_in_vain(rank) for rank in ranks if rank.status == "raised"}
+    raised = [rank for rank in ranks if rank.status == "raised"]
+    if not any("timeout" in str(rank.error).casefold() for rank in raised):
+        return None
+    asked = {rank.rank: _asked_in_vain(rank) for rank in raised}
     beside = {
         rank: wait
         for rank, records in asked.items()
         if (wait := next(_awaited(rank, records, dict(enumerate(views))), None)) is not None
     }
-    return missing_key(beside, {**waits, **beside}, views) if len(beside) == len(asked) else None
+    if len(beside) < len(asked):
+        return None
+    waits = {**waits, **beside}
+    returned = {rank.rank for rank in ranks if rank.status == "returned"}
+    return cause_apart(waits, returned - waits.keys(), views) or missing_key(beside, waits, views)
 
 
 def _awaited(rank: int, records: Sequence[Record], views: Mapping[int, LedgerView]) -> Iterator[Wait]:
@@ -260,7 +271,7 @@ def _awaited(rank: int, records: Sequence[Record], views: Mapping[int, LedgerVie
 def _asked_in_vain(rank: RankOutcome) -> list[Record]:
     """The waits that it gave up, one for each of the keys that it awaited at once."""
     last = rank.ledger.last_raised
-    if not lost_another(rank.error) or "timeout" not in str(rank.error).casefold() or last is None:
+    if not lost_another(rank.error) or last is None:
         return []
     newest = rank.ledger.where(lambda kind, state: state is State.RAISED, newest_first=True)
     at_once = takewhile(lambda record: record.step.op == last.step.op and record.end_ns > last.begin_ns, newest)

@@ -50,7 +50,8 @@ def _instead(wait: Wait, waits: Sequence[Wait], views: Sequence[LedgerView]) -> 
     if not awaits_key(step) or step.site is None or wanted.count(step.digest) > 1:
         return {}
     got = [_got_at(step, view) for view in views]
-    together = sorted(_awaited_with(step, views[wait.rank]), key=_name)
+    awaited = _awaited_with(step, views[wait.rank])
+    together = sorted(awaited if step in awaited else [step], key=_name)  # it has given up what is open no more
     before, place = [each.digest for each in got[wait.rank]], together.index(step)
     turn = len(before)
     rest = {rank: steps for rank, steps in enumerate(got) if rank != wait.rank and steps}

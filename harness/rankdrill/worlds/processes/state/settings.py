@@ -24,7 +24,7 @@ import torch.multiprocessing as torch_multiprocessing
 from rankdrill.boundary import torch_seam
 from rankdrill.worlds.processes.environment import read_environment
 from rankdrill.worlds.processes.last_words import LastWords
-from rankdrill.worlds.processes.state.libraries import accelerate_back, read_accelerate
+from rankdrill.worlds.processes.state.libraries import accelerate_back, ignite_back, read_accelerate, read_ignite
 
 __all__ = ["SETTINGS", "Setting"]
 
@@ -233,5 +233,6 @@ SETTINGS = (
         _set(torch_multiprocessing.set_sharing_strategy),
     ),
     Setting("accelerate's state", read_accelerate, accelerate_back),
+    Setting("ignite's model of the processes", read_ignite, ignite_back),
 )
 """In the order in which they are read and put back."""
