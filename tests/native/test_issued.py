@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 import weakref
@@ -387,3 +388,12 @@ def test_a_pass_that_fails_leaves_nothing_to_the_next(here: Here) -> None:
         named = [record.step.site.via for record in buckets if record.step.site is not None]
         assert named == [f"DDP bucket {number}" for number in range(expected)]
         assert {record.state for record in buckets} == {State.ENDED}
+
+
+@native
+def test_its_wait_is_a_method_to_whoever_wraps_it() -> None:
+    """As DeepSpeed does, which names what it times."""
+    work = BeatenWork()
+    assert (work.wait.__name__, work.wait.__qualname__) == ("wait", "TrackedWork.wait")
+    assert (work.wait.__module__, work.wait.__self__) == (TrackedWork.__module__, work)
+    assert functools.wraps(work.wait)(lambda: None).__doc__ == TrackedWork.wait.__doc__

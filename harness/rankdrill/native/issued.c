@@ -401,6 +401,19 @@ static PyObject *Waiting_get(PyObject *self, PyObject *work, PyObject *Py_UNUSED
     return work && work != Py_None ? PyMethod_New(self, work) : Py_NewRef(self);
 }
 
+/* What functions are asked for by those that wrap them, `functools.wraps` and others. */
+static PyObject *Waiting_told(PyObject *self, void *name) {
+    return PyObject_GetAttrString(((Waiting *)self)->within, name);
+}
+
+static PyGetSetDef Waiting_getset[] = {
+    {"__name__", Waiting_told, NULL, NULL, "__name__"},
+    {"__qualname__", Waiting_told, NULL, NULL, "__qualname__"},
+    {"__module__", Waiting_told, NULL, NULL, "__module__"},
+    {"__doc__", Waiting_told, NULL, NULL, "__doc__"},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
 static void Waiting_dealloc(Waiting *self) {
     Py_XDECREF(self->within);
     Py_XDECREF(self->no_timeout);
@@ -426,6 +439,7 @@ PyTypeObject WaitingType = {
     .tp_call = PyVectorcall_Call,
     .tp_descr_get = Waiting_get,
     .tp_vectorcall_offset = offsetof(Waiting, vectorcall),
+    .tp_getset = Waiting_getset,
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,
     .tp_new = Waiting_new,
 };

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rankdrill.errors import UsageError
+from rankdrill.plugin.foreseen import refuse_unknown
 from rankdrill.plugin.marker import MARKER_HELP, SIZE_PARAMETER, own_sizes_depth, read_mark, size_label
 from rankdrill.plugin.refusals import check_worlds, refusal, refusals_of_sizes
 from rankdrill.strictness import contracts_asked_for
@@ -88,6 +89,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="lend this terminal to rank N: breakpoint() opens its prompt there, with --pdb a failure does too; "
         "the deadlines of tests do not run, and contracts are not compared",
     )
+    parser.addini(
+        "rankdrill_preload",
+        type="args",
+        default=[],
+        help="modules that take long to import, and start no threads: imported once, where ranks are forked from, and "
+        "not in each rank",
+    )
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # before pytest captures what the terminal is
@@ -104,6 +112,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER_HELP)
     if not _in_a_rank(config):
         seed = _seed(config)
+        refuse_unknown(config.getini("rankdrill_preload"))
         if config.option.rankdrill_json is not None:
             from rankdrill.plugin.json_file import write_json
 
@@ -363,7 +372,7 @@ def _shared(config: pytest.Config) -> Session:
         stream = config.getoption("capture") == "no"
         wanted = session_setup(config)
         tell_log = pytest_seam.tell_log(config) if wanted.live_log else None
-        pool = WorldPool(wanted, stream=stream, tell_log=tell_log)
+        pool = WorldPool(wanted, stream, tell_log, preload=tuple(config.getini("rankdrill_preload")))
         # Somebody at a prompt is not to be ended because the others can only wait.
         asked = contracts_asked_for(without=config.option.no_contracts, strictly=config.option.strict_contracts)
         pool.contracts = config.option.pdb_rank is None and asked

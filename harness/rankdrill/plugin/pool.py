@@ -64,6 +64,7 @@ class WorldPool:
     stream: bool = False
     tell_log: Tell | None = None
     contracts: Contracts = True  # of all worlds, besides what a test says itself
+    preload: tuple[str, ...] = ()  # modules that the user wants imported where ranks are forked from
     _worlds: dict[WorldKey, Kept] = field(default_factory=dict)
 
     @cached_property
@@ -157,7 +158,7 @@ class WorldPool:
                 device=key.device,
                 init=key.init,
                 stream=self.stream,
-                preload=(_ON_RANKS, *self._foreseen),
+                preload=(_ON_RANKS, *self._foreseen, *self.preload),
                 prepare=laying(self.wanted.foundation),
                 tell_log=self.tell_log,
                 contracts=contracts_of_both(self.contracts, key.contracts),

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from rankdrill.diagnosis import name_ranks
+from rankdrill.step import Kind
 from rankdrill.worlds.rank_outcome import RankOutcome, Status
 
 __all__ = ["said_of", "suffering_alike", "victim_lines"]
@@ -14,6 +15,7 @@ VICTIM_WIDTH = 120
 MOST_VICTIMS = 8  # lines of them
 _PLURAL = {"was": "were", "waits": "wait", "is": "are"}
 _SOURCE = re.compile(r"\[/\S+:\d+\] ")  # gloo's messages begin with a path on the machine that built torch
+_OF_OTHERS = frozenset({Kind.COLLECTIVE, Kind.STORE, Kind.GROUP})  # steps in which a rank suffers
 _CALLED = re.compile(r", called at .+?:\d+ in \S+")  # of a victim the line is enough
 
 
@@ -39,7 +41,9 @@ def _suffered(rank: RankOutcome) -> str:
     """One line, cut where a transport's message begins to chat."""
     line = _CALLED.sub("", _SOURCE.sub("", str(rank).splitlines()[0]))
     raised = rank.status is Status.RAISED  # an error before that was dealt with
-    where = next((record.step for record in reversed(rank.ledger.records) if raised and record.error), None)
+    failed = [record.step for record in reversed(rank.ledger.records) if raised and record.error]
+    # What it did on its way out, in handlers for the end of its process, may have failed, too.
+    where = next((step for step in failed if step.kind in _OF_OTHERS), failed[0] if failed else None)
     chat = raised and len(line) > VICTIM_WIDTH
     cut = line if not chat else line[: VICTIM_WIDTH - 1] + "…"
     return f"{cut} [in {where}]" if where else cut
