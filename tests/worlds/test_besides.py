@@ -95,6 +95,51 @@ def test_who_was_asked_for_its_rank_makes_one_call_more(two: World, body: Body, 
     assert marks(found)[0] == {"besides"}
 
 
+def in_a_group_at_the_end(rank: RankContext) -> None:
+    tensor = [dist.new_group([0, 1]), dist.new_group([2, 3])]
+    data = [dist.new_group([0, 2]), dist.new_group([1, 3])]
+    loss = torch.ones(1)
+    for _ in range(2):
+        dist.all_reduce(loss, group=tensor[rank.index // 2])
+        if rank.index == 0:
+            dist.all_reduce(loss, group=data[rank.index % 2])  # besides
+    dist.barrier()
+
+
+def in_a_group_in_each_round(rank: RankContext) -> None:
+    data = [dist.new_group([0, 2]), dist.new_group([1, 3])]
+    loss = torch.ones(1)
+    for _ in range(2):
+        dist.all_reduce(loss)
+        if rank.index == 0:
+            dist.all_reduce(loss, group=data[rank.index % 2])  # besides
+    dist.barrier()
+
+
+@pytest.mark.parametrize("body", [in_a_group_at_the_end, in_a_group_in_each_round])
+def test_so_it_is_in_a_group_of_two(four: World, body: Body) -> None:
+    """The other member is as innocent as all others, and waits with them."""
+    (found,) = run(four, body).findings
+    assert (found.kind, found.culprits) == (FindingKind.EXTRA, (0,))
+    assert marks(found)[0] == {"besides"}
+
+
+def one_member_goes_past_it(rank: RankContext) -> None:
+    """Both are asked in: that one of them is not there is not the other's fault."""
+    group = dist.new_group([0, 2])
+    for step in range(2):
+        if rank.index == 2 and step == 1:
+            continue
+        if rank.index in (0, 2):
+            dist.all_reduce(torch.ones(1), group=group)
+    dist.barrier()
+
+
+def test_who_is_asked_in_and_alone_is_not_to_blame(four: World) -> None:
+    (found,) = run(four, one_member_goes_past_it).findings
+    assert 0 not in found.culprits
+
+
 def share(weights: torch.Tensor) -> None:
     dist.broadcast(weights, src=0)
 

@@ -13,6 +13,7 @@ from rankdrill.diagnosis.calls.early_to_a_group import early_to_a_group
 from rankdrill.diagnosis.calls.group_names import named_apart
 from rankdrill.diagnosis.calls.groups_left_out import group_left_out, makes_group
 from rankdrill.diagnosis.calls.met_by_mistake import either_turned_round
+from rankdrill.diagnosis.calls.passed import kept_away
 from rankdrill.diagnosis.calls.siblings import miscounted_beside, sided_by_siblings
 from rankdrill.diagnosis.calls.split_alike import with_groups_alike
 from rankdrill.diagnosis.calls.torch_threads import beside_torch, met_by_chance
@@ -99,7 +100,12 @@ def _of_groups(waits: Mapping[int, Wait], returned: Collection[int], views: Sequ
     found = another_group_at_a_turn(waits, views)
     if found is None and (divided := divided_at_a_turn(waits, returned, views)) is not None:
         return divided
-    found = found or _of_two_groups(waits, returned, views) or on_another_axis(waits, returned, views)
+    found = (
+        found
+        or kept_away(waits, views)
+        or _of_two_groups(waits, returned, views)
+        or on_another_axis(waits, returned, views)
+    )
     custom = against_custom(waits, views)
     if custom is not None and (found is None or found.culprits in ((), custom.culprits)):
         return custom  # how two threads of it came to wait is chance

@@ -6,20 +6,21 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from rankdrill.diagnosis.calls.common_caller import from_one_function, in_any_loop, loops_below
+from rankdrill.diagnosis.calls.by_rank import may_come
+from rankdrill.diagnosis.calls.common_caller import come_round, from_one_function, in_any_loop, loops_below
 from rankdrill.diagnosis.calls.loops import share_a_loop
 from rankdrill.diagnosis.calls.naming import named
 from rankdrill.diagnosis.calls.sequences import calls_on, left_out_by_custom
-from rankdrill.diagnosis.calls.source import Order, comes_later, comes_to_both, made_later_too, order_of
+from rankdrill.diagnosis.calls.source import Order, comes_later, comes_to_both, is_besides, made_later_too, order_of
 from rankdrill.diagnosis.calls.unmatched import on_top
 from rankdrill.diagnosis.calls.words import at_odds, origin
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.messages import words
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import LedgerView
-from rankdrill.step import BATCH, SEND, Kind, Site, Step
+from rankdrill.step import BATCH, NO_SEQUENCE, SEND, Kind, Site, Step
 
-__all__ = ["gone_past", "is_behind", "lie_behind"]
+__all__ = ["gone_past", "is_behind", "kept_away", "lie_behind"]
 
 
 def gone_past(
@@ -28,7 +29,8 @@ def gone_past(
     """What is wrong where `outside` waits for a message, and will not come to the call that `inside` waits in.
 
     None where it may come. `lost` are all that wait for ever. The fewer are at fault: those that went past the call
-    have left it out, or those that are in it have made one more; what a rank did in the rounds before says more. Who is
+    have left it out, or those that are in it have made one more; so have as many, if conditions keep the others away by
+    their rank. What a rank did in the rounds before says more. Who is
     in it from a line that `outside` is still to come to has gone past this one, too. Where all others have gone past
     the call, `outside`, which waits for one that is in it, was let down by that one: it speaks for them.
     """
@@ -47,11 +49,47 @@ def gone_past(
         return _extra(outside, made, step, len(inside.missing), views)
     further_on = [rank for rank, call in made.items() if lie_behind(call.site, step.site, here)]
     mine = {rank: call for rank, call in made.items() if rank not in further_on}
-    if len(past) + len(further_on) > len(mine) and not by_custom:
+    more = len(past) + len(further_on) > len(mine)
+    if not by_custom and (more or (len(past) == len(mine) and _are_kept_away(past, mine))):
         return _on_top(mine, past[0], step, outside, views)
     culprits = tuple(past) if by_custom or len(past) + len(further_on) < len(mine) else ()
     found = _told(FindingKind.MISSING, culprits, made, step, outside)
     return found if culprits else _where_they_part(found, past, made, step, views)
+
+
+def kept_away(waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> Finding | None:
+    """A call, of whatever group, in which ranks wait for such as have gone past it, kept away from it by their rank."""
+    for wait in waits.values():
+        step, missing = wait.record.step, wait.missing
+        if step.sequence == NO_SEQUENCE or not missing or any(other not in waits for other in missing):
+            continue
+        made = {
+            rank: each.record.step
+            for rank, each in waits.items()
+            if (each.record.step.target, each.record.step.sequence) == (step.target, step.sequence)
+        }
+        if _are_kept_away(missing, made) and all(_has_gone_by(step, waits[other], views) for other in missing):
+            return _on_top(made, missing[0], step, waits[missing[0]], views)
+    return None
+
+
+def _has_gone_by(step: Step, wait: Wait, views: Sequence[LedgerView]) -> bool:
+    """Whether the rank is behind the call, or has come round a loop to what it waits in once more than who made it."""
+    if is_behind(step, wait, views):
+        return True
+    here = wait.record.step.site
+    before = [made for view in views if (made := _before(step, view)) is not None]
+    if step.site is None or here is None or not before or not come_round(*from_one_function(here, step.site)):
+        return False
+    mine = sum(each.site == here for each in _steps(wait, views[wait.rank]))
+    return all(mine > made[here] > 0 for made in before)
+
+
+def _are_kept_away(past: Sequence[int], made: Mapping[int, Step]) -> bool:
+    """Whether none of those that are `past` the call may come to it, by their rank, and all that have `made` it may."""
+    sites = {call.site for call in made.values()}
+    ranks = {*past, *made}
+    return all(site is not None and is_besides(site) and may_come(site, ranks) == made.keys() for site in sites)
 
 
 def _where_they_part(
