@@ -377,7 +377,7 @@ def test_who_waits_for_one_that_has_ended_waits_for_ever_whatever_else_it_does(
             dist.all_reduce(torch.ones(1))
 
     outcome = two.run(body, deadline=LONG)
-    assert [finding.kind for finding in outcome.findings] == [FindingKind.MISSING]
+    assert [finding.kind for finding in outcome.findings] == [FindingKind.EXTRA]
     assert outcome.elapsed < EARLY
 
 

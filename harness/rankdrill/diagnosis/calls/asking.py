@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
-__all__ = ["asks_for_the_rank"]
+__all__ = ["asks_for_the_rank", "names_ranks"]
 
 _OF_A_RANK = re.compile(r"(^|_)(my)?rank(\d|_|$)", re.IGNORECASE)
 _CALLED_SO = re.compile(r"(^|_)(main|master|leader|chief|global_zero)(_|$)", re.IGNORECASE)
@@ -31,6 +31,30 @@ def asks_for_the_rank(test: ast.AST, tree: ast.AST) -> bool:
         seen |= names
         nodes = [value for name in names for value in bindings.get(name, ())]
     return False
+
+
+def names_ranks(test: ast.expr, tree: ast.AST) -> bool:
+    """Whether `test`, which `asks_for_the_rank`, holds for ranks that it names, and not for all but those: it compares
+    them with ``==`` or ``in``, or asks whether this is the main one.
+    """
+    match test:
+        case ast.BoolOp(op=joint, values=parts):
+            asking = [part for part in parts if asks_for_the_rank(part, tree)]
+            joined = isinstance(joint, ast.And) or len(asking) == len(parts)
+            return joined and all(names_ranks(part, tree) for part in asking)
+        case ast.Compare(ops=[sign]):
+            return isinstance(sign, ast.Eq | ast.In | ast.Is)
+        case ast.UnaryOp(op=ast.Not(), operand=asked):
+            return _is_a_number(asked)
+        case ast.Name() | ast.Attribute() | ast.Call():
+            return not _is_a_number(test)
+    return False
+
+
+def _is_a_number(asked: ast.expr) -> bool:
+    """Whether it is called as the number of a rank is: of ``rank`` and ``dist.get_rank()``, not of ``is_rank_zero``."""
+    name = ast.unparse(asked.func if isinstance(asked, ast.Call) else asked).rpartition(".")[2]
+    return name.endswith(("rank", "index"))
 
 
 def _is_of_a_rank(name: str, bindings: _Bindings) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import TypeGuard
 
-from rankdrill.diagnosis.calls.asking import asks_for_the_rank
+from rankdrill.diagnosis.calls.asking import asks_for_the_rank, names_ranks
 from rankdrill.diagnosis.calls.loops import in_one_block, is_in_a_loop
 from rankdrill.diagnosis.calls.tree import (
     FUNCTIONS,
@@ -198,11 +198,15 @@ def is_for_some_ranks(site: Site) -> bool:
 
 
 def is_besides(site: Site) -> bool:
-    """Whether it `is_for_some_ranks`, and what asks for the rank has nothing for the others to do in its place."""
-    function = function_around(site)
-    if function is None or not is_for_some_ranks(site):
+    """Whether it `is_for_some_ranks`, for those that what asks for the rank names: ``if rank == 0``. Who writes
+    ``if rank != 1`` means that rank 1 goes past it. Nor has it anything for the others to do in its place.
+    """
+    function, tree = function_around(site), tree_of(site.file)
+    if function is None or tree is None or not is_for_some_ranks(site):
         return False
-    return not any(isinstance(node, ast.If) and node.orelse for node, _ in path_to(function, site.line))
+    around = [node for node, _ in path_to(function, site.line) if isinstance(node, ast.If)]
+    asking = [node.test for node in around if asks_for_the_rank(node.test, tree)]
+    return not any(node.orelse for node in around) and all(names_ranks(test, tree) for test in asking)
 
 
 def _asks_for_the_rank(function: ast.AST, tree: ast.Module, line: int) -> bool:
