@@ -6,6 +6,7 @@ import inspect
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 
 import pytest
@@ -18,6 +19,7 @@ from rankdrill.native import LANE_VARIABLE
 
 DEADLINE_S = 60.0
 LARGE = 1 << 20
+READ_S = 0.3  # in which a thread comes to read a few bytes, on any machine
 
 
 def gathered(data: torch.Tensor) -> list[torch.Tensor]:
@@ -73,6 +75,7 @@ def a_storage_that_is_resized() -> None:
     data = torch.ones(8)
     work = dist.all_gather(gathered(data), data, async_op=True)
     if dist.get_rank() == 1:
+        time.sleep(READ_S)  # gloo's thread reads what it was given: nothing now, and would end the process
         data.untyped_storage().resize_(0)  # odd
     work.wait()
 
