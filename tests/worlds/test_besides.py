@@ -80,12 +80,24 @@ def of_the_same_kind_as_what_is_due(rank: RankContext) -> None:
     dist.barrier()
 
 
+def while_the_other_waits_for_its_message(rank: RankContext) -> None:
+    weights = torch.ones(3)
+    dist.all_reduce(weights)
+    if rank.index == 0:
+        dist.barrier()  # besides
+    if rank.index == 0:
+        dist.send(weights, dst=1)
+    else:
+        dist.recv(weights, src=0)
+
+
 @pytest.mark.parametrize(
     ("body", "culprit"),
     [
         (in_a_callback, 0),
         (in_one_that_is_wrapped, 0),
         (when_the_other_is_done, 0),
+        (while_the_other_waits_for_its_message, 0),
         (of_the_same_kind_as_what_is_due, 1),
     ],
 )
