@@ -120,6 +120,7 @@ STORE_MEETS = frozenset({"barrier", JOINS_STORE})
 OWN_STORE = "FileStore"
 """The store of the world itself, which nobody outside of it uses; others have an address."""
 _MEETING = re.compile(r"(all|server|client)(?: of (\d+) ranks)?, (.*)")
+_INSTALLED = f"{os.sep}site-packages{os.sep}"
 PRIVATE_STORE = "HashStore"
 """A store that no other process uses."""
 FILE_LOCKS = frozenset({"flock", "lockf"})
@@ -153,6 +154,8 @@ class Site:
     ``all_gather_object`` issues an ``all_gather``; or who else, where they called nothing: ``DDP bucket 0``.
     `caller` is the line of the user's that called that function, where one did, with its own caller: of a helper that
     is called from many places it says which.
+    `whole` is the same with the lines of libraries that lie between, where there are some: the innermost of all lines,
+    the one that called its function, and so on. It is no part of what the site is.
     """
 
     file: str
@@ -160,6 +163,7 @@ class Site:
     function: str
     via: str = ""
     caller: Site | None = None
+    whole: Site | None = field(default=None, compare=False, repr=False)
 
     def __hash__(self) -> int:
         return hash((self.file, self.line, self.function))  # asked at each call: not the caller's too
@@ -197,7 +201,10 @@ class Site:
 
 
 def _short(file: str) -> str:
-    """As a reader in the current directory would write it."""
+    """As a reader in the current directory would write it; of what is installed, as it is imported."""
+    package = file.rpartition(_INSTALLED)[2]
+    if package != file:
+        return package
     try:
         here = os.getcwd()
         return file if here == os.sep else file.removeprefix(os.path.join(here, ""))

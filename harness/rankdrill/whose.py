@@ -9,7 +9,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-__all__ = ["OUR_FOLDER", "Whose", "torch_folder", "whose_file"]
+__all__ = ["OUR_FOLDER", "Whose", "is_of_python", "torch_folder", "whose_file"]
 
 
 class Whose(IntEnum):
@@ -28,9 +28,11 @@ def _folder(path: str | os.PathLike[str]) -> str:
 OUR_FOLDER = Path(__file__).parent
 """Where rankdrill lies."""
 _OURS = _folder(OUR_FOLDER)
-_INSTALLED = tuple(
-    {_folder(path) for name, path in sysconfig.get_paths().items() if name in ("purelib", "platlib", "stdlib")}
+_PACKAGES, _PYTHONS = (
+    tuple({_folder(path) for name, path in sysconfig.get_paths().items() if name in names})
+    for names in (("purelib", "platlib"), ("stdlib",))
 )
+_SITE_PACKAGES = f"{os.sep}site-packages{os.sep}"
 
 
 @cache
@@ -48,6 +50,11 @@ def whose_file(file: str) -> Whose:
         return Whose.TORCH
     if file.startswith(_OURS):
         return Whose.OURS
-    if file.startswith(("<frozen", *_INSTALLED)) or f"{os.sep}site-packages{os.sep}" in file:
+    if file.startswith(("<frozen", *_PACKAGES, *_PYTHONS)) or _SITE_PACKAGES in file:
         return Whose.LIBRARY
     return Whose.USER
+
+
+def is_of_python(file: str) -> bool:
+    """Whether it is of the standard library."""
+    return file.startswith(("<frozen", *_PYTHONS)) and not file.startswith(_PACKAGES) and _SITE_PACKAGES not in file

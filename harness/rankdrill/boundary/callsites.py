@@ -10,25 +10,30 @@ before others: ``all_gather_object``, ``DistributedDataParallel.forward``, ``Ten
 
 Of the user's function its callers are looked for too, the next frames outward that are the user's, but not past what
 runs tests: many wrap collectives in helpers of their own, and the line of a helper says little.
+
+The lines of libraries that lie between are kept beside, as `Site.whole`: where ranks part within a framework's trainer,
+all of them are at the one line of the user's that called it.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from types import CodeType, FrameType, TracebackType
 
 from rankdrill.boundary.layers import layer_of
 from rankdrill.boundary.public_names import how_telling, spoken
 from rankdrill.native import hot
 from rankdrill.step import HANDED_OVER, Site
-from rankdrill.whose import Whose, whose_file
+from rankdrill.whose import Whose, is_of_python, whose_file
 
 __all__ = ["MOST_FRAMES", "call_site", "called_by_user", "frame_at", "owner_of", "passes", "raise_site"]
 
 MOST_FRAMES = 200  # looked at; frameworks nest some dozens
 MOST_CALLERS = 3
 MOST_BETWEEN = 12  # frames between a user's function and its caller; a module's call makes two
+MOST_OF_LIBRARIES = 20  # frames of libraries that are kept, the innermost
 MOST_KNOWN = 1 << 14  # functions and call sites remembered: code may be made anew for every call
 _MODES = frozenset({"__torch_function__", "__torch_dispatch__"})  # a call passes through there, from elsewhere
 _RUNNERS = frozenset({"pytest_pyfunc_call", "_callTestMethod"})  # who calls a test is of no interest
@@ -59,10 +64,10 @@ def plain_call_site(depth: int = 1) -> Site | None:
     left = len(running)
     outermost: CodeType | None = None  # of torch's, or a gather
     telling = 0
-    library: FrameType | None = None
+    libraries: list[FrameType] = []
     known = _known
     for _ in range(MOST_FRAMES):
-        if frame is None and left and library is None:
+        if frame is None and left and not libraries:
             frame = running[left - 1]
         if frame is None:
             break
@@ -73,21 +78,30 @@ def plain_call_site(depth: int = 1) -> Site | None:
         if whose is _USER:
             if _is_the_template(frame):
                 break
-            return _site(frame, outermost, _callers_of(frame, running))
-        if whose is _LIBRARY and library is None:
-            library = frame
-        elif tells and tells >= telling and library is None:
+            return _site([*libraries[:MOST_OF_LIBRARIES], frame], outermost, running)
+        if whose is _LIBRARY:
+            libraries.append(frame)
+        elif tells and tells >= telling and not libraries:
             outermost, telling = code, tells
         frame = frame.f_back
-    return _site(library, outermost, ()) if library is not None else None
+    return _found(libraries[:1], outermost) if libraries else None
 
 
-def _callers_of(frame: FrameType, running: Sequence[FrameType]) -> Sequence[FrameType]:
-    """The user's frames around that of the user's, the innermost first; none where a test begins there, or a body."""
+def _site(frames: list[FrameType], via: CodeType | None, running: Sequence[FrameType]) -> Site:
+    """The site of the user's frame, the last of `frames`, with those around it."""
+    outer = _callers_of(frames[-1], running, MOST_OF_LIBRARIES + 1 - len(frames))
+    return _found([*frames, *outer], via)
+
+
+def _callers_of(frame: FrameType, running: Sequence[FrameType], room: int) -> Sequence[FrameType]:
+    """The user's frames around that of the user's, the innermost first, and those of libraries in between, for which
+    there is so much `room`; none where a test begins there, or a body.
+    """
     found: list[FrameType] = []
+    users = count = 0  # of the user's, and how many are found up to the last of them
     outer, between = frame.f_back, 0
     left, library = len(running), False
-    while between < MOST_BETWEEN and len(found) < MOST_CALLERS:
+    while between < MOST_BETWEEN and users < MOST_CALLERS:
         if outer is None and left and not library:  # in a thread of the engine's own
             outer = running[left - 1]
         if outer is None:
@@ -100,14 +114,16 @@ def _callers_of(frame: FrameType, running: Sequence[FrameType]) -> Sequence[Fram
             if _is_the_template(outer):
                 break
             found.append(outer)
-            between = 0
+            between, users, count = 0, users + 1, len(found)
         elif (whose is _OURS and outer not in running) or (whose is _LIBRARY and code.co_name in _RUNNERS):
             break
         else:
             between += 1
             library = library or whose is _LIBRARY
+            if whose is _LIBRARY and len(found) - users < room:
+                found.append(outer)
         outer = outer.f_back
-    return found
+    return found[:count]
 
 
 def raise_site(traceback: TracebackType | None) -> Site | None:
@@ -143,26 +159,39 @@ def _is_the_template(frame: FrameType) -> bool:
     return frame.f_back is None and frame.f_code.co_filename == "<string>"
 
 
-def _site(frame: FrameType, via: CodeType | None, callers: Sequence[FrameType]) -> Site:
-    code = frame.f_code
-    key: tuple[int, ...] = (id(code), frame.f_lasti, id(via))
-    for caller in callers:
-        key += (id(caller.f_code), caller.f_lasti)
+def _found(frames: Sequence[FrameType], via: CodeType | None) -> Site:
+    key: tuple[int, ...] = (id(via),)
+    for frame in frames:
+        key += (id(frame.f_code), frame.f_lasti)
     found = _sites.get(key)
-    return found[0] if found is not None else _meet(key, frame, via, callers)
+    return found[0] if found is not None else _meet(key, frames, via)
 
 
-def _meet(key: Hashable, frame: FrameType, via: CodeType | None, callers: Sequence[FrameType]) -> Site:
+def _meet(key: Hashable, frames: Sequence[FrameType], via: CodeType | None) -> Site:
     if len(_sites) >= MOST_KNOWN:
         _sites.clear()
-    outer: Site | None = None
-    for caller in reversed(callers):
-        called, how = caller.f_code, HANDED_OVER if caller.f_code.co_name.endswith(HANDED_OVER) else ""
-        outer = Site(called.co_filename, caller.f_lineno or 0, _name_of(called), how, outer)
-    code = frame.f_code
-    site = Site(code.co_filename, frame.f_lineno or 0, _name_of(code), spoken(via), outer)
+    site = _site_of(frames, via)
     # One thread's stays where two meet it at the same time: what is known of a call goes by the identity of its site.
-    return _sites.setdefault(key, (site, (code, via, *(caller.f_code for caller in callers))))[0]
+    return _sites.setdefault(key, (site, (via, *(frame.f_code for frame in frames))))[0]
+
+
+def _site_of(frames: Sequence[FrameType], via: CodeType | None) -> Site:
+    """The site that `frames` lead to, the innermost first, and what `via` was called there."""
+    users = [at for at, frame in enumerate(frames) if owner_of(frame.f_code) is _USER] or [0]
+    site: Site | None = None
+    whole: Site | None = None
+    for at in reversed(range(len(frames))):
+        frame = frames[at]
+        code = frame.f_code
+        if at not in users and is_of_python(code.co_filename):
+            continue
+        handed = HANDED_OVER if code.co_name.endswith(HANDED_OVER) else ""
+        line = code.co_filename, frame.f_lineno or 0, _name_of(code)
+        whole = Site(*line, handed if at else spoken(via), whole)
+        if at in users:
+            site = Site(*line, spoken(via) if at == users[0] else handed, site)
+    assert site is not None, "one of them is"
+    return site if whole == site else replace(site, whole=whole)
 
 
 def _name_of(code: CodeType) -> str:

@@ -26,6 +26,7 @@ def finding_as_fields(finding: Finding) -> dict[str, Any]:
                 "did": side.did,
                 "sites": [site_as_fields(site) for site in side.sites],
                 "ahead": site_as_fields(side.ahead),
+                "within": [site_as_fields(site) for site in side.within],
             }
             for side in finding.sides
         ],

@@ -56,12 +56,15 @@ class Side:
     """Ranks that did the same: what, in words that follow ``rank 2``, and from where, by rank.
 
     `ahead` is where by the source they come only then to what the other side has begun with, where that is known.
+    `within` are the lines of libraries, by rank, by which those of the user's at `sites` did it, where nothing else
+    tells the sides apart.
     """
 
     ranks: tuple[int, ...]
     did: str
     sites: tuple[Site | None, ...]
     ahead: Site | None = None
+    within: tuple[Site | None, ...] = ()
 
     def __str__(self) -> str:
         return f"{name_ranks(self.ranks)} {self.itself}"
@@ -83,10 +86,12 @@ class Side:
         return self.did.startswith("returned")
 
     def _where(self) -> str:
-        by_site: dict[Site, list[int]] = {}
-        for rank, site in zip(self.ranks, self.sites, strict=True):
+        by_site: dict[str, list[int]] = {}
+        within = self.within or (None,) * len(self.sites)
+        for rank, site, library in zip(self.ranks, self.sites, within, strict=True):
             if site is not None:
-                by_site.setdefault(site, []).append(rank)
+                by_way = f", by way of {library.path}:{library.line} in {library.function}" if library else ""
+                by_site.setdefault(f"{site}{by_way}", []).append(rank)
         if len(by_site) == 1 and None not in self.sites:
             return f", at {next(iter(by_site))}"
         told = [f"at {site} ({name_ranks(ranks)})" for site, ranks in list(by_site.items())[:MOST_SITES]]

@@ -29,6 +29,7 @@ from rankdrill.diagnosis.mixed_circle import mixed_circle
 from rankdrill.diagnosis.races.race import answer_to_another, waits_for_what_came_first
 from rankdrill.diagnosis.races.shown import race_shown_by
 from rankdrill.diagnosis.stores.cause import apart, cause_apart
+from rankdrill.diagnosis.through_libraries import seen_through_libraries, with_libraries
 from rankdrill.diagnosis.waits import Wait, hopeless
 from rankdrill.ledger import LedgerView, State
 from rankdrill.step import NO_SEQUENCE, Kind, Site
@@ -44,6 +45,14 @@ def cause_of_hang(waits: Mapping[int, Wait], returned: Collection[int], views: S
     `waits` is what each waiting rank waits for, `returned` are those that came to their end, `views` the ledgers of
     all ranks.
     """
+    return seen_through_libraries(
+        _cause_of_hang(waits, returned, views), waits, views, lambda whole, led: _cause_of_hang(whole, returned, led)
+    )
+
+
+def _cause_of_hang(
+    waits: Mapping[int, Wait], returned: Collection[int], views: Sequence[LedgerView]
+) -> Finding | None:
     # One that has issued a message, and is in no step, may be anywhere.
     inside = {rank: wait for rank, wait in waits.items() if wait.record.state.open}
     found = named_apart(inside) or cause_apart(inside, returned, views)
@@ -138,6 +147,17 @@ def _of_two_groups(waits: Mapping[int, Wait], returned: Collection[int], views: 
 
 def traced_back(noticed: Finding, waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> Finding:
     """`noticed`, which a rank found while it ran, as it looks to who knows what all ranks did."""
+    found = seen_through_libraries(
+        _traced_back(noticed, waits, views),
+        waits,
+        views,
+        lambda whole, led: _traced_back(with_libraries(noticed, views), whole, led),
+    )
+    assert found is not None, "as the first look finds something"
+    return found
+
+
+def _traced_back(noticed: Finding, waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> Finding:
     views = [_until(noticed, rank, view) for rank, view in enumerate(views)]
     waits = {rank: wait for rank, wait in waits.items() if wait.record.index < _end(views[rank])}
     if (race := race_shown_by(noticed, views)) is not None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from rankdrill.errors import LedgerError
 from rankdrill.ledger import format as f
 from rankdrill.ledger.groups import Group, GroupReader
-from rankdrill.ledger.sites import read_site
+from rankdrill.ledger.sites import Sites
 from rankdrill.ledger.slots import NOT_WHOLE, Slots
 from rankdrill.ledger.whole_paths import whole_path
 from rankdrill.step import Kind, Message, Site, Step
@@ -30,8 +30,9 @@ class LedgerView:
     """The records of one run of one rank, copied out of its ledger; each is decoded when first asked for, and kept.
 
     `dropped` counts records the ring had already overwritten; `torn` those whose writer was killed half way. `sites`
-    holds the call sites that the records speak of, by number, `groups` the groups that the rank has used, in the order
-    in which it came to them. `shift_ns` is added to all times: another machine's clock is another one.
+    holds the call sites that the records speak of, by number, `whole_sites` the same with the lines of libraries that
+    lie between, `groups` the groups that the rank has used, in the order in which it came to them. `shift_ns` is added
+    to all times: another machine's clock is another one.
     """
 
     raw: Slots = field(default_factory=Slots)
@@ -40,6 +41,22 @@ class LedgerView:
     sites: Mapping[int, Site] = field(default_factory=dict)
     shift_ns: int = 0
     groups: tuple[Group, ...] = ()
+    whole_sites: Mapping[int, Site] = field(default_factory=dict)
+
+    @cached_property
+    def through_libraries(self) -> LedgerView:
+        """The same with sites that lead through the lines of libraries."""
+        return replace(self, sites=self.whole_sites or self.sites)
+
+    @cached_property
+    def has_libraries(self) -> bool:
+        """Whether a library made a call, or called who made it."""
+        return bool(self.whole_sites) and self.whole_sites != self.sites
+
+    def at(self, index: int) -> f.Record | None:
+        """The record of this index; None where it is not among these, or torn."""
+        place = index - self.first
+        return self._record(place) if 0 <= place < len(self.raw) and self.marks[place] != NOT_WHOLE else None
 
     @cached_property
     def records(self) -> tuple[f.Record, ...]:
@@ -163,7 +180,7 @@ class LedgerReader:
         self.capacity = min(capacity, (size - f.HEADER_BYTES) // f.RECORD_BYTES)
         self._ring = capacity
         self._room = sites
-        self._sites: dict[int, Site] = {}
+        self._sites = Sites()
         sites_end = f.HEADER_BYTES + capacity * f.RECORD_BYTES + sites * f.SITE_BYTES
         self._groups = GroupReader(self._map, sites_end, groups)
 
@@ -211,7 +228,10 @@ class LedgerReader:
         self._read_sites()
         # Last, since a group is written down before the first record that speaks of it.
         groups = self._groups.groups(since)
-        return LedgerView(raw, first, dropped=first - start, sites=self._sites, groups=groups)
+        known = self._sites
+        return LedgerView(
+            raw, first, dropped=first - start, sites=known.users, groups=groups, whole_sites=known.whole
+        )
 
     def close(self) -> None:
         self._map.close()
@@ -219,13 +239,11 @@ class LedgerReader:
     def _read_sites(self) -> None:
         """Take in the call sites that are new; a site is in the table before any record speaks of it."""
         start = f.HEADER_BYTES + self._ring * f.RECORD_BYTES
-        for number in range(len(self._sites) + 1, self._room + 1):
-            at = start + (number - 1) * f.SITE_BYTES
+        for place in range(len(self._sites), self._room):
+            at = start + place * f.SITE_BYTES
             raw = self._map[at : at + f.SITE_BYTES]
-            site = read_site(raw, number, self._sites) if any(raw[-4:]) else None  # nothing there: the usual answer
-            if site is None:
+            if not any(raw[-4:]) or not self._sites.read(raw):  # nothing there: the usual answer
                 break
-            self._sites[number] = site
 
     def _parts(self, first: int, total: int) -> Iterator[tuple[bytes, int]]:
         """The slots of the records from `first` up to `total`, in one part or two: a ring ends somewhere."""

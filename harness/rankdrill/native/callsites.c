@@ -3,7 +3,8 @@
 #include "frames.h"
 
 enum { USER, LIBRARY, TORCH, OURS }; /* as whose.Whose */
-enum { MOST_FRAMES = 200, MOST_CALLERS = 3, MOST_BETWEEN = 12 };
+enum { MOST_FRAMES = 200, MOST_CALLERS = 3, MOST_BETWEEN = 12, MOST_OF_LIBRARIES = 20 };
+enum { MOST_TOLD = MOST_OF_LIBRARIES + 1 + MOST_CALLERS };
 enum { C10D = 1, FUNCTIONAL = 2, BETWEEN = 4, MOST_TO_FUNCTIONAL = 6 }; /* as boundary/layers.py */
 enum { CODES = 4096, PLACES = 8 }; /* how many are known, and where each may be, from its own place on */
 
@@ -116,10 +117,10 @@ static void look_at(Look *look, const Known *known, long number) {
 }
 
 typedef struct {
-    Frame user, callers[MOST_CALLERS];
-    Frame last; /* that was looked at; not held */
+    Frame told[MOST_TOLD]; /* the user's, its callers, and those of libraries below and between them */
+    Frame last;            /* that was looked at; not held */
     PyCodeObject *via;
-    Py_ssize_t count;
+    Py_ssize_t count, of_libraries;
     Look look;
 } Found; /* all of them held */
 
@@ -127,13 +128,23 @@ static enum hand hand_of(const Found *found) {
     const Look *look = &found->look;
     if (look->handed || look->returned) return look->handed ? HANDED : RETURNED;
     int unclear = !look->knows_handed || (look->inside && !look->knows_returned);
-    return found->user && unclear ? UNCLEAR : KEPT; /* a function of the user's may be called as those in between are */
+    return found->count && unclear ? UNCLEAR : KEPT; /* a function of the user's may be called as those in between are */
+}
+
+static void keep_only(Found *found, Py_ssize_t count) {
+    while (found->count > count) drop_frame(found->told[--found->count]);
 }
 
 static void let_go(Found *found) {
-    drop_frame(found->user);
     Py_CLEAR(found->via);
-    while (found->count) drop_frame(found->callers[--found->count]);
+    keep_only(found, 0);
+}
+
+/* One of a library's, if there is room. */
+static void tell(Found *found, Frame frame) {
+    if (found->of_libraries == MOST_OF_LIBRARIES) return;
+    hold_frame(found->told[found->count++] = frame);
+    found->of_libraries++;
 }
 
 /* What goes on below the last frame of a thread that C++ has made for a backward pass: what runs the innermost of the
@@ -150,44 +161,44 @@ static Py_ssize_t passes_left(CallSites *self, Py_ssize_t left, Frame frame) {
     return left;
 }
 
-/* The user's frames around that of the user's; see `callsites._callers_of`. */
+/* The frames around that of the user's, the last that is told; see `callsites._callers_of`. */
 static int find_callers(CallSites *self, Found *found) {
-    Frame frame = back_of(found->user);
-    Py_ssize_t left = PyList_GET_SIZE(self->passes);
-    for (int between = 0, library = 0; between < MOST_BETWEEN && found->count < MOST_CALLERS;) {
+    Frame frame = back_of(found->told[found->count - 1]);
+    Py_ssize_t left = PyList_GET_SIZE(self->passes), users_end = found->count;
+    int failed = 0;
+    for (int between = 0, library = 0, users = 0; between < MOST_BETWEEN && users < MOST_CALLERS;) {
         if (!frame && !library) frame = frame_of_pass(self, left); /* in a thread of the engine's own */
         if (!frame) break;
         Py_ssize_t before = left;
         left = passes_left(self, left, frame);
         PyCodeObject *code = code_of(found->last = frame);
         Known known;
-        int failed = know(self, code, &known);
+        failed = know(self, code, &known);
         int ours = known.whose == OURS && left == before; /* who begins a backward pass is the user */
-        int stop = failed || ours || (known.whose == LIBRARY && known.runs_tests) ||
-                   (known.whose == USER && is_the_template(frame, code));
-        if (stop) {
-            drop_frame(frame);
-            return failed;
-        }
+        if (failed || ours || (known.whose == LIBRARY && known.runs_tests) ||
+            (known.whose == USER && is_the_template(frame, code)))
+            break;
         Frame back = back_of(frame);
         if (known.whose == USER) {
-            found->callers[found->count++] = frame;
-            between = 0;
+            found->told[found->count++] = frame;
+            users_end = found->count;
+            between = 0, users++;
         } else {
-            library = library || known.whose == LIBRARY;
+            if (known.whose == LIBRARY) library = 1, tell(found, frame);
             drop_frame(frame);
             between++;
         }
         frame = back;
     }
     drop_frame(frame);
-    return 0;
+    keep_only(found, users_end);
+    return failed;
 }
 
 static int find_frames(CallSites *self, long depth, Found *found) {
-    Frame frame = innermost(), library = NULL;
+    Frame frame = innermost();
     Py_ssize_t left = PyList_GET_SIZE(self->passes);
-    int telling = 0, failed = 0, below = !frame;
+    int telling = 0, failed = 0, user = 0, below = !frame;
     if (below) frame = frame_of_pass(self, left);
     for (long looked = below ? 0 : 1 - depth; frame && looked < MOST_FRAMES; looked++) {
         if (left) left = passes_left(self, left, frame);
@@ -199,21 +210,22 @@ static int find_frames(CallSites *self, long depth, Found *found) {
             if (!failed) look_at(&found->look, &known, looked + depth);
             if (!failed && !looked) found->look.from_c10d = known.layer == C10D;
             if (failed || known.whose == USER) {
-                if (!failed && !is_the_template(frame, code)) {
-                    hold_frame(found->user = frame);
+                user = !failed && !is_the_template(frame, code);
+                if (user) {
+                    hold_frame(found->told[found->count++] = frame);
                     failed = find_callers(self, found);
                 }
                 break;
             }
-            if (known.whose == LIBRARY && !library) {
-                hold_frame(library = frame);
-            } else if (!library && known.tells && known.tells >= telling) {
+            if (known.whose == LIBRARY) {
+                tell(found, frame);
+            } else if (!found->count && known.tells && known.tells >= telling) {
                 Py_XSETREF(found->via, (PyCodeObject *)Py_NewRef(code));
                 telling = known.tells;
             }
         }
         back = back_of(frame);
-        if (!back && !library) {
+        if (!back && !found->count) {
             back = frame_of_pass(self, left);
             looked = looked < 0 ? -1 : looked;
         }
@@ -221,11 +233,7 @@ static int find_frames(CallSites *self, long depth, Found *found) {
         frame = back;
     }
     drop_frame(frame);
-    if (!found->user && !failed) {
-        found->user = library;
-        library = NULL;
-    }
-    drop_frame(library);
+    if (!user) keep_only(found, 1);
     return failed;
 }
 
@@ -267,24 +275,23 @@ static PyObject *object_of(CallSites *self, Frame frame) {
 /* A site that is new. */
 static PyObject *meet(CallSites *self, Found *found, PyObject *key) {
     int collects = PyGC_Disable(); /* it might run anything, and a frame of another thread be gone by then */
-    PyObject *user = object_of(self, found->user), *callers = user ? PyTuple_New(found->count) : NULL, *site = NULL;
-    for (Py_ssize_t each = 0; callers && each < found->count; each++) {
-        PyObject *caller = object_of(self, found->callers[each]);
-        if (caller) PyTuple_SET_ITEM(callers, each, caller);
-        else Py_CLEAR(callers);
+    PyObject *frames = PyTuple_New(found->count), *site = NULL;
+    for (Py_ssize_t each = 0; frames && each < found->count; each++) {
+        PyObject *frame = object_of(self, found->told[each]);
+        if (frame) PyTuple_SET_ITEM(frames, each, frame);
+        else Py_CLEAR(frames);
     }
     if (collects) PyGC_Enable();
     PyObject *via = found->via ? (PyObject *)found->via : Py_None;
-    if (callers) site = PyObject_CallFunctionObjArgs(self->meet, key, user, via, callers, NULL);
-    Py_XDECREF(callers);
-    Py_XDECREF(user);
+    if (frames) site = PyObject_CallFunctionObjArgs(self->meet, key, frames, via, NULL);
+    Py_XDECREF(frames);
     return site;
 }
 
 static PyObject *site_of(CallSites *self, Found *found) {
-    uint64_t key[3 + 2 * MOST_CALLERS], *end = add_frame(key, found->user);
+    uint64_t key[1 + 2 * MOST_TOLD], *end = key;
     *end++ = (uint64_t)(uintptr_t)found->via;
-    for (Py_ssize_t each = 0; each < found->count; each++) end = add_frame(end, found->callers[each]);
+    for (Py_ssize_t each = 0; each < found->count; each++) end = add_frame(end, found->told[each]);
     PyObject *bytes = PyBytes_FromStringAndSize((char *)key, (end - key) * sizeof *key);
     if (!bytes) return NULL;
     PyObject *known = PyDict_GetItemWithError(self->sites, bytes), *site = NULL;
@@ -351,10 +358,10 @@ PyObject *site_and_hand(PyObject *call_sites, enum hand *hand, int *from_c10d) {
     if (!find(self, 1, &found)) {
         *hand = hand_of(&found);
         *from_c10d = found.look.from_c10d;
-        site = found.user ? site_of(self, &found) : Py_NewRef(Py_None);
+        site = found.count ? site_of(self, &found) : Py_NewRef(Py_None);
     }
 #ifdef FRAMES_LIE_OPEN
-    if (site && found.user && walk) remember(walk, here, &found, site);
+    if (site && found.count && walk) remember(walk, here, &found, site);
 #endif
     let_go(&found);
     return site;
@@ -385,7 +392,7 @@ static PyObject *CallSites_call(PyObject *object, PyObject *const *args, size_t 
     CallSites *self = (CallSites *)object;
     Found found = {0};
     PyObject *site = NULL;
-    if (!find(self, depth, &found)) site = found.user ? site_of(self, &found) : Py_NewRef(Py_None);
+    if (!find(self, depth, &found)) site = found.count ? site_of(self, &found) : Py_NewRef(Py_None);
     let_go(&found);
     return site;
 }

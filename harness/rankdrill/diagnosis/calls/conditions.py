@@ -181,7 +181,7 @@ def _ways_past(site: Site, now: Site | None, last: Site | None, *, again: bool) 
             break
         if each.function in IN_PLACE and each.caller is not None:  # the line is told as its function's, too
             continue
-        if function is None or tree is None or whose_file(each.file) is not Whose.USER:
+        if function is None or tree is None or whose_file(each.file) in (Whose.TORCH, Whose.OURS):
             break
         if each.place == site.place and not _is_called_there(site, function):
             break

@@ -1,0 +1,101 @@
+"""A second look at calls that libraries made: where their lines part, while the user's line is the same for all.
+
+Within ``trainer.fit(…)`` every call of every rank is made by that one line of the user's, and what parts one rank from
+the others is a line of the trainer's. So where the first look, at the user's lines, tells no two places apart, the same
+is asked of the lines of libraries. What is told then has the user's line first all the same, and the library's beside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from rankdrill.diagnosis.calls.common_caller import outward
+from rankdrill.diagnosis.finding import Finding, Side
+from rankdrill.diagnosis.waits import Wait
+from rankdrill.ledger import LedgerView, Record
+from rankdrill.step import NO_SEQUENCE, Site
+from rankdrill.whose import Whose, whose_file
+
+__all__ = ["seen_through_libraries", "with_libraries"]
+
+Waits = Mapping[int, Wait]
+Views = Sequence[LedgerView]
+
+
+def seen_through_libraries(
+    found: Finding | None, waits: Waits, views: Views, look: Callable[[Waits, Views], Finding | None]
+) -> Finding | None:
+    """`found`, or what `look` finds by the lines of libraries, where those of the user's tell no two places apart."""
+    if not any(view.has_libraries for view in views) or not _is_at_one_line(found):
+        return found
+    whole = [view.through_libraries for view in views]
+    again = look({rank: _led_through(wait, whole[rank]) for rank, wait in waits.items()}, whole)
+    if again is None or not _says_more(again, found):
+        return found
+    return replace(again, sides=tuple(map(_by_users_line, again.sides)))
+
+
+def with_libraries(noticed: Finding, views: Views) -> Finding:
+    """`noticed`, at the lines of libraries: its ranks know those of the user's alone from each other."""
+    return replace(noticed, sides=tuple(_by_libraries_line(side, noticed, views) for side in noticed.sides))
+
+
+def _is_at_one_line(found: Finding | None) -> bool:
+    """Whether it tells of one line only; so it does if there is none."""
+    return found is None or len({_lines(site) for side in found.sides for site in side.sites}) <= 1
+
+
+def _lines(site: Site | None) -> tuple[tuple[str, int], ...]:
+    return tuple(each.place for each in outward(site))
+
+
+def _says_more(again: Finding, found: Finding | None) -> bool:
+    if found is None:
+        return True
+    if found.culprits and again.culprits != found.culprits:
+        return False
+    return not _is_at_one_line(again) or (again.kind, again.culprits) != (found.kind, found.culprits)
+
+
+def _led_through(wait: Wait, whole: LedgerView) -> Wait:
+    record = whole.at(wait.record.index)
+    if record is None or (record.begin_ns, record.step.op) != (wait.record.begin_ns, wait.record.step.op):
+        return wait  # nothing that was written down as such
+    return replace(wait, record=replace(wait.record, step=replace(wait.record.step, site=record.step.site)))
+
+
+def _by_libraries_line(side: Side, noticed: Finding, views: Views) -> Side:
+    sites = [_met(site, noticed, views[rank]) for rank, site in zip(side.ranks, side.sites, strict=True)]
+    return replace(side, sites=tuple(sites))
+
+
+def _met(site: Site | None, noticed: Finding, view: LedgerView) -> Site | None:
+    """The whole of `site`: as the newest call that was made there has it, of those of that number if it has one."""
+    if site is None:
+        return None
+    newest: Record
+    for newest in reversed(view.records):
+        step = newest.step
+        numbered = noticed.number == NO_SEQUENCE or (step.target, step.sequence) == (noticed.group, noticed.number)
+        if numbered and step.site is not None and step.site.place == site.place:
+            made = view.through_libraries.at(newest.index)
+            return made.step.site if made is not None else site
+    return site
+
+
+def _by_users_line(side: Side) -> Side:
+    """Told by the user's line, with the library's beside where that is another."""
+    sites = [_users_line(site) for site in side.sites]
+    within = [site if site != users else None for site, users in zip(side.sites, sites, strict=True)]
+    return replace(side, sites=tuple(sites), within=tuple(within) if any(within) else ())
+
+
+def _users_line(site: Site | None) -> Site | None:
+    """The line of the user's that `site` is, or that called it by way of libraries; the site where there is none."""
+    if site is None:
+        return None
+    outer = _users_line(site.caller)
+    if whose_file(site.file) is Whose.LIBRARY:
+        return replace(outer, via=site.via or outer.via) if outer is not None else site
+    return replace(site, caller=outer)
