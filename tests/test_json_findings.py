@@ -65,8 +65,8 @@ def as_json_has_it(value: Any) -> Any:
 
 
 def as_fields(value: Any) -> dict[str, Any]:
-    """Every field that its class has, whichever these are."""
-    return {field.name: as_json_has_it(getattr(value, field.name)) for field in fields(value)}
+    """Every field that its class has, whichever these are; not what lies beside, and is no part of it."""
+    return {field.name: as_json_has_it(getattr(value, field.name)) for field in fields(value) if field.compare}
 
 
 def compare(findings: tuple[Finding, ...], told: list[dict[str, Any]]) -> None:

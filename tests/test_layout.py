@@ -23,6 +23,7 @@ FLOORS: tuple[frozenset[str], ...] = (
     frozenset({"boundary"}),
     frozenset({"ledger"}),
     frozenset({"step", "whose"}),
+    frozenset({"site"}),
     frozenset({"drawing", "errors", "outputs", "native", "host", "motion", "strictness"}),
 )
 GROUND = "gathers"  # stands beside, in production without the rest

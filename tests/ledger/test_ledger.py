@@ -12,6 +12,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -101,6 +102,48 @@ def test_a_full_table_of_call_sites_leaves_the_rest_unknown(tmp_path: Path) -> N
         for site in [*sites, sites[0]]:
             writer.begin(Step(Kind.COLLECTIVE, "barrier", site=site))
     assert [record.step.site for record in read(path)] == [*sites[:3], None, None, sites[0]]
+
+
+LIBRARY = "/venv/lib/python3.12/site-packages/trainer/loop.py"
+
+
+def within(user: Site, *lines: int) -> Site:
+    """A call at `user` that went by these lines of a library, the innermost last."""
+    whole = replace(user, via="")
+    for line in lines:
+        whole = Site(LIBRARY, line, f"called_{line}", user.via if line == lines[-1] else "", whole)
+    return replace(user, whole=whole)
+
+
+def test_lines_of_libraries_are_kept_beside_those_of_the_user(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    fit = Site("train.py", 7, "main", "barrier", Site("train.py", 20, "<module>"))
+    sites = [within(fit, 1, 2), within(replace(fit, via="all_reduce"), 1, 3), fit]
+    with LedgerWriter(path, rank=0, world_size=2) as writer:
+        for site in sites:
+            writer.begin(Step(Kind.COLLECTIVE, "barrier", site=site))
+    view = read(path)
+    assert [record.step.site for record in view] == sites, "the user's alone"
+    assert [record.step.site for record in view.through_libraries] == [sites[0].whole, sites[1].whole, fit]
+    assert view.has_libraries
+
+
+def test_where_no_call_went_by_a_library_none_is_told(tmp_path: Path) -> None:
+    with LedgerWriter(tmp_path / "ledger", rank=0, world_size=2) as writer:
+        writer.begin(Step(Kind.COLLECTIVE, "barrier", site=Site("train.py", 7, "main")))
+    assert not read(tmp_path / "ledger").has_libraries
+
+
+def test_lines_of_libraries_leave_room_for_those_of_the_user(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    sites = [within(Site("train.py", line, "main"), 1, 2) for line in range(1, 5)]
+    with LedgerWriter(path, rank=0, world_size=2, sites=8) as writer:
+        for site in sites:
+            writer.begin(Step(Kind.COLLECTIVE, "barrier", site=site))
+    view = read(path)
+    assert [record.step.site for record in view] == sites
+    whole = [record.step.site for record in view.through_libraries]
+    assert whole == [sites[0].whole, sites[1].whole, sites[2], sites[3]]
 
 
 def test_a_call_site_that_is_too_long_keeps_the_files_end(tmp_path: Path) -> None:

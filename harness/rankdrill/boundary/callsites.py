@@ -32,8 +32,8 @@ __all__ = ["MOST_FRAMES", "call_site", "called_by_user", "frame_at", "owner_of",
 
 MOST_FRAMES = 200  # looked at; frameworks nest some dozens
 MOST_CALLERS = 3
-MOST_BETWEEN = 12  # frames between a user's function and its caller; a module's call makes two
-MOST_OF_LIBRARIES = 20  # frames of libraries that are kept, the innermost
+MOST_BETWEEN = 40  # frames between a user's function and its caller; a module's call makes two, a trainer some thirty
+MOST_OF_LIBRARIES = 40  # frames of libraries that are kept, the innermost
 MOST_KNOWN = 1 << 14  # functions and call sites remembered: code may be made anew for every call
 _MODES = frozenset({"__torch_function__", "__torch_dispatch__"})  # a call passes through there, from elsewhere
 _RUNNERS = frozenset({"pytest_pyfunc_call", "_callTestMethod"})  # who calls a test is of no interest

@@ -50,9 +50,7 @@ def cause_of_hang(waits: Mapping[int, Wait], returned: Collection[int], views: S
     )
 
 
-def _cause_of_hang(
-    waits: Mapping[int, Wait], returned: Collection[int], views: Sequence[LedgerView]
-) -> Finding | None:
+def _cause_of_hang(waits: Mapping[int, Wait], returned: Collection[int], views: Sequence[LedgerView]) -> Finding | None:
     # One that has issued a message, and is in no step, may be anywhere.
     inside = {rank: wait for rank, wait in waits.items() if wait.record.state.open}
     found = named_apart(inside) or cause_apart(inside, returned, views)

@@ -1,8 +1,9 @@
 """A second look at calls that libraries made: where their lines part, while the user's line is the same for all.
 
 Within ``trainer.fit(…)`` every call of every rank is made by that one line of the user's, and what parts one rank from
-the others is a line of the trainer's. So where the first look, at the user's lines, tells no two places apart, the same
-is asked of the lines of libraries. What is told then has the user's line first all the same, and the library's beside.
+the others is a line of the trainer's. So where the first look, at the user's lines, tells no two places apart, or who
+is at fault cannot be told by them, the same is asked of the lines of libraries. What is told then has the user's line
+first all the same, and the library's beside.
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ Views = Sequence[LedgerView]
 def seen_through_libraries(
     found: Finding | None, waits: Waits, views: Views, look: Callable[[Waits, Views], Finding | None]
 ) -> Finding | None:
-    """`found`, or what `look` finds by the lines of libraries, where those of the user's tell no two places apart."""
-    if not any(view.has_libraries for view in views) or not _is_at_one_line(found):
+    """`found`, or what `look` finds by the lines of libraries, where that says more."""
+    if not any(view.has_libraries for view in views):
+        return found
+    if found is not None and found.culprits and not _is_at_one_line(found):
         return found
     whole = [view.through_libraries for view in views]
     again = look({rank: _led_through(wait, whole[rank]) for rank, wait in waits.items()}, whole)
@@ -53,9 +56,9 @@ def _lines(site: Site | None) -> tuple[tuple[str, int], ...]:
 def _says_more(again: Finding, found: Finding | None) -> bool:
     if found is None:
         return True
-    if found.culprits and again.culprits != found.culprits:
-        return False
-    return not _is_at_one_line(again) or (again.kind, again.culprits) != (found.kind, found.culprits)
+    if found.culprits:
+        return again.culprits == found.culprits and (not _is_at_one_line(again) or again.kind != found.kind)
+    return bool(again.culprits) or (_is_at_one_line(found) and not _is_at_one_line(again))
 
 
 def _led_through(wait: Wait, whole: LedgerView) -> Wait:

@@ -229,9 +229,7 @@ class LedgerReader:
         # Last, since a group is written down before the first record that speaks of it.
         groups = self._groups.groups(since)
         known = self._sites
-        return LedgerView(
-            raw, first, dropped=first - start, sites=known.users, groups=groups, whole_sites=known.whole
-        )
+        return LedgerView(raw, first, dropped=first - start, sites=known.users, groups=groups, whole_sites=known.whole)
 
     def close(self) -> None:
         self._map.close()

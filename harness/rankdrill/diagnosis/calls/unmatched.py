@@ -33,7 +33,7 @@ from rankdrill.diagnosis.calls.source import (
 )
 from rankdrill.diagnosis.calls.tree import calls_at, function_around, name_called
 from rankdrill.diagnosis.calls.words import at_odds, origin, returned_after, waiting_in
-from rankdrill.diagnosis.finding import Finding, FindingKind, Side
+from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.groups import members_in
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import LedgerView
@@ -250,8 +250,17 @@ def _parted_before(finding: Finding, views: Sequence[LedgerView]) -> Finding | N
     if parted is None:
         return None
     without, made_it = finding.sides if parted.kind is FindingKind.EXTRA else reversed(finding.sides)
+    told = replace(finding, step=named(parted.call), argument="")
+    made = side_of(made_it.ranks, "", [parted.call.site] * len(made_it.ranks))
+    if _are_all(finding.sides, views) and _is_asked_into(made, without):
+        first = origin(made_it.ranks, Parting(FindingKind.EXTRA, parted.call), views[made_it.ranks[0]])
+        return replace(told, kind=FindingKind.EXTRA, culprits=made_it.ranks, sides=(first, made_it, without))
     sides = (at_odds(made_it.ranks, without.ranks, parted.call), *finding.sides)
-    return replace(finding, kind=FindingKind.MISSING, step=named(parted.call), argument="", sides=sides)
+    return replace(told, kind=FindingKind.MISSING, sides=sides)
+
+
+def _are_all(sides: Sequence[Side], views: Sequence[LedgerView]) -> bool:
+    return {rank for side in sides for rank in side.ranks} == {*range(len(views))}
 
 
 def _parted_by_custom(finding: Finding, views: Sequence[LedgerView]) -> tuple[tuple[int, ...], Parting] | None:
@@ -269,7 +278,7 @@ def _asked(finding: Finding, views: Sequence[LedgerView]) -> tuple[tuple[int, ..
     if len(finding.sides) != 2 or finding.kind not in OF_ONE_CALL:
         return None
     pairs = [(mine, theirs) for mine, theirs in permutations(finding.sides) if _is_asked_into(mine, theirs)]
-    if len(pairs) != 1 or {rank for side in finding.sides for rank in side.ranks} != {*range(len(views))}:
+    if len(pairs) != 1 or not _are_all(finding.sides, views):
         return None
     ((side, _),) = pairs
     call = calls_on(finding.group, views[side.ranks[0]]).get(finding.number)

@@ -1,0 +1,223 @@
+"""Where all ranks are at one line of the user's, that called a library, the library's lines tell where they parted."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import linecache
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from rankdrill import World
+from rankdrill.boundary import callsites
+from rankdrill.diagnosis import Finding, FindingKind
+from rankdrill.step import Site
+
+BOUND_S = 30.0
+TRAINER = """import torch
+import torch.distributed as dist
+
+
+class Trainer:
+    def __init__(self, logs=True, saves=False, seen=None):
+        self.logs, self.saves, self.seen = logs, saves, seen
+
+    def fit(self, batches):
+        for batch in batches:  # each batch
+            self.step(batch)
+        self.finish()
+
+    def step(self, batch):
+        loss = torch.ones(2) * batch
+        dist.all_reduce(loss)  # reduced
+        if self.seen is not None:
+            self.seen(loss)
+        if self.logs:  # asked
+            self.log(loss)
+
+    def log(self, loss):
+        dist.reduce(loss, 0)  # logged
+
+    def finish(self):
+        if self.saves:
+            dist.barrier()  # saved
+        dist.barrier()  # finished
+        dist.broadcast(torch.ones(1), 0)  # shared
+"""
+"""Of a package that is installed, and not the user's."""
+
+
+def trainers(installed: str) -> Any:
+    sys.path.insert(0, installed)
+    try:
+        return importlib.import_module("a_trainer_of_others").Trainer
+    finally:
+        sys.path.remove(installed)
+
+
+def has_fewer_batches(installed: str) -> None:
+    trainers(installed)().fit(range(3 if dist.get_rank() == 1 else 4))  # fit
+
+
+def does_not_log(installed: str) -> None:
+    trainers(installed)(logs=dist.get_rank() != 1).fit(range(3))  # fit
+
+
+def saves_besides(installed: str) -> None:
+    trainers(installed)(saves=dist.get_rank() == 1).fit(range(2))  # fit
+
+
+def all_do_the_same(installed: str) -> None:
+    trainers(installed)().fit(range(3))
+
+
+def reduces_in_a_callback(installed: str) -> None:
+    def seen(loss: torch.Tensor) -> None:
+        if dist.get_rank() == 1:
+            dist.broadcast(loss, 1)  # callback
+
+    trainers(installed)(seen=seen).fit(range(2))  # fit
+
+
+def saves_behind_a_question(installed: str) -> None:
+    trainer = trainers(installed)()
+    trainer.fit(range(1))
+    if dist.get_rank() == 1:
+        trainer.finish()  # asked for its rank
+    trainer.step(1)  # goes on
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("lib") / "site-packages"
+    folder.mkdir()
+    (folder / "a_trainer_of_others.py").write_text(TRAINER)
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def three() -> Iterator[World]:
+    with World(3) as world:
+        yield world
+
+
+@pytest.fixture(scope="module")
+def two() -> Iterator[World]:
+    with World(2) as world:
+        yield world
+
+
+def found_in(world: World, body: Callable[[str], None], installed: str) -> Finding:
+    outcome = world.run(body, installed, deadline=BOUND_S)
+    (finding,) = outcome.findings
+    return finding
+
+
+def mark(site: Site | None) -> str:
+    return "" if site is None else linecache.getline(site.file, site.line).rstrip().rpartition("# ")[2]
+
+
+def marks(finding: Finding) -> list[tuple[str, str]]:
+    """Behind the user's line of each side, and the library's."""
+    return [(mark(side.sites[0]), mark(side.within[0]) if side.within else "") for side in finding.sides]
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "told"),
+    [
+        (
+            has_fewer_batches,
+            FindingKind.MISSING,
+            [("fit", "reduced"), ("each batch", ""), ("fit", "finished"), ("fit", "reduced")],
+        ),
+        (
+            does_not_log,
+            FindingKind.MISSING,
+            [("fit", "logged"), ("asked", ""), ("fit", "reduced"), ("fit", "logged")],
+        ),
+        (saves_besides, FindingKind.EXTRA, [("fit", "saved"), ("fit", "finished"), ("fit", "shared")]),
+        (reduces_in_a_callback, FindingKind.EXTRA, [("callback", ""), ("fit", "")]),
+    ],
+)
+def test_the_line_of_the_library_at_which_they_parted_is_told_beside_the_users(
+    three: World, installed: str, body: Callable[[str], None], kind: FindingKind, told: list[tuple[str, str]]
+) -> None:
+    finding = found_in(three, body, installed)
+    assert (finding.kind, finding.culprits) == (kind, (1,))
+    assert marks(finding) == told
+    assert finding.sides[0].sites[0] is not None
+    assert finding.sides[0].sites[0].file == __file__
+
+
+def test_the_report_says_by_way_of_which_line(three: World, installed: str) -> None:
+    first, others = found_in(three, has_fewer_batches, installed).lines
+    assert "in has_fewer_batches, by way of a_trainer_of_others.py:16 in step, goes past it by the end of" in first
+    assert "`for batch in batches`, at a_trainer_of_others.py:10 in fit" in first
+    assert others.endswith("in has_fewer_batches, by way of a_trainer_of_others.py:16 in step")
+
+
+def test_so_does_the_report_as_fields(three: World, installed: str) -> None:
+    outcome = three.run(saves_besides, installed, deadline=BOUND_S)
+    (finding,) = json.loads(outcome.to_json())["findings"]
+    (within,) = finding["sides"][0]["within"]
+    assert (within["file"], within["function"]) == ("a_trainer_of_others.py", "finish")
+    assert within["called_from"]["function"] == "fit"
+    assert within["called_from"]["called_from"]["function"] == "saves_besides"
+
+
+@pytest.mark.parametrize("body", [reduces_in_a_callback, saves_behind_a_question])
+def test_of_two_ranks_the_one_that_was_asked_for_its_rank_makes_one_call_more(
+    two: World, installed: str, body: Callable[[str], None]
+) -> None:
+    finding = found_in(two, body, installed)
+    assert (finding.kind, finding.culprits) == (FindingKind.EXTRA, (1,))
+    assert mark(finding.sides[0].sites[0]) in ("callback", "asked for its rank")
+
+
+def test_of_two_ranks_at_odds_within_a_library_both_lines_are_told(two: World, installed: str) -> None:
+    finding = found_in(two, has_fewer_batches, installed)
+    assert not finding.culprits
+    assert sorted(marks(finding)) == [("fit", "finished"), ("fit", "reduced")]
+
+
+def test_what_is_right_stays_right(three: World, installed: str) -> None:
+    outcome = three.run(all_do_the_same, installed, deadline=BOUND_S)
+    assert outcome.ok
+    assert not outcome.findings
+
+
+@pytest.mark.parametrize("find", [callsites.call_site, callsites.plain_call_site], ids=["C", "Python"])
+def test_a_site_keeps_the_lines_of_libraries_beside(installed: str, find: Callable[..., Site | None]) -> None:
+    trainer = trainers(installed)(logs=False)
+    found: list[Site | None] = []
+
+    def seen(loss: object) -> None:
+        found.append(find(0))
+
+    trainer.seen = seen
+    trainer.step = lambda batch: type(trainer).step(trainer, batch)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dist, "all_reduce", seen)
+        patch.setattr(dist, "barrier", lambda: None)
+        patch.setattr(dist, "broadcast", lambda *_: None)
+        trainer.fit([1])  # called
+    site = found[0]
+    assert site is not None
+    assert [each.function for each in _outward(site)][:3] == [
+        "seen",
+        "<lambda>",
+        "test_a_site_keeps_the_lines_of_libraries_beside",
+    ]
+    whole = [each.function for each in _outward(site.whole)]
+    assert whole[:5] == ["seen", "step", "<lambda>", "fit", "test_a_site_keeps_the_lines_of_libraries_beside"]
+
+
+def _outward(site: Site | None) -> Iterator[Site]:
+    while site is not None:
+        yield site
+        site = site.caller
