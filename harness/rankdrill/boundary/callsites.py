@@ -177,19 +177,17 @@ def _meet(key: Hashable, frames: Sequence[FrameType], via: CodeType | None) -> S
 
 def _site_of(frames: Sequence[FrameType], via: CodeType | None) -> Site:
     """The site that `frames` lead to, the innermost first, and what `via` was called there."""
-    users = [at for at, frame in enumerate(frames) if owner_of(frame.f_code) is _USER] or [0]
+    users = [frame for frame in frames if owner_of(frame.f_code) is _USER] or frames[:1]
+    kept = [frame for frame in frames if frame in users or not is_of_python(frame.f_code.co_filename)]
     site: Site | None = None
     whole: Site | None = None
-    for at in reversed(range(len(frames))):
-        frame = frames[at]
+    for frame in reversed(kept):
         code = frame.f_code
-        if at not in users and is_of_python(code.co_filename):
-            continue
         handed = HANDED_OVER if code.co_name.endswith(HANDED_OVER) else ""
         line = code.co_filename, frame.f_lineno or 0, _name_of(code)
-        whole = Site(*line, handed if at else spoken(via), whole)
-        if at in users:
-            site = Site(*line, spoken(via) if at == users[0] else handed, site)
+        whole = Site(*line, spoken(via) if frame is kept[0] else handed, whole)
+        if frame in users:
+            site = Site(*line, spoken(via) if frame is users[0] else handed, site)
     assert site is not None, "one of them is"
     return site if whole == site else replace(site, whole=whole)
 
