@@ -9,7 +9,9 @@ __all__ = ["Site"]
 
 _INSTALLED = f"{os.sep}site-packages{os.sep}"
 # Functions that hand on to others: decorators' by custom, and what Python makes of a comprehension.
-_PASS_ON = frozenset({"wrapper", "wrapped", "inner", "decorated", "<lambda>", "<listcomp>", "<setcomp>", "<dictcomp>"})
+_PASS_ON = frozenset(
+    {"wrapper", "wrapped", "inner", "decorated", "<lambda>", "<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ class Site:
     def _elsewhere(self) -> Site | None:
         """The nearest caller in another file: of a framework of the user's own the line that called it."""
         outer = self.caller
-        while outer is not None and outer.file == self.file:
+        while outer is not None and (outer.file == self.file or outer.function in _PASS_ON):
             outer = outer.caller
         return outer
 

@@ -146,6 +146,18 @@ def test_lines_of_libraries_leave_room_for_those_of_the_user(tmp_path: Path) -> 
     assert whole == [sites[0].whole, sites[1].whole, sites[2], sites[3]]
 
 
+def test_callers_leave_room_for_the_lines_themselves(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    sites = [Site("train.py", line, "helper", caller=Site("train.py", 100 + line, "main")) for line in range(6)]
+    with LedgerWriter(path, rank=0, world_size=2, sites=8) as writer:
+        for site in sites:
+            writer.begin(Step(Kind.COLLECTIVE, "barrier", site=site))
+    found = [record.step.site for record in read(path)]
+    assert found[:3] == sites[:3]
+    assert found[-1] is None or found[-1].caller is None
+    assert replace(sites[3], caller=None) in found
+
+
 def test_a_call_site_that_is_too_long_keeps_the_files_end(tmp_path: Path) -> None:
     path = tmp_path / "ledger"
     with LedgerWriter(path, rank=0, world_size=2) as writer:

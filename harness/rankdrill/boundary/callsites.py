@@ -31,7 +31,7 @@ from rankdrill.whose import Whose, is_of_python, whose_file
 __all__ = ["MOST_FRAMES", "call_site", "called_by_user", "frame_at", "owner_of", "passes", "raise_site"]
 
 MOST_FRAMES = 200  # looked at; frameworks nest some dozens
-MOST_CALLERS = 3
+MOST_CALLERS = 12  # layers of the user's own: a trainer, its strategy, that one's plugin, a helper
 MOST_BETWEEN = 40  # frames between a user's function and its caller; a module's call makes two, a trainer some thirty
 MOST_OF_LIBRARIES = 40  # frames of libraries that are kept, the innermost
 MOST_KNOWN = 1 << 14  # functions and call sites remembered: code may be made anew for every call

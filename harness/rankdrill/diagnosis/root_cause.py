@@ -29,7 +29,7 @@ from rankdrill.diagnosis.mixed_circle import mixed_circle
 from rankdrill.diagnosis.races.race import answer_to_another, waits_for_what_came_first
 from rankdrill.diagnosis.races.shown import race_shown_by
 from rankdrill.diagnosis.stores.cause import apart, cause_apart
-from rankdrill.diagnosis.through_libraries import seen_through_libraries, with_libraries
+from rankdrill.diagnosis.through_libraries import as_recorded, seen_through_libraries
 from rankdrill.diagnosis.waits import Wait, hopeless
 from rankdrill.ledger import LedgerView, State
 from rankdrill.step import NO_SEQUENCE, Kind, Site
@@ -146,10 +146,10 @@ def _of_two_groups(waits: Mapping[int, Wait], returned: Collection[int], views: 
 def traced_back(noticed: Finding, waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> Finding:
     """`noticed`, which a rank found while it ran, as it looks to who knows what all ranks did."""
     found = seen_through_libraries(
-        _traced_back(noticed, waits, views),
+        _traced_back(as_recorded(noticed, views, views), waits, views),
         waits,
         views,
-        lambda whole, led: _traced_back(with_libraries(noticed, views), whole, led),
+        lambda whole, led: _traced_back(as_recorded(noticed, views, led), whole, led),
     )
     assert found is not None, "as the first look finds something"
     return found

@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from rankdrill.diagnosis.calls.common_caller import outward
+from rankdrill.diagnosis.calls.common_caller import one_call, outward
 from rankdrill.diagnosis.finding import Finding, Side
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import LedgerView, Record
-from rankdrill.step import NO_SEQUENCE, Site
+from rankdrill.step import NO_SEQUENCE, Kind, Site
 from rankdrill.whose import Whose, whose_file
 
-__all__ = ["seen_through_libraries", "with_libraries"]
+__all__ = ["as_recorded", "seen_through_libraries"]
 
 Waits = Mapping[int, Wait]
 Views = Sequence[LedgerView]
@@ -39,9 +39,11 @@ def seen_through_libraries(
     return replace(again, sides=tuple(map(_by_users_line, again.sides)))
 
 
-def with_libraries(noticed: Finding, views: Views) -> Finding:
-    """`noticed`, at the lines of libraries: its ranks know those of the user's alone from each other."""
-    return replace(noticed, sides=tuple(_by_libraries_line(side, noticed, views) for side in noticed.sides))
+def as_recorded(noticed: Finding, views: Views, told: Views) -> Finding:
+    """`noticed`, with each rank's call at its site as `told` has it, `views` or the same through libraries: where ranks
+    post what they call there is no room for libraries, nor for all callers.
+    """
+    return replace(noticed, sides=tuple(_as_recorded(side, noticed, views, told) for side in noticed.sides))
 
 
 def _is_at_one_line(found: Finding | None) -> bool:
@@ -68,23 +70,21 @@ def _led_through(wait: Wait, whole: LedgerView) -> Wait:
     return replace(wait, record=replace(wait.record, step=replace(wait.record.step, site=record.step.site)))
 
 
-def _by_libraries_line(side: Side, noticed: Finding, views: Views) -> Side:
-    sites = [_met(site, noticed, views[rank]) for rank, site in zip(side.ranks, side.sites, strict=True)]
+def _as_recorded(side: Side, noticed: Finding, views: Views, told: Views) -> Side:
+    records = [_newest(site, noticed, views[rank]) for rank, site in zip(side.ranks, side.sites, strict=True)]
+    made = [told[rank].at(record.index) if record else None for rank, record in zip(side.ranks, records, strict=True)]
+    sites = [record.step.site if record else site for record, site in zip(made, side.sites, strict=True)]
     return replace(side, sites=tuple(sites))
 
 
-def _met(site: Site | None, noticed: Finding, view: LedgerView) -> Site | None:
-    """The whole of `site`: as the newest call that was made there has it, of those of that number if it has one."""
-    if site is None:
-        return None
-    newest: Record
-    for newest in reversed(view.records):
-        step = newest.step
+def _newest(site: Site | None, noticed: Finding, view: LedgerView) -> Record | None:
+    """The newest call that was made at `site`, of those of that number if it has one."""
+    for record in view.where(lambda kind, state: kind is Kind.COLLECTIVE, newest_first=True):
+        step = record.step
         numbered = noticed.number == NO_SEQUENCE or (step.target, step.sequence) == (noticed.group, noticed.number)
-        if numbered and step.site is not None and step.site.place == site.place:
-            made = view.through_libraries.at(newest.index)
-            return made.step.site if made is not None else site
-    return site
+        if numbered and one_call(site, step.site) and step.site is not None:
+            return record
+    return None
 
 
 def _by_users_line(side: Side) -> Side:

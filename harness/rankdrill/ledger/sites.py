@@ -1,7 +1,7 @@
 """The table of call sites behind a ledger's ring: each line of code that made a collective once, by number.
 
 Of a call that libraries made for the user their lines are kept too, each marked as such, as long as a quarter of the
-room is left for the lines of the user's, which say more.
+room is left for the lines of the user's, which say more; and the callers of those as long as an eighth is left.
 """
 
 from __future__ import annotations
@@ -40,16 +40,21 @@ class SiteTable:
         """The number of `site`; 0 for a call of unknown site."""
         if site is None:
             return 0
-        return (self._number(site.whole, self._room // 4 * 3) if site.whole else 0) or self._number(site, self._room)
+        return (
+            (self._number(site.whole, self._room * 3 // 4) if site.whole is not None else 0)
+            or (self._number(site, self._room * 7 // 8) if site.caller is not None else 0)
+            or self._number(replace(site, caller=None), self._room)
+        )
 
     def _number(self, site: Site | None, room: int) -> int:
+        """The number of `site` and all that led there; 0 where they would take more than that `room`."""
         if site is None:
             return 0
         known = self._numbers.get(site)
         if known is not None:
             return known
         caller = self._number(site.caller, room)
-        return self._add(site, caller, room) if caller or site.caller is None or room == self._room else 0
+        return self._add(site, caller, room) if caller or site.caller is None else 0
 
     def _add(self, site: Site, caller: int, room: int) -> int:
         of_a_library = whose_file(site.file) is Whose.LIBRARY

@@ -3,7 +3,7 @@
 #include "frames.h"
 
 enum { USER, LIBRARY, TORCH, OURS }; /* as whose.Whose */
-enum { MOST_FRAMES = 200, MOST_CALLERS = 3, MOST_BETWEEN = 40, MOST_OF_LIBRARIES = 40 };
+enum { MOST_FRAMES = 200, MOST_CALLERS = 12, MOST_BETWEEN = 40, MOST_OF_LIBRARIES = 40 };
 enum { MOST_TOLD = MOST_OF_LIBRARIES + 1 + MOST_CALLERS };
 enum { C10D = 1, FUNCTIONAL = 2, BETWEEN = 4, MOST_TO_FUNCTIONAL = 6 }; /* as boundary/layers.py */
 enum { CODES = 4096, PLACES = 8 }; /* how many are known, and where each may be, from its own place on */
