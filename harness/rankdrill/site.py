@@ -42,6 +42,11 @@ class Site:
         return self.file, self.line
 
     @property
+    def lines(self) -> tuple[tuple[str, int], ...]:
+        """The line itself, the one that called its function, and so on."""
+        return (self.place, *(self.caller.lines if self.caller is not None else ()))
+
+    @property
     def path(self) -> str:
         """The file as a reader in the current directory would write it."""
         return _short(self.file)

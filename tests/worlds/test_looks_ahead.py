@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import linecache
 import os
 import signal
 import time
@@ -62,6 +63,38 @@ def test_what_all_rounds_bring_but_one_is_no_other_order(
     (finding,) = world.run(in_the_order_of, names, 1, late).findings
     assert finding.kind is FindingKind.SIZE
     assert finding.culprits == (1,)
+
+
+def reduced(value: torch.Tensor) -> torch.Tensor:
+    dist.all_reduce(value)
+    return value
+
+
+def sums_of_what_may_be_empty(late: int, by_a_helper: bool) -> None:
+    """The sum of no numbers is an integer, as the count of them is, which is reduced next."""
+    if dist.get_rank() == late:
+        time.sleep(0.05)
+    for part in range(3):
+        values = [] if dist.get_rank() == 1 and part == 2 else [0.5, 0.25]
+        total, count = torch.tensor(sum(values)), torch.tensor(len(values))
+        if by_a_helper:
+            reduced(total)  # total
+            reduced(count)
+        else:
+            dist.all_reduce(total)  # total
+            dist.all_reduce(count)
+
+
+@pytest.mark.parametrize("by_a_helper", [False, True])
+@pytest.mark.parametrize("late", [0, 1])
+def test_what_comes_next_by_another_line_says_nothing_of_the_order(world: World, late: int, by_a_helper: bool) -> None:
+    (finding,) = world.run(sums_of_what_may_be_empty, late, by_a_helper).findings
+    assert (finding.kind, finding.culprits) == (FindingKind.DATATYPE, (1,))
+    site = finding.sides[0].sites[0]
+    assert site is not None
+    told = site.caller if by_a_helper else site
+    assert told is not None
+    assert linecache.getline(told.file, told.line).endswith("# total\n")
 
 
 def leaves_traces(place: str) -> None:

@@ -191,6 +191,62 @@ def test_what_is_right_stays_right(three: World, installed: str) -> None:
     assert not outcome.findings
 
 
+class Backend:
+    def mean(self, value: torch.Tensor) -> None:
+        dist.all_reduce(value)  # backend
+
+    def fence(self) -> None:
+        dist.barrier()
+
+
+class Layer:
+    """One of the layers of a program's own, each of which hands on to the next."""
+
+    def __init__(self, below: Any) -> None:
+        self.below = below
+
+    def mean(self, value: torch.Tensor) -> None:
+        self.below.mean(value)
+
+    def fence(self) -> None:
+        self.below.fence()
+
+
+def layered(steps: Callable[[Any, int], None], layers: int) -> None:
+    backend: Any = Backend()
+    for _ in range(layers):
+        backend = Layer(backend)
+    for step in range(3):
+        steps(backend, step)
+    backend.fence()
+
+
+def logs_besides(backend: Any, step: int) -> None:
+    backend.mean(torch.ones(4))
+    if dist.get_rank() == 1 and step == 1:
+        backend.mean(torch.ones(1))  # the mistake
+    backend.fence()
+
+
+def skips_one(backend: Any, step: int) -> None:
+    if dist.get_rank() != 1 or step != 1:
+        backend.mean(torch.ones(4))  # the mistake
+    backend.mean(torch.ones(4))
+    backend.fence()
+
+
+@pytest.mark.parametrize("layers", [0, 1, 4, 9])
+@pytest.mark.parametrize(("steps", "kind"), [(logs_besides, FindingKind.EXTRA), (skips_one, FindingKind.MISSING)])
+def test_a_call_is_known_through_layers_of_the_users_own(
+    three: World, steps: Callable[[Any, int], None], kind: FindingKind, layers: int
+) -> None:
+    (finding,) = three.run(layered, steps, layers, deadline=BOUND_S).findings
+    assert (finding.kind, finding.culprits) == (kind, (1,))
+    lines = [mark(each) for each in _outward(finding.sides[0].sites[0])]
+    assert lines[0] == "backend"
+    assert "the mistake" in lines
+
+
 @pytest.mark.parametrize("find", [callsites.call_site, callsites.plain_call_site], ids=["C", "Python"])
 def test_a_site_keeps_the_lines_of_libraries_beside(installed: str, find: Callable[..., Site | None]) -> None:
     trainer = trainers(installed)(logs=False)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from rankdrill.diagnosis.calls.common_caller import one_call, outward
+from rankdrill.diagnosis.calls.common_caller import one_call
 from rankdrill.diagnosis.finding import Finding, Side
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import LedgerView, Record
@@ -48,11 +48,7 @@ def as_recorded(noticed: Finding, views: Views, told: Views) -> Finding:
 
 def _is_at_one_line(found: Finding | None) -> bool:
     """Whether it tells of one line only; so it does if there is none."""
-    return found is None or len({_lines(site) for side in found.sides for site in side.sites}) <= 1
-
-
-def _lines(site: Site | None) -> tuple[tuple[str, int], ...]:
-    return tuple(each.place for each in outward(site))
+    return found is None or len({site and site.lines for side in found.sides for site in side.sites}) <= 1
 
 
 def _says_more(again: Finding, found: Finding | None) -> bool:

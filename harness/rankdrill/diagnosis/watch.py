@@ -70,12 +70,12 @@ class ContractWatch:
     def _told_by_order(self, finding: Finding, call: BoardCall, ranks: Sequence[int]) -> Finding | None:
         """`finding`, by what this rank brings later, if that tells; None in the copy that looks for that."""
         posts = self._board.posted(call, ranks)
-        if self.look_ahead is None or not is_to_look_ahead(finding, posts):
+        site = next((post.site for post in posts if post.rank == self._rank), None)
+        if self.look_ahead is None or site is None or not is_to_look_ahead(finding, posts):
             return finding
         try:
-            site = posts[0].site
-            before = self.look_ahead.before(finding.group, site) if site is not None else ()
-            later = self.look_ahead(finding.group)
+            before = self.look_ahead.before(finding.group, site)
+            later = self.look_ahead(finding.group, site)
             return None if later is None else in_another_order(finding, self._rank, posts, before, later)
         except Exception:  # there is no room for another process, say: what was found stays so
             return finding

@@ -63,8 +63,9 @@ class Ahead:
         here = [step for step in made[begin:] if step.site is not None and step.site.place == site.place]
         return tuple(step.fingerprint.partition(" ")[0] for step in here[:-1])
 
-    def __call__(self, group: str) -> tuple[Marks, ...] | None:
-        """The marks of the calls on the group of that name that would follow upon the one that is about to be made.
+    def __call__(self, group: str, site: Site) -> tuple[Marks, ...] | None:
+        """The marks of the calls on the group of that name that would follow upon the one that is about to be made, by
+        the line of `site` too, and called as it was, as far as that is known.
 
         Returns in the copy, too, with None: it is to go on as if the call were right.
         """
@@ -89,7 +90,7 @@ class Ahead:
             if ledger is not None:
                 ledger.let_go()
             self._boundary.orders.be_a_copy(_Ending())
-            self._boundary.stand_in(_Alone(group, told))
+            self._boundary.stand_in(_Alone(group, site, told))
             _touch_nothing()
             _pretend()
         except BaseException:
@@ -141,10 +142,13 @@ def _pretend() -> None:
 
 
 class _Alone:
-    """Takes all calls of the copy: tells those on `group`, whose others are over at once, and ends it at any other."""
+    """Takes all calls of the copy: those on `group` are over at once, and told if they are of the line of `site`; any
+    other ends it.
+    """
 
-    def __init__(self, group: str, told: Connection) -> None:
+    def __init__(self, group: str, site: Site, told: Connection) -> None:
         self._group = group
+        self._lines = site.lines
         self._told = told
         self._left = count(2 * MOST_CALLS, -1)
 
@@ -154,9 +158,13 @@ class _Alone:
             return proceed(call)
         if step.kind is not Kind.COLLECTIVE or step.message is not None or not next(self._left):
             leave()
-        if step.target == self._group and step.contract is not None:
+        if step.target == self._group and step.contract is not None and self._is_there(step.site):
             self._told.send_bytes(pickle.dumps(marks_of(step.contract)))
         return Done(())
+
+    def _is_there(self, site: Site | None) -> bool:
+        lines = site.lines if site is not None else ()
+        return bool(lines) and all(mine == there for mine, there in zip(lines, self._lines, strict=False))
 
 
 class _Ending:

@@ -23,8 +23,8 @@ __all__ = ["LookAhead", "in_another_order", "is_to_look_ahead"]
 class LookAhead(Protocol):
     """What a rank would call next."""
 
-    def __call__(self, group: str) -> Sequence[Marks] | None:
-        """On the group of that name; None in the copy of it that finds this out."""
+    def __call__(self, group: str, site: Site) -> Sequence[Marks] | None:
+        """On the group of that name, by the line of `site`; None in the copy of it that finds this out."""
 
     def before(self, group: str, site: Site) -> Sequence[str]:
         """What it has brought to the calls there, from the line of `site`, before this one."""
