@@ -88,6 +88,7 @@ BATCH = "batch_isend_irecv"
 MESSAGES = frozenset({SEND, RECV})
 ANYBODY = -2
 _FROM_ANYBODY = "peer=any"
+_PEER = re.compile(r"\bpeer=\d+")
 """The peer of a receive that takes from any member of its group."""
 ANY_TAG = 0xFFFFFFFF
 """The tag of messages that are counted together whatever their tags are, as MPI's are: a receive may take any."""
@@ -333,5 +334,12 @@ class Step:
         if self.target:
             parts.append(f"on {self.target!r}")
         if self.fingerprint:
-            parts.append(f"({self.fingerprint})")
+            parts.append(f"({self._told})")
         return " ".join(parts)
+
+    @property
+    def _told(self) -> str:
+        """The fingerprint; of a message in a group its peer by the rank in the world, as ranks are told elsewhere."""
+        if self.message is None or self.message.peer < 0 or self.target == DEFAULT_GROUP:
+            return self.fingerprint
+        return _PEER.sub(f"peer=rank {self.message.peer}", self.fingerprint)

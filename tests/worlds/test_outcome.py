@@ -8,6 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
+import torch.distributed as dist
 
 from rankdrill import World
 from rankdrill.errors import FaultNotFired, RankDied, RankLeft, RankStuck, RankVictim, TemplateDied, WorldError
@@ -155,6 +157,27 @@ def test_the_summary_names_the_first_culprit_the_others_and_the_victims() -> Non
     two = outcome(raised(0, ValueError("v"), 2), raised(1, KeyError("k"), 1))
     assert two.summary() == "asymmetric: rank 1 raised KeyError: 'k'; also at fault: rank 0"
     assert many.summary() == "died: rank 1 raised KeyError: 'k'; also at fault: ranks 0, 2, 4; victims: rank 3"
+
+
+def rank_one_receives(group: str) -> None:
+    members = dist.new_group([1, 2]) if group else None
+    if dist.get_rank() == 1:
+        dist.recv(torch.ones(1), 2, group=members)
+
+
+def test_an_assertion_on_a_run_shows_its_summary(two: World) -> None:
+    outcome = two.run(lambda: dist.barrier())
+    assert (str(outcome), repr(outcome)) == ("2 ranks returned", "<Outcome: 2 ranks returned>")
+    assert len(repr(outcome.ranks[0].ledger)) < 40
+
+
+@pytest.mark.parametrize(("group", "told"), [("", "peer=2"), ("1", "peer=rank 2")])
+def test_the_peer_of_a_message_is_told_by_its_rank_in_the_world(group: str, told: str) -> None:
+    with World(3) as world:
+        outcome = world.run(rank_one_receives, group, deadline=20)
+    record = outcome.ranks[1].ledger.last
+    assert record is not None
+    assert f" {told} " in str(record.step)
 
 
 def test_the_summary_tells_of_the_first_fault_that_did_not_strike() -> None:

@@ -25,7 +25,7 @@ KNOWN_TEXTS = 4096  # that records have in common
 _U32 = struct.Struct("<I")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LedgerView:
     """The records of one run of one rank, copied out of its ledger; each is decoded when first asked for, and kept.
 
@@ -101,6 +101,9 @@ class LedgerView:
         raw[at + f.STATE_OFFSET] = f.State.WAITING
         raw[at + f.END_OFFSET : at + f.END_OFFSET + 8] = bytes(8)
         return replace(self, raw=Slots(bytes(raw)))
+
+    def __repr__(self) -> str:
+        return f"<{len(self.raw)} records{f', {self.dropped} before them lost' if self.dropped else ''}>"
 
     def __iter__(self) -> Iterator[f.Record]:
         return iter(self.records)

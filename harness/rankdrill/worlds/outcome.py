@@ -59,7 +59,7 @@ class RemoteTraceback(Exception):  # noqa: N818 (it is the cause of an error, sh
         return f"\n{self.text}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Outcome:
     """What `World.run` came to.
 
@@ -74,6 +74,12 @@ class Outcome:
     plan: Plan | None = None
     unfired: tuple[str, ...] = ()
     elapsed: float = 0.0
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    def __repr__(self) -> str:
+        return f"<Outcome: {self.summary()}>"  # what ``assert outcome.ok`` shows
 
     @property
     def ok(self) -> bool:
