@@ -84,6 +84,19 @@ def reduces_in_a_callback(installed: str) -> None:
     trainers(installed)(seen=seen).fit(range(2))  # fit
 
 
+def reduces_in_a_callback_of_its_own(installed: str) -> None:
+    """Nothing says that it is for one rank alone."""
+    turns = [3, 1, 3][dist.get_rank()]
+
+    def seen(loss: torch.Tensor) -> None:
+        nonlocal turns
+        turns -= 1
+        if not turns:
+            dist.broadcast(loss, 1)  # callback
+
+    trainers(installed)(seen=seen).fit(range(2))  # fit
+
+
 def saves_behind_a_question(installed: str) -> None:
     trainer = trainers(installed)()
     trainer.fit(range(1))
@@ -142,6 +155,7 @@ def marks(finding: Finding) -> list[tuple[str, str]]:
         ),
         (saves_besides, FindingKind.EXTRA, [("fit", "saved"), ("fit", "finished"), ("fit", "shared")]),
         (reduces_in_a_callback, FindingKind.EXTRA, [("callback", ""), ("fit", "")]),
+        (reduces_in_a_callback_of_its_own, FindingKind.EXTRA, [("callback", ""), ("fit", "")]),
     ],
 )
 def test_the_line_of_the_library_at_which_they_parted_is_told_beside_the_users(

@@ -1,9 +1,9 @@
 """A second look at calls that libraries made: where their lines part, while the user's line is the same for all.
 
 Within ``trainer.fit(…)`` every call of every rank is made by that one line of the user's, and what parts one rank from
-the others is a line of the trainer's. So where the first look, at the user's lines, tells no two places apart, or who
-is at fault cannot be told by them, the same is asked of the lines of libraries. What is told then has the user's line
-first all the same, and the library's beside.
+the others is a line of the trainer's. So where the first look, at the user's lines, tells no two places apart, or not
+who is at fault, or not what was left out or made on top, the same is asked of the lines of libraries. What is told
+then has the user's line first all the same, and the library's beside.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from rankdrill.diagnosis.calls.common_caller import one_call
-from rankdrill.diagnosis.finding import Finding, Side
+from rankdrill.diagnosis.finding import Finding, FindingKind, Side
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import LedgerView, Record
 from rankdrill.step import NO_SEQUENCE, Kind, Site
@@ -28,9 +28,7 @@ def seen_through_libraries(
     found: Finding | None, waits: Waits, views: Views, look: Callable[[Waits, Views], Finding | None]
 ) -> Finding | None:
     """`found`, or what `look` finds by the lines of libraries, where that says more."""
-    if not any(view.has_libraries for view in views):
-        return found
-    if found is not None and found.culprits and not _is_at_one_line(found):
+    if _tells_all(found) or not any(view.has_libraries for view in views):
         return found
     whole = [view.through_libraries for view in views]
     again = look({rank: _led_through(wait, whole[rank]) for rank, wait in waits.items()}, whole)
@@ -46,6 +44,12 @@ def as_recorded(noticed: Finding, views: Views, told: Views) -> Finding:
     return replace(noticed, sides=tuple(_as_recorded(side, noticed, views, told) for side in noticed.sides))
 
 
+def _tells_all(found: Finding | None) -> bool:
+    if found is None or not found.culprits or found.kind is FindingKind.CALL_ORDERING:
+        return False
+    return not _is_at_one_line(found)
+
+
 def _is_at_one_line(found: Finding | None) -> bool:
     """Whether it tells of one line only; so it does if there is none."""
     return found is None or len({site and site.lines for side in found.sides for site in side.sites}) <= 1
@@ -55,7 +59,8 @@ def _says_more(again: Finding, found: Finding | None) -> bool:
     if found is None:
         return True
     if found.culprits:
-        return again.culprits == found.culprits and (not _is_at_one_line(again) or again.kind != found.kind)
+        finer = _is_at_one_line(found) and not _is_at_one_line(again)
+        return again.culprits == found.culprits and (finer or again.kind != found.kind)
     return bool(again.culprits) or (_is_at_one_line(found) and not _is_at_one_line(again))
 
 

@@ -14,8 +14,8 @@ from functools import lru_cache
 
 __all__ = ["asks_for_the_rank", "names_ranks"]
 
-_OF_A_RANK = re.compile(r"(^|_)(my)?rank(\d|_|$)", re.IGNORECASE)
-_CALLED_SO = re.compile(r"(^|_)(main|master|leader|chief|global_zero)(_|$)", re.IGNORECASE)
+_OF_A_RANK = re.compile(r"(^|_)(my)?rank(\d|_|$)|(^|_)process_index$", re.IGNORECASE)
+_CALLED_SO = re.compile(r"(^|_)(main|master|leader|chief|global_zero|process_zero)(_|$)", re.IGNORECASE)
 """`is_main_process()`, `self.is_master`; not `remaining`."""
 MOST_STEPS = 8  # from a name to what it is bound to, to what that is bound to, and so on
 _Bindings = Mapping[str, Sequence[ast.AST]]
