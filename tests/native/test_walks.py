@@ -18,12 +18,12 @@ import torch
 import torch.distributed as dist
 
 from rankdrill.boundary import callsites
+from rankdrill.boundary.callsites import MOST_CALLERS
 from rankdrill.native import hot
 from rankdrill.step import HANDED_OVER, Kind, Site
 from tests.faults.here import Here, rank_here
 from tests.torch_can import Can, end_group, needs
 
-MOST_CALLERS = 3  # whose lines a site tells, beside its own
 BOUND_S = 30.0
 MANY = 100  # walks, which is more than are kept
 Lines: TypeAlias = "list[tuple[str, int]]"
@@ -103,7 +103,7 @@ def test_from_several_lines_of_several_callers(here: Here) -> None:
 
 def test_however_deep(here: Here) -> None:
     for _ in range(2):
-        for depth in (0, 1, 2, 3, 60, 3, 2, 1, 0):
+        for depth in (0, 1, 2, MOST_CALLERS - 1, MOST_CALLERS, 60, 3, 2, 1, 0):
             through(depth)
     assert_told_right(here)
 
@@ -115,8 +115,8 @@ def test_only_what_is_further_out_than_is_told_may_differ(here: Here) -> None:
         do()
 
     for _ in range(2):
-        through(4)
-        outer(functools.partial(through, 4))
+        through(MOST_CALLERS + 1)
+        outer(functools.partial(through, MOST_CALLERS + 1))
     assert_told_right(here)
 
 
