@@ -162,3 +162,54 @@ def test_what_comes_late_is_not_waited_for(world: World) -> None:
     outcome = world.run(computes_long_before_the_next, 1)
     assert outcome.findings[0].kind in (FindingKind.SIZE, FindingKind.CALL_ORDERING)
     assert outcome.elapsed < 15
+
+
+# ---------------------------------------------------------------------------------------------- what calls differ
+
+
+def scattered(value: torch.Tensor) -> None:
+    dist.reduce_scatter_tensor(torch.empty(value.numel() // 3), value)
+
+
+def gathered(value: torch.Tensor) -> None:
+    dist.all_gather_into_tensor(torch.empty(value.numel() * 3), value)
+
+
+FLUSH = {"moments": scattered, "weights": gathered}
+
+
+class WriteBehind:
+    """What was written is flushed in the order in which it was touched last."""
+
+    def __init__(self, touched: list[str]) -> None:
+        self.dirty = dict.fromkeys(touched, torch.ones(6))
+
+    def flush(self) -> None:
+        while self.dirty:
+            name, value = self.dirty.popitem()
+            FLUSH[name](value)  # flushed
+
+    def flush_all(self) -> None:
+        for name, value in self.dirty.items():
+            FLUSH[name](value)  # flushed
+
+
+@pytest.mark.parametrize("flush", [WriteBehind.flush, WriteBehind.flush_all])
+@pytest.mark.parametrize("step", [0, 1])
+def test_what_is_taken_from_a_queue_in_another_order_was_not_left_out(
+    world: World, flush: Callable[[WriteBehind], None], step: int
+) -> None:
+    def body() -> None:
+        for now in range(3):
+            touched = ["weights", "moments"]
+            if dist.get_rank() == 1 and now == step:
+                touched.reverse()
+            flush(WriteBehind(touched))
+        dist.barrier()
+
+    (finding,) = world.run(body).findings
+    assert (finding.kind, finding.culprits) == (FindingKind.CALL_ORDERING, (1,))
+    lines = [site.caller for site in finding.sides[0].sites if site is not None]
+    assert lines
+    assert lines[0] is not None
+    assert linecache.getline(lines[0].file, lines[0].line).endswith("# flushed\n")

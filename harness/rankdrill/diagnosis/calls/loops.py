@@ -72,7 +72,9 @@ def _leaves_behind(path: Path, line: int, innermost: bool) -> bool:
 
 
 def is_in_turn(site: Site) -> bool:
-    """Whether what is called there is called for each element of the ``for`` around it, whatever that is."""
+    """Whether what is called there is called for each element of the loop around it, whatever that is: of a ``for``, or
+    of what a ``while`` takes its elements from until nothing is left.
+    """
     function = function_around(site)
     path = path_to(function, site.line) if function is not None else ()
     place = max((place for place, (node, _) in enumerate(path) if isinstance(node, LOOPS)), default=None)
@@ -81,7 +83,22 @@ def is_in_turn(site: Site) -> bool:
     loop, part = path[place]
     straight = all(isinstance(node, STRAIGHT) for node, _ in path[place + 1 :])
     leaves = any(isinstance(node, LEAVES) for node in ast.walk(loop))
-    return isinstance(loop, ast.For) and part == "body" and straight and not leaves
+    return (isinstance(loop, ast.For) or _empties(loop)) and part == "body" and straight and not leaves
+
+
+def _empties(loop: ast.AST) -> bool:
+    """Whether it goes on as long as there is something in what it takes from: ``while queue: … = queue.popleft()``."""
+    if not isinstance(loop, ast.While):
+        return False
+    test = loop.test.args[0] if isinstance(loop.test, ast.Call) and len(loop.test.args) == 1 else loop.test
+    return isinstance(test, ast.Name | ast.Attribute) and any(
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr.startswith("pop")
+        and ast.unparse(node.func.value) == ast.unparse(test)
+        for each in loop.body
+        for node in ast.walk(each)
+    )
 
 
 def go_by_the_element(one: Site, other: Site) -> bool:
