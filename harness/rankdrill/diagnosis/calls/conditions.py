@@ -9,6 +9,7 @@ may have been come to without the call: a backward pass, say, under DDP's `no_sy
 from __future__ import annotations
 
 import ast
+import linecache
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -226,9 +227,14 @@ def _words(node: ast.If | ast.For | ast.AsyncFor | ast.While) -> str:
 
 
 def _is_called_there(site: Site, function: ast.AST) -> bool:
-    """Whether the user's own line calls it by its name, as far as that is known."""
+    """Whether the user's own line calls it by its name, as far as that is known; or a module, each of whose forward
+    passes makes it, unless something in that file is told not to.
+    """
     name = site.via.rpartition(".")[2]
-    return not name or name in {name_called(call) for call in calls_at(function, site.line)}
+    called = {name_called(call) for call in calls_at(function, site.line)}
+    if not name or name in called:
+        return True
+    return name == "forward" and bool(called) and not any("no_sync" in line for line in linecache.getlines(site.file))
 
 
 # --------------------------------------------------------------------------------------------- which there are
