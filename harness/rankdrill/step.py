@@ -185,12 +185,14 @@ class Message:
     """What matches a send with its receive: the global rank of the other side, the tag, and which one it is.
 
     `number` counts, from 0, what goes from one rank to one other in one group with one tag; it is `NO_SEQUENCE` while
-    that is not known, as of a receive that takes from `ANYBODY`.
+    that is not known, as of a receive that takes from `ANYBODY`. `header` are the integers of the message before, to or
+    from the same rank, if that was a few: only its own rank knows them.
     """
 
     peer: int
     tag: int = 0
     number: int = NO_SEQUENCE
+    header: tuple[int, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)

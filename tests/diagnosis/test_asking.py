@@ -24,6 +24,7 @@ def asks(test: str, source: str) -> bool:
         ("state.is_world_process_zero and step == 2", "", True),
         ("accelerator.process_index == 1", "", True),
         ("batch.index == 1", "", False),
+        ('__name__ == "__main__"', "", False),
         ("main", "main = build()", False),
         ("first", "def pick():\n    return dist.get_rank() == 0\nfirst = pick()", True),
         ("self.remaining > 0", "self.remaining = len(batches)", False),

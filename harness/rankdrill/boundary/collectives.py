@@ -19,6 +19,7 @@ from rankdrill.boundary.gaps import MINDING_GAPS, first_out_of_order, first_with
 from rankdrill.boundary.gate import Call
 from rankdrill.boundary.group_calls import habit_of, patience_of, step_of
 from rankdrill.boundary.handed import handed_to_user, returned_to_user
+from rankdrill.boundary.headers import Headers
 from rankdrill.boundary.lasting import Lasting
 from rankdrill.boundary.made_groups import Made
 from rankdrill.boundary.messages import Messages
@@ -74,7 +75,7 @@ class DrilledGroup(dist.ProcessGroup):
         self.used = numbering()
         self.buckets, self.waits_at_the_end = Buckets(), WaitsAtTheEnd()
         self.lasting = Lasting()
-        self.announced = Announced()
+        self.announced, self.headers = Announced(), Headers()
         self.introduced = False
         self.way: object | None = None
         self.timeout = torch_seam.group_timeout(inner)
@@ -87,7 +88,7 @@ class DrilledGroup(dist.ProcessGroup):
         To the watch they are another group's: what was posted of those that had these numbers is still there, and
         says nothing of this run.
         """
-        self.sequence, self.announced = numbering(), Announced()
+        self.sequence, self.announced, self.headers = numbering(), Announced(), Headers()
         self._key = (self._key + 1) & _MOST_KEY
         self.messages = Messages(self._key, self.global_ranks, self.place, self.boundary.messages)
         self.pipelines = Pipelines(self._key, self.global_ranks, self.place)

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Protocol
 
 from rankdrill.boundary.callsites import call_site
 from rankdrill.boundary.contracts import message_terms_of, terms_of
 from rankdrill.boundary.crossing import Boundary
 from rankdrill.boundary.habits import Habit
+from rankdrill.boundary.headers import Headers
 from rankdrill.boundary.messages import Messages
 from rankdrill.boundary.numbering import Numbering
 from rankdrill.boundary.reducers import Buckets, WaitsAtTheEnd
 from rankdrill.boundary.repertoire import Repertoire
 from rankdrill.boundary.work import NO_TIMEOUT
 from rankdrill.ledger import milliseconds
-from rankdrill.step import MESSAGES, Site, Step
+from rankdrill.step import MESSAGES, SEND, Site, Step
 
 __all__ = ["CallingGroup", "habit_of", "patience_ms_of", "patience_of", "step_of"]
 
@@ -30,6 +32,7 @@ class CallingGroup(Protocol):
     members: int
     sequence: Numbering
     messages: Messages
+    headers: Headers
     repertoire: Repertoire
     buckets: Buckets
     waits_at_the_end: WaitsAtTheEnd
@@ -55,6 +58,10 @@ def step_of(group: CallingGroup, op: str, args: dict[str, Any]) -> Step:
         terms = message_terms_of(args.get("tensors"), group.devices)
         told = f"{terms.contract.shown} peer={'any' if peer is None else peer} tag={tag}".lstrip()
         message = group.messages.take(op, peer, tag)
+        if peer is not None:
+            if header := group.headers.told(op, peer):
+                message = replace(message, header=header)
+            group.headers.note(op, peer, args.get("tensors"), sent=op == SEND)
         return group.repertoire.habit(op, terms, site).step.like(fingerprint=told, message=message)
     return habit_of(group, op, args, site, depth=2).step.like(sequence=group.sequence.take())
 

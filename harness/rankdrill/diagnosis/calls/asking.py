@@ -17,6 +17,7 @@ __all__ = ["asks_for_the_rank", "names_ranks"]
 _OF_A_RANK = re.compile(r"(^|_)(my)?rank(\d|_|$)|(^|_)process_index$", re.IGNORECASE)
 _CALLED_SO = re.compile(r"(^|_)(main|master|leader|chief|global_zero|process_zero)(_|$)", re.IGNORECASE)
 """`is_main_process()`, `self.is_master`; not `remaining`."""
+_OF_MODULES = frozenset({"__name__", "__main__"})  # who asks whether it is the script is no rank's main process
 MOST_STEPS = 8  # from a name to what it is bound to, to what that is bound to, and so on
 _Bindings = Mapping[str, Sequence[ast.AST]]
 
@@ -67,7 +68,8 @@ def _names(node: ast.AST) -> Iterator[str]:
     for each in ast.walk(node):
         match each:
             case ast.Name(id=name) | ast.Attribute(attr=name) | ast.Constant(value=str(name)):
-                yield name
+                if name not in _OF_MODULES:
+                    yield name
 
 
 @lru_cache(maxsize=16)  # of a file of some thousand lines it takes 30 ms, and is asked for again and again

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from math import prod
 from typing import TypeAlias
 
 from rankdrill.diagnosis.calls.contracts import only_device_differs
@@ -21,15 +22,17 @@ Marks: TypeAlias = tuple[int, ...]
 PATTERN = 2  # messages of others, of which one may have had that size by chance
 _DTYPES = 3  # its place in `Post.marks`
 _CUTTING = frozenset({"array_split", "chunk", "divmod", "narrow", "split", "tensor_split", "unbind"})
+_SHAPE = re.compile(r"\[([\d,]*)\]")
 _OF_RANKS = re.compile(r"rank|index|worker|peer|client|stage|dst|src", re.IGNORECASE)
 
 
 def break_in_message(
-    call: MessageCall, sent: Post, received: Post, seen: Iterable[Posted], group: str
+    call: MessageCall, sent: Post, received: Post, seen: Iterable[Posted], group: str, header: Sequence[int] = ()
 ) -> Finding | None:
     """What is wrong between the two ends of `call`; None if nothing.
 
-    `seen` is what there is of other messages of this group: it may tell who is the odd one.
+    `seen` is what there is of other messages of this group: it may tell who is the odd one. So may the `header`, the
+    integers that went the same way right before.
     """
     if sent.marks == received.marks:
         return None
@@ -45,12 +48,34 @@ def break_in_message(
     }
     of_group = list(seen)
     ends = {Half.SEND: sent, Half.RECV: received}
-    odd = _odd_one(call, ends, [each for each in of_group if each[0].tag == call.tag], by_dtype=by_dtype)
+    odd = _unlike_the_header(ends, header) if not by_dtype else None
+    odd = odd or _odd_one(call, ends, [each for each in of_group if each[0].tag == call.tag], by_dtype=by_dtype)
     odd = odd or _unlike_under_other_tags(call, ends, of_group)
     first = odd or Half.SEND
     told = words.message(call.source, call.target, call.tag, call.number, group)
     culprits = (call.of(odd),) if odd is not None else ()
     return Finding(kind, told, argument, (sides[first], sides[first.other]), culprits)
+
+
+def _unlike_the_header(ends: dict[Half, Post], header: Sequence[int]) -> Half | None:
+    """The end whose size a header does not have, as a count of elements or as a shape, where it has the other's."""
+    shapes = {half: _shape(post) for half, post in ends.items()}
+    odd = [half for half, shape in shapes.items() if shape is not None and not _is_said(shape, header)]
+    return odd[0] if header and None not in shapes.values() and len(odd) == 1 else None
+
+
+def _shape(post: Post) -> list[int] | None:
+    """That of its one tensor."""
+    shapes = _SHAPE.findall(post.shown)
+    return [int(size) for size in shapes[0].split(",") if size] if len(shapes) == 1 else None
+
+
+def _is_said(shape: Sequence[int], header: Sequence[int]) -> bool:
+    return prod(shape) in header or (len(shape) > 1 and _ends_with(header, shape))
+
+
+def _ends_with(header: Sequence[int], shape: Sequence[int]) -> bool:
+    return list(header[-len(shape) :]) == list(shape)
 
 
 def _odd_one(call: MessageCall, ends: dict[Half, Post], seen: list[Posted], *, by_dtype: bool) -> Half | None:

@@ -43,7 +43,7 @@ class MessageWatch:
         half = _half(step.op)
         self._board.mailbox.post(call, half, step.contract, step.site)
         if self._board.mailbox.differs(call, half.other, step.contract):
-            finding = self._settle(call, step.target, set(ranks) - {call.source, call.target})
+            finding = self._settle(call, step.target, set(ranks) - {call.source, call.target}, message.header)
             if finding is not None:
                 self._told_of = call
                 self._report(finding)
@@ -61,7 +61,7 @@ class MessageWatch:
         ends = (self._rank, message.peer) if op == SEND else (message.peer, self._rank)
         return MessageCall(group, *ends, message.tag, message.number)
 
-    def _settle(self, call: MessageCall, group: str, others: set[int]) -> Finding | None:
+    def _settle(self, call: MessageCall, group: str, others: set[int], header: Sequence[int]) -> Finding | None:
         began = time.monotonic()
         mailbox = self._board.mailbox
         while True:
@@ -70,7 +70,7 @@ class MessageWatch:
             sent, received = mailbox.posted(call, Half.SEND), mailbox.posted(call, Half.RECV)
             finding = None
             if sent is not None and received is not None and not self._board.bent:
-                finding = break_in_message(call, sent, received, mailbox.everything(call.group), group)
+                finding = break_in_message(call, sent, received, mailbox.everything(call.group), group, header)
             if spent >= self._patience(call, finding, others, here=here):
                 return finding
             time.sleep(LOOK_S)
