@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-__all__ = ["Site"]
+__all__ = ["Site", "one_call", "outward"]
 
 _INSTALLED = f"{os.sep}site-packages{os.sep}"
 # Functions that hand on to others: decorators' by custom, and what Python makes of a comprehension.
@@ -44,7 +45,7 @@ class Site:
     @property
     def lines(self) -> tuple[tuple[str, int], ...]:
         """The line itself, the one that called its function, and so on."""
-        return (self.place, *(self.caller.lines if self.caller is not None else ()))
+        return tuple(each.place for each in outward(self))
 
     @property
     def path(self) -> str:
@@ -71,6 +72,22 @@ class Site:
         while outer is not None and outer.function in _PASS_ON:
             outer = outer.caller
         return outer
+
+
+def outward(site: Site | None) -> Iterator[Site]:
+    """The line itself, the one that called its function, and so on."""
+    outer = site
+    while outer is not None:
+        yield outer
+        outer = outer.caller
+
+
+def one_call(one: Site | None, other: Site | None) -> bool:
+    """Whether both are one call, as far as is told: of what was called from further in fewer callers are."""
+    if one is None or other is None:
+        return one is other
+    pairs = zip(outward(one), outward(other), strict=False)
+    return all((mine.place, mine.function) == (theirs.place, theirs.function) for mine, theirs in pairs)
 
 
 def _short(file: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -13,12 +13,6 @@ from rankdrill.diagnosis import FindingKind
 
 BOUND_S = 30.0
 Size = Callable[[int], int]
-
-
-@pytest.fixture(scope="module")
-def two() -> Iterator[World]:
-    with World(2) as world:
-        yield world
 
 
 def framed(sent: Size, expected: Size) -> None:

@@ -119,12 +119,6 @@ def three() -> Iterator[World]:
         yield world
 
 
-@pytest.fixture(scope="module")
-def two() -> Iterator[World]:
-    with World(2) as world:
-        yield world
-
-
 def found_in(world: World, body: Callable[[str], None], installed: str) -> Finding:
     outcome = world.run(body, installed, deadline=BOUND_S)
     (finding,) = outcome.findings

@@ -12,6 +12,7 @@ import torch
 __all__ = ["Headers"]
 
 MOST = 8  # integers in a header
+_INTEGERS = frozenset({torch.int64, torch.int32, torch.int16, torch.uint8})
 
 
 class Headers:
@@ -36,6 +37,3 @@ class Headers:
             return
         if tensor.device.type == "cpu":
             self._newest[op, peer] = tensor.detach().clone() if sent else tensor.detach()
-
-
-_INTEGERS = frozenset({torch.int64, torch.int32, torch.int16, torch.uint8})

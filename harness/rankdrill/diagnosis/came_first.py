@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from rankdrill.diagnosis.calls.common_caller import from_one_function, in_turn_by_one_line, outward
+from rankdrill.diagnosis.calls.common_caller import from_one_function, in_turn_by_one_line
 from rankdrill.diagnosis.calls.loops import is_in_a_loop, share_a_loop
 from rankdrill.diagnosis.calls.source import Order, functions_calling, lines_behind, order_of
 from rankdrill.diagnosis.calls.tree import function_around, functions_in, name_called, tree_of
@@ -22,6 +22,7 @@ from rankdrill.diagnosis.messages.account import Account
 from rankdrill.diagnosis.messages.traffic import RECEIVING, SENDING, MessageEnd, Traffic
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import LedgerView
+from rankdrill.site import outward
 from rankdrill.step import BATCH, Kind, Site, Step
 
 __all__ = ["by_what_came_first"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from rankdrill.diagnosis.calls.common_caller import from_one_function, in_any_loop, in_turn_by_one_line, outward
+from rankdrill.diagnosis.calls.common_caller import from_one_function, in_any_loop, in_turn_by_one_line
 from rankdrill.diagnosis.calls.naming import named
 from rankdrill.diagnosis.calls.passed import gone_past
 from rankdrill.diagnosis.calls.sequences import calls_on
@@ -29,6 +29,7 @@ from rankdrill.diagnosis.messages.traffic import MessageEnd, Traffic
 from rankdrill.diagnosis.short_of_others import has_left_its_loop, short_of_what_others_sent
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import LedgerView
+from rankdrill.site import outward
 from rankdrill.step import BATCH, SEND, Site, Step
 
 __all__ = ["mixed_circle"]

@@ -145,6 +145,8 @@ def _of_two_groups(waits: Mapping[int, Wait], returned: Collection[int], views: 
 
 def traced_back(noticed: Finding, waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> Finding:
     """`noticed`, which a rank found while it ran, as it looks to who knows what all ranks did."""
+    views = [_until(noticed, rank, view) for rank, view in enumerate(views)]
+    waits = {rank: wait for rank, wait in waits.items() if wait.record.index < _end(views[rank])}
     found = seen_through_libraries(
         _traced_back(as_recorded(noticed, views, views), waits, views),
         waits,
@@ -156,8 +158,6 @@ def traced_back(noticed: Finding, waits: Mapping[int, Wait], views: Sequence[Led
 
 
 def _traced_back(noticed: Finding, waits: Mapping[int, Wait], views: Sequence[LedgerView]) -> Finding:
-    views = [_until(noticed, rank, view) for rank, view in enumerate(views)]
-    waits = {rank: wait for rank, wait in waits.items() if wait.record.index < _end(views[rank])}
     if (race := race_shown_by(noticed, views)) is not None:
         return race
     if noticed.number != NO_SEQUENCE and (beside := beside_torch(dict(enumerate(views)), noticed.group)) is not None:

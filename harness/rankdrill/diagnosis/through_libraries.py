@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from rankdrill.diagnosis.calls.common_caller import one_call
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import LedgerView, Record
+from rankdrill.site import one_call
 from rankdrill.step import NO_SEQUENCE, Kind, Site
 from rankdrill.whose import Whose, whose_file
 
@@ -91,7 +91,10 @@ def _newest(site: Site | None, noticed: Finding, view: LedgerView) -> Record | N
 def _by_users_line(side: Side) -> Side:
     """Told by the user's line, with the library's beside where that is another."""
     sites = [_users_line(site) for site in side.sites]
-    within = [site if site != users else None for site, users in zip(side.sites, sites, strict=True)]
+    within = [
+        site if site is not None and site != users and _is_of_a_library(site) else None
+        for site, users in zip(side.sites, sites, strict=True)
+    ]
     return replace(side, sites=tuple(sites), within=tuple(within) if any(within) else ())
 
 
@@ -100,6 +103,10 @@ def _users_line(site: Site | None) -> Site | None:
     if site is None:
         return None
     outer = _users_line(site.caller)
-    if whose_file(site.file) is Whose.LIBRARY:
+    if _is_of_a_library(site):
         return replace(outer, via=site.via or outer.via) if outer is not None else site
     return replace(site, caller=outer)
+
+
+def _is_of_a_library(site: Site) -> bool:
+    return whose_file(site.file) is Whose.LIBRARY

@@ -33,7 +33,8 @@ from rankdrill.boundary.orders.recording import LOCAL
 from rankdrill.boundary.orders.trial import shares_memory
 from rankdrill.ledger import LedgerReader
 from rankdrill.ledger.posts import Marks, marks_of
-from rankdrill.step import NO_SEQUENCE, Kind, Site
+from rankdrill.site import Site, one_call
+from rankdrill.step import NO_SEQUENCE, Kind
 
 if TYPE_CHECKING:
     from rankdrill.boundary.crossing import Boundary
@@ -148,7 +149,7 @@ class _Alone:
 
     def __init__(self, group: str, site: Site, told: Connection) -> None:
         self._group = group
-        self._lines = site.lines
+        self._site = site
         self._told = told
         self._left = count(2 * MOST_CALLS, -1)
 
@@ -158,13 +159,9 @@ class _Alone:
             return proceed(call)
         if step.kind is not Kind.COLLECTIVE or step.message is not None or not next(self._left):
             leave()
-        if step.target == self._group and step.contract is not None and self._is_there(step.site):
+        if step.target == self._group and step.contract is not None and one_call(step.site, self._site):
             self._told.send_bytes(pickle.dumps(marks_of(step.contract)))
         return Done(())
-
-    def _is_there(self, site: Site | None) -> bool:
-        lines = site.lines if site is not None else ()
-        return bool(lines) and all(mine == there for mine, there in zip(lines, self._lines, strict=False))
 
 
 class _Ending:

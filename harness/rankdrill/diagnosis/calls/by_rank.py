@@ -7,8 +7,8 @@ import operator
 import re
 from collections.abc import Callable, Iterable
 
-from rankdrill.diagnosis.calls.common_caller import outward
 from rankdrill.diagnosis.calls.tree import calls_at, function_around
+from rankdrill.site import outward
 from rankdrill.step import Site
 
 __all__ = ["let_through", "may_come"]

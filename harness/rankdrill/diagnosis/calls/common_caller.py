@@ -15,7 +15,8 @@ from rankdrill.diagnosis.calls.loops import (
 )
 from rankdrill.diagnosis.calls.source import LEAVES_WITH, is_besides, is_for_some_ranks, leaves_a_with, waits_between
 from rankdrill.diagnosis.calls.tree import function_around
-from rankdrill.step import HANDED_OVER, Site
+from rankdrill.site import Site, one_call, outward
+from rankdrill.step import HANDED_OVER
 
 __all__ = [
     "come_round",
@@ -24,9 +25,7 @@ __all__ = [
     "in_any_loop",
     "in_turn_by_one_line",
     "loops_below",
-    "one_call",
     "only_some_come",
-    "outward",
     "some_come_besides",
 ]
 
@@ -41,14 +40,6 @@ def from_one_function(one: Site, other: Site) -> tuple[Site, Site]:
     found = list(_in_one_function(one, other))
     of_one_call = (pair for pair in found if one_call(pair[0].caller, pair[1].caller))
     return next(of_one_call, found[0] if found else (one, other))
-
-
-def one_call(one: Site | None, other: Site | None) -> bool:
-    """Whether both are one call, as far as is told: of what was called from further in fewer callers are."""
-    if one is None or other is None:
-        return one is other
-    pairs = zip(outward(one), outward(other), strict=False)
-    return all((mine.place, mine.function) == (theirs.place, theirs.function) for mine, theirs in pairs)
 
 
 def _in_one_function(one: Site, other: Site) -> Iterator[tuple[Site, Site]]:
@@ -105,14 +96,6 @@ def comes_round_without(site: Site, line: Site, other: Site) -> bool:
     """Whether a rank may come to `site`, called at `line`, again and again before it comes to the line `other`."""
     each_time = any(below.function == "__next__" for below in _below(line, site))  # by the head of a ``for``
     return loops_below(line, site) or is_in_a_loop_without(line, other, in_heads=each_time)
-
-
-def outward(site: Site | None) -> Iterator[Site]:
-    """The line itself, the one that called its function, and so on."""
-    outer = site
-    while outer is not None:
-        yield outer
-        outer = outer.caller
 
 
 def in_turn_by_one_line(one: Site, other: Site) -> bool:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from rankdrill.diagnosis.calls.asking import asks_for_the_rank
-from rankdrill.diagnosis.calls.common_caller import in_any_loop, one_call, outward
+from rankdrill.diagnosis.calls.common_caller import in_any_loop
 from rankdrill.diagnosis.calls.loops import is_in_a_loop
 from rankdrill.diagnosis.calls.tree import (
     COMPREHENSIONS,
@@ -33,6 +33,7 @@ from rankdrill.diagnosis.calls.tree import (
 )
 from rankdrill.diagnosis.finding import Finding, FindingKind, side_of
 from rankdrill.ledger import LedgerView, State
+from rankdrill.site import one_call, outward
 from rankdrill.step import BATCH, HANDED_OVER, Site
 from rankdrill.whose import Whose, whose_file
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 
-from rankdrill.diagnosis.calls.common_caller import from_one_function, in_any_loop, in_turn_by_one_line, outward
+from rankdrill.diagnosis.calls.common_caller import from_one_function, in_any_loop, in_turn_by_one_line
 from rankdrill.diagnosis.calls.loops import group_goes_by_the_element
 from rankdrill.diagnosis.calls.naming import named
 from rankdrill.diagnosis.calls.passed import is_behind, lie_behind
@@ -16,6 +16,7 @@ from rankdrill.diagnosis.calls.unmatched import on_top
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.waits import Wait, name_ranks
 from rankdrill.ledger import LedgerView, Record
+from rankdrill.site import outward
 from rankdrill.step import NO_SEQUENCE, Kind, Site, Step
 
 __all__ = ["crossed_groups"]

@@ -9,9 +9,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from rankdrill.diagnosis.calls.common_caller import from_one_function, outward
+from rankdrill.diagnosis.calls.common_caller import from_one_function
 from rankdrill.diagnosis.calls.source import Order, order_of
 from rankdrill.diagnosis.calls.tree import function_around, name_called, path_to
+from rankdrill.site import outward
 from rankdrill.step import Site
 
 __all__ = ["is_asked_for_later"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rankdrill.diagnosis.calls.common_caller import from_one_function, in_any_loop, outward
+from rankdrill.diagnosis.calls.common_caller import from_one_function, in_any_loop
 from rankdrill.diagnosis.calls.conditions import may_be_left_out
 from rankdrill.diagnosis.calls.loops import go_by_the_element as one_loop_goes_by_it
 from rankdrill.diagnosis.calls.own_threads import on_the_way, started_by
@@ -12,6 +12,7 @@ from rankdrill.diagnosis.calls.sequences import calls_on
 from rankdrill.diagnosis.calls.source import Order, comes_to_both, made_later_too, order_of
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side
 from rankdrill.ledger import LedgerView
+from rankdrill.site import outward
 
 __all__ = [
     "OF_ONE_CALL",

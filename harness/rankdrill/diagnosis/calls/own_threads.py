@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from rankdrill.diagnosis.calls.common_caller import outward
 from rankdrill.diagnosis.calls.source import (
     Order,
     comes_round_without_waiting,
@@ -24,6 +23,7 @@ from rankdrill.diagnosis.calls.tree import calls_at, function_around, functions_
 from rankdrill.diagnosis.calls.turns import ORDER
 from rankdrill.diagnosis.finding import Finding, FindingKind, side_of
 from rankdrill.ledger import LedgerView, Record
+from rankdrill.site import outward
 from rankdrill.step import HANDED_OVER, Kind, Site
 
 __all__ = ["goes_on_beside", "on_the_way", "started_by", "unordered_threads"]

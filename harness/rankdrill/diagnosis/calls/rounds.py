@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 
-from rankdrill.diagnosis.calls.common_caller import from_one_function, outward
+from rankdrill.diagnosis.calls.common_caller import from_one_function
 from rankdrill.diagnosis.calls.loops import is_in_a_loop_without
 from rankdrill.diagnosis.calls.sequences import Parting, calls_on
 from rankdrill.diagnosis.calls.turns import collectives_of
 from rankdrill.diagnosis.finding import Finding, FindingKind
 from rankdrill.ledger import LedgerView
+from rankdrill.site import outward
 from rankdrill.step import Site, Step
 
 __all__ = ["out_of_turn_with_a_line"]

@@ -19,7 +19,6 @@ from rankdrill.diagnosis.calls.common_caller import (
     in_turn_by_one_line,
     loops_below,
     only_some_come,
-    outward,
 )
 from rankdrill.diagnosis.calls.conditions import chooses_between, may_be_left_out
 from rankdrill.diagnosis.calls.each_time import left_out_each_time
@@ -28,6 +27,7 @@ from rankdrill.diagnosis.calls.source import Order, comes_later, is_handled_by, 
 from rankdrill.diagnosis.calls.wholes import Wholes
 from rankdrill.diagnosis.finding import FindingKind
 from rankdrill.ledger import LedgerView
+from rankdrill.site import outward
 from rankdrill.step import DDP_BUCKET, NO_SEQUENCE, Kind, Site, Step
 
 __all__ = ["Parting", "calls_on", "left_out_by_custom", "left_out_by_one_side", "parted_before", "parting"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from rankdrill.diagnosis.calls.common_caller import outward
 from rankdrill.diagnosis.calls.tree import LOOPS, Path, calls_at, function_around, names_in, path_to
+from rankdrill.site import outward
 from rankdrill.step import Site
 
 __all__ = ["leaves_as_it_is_told"]

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import permutations
 
-from rankdrill.diagnosis.calls.common_caller import outward
 from rankdrill.diagnosis.calls.naming import named
 from rankdrill.diagnosis.calls.own_threads import on_the_way
 from rankdrill.diagnosis.calls.source import is_for_some_ranks
@@ -18,6 +17,7 @@ from rankdrill.diagnosis.calls.turns import ORDER
 from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.ledger import LedgerView
 from rankdrill.ledger.format import Record
+from rankdrill.site import outward
 from rankdrill.step import NO_SEQUENCE, Kind, Site
 
 __all__ = ["beside_torch", "met_by_chance"]

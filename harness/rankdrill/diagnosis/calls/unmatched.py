@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations
 
-from rankdrill.diagnosis.calls.common_caller import from_one_function, outward, some_come_besides
+from rankdrill.diagnosis.calls.common_caller import from_one_function, some_come_besides
 from rankdrill.diagnosis.calls.conditions import comes_with_each_round
 from rankdrill.diagnosis.calls.contracts import MEMBERS
 from rankdrill.diagnosis.calls.groups_left_out import went_past_group
@@ -37,6 +37,7 @@ from rankdrill.diagnosis.finding import Finding, FindingKind, Side, side_of
 from rankdrill.diagnosis.groups import members_in
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import LedgerView
+from rankdrill.site import outward
 from rankdrill.step import NO_SEQUENCE, Kind, Site, Step
 
 __all__ = ["left_behind", "on_top", "retold", "sided_with"]

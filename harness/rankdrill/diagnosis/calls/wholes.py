@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from rankdrill.diagnosis.calls.common_caller import outward
+from rankdrill.site import outward
 from rankdrill.step import Site, Step
 
 __all__ = ["Wholes"]

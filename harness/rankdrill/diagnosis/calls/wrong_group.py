@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from rankdrill.diagnosis.calls.common_caller import from_one_function, outward
+from rankdrill.diagnosis.calls.common_caller import from_one_function
 from rankdrill.diagnosis.calls.naming import named
 from rankdrill.diagnosis.calls.overlapping import takes_ranks_apart
 from rankdrill.diagnosis.calls.passed import is_behind
@@ -17,6 +17,7 @@ from rankdrill.diagnosis.finding import Finding, FindingKind, side_of
 from rankdrill.diagnosis.groups import members_in
 from rankdrill.diagnosis.waits import Wait, all_wait_for
 from rankdrill.ledger import LedgerView
+from rankdrill.site import outward
 from rankdrill.step import NO_SEQUENCE, Kind, Site, Step
 
 __all__ = ["against_custom", "made_elsewhere", "strayed", "wrong_group"]

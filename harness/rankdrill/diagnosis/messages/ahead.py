@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from rankdrill.diagnosis.calls.common_caller import from_one_function, outward
+from rankdrill.diagnosis.calls.common_caller import from_one_function
 from rankdrill.diagnosis.calls.conditions import goes_as_far_as_the_rank_says
 from rankdrill.diagnosis.calls.either_way import goes_either_way
 from rankdrill.diagnosis.calls.loops import share_a_loop
@@ -17,6 +17,7 @@ from rankdrill.diagnosis.messages.by_turns import are_by_turns
 from rankdrill.diagnosis.messages.misaddressed import Misaddressed, meant_for
 from rankdrill.diagnosis.messages.tags import PATTERN
 from rankdrill.diagnosis.messages.traffic import MessageEnd, Traffic
+from rankdrill.site import outward
 from rankdrill.step import Site
 
 __all__ = ["further_down", "not_as_all_there", "turned_to_another"]

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from itertools import combinations, pairwise
 
-from rankdrill.diagnosis.calls.common_caller import come_round, from_one_function, in_any_loop, outward
+from rankdrill.diagnosis.calls.common_caller import come_round, from_one_function, in_any_loop
 from rankdrill.diagnosis.calls.conditions import goes_as_far_as_the_rank_says, may_be_left_out
 from rankdrill.diagnosis.calls.loops import is_in_a_loop
 from rankdrill.diagnosis.calls.source import lines_behind
@@ -14,6 +14,7 @@ from rankdrill.diagnosis.calls.told import leaves_as_it_is_told
 from rankdrill.diagnosis.messages.misaddressed import may_be_for_another
 from rankdrill.diagnosis.messages.traffic import SEND_CALLS, MessageEnd, Stream, Traffic
 from rankdrill.diagnosis.waits import Wait
+from rankdrill.site import outward
 from rankdrill.step import BATCH
 
 __all__ = [

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TypeAlias
 
-from rankdrill.diagnosis.calls.common_caller import from_one_function, in_any_loop, outward
+from rankdrill.diagnosis.calls.common_caller import from_one_function, in_any_loop
 from rankdrill.diagnosis.calls.either_way import goes_either_way
 from rankdrill.diagnosis.calls.loops import is_in_a_loop, share_a_loop
 from rankdrill.diagnosis.calls.source import Order, comes_later, functions_calling, order_of
@@ -24,6 +24,7 @@ from rankdrill.diagnosis.messages.habits import departure
 from rankdrill.diagnosis.messages.odd_tags import odd_by_its_place, odd_by_others_there
 from rankdrill.diagnosis.messages.tags import PATTERN, against
 from rankdrill.diagnosis.messages.traffic import RECEIVING, SENDING, MessageEnd, Stream, Traffic
+from rankdrill.site import outward
 from rankdrill.step import BATCH, Site
 
 __all__ = [

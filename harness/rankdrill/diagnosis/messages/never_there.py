@@ -10,11 +10,12 @@ import ast
 from collections.abc import Collection, Sequence
 
 from rankdrill.diagnosis.calls.asking import asks_for_the_rank
-from rankdrill.diagnosis.calls.common_caller import from_one_function, outward
+from rankdrill.diagnosis.calls.common_caller import from_one_function
 from rankdrill.diagnosis.calls.source import Order, order_of
 from rankdrill.diagnosis.calls.tree import function_around, path_to, tree_of
 from rankdrill.diagnosis.messages.misaddressed import Standing
 from rankdrill.diagnosis.messages.traffic import MessageEnd, Traffic
+from rankdrill.site import outward
 from rankdrill.step import BATCH, Site
 
 __all__ = ["left_out_of_a_batch", "never_there"]

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
 from rankdrill.diagnosis.calls.asking import asks_for_the_rank
-from rankdrill.diagnosis.calls.common_caller import outward
 from rankdrill.diagnosis.calls.tree import calls_at, function_around, lines_calling, name_called, path_to, tree_of
 from rankdrill.diagnosis.stores.keys import awaits_lock
 from rankdrill.diagnosis.stores.lock_files import makes_alone
 from rankdrill.diagnosis.waits import Wait
 from rankdrill.ledger import LedgerView, Record, State
+from rankdrill.site import outward
 from rankdrill.step import FILE_LOCKS, Kind, Site, Step
 
 __all__ = ["holds_alone", "in_another_order", "taken_in"]
