@@ -48,6 +48,33 @@ class Trainer:
             dist.barrier()  # saved
         dist.barrier()  # finished
         dist.broadcast(torch.ones(1), 0)  # shared
+
+    def fit_and_evaluate(self, evals):
+        for epoch in range(3):
+            for batch in range(3):
+                dist.broadcast(torch.ones(3), 0)  # trained
+            for batch in range(evals):
+                dist.barrier()  # evaluated
+
+    def fit_model(self, model):
+        for epoch in range(3):
+            model(torch.ones(2, 4)).sum().backward()  # trained
+            if self.seen is not None:
+                self.seen(torch.ones(1))
+
+    def evaluate(self, model):
+        with torch.no_grad():
+            model(torch.ones(2, 4))
+
+    def fit_whatever_fails(self, model):
+        for epoch in range(3):
+            try:
+                dist.broadcast(torch.zeros(1), 0)  # signalled
+            except Exception:
+                pass
+            model(torch.ones(2, 4)).sum().backward()
+            if self.seen is not None:
+                self.seen(torch.ones(1))
 """
 """Of a package that is installed, and not the user's."""
 
@@ -103,6 +130,36 @@ def saves_behind_a_question(installed: str) -> None:
     if dist.get_rank() == 1:
         trainer.finish()  # asked for its rank
     trainer.step(1)  # goes on
+
+
+def evaluates_more(installed: str) -> None:
+    trainers(installed)().fit_and_evaluate(3 if dist.get_rank() == 1 else 1)  # fit
+
+
+def evaluates_alone(installed: str) -> None:
+    trainers(installed)().fit_and_evaluate(3 if dist.get_rank() == 1 else 0)  # fit
+
+
+def reduces_where_all_failures_are_caught(installed: str) -> None:
+    def seen(loss: torch.Tensor) -> None:
+        dist.all_reduce(loss)  # callback
+
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 2))
+    trainers(installed)(seen=seen if dist.get_rank() == 1 else None).fit_whatever_fails(model)  # fit
+
+
+def evaluates_in_a_callback(installed: str) -> None:
+    """The buffers of a model that evaluates meet what the others' backward pass sets up: other dtypes, by chance."""
+    model = torch.nn.parallel.DistributedDataParallel(
+        torch.nn.Sequential(torch.nn.Linear(4, 2), torch.nn.BatchNorm1d(2))
+    )
+
+    trainer = trainers(installed)()
+
+    def seen(loss: torch.Tensor) -> None:
+        trainer.evaluate(model)  # callback
+
+    trainers(installed)(seen=seen if dist.get_rank() == 1 else None).fit_model(model)  # fit
 
 
 @pytest.fixture(scope="module")
@@ -191,6 +248,36 @@ def test_of_two_ranks_at_odds_within_a_library_both_lines_are_told(two: World, i
     finding = found_in(two, has_fewer_batches, installed)
     assert not finding.culprits
     assert sorted(marks(finding)) == [("fit", "finished"), ("fit", "reduced")]
+
+
+def test_who_evaluates_once_more_makes_one_call_more(three: World, installed: str) -> None:
+    finding = found_in(three, evaluates_more, installed)
+    assert (finding.kind, finding.culprits) == (FindingKind.EXTRA, (1,))
+    assert marks(finding) == [("fit", "evaluated"), ("fit", "trained")]
+
+
+@pytest.mark.parametrize("body", [evaluates_more, evaluates_alone])
+def test_of_two_ranks_one_of_which_evaluates_more_nobody_is_blamed(
+    two: World, installed: str, body: Callable[[str], None]
+) -> None:
+    finding = found_in(two, body, installed)
+    assert not finding.culprits
+    assert sorted(marks(finding)) == [("fit", "evaluated"), ("fit", "trained")]
+
+
+def test_what_a_trainer_goes_on_with_after_a_failure_is_not_what_failed(three: World, installed: str) -> None:
+    finding = found_in(three, reduces_where_all_failures_are_caught, installed)
+    assert finding.culprits == (1,)
+    others = [side for side in finding.sides if side.ranks == (0, 2)]
+    assert {mark(site) for side in others for site in side.sites} == {"fit"}
+    assert {mark(site) for side in others for site in side.within} <= {"signalled"}
+    assert all(" enter broadcast #" in str(side) for side in others)
+
+
+def test_a_call_on_top_that_differs_in_its_dtype_too_is_one_on_top(three: World, installed: str) -> None:
+    finding = found_in(three, evaluates_in_a_callback, installed)
+    assert (finding.kind, finding.culprits) == (FindingKind.EXTRA, (1,))
+    assert mark(finding.sides[0].sites[0]) == "callback"
 
 
 def test_what_is_right_stays_right(three: World, installed: str) -> None:

@@ -20,6 +20,8 @@ from rankdrill.whose import Whose, whose_file
 
 __all__ = ["as_recorded", "seen_through_libraries"]
 
+_UNSURE = frozenset({FindingKind.CALL_ORDERING, FindingKind.DATATYPE, FindingKind.SIZE})
+"""As what calls may look that were left out, or made on top: they do not fit the others' next ones."""
 Waits = Mapping[int, Wait]
 Views = Sequence[LedgerView]
 
@@ -45,7 +47,7 @@ def as_recorded(noticed: Finding, views: Views, told: Views) -> Finding:
 
 
 def _tells_all(found: Finding | None) -> bool:
-    if found is None or not found.culprits or found.kind is FindingKind.CALL_ORDERING:
+    if found is None or not found.culprits or found.kind in _UNSURE:
         return False
     return not _is_at_one_line(found)
 
@@ -58,10 +60,12 @@ def _is_at_one_line(found: Finding | None) -> bool:
 def _says_more(again: Finding, found: Finding | None) -> bool:
     if found is None:
         return True
-    if found.culprits:
-        finer = _is_at_one_line(found) and not _is_at_one_line(again)
-        return again.culprits == found.culprits and (finer or again.kind != found.kind)
-    return bool(again.culprits) or (_is_at_one_line(found) and not _is_at_one_line(again))
+    finer = _is_at_one_line(found) and not _is_at_one_line(again)
+    if found.culprits and again.culprits == found.culprits:
+        return finer or again.kind != found.kind
+    if found.culprits:  # of two nobody is in the majority
+        return finer and not again.culprits and len({rank for side in found.sides for rank in side.ranks}) == 2
+    return bool(again.culprits) or finer
 
 
 def _led_through(wait: Wait, whole: LedgerView) -> Wait:

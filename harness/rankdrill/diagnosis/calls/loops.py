@@ -201,11 +201,11 @@ def fixed_rounds_without(site: Site, other: Site) -> int:
     return 0
 
 
-def comes_round_alone(one: Site, other: Site, *, within: bool = False) -> bool:
+def comes_round_alone(one: Site, other: Site, *, within: bool = False, past_loops: bool = False) -> bool:
     """Whether a loop brings a rank from `other` to `other` again without `one`, and no other way does.
 
     So it is where a loop around `other`, or `within` what is called there, leaves out `one`, and what they both lie in
-    never goes past `one`.
+    never goes past `one`; but for `past_loops` around that alone, which may have no round.
     """
     paths = paths_of(one, other)
     if paths is None:
@@ -214,7 +214,8 @@ def comes_round_alone(one: Site, other: Site, *, within: bool = False) -> bool:
     common = shared(mine, theirs)
     if not within and not any(isinstance(node, LOOPS) for node, _ in theirs[common:]):
         return False
-    may_be_passed = any(not isinstance(node, STRAIGHT) for node, _ in mine[common:])
+    straight = (*STRAIGHT, *LOOPS) if past_loops else STRAIGHT
+    may_be_passed = any(not isinstance(node, straight) for node, _ in mine[common:])
     block = mine[common - 1][0]
     return not may_be_passed and not any(isinstance(node, ast.Continue) for node in ast.walk(block))
 

@@ -35,6 +35,7 @@ __all__ = ["Parting", "calls_on", "left_out_by_custom", "left_out_by_one_side", 
 ANOTHER_OP = 4  # how little two calls are alike: this, if they are different collectives
 ANOTHER_CALL = 3  # if tensors, root or reduce op differ
 ANOTHER_SITE = 1
+FEWEST_ROUNDS = 2  # of a loop that is not thought to have none
 _ROOT = "root="
 
 
@@ -186,12 +187,26 @@ def left_out_by_custom(theirs: Sequence[Step], mine: Sequence[Step]) -> Parting 
     In each round up to `mine`'s last call, that is; or so many times in each, and not so many in this one.
     """
     due, came = theirs[-1], mine[-1]
-    if due.site is None or came.site is None or due.site == came.site:
+    if due.site is None or came.site is None or due.site == came.site or _goes_on_alone(due.site, came.site, mine):
         return None
     *rounds, made = _rounds(due.site, came.site, [step.site for step in mine[:-1]])
     usual = rounds[1:] or rounds  # the first one may have begun before
     always, as_often = bool(usual) and all(usual), len(set(usual)) == 1
     return Parting(FindingKind.MISSING, due) if always and (not made or (as_often and made < usual[0])) else None
+
+
+def _goes_on_alone(due: Site, came: Site, mine: Sequence[Step]) -> bool:
+    """Whether who did `mine` goes round a loop of its own to `came` once more, rather than past the one that brings
+    what is `due`: that has had several rounds each time before, and would have none.
+    """
+    last = mine[-2].site if len(mine) > 1 else None
+    at_due, at_came = from_one_function(due, came)
+    if not any(each.place == at_came.place for each in outward(last)):
+        return False
+    *rounds, made = _rounds(due, came, [step.site for step in mine[:-1]])
+    if made or min(filter(None, rounds), default=0) < FEWEST_ROUNDS:
+        return False
+    return comes_round_alone(at_due, at_came, within=loops_below(at_came, came), past_loops=True)
 
 
 def _rounds(due: Site, came: Site, history: Sequence[Site | None]) -> list[int]:
@@ -217,6 +232,8 @@ def _where_it_showed(theirs: Sequence[Step], mine: Sequence[Step]) -> Parting | 
     at_due, at_came = from_one_function(due.site, came.site)
     alone = again and not _begins_anew(mine)
     if alone and comes_round_alone(at_due, at_came, within=loops_below(at_came, came.site)):
+        return Parting(FindingKind.EXTRA, came)
+    if _goes_on_alone(due.site, came.site, mine):
         return Parting(FindingKind.EXTRA, came)
     if {due.site, came.site} <= before and in_turn_by_one_line(due.site, came.site):
         return None  # each had its turn before, and one has another before it now
