@@ -26,7 +26,7 @@ from rankdrill.explain.recording.not_met import all_there, not_met
 from rankdrill.explain.recording.raw import begins_in
 from rankdrill.explain.recording.standing import How, Standing, silent_in
 from rankdrill.ledger import LedgerView
-from rankdrill.step import Site
+from rankdrill.step import NO_SEQUENCE, Site
 
 __all__ = ["causes_of", "waits_of"]
 
@@ -185,11 +185,12 @@ def _certain(found: Finding, evidence: Evidence, running: Sequence[Standing]) ->
 def _about_unknown(
     evidence: Evidence, standings: Sequence[Standing], waiting: Mapping[int, Wait], unknown: set[int]
 ) -> tuple[list[Cause], list[str]]:
-    """Where everybody who waits has long waited for ranks of which nothing is known, and for nobody else."""
+    """Where all who wait have waited long, or in vain, for ranks of which nothing is known, and for nobody else."""
     awaited = {rank for wait in waiting.values() for rank in wait.missing}
     others = {each.rank for each in standings} - unknown
     since = max((wait.record.begin_ns for wait in waiting.values()), default=evidence.now_ns)
-    long = evidence.now_ns - since > STUCK_S * 1e9
+    in_vain = any(each.suffered for each in standings if each.rank in waiting)
+    long = in_vain or evidence.now_ns - since > STUCK_S * 1e9
     if not awaited or not awaited <= unknown or not others <= waiting.keys() or not long:
         return [], [f"what {name_ranks(unknown)} did, of which nothing is known, may say more"]
     ranks = sorted(awaited)
@@ -282,7 +283,7 @@ def _waiting_sides(waiting: Mapping[int, Wait]) -> list[Side]:
 def _waiting_side(those: Sequence[Wait]) -> Side:
     step, missing = those[0].record.step, those[0].missing
     verb = "waits" if len(those) == 1 else "wait"
-    name = step.call if step.message is None else str(step)
+    name = step.call if step.message is None and step.sequence != NO_SEQUENCE else str(step)
     whom = f" for {name_ranks(missing)}" if missing else ""
     return side_of([wait.rank for wait in those], f"{verb} in {name}{whom}", [wait.record.step.site for wait in those])
 

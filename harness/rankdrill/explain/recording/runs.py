@@ -32,6 +32,7 @@ _TOLD = (
     ("TORCHELASTIC_RUN_ID", "torchrun's"),
     ("TORCHELASTIC_RESTART_COUNT", "restart"),
 )
+_ATTEMPT = "TORCHELASTIC_RESTART_COUNT"
 _NO_ID = "none"  # of torchrun, where it is given none
 TOGETHER_NS = 600 * 10**9  # within which the ranks of one run begin, of which nothing else is known
 
@@ -70,7 +71,7 @@ def told_apart(recorded: Iterable[Recorded]) -> list[Run]:
     """The runs, the newest first."""
     every = sorted(recorded, key=lambda one: (one.start_ns, one.name))
     named = [one for one in every if _names(one)]
-    parts = _united(named)
+    parts = [attempt for part in _united(named) for attempt in _attempts(part)]
     for one in every:
         if not _names(one):
             _take_in(one, parts)
@@ -117,12 +118,30 @@ def _united(named: Sequence[Recorded]) -> list[list[Recorded]]:
     return [members for _, members in parts]
 
 
+def _attempts(part: Sequence[Recorded]) -> list[list[Recorded]]:
+    """`part`, by what was started anew: torchrun's store, or a file's, outlives an attempt, and the name with it."""
+    attempts: list[list[Recorded]] = []
+    for one in sorted(part, key=lambda one: (one.start_ns, one.name)):
+        if not attempts or any(_is_anew(one, other) for other in attempts[-1]):
+            attempts.append([])
+        attempts[-1].append(one)
+    return attempts
+
+
+def _is_anew(one: Recorded, before: Recorded) -> bool:
+    """Whether `one` cannot have been beside `before`: it has its rank, or its launcher had counted once more."""
+    if one.rank is not None and one.rank == before.rank:
+        return True
+    counts = [each.launcher.get(_ATTEMPT) for each in (one, before)]
+    return bool(one.parent) and one.parent == before.parent and counts[0] != counts[1]
+
+
 def _take_in(one: Recorded, parts: list[list[Recorded]]) -> None:
     """Put `one` to the newest part of its launch that has no such rank yet, else into one of its own."""
     fitting = [
         part
         for part in parts
-        if _of_one_launch(part[0], one)
+        if _of_one_launch(next((other for other in part if other.about), part[0]), one)
         and all(other.rank is None or other.rank != one.rank for other in part)
         and abs(part[0].start_ns - one.start_ns) < TOGETHER_NS
     ]
@@ -133,7 +152,12 @@ def _take_in(one: Recorded, parts: list[list[Recorded]]) -> None:
 
 
 def _of_one_launch(one: Recorded, other: Recorded) -> bool:
-    """Whether one launcher started both, as its variables say; where these say little, whether they have one parent."""
+    """Whether one launcher started both, as its variables say; where these say little, whether they have one parent.
+
+    Of whom no log is left nothing speaks against it.
+    """
+    if not (one.about and other.about):
+        return True
     if any(one.launcher.get(name) != other.launcher.get(name) for name in _OF_A_JOB):
         return False
     said = any(one.launcher.get(name, _NO_ID) != _NO_ID for name in _SAYS_WHICH)
