@@ -204,10 +204,10 @@ def test_without_a_deadline_a_certain_hang_is_ended(run: Run) -> None:
     assert time.monotonic() - began < 100, "gloo gives up after 1 800 s"
 
 
-def interrupted(text: str, up: Sequence[str], directory: Path) -> tuple[int, str]:
+def interrupted(text: str, up: Sequence[str], directory: Path, *options: str) -> tuple[int, str]:
     """The exit code of a script on two ranks, and what was said, where Ctrl-C came once it had said that it is `up`."""
     (directory / "script.py").write_text(HEAD + INIT + text)
-    command = [sys.executable, "-m", "rankdrill", "run", "-n", "2", "script.py"]
+    command = [sys.executable, "-m", "rankdrill", "run", "-n", "2", *options, "script.py"]
     running = subprocess.Popen(
         command, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
@@ -223,17 +223,24 @@ def interrupted(text: str, up: Sequence[str], directory: Path) -> tuple[int, str
 
 def test_ctrl_c_says_what_ranks_were_doing(tmp_path: Path) -> None:
     text = 'print("up", flush=True)\nif rank == 1: time.sleep(600)\ndist.barrier()\n'
-    code, said = interrupted(text, ["[rank 0] up\n", "[rank 1] up\n"], tmp_path)
+    code, said = interrupted(
+        text, ["[rank 0] up\n", "[rank 1] up\n"], tmp_path, "--json", "run.json", "--html", "run.html"
+    )
     assert code == 130
+    assert "rank 1 was still running when the run was interrupted, asleep (clock_nanosleep) at script.py:7" in said
     assert 'File "script.py", line 7 in <module>' in said
+    assert "rank 0 waits in collective.barrier #0 on 'default' for rank 1, at script.py:8" in said
     assert said.endswith("interrupted\n")
+    told = json.loads((tmp_path / "run.json").read_text())
+    assert (told["exit_code"], told["culprits"], told["victims"]) == (130, [1], [0])
+    assert "when the run was interrupted" in (tmp_path / "run.html").read_text()
 
 
 def test_ctrl_c_says_how_ranks_have_failed(tmp_path: Path) -> None:
     text = 'if rank == 1: raise ValueError("bad sample")\ntime.sleep(0.5)\nprint("up", flush=True)\ntime.sleep(600)\n'
     code, said = interrupted(text, ["[rank 0] up\n"], tmp_path)
     assert code == 130
-    assert "rank 1 raised ValueError: bad sample\nTraceback (most recent call last):\n" in said
+    assert "rank 1 raised ValueError: bad sample\n\nTraceback (most recent call last):\n" in said
 
 
 @pytest.mark.parametrize(

@@ -187,8 +187,14 @@ def without_answers(rank: int, directory: str) -> None:
     rankdrill.record(directory, hang_after=2)
 
 
-def test_who_uses_the_signal_itself_is_not_sent_it(tmp_path: Path) -> None:
-    with watched_job(leave_one_out, 4, tmp_path / "record", first=without_answers) as running:
+def no_answers_later(rank: int, directory: str) -> None:
+    rankdrill.record(directory, hang_after=2)
+    signal.signal(signal.SIGURG, lambda *_: os._exit(3))
+
+
+@pytest.mark.parametrize("first", [without_answers, no_answers_later])
+def test_who_uses_the_signal_itself_is_not_sent_it(first: Callable[..., None], tmp_path: Path) -> None:
+    with watched_job(leave_one_out, 4, tmp_path / "record", first=first) as running:
         report = report_of(tmp_path / "record", "missing call")
         assert [rank.exitcode for rank in running.ranks] == [None] * 4
     assert "ranks 0, 1, 2, 3 did not print any" in report or "by py-spy, from outside:" in report

@@ -100,23 +100,20 @@ def run(
 
     err = terminal(stderr=True)
     with Progress(err) as progress:
-        try:
-            launched = launch(
-                Script(script, args, module, backend),
-                n,
-                plan=plan,
-                deadline=deadline,
-                device=device,
-                contracts=contracts,
-                look=progress.look,
-            )
-        except KeyboardInterrupt as interrupted:
-            for note in getattr(interrupted, "__notes__", ()):
-                err.print(note, markup=False)
-            raise
+        launched = launch(
+            Script(script, args, module, backend),
+            n,
+            plan=plan,
+            deadline=deadline,
+            device=device,
+            contracts=contracts,
+            look=progress.look,
+        )
     for option, path in files.items():  # first: nobody need be reading what is shown
         _write(option, path, launched)
     _show(launched, deadline, err, device)
+    if launched.interrupted:
+        err.print("\ninterrupted", markup=False)
     ctx.exit(launched.exit_code)
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Launched", "launch"]
 
 FAILED = 1
+INTERRUPTED = 130
 
 
 @dataclass(frozen=True)
@@ -29,13 +30,16 @@ class Launched:
     """What came of a script, and the code to exit with for it.
 
     0 if all ranks came to their end and every planned fault struck; the script's own where it left with one and that is
-    all that went wrong; else 1.
+    all that went wrong; 130 where it was interrupted; else 1.
     """
 
     outcome: Outcome
+    interrupted: bool = False
 
     @property
     def exit_code(self) -> int:
+        if self.interrupted:
+            return INTERRUPTED
         if self.outcome.ok:
             return 0
         codes = {_code_of(self.outcome, rank) for rank in self.outcome.culprits}
@@ -56,16 +60,22 @@ def launch(
     """Run `script` on `n` ranks of this machine, each of which makes its process group itself (``env://``).
 
     What ranks print is shown as it comes, each line after its rank. `deadline` is in seconds; without one only what is
-    certain to hang is ended. `look` is called a few times a second with the newest of what each rank wrote down.
-    Raises `UsageError` for a world that cannot be.
+    certain to hang is ended, and what Ctrl-C interrupts is told as it was then. `look` is called a few times a second
+    with the newest of what each rank wrote down. Raises `UsageError` for a world that cannot be.
     """
     if not script.module:
         look_below(os.path.dirname(os.path.abspath(script.name)))
     with World(n, device=device, init=False, stream=True, contracts=contracts, look=look) as world:
         job = Job(run_script, (script,), plan=plan, by_reference=True)
-        outcome = world.run_job(job, deadline=inf if deadline is None else deadline)
+        interrupted = False
+        try:
+            outcome = world.run_job(job, deadline=inf if deadline is None else deadline)
+        except KeyboardInterrupt:
+            if world.cut_short is None:
+                raise
+            outcome, interrupted = world.cut_short, True
     sys.stdout.flush()
-    return Launched(outcome)
+    return Launched(outcome, interrupted)
 
 
 def _code_of(outcome: Outcome, rank: int) -> int | None:

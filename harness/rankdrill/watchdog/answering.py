@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import faulthandler
+import functools
 import os
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
+
+from rankdrill.boundary.patch import Patch, apply
 
 __all__ = ["ASKED_BY", "STACKS", "answer_in"]
 
@@ -18,7 +23,8 @@ ASKED_BY = signal.SIGURG
 def answer_in(path: Path) -> Callable[[], None]:
     """Have `faulthandler` print into `path`, from now on until what this returns is called.
 
-    Nothing is done where a script listens to the signal already, or the file cannot be made.
+    Nothing is done where a script listens to the signal already, or the file cannot be made. A script that begins to
+    listen later has the signal for itself: without the file nobody asks any more.
     """
     if signal.getsignal(ASKED_BY) not in (signal.SIG_DFL, None):
         return lambda: None
@@ -28,7 +34,21 @@ def answer_in(path: Path) -> Callable[[], None]:
         return lambda: None
     faulthandler.register(ASKED_BY, file=fd, all_threads=True)
 
+    def yield_to_script(listen: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(listen)
+        def listened(number: Any, handler: Any, /) -> Any:
+            if number == ASKED_BY:
+                faulthandler.unregister(ASKED_BY)  # which would put back what handled it before
+                with suppress(OSError):
+                    path.unlink()
+            return listen(number, handler)
+
+        return listened
+
+    put_back = apply([Patch(signal, "signal", yield_to_script)])
+
     def stop() -> None:
+        put_back()
         faulthandler.unregister(ASKED_BY)
         os.close(fd)
 

@@ -90,6 +90,7 @@ class RankOutcome:
     ranks are forked from ended, where that took this rank along. `failures` are errors that it was handling when it
     called collectives. `ran` is how long a stuck rank that was in no step had a processor since its last one, if
     anybody looked then; `kernel` the kernel's functions that it was in, innermost first, where they can be read.
+    `interrupted` says of a stuck rank that somebody ended the run, by Ctrl-C or an alarm, before its deadline.
     """
 
     rank: int
@@ -116,6 +117,7 @@ class RankOutcome:
     failures: tuple[Failure, ...] = ()
     ran: ProcessorTime | None = None
     kernel: tuple[str, ...] = ()
+    interrupted: bool = False
 
     def with_transcript(self, stdout: str, stderr: str, ledger: LedgerView, fired: tuple[int, ...]) -> RankOutcome:
         """The same, with what the rank printed and wrote down."""
@@ -151,7 +153,7 @@ class RankOutcome:
     def out_of_time(self) -> bool:
         """Whether the deadline found it at something of its own, which nobody had planned: it may need longer."""
         at_its_own = self.wait is None and not self.doing.startswith((STOPPED_BY, ASLEEP))
-        return self.status is Status.STUCK and at_its_own and not (self.cut or self.by_plan)
+        return self.status is Status.STUCK and at_its_own and not (self.cut or self.by_plan or self.interrupted)
 
     @property
     def process(self) -> str:
@@ -210,7 +212,8 @@ class RankOutcome:
             case Status.STUCK if self.doing == ASLEEP:
                 return f"rank {self.rank} sleeps for good{self._doing()},{where}"
             case _:
-                when = "when the run was ended" if self.cut else "at the deadline"
+                by_itself = "when the run was interrupted" if self.interrupted else "at the deadline"
+                when = "when the run was ended" if self.cut else by_itself
                 return f"rank {self.rank} was still running {when}{self._doing()},{where}"
 
     def _doing(self) -> str:

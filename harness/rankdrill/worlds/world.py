@@ -46,6 +46,9 @@ class Engine(Protocol):
     @property
     def births(self) -> int: ...
 
+    @property
+    def cut_short(self) -> list[RankOutcome] | None: ...
+
     def begin(self, job: Job) -> None: ...
 
     def end(self, *, deadline: float, stream: bool) -> list[RankOutcome]: ...
@@ -106,6 +109,8 @@ class World:
         self.device = device
         self.stream = stream
         self.mpi = mpi
+        self.cut_short: Outcome | None = None
+        """What was seen of the newest run that an exception ended here: Ctrl-C, or an alarm."""
         self._engine: Engine = ProcessEngine(
             n,
             backend=backend,
@@ -150,12 +155,19 @@ class World:
         return begun
 
     def end_job(self, begun: Begun, *, deadline: float = DEADLINE_S) -> Outcome:
-        """Wait for the job that has `begun`, at most `deadline` seconds from now."""
-        plan = begun.plan
-        ranks = tuple(self._engine.end(deadline=deadline, stream=self.stream))
-        verdict, (culprits, victims) = verdict_on(ranks), blame(ranks)
-        unfired = _unfired(plan, ranks)
-        return Outcome(ranks, verdict, culprits, victims, plan, unfired, time.monotonic() - begun.at)
+        """Wait for the job that has `begun`, at most `deadline` seconds from now.
+
+        What ends the wait here, Ctrl-C or an alarm, says what was seen until then, and leaves it in `cut_short`.
+        """
+        self.cut_short = None
+        try:
+            ranks = self._engine.end(deadline=deadline, stream=self.stream)
+        except BaseException as error:
+            if self._engine.cut_short is not None:
+                self.cut_short = _outcome(begun, self._engine.cut_short)
+                error.add_note(self.cut_short.summary())
+            raise
+        return _outcome(begun, ranks)
 
     @property
     def warm(self) -> bool:
@@ -183,6 +195,13 @@ class World:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.discard()
+
+
+def _outcome(begun: Begun, of_ranks: Sequence[RankOutcome]) -> Outcome:
+    ranks = tuple(of_ranks)
+    verdict, (culprits, victims) = verdict_on(ranks), blame(ranks)
+    unfired = _unfired(begun.plan, ranks)
+    return Outcome(ranks, verdict, culprits, victims, begun.plan, unfired, time.monotonic() - begun.at)
 
 
 def start_template() -> None:

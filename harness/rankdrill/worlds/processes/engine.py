@@ -11,7 +11,7 @@ import shutil
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -92,6 +92,7 @@ class ProcessEngine:
         self._unfit = False  # alive, but not for another test
         self._under_way: Job | None = None
         self.births = 0
+        self.cut_short: list[RankOutcome] | None = None  # what was seen of a run that an exception ended
 
     @property
     def at_rest(self) -> bool:
@@ -132,21 +133,28 @@ class ProcessEngine:
         job, transcripts = self._under_way, self._transcripts
         assert job is not None
         assert transcripts is not None
+        supervision = self._supervision(job, transcripts, stream=stream)
+        self.cut_short = None
         try:
-            endings = self._watched(job, transcripts, deadline=deadline, stream=stream)
+            endings = supervision.watch(deadline)
         except BaseException as error:
-            self._interrupted_by(error)
+            for told in supervision.failures():  # what ranks have said is gone with the run
+                error.add_note(told)
+            self._interrupted_by(error, lambda: self._completed(job, transcripts, supervision.cut_short()))
             raise
         self._under_way = None
-        faults = len(job.plan.faults) if job.plan is not None else 0
-        completed = transcripts.complete([endings[rank].outcome for rank in range(self._n)], faults)
-        # Who returned has nothing to be explained.
-        returned = all(outcome.status is Status.RETURNED for outcome in completed)
-        outcomes = completed if returned else self._explained(as_planned(job.plan, completed))
+        outcomes = self._completed(job, transcripts, endings)
         self._unfit = self._unfit or not fit_for_another(outcomes, endings.values(), job, self._device, once=self._mpi)
         if self._unfit and (job.ends or not _answered(outcomes)):
             self.discard()
         return outcomes
+
+    def _completed(self, job: Job, transcripts: Transcripts, endings: dict[int, Ending]) -> list[RankOutcome]:
+        faults = len(job.plan.faults) if job.plan is not None else 0
+        completed = transcripts.complete([endings[rank].outcome for rank in range(self._n)], faults)
+        # Who returned has nothing to be explained.
+        returned = all(outcome.status is Status.RETURNED for outcome in completed)
+        return completed if returned else self._explained(as_planned(job.plan, completed))
 
     def _explained(self, ranks: Sequence[RankOutcome]) -> list[RankOutcome]:
         assert self._inquest is not None
@@ -154,27 +162,23 @@ class ProcessEngine:
         pids = {handle.rank: handle.pid for handle in self._ranks if handle.pid is not None}
         return self._inquest.explain(ranks, orphans, pids)
 
-    def _watched(self, job: Job, transcripts: Transcripts, *, deadline: float, stream: bool) -> dict[int, Ending]:
+    def _supervision(self, job: Job, transcripts: Transcripts, *, stream: bool) -> Supervision:
         assert self._client is not None
         assert self._directory is not None
         # pytest's capture may have replaced stdout since; it is looked up anew for each run.
         streamers: list[Pumped] = list(transcripts.streamers(sys.stdout if stream else None))
         if self._look is not None:
             streamers.append(Looks(transcripts.ledgers, self._n, self._look))
-        supervision = Supervision(
+        return Supervision(
             self._client, self._ranks, self._directory, transcripts.ledgers, job.plan, streamers, self._breaks
         )
-        try:
-            return supervision.watch(deadline)
-        except BaseException as interrupted:  # what ranks have said is gone with the run
-            for told in supervision.failures():
-                interrupted.add_note(told)
-            raise
 
-    def _interrupted_by(self, error: BaseException) -> None:
+    def _interrupted_by(self, error: BaseException, cut_short: Callable[[], list[RankOutcome]] | None = None) -> None:
         """Ctrl-C, a test's own alarm: the ranks are in the middle of something."""
         try:
             self._tell_where(error)
+            if cut_short is not None:
+                self.cut_short = cut_short()
         finally:
             self.discard()
 

@@ -77,6 +77,7 @@ class Supervision:
         self._gone = False  # a rank has died, or could not start
         self._mourning = False
         self._broken = False  # contracts were; the run is ended for that
+        self._interrupted = False
         self._settled = 0.0  # when those that are on their way had time enough
         self._failed = False  # a rank has ended otherwise than by returning
         self._next_break_look = 0.0
@@ -120,6 +121,14 @@ class Supervision:
                     self._mourning, end = True, time.monotonic() + MOURNING_S
             for streamer in self._streamers:
                 streamer.pump()
+        return self._ended(certain=certain)
+
+    def cut_short(self) -> dict[int, Ending]:
+        """End all that still run, where something has interrupted `watch`: it is told as at a deadline."""
+        self._interrupted = True
+        return self._ended(certain=False)
+
+    def _ended(self, *, certain: bool) -> dict[int, Ending]:
         if self._running:
             self._end_running(certain=certain)
         for streamer in self._streamers:
@@ -274,6 +283,7 @@ class Supervision:
                 doing=ASLEEP if asleep else doing.get(rank, ""),
                 ran=ran.get(rank),
                 kernel=in_kernel.get(rank, ()),
+                interrupted=self._interrupted,
             )
             self._end(Ending(outcome))
         for rank, ending in self._endings.items():
