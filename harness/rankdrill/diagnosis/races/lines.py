@@ -178,12 +178,26 @@ def is_put_with_another(reception: Reception) -> bool:
         return False
     if written.loop_around(reception.call) is not None and all(_is_unread(written, each, ()) for each in those):
         return reception.into.id in names
+    one, other = (_read_from(written, name, names) for name in names)
     kept = any(
-        (names[0] in names_in(index) and names[1] in names_in(value))
-        or (names[1] in names_in(index) and names[0] in names_in(value))
+        (one & names_in(index) and names[1] in names_in(value))
+        or (other & names_in(index) and names[0] in names_in(value))
         for index, value in _kept_under(written)
     )
     return reception.into.id in names and (kept or _is_cut_to(written, *names) or _are_weighed(written, *names))
+
+
+def _read_from(written: Written, name: str, received: Sequence[str]) -> set[str]:
+    """It, and what is read out of it into names of their own: ``sender, rows = header.tolist()``."""
+    read = {
+        each.id
+        for node in ast.walk(written.function)
+        if isinstance(node, ast.Assign) and names_in(node.value) & {*received} == {name}
+        for target in node.targets
+        for each in ast.walk(target)
+        if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
+    }
+    return {name, *read - {*received}}
 
 
 def _is_cut_to(written: Written, one: str, other: str) -> bool:
