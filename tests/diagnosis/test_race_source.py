@@ -1046,7 +1046,21 @@ def cut_to_what_was_asked_for(wanted: int) -> None:
     print(out)
 
 
-@pytest.mark.parametrize("function", [cut_to_what_its_header_says, laid_as_its_header_says])
+def kept_under_what_its_header_says() -> dict[float, torch.Tensor]:
+    table = {}
+    for _ in range(2):
+        head = torch.empty(2)
+        dist.recv(head)  # here
+        sender, many = head.tolist()
+        body = torch.empty(int(many))
+        dist.recv(body, tag=1)
+        table[sender] = body
+    return table
+
+
+@pytest.mark.parametrize(
+    "function", [cut_to_what_its_header_says, laid_as_its_header_says, kept_under_what_its_header_says]
+)
 def test_a_message_that_the_other_says_how_to_read(function: Program) -> None:
     assert is_put_together(reception(function))
     assert not is_put_together(reception(cut_to_what_was_asked_for))

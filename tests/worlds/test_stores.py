@@ -339,6 +339,39 @@ def test_a_store_that_a_rank_serves(four: World) -> None:
     assert "TCPStore" not in str(found)
 
 
+def leaves_its_own_out(rank: RankContext) -> None:
+    if rank.index == 0:
+        rank.store.wait(["done/1", "done/2"])
+        rank.store.set("stop", "1")
+    else:
+        if rank.index != 2 or rank.world_size > 4:
+            rank.store.set(f"done/{rank.index}", "1")  # its own
+        rank.store.wait(["stop"])
+
+
+def test_who_leaves_out_the_key_of_its_own_number_is_to_blame_though_one_other_alone_set_such() -> None:
+    with World(3) as three:
+        found = finding(run(three, leaves_its_own_out))
+    assert (found.kind, found.culprits) == ("missing key", (2,))
+    assert marks(found)[0] == {"its own"}
+
+
+def waits_for_one_more_first(rank: RankContext) -> None:
+    rank.store.set(f"count/{rank.index}", "1")
+    if rank.index == 0:
+        for other in range(1, rank.world_size + 1):
+            rank.store.get(f"count/{other}")  # one too many
+        rank.store.set("total", "1")
+    rank.store.get("total")
+
+
+def test_told_is_the_key_that_the_only_setter_of_another_waits_for(fresh: World) -> None:
+    found = finding(run(fresh, waits_for_one_more_first))
+    assert (found.kind, found.culprits) == ("missing key", (0,))
+    assert found.step == "key 'count/4'"
+    assert marks(found)[0] == {"one too many"}
+
+
 def the_only_setter_leaves(rank: RankContext) -> None:
     if rank.index == 0:
         if rank.world_size > 4:

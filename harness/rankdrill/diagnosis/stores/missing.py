@@ -72,10 +72,12 @@ def missing_key(beside: Mapping[int, Wait], lost: Mapping[int, Wait], views: Seq
     if not by_key:
         return None
     uses = uses_of(views)
-    key, *rest = sorted(
+    every = sorted(
         by_key, key=lambda key: (-len(by_key[key]), min(beside[rank].record.begin_ns for rank in by_key[key]))
     )
     calls = StoreCalls(views)
+    key = _first_of(every[0], by_key, beside, views)
+    rest = [other for other in every if other != key]
 
     def nobody_sets(key: str) -> Finding:
         return _nobody_sets(_Missing(key, sorted(by_key[key]), beside, lost, uses, views, calls))
@@ -90,6 +92,21 @@ def missing_key(beside: Mapping[int, Wait], lost: Mapping[int, Wait], views: Seq
         each for other, each in zip(same_line, told, strict=True) if each.culprits == tuple(sorted(by_key[other]))
     ]
     return _together([found, *as_wrong]) if line is not None else found
+
+
+def _first_of(
+    key: str, by_key: Mapping[str, Sequence[int]], beside: Mapping[int, Wait], views: Sequence[LedgerView]
+) -> str:
+    """`key`, or the one that its only setter waits for before it comes to set it, and so on."""
+    sites = {site for view in views for site in _sites_in(view)} if len(by_key) > 1 else set()
+    seen = {key}
+    while sites and (setter := only_setter(key, sites, len(views))) is not None and setter.rank in beside:
+        step = beside[setter.rank].record.step
+        if step.target not in by_key or step.target in seen or gone_by(setter, step.site):
+            break
+        key = step.target
+        seen.add(key)
+    return key
 
 
 def _together(found: Sequence[Finding]) -> Finding:
@@ -303,7 +320,8 @@ def _setter_gone_by(
     setter = only_setter(key, sites, len(views))
     if setter is None or setter.rank in waiters or not ended <= {setter.rank}:
         return None
-    if any(view.dropped for view in views) or setter.site.place in {site.place for site in sites}:
+    there = _sites_in(views[setter.rank]) if setter.own else sites
+    if any(view.dropped for view in views) or setter.site.place in {site.place for site in there}:
         return None
     wait = lost.get(setter.rank)
     return setter if wait is None or gone_by(setter, wait.record.step.site) else None

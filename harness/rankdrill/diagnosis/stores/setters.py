@@ -24,14 +24,16 @@ MOST_USES = 16  # of one function; of more than that nobody is told apart
 
 @dataclass(frozen=True)
 class Setter:
-    """The line that sets a key, and the one rank that can come there."""
+    """The line that sets a key, and the one rank that can come there; or that sets the key there, each its `own`."""
 
     site: Site
     rank: int
+    own: bool = False
 
 
 def only_setter(key: str, sites: Iterable[Site], size: int) -> Setter | None:
-    """Where a program that was seen at `sites` sets the `key`, if that is one place, and one of `size` ranks can come.
+    """Where a program that was seen at `sites` sets the `key`, if that is one place, and one of `size` ranks can come,
+    or sets this key there, and others set those of theirs.
 
     None too where a key is set that the source does not tell: it may be this one.
     """
@@ -40,8 +42,12 @@ def only_setter(key: str, sites: Iterable[Site], size: int) -> Setter | None:
     if len(found) != 1:
         return None
     code, call = found[0]
-    ranks = _coming(code, call, codes, frozenset(range(size)), MOST_CALLERS)
-    return Setter(Site(code.file, call.lineno, code.name or "<module>"), next(iter(ranks))) if len(ranks) == 1 else None
+    coming = _coming(code, call, codes, frozenset(range(size)), MOST_CALLERS)
+    pattern = pattern_of(call.args[0], tree_of(code.file))
+    ranks = [rank for rank in coming if pattern is None or names_key(pattern, key, rank)]
+    if len(ranks) != 1:
+        return None
+    return Setter(Site(code.file, call.lineno, code.name or "<module>"), ranks[0], len(coming) > 1)
 
 
 def may_be_set(key: str, sites: Iterable[Site]) -> bool:
