@@ -354,6 +354,7 @@ def test_who_leaves_out_the_key_of_its_own_number_is_to_blame_though_one_other_a
         found = finding(run(three, leaves_its_own_out))
     assert (found.kind, found.culprits) == ("missing key", (2,))
     assert marks(found)[0] == {"its own"}
+    assert found.sides[0].did.endswith("without having set 'done/2' where each sets its own")
 
 
 def waits_for_one_more_first(rank: RankContext) -> None:

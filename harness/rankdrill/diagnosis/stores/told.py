@@ -121,7 +121,8 @@ def swap_side(rank: int, record: Record) -> Side:
 def gone_by_side(setter: Setter, key: str, lost: Mapping[int, Wait]) -> Side:
     wait = lost.get(setter.rank)
     where = "returned" if wait is None else words.waits(wait.record)
-    did = f"{where} without having set {key!r} by the only line that does, which no other rank can come to"
+    there = "where each sets its own" if setter.own else "by the only line that does, which no other rank can come to"
+    did = f"{where} without having set {key!r} {there}"
     return side_of([setter.rank], did, [setter.site])
 
 
