@@ -12,20 +12,13 @@ import pytest
 import torch
 import torch.distributed as dist
 
-import rankdrill
 from rankdrill.diagnosis import Confidence, FindingKind
 from rankdrill.explain.recording import explain_recording
 from rankdrill.explain.recording.reading import read_directory
-from rankdrill.recording import recording
+from tests.explain.test_recording import copied, in_little
 from tests.recording.jobs import explained, job
 
 WORLD = 3
-LITTLE = 256
-
-
-def in_little(rank: int, directory: str) -> None:
-    vars(recording).update(_capacity_of=lambda size: LITTLE, SITES=16)
-    rankdrill.record(directory)
 
 
 def fail(rank: int) -> None:
@@ -50,9 +43,8 @@ def two_attempts(tmp_path_factory: pytest.TempPathFactory) -> Path:
         first.wait()
     shutil.rmtree(directory.with_name("record.job"))
     before = {one.name for one in read_directory(directory)}
-    with job(hang, WORLD, directory, first=in_little) as second:
+    with job(hang, WORLD, directory, first=in_little):
         explained(directory, lambda found: any(cause.finding.kind is FindingKind.MISSING for cause in found.causes))
-        del second
     for log in directory.glob("*.log"):
         _tell(log, restarts=0 if log.stem in before else 1)
     return directory
@@ -71,11 +63,6 @@ def _lines(log: Path, restarts: int) -> Iterator[dict[str, Any]]:
         if "run" in line:
             line["run"] = "the same"
         yield line
-
-
-def copied(directory: Path, to: Path) -> Path:
-    shutil.copytree(directory, to)
-    return to
 
 
 def test_attempts_of_one_name_are_runs_of_their_own(two_attempts: Path) -> None:

@@ -55,7 +55,7 @@ def test_fixtures_of_xdist_are_there_on_ranks(run: Run, distributed: tuple[str, 
     ran.result.assert_outcomes(passed=1)
 
 
-def test_the_alarm_of_pytest_timeout_ends_the_world_and_says_where_its_ranks_were(run: Run) -> None:
+def test_the_alarm_of_pytest_timeout_ends_the_world_and_says_where_its_ranks_were_and_the_verdict(run: Run) -> None:
     ran = run(
         """
 def busy():
@@ -85,6 +85,7 @@ def test_next(rank):
         r"  File .* in busy",
         r"  File .* in test_slow",
         r"rank 3 in no line of the user's",
+        r"hang: rank 0 was still running when the run was interrupted, asleep .* at .*test_it.py:.*",
     ]
     ran.result.stdout.re_match_lines(told)
     assert "supervise.py" not in ran.screen

@@ -189,7 +189,7 @@ def without_answers(rank: int, directory: str) -> None:
 
 def no_answers_later(rank: int, directory: str) -> None:
     rankdrill.record(directory, hang_after=2)
-    signal.signal(signal.SIGURG, lambda *_: os._exit(3))
+    signal.signal(signalnum=signal.SIGURG, handler=lambda *_: os._exit(3))
 
 
 @pytest.mark.parametrize("first", [without_answers, no_answers_later])

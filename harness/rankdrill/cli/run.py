@@ -113,7 +113,7 @@ def run(
         _write(option, path, launched)
     _show(launched, deadline, err, device)
     if launched.interrupted:
-        err.print("\ninterrupted", markup=False)
+        raise KeyboardInterrupt
     ctx.exit(launched.exit_code)
 
 

@@ -36,12 +36,12 @@ def answer_in(path: Path) -> Callable[[], None]:
 
     def yield_to_script(listen: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(listen)
-        def listened(number: Any, handler: Any, /) -> Any:
-            if number == ASKED_BY:
+        def listened(signalnum: Any, handler: Any) -> Any:
+            if signalnum == ASKED_BY:
                 faulthandler.unregister(ASKED_BY)  # which would put back what handled it before
                 with suppress(OSError):
                     path.unlink()
-            return listen(number, handler)
+            return listen(signalnum, handler)
 
         return listened
 

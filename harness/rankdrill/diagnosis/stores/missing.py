@@ -98,9 +98,10 @@ def _first_of(
     key: str, by_key: Mapping[str, Sequence[int]], beside: Mapping[int, Wait], views: Sequence[LedgerView]
 ) -> str:
     """`key`, or the one that its only setter waits for before it comes to set it, and so on."""
-    sites = {site for view in views for site in _sites_in(view)} if len(by_key) > 1 else set()
-    seen = {key}
-    while sites and (setter := only_setter(key, sites, len(views))) is not None and setter.rank in beside:
+    if len(by_key) < 2:
+        return key
+    sites, seen = _all_sites(views), {key}
+    while (setter := only_setter(key, sites, len(views))) is not None and setter.rank in beside:
         step = beside[setter.rank].record.step
         if step.target not in by_key or step.target in seen or gone_by(setter, step.site):
             break
@@ -316,7 +317,7 @@ def _setter_gone_by(
     Nobody can say where another rank has got along without the key.
     """
     ended = {rank for rank in range(len(views)) if rank not in lost}
-    sites = {site for view in views for site in _sites_in(view)}
+    sites = _all_sites(views)
     setter = only_setter(key, sites, len(views))
     if setter is None or setter.rank in waiters or not ended <= {setter.rank}:
         return None
@@ -325,6 +326,10 @@ def _setter_gone_by(
         return None
     wait = lost.get(setter.rank)
     return setter if wait is None or gone_by(setter, wait.record.step.site) else None
+
+
+def _all_sites(views: Sequence[LedgerView]) -> set[Site]:
+    return {site for view in views for site in _sites_in(view)}
 
 
 def _sites_in(view: LedgerView) -> Iterator[Site]:
