@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-__all__ = ["is_stopped", "seconds_run", "seconds_wanted", "wants_processor"]
+__all__ = ["is_stopped", "seconds_kept_waiting", "seconds_run", "seconds_wanted", "wants_processor"]
 
 _MOST_BYTES = 1024  # of what the kernel says of one thread
 _TICKS = os.sysconf("SC_CLK_TCK")  # a second
@@ -20,11 +20,19 @@ def seconds_wanted(pid: int) -> float:
 
     Time spent waiting for a processor counts: on a busy machine a rank that could go on may not get to.
     """
-    total = 0
+    return sum(ran + waited for ran, waited in _scheduled(pid)) / 1e9
+
+
+def seconds_kept_waiting(pid: int) -> float:
+    """Seconds that the threads of `pid` have waited for a processor; 0 where the kernel does not say."""
+    return sum(waited for _, waited in _scheduled(pid)) / 1e9
+
+
+def _scheduled(pid: int) -> Iterator[tuple[int, int]]:
+    """Nanoseconds that each thread of `pid` ran, and waited for a processor."""
     for told in _of_threads(pid, "schedstat"):
         ran, waited, *_ = told.split()
-        total += int(ran) + int(waited)
-    return total / 1e9
+        yield int(ran), int(waited)
 
 
 def seconds_run(pid: int) -> float:

@@ -76,6 +76,24 @@ def test_an_op_that_the_other_half_has_by_that_line(fresh: World, body: Body) ->
     assert (found.kind, found.culprits) == (FindingKind.OPERATOR, (3,))
 
 
+def one_half_is_busy_before_the_last(rank: RankContext) -> None:
+    """With a transfer, which two ranks are in, and which will be over."""
+    halves = [dist.new_group([0, 2]), dist.new_group([1, 3])]
+    large = torch.ones(3 << 22 if rank.index in (0, 2) else 1)
+    for step in range(2):
+        if step and rank.index == 0:
+            dist.send(large, dst=2)
+        if step and rank.index == 2:
+            dist.recv(large, src=0)
+        op = MAX if rank.index == 3 and step else SUM
+        dist.all_reduce(torch.ones(2), op=op, group=halves[rank.index % 2])
+
+
+def test_the_other_half_is_left_to_come_to_that_line(fresh: World) -> None:
+    (found,) = run(fresh, one_half_is_busy_before_the_last, deadline=30).findings
+    assert (found.kind, found.culprits) == (FindingKind.OPERATOR, (3,))
+
+
 def each_half_with_an_op_of_its_own(rank: RankContext) -> None:
     in_halves(rank, lambda step: SUM if rank.index % 2 == 0 or (rank.index == 3 and step) else MAX)
 

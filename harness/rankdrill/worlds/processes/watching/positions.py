@@ -41,10 +41,6 @@ class Positions:
             found = held_on_device(found, time.monotonic_ns(), stuck=stuck)
         return self._with_holders(found) if any(position.locking for position in found) else found
 
-    def all_in_steps(self, running: Container[int]) -> bool:
-        """Whether each rank that is `running` is in a step."""
-        return all(position.ended or position.at is not None for position in self.now(running))
-
     def _with_holders(self, found: list[Position]) -> list[Position]:
         """Of those that wait for a file's lock, whom for; where that is none of the ranks nobody can say what comes."""
         rank_of = {pid: rank for rank in range(self._size) if (pid := self._process_of(rank)) is not None}

@@ -27,6 +27,7 @@ from rankdrill.worlds.processes.watching.kernel import kernel_stack
 from rankdrill.worlds.processes.watching.native import native_stacks
 from rankdrill.worlds.processes.watching.positions import Positions
 from rankdrill.worlds.processes.watching.processor_time import ProcessorTimes
+from rankdrill.worlds.processes.watching.settling import SETTLE_LOOK_S, Settling
 from rankdrill.worlds.processes.watching.stacks import of_the_body, stacks_of
 from rankdrill.worlds.rank_outcome import ASLEEP, RankOutcome, Status
 
@@ -44,8 +45,6 @@ LOOK_SHARE = 0.1  # of the time, at most, that is spent on looks: at many ranks 
 SUSPICIOUS_SHARE = 0.5  # the same while the last look found ranks that wait for ever, and the next may end the run
 STREAM_S = 0.05
 BREAK_LOOK_S = 0.1  # between two looks whether contracts were found broken by a rank that has not said so
-SETTLE_S = 0.1  # then for those that are on their way to where they wait: what they wait for may tell more
-SETTLE_LOOK_S = 0.01
 REPORT_S = 0.3  # for that rank to report: it may be tearing down what the others would have to take part in
 
 
@@ -77,8 +76,9 @@ class Supervision:
         self._gone = False  # a rank has died, or could not start
         self._mourning = False
         self._broken = False  # contracts were; the run is ended for that
+        self._latest = inf  # when it ends if they are not
         self._interrupted = False
-        self._settled = 0.0  # when those that are on their way had time enough
+        self._settling: Settling | None = None  # since the rank that noticed has reported
         self._failed = False  # a rank has ended otherwise than by returning
         self._next_break_look = 0.0
         self._times = ProcessorTimes(ledgers)
@@ -163,16 +163,12 @@ class Supervision:
         if noticed is None:
             return end
         if not self._broken:
-            end = min(end, now + REPORT_S)
+            self._latest, end = end, min(end, now + REPORT_S)
         self._broken = True
-        return end if noticed in self._running else self._once_all_are_there(now, end)
-
-    def _once_all_are_there(self, now: float, end: float) -> float:
-        """When to end a broken run: once all that still run wait somewhere, and soon if they do not."""
-        self._settled = self._settled or now + SETTLE_S
-        if now >= self._settled or self._positions.all_in_steps(self._running):
-            return now
-        return min(end, self._settled)
+        if noticed in self._running:
+            return end
+        self._settling = self._settling or Settling(self._positions, self._running)
+        return min(self._settling.end(self._running), self._latest)
 
     def _with_finding(self) -> dict[int, Ending]:
         if self._breaks is None:
@@ -190,7 +186,7 @@ class Supervision:
     def _patience(self, now: float, end: float, next_look: float) -> float:
         bounds = [end - now, next_look - now]
         if self._breaks is not None:
-            bounds.append(SETTLE_LOOK_S if self._settled else BREAK_LOOK_S)
+            bounds.append(SETTLE_LOOK_S if self._settling else BREAK_LOOK_S)
         if self._streamers:
             bounds.append(STREAM_S)
         return max(min(bounds), 0.0)
