@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from rankdrill.site import Site
 
 __all__ = [
+    "ADDS_NOTHING",
     "ANNOUNCED",
     "ANYBODY",
     "ANY_TAG",
@@ -115,6 +116,8 @@ BY_TWOS = frozenset({"all_gather", "gather", "scatter", "all_to_all", "all_to_al
 """The ops in which what one rank sends has to fit what the other receives, and need not be the same for all."""
 STORE_WAITS = frozenset({"get", "multi_get", "queue_pop", "wait"})
 """The ops of a store that wait until their key is there."""
+ADDS_NOTHING = "+0"
+"""What a store's `add` writes that only asks for a counter."""
 JOINS_STORE = "TCPStore"
 """The op of a step that makes a store of several processes: see `Meeting`."""
 STORE_MEETS = frozenset({"barrier", JOINS_STORE})

@@ -24,7 +24,7 @@ from rankdrill.boundary.meetings import of_all, post
 from rankdrill.boundary.patch import Patch
 from rankdrill.boundary.store_names import STORES, StoreName, StoreNames
 from rankdrill.boundary.territory import Territory
-from rankdrill.step import STORE_MEETS, STORE_WAITS, Kind, Step, StoreKey
+from rankdrill.step import ADDS_NOTHING, STORE_MEETS, STORE_WAITS, Kind, Step, StoreKey
 from rankdrill.whose import Whose
 
 __all__ = ["STORE_FUNCTIONS", "store_patches"]
@@ -97,7 +97,7 @@ def _calling(op: str, boundary: Boundary, names: StoreNames) -> Callable[[Any], 
 
             told = of_all(first, args, kwargs) if meets else _told(op, first, args, 0)
             given = boundary.cross(_step(op, first, told), {"keys": keys}, real)
-            if op in _GETS:
+            if op in _GETS or (op == "add" and told == ADDS_NOTHING):
                 boundary.updates.got(*digests)
             return given
 

@@ -1,4 +1,4 @@
-"""What ranks do to keys of stores, as ledgers tell: in one call, or by a get (or check) and a set that follows."""
+"""What ranks do to keys of stores, as ledgers tell: in one call, or by a get, check or add of 0 and a set after it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rankdrill.ledger import LedgerView, Record, State
-from rankdrill.step import FILE_LOCKS, JOINS_STORE, LEAVES_GROUP, Kind, Meeting, Site
+from rankdrill.step import ADDS_NOTHING, FILE_LOCKS, JOINS_STORE, LEAVES_GROUP, Kind, Meeting, Site
 
 __all__ = ["SWAP", "Change", "changes_of"]
 
@@ -86,21 +86,28 @@ def changes_of(rank: int, view: LedgerView) -> Iterator[Change]:
             if (before is not None and before.thread == record.thread) or _adds(record):
                 met = before is not None and before is long_before
                 free = not met and free_for.key(step.digest), not met and free_for.once(step.digest)
-                yield Change(rank, record, before, epoch, *free, after, under if before is not None else None, met)
+                lock = under if before is not None and under is not None and under.step.digest != step.digest else None
+                yield Change(rank, record, before, epoch, *free, after, lock, met)
             elif step.op == SWAP:
                 yield Change(rank, record, None, epoch, False)
-            if step.op in _GETS:
+            if step.op in _GETS or _adds_nothing(record):
                 got[step.digest] = record
             elif step.op == "check":  # who sets what is not there yet goes by that
                 got.setdefault(step.digest, record)
             elif step.op not in _PLAIN:
                 got, long_got = {}, {}
+            if step.op not in _PLAIN:
                 under = record
             free_for.take(record)
 
 
 def _adds(record: Record) -> bool:
-    return record.step.op in _ADDING and record.step.fingerprint != "+0"
+    return record.step.op in _ADDING and not _adds_nothing(record)
+
+
+def _adds_nothing(record: Record) -> bool:
+    """Whether a counter was only asked for."""
+    return record.step.op == "add" and record.step.fingerprint == ADDS_NOTHING
 
 
 class _Freedom:

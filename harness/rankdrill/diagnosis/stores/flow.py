@@ -25,7 +25,8 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _FILLING = frozenset({"append", "extend", "update"})  # with one argument: a store's own take two
 _SELF = "self."
 _PROPERTIES = ("property", ".setter")
-_GETS, _SETS = frozenset({"get", "multi_get", "check"}), frozenset({"set", "multi_set", SWAP})
+# An add of nothing asks for a counter.
+_GETS, _SETS = frozenset({"get", "multi_get", "check", "add"}), frozenset({"set", "multi_set", SWAP})
 MOST_ROUNDS = 8  # of following names from one assignment to the next
 MOST_KNOWN = 1 << 8  # pairs of lines: a loop asks of one again and again
 

@@ -137,7 +137,8 @@ def _side(ranks: Sequence[int], those: Mapping[int, Change], *, undone: bool) ->
     s = "s" if len(ranks) == 1 else ""
     key, got = first.put.step.target, first.got.step
     undoing = "undoing what others did to it" if undone else "which undoes what others may do to it"
-    did = f"{got.op}{s} {key!r} at {got.site} and then set{s} it, {undoing} between the two"
+    gets = f"add{s} 0 to" if got.op == "add" else f"{got.op}{s}"
+    did = f"{gets} {key!r} at {got.site} and then set{s} it, {undoing} between the two"
     return side_of(ranks, did, [those[rank].put.step.site for rank in ranks])
 
 
