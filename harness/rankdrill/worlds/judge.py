@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rankdrill.diagnosis import odd_ones
 from rankdrill.diagnosis.ddp import is_ddps_own
 from rankdrill.errors import ContractBroken, GatherError, PeerLost
+from rankdrill.worlds.failing_together import failed_together
 from rankdrill.worlds.found import CHECKS, UNNOTICED, finding_on
 from rankdrill.worlds.outcome import Verdict
 from rankdrill.worlds.rank_outcome import RankOutcome, Status
@@ -55,7 +56,7 @@ def blame(ranks: Sequence[RankOutcome]) -> tuple[tuple[int, ...], tuple[int, ...
         ]
         culprits = (*finding.ranks, *more)
         return culprits, tuple(rank.rank for rank in failed if rank.rank not in culprits)
-    victims = [rank for rank in failed if _only_suffered(rank)]
+    victims = [rank for rank in failed if _only_suffered(rank) or _told_of_another(rank, ranks)]
     causes = [rank for rank in failed if rank not in victims]
     returned = [rank for rank in ranks if rank.status is Status.RETURNED]
     missed = _missed(ranks, failed)
@@ -81,6 +82,13 @@ def _only_suffered(rank: RankOutcome) -> bool:
             return bool(rank.orphaned)
         case Status.RETURNED:
             return False
+
+
+def _told_of_another(rank: RankOutcome, ranks: Sequence[RankOutcome]) -> bool:
+    """Whether it raised what all do because others failed, which say so of themselves."""
+    failed = failed_together(rank.error, rank.ledger)
+    told = [failed_together(ranks[each].error, ranks[each].ledger) for each in failed if each < len(ranks)]
+    return bool(failed) and rank.rank not in failed and told == [failed] * len(failed)
 
 
 def _erred(rank: RankOutcome) -> bool:

@@ -8,7 +8,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
-from rankdrill.diagnosis import Finding, Wait
+from rankdrill.diagnosis import Finding, Wait, name_ranks
 from rankdrill.diagnosis.groups import by_members
 from rankdrill.diagnosis.held_locks import held_lock
 from rankdrill.diagnosis.way_out import Failure
@@ -17,6 +17,7 @@ from rankdrill.ledger import LedgerView, Record
 from rankdrill.step import Site
 from rankdrill.worlds.death import Death
 from rankdrill.worlds.dumps import innermost_site, threads_in
+from rankdrill.worlds.failing_together import failed_together
 
 __all__ = ["ASLEEP", "STOPPED_BY", "ProcessorTime", "RankOutcome", "RenderedError", "Status"]
 
@@ -186,6 +187,9 @@ class RankOutcome:
         if self.finding is not None and isinstance(error, ContractBroken):
             last = self.ledger.last
             return f"noticed it{f' at {last.step.site}' if last and last.step.site else ''}"
+        if failed := failed_together(error, self.ledger):
+            own, others = failed.get(self.rank), name_ranks(failed)
+            return f"raised {own}" if own else f"raised {type(error).__name__}, for what {others} raised"
         # A traceback tells where others were raised; of an exit the code is all there is, and many asserts say nothing.
         said = str(error)
         at = f" at {self.site}" if self.site is not None and (isinstance(error, SystemExit) or not said) else ""

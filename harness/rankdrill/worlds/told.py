@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from rankdrill.diagnosis import FindingKind, name_ranks
 from rankdrill.errors import WorldError
+from rankdrill.worlds.failing_together import failed_together
 from rankdrill.worlds.found import CHECKS, UNNOTICED
 from rankdrill.worlds.outcome import Outcome, Verdict
 from rankdrill.worlds.rank_outcome import RankOutcome, RenderedError
@@ -165,6 +166,8 @@ def _told(outcome: Outcome, rank: RankOutcome, verbs: Mapping[int, str]) -> tupl
     """What a rank did, without its number so that equal ones can be shown once, and the text to show for it."""
     error = rank.exception
     if isinstance(error, RenderedError):
+        if own := failed_together(rank.error, rank.ledger).get(rank.rank):
+            return f"failed: {own}", error.text
         exits = isinstance(rank.error, SystemExit | KeyboardInterrupt) and rank.site is not None
         return f"failed: {error.crash.splitlines()[0]}{f' at {rank.site}' if exits else ''}", error.text
     if isinstance(error, WorldError):  # says it all: below are only rankdrill's own frames
