@@ -11,6 +11,7 @@ from rankdrill.diagnosis.messages.account import Account
 from rankdrill.diagnosis.messages.ahead import further_down, not_as_all_there, turned_to_another
 from rankdrill.diagnosis.messages.as_told import not_told_to_leave, told_to_leave
 from rankdrill.diagnosis.messages.balance import is_in_balance, out_of_balance
+from rankdrill.diagnosis.messages.chains import left_its_chain
 from rankdrill.diagnosis.messages.counts import (
     beyond_the_border,
     by_those_beside,
@@ -56,7 +57,7 @@ def unmatched_message(
     if from_anybody is not None:
         return from_anybody
     if ends and len(ends) == len(roots) and are_of_one_library(ends):
-        return _within_a_library(ends, list(roots.values()), returned, account)
+        return _within_a_library(ends, list(roots.values()), lost, returned, account)
     circle = not direct and len(ends) == len(roots)
     finding = _of_ends(ends, ends + traffic.left_over(), waits, returned, traffic, account, counted=not circle)
     if finding is None and circle:
@@ -67,15 +68,22 @@ def unmatched_message(
 
 
 def _within_a_library(
-    ends: Sequence[MessageEnd], roots: Sequence[Wait], returned: Collection[int], account: Account
+    ends: Sequence[MessageEnd],
+    roots: Sequence[Wait],
+    lost: Mapping[int, Wait],
+    returned: Collection[int],
+    account: Account,
 ) -> Finding:
     """What is wrong where all messages are a library's own, a pipeline's schedule say: one line of the user's makes
-    all, in an order that no line tells. At fault is who has returned where several wait for it; else nobody can say.
+    all, in an order that no line tells. At fault is who has returned where several wait for it, or for one that does,
+    in that library; else nobody can say.
     """
     gone = {peer: {end.rank for end in ends if end.peer == peer} for end in ends if (peer := end.peer) in returned}
     if not gone:
         return deadlock(roots, ())
     let_down = [peer for peer, ranks in gone.items() if len(ranks) > 1]
+    if not let_down and len(gone) == len(returned) == 1 and are_of_one_library(all_ends := list(_ends(lost))):
+        let_down = list(gone) if len(all_ends) == len(lost) > 1 else []
     peer = let_down[0] if len(let_down) == 1 else next(iter(gone))
     first = next(end for end in ends if end.peer == peer)
     return account.missing(first, (peer,) if let_down == [peer] else ())
@@ -177,6 +185,7 @@ def _of_ends(
         lambda end: account.left_out(end, never_there(end, traffic, stands) or left_out_of_a_batch(end, traffic)),
         lambda end: account.miscounted(end, once_at_its_line(end, traffic, left_over)),
         lambda end: account.miscounted(end, left_out_at_the_end(end, traffic, returned)),
+        lambda end: account.miscounted(end, left_its_chain(end, traffic, returned)),
         lambda end: account.stopped_short(end, returned),
         *(by_counts if counted else ()),
         lambda end: account.misaddressed(misaddressed(end, left_over, traffic, stands, guess=True)),
