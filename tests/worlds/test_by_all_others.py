@@ -153,3 +153,16 @@ def turns_its_last_round(rank: RankContext) -> None:
 def test_two_messages_that_another_sends_in_the_usual_order(fresh: World) -> None:
     (found,) = run(fresh, turns_its_last_round, deadline=30).findings
     assert (found.kind, found.culprits) == (FindingKind.DEADLOCK, (2,))
+
+
+def leaves_its_last_but_one_out(rank: RankContext) -> None:
+    for step in range(5):
+        if rank.index == 1 and step == 3:
+            continue
+        dist.all_reduce(torch.ones(1))
+
+
+def test_of_two_it_is_told_how_one_went_past_what_it_left_out_and_nobody_is_blamed(two: World) -> None:
+    (found,) = run(two, leaves_its_last_but_one_out, deadline=30).findings
+    assert (found.kind, found.culprits) == (FindingKind.MISSING, ())
+    assert "rank 1 goes past it by `if rank.index == 1 and step == 3`" in found.lines[1]

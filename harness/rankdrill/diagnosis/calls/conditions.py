@@ -74,11 +74,13 @@ class _Way:
 
 
 def with_condition(finding: Finding, views: Sequence[LedgerView] | Mapping[int, LedgerView]) -> Finding:
-    """`finding`, and of a call that was left out how the culprits went past it, if it can be said."""
+    """`finding`, and of a call that was left out how who did went past it, if it can be said: the culprits, or one side
+    of two where nobody is in the majority.
+    """
     first, *others = finding.sides
     if any(side.ranks == first.ranks and " past it by " in side.did for side in others):
         return finding
-    if finding.kind not in _KINDS or first.ranks != finding.culprits or not first.leaves_out:
+    if finding.kind not in _KINDS or finding.culprits not in (first.ranks, ()) or not first.leaves_out:
         return finding
     site, *more = dict.fromkeys(first.sites)
     if site is None or more or site.via == BATCH:  # which was come to, with other messages
