@@ -6,7 +6,8 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
 
 from rankdrill import World
 
@@ -18,7 +19,7 @@ class Refusing:
 
 def saves_what_cannot_be(to: Path, who: tuple[int, ...]) -> None:
     state = {"a": torch.ones(2), f"mine {dist.get_rank()}": Refusing() if dist.get_rank() in who else 3}
-    dcp.save(state, checkpoint_id=to)
+    save(state, checkpoint_id=to)
 
 
 def asked_for_more_than_was_saved(to: Path) -> None:
@@ -27,15 +28,15 @@ def asked_for_more_than_was_saved(to: Path) -> None:
     if dist.get_rank() % 2 == 0:
         return
     state = {"a": torch.ones(2)}
-    dcp.save(state, checkpoint_id=to, process_group=some)
+    save(state, checkpoint_id=to, process_group=some)
     more = {"b": torch.ones(2)} if dist.get_rank() == 3 else {}
-    dcp.load(state | more, checkpoint_id=to, process_group=some)
+    load(state | more, checkpoint_id=to, process_group=some)
 
 
 def saves_alone(to: Path) -> None:
     """Without the others: who fails is always rank 0 of a group of one."""
     if dist.get_rank() == 2:
-        dcp.save({"a": Refusing()}, checkpoint_id=to, no_dist=True)
+        save({"a": Refusing()}, checkpoint_id=to, no_dist=True)
 
 
 def test_who_could_not_save_is_at_fault_and_those_that_are_told_of_it_are_not(fresh: World, tmp_path: Path) -> None:

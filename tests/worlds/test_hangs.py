@@ -224,7 +224,7 @@ def test_those_that_wait_for_ever_do_not_cut_short_one_that_soon_returns(four: W
     assert outcome.values == [None, None, "done", "done"]
     (finding,) = outcome.findings
     assert (finding.kind, finding.culprits) == (FindingKind.MISSING, ()), "two against two"
-    assert [side.ranks for side in finding.sides] == [(2, 3), (0, 1), (2, 3)]
+    assert [side.ranks for side in finding.sides] == [(2, 3), (2, 3), (0, 1), (2, 3)]
     assert sorted(outcome.culprits) == [0, 1, 2, 3]
 
 
@@ -291,7 +291,7 @@ def test_after_that_those_that_wait_and_those_that_left_are_told_and_nobody_is_a
     assert outcome.elapsed < EARLY
     (finding,) = outcome.findings
     assert (finding.kind, finding.culprits) == (FindingKind.MISSING, ())
-    assert [side.ranks for side in finding.sides] == [(1, 3), (2,), (1, 3)]
+    assert [side.ranks for side in finding.sides] == [(1, 3), (1, 3), (2,), (1, 3)]
     assert outcome.ranks[0].rank in outcome.victims
 
 

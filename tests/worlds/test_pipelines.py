@@ -117,13 +117,13 @@ def test_two_pipelines_one_after_the_other_may_differ(three: World) -> None:
 @pytest.mark.parametrize("more", [-1, 1])
 @pytest.mark.parametrize("odd", range(STAGES))
 @pytest.mark.parametrize("schedule", SCHEDULES)
-def test_where_contracts_are_off_it_is_among_those_told_and_nobody_is_accused(
+def test_where_contracts_are_off_it_is_among_those_told_and_no_other_is_accused(
     unwatched: World, schedule: str, odd: int, more: int
 ) -> None:
     outcome = unwatched.run(train, schedule, odd_one(more, odd), -1, deadline=DEADLINE_S)
     (finding,) = outcome.findings
     assert finding.kind in (FindingKind.DEADLOCK, FindingKind.UNMATCHED)
-    assert finding.culprits == ()
+    assert finding.culprits in ((), (odd,))
     assert odd in finding.ranks
     assert "by PipelineScheduleSingle.step" in str(finding)
 

@@ -1,6 +1,7 @@
 """How a rank went past a call that it left out: by the one or two ways that its source leaves, told of no more."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -146,11 +147,53 @@ def in_a_case_of_its_own() -> None:
 def by_what_the_library_does_with_it() -> None:
     model = nn.parallel.DistributedDataParallel(nn.Linear(2, 1))
     for step in range(int(torch.tensor(3))):
+        with model.no_sync() if dist.get_rank() == ODD and step == 2 else nullcontext():
+            model(torch.ones(4, 2)).sum().backward()
+    dist.barrier()
+
+
+def by_another_branch_that_does_not_sync() -> None:
+    model = nn.parallel.DistributedDataParallel(nn.Linear(2, 1))
+    for step in range(int(torch.tensor(3))):
         if dist.get_rank() == ODD and step == 2:
             with model.no_sync():
                 model(torch.ones(4, 2)).sum().backward()
         else:
             model(torch.ones(4, 2)).sum().backward()
+    dist.barrier()
+
+
+def by_a_backward_pass_less() -> None:
+    model = nn.parallel.DistributedDataParallel(nn.Linear(2, 1))
+    for step in range(4):
+        loss = model(torch.ones(4, 2)).sum()
+        if loss.isnan():
+            continue
+        if dist.get_rank() == ODD and step == 2:
+            continue
+        loss.backward()
+    dist.barrier()
+
+
+def by_an_error_in_one_round() -> None:
+    for step in range(4):
+        try:
+            int("?" if (dist.get_rank(), step) == (ODD, 2) else "1")
+            dist.all_reduce(torch.ones(2))
+        except ValueError:
+            continue
+    dist.barrier()
+
+
+def by_an_error_that_one_of_two_handlers_caught() -> None:
+    for step in range(4):
+        try:
+            int("?" if (dist.get_rank(), step) == (ODD, 2) else "1")
+            dist.all_reduce(torch.ones(2))
+        except ValueError:
+            continue
+        except IndexError:
+            break
     dist.barrier()
 
 
@@ -165,6 +208,9 @@ def by_what_the_library_does_with_it() -> None:
         (in_a_caller_of_its_helper, "goes past it by `if step != 1 or dist.get_rank() != ODD`, at"),
         (in_a_helper_that_is_called_again, "goes past it by `if score > best`, at"),
         (by_one_of_two, "goes past it by `if not batch.numel()`, at"),
+        (by_another_branch_that_does_not_sync, "goes past it by `if dist.get_rank() == ODD and step == 2`, at"),
+        (by_a_backward_pass_less, "goes past it by `if dist.get_rank() == ODD and step == 2`, at"),
+        (by_an_error_in_one_round, "goes past it by an error that `except ValueError` caught, at"),
         (in_the_branch_where_it_is, "goes past it by `if dist.get_world_size() > 1 and ready`, at"),
     ],
 )
@@ -179,7 +225,7 @@ def test_the_one_way_past_is_told(four: World, body: Callable[[], None], told: s
     "body",
     [
         by_one_of_three,
-        by_an_error_that_was_caught,
+        by_an_error_that_one_of_two_handlers_caught,
         where_an_error_is_handled,
         in_a_case_of_its_own,
         by_what_the_library_does_with_it,
@@ -191,6 +237,13 @@ def test_of_more_ways_none_is_told(four: World, body: Callable[[], None]) -> Non
     (finding,) = outcome.findings
     assert (finding.kind, finding.culprits) == ("missing call", (ODD,)), finding
     assert "goes past it" not in str(finding)
+
+
+def test_an_error_is_one_of_two_ways(four: World) -> None:
+    (finding,) = four.run(by_an_error_that_was_caught, deadline=DEADLINE_S).findings
+    assert finding.culprits == (ODD,)
+    assert "goes past it by `if ready`, at" in finding.lines[0]
+    assert ", or by an error that `except IndexError` caught, at" in finding.lines[0]
 
 
 def test_of_two_ways_both_are_told(four: World) -> None:

@@ -81,6 +81,11 @@ class Side:
         return self.did.startswith(("leaves out ", "leave out "))
 
     @property
+    def goes_past(self) -> bool:
+        """Whether it tells by what they went past what they left out."""
+        return " past it by " in self.did
+
+    @property
     def returned(self) -> bool:
         """Whether it tells that they came to their end; its sites are where they were last."""
         return self.did.startswith("returned")
@@ -136,7 +141,7 @@ class Finding:
         named = f"{self.kind}, nobody in the majority" if voted else str(self.kind)
         first, *others = self.sides
         told = f"{named}: {first}"
-        if self.kind in _LEFT_OUT and self.culprits:
+        if self.kind in _LEFT_OUT and (self.culprits or (others and others[0].goes_past)):
             same: list[str] = []  # how they went past, and where they are: the first is where they have not come
             while others and others[0].ranks == first.ranks and len(same) < 2:
                 same.append(others.pop(0).itself)

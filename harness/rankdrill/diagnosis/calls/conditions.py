@@ -1,9 +1,10 @@
 """How a rank went past a call that it left out, where the source leaves one way, or two.
 
-Past a line lead an ``if`` around it, one before it that ends in a return, a ``continue`` or a ``break``, and the end of
-a loop around it. Where the rank is now, and whether it has come there before, rule some of them out. Of more than two
-that are left none is told, and none either where an error that was caught may have led past, or where the line itself
-may have been come to without the call: a backward pass, say, under DDP's `no_sync`.
+Past a line lead an ``if`` around it, one before it that ends in a return, a ``continue`` or a ``break``, the end of a
+loop around it, and an error that a handler around it caught. Where the rank is now, and whether it has come there
+before, rule some of them out. Of more than two that are left none is told, and none either where one of several
+handlers may have caught an error. Where the line itself may have been come to without the call, as a backward pass
+under DDP's `no_sync`, only a condition is told that asks for the rank.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import linecache
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import TypeAlias
 
 from rankdrill.diagnosis.calls.asking import asks_for_the_rank
 from rankdrill.diagnosis.calls.common_caller import in_any_loop
@@ -65,11 +67,14 @@ _BOUNDS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _SWALLOWS = ("suppress(", "raises(")
 
 
+_Node: TypeAlias = ast.If | ast.For | ast.AsyncFor | ast.While | ast.ExceptHandler
+
+
 @dataclass(frozen=True)
 class _Way:
     """The `node` by which a rank may go past a line, and to what then, if that is a block of the node's own."""
 
-    node: ast.If | ast.For | ast.AsyncFor | ast.While
+    node: _Node
     taken: Sequence[ast.stmt] = ()
 
 
@@ -78,7 +83,7 @@ def with_condition(finding: Finding, views: Sequence[LedgerView] | Mapping[int, 
     of two where nobody is in the majority.
     """
     first, *others = finding.sides
-    if any(side.ranks == first.ranks and " past it by " in side.did for side in others):
+    if any(side.ranks == first.ranks and side.goes_past for side in others):
         return finding
     if finding.kind not in _KINDS or finding.culprits not in (first.ranks, ()) or not first.leaves_out:
         return finding
@@ -187,8 +192,7 @@ def _ways_past(site: Site, now: Site | None, last: Site | None, *, again: bool) 
             continue
         if function is None or tree is None or whose_file(each.file) in (Whose.TORCH, Whose.OURS):
             break
-        if each.place == site.place and not _is_called_there(site, function):
-            break
+        by_rank = each.place == site.place and not _is_called_there(site, function)
         path = tuple(pair for pair in path_to(function, each.line) if not _is_for_all(pair[0]))
         there = next((line for line in outward(now) if _is_of_one_run(line, each, function)), None)
         ways = _ways(path, each.line)
@@ -197,13 +201,21 @@ def _ways_past(site: Site, now: Site | None, last: Site | None, *, again: bool) 
             ways = [way for way in ways if _holds(way.taken, there.line)] or ways
         if again:
             ways = [way for way in ways if _may_change(way, function, path, tree)]
-        if _may_be_thrown_past(path, there):
+        handlers = _catching(path, there)
+        if handlers is None:
             return []
+        if by_rank:  # else the rank may have come to the line, and not to the call
+            ways, handlers = [way for way in ways if _asks_for_the_rank(way, tree)], []
         found += [(each, way) for way in sorted(ways, key=lambda way: -way.node.lineno)]
-        if there is not None:
+        found += [(each, _Way(handler)) for handler in handlers]
+        if there is not None or by_rank:
             break
     # Its callers are told with the call.
     return [(Site(each.file, way.node.lineno, each.function), _words(way.node)) for each, way in found]
+
+
+def _asks_for_the_rank(way: _Way, tree: ast.AST) -> bool:
+    return isinstance(way.node, ast.If) and asks_for_the_rank(way.node.test, tree)
 
 
 def _is_for_all(node: ast.AST) -> bool:
@@ -223,9 +235,11 @@ def _is_of_one_run(line: Site, other: Site, function: ast.AST) -> bool:
     return function_around(line) is function and one_call(line.caller, other.caller)
 
 
-def _words(node: ast.If | ast.For | ast.AsyncFor | ast.While) -> str:
+def _words(node: _Node) -> str:
     head = ast.unparse(node).partition("\n")[0].removesuffix(":")
     shown = head if len(head) <= MOST_SHOWN else f"{head[: MOST_SHOWN - 1]}…"
+    if isinstance(node, ast.ExceptHandler):
+        return f"an error that `{shown}` caught"
     return f"`{shown}`" if isinstance(node, ast.If) else f"the end of `{shown}`"
 
 
@@ -288,6 +302,8 @@ def _leaving(node: ast.AST, leaves: tuple[type[ast.stmt], ...]) -> Iterator[_Way
 def _is_around(way: _Way, line: int, now: int) -> bool:
     """Whether the rank has come to `now` by the other way, which leads to `line`, too."""
     node = way.node
+    if isinstance(node, ast.ExceptHandler):
+        return False
     return any(_holds(block, now) and block is not way.taken for block in (node.body, node.orelse)) and (
         isinstance(node, ast.If) or _holds(node.body, line)
     )
@@ -322,16 +338,27 @@ def _arguments(scope: ast.AST) -> set[str]:
 
 def _may_be_thrown_past(path: Path, now: Site | None) -> bool:
     """Whether an error may have led past the line unseen, or what stands around it in its own statement."""
+    return _catching(path, now) != []
+
+
+def _catching(path: Path, now: Site | None) -> list[ast.ExceptHandler] | None:
+    """The handlers that may have caught an error which led past the line; None if something else may have, or nobody
+    can say which of several did.
+    """
+    found: list[ast.ExceptHandler] = []
     for node, part in path:
         if now is not None and _is_in(node, part, now.line):
             continue
         if isinstance(node, ast.Try) and part == "body" and node.handlers:
-            return True
+            first, *more = node.handlers
+            if more or any(isinstance(each, ast.Raise) for each in ast.walk(first)):
+                return None
+            found.append(first)
         if isinstance(node, ast.With | ast.AsyncWith) and part == "body" and _swallows(node):
-            return True
+            return None
         if not isinstance(node, _KNOWN) or isinstance(node, (ast.IfExp, ast.BoolOp, *COMPREHENSIONS)):
-            return True
-    return False
+            return None
+    return found
 
 
 def _swallows(node: ast.With | ast.AsyncWith) -> bool:
