@@ -1,4 +1,4 @@
-"""Counters of a store that ranks ask for by adding nothing: a get as any other, where they set what follows from it."""
+"""Counters of a store: asked for by adding nothing, which is a get as any other, and counted up to a meeting."""
 
 from __future__ import annotations
 
@@ -113,3 +113,20 @@ def test_who_asks_for_a_counter_may_know_that_nobody_adds_to_it(
     fresh: World, body: Callable[[RankContext], None]
 ) -> None:
     assert run(fresh, body).ok
+
+
+def test_who_leaves_out_a_round_of_a_barrier_by_hand_has_not_counted_itself(fresh: World) -> None:
+    """What it has set before, as all have, was for the round before."""
+
+    def body(rank: RankContext) -> None:
+        for epoch in range(4):
+            if rank.index == 2 and epoch == 2:
+                break
+            if rank.store.add(f"bar/{epoch}", 1) == rank.world_size:
+                rank.store.set(f"bar/{epoch}/done", "1")
+            rank.store.wait([f"bar/{epoch}/done"])
+        dist.barrier()
+
+    found = finding(run(fresh, body))
+    assert (found.kind, found.culprits) == ("missing key", (2,))
+    assert "nor added to 'bar/2' as others have" in found.lines[0]

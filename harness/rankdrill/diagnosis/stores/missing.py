@@ -196,6 +196,8 @@ def _told_by_name_or_number(case: _Missing, counted: tuple[int, ...] | None) -> 
     key, waiters, uses, views = case.key, case.waiters, case.uses, case.views
     culprits = counted if counted is not None else _by_numbers(key, waiters, case.beside, uses, views)
     misspelt = _misspelt(case, culprits)
+    if counted and misspelt is not None and _others_have_set(misspelt, uses):
+        misspelt = None
     if misspelt is not None and (not culprits or culprits == (misspelt.rank,)):
         return case.set_wrongly(misspelt)
     if culprits:
@@ -210,6 +212,11 @@ def _told_by_name_or_number(case: _Missing, counted: tuple[int, ...] | None) -> 
     if outvoted == tuple(waiters) and all(asks_as_others(case.beside[rank], case.calls) for rank in waiters):
         return None
     return case.finding(outvoted) if outvoted else None
+
+
+def _others_have_set(use: Use, uses: Sequence[Use]) -> bool:
+    digest = use.record.step.digest
+    return any(each.sets and each.rank != use.rank and each.record.step.digest == digest for each in uses)
 
 
 def _misspelt(case: _Missing, culprits: tuple[int, ...] | None) -> Use | None:
