@@ -201,7 +201,7 @@ def _ways_past(site: Site, now: Site | None, last: Site | None, *, again: bool) 
             ways = [way for way in ways if _holds(way.taken, there.line)] or ways
         if again:
             ways = [way for way in ways if _may_change(way, function, path, tree)]
-        handlers = _catching(path, there)
+        handlers = _catching(path, there, each.line if each is site else 0)
         if handlers is None:
             return []
         if by_rank:  # else the rank may have come to the line, and not to the call
@@ -341,15 +341,18 @@ def _may_be_thrown_past(path: Path, now: Site | None) -> bool:
     return _catching(path, now) != []
 
 
-def _catching(path: Path, now: Site | None) -> list[ast.ExceptHandler] | None:
+def _catching(path: Path, now: Site | None, call: int = 0) -> list[ast.ExceptHandler] | None:
     """The handlers that may have caught an error which led past the line; None if something else may have, or nobody
-    can say which of several did.
+    can say which of several did. Where it is the `call` itself that stands there, nothing before it may have failed
+    that it begins with.
     """
     found: list[ast.ExceptHandler] = []
     for node, part in path:
         if now is not None and _is_in(node, part, now.line):
             continue
         if isinstance(node, ast.Try) and part == "body" and node.handlers:
+            if call and _is_all_of(node.body[0], call):
+                continue
             first, *more = node.handlers
             if more or any(isinstance(each, ast.Raise) for each in ast.walk(first)):
                 return None
@@ -359,6 +362,12 @@ def _catching(path: Path, now: Site | None) -> list[ast.ExceptHandler] | None:
         if not isinstance(node, _KNOWN) or isinstance(node, (ast.IfExp, ast.BoolOp, *COMPREHENSIONS)):
             return None
     return found
+
+
+def _is_all_of(statement: ast.stmt, line: int) -> bool:
+    """Whether it is no more than one call in that line, of names."""
+    calls = sum(isinstance(each, ast.Call) for each in ast.walk(statement))
+    return isinstance(statement, ast.Expr | ast.Assign) and statement.lineno == line and calls == 1
 
 
 def _swallows(node: ast.With | ast.AsyncWith) -> bool:

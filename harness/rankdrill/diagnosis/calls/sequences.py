@@ -24,6 +24,7 @@ from rankdrill.diagnosis.calls.conditions import chooses_between, may_be_left_ou
 from rankdrill.diagnosis.calls.each_time import left_out_each_time
 from rankdrill.diagnosis.calls.loops import comes_round_alone, fixed_rounds_without, is_for_some_rounds
 from rankdrill.diagnosis.calls.source import Order, comes_later, is_handled_by, made_later_too, order_of
+from rankdrill.diagnosis.calls.tree import STRAIGHT, paths_of, shared
 from rankdrill.diagnosis.calls.wholes import Wholes
 from rankdrill.diagnosis.finding import FindingKind
 from rankdrill.ledger import LedgerView
@@ -341,20 +342,35 @@ def _still_in_its_round(theirs: Sequence[Step], mine: Sequence[Step]) -> bool:
     """Whether the last call was on the way from what all did before, and the others have come round a loop meanwhile.
 
     All came from the very call that is due again, or from the backward pass behind it; its own lies behind that in the
-    source, and no shorter way leads round, but for a loop that has been gone round as often as it is told to.
+    source, and no shorter way leads round, but for a loop that has been gone round as often as it is told to. Or all
+    came from a call that lies between the two: whoever had come round to its own would have made that once more.
     """
     due, came = theirs[-1].site, mine[-1].site
     if len(theirs) < 2 or len(mine) < 2 or due is None or came is None:
         return False
     last = theirs[-2].site
-    if last is None or last != mine[-2].site or not (last == due or _is_a_pass_behind(due, last)):
+    if last is None or last != mine[-2].site:
         return False
+    if not (last == due or _is_a_pass_behind(due, last)):
+        return _lies_between(due, last, came)
     at_due, at_came = from_one_function(due, came)
     if order_of(at_due, at_came) is not Order.AFTER or not come_round(at_due, at_came):
         return False
     if made_later_too(at_came, at_due):
         return False
     return not comes_round_without(due, at_due, at_came) or _has_gone_round(mine[:-1], due, at_due, at_came)
+
+
+def _lies_between(due: Site, last: Site, came: Site) -> bool:
+    """Whether a round of one loop comes to `due`, then to `last`, past which nothing leads, then to `came`."""
+    pairs = from_one_function(due, last), from_one_function(last, came), from_one_function(due, came)
+    if any(order_of(*pair) is not Order.AFTER or not come_round(*pair) for pair in pairs):
+        return False
+    (_, at_last), (again, on), (at_due, at_came) = pairs
+    if again != at_last or _is_one_way(last, at_last) or made_later_too(at_came, at_due):
+        return False
+    paths = paths_of(at_last, on)
+    return paths is not None and all(isinstance(node, STRAIGHT) for node, _ in paths[0][shared(*paths) :])
 
 
 def _is_a_pass_behind(due: Site, last: Site) -> bool:
@@ -368,7 +384,9 @@ def _has_gone_round(made: Sequence[Step], due: Site, at_due: Site, at_came: Site
     """Whether who `made` these calls has come round the inner loop around `due` as often as that says."""
     rounds = fixed_rounds_without(at_due, at_came)
     in_a_row = len(list(takewhile(lambda step: step.site == due, reversed(made))))
-    return at_due.place == due.place and rounds > 0 and in_a_row > 0 and in_a_row % rounds == 0
+    if at_due.place != due.place and (loops_below(at_due, due) or _is_one_way(due, at_due)):
+        return False
+    return rounds > 0 and in_a_row > 0 and in_a_row % rounds == 0
 
 
 def _met_another(theirs: Sequence[Step], mine: Sequence[Step]) -> bool:
