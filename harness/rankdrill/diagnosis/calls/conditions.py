@@ -63,7 +63,6 @@ _PLAIN = (
     ast.unaryop,
 )
 _KNOWN = (*STRAIGHT, *FUNCTIONS, *LOOPS, ast.If, ast.Try, ast.Module)
-_BOUNDS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _SWALLOWS = ("suppress(", "raises(")
 
 
@@ -149,7 +148,9 @@ def comes_with_each_round(site: Site) -> bool:
 
 
 def goes_as_far_as_the_rank_says(site: Site) -> bool:
-    """Whether it is come to as often as the rank says: by a loop over so many, or an ``if turn < mine`` in one."""
+    """Whether it is come to as often as the rank says: by a loop over so many, or an ``if turn < mine`` in one, or for
+    those turns that are the rank's, ``if turn % size == rank``.
+    """
     function, tree = function_around(site), tree_of(site.file)
     if function is None or tree is None:
         return False
@@ -157,10 +158,8 @@ def goes_as_far_as_the_rank_says(site: Site) -> bool:
     loops = [node for node, part in path if isinstance(node, ast.For) and part == "body"]
     turns = {name for loop in loops for name in names_in(loop.target)}
     tests = [each for node, _ in path if isinstance(node, ast.If) for each in ast.walk(node.test)]
-    bounds = [
-        each for each in tests if isinstance(each, ast.Compare) and any(isinstance(op, _BOUNDS) for op in each.ops)
-    ]
-    of_turns = [each for each in bounds if not turns.isdisjoint(names_in(each))]
+    compared = [each for each in tests if isinstance(each, ast.Compare) and not turns.isdisjoint(names_in(each))]
+    of_turns = [each for each in compared if not any(isinstance(part, ast.Tuple) for part in ast.walk(each))]
     return any(asks_for_the_rank(each, tree) for each in (*(loop.iter for loop in loops), *of_turns))
 
 

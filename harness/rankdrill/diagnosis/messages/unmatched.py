@@ -25,6 +25,7 @@ from rankdrill.diagnosis.messages.from_anybody import sent_with_another_tag
 from rankdrill.diagnosis.messages.habits import Departure, are_of_one_library, departure
 from rankdrill.diagnosis.messages.misaddressed import Standing, in_another_branch, misaddressed, never_met
 from rankdrill.diagnosis.messages.never_there import left_out_of_a_batch, never_there
+from rankdrill.diagnosis.messages.pairs import left_its_pair
 from rankdrill.diagnosis.messages.rows import past_its_row
 from rankdrill.diagnosis.messages.sent_to_anybody import too_many_to_anybody
 from rankdrill.diagnosis.messages.traffic import MessageEnd, Traffic
@@ -186,6 +187,7 @@ def _of_ends(
         lambda end: account.miscounted(end, once_at_its_line(end, traffic, left_over)),
         lambda end: account.miscounted(end, left_out_at_the_end(end, traffic, returned)),
         lambda end: account.miscounted(end, left_its_chain(end, traffic, returned)),
+        lambda end: account.miscounted(end, left_its_pair(end, traffic, returned)),
         lambda end: account.stopped_short(end, returned),
         *(by_counts if counted else ()),
         lambda end: account.misaddressed(misaddressed(end, left_over, traffic, stands, guess=True)),

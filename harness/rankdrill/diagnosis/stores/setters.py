@@ -10,9 +10,9 @@ from rankdrill.diagnosis.calls.by_rank import let_through
 from rankdrill.diagnosis.calls.loops import is_in_a_loop
 from rankdrill.diagnosis.calls.source import Order, order_of
 from rankdrill.diagnosis.calls.tree import function_around, tree_of
+from rankdrill.diagnosis.stores.helpers import SETTING
 from rankdrill.diagnosis.stores.patterns import names_key, pattern_of
 from rankdrill.diagnosis.stores.reached import Code, functions_from, own_nodes, speaks_of
-from rankdrill.diagnosis.stores.source import SETTING
 from rankdrill.step import Site
 
 __all__ = ["Setter", "gone_by", "may_be_set", "only_setter"]

@@ -10,20 +10,20 @@ from functools import lru_cache
 
 from rankdrill.diagnosis.calls.loops import share_a_loop
 from rankdrill.diagnosis.calls.source import Order, order_of
-from rankdrill.diagnosis.calls.tree import LOOPS, calls_at, function_around, name_called, tree_of
+from rankdrill.diagnosis.calls.tree import LOOPS, calls_at, function_around, name_called, names_in, tree_of
+from rankdrill.diagnosis.stores.helpers import SETTING, handed_to, keys_set_by, setting_calls
 from rankdrill.diagnosis.stores.patterns import names_key, pattern_of
+from rankdrill.site import outward
 from rankdrill.step import Site
 
-__all__ = ["SETTING", "asks_again", "is_set_there_by", "sets_later"]
+__all__ = ["asks_again", "is_set_there_by", "sets_later"]
 
-SETTING = frozenset({"add", "append", "compare_set", "multi_set", "queue_push", "set"})
-"""The methods of stores that may set a key."""
 _CONDITIONS = (ast.If, ast.While, ast.IfExp)
 _RANK = re.compile(r"rank|index", re.IGNORECASE)
 
 
 def sets_later(rank: int, site: Site, key: str) -> bool:
-    """Whether `rank`, which is at `site`, may set `key` further on in the same function."""
+    """Whether `rank`, which is at `site`, may set `key` further on in that function, or in one that led there."""
     return any(names_key(later.pattern, key, rank) and _is_for(rank, later.conditions) for later in _set_behind(site))
 
 
@@ -53,16 +53,25 @@ class _Setting:
 @lru_cache(maxsize=64)
 def _set_behind(site: Site) -> tuple[_Setting, ...]:
     """What is set further on: read once, and not for each two ranks of a thousand."""
-    function = function_around(site)
-    if function is None:
-        return ()
-    found = []
-    for call in _calls(function, SETTING):
-        pattern = _pattern(call.args[0], function, site) if call.args else None
+    return tuple(setting for line in outward(site) for setting in _set_behind_in(line))
+
+
+def _set_behind_in(site: Site) -> Iterator[_Setting]:
+    """The same in the function of `site` alone, by helpers of that file, too."""
+    function, tree = function_around(site), tree_of(site.file)
+    if function is None or tree is None:
+        return
+    direct = [(call, _pattern(call.args[0], function, site)) for call in setting_calls(function)]
+    by_helpers = [
+        (call, pattern_of(key, tree))
+        for call in ast.walk(function)
+        if isinstance(call, ast.Call) and name_called(call) not in SETTING
+        for key in keys_set_by(call, tree)
+    ]
+    for call, pattern in (*direct, *by_helpers):
         if pattern is not None and call.lineno != site.line and _comes(site, function, call):
             around = tuple((node.test, _in_body(node, call)) for node in _conditions_around(function, call))
-            found.append(_Setting(pattern, around))
-    return tuple(found)
+            yield _Setting(pattern, around)
 
 
 def _pattern(given: ast.expr, function: ast.AST, site: Site) -> str | None:
@@ -72,11 +81,9 @@ def _pattern(given: ast.expr, function: ast.AST, site: Site) -> str | None:
         return pattern
     outer = function_around(site.caller)
     calls = [call for call in calls_at(outer, site.caller.line) if name_called(call) == site.function] if outer else []
-    parameters = getattr(function, "args", None)
-    if len(calls) != 1 or not isinstance(parameters, ast.arguments):
+    if len(calls) != 1:
         return None
-    names = [each.arg for each in parameters.args if each.arg not in ("self", "cls")]
-    handed = dict(zip(names, calls[0].args, strict=False)) | {each.arg: each.value for each in calls[0].keywords}
+    handed = handed_to(calls[0], function)
     return pattern_of(handed[given.id], tree_of(site.caller.file)) if given.id in handed else None
 
 
@@ -122,7 +129,7 @@ def _comes(site: Site, function: ast.AST, call: ast.Call) -> bool:
     order = order_of(site, other)
     if order is not Order.BEFORE or not share_a_loop(site, other):
         return order is Order.AFTER
-    key = {node.id for node in ast.walk(call.args[0]) if isinstance(node, ast.Name)}
+    key = {name for given in (call.args[:1] if name_called(call) in SETTING else call.args) for name in names_in(given)}
     around_both = [
         node
         for node in ast.walk(function)
@@ -135,12 +142,6 @@ def _comes(site: Site, function: ast.AST, call: ast.Call) -> bool:
 def _bound_in(loop: ast.AST) -> set[str]:
     """The names that mean something else in its next round."""
     return {node.id for node in ast.walk(loop) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-
-
-def _calls(function: ast.AST, names: frozenset[str] | set[str]) -> Iterator[ast.Call]:
-    for node in ast.walk(function):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in names:
-            yield node
 
 
 def _conditions_around(function: ast.AST, call: ast.Call) -> Iterator[ast.If | ast.While | ast.IfExp]:
